@@ -1,1 +1,33 @@
-//! (being written)
+//! The engine's core: what memory exists, what a checked copy is, and in which order work is handed to a device.
+//!
+//! Eight words carry it: a [`Backend`] reaches devices, a [`Queue`] runs [`Op`]s in the order given, a [`Fence`] stands for
+//! "everything submitted so far", a [`Plan`] is a copy that has been checked, a [`Stream`] and an [`Event`] are what users
+//! hold, and an [`Observer`] watches. The core validates and backends trust. It has no FFI, no globals and no thread-locals,
+//! and it knows nothing of AscendCL's numbers.
+
+pub mod backend;
+pub mod error;
+pub mod event;
+pub mod indirect;
+pub mod memory;
+pub mod observe;
+pub mod op;
+pub mod plan;
+pub mod runtime;
+pub mod status;
+pub mod stream;
+pub mod sync;
+pub mod table;
+
+pub use backend::{Backend, Fence, Queue, QueueOptions};
+pub use error::{Error, Kind, Result};
+pub use event::Event;
+pub use indirect::Indirect;
+pub use memory::{Access, Block, DeviceId, Home, Memory, Place, Request};
+pub use observe::Observer;
+pub use op::{Fill, Op};
+pub use plan::{Ends, Misfit, Plan, Route, Rows};
+pub use runtime::Runtime;
+pub use status::{Status, Ticket};
+pub use stream::Stream;
+pub use table::AddressTable;

@@ -1,0 +1,83 @@
+//! What a way to reach devices must offer: three small traits. Backends trust what they are given: the core has checked it.
+
+use crate::{Access, Block, DeviceId, Op, Request, Result, Status, Ticket, sync::Arc};
+use std::{any::Any, time::Duration};
+
+/// A way to reach devices: emulation on the host, a CUDA driver, a real NPU library.
+pub trait Backend: Send + Sync {
+    /// The name a user chooses it by.
+    fn name(&self) -> &'static str;
+
+    /// How many devices there are; they are numbered from 0.
+    fn device_count(&self) -> usize;
+
+    /// Free and total bytes of a device.
+    fn memory(&self, device: DeviceId) -> Result<(usize, usize)>;
+
+    /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last granule.
+    fn alloc(&self, request: &Request) -> Result<Block>;
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `block` came from `alloc` and was not freed before, and every op that could reach it is complete.
+    unsafe fn free(&self, block: &Block) -> Result<()>;
+
+    /// Says what `len` bytes at `addr`, unknown to the address table, are: memory that some other library made on a device
+    /// or page-locked (`Some`), or plain host memory that can be accessed that way now (`None`). Anything else, such as
+    /// addresses that the backend has reserved for itself, is a `BadAddress`. An empty range needs no memory behind it.
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>>;
+
+    /// Makes a queue on a device. Its work reports through `status`.
+    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
+}
+
+/// What a backend may know about the use of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Whoever submits waits at once, as synchronous calls do: nobody else needs to be woken to do the work.
+    pub waited: bool,
+}
+
+/// Runs ops in the order given; one per stream. Different queues run side by side.
+pub trait Queue: Send + Sync {
+    /// Returns once the op is queued; failures of the work itself go to the stream's `Status`. Ops and marks are numbered
+    /// from 1 in the order they come, and the core brings one at a time.
+    ///
+    /// # Safety
+    /// Every address in `op` stays valid until the status has passed the returned ticket.
+    unsafe fn submit(&self, op: Op) -> Result<Ticket>;
+
+    /// A fence that is done when everything submitted so far is done. It need not remember when that was.
+    fn fence(&self) -> Result<Arc<dyn Fence>>;
+
+    /// As `fence`, and it remembers when it was reached: what an event records. Takes a ticket, as an op does.
+    fn mark(&self) -> Result<Arc<dyn Fence>>;
+
+    /// Sends what was held back to be gathered.
+    fn flush(&self) {}
+
+    /// Drops what has not begun. Fences of dropped work are done.
+    fn abort(&self);
+}
+
+/// "Everything submitted so far." Events, futures, query and synchronise are views of it.
+pub trait Fence: Any + Send + Sync {
+    /// Whether the work has passed, whatever came of it.
+    fn is_done(&self) -> bool;
+
+    /// Waits, for ever or up to a limit (`Kind::Timeout`). The waiting thread may do some of the work.
+    fn wait(&self, limit: Option<Duration>) -> Result<()>;
+
+    /// Runs `then` once done, at once if it is done already: how a waiting queue, a future and a callback learn of it
+    /// without polling. `then` must be short: it runs on a thread that has other work.
+    fn when_done(&self, then: Box<dyn FnOnce() + Send>);
+
+    /// Whether a failure waited to be reported when the fence was reached. Only marks know.
+    fn failed(&self) -> bool {
+        false
+    }
+
+    /// Milliseconds from when `since` was reached to when this was, if both are marks of one device that are done.
+    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64>;
+}

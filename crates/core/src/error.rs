@@ -1,0 +1,61 @@
+//! The one error of the workspace: a kind that a caller could act on, and a note for the person who reads it.
+
+use std::{borrow::Cow, fmt};
+
+/// The result of everything in the engine that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as a caller could act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The address belongs to nothing that may be copied from or to.
+    BadAddress,
+    /// The range starts inside an allocation and leaves it.
+    OutOfBounds,
+    /// Pitches, widths or sizes contradict each other or overflow.
+    BadShape,
+    /// The two ends cannot be joined by this copy.
+    BadRoute,
+    /// Addresses read while the work ran made no sense.
+    BadDescriptor,
+    /// There is not enough device or page-locked memory left.
+    OutOfMemory,
+    /// There is no such device.
+    NoDevice,
+    /// This backend cannot do it.
+    Unsupported,
+    /// The wait took longer than its limit.
+    Timeout,
+    /// The work was dropped before it ran.
+    Aborted,
+    /// A setting has a value that nobody understands.
+    BadSetting,
+    /// The device, its driver or the operating system failed us.
+    Device,
+    /// A code of a real library, carried through unchanged.
+    Native(i32),
+}
+
+/// A kind and a note. The note names the pointer, the allocation, the expected and the given value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What a caller can act on.
+    pub kind: Kind,
+    /// What a person reads.
+    pub note: Cow<'static, str>,
+}
+
+impl Kind {
+    /// An error of this kind with a note: `Kind::OutOfBounds.because(format!(..))`.
+    pub fn because(self, note: impl Into<Cow<'static, str>>) -> Error {
+        Error { kind: self, note: note.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.note)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,162 @@
+//! Copies whose addresses are read when they run: through a descriptor in device memory, or through two pointer cells.
+//!
+//! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and an earlier op of
+//! the stream may write it. A keyed seal over its fields tells a descriptor from bytes that nobody sealed.
+
+use crate::{DeviceId, Ends, Kind, Memory, Plan, Result, Rows, sync::Arc};
+use std::fmt;
+
+/// Bytes that a descriptor takes.
+pub const DESCRIPTOR_LEN: usize = 64;
+/// 64-bit words of a descriptor that mean something: mark, source, destination, length, seal.
+pub const DESCRIPTOR_WORDS: usize = 5;
+const MARK: u64 = u64::from_le_bytes(*b"ferrydsc");
+
+/// A late-bound copy inside one device.
+#[derive(Clone)]
+pub struct Indirect {
+    /// The call that asked for it, for the message when it fails.
+    pub call: &'static str,
+    /// The device in which both ends must lie.
+    pub device: DeviceId,
+    /// Where the addresses are read.
+    pub through: Through,
+    /// The memory in which the addresses are looked up when they are known.
+    pub memory: Arc<Memory>,
+}
+
+/// Where a late-bound copy finds its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Through {
+    /// In a sealed descriptor.
+    Descriptor {
+        /// The engine's address of the descriptor.
+        at: usize,
+        /// The user's address of it, for messages.
+        user: usize,
+    },
+    /// In two cells that hold one user address each.
+    Cells {
+        /// The cell that holds the destination's base, and what to add to it.
+        dst: Cell,
+        /// The cell that holds the source's base, and what to add to it.
+        src: Cell,
+        /// Bytes to move.
+        len: usize,
+    },
+}
+
+/// A pointer in memory and an offset to add to what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The engine's address of the cell.
+    pub at: usize,
+    /// The user's address of the cell, for messages.
+    pub user: usize,
+    /// Added to the address in the cell.
+    pub offset: usize,
+}
+
+/// The words of a descriptor for this copy in the user's addresses.
+pub fn seal(key: u64, dst: usize, src: usize, len: usize) -> [u64; DESCRIPTOR_WORDS] {
+    let (src, dst, len) = (src as u64, dst as u64, len as u64);
+    [MARK, src, dst, len, digest(key, src, dst, len)]
+}
+
+/// The destination, source and length in a descriptor, if it was sealed with this key.
+pub fn open(key: u64, words: [u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, usize)> {
+    let [mark, src, dst, len, check] = words;
+    (mark == MARK && check == digest(key, src, dst, len)).then_some((
+        dst as usize,
+        src as usize,
+        len as usize,
+    ))
+}
+
+/// Mixes the fields with the key. Device kernels compute the same.
+fn digest(key: u64, src: u64, dst: u64, len: u64) -> u64 {
+    [src, dst, len].iter().fold(key, |sum, word| {
+        let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 32
+    })
+}
+
+impl Indirect {
+    /// Reads the addresses, through `word` which reads 64 bits at an engine address, and plans the copy as it stands now.
+    pub fn resolve(&self, word: impl Fn(usize) -> u64) -> Result<Plan> {
+        let (dst, src, len) = match self.through {
+            Through::Descriptor { at, user } => {
+                let words = std::array::from_fn(|index| word(at + 8 * index));
+                open(self.memory.seal_key(), words).ok_or_else(|| {
+                    Kind::BadDescriptor.because(format!(
+                        "{}: the descriptor at {user:#x} was never set or has been overwritten: set it with \
+                         aclrtSetMemcpyDesc before the copy runs",
+                        self.call
+                    ))
+                })?
+            }
+            Through::Cells { dst, src, len } => {
+                let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
+                (end(dst), end(src), len)
+            }
+        };
+        Plan::new([Rows::linear(dst, src, len)], &self.memory, |_, ends| self.inside(ends)).map_err(
+            |misfit| {
+                let why = misfit.error;
+                Kind::BadDescriptor.because(format!(
+                    "{}: {len} bytes from {src:#x} to {dst:#x}, as read from {} when the copy ran: {why}",
+                    self.call, self.through
+                ))
+            },
+        )
+    }
+
+    fn inside(&self, ends: &Ends) -> Result<()> {
+        let want = Some(self.device);
+        if ends.dst.device() == want && ends.src.device() == want {
+            return Ok(());
+        }
+        Err(Kind::BadRoute.because(format!(
+            "both ends must lie in device {}; the destination is {}, the source is {}",
+            self.device, ends.dst, ends.src
+        )))
+    }
+}
+
+impl fmt::Display for Through {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Through::Descriptor { user, .. } => write!(f, "the descriptor at {user:#x}"),
+            Through::Cells { dst, src, .. } => {
+                write!(f, "the pointers at {:#x} (destination) and {:#x} (source)", dst.user, src.user)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Indirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Indirect")
+            .field("call", &self.call)
+            .field("through", &self.through)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_sealed_with_the_key_opens() {
+        let words = seal(7, 0x2000, 0x1000, 64);
+        assert_eq!(open(7, words), Some((0x2000, 0x1000, 64)));
+        assert_eq!(open(8, words), None, "another key");
+        assert_eq!(open(7, [0; DESCRIPTOR_WORDS]), None, "never set");
+        for index in 0..DESCRIPTOR_WORDS {
+            let mut bent = words;
+            bent[index] ^= 1 << 40;
+            assert_eq!(open(7, bent), None, "word {index} changed");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in flight still uses.
+
+use crate::{
+    AddressTable, Backend, Fence, Kind, Observer, Result,
+    sync::{Arc, Mutex, lock},
+};
+use smallvec::SmallVec;
+use std::{
+    collections::VecDeque,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+};
+
+/// The number of a device, from 0.
+pub type DeviceId = u32;
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Home {
+    /// Page-locked memory of the host.
+    Host,
+    /// Memory of a device.
+    Device(DeviceId),
+}
+
+/// An allocation: `base` is what the user holds, `at` is where the engine finds the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The user's address of the first byte.
+    pub base: usize,
+    /// Bytes that may be used.
+    pub len: usize,
+    /// Where the bytes live.
+    pub home: Home,
+    /// The engine's address of the first byte.
+    pub at: usize,
+    /// The size of the pages it was asked to be made of.
+    pub page: usize,
+}
+
+/// What is asked of a backend's allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where.
+    pub home: Home,
+    /// Bytes that must be usable.
+    pub len: usize,
+    /// Pages to make it of; `base` is aligned to it and whole pages are taken.
+    pub page: usize,
+}
+
+/// What will be done with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is a source.
+    Read,
+    /// It is a destination.
+    Write,
+}
+
+/// What an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An allocation that the engine knows, or that another library made on a device.
+    Known(Block),
+    /// Pageable host memory.
+    Plain,
+}
+
+impl Block {
+    /// The engine's address of the user's `addr`, if `len` bytes from there lie inside the block.
+    pub fn translate(&self, addr: usize, len: usize) -> Option<usize> {
+        let offset = addr.checked_sub(self.base)?;
+        (offset <= self.len && len <= self.len - offset).then(|| self.at + offset)
+    }
+}
+
+impl Place {
+    /// The device, for device memory.
+    pub fn device(&self) -> Option<DeviceId> {
+        match self {
+            Place::Known(Block { home: Home::Device(device), .. }) => Some(*device),
+            _ => None,
+        }
+    }
+
+    /// Whether this is pageable host memory: copies of it finish before the call returns.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Place::Plain)
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.home {
+            Home::Host => write!(f, "page-locked host allocation {:#x} of {} bytes", self.base, self.len),
+            Home::Device(device) => {
+                write!(f, "device {device} allocation {:#x} of {} bytes", self.base, self.len)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Known(block) => block.fmt(f),
+            Place::Plain => f.write_str("plain host memory"),
+        }
+    }
+}
+
+/// How many blocks of limbo an ordinary call looks at, so that its cost does not grow with what others left there.
+const A_FEW: usize = 16;
+
+/// A freed block whose memory work in flight may still use.
+struct Doomed {
+    block: Block,
+    until: SmallVec<[Arc<dyn Fence>; 2]>,
+}
+
+/// All memory of a runtime: the address table, the backend that makes memory, and limbo.
+pub struct Memory {
+    table: AddressTable,
+    backend: Arc<dyn Backend>,
+    limbo: Mutex<VecDeque<Doomed>>,
+    seal_key: u64,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Memory {
+    pub(crate) fn new(backend: Arc<dyn Backend>, observer: Option<Arc<dyn Observer>>) -> Self {
+        let seal_key = RandomState::new().build_hasher().finish();
+        Memory { table: AddressTable::new(), backend, limbo: Mutex::new(VecDeque::new()), seal_key, observer }
+    }
+
+    /// The address table.
+    pub fn table(&self) -> &AddressTable {
+        &self.table
+    }
+
+    /// The key that seals copy descriptors of this runtime, so that bytes nobody sealed are recognised.
+    pub fn seal_key(&self) -> u64 {
+        self.seal_key
+    }
+
+    /// What `len` bytes at the user's `addr` are. A range that starts in an allocation must end in it; plain host memory
+    /// must be accessible.
+    pub fn place(&self, addr: usize, len: usize, access: Access) -> Result<Place> {
+        match self.known(addr, len) {
+            Some(known) => known.map(Place::Known),
+            None => Ok(self.backend.locate(addr, len, access)?.map_or(Place::Plain, Place::Known)),
+        }
+    }
+
+    /// The allocation in which `addr` lies, if there is one; `len` bytes from there must lie in it too.
+    pub(crate) fn known(&self, addr: usize, len: usize) -> Option<Result<Block>> {
+        let block = self.table.find(addr)?;
+        Some(match block.translate(addr, len) {
+            Some(_) => Ok(block),
+            None => {
+                Err(Kind::OutOfBounds.because(format!("{len} bytes at {addr:#x} leave their block, {block}")))
+            }
+        })
+    }
+
+    /// Makes sure that `len` bytes at `addr` are plain host memory that can be accessed.
+    pub(crate) fn plain(&self, addr: usize, len: usize, access: Access) -> Result<()> {
+        match self.backend.locate(addr, len, access)? {
+            None => Ok(()),
+            Some(block) => {
+                Err(Kind::BadAddress.because(format!("{len} bytes at {addr:#x} reach into {block}")))
+            }
+        }
+    }
+
+    pub(crate) fn alloc(&self, request: &Request) -> Result<Block> {
+        self.settle(A_FEW)?;
+        let block = match self.backend.alloc(request) {
+            Err(error) if error.kind == Kind::OutOfMemory => {
+                self.settle(usize::MAX)?;
+                self.backend.alloc(request)?
+            }
+            other => other?,
+        };
+        self.table.insert(block);
+        if let Some(observer) = &self.observer {
+            observer.allocated(&block);
+        }
+        Ok(block)
+    }
+
+    /// Forgets the block at `base`: from here on its addresses are unknown. Its memory must not be given back before
+    /// everything that was submitted until now has passed: hand it to [`bury`](Self::bury).
+    pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
+        let block = self.table.remove(base, fits)?;
+        if let Some(observer) = &self.observer {
+            observer.freed(&block);
+        }
+        Ok(block)
+    }
+
+    /// Gives a forgotten block back to the backend once every fence in `until` is done.
+    pub(crate) fn bury(&self, block: Block, until: SmallVec<[Arc<dyn Fence>; 2]>) -> Result<()> {
+        lock(&self.limbo).push_back(Doomed { block, until });
+        self.settle(A_FEW)
+    }
+
+    /// Free and total bytes of a device, after giving back all that can be.
+    pub(crate) fn info(&self, device: DeviceId) -> Result<(usize, usize)> {
+        self.settle(usize::MAX)?;
+        self.backend.memory(device)
+    }
+
+    /// Gives back what in limbo has been passed by now, looking at no more than `most` blocks.
+    fn settle(&self, most: usize) -> Result<()> {
+        let mut limbo = lock(&self.limbo);
+        for _ in 0..limbo.len().min(most) {
+            let Some(doomed) = limbo.pop_front() else { break };
+            if doomed.until.iter().all(|fence| fence.is_done()) {
+                // SAFETY: the block came from `alloc`, it left the table when it was freed, and the fences of every queue
+                // that was busy then are done.
+                unsafe { self.backend.free(&doomed.block)? };
+            } else {
+                limbo.push_back(doomed);
+            }
+        }
+        Ok(())
+    }
+}

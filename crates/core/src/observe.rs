@@ -1,0 +1,26 @@
+//! Watching the engine without steering it: what the tracer and the checker are built on.
+
+use crate::{Block, Op, Ticket};
+
+/// Sees every allocation, every free, and each op when it is submitted and when it is complete. Changes nothing.
+///
+/// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called while the
+/// engine works on other streams. With no observer installed each of these costs one branch.
+pub trait Observer: Send + Sync {
+    /// `block` has just become known.
+    fn allocated(&self, block: &Block) {
+        let _ = block;
+    }
+    /// `block` has just become unknown; work that was submitted before may still use its memory.
+    fn freed(&self, block: &Block) {
+        let _ = block;
+    }
+    /// `op` is about to be handed to the queue of `stream` and will get `ticket`.
+    fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
+        let _ = (stream, ticket, op);
+    }
+    /// The op `ticket` of `stream` is complete.
+    fn completed(&self, stream: u64, ticket: Ticket) {
+        let _ = (stream, ticket);
+    }
+}

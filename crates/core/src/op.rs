@@ -1,0 +1,41 @@
+//! Work as plain data, so that it can be run, traced, checked and replayed alike.
+
+use crate::{Fence, Indirect, Plan, sync::Arc};
+use std::fmt;
+
+/// One piece of work of a queue. All addresses are the engine's.
+pub enum Op {
+    /// Move bytes as planned.
+    Copy(Plan),
+    /// Move bytes between addresses that are read when the work runs.
+    CopyThrough(Indirect),
+    /// Write a pattern.
+    Fill(Fill),
+    /// Hold the queue until the fence is done.
+    Wait(Arc<dyn Fence>),
+    /// Run a function of the user's on a thread where it may block, and hold the queue until it returns.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+/// `len` bytes at `dst` become a repetition of the four bytes of `pattern`, the first byte first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// The engine's address of the first byte.
+    pub dst: usize,
+    /// How many bytes; need not be a multiple of four.
+    pub len: usize,
+    /// Four bytes in memory order.
+    pub pattern: [u8; 4],
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Copy(plan) => f.debug_tuple("Copy").field(plan).finish(),
+            Op::CopyThrough(through) => f.debug_tuple("CopyThrough").field(through).finish(),
+            Op::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
+            Op::Wait(_) => f.write_str("Wait"),
+            Op::Call(_) => f.write_str("Call"),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The address table: from any address to the allocation around it, without a lock.
+//!
+//! A radix tree over granules of 4 KiB, three levels of 12 bits for 48-bit addresses. Its leaves hold slot numbers; a slot
+//! holds a block and is read like a sequence lock, so that a reader never waits and never sees half a block. Nodes are made
+//! when first needed and stay. A region of 16 MiB that belongs to one block is marked whole, so that large allocations cost
+//! little. Writers take turns under a mutex.
+
+use crate::{Block, Home, Kind, Result, memory::DeviceId};
+use std::sync::{
+    Mutex, MutexGuard, OnceLock, PoisonError,
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+/// The smallest piece of address space the table tells apart. Every block starts at a multiple of it.
+pub const GRANULE: usize = 1 << GRANULE_BITS;
+const GRANULE_BITS: u32 = 12;
+const FAN_BITS: u32 = 12;
+const FAN: usize = 1 << FAN_BITS;
+const REGION_BITS: u32 = GRANULE_BITS + FAN_BITS;
+const ADDRESS_BITS: u32 = REGION_BITS + 2 * FAN_BITS;
+
+/// Allocations by address. Lookups take no lock; see the module's text.
+pub struct AddressTable {
+    root: Box<[OnceLock<Box<[Region]>>]>,
+    slots: Box<[OnceLock<Box<[Slot]>>]>,
+    removals: AtomicU64,
+    writer: Mutex<Writer>,
+}
+
+/// 16 MiB of address space. Slot numbers are stored plus one: 0 means none.
+#[derive(Default)]
+struct Region {
+    whole: AtomicU32,
+    leaf: OnceLock<Box<[AtomicU32]>>,
+}
+
+/// One block, or none while `len` is 0. `turn` is odd while a writer is at it.
+#[derive(Default)]
+struct Slot {
+    turn: AtomicU32,
+    home: AtomicU32,
+    base: AtomicUsize,
+    len: AtomicUsize,
+    at: AtomicUsize,
+    page: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Writer {
+    spare: Vec<u32>,
+    made: u32,
+}
+
+impl Default for AddressTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AddressTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        AddressTable {
+            root: many(FAN),
+            slots: many(FAN),
+            removals: AtomicU64::new(0),
+            writer: Mutex::new(Writer::default()),
+        }
+    }
+
+    /// A table of these blocks, for tests and tools.
+    pub fn of(blocks: impl IntoIterator<Item = Block>) -> Self {
+        let table = Self::new();
+        blocks.into_iter().for_each(|block| table.insert(block));
+        table
+    }
+
+    /// Goes up whenever a block leaves the table: a plan made before must be made again.
+    pub fn removals(&self) -> u64 {
+        self.removals.load(Ordering::SeqCst)
+    }
+
+    /// The block whose granules hold `addr`. The address may lie in the rest of the last granule, past the block's end.
+    pub fn find(&self, addr: usize) -> Option<Block> {
+        loop {
+            let number = self.entry(addr)?;
+            if let Some(block) = self.slot(number).read() {
+                if addr.wrapping_sub(block.base) < granules(block.len) << GRANULE_BITS {
+                    return Some(block);
+                }
+            }
+            // The slot was freed, and perhaps used again, between the two looks. If the entry still names it the writer is
+            // about to change that: look again.
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Adds a block. Its granules belong to no other block.
+    pub fn insert(&self, block: Block) {
+        debug_assert!(block.base % GRANULE == 0 && block.len > 0, "backends align blocks to granules");
+        let mut writer = self.writer();
+        let number = writer.spare.pop().unwrap_or_else(|| {
+            writer.made += 1;
+            writer.made - 1
+        });
+        self.slot(number).write(&block);
+        self.spread(&block, number + 1);
+    }
+
+    /// Removes the block that starts at `base`, if `fits` agrees. `BadAddress` if no block starts there.
+    pub fn remove(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
+        let mut writer = self.writer();
+        let number = self.entry(base).ok_or_else(|| unknown(base))?;
+        let block = self.slot(number).read().ok_or_else(|| unknown(base))?;
+        if block.base != base {
+            return Err(Kind::BadAddress.because(format!("{base:#x} is inside, not the start of, {block}")));
+        }
+        fits(&block)?;
+        self.spread(&block, 0);
+        self.slot(number).clear();
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        writer.spare.push(number);
+        Ok(block)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The slot number that the tree has for `addr`.
+    fn entry(&self, addr: usize) -> Option<u32> {
+        let (top, region, leaf) = split(addr)?;
+        let region = &self.root[top].get()?[region];
+        let number = match region.whole.load(Ordering::Acquire) {
+            0 => region.leaf.get()?[leaf].load(Ordering::Acquire),
+            whole => whole,
+        };
+        number.checked_sub(1)
+    }
+
+    /// Writes `entry` over all granules of `block`.
+    fn spread(&self, block: &Block, entry: u32) {
+        let end = block.base + (granules(block.len) << GRANULE_BITS);
+        let mut addr = block.base;
+        while addr < end {
+            let (top, index, leaf) = split(addr).expect("backends allocate below 2^48");
+            let region = &self.root[top].get_or_init(|| many(FAN))[index];
+            let stop = end.min(((addr >> REGION_BITS) + 1) << REGION_BITS);
+            if stop - addr == 1 << REGION_BITS {
+                region.whole.store(entry, Ordering::Release);
+            } else {
+                let entries = region.leaf.get_or_init(|| many(FAN));
+                for cell in &entries[leaf..leaf + ((stop - addr) >> GRANULE_BITS)] {
+                    cell.store(entry, Ordering::Release);
+                }
+            }
+            addr = stop;
+        }
+    }
+
+    fn slot(&self, number: u32) -> &Slot {
+        let (shelf, index) = (number as usize >> FAN_BITS, number as usize & (FAN - 1));
+        &self.slots[shelf].get_or_init(|| many(FAN))[index]
+    }
+}
+
+impl Slot {
+    fn read(&self) -> Option<Block> {
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            let block = Block {
+                base: self.base.load(Ordering::Relaxed),
+                len: self.len.load(Ordering::Relaxed),
+                home: decode(self.home.load(Ordering::Relaxed)),
+                at: self.at.load(Ordering::Relaxed),
+                page: self.page.load(Ordering::Relaxed),
+            };
+            fence(Ordering::Acquire);
+            if turn % 2 == 0 && self.turn.load(Ordering::Relaxed) == turn {
+                return (block.len > 0).then_some(block);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn write(&self, block: &Block) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.base.store(block.base, Ordering::Relaxed);
+        self.len.store(block.len, Ordering::Relaxed);
+        self.home.store(encode(block.home), Ordering::Relaxed);
+        self.at.store(block.at, Ordering::Relaxed);
+        self.page.store(block.page, Ordering::Relaxed);
+        self.turn.fetch_add(1, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.write(&Block { base: 0, len: 0, home: Home::Host, at: 0, page: 0 });
+    }
+}
+
+fn unknown(base: usize) -> crate::Error {
+    Kind::BadAddress.because(format!("no allocation starts at {base:#x}"))
+}
+
+fn many<T: Default>(count: usize) -> Box<[T]> {
+    (0..count).map(|_| T::default()).collect()
+}
+
+fn granules(len: usize) -> usize {
+    len.div_ceil(GRANULE)
+}
+
+fn split(addr: usize) -> Option<(usize, usize, usize)> {
+    let part = |shift: u32| addr >> shift & (FAN - 1);
+    (addr as u64 >> ADDRESS_BITS == 0)
+        .then(|| (part(REGION_BITS + FAN_BITS), part(REGION_BITS), part(GRANULE_BITS)))
+}
+
+fn encode(home: Home) -> u32 {
+    match home {
+        Home::Host => 0,
+        Home::Device(device) => device + 1,
+    }
+}
+
+fn decode(word: u32) -> Home {
+    match word.checked_sub(1) {
+        None => Home::Host,
+        Some(device) => Home::Device(device as DeviceId),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    fn block(base: usize, len: usize) -> Block {
+        Block { base, len, home: Home::Device(1), at: base + 0x7000_0000_0000, page: 4096 }
+    }
+
+    #[test]
+    fn addresses_find_their_block_and_neighbours_do_not() {
+        let far = 0x7f12_3400_0000;
+        let blocks =
+            [block(0x1000, 1), block(0x2000, 4096), block(far, (1 << 25) + 5), block(far + (1 << 26), 64)];
+        let table = AddressTable::of(blocks);
+        for block in blocks {
+            for offset in [0, block.len / 2, block.len - 1] {
+                assert_eq!(table.find(block.base + offset), Some(block), "{block} + {offset}");
+            }
+            assert_ne!(table.find(block.base.wrapping_sub(1)), Some(block));
+            assert_ne!(table.find(block.base + granules(block.len) * GRANULE), Some(block));
+        }
+        assert_eq!(table.find(usize::MAX), None);
+        assert_eq!(table.find(1 << 48), None);
+    }
+
+    #[test]
+    fn removed_blocks_are_unknown_and_counted() {
+        let table = AddressTable::of([block(0x1000, 64), block(0x2000, 64)]);
+        assert!(table.remove(0x1040, |_| Ok(())).is_err(), "not a start");
+        assert!(table.remove(0x1000, |_| Err(Kind::BadRoute.because("no"))).is_err(), "refused");
+        assert_eq!(table.removals(), 0);
+        assert_eq!(table.remove(0x1000, |_| Ok(())).map(|b| b.base), Ok(0x1000));
+        assert_eq!((table.find(0x1000), table.removals()), (None, 1));
+        assert!(table.remove(0x1000, |_| Ok(())).is_err(), "twice");
+        table.insert(block(0x9000, 64));
+        assert_eq!(table.find(0x9010), Some(block(0x9000, 64)), "the slot is used again");
+        assert_eq!(table.find(0x2000), Some(block(0x2000, 64)));
+    }
+
+    #[test]
+    fn readers_never_see_half_a_block() {
+        let (table, stop) = (AddressTable::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..20_000 {
+                    let base = 0x10_0000 + (round % 3) * GRANULE;
+                    table.insert(block(base, 100 + round));
+                    table.remove(base, |_| Ok(())).expect("just inserted");
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            while !stop.load(Ordering::Relaxed) {
+                for addr in [0x10_0000, 0x10_1000, 0x10_2000] {
+                    if let Some(found) = table.find(addr) {
+                        assert_eq!(found, block(found.base, found.len), "torn");
+                    }
+                }
+            }
+        });
+    }
+}
