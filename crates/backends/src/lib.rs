@@ -1,1 +1,6 @@
-//! (being written)
+//! Ways to reach devices. A backend is a folder; it loads what it needs at run time, so there is nothing to link.
+//!
+//! - [`host`]: devices made of memory and threads. Needs nothing but a CPU.
+
+pub mod host;
+pub mod probe;

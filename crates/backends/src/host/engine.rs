@@ -1,0 +1,222 @@
+//! The threads of the host backend: a few workers that run lanes, and as many threads for users' functions as are blocked.
+//!
+//! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
+//! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
+
+use super::lane::Lane;
+use ferry_core::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop};
+use std::{
+    any::Any,
+    collections::VecDeque,
+    thread,
+    time::{Duration, Instant},
+};
+
+const SPIN: Duration = Duration::from_micros(50);
+const LINGER: Duration = Duration::from_micros(5);
+const MOST_WORKERS: usize = 8;
+/// A thread for users' functions that has had nothing to do for this long ends.
+const CALL_THREAD_IDLE: Duration = Duration::from_secs(5);
+
+/// The threads and what they share.
+pub struct Engine {
+    ready: Mutex<Ready>,
+    /// How many lanes are in the list, readable without its lock.
+    waiting: AtomicUsize,
+    spinning: AtomicUsize,
+    wake: Condvar,
+    spins: bool,
+    started: Instant,
+    closed: AtomicBool,
+    calls: Mutex<Calls>,
+    call_wake: Condvar,
+    /// Keeps the memory that lanes work on.
+    _memory: Arc<dyn Any + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Ready {
+    lanes: VecDeque<Arc<Lane>>,
+    sleeping: usize,
+    workers: usize,
+}
+
+#[derive(Default)]
+struct Calls {
+    pending: VecDeque<Box<dyn FnOnce() + Send>>,
+    idle: usize,
+}
+
+impl Engine {
+    /// An engine with no threads yet. It keeps `memory` alive.
+    pub fn new(memory: Arc<dyn Any + Send + Sync>, cpus: usize) -> Arc<Engine> {
+        Arc::new(Engine {
+            ready: Mutex::new(Ready::default()),
+            waiting: AtomicUsize::new(0),
+            spinning: AtomicUsize::new(0),
+            wake: Condvar::new(),
+            spins: cpus > 1,
+            started: Instant::now(),
+            closed: AtomicBool::new(false),
+            calls: Mutex::new(Calls::default()),
+            call_wake: Condvar::new(),
+            _memory: memory,
+        })
+    }
+
+    /// Starts workers, once.
+    pub fn start(self: &Arc<Self>, cpus: usize) {
+        let mut ready = lock(&self.ready);
+        while ready.workers < cpus.clamp(1, MOST_WORKERS) {
+            ready.workers += 1;
+            let engine = self.clone();
+            spawn(format!("ferry-worker-{}", ready.workers), move || engine.serve());
+        }
+    }
+
+    /// Workers end when nothing is left to do.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        drop(lock(&self.ready));
+        self.wake.notify_all();
+    }
+
+    /// Nanoseconds since the engine was made: the clock of its devices.
+    pub fn nanos(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Whether some lane waits for a worker.
+    pub fn has_ready(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// A lane has work and nobody at it.
+    pub fn ready(&self, lane: Arc<Lane>) {
+        let mut ready = lock(&self.ready);
+        ready.lanes.push_back(lane);
+        self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
+        // A worker stops spinning under this lock and looks at the list once more before it sleeps.
+        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::Relaxed) == 0;
+        drop(ready);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Spins until `done`, or for as long as spinning is thought to pay. Returns whether it is done.
+    pub fn spin(&self, done: impl Fn() -> bool) -> bool {
+        self.spin_for(SPIN, done)
+    }
+
+    /// Spins as a worker without work that still owns a lane: until `more`, or until another lane is ready.
+    pub fn linger(&self, more: impl Fn() -> bool) {
+        self.spin_for(LINGER, || more() || self.has_ready());
+    }
+
+    fn spin_for(&self, time: Duration, done: impl Fn() -> bool) -> bool {
+        if done() {
+            return true;
+        }
+        if !self.spins {
+            return false;
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..16 {
+                spin_loop();
+            }
+            if done() {
+                return true;
+            }
+            if start.elapsed() > time {
+                return false;
+            }
+        }
+    }
+
+    /// A worker's life.
+    fn serve(&self) {
+        while let Some(lane) = self.next_lane() {
+            lane.work();
+        }
+    }
+
+    fn next_lane(&self) -> Option<Arc<Lane>> {
+        if !self.has_ready() {
+            self.spinning.fetch_add(1, Ordering::Relaxed);
+            self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
+            self.spinning.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut ready = lock(&self.ready);
+        loop {
+            if let Some(lane) = ready.lanes.pop_front() {
+                self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
+                let another = !ready.lanes.is_empty() && ready.sleeping > 0;
+                drop(ready);
+                if another {
+                    self.wake.notify_one();
+                }
+                return Some(lane);
+            }
+            if self.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            ready.sleeping += 1;
+            ready = self.wake.wait(ready).unwrap_or_else(|poisoned| poisoned.into_inner());
+            ready.sleeping -= 1;
+        }
+    }
+
+    /// Runs a user's function on a thread where it may block for as long as it likes.
+    pub fn call(self: &Arc<Self>, function: Box<dyn FnOnce() + Send>) {
+        let mut calls = lock(&self.calls);
+        calls.pending.push_back(function);
+        if calls.idle >= calls.pending.len() {
+            drop(calls);
+            self.call_wake.notify_one();
+        } else {
+            drop(calls);
+            let engine = self.clone();
+            spawn("ferry-call".into(), move || engine.serve_calls());
+        }
+    }
+
+    fn serve_calls(&self) {
+        let mut calls = lock(&self.calls);
+        loop {
+            if let Some(function) = calls.pending.pop_front() {
+                drop(calls);
+                function();
+                calls = lock(&self.calls);
+                continue;
+            }
+            calls.idle += 1;
+            let (guard, timeout) = self
+                .call_wake
+                .wait_timeout(calls, CALL_THREAD_IDLE)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            calls = guard;
+            calls.idle -= 1;
+            if timeout.timed_out() && calls.pending.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// Starts a thread that takes no signals: handlers belong to the user's threads.
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) {
+    // SAFETY: plain data, filled before use; the old mask is put back below.
+    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both sets are valid for the calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+    }
+    let thread = thread::Builder::new().name(name).spawn(body);
+    // SAFETY: the mask that this thread had before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    drop(thread.expect("the system grants a thread"));
+}

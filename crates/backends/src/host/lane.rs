@@ -1,0 +1,493 @@
+//! A queue of the host backend, and its fences.
+//!
+//! A lane is a list of work and a phase. Whoever turns `Ready` into `Running` owns the lane: a worker of the engine, or a
+//! thread that waits for one of its fences and helps. The owner takes the whole list, works through it without the lock, and
+//! counts completed work in the stream's status. A lane that waits for a fence or for a user's function has no owner; the
+//! fence or the function's thread makes it `Ready` again.
+
+use super::{
+    copy::{self, Cursor},
+    engine::Engine,
+};
+use ferry_core::{
+    Fence, Kind, Op, Queue, Result, Status, Ticket,
+    sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+};
+use std::{
+    any::Any,
+    collections::VecDeque,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+/// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
+const SLICE: usize = 1 << 20;
+/// What a worker moves for one lane before it lets another have its turn.
+const SHARE: usize = 8 << 20;
+/// Ops count for the share like this many bytes each.
+const OP_COST: usize = 4 << 10;
+
+type Then = Box<dyn FnOnce() + Send>;
+
+/// One stream's work. See the module's text.
+pub struct Lane {
+    engine: Arc<Engine>,
+    status: Arc<Status>,
+    /// Only threads that wait run this lane: workers are not told of it.
+    waited: bool,
+    state: Mutex<State>,
+    /// The newest ticket; what an owner without work watches.
+    submitted: AtomicU64,
+    /// Sleepers and watchers: an owner looks for them only when there are any.
+    listeners: AtomicUsize,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    work: VecDeque<Item>,
+    phase: Phase,
+    watchers: Vec<(Ticket, Then)>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Phase {
+    /// No work.
+    #[default]
+    Idle,
+    /// Work, and nobody at it.
+    Ready,
+    /// Somebody owns the lane.
+    Running,
+    /// The first op waits for a fence.
+    Blocked,
+    /// A function of the user's runs.
+    Calling,
+}
+
+struct Item {
+    work: Work,
+    cursor: Cursor,
+}
+
+enum Work {
+    Op(Op),
+    Mark(Arc<LaneFence>),
+}
+
+/// What came of one slice of work.
+enum Step {
+    Done,
+    More,
+    Blocked(Arc<dyn Fence>),
+    Call(Then),
+}
+
+/// Until when an owner keeps a lane.
+enum Turn {
+    /// A worker: until its share is used up while others wait.
+    Worker { moved: usize },
+    /// A waiting thread: until its fence is done or its time is over.
+    Helper { ticket: Ticket, deadline: Option<Instant> },
+}
+
+impl Lane {
+    pub fn new(engine: Arc<Engine>, status: Arc<Status>, waited: bool) -> Arc<Lane> {
+        Arc::new(Lane {
+            engine,
+            status,
+            waited,
+            state: Mutex::new(State::default()),
+            submitted: AtomicU64::new(0),
+            listeners: AtomicUsize::new(0),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// Adds work and says so to the engine if nobody is at this lane.
+    fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Work) -> Ticket {
+        let mut state = lock(&self.state);
+        let ticket = self.submitted.load(Ordering::Relaxed) + 1;
+        state.work.push_back(Item { work: make(ticket), cursor: Cursor::default() });
+        self.submitted.store(ticket, Ordering::Release);
+        if state.phase == Phase::Idle {
+            self.make_ready(state);
+        }
+        ticket
+    }
+
+    /// Runs the lane as a worker, if nobody else has taken it in the meantime.
+    pub fn work(self: &Arc<Self>) {
+        if let Some(hand) = self.claim() {
+            self.run(hand, Turn::Worker { moved: 0 });
+        }
+    }
+
+    /// Runs the lane as a waiting thread. Returns whether it could be taken.
+    fn help(self: &Arc<Self>, ticket: Ticket, deadline: Option<Instant>) -> bool {
+        let hand = self.claim();
+        let taken = hand.is_some();
+        if let Some(hand) = hand {
+            self.run(hand, Turn::Helper { ticket, deadline });
+        }
+        taken
+    }
+
+    fn claim(&self) -> Option<VecDeque<Item>> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Ready {
+            return None;
+        }
+        state.phase = Phase::Running;
+        Some(mem::take(&mut state.work))
+    }
+
+    /// Takes the lane from under whatever it waits for. If it has an owner, that owner is told to drop its work.
+    fn claim_for_abort(&self) -> Option<VecDeque<Item>> {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Running | Phase::Calling) {
+            self.status.set_aborted(true);
+            return None;
+        }
+        state.phase = Phase::Running;
+        Some(mem::take(&mut state.work))
+    }
+
+    /// Works through `hand` and what comes after it; gives the lane up at the end.
+    fn run(self: &Arc<Self>, mut hand: VecDeque<Item>, mut turn: Turn) {
+        loop {
+            if self.status.is_aborted() {
+                return self.drop_all(hand);
+            }
+            let Some(item) = hand.front_mut() else {
+                match self.next_hand(&turn) {
+                    Some(more) => hand = more,
+                    None => return,
+                }
+                continue;
+            };
+            match item.step(&self.status) {
+                Step::More => turn.count(SLICE),
+                Step::Done => {
+                    // Dropping the item may run a user's destructor; the work is passed first.
+                    let done = hand.pop_front();
+                    self.pass();
+                    drop(done);
+                    turn.count(OP_COST);
+                }
+                Step::Blocked(fence) => return self.block_on(hand, fence),
+                Step::Call(function) => {
+                    hand.pop_front();
+                    return self.start_call(hand, function);
+                }
+            }
+            if turn.is_over(self) {
+                return self.put_back(hand);
+            }
+        }
+    }
+
+    /// More work, or `None` after giving the lane up. A worker lingers a little: the next op then costs its submitter no wake.
+    fn next_hand(&self, turn: &Turn) -> Option<VecDeque<Item>> {
+        if let Turn::Worker { .. } = turn {
+            self.engine.linger(|| self.submitted.load(Ordering::Acquire) > self.status.passed());
+        }
+        let mut state = lock(&self.state);
+        if state.work.is_empty() {
+            self.go_idle(&mut state);
+            return None;
+        }
+        Some(mem::take(&mut state.work))
+    }
+
+    /// Nothing is left to do, nor to abort.
+    fn go_idle(&self, state: &mut State) {
+        state.phase = Phase::Idle;
+        self.status.set_aborted(false);
+    }
+
+    /// One more op is complete. Only the owner calls this.
+    fn pass(&self) {
+        self.status.pass(self.status.passed() + 1);
+        self.announce();
+    }
+
+    /// Tells those who wait how far the work has come.
+    fn announce(&self) {
+        // Pairs with the fence of those who begin to listen: either they see what passed, or we see them.
+        fence(Ordering::SeqCst);
+        if self.listeners.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut state = lock(&self.state);
+        let passed = self.status.passed();
+        let due: Vec<_> = state.watchers.extract_if(.., |(ticket, _)| *ticket <= passed).collect();
+        self.listeners.fetch_sub(due.len(), Ordering::Relaxed);
+        self.wake.notify_all();
+        drop(state);
+        due.into_iter().for_each(|(_, then)| then());
+    }
+
+    /// The work in hand goes back in front of what has come since.
+    fn put_back(self: &Arc<Self>, hand: VecDeque<Item>) {
+        let mut state = self.restore(hand);
+        if state.work.is_empty() {
+            self.go_idle(&mut state);
+        } else {
+            self.make_ready(state);
+        }
+    }
+
+    fn restore(&self, mut hand: VecDeque<Item>) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        hand.append(&mut state.work);
+        state.work = hand;
+        state
+    }
+
+    fn block_on(self: &Arc<Self>, hand: VecDeque<Item>, fence: Arc<dyn Fence>) {
+        self.restore(hand).phase = Phase::Blocked;
+        let lane = self.clone();
+        fence.when_done(Box::new(move || lane.resume()));
+    }
+
+    /// The fence that the first op waits for is done: look at it again. Says nothing to a lane that was aborted meanwhile.
+    fn resume(self: &Arc<Self>) {
+        let state = lock(&self.state);
+        if state.phase == Phase::Blocked {
+            self.make_ready(state);
+        }
+    }
+
+    fn start_call(self: &Arc<Self>, hand: VecDeque<Item>, function: Then) {
+        self.restore(hand).phase = Phase::Calling;
+        let lane = self.clone();
+        self.engine.call(Box::new(move || {
+            // A panic cannot leave a C function; one of a Rust closure is the stream's failure.
+            if catch_unwind(AssertUnwindSafe(function)).is_err() {
+                lane.status.fail(Kind::Device.because("a function launched on this stream panicked"));
+            }
+            lane.called();
+        }));
+    }
+
+    fn called(self: &Arc<Self>) {
+        self.pass();
+        if self.status.is_aborted() {
+            return self.drop_all(VecDeque::new());
+        }
+        self.put_back(VecDeque::new());
+    }
+
+    /// There is work and nobody at it: tell the workers, or, where only waiting threads work, those.
+    fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        state.phase = Phase::Ready;
+        drop(state);
+        if self.waited {
+            self.announce();
+        } else {
+            self.engine.ready(self.clone());
+        }
+    }
+
+    /// Drops all work; its fences are done. The caller owns the lane.
+    fn drop_all(&self, hand: VecDeque<Item>) {
+        let mut state = lock(&self.state);
+        let rest = mem::take(&mut state.work);
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.go_idle(&mut state);
+        if submitted > self.status.passed() {
+            self.status.fail(Kind::Aborted.because("the stream was aborted before this work was done"));
+            self.status.pass(submitted);
+        }
+        drop(state);
+        drop((hand, rest));
+        self.announce();
+    }
+
+    fn listen(&self) {
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the fence in `announce`.
+        fence(Ordering::SeqCst);
+    }
+
+    fn stop_listening(&self) {
+        self.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn fence_at(self: &Arc<Self>, ticket: Ticket, timed: bool) -> Arc<LaneFence> {
+        let lane = self.clone();
+        Arc::new(LaneFence {
+            lane,
+            ticket,
+            timed,
+            reached: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Turn {
+    fn count(&mut self, bytes: usize) {
+        if let Turn::Worker { moved } = self {
+            *moved += bytes;
+        }
+    }
+
+    fn is_over(&mut self, lane: &Lane) -> bool {
+        match self {
+            Turn::Worker { moved } if *moved < SHARE => false,
+            Turn::Worker { moved } => {
+                *moved = 0;
+                lane.engine.has_ready()
+            }
+            Turn::Helper { ticket, deadline } => {
+                lane.status.passed() >= *ticket || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            }
+        }
+    }
+}
+
+impl Item {
+    fn step(&mut self, status: &Status) -> Step {
+        if let Work::Op(Op::CopyThrough(through)) = &self.work {
+            // SAFETY: the cells lie in known memory, which stays until the op has passed.
+            match through.resolve(|addr| unsafe { copy::word(addr) }) {
+                Ok(plan) => self.work = Work::Op(Op::Copy(plan)),
+                Err(error) => {
+                    status.fail(error);
+                    return Step::Done;
+                }
+            }
+        }
+        let done = match &mut self.work {
+            // SAFETY: whoever submitted keeps every address of the op valid until the op has passed.
+            Work::Op(Op::Copy(plan)) => unsafe { copy::advance(plan.rows(), &mut self.cursor, SLICE) },
+            // SAFETY: as above.
+            Work::Op(Op::Fill(fill)) => unsafe { copy::fill(fill, &mut self.cursor, SLICE) },
+            Work::Op(Op::Wait(fence)) if !fence.is_done() => return Step::Blocked(fence.clone()),
+            Work::Op(Op::Wait(_)) => true,
+            Work::Op(Op::Call(function)) => return Step::Call(mem::replace(function, Box::new(|| ()))),
+            Work::Op(Op::CopyThrough(_)) => unreachable!("resolved above"),
+            Work::Mark(mark) => {
+                mark.reach(status);
+                true
+            }
+        };
+        if done { Step::Done } else { Step::More }
+    }
+}
+
+/// The queue that a stream holds.
+pub struct LaneQueue(pub Arc<Lane>);
+
+impl Queue for LaneQueue {
+    unsafe fn submit(&self, op: Op) -> Result<Ticket> {
+        Ok(self.0.push(|_| Work::Op(op)))
+    }
+
+    fn fence(&self) -> Result<Arc<dyn Fence>> {
+        Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire), false))
+    }
+
+    fn mark(&self) -> Result<Arc<dyn Fence>> {
+        let mut mark = None;
+        self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket, true)).clone()));
+        Ok(mark.expect("push makes the work"))
+    }
+
+    fn abort(&self) {
+        if let Some(hand) = self.0.claim_for_abort() {
+            self.0.drop_all(hand);
+        }
+    }
+}
+
+/// "This lane has passed this ticket", and, for a mark, when.
+pub struct LaneFence {
+    lane: Arc<Lane>,
+    ticket: Ticket,
+    timed: bool,
+    /// Nanoseconds of the engine's clock, plus one; 0 until reached.
+    reached: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl LaneFence {
+    fn reach(&self, status: &Status) {
+        self.failed.store(status.has_failed(), Ordering::Relaxed);
+        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
+    }
+
+    fn park(&self, deadline: Option<Instant>) {
+        let lane = &self.lane;
+        lane.listen();
+        let state = lock(&lane.state);
+        if !self.is_done() && state.phase != Phase::Ready {
+            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            drop(wait_on(&lane.wake, state, limit));
+        }
+        lane.stop_listening();
+    }
+}
+
+fn wait_on<'a>(
+    wake: &Condvar,
+    state: MutexGuard<'a, State>,
+    limit: Option<Duration>,
+) -> Option<MutexGuard<'a, State>> {
+    match limit {
+        None => wake.wait(state).ok(),
+        Some(limit) => wake.wait_timeout(state, limit).ok().map(|(state, _)| state),
+    }
+}
+
+impl Fence for LaneFence {
+    fn is_done(&self) -> bool {
+        self.lane.status.passed() >= self.ticket
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            if self.is_done() {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Kind::Timeout.because("the work was not done in time"));
+            }
+            if !self.lane.help(self.ticket, deadline) && !self.lane.engine.spin(|| self.is_done()) {
+                self.park(deadline);
+            }
+        }
+    }
+
+    fn when_done(&self, then: Then) {
+        if self.is_done() {
+            return then();
+        }
+        let lane = &self.lane;
+        lane.listen();
+        let mut state = lock(&lane.state);
+        if self.is_done() {
+            drop(state);
+            lane.stop_listening();
+            return then();
+        }
+        state.watchers.push((self.ticket, then));
+    }
+
+    fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
+        let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
+        if !(self.timed && since.timed && self.is_done() && since.is_done()) {
+            return None;
+        }
+        let (end, start) = (self.reached.load(Ordering::Relaxed), since.reached.load(Ordering::Relaxed));
+        (end > 0 && start > 0).then(|| (end as f64 - start as f64) / 1e6)
+    }
+}

@@ -1,0 +1,127 @@
+//! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
+
+mod copy;
+mod engine;
+mod lane;
+mod region;
+
+use crate::probe;
+use engine::Engine;
+use ferry_core::{
+    Access, Backend, Block, DeviceId, Home, Kind, Queue, QueueOptions, Request, Result, Status, sync::Arc,
+};
+use lane::{Lane, LaneQueue};
+use region::Region;
+
+/// How many devices there are, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Number of devices.
+    pub devices: usize,
+    /// Bytes of each device; `None` is half of what this machine has.
+    pub device_memory: Option<usize>,
+}
+
+/// The host backend.
+pub struct Host {
+    regions: Arc<Regions>,
+    engine: Arc<Engine>,
+    cpus: usize,
+}
+
+struct Regions {
+    devices: Vec<Region>,
+    page_locked: Region,
+}
+
+impl Host {
+    /// Reserves the devices' addresses; memory is committed when it is touched.
+    pub fn open(options: HostOptions) -> Result<Arc<dyn Backend>> {
+        let capacity = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
+        let devices =
+            (0..options.devices).map(|id| Region::device(id as u32, capacity)).collect::<Result<_>>()?;
+        let page_locked = Region::page_locked(2 * half_of_this_machine())?;
+        let regions = Arc::new(Regions { devices, page_locked });
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Ok(Arc::new(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus }))
+    }
+
+    fn region(&self, home: Home) -> Result<&Region> {
+        match home {
+            Home::Host => Ok(&self.regions.page_locked),
+            Home::Device(device) => self.regions.devices.get(device as usize).ok_or_else(|| {
+                Kind::NoDevice.because(format!("device {device} of {} devices", self.regions.devices.len()))
+            }),
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.engine.close();
+    }
+}
+
+impl Backend for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn device_count(&self) -> usize {
+        self.regions.devices.len()
+    }
+
+    fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Ok(self.region(Home::Device(device))?.info())
+    }
+
+    fn alloc(&self, request: &Request) -> Result<Block> {
+        self.region(request.home)?.alloc(request)
+    }
+
+    unsafe fn free(&self, block: &Block) -> Result<()> {
+        self.region(block.home)?.free(block);
+        Ok(())
+    }
+
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        for (device, region) in self.regions.devices.iter().enumerate() {
+            if region.meets(addr, len) {
+                let note = format!(
+                    "{len} bytes at {addr:#x} reach into the addresses of device {device}, where nothing is allocated"
+                );
+                return Err(Kind::BadAddress.because(note));
+            }
+        }
+        if self.regions.page_locked.meets(addr, len) {
+            let note =
+                format!("{len} bytes at {addr:#x} reach into page-locked memory, where nothing is allocated");
+            return Err(Kind::BadAddress.because(note));
+        }
+        probe::accessible(addr, len, access)?;
+        Ok(None)
+    }
+
+    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        self.region(Home::Device(device))?;
+        if !options.waited {
+            self.engine.start(self.cpus);
+        }
+        Ok(Box::new(LaneQueue(Lane::new(self.engine.clone(), status, options.waited))))
+    }
+}
+
+/// Half of the smaller of the machine's memory and the limit of our control group.
+fn half_of_this_machine() -> usize {
+    let machine =
+        std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_kib(&text)).unwrap_or(1 << 20);
+    let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok())
+        .min();
+    (machine << 10).min(limit.unwrap_or(usize::MAX)) / 2
+}
+
+fn total_kib(meminfo: &str) -> Option<usize> {
+    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()
+}
