@@ -1,1 +1,27 @@
-//! (being written)
+//! AscendCL's rules in plain Rust: devices, contexts, streams and events by handle, what each copy kind demands, which code
+//! answers which mistake. C knows these functions through `capi`; nothing here knows C, and nothing below here knows AscendCL.
+//!
+//! State of a process and of a thread (current context, recent messages) lives here and nowhere else.
+
+pub mod batch;
+pub mod call;
+pub mod constants;
+pub mod context;
+pub mod copy;
+pub mod descriptor;
+pub mod device;
+pub mod error;
+pub mod event;
+mod explain;
+mod fault;
+pub mod fill;
+pub mod handles;
+pub mod init;
+pub mod kinds;
+pub mod memory;
+pub mod products;
+pub mod settings;
+pub mod state;
+pub mod stream;
+
+pub use error::{Error, Result};

@@ -1,1 +1,21 @@
-//! (being written)
+//! libascendcl.so: the C ABI of AscendCL's runtime. Each function parses its arguments and calls the rule of the same name in
+//! `ferry-acl`; there is nothing else here. The headers in `include/acl` are the contract, and `xtask abi` compares the two.
+#![allow(non_camel_case_types, non_snake_case)]
+
+mod copy;
+mod device;
+mod enter;
+mod event;
+mod init;
+mod memory;
+mod stream;
+mod types;
+
+pub use copy::*;
+pub use device::*;
+pub use event::*;
+pub use ferry_acl::constants;
+pub use init::*;
+pub use memory::*;
+pub use stream::*;
+pub use types::*;

@@ -84,6 +84,14 @@ impl Place {
         }
     }
 
+    /// The engine's address of the user's `addr`, which lies in this place.
+    pub fn engine_address(&self, addr: usize) -> usize {
+        match self {
+            Place::Known(block) => block.at + (addr - block.base),
+            Place::Plain => addr,
+        }
+    }
+
     /// Whether this is pageable host memory: copies of it finish before the call returns.
     pub fn is_plain(&self) -> bool {
         matches!(self, Place::Plain)

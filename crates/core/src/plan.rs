@@ -70,6 +70,12 @@ pub struct Plan {
     plain: bool,
 }
 
+impl From<Error> for Misfit {
+    fn from(error: Error) -> Self {
+        Misfit { item: 0, error }
+    }
+}
+
 impl Rows {
     /// `len` bytes in one piece.
     pub fn linear(dst: usize, src: usize, len: usize) -> Self {
@@ -155,7 +161,7 @@ impl Plan {
         if dst_span > 0 {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
             touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
-            let (dst, src) = (engine(&ends.dst, rows.dst), engine(&ends.src, rows.src));
+            let (dst, src) = (ends.dst.engine_address(rows.dst), ends.src.engine_address(rows.src));
             self.rows.push(Rows { dst, src, ..rows }.straightened());
         }
         Ok(())
@@ -223,11 +229,4 @@ fn touch(
         return whole;
     }
     (0..rows.height).try_for_each(|row| memory.plain(addr + row * pitch, rows.width, access))
-}
-
-fn engine(place: &Place, addr: usize) -> usize {
-    match place {
-        Place::Known(block) => block.at + (addr - block.base),
-        Place::Plain => addr,
-    }
 }

@@ -7,6 +7,7 @@
 //! # Ok::<(), ferry::Error>(())
 //! ```
 
+pub use ferry_backends::probe;
 pub use ferry_core::{Error, Kind, Observer, Result, Runtime};
 
 use ferry_backends::host::{Host, HostOptions};

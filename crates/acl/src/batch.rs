@@ -1,0 +1,184 @@
+//! Batches: many pieces in one call, described by attribute groups.
+
+use crate::{
+    Error, Result,
+    call::{not_null, refuse},
+    constants::*,
+    copy::{On, Target, within},
+    state::with_here,
+};
+use ferry_core::{Ends, Home, Kind, Place, Route, Rows};
+
+/// The arrays of a batch call, all readable.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// Destination addresses.
+    pub dsts: &'a [usize],
+    /// Room at each destination.
+    pub dest_maxs: &'a [usize],
+    /// Source addresses.
+    pub srcs: &'a [usize],
+    /// Bytes of each piece.
+    pub sizes: &'a [usize],
+    /// What memory a group of pieces is in.
+    pub attrs: &'a [Attr],
+    /// The first piece of each group.
+    pub attrs_indexes: &'a [usize],
+}
+
+/// aclrtMemcpyBatchAttr without C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Where the destinations are.
+    pub dst: Location,
+    /// Where the sources are.
+    pub src: Location,
+    /// Whether the reserved bytes are all zero.
+    pub reserved_is_zero: bool,
+}
+
+/// aclrtMemLocation without C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Device id; ignored for host memory.
+    pub id: u32,
+    /// aclrtMemLocationType.
+    pub kind: i32,
+}
+
+/// A refused batch: which piece, or `usize::MAX` if no piece in particular, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What failIndex says.
+    pub fail_index: usize,
+    /// Code and note.
+    pub error: Error,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refusal { fail_index: usize::MAX, error }
+    }
+}
+
+/// aclrtMemcpyBatch, aclrtMemcpyBatchAsync and their V2 forms.
+///
+/// # Safety
+/// Every piece stays valid until the copy is done.
+pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
+    let mut refusal = None;
+    let result = with_here(|here| {
+        let target = Target::find(here, on)?;
+        batch.check(target.engine.settings.batch_limit)?;
+        let pieces =
+            || (0..batch.sizes.len()).map(|i| Rows::linear(batch.dsts[i], batch.srcs[i], batch.sizes[i]));
+        let groups = std::cell::Cell::new((0, None));
+        // SAFETY: the caller's promise.
+        unsafe { target.copy(pieces, |item, ends| batch.fits(item, ends, &groups)) }.map_err(|misfit| {
+            let (item, error) = (misfit.item, Error::from(misfit.error));
+            let named = Error { note: format!("item {item}: {}", error.note).into(), ..error };
+            refusal = Some(item);
+            target.explained(named, batch.dsts[item], batch.srcs[item])
+        })
+    });
+    result.map_err(|error| Refusal { fail_index: refusal.unwrap_or(usize::MAX), error })
+}
+
+/// Refuses NULL arrays, whatever the sizes say.
+pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
+    arrays.into_iter().try_for_each(|(name, addr)| not_null(name, addr))
+}
+
+impl Batch<'_> {
+    /// The rules that need no look at memory.
+    fn check(&self, limit: Option<usize>) -> Result<()> {
+        let (count, groups) = (self.sizes.len(), self.attrs_indexes);
+        if count == 0 || groups.is_empty() {
+            return Err(refuse(format!(
+                "numBatches is {count} and numAttrs is {}: both must be at least 1",
+                groups.len()
+            )));
+        }
+        within("numBatches", count, "FERRY_BATCH_LIMIT", limit.unwrap_or(usize::MAX))?;
+        within("numAttrs", groups.len(), "numBatches", count)?;
+        if groups[0] != 0 {
+            return Err(refuse(format!("attrsIndexes[0] is {}: it must be 0", groups[0])));
+        }
+        if let Some(at) = groups.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(refuse(format!(
+                "attrsIndexes[{}] is {} after {}: each must be greater than the one before",
+                at + 1,
+                groups[at + 1],
+                groups[at]
+            )));
+        }
+        let last = groups[groups.len() - 1];
+        if last >= count {
+            return Err(refuse(format!(
+                "the last of attrsIndexes is {last}: it must be less than numBatches, which is {count}"
+            )));
+        }
+        match (0..count).find(|i| self.sizes[*i] > self.dest_maxs[*i]) {
+            Some(i) => Err(refuse(format!(
+                "sizes[{i}] is {}, more than destMaxs[{i}], which is {}",
+                self.sizes[i], self.dest_maxs[i]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether piece `item` is where its group says, in a direction that batches have, the same for all pieces. `state` holds
+    /// the current group and the direction of the first piece.
+    fn fits(
+        &self,
+        item: usize,
+        ends: &Ends,
+        state: &std::cell::Cell<(usize, Option<bool>)>,
+    ) -> ferry_core::Result<()> {
+        let (mut group, mut direction) = if item == 0 { (0, None) } else { state.get() };
+        while self.attrs_indexes.get(group + 1).is_some_and(|next| *next <= item) {
+            group += 1;
+        }
+        let attr = &self.attrs[group];
+        if !attr.reserved_is_zero {
+            return Err(Kind::BadRoute.because(format!("the reserved bytes of attrs[{group}] are not zero")));
+        }
+        attr.dst.matches("dstLoc", group, &ends.dst)?;
+        attr.src.matches("srcLoc", group, &ends.src)?;
+        let to_device = match ends.route() {
+            Route::HostToDevice { .. } => true,
+            Route::DeviceToHost { .. } => false,
+            _ => {
+                return Err(
+                    Kind::BadRoute.because("batches copy from host to device or from device to host only")
+                );
+            }
+        };
+        if *direction.get_or_insert(to_device) != to_device {
+            return Err(Kind::BadRoute
+                .because("all pieces of a batch go in one direction; this one goes against the first"));
+        }
+        state.set((group, direction));
+        Ok(())
+    }
+}
+
+impl Location {
+    fn matches(&self, name: &str, group: usize, place: &Place) -> ferry_core::Result<()> {
+        let (fits, wants) = match (self.kind, place) {
+            (ACL_MEM_LOCATION_TYPE_HOST, place) => (place.device().is_none(), "host memory".to_owned()),
+            (ACL_MEM_LOCATION_TYPE_UNREGISTERED, place) => {
+                (place.is_plain(), "host memory that acl did not allocate".to_owned())
+            }
+            (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Known(block)) => {
+                (block.home == Home::Device(self.id), format!("memory of device {}", self.id))
+            }
+            (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Plain) => (false, format!("memory of device {}", self.id)),
+            (other, _) => (false, format!("location type {other}, which batches do not have")),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Kind::BadRoute.because(format!("attrs[{group}].{name} says {wants}, but this is {place}")))
+    }
+}

@@ -1,0 +1,91 @@
+//! AscendCL's numbers, as far as the rules use them. The headers are the contract; `xtask abi` compares the two.
+
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident = $value:expr;)*) => {
+        $($(#[$doc])* #[allow(missing_docs)] pub const $name: i32 = $value;)*
+        /// Every constant by name, for comparison with the headers.
+        pub const ALL: &[(&str, i64)] = &[$((stringify!($name), $value)),*];
+    };
+}
+
+constants! {
+    ACL_SUCCESS = 0;
+    ACL_ERROR_INVALID_PARAM = 100000;
+    ACL_ERROR_REPEAT_INITIALIZE = 100002;
+    ACL_ERROR_INVALID_FILE = 100003;
+    ACL_ERROR_PARSE_FILE = 100006;
+    ACL_ERROR_REPEAT_FINALIZE = 100037;
+    ACL_ERROR_RT_PARAM_INVALID = 107000;
+    ACL_ERROR_RT_INVALID_DEVICEID = 107001;
+    ACL_ERROR_RT_CONTEXT_NULL = 107002;
+    ACL_ERROR_RT_STREAM_CONTEXT = 107003;
+    ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID = 107006;
+    ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL = 107007;
+    ACL_ERROR_RT_ADDR_UNALIGNED = 107008;
+    ACL_ERROR_RT_INVALID_HANDLE = 107017;
+    ACL_ERROR_RT_STREAM_ABORT = 107023;
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT = 207000;
+    ACL_ERROR_RT_MEMORY_ALLOCATION = 207001;
+    ACL_ERROR_RT_RESOURCE_ALLOC_FAIL = 207005;
+    ACL_ERROR_RT_NO_EVENT_RESOURCE = 207007;
+    ACL_ERROR_INTERNAL_ERROR = 500000;
+    ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046;
+    ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = 507047;
+    ACL_ERROR_RT_DRV_INTERNAL_ERROR = 507899;
+
+    ACL_MEMCPY_HOST_TO_HOST = 0;
+    ACL_MEMCPY_HOST_TO_DEVICE = 1;
+    ACL_MEMCPY_DEVICE_TO_HOST = 2;
+    ACL_MEMCPY_DEVICE_TO_DEVICE = 3;
+    ACL_MEMCPY_DEFAULT = 4;
+    ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5;
+    ACL_MEMCPY_INNER_DEVICE_TO_DEVICE = 6;
+    ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7;
+
+    ACL_MEM_LOCATION_TYPE_HOST = 0;
+    ACL_MEM_LOCATION_TYPE_DEVICE = 1;
+    ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2;
+
+    ACL_DEVICE = 0;
+    ACL_HOST = 1;
+
+    ACL_MEM_MALLOC_HUGE_FIRST = 0;
+    ACL_MEM_MALLOC_HUGE_ONLY = 1;
+    ACL_MEM_MALLOC_NORMAL_ONLY = 2;
+    ACL_MEM_MALLOC_HUGE_FIRST_P2P = 3;
+    ACL_MEM_MALLOC_HUGE_ONLY_P2P = 4;
+    ACL_MEM_MALLOC_NORMAL_ONLY_P2P = 5;
+    ACL_MEM_MALLOC_HUGE1G_ONLY = 6;
+    ACL_MEM_MALLOC_HUGE1G_ONLY_P2P = 7;
+
+    ACL_DDR_MEM = 0;
+    ACL_HBM_MEM = 1;
+    ACL_DDR_MEM_HUGE = 2;
+    ACL_DDR_MEM_NORMAL = 3;
+    ACL_HBM_MEM_HUGE = 4;
+    ACL_DDR_MEM_P2P_HUGE = 6;
+    ACL_DDR_MEM_P2P_NORMAL = 7;
+    ACL_MEM_NORMAL = 12;
+    ACL_MEM_P2P_HUGE1G = 17;
+
+    ACL_STREAM_PERSISTENT = 0x4;
+    ACL_STREAM_CPU_SCHEDULE = 0x10;
+    ACL_STREAM_DEVICE_USE_ONLY = 0x20;
+    ACL_STREAM_STATUS_COMPLETE = 0;
+    ACL_STREAM_STATUS_NOT_READY = 1;
+
+    ACL_EVENT_SYNC = 0x1;
+    ACL_EVENT_CAPTURE_STREAM_PROGRESS = 0x2;
+    ACL_EVENT_TIME_LINE = 0x8;
+    ACL_EVENT_DEVICE_USE_ONLY = 0x10;
+    ACL_EVENT_EXTERNAL = 0x20;
+    ACL_EVENT_IPC = 0x40;
+    ACL_EVENT_RECORDED_STATUS_NOT_READY = 0;
+    ACL_EVENT_RECORDED_STATUS_COMPLETE = 1;
+}
+
+/// The name of an error code, for messages.
+pub fn error_name(code: i32) -> &'static str {
+    let named = |(name, value): &&(&str, i64)| *value == i64::from(code) && name.starts_with("ACL_ERROR");
+    ALL.iter().find(named).map_or("error", |(name, _)| *name)
+}

@@ -1,0 +1,235 @@
+//! Copies of one piece: linear and 2-D, asynchronous and synchronous. A synchronous call is the asynchronous one and a wait,
+//! on a hidden stream of the calling thread.
+
+use crate::{
+    Error, Result,
+    call::{not_null, refuse},
+    constants as c,
+    error::fail,
+    explain,
+    kinds::{CopyKind, reachable},
+    state::{Engine, Here, engine, with_here},
+    stream::StreamEntry,
+};
+use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream};
+use std::sync::Arc;
+
+/// Documented: larger ones fail in the asynchronous 2-D copy.
+const MOST_HEIGHT: usize = 5 * 1024 * 1024;
+const MOST_WIDTH: usize = 5_000_000;
+
+/// Where a copy runs.
+#[derive(Clone, Copy, Debug)]
+pub enum On {
+    /// On the stream of this handle, asynchronously if all memory is page-locked.
+    Stream(usize),
+    /// At once, before the call returns.
+    ThisThread,
+}
+
+/// A resolved [`On`].
+pub(crate) struct Target<'a> {
+    pub(crate) engine: &'static Engine,
+    pub(crate) here: &'a Here,
+    lane: Lane,
+}
+
+enum Lane {
+    Given(Arc<StreamEntry>),
+    Hidden(Arc<Stream>),
+}
+
+impl<'a> Target<'a> {
+    /// Looks the context and the stream up.
+    pub(crate) fn find(here: &'a Here, on: On) -> Result<Target<'a>> {
+        let engine = engine()?;
+        let lane = match on {
+            On::Stream(handle) => Lane::Given(here.stream(engine, handle)?),
+            On::ThisThread => Lane::Hidden(here.quiet(engine, here.context()?.device)?),
+        };
+        Ok(Target { engine, here, lane })
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        match &self.lane {
+            Lane::Given(entry) => &entry.stream,
+            Lane::Hidden(stream) => stream,
+        }
+    }
+
+    pub(crate) fn device(&self) -> u32 {
+        self.stream().device()
+    }
+
+    /// Waits if the call must not return before its work is done: a synchronous call, or pageable memory.
+    pub(crate) fn settle(&self, plain: bool) -> Result<()> {
+        match &self.lane {
+            Lane::Hidden(stream) => Ok(stream.synchronize(None)?),
+            Lane::Given(entry) if plain => Ok(entry.stream.fence()?.wait(None)?),
+            Lane::Given(_) => Ok(()),
+        }
+    }
+
+    /// Plans and submits a copy of `pieces`, and waits where the documents say so.
+    ///
+    /// # Safety
+    /// The pieces stay valid until the copy is done.
+    pub(crate) unsafe fn copy<I: IntoIterator<Item = Rows>>(
+        &self,
+        pieces: impl Fn() -> I,
+        fits: impl Fn(usize, &Ends) -> ferry_core::Result<()>,
+    ) -> Result<(), Misfit> {
+        let mut plain = false;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.stream().submit(|memory| {
+                let plan = Plan::new(pieces(), memory, &fits)?;
+                plain = plan.is_plain();
+                Ok::<_, Misfit>(Op::Copy(plan))
+            })?
+        };
+        self.settle(plain).map_err(|error| Misfit {
+            item: 0,
+            error: ferry_core::Kind::Native(error.code).because(error.note),
+        })
+    }
+
+    /// As `copy` for one piece, with both addresses explained if it is refused.
+    ///
+    /// # Safety
+    /// As `copy`.
+    pub(crate) unsafe fn copy_one(
+        &self,
+        rows: Rows,
+        fits: impl Fn(&Ends) -> ferry_core::Result<()>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }
+            .map_err(|misfit| self.explained(misfit.error.into(), rows.dst, rows.src))
+    }
+
+    pub(crate) fn explained(&self, error: Error, dst: usize, src: usize) -> Error {
+        error.and(explain::ends(self.engine, self.here, dst, src))
+    }
+}
+
+/// aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
+///
+/// # Safety
+/// Both ranges stay valid until the copy is done.
+pub unsafe fn memcpy_async(
+    dst: usize,
+    dest_max: usize,
+    src: usize,
+    count: usize,
+    kind: i32,
+    stream: usize,
+) -> Result<()> {
+    not_null("dst", dst)?;
+    not_null("src", src)?;
+    with_here(|here| {
+        let target = Target::find(here, On::Stream(stream))?;
+        let kind = CopyKind::try_from(kind)?.not_inside_host()?;
+        within("count", count, "destMax", dest_max)?;
+        let rows = Rows::linear(dst, src, count);
+        let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
+        if kind == CopyKind::HostToBufToDevice {
+            // SAFETY: the caller's promise; the source is read before this returns.
+            return unsafe { staged(&target, rows, agrees) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { target.copy_one(rows, agrees) }
+    })
+}
+
+/// aclrtMemcpy. Documented: the kind has no effect, and nothing else is waited for.
+///
+/// # Safety
+/// Both ranges are valid.
+pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> Result<()> {
+    not_null("dst", dst)?;
+    not_null("src", src)?;
+    with_here(|here| {
+        let target = Target::find(here, On::ThisThread)?;
+        within("count", count, "destMax", dest_max)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            target.copy_one(Rows::linear(dst, src, count), |ends| {
+                reachable(ends.route(), target.engine, target.device())
+            })
+        }
+    })
+}
+
+/// The arguments of a 2-D copy as one rectangle.
+pub fn rows(dst: usize, dst_pitch: usize, src: usize, src_pitch: usize, width: usize, height: usize) -> Rows {
+    Rows { dst, dst_pitch, src, src_pitch, width, height }
+}
+
+/// aclrtMemcpy2d and aclrtMemcpy2dAsync.
+///
+/// # Safety
+/// Both matrices stay valid until the copy is done.
+pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
+    not_null("dst", rows.dst)?;
+    not_null("src", rows.src)?;
+    with_here(|here| {
+        let target = Target::find(here, on)?;
+        let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
+        let allowed = [CopyKind::HostToDevice, CopyKind::DeviceToHost, CopyKind::DeviceToDevice];
+        let kind = CopyKind::try_from(kind)?.only(if inside { &allowed } else { &allowed[..2] })?;
+        within("width", rows.width, "dpitch", rows.dst_pitch)?;
+        within("width", rows.width, "spitch", rows.src_pitch)?;
+        if let On::Stream(_) = on {
+            within("height", rows.height, "the documented maximum", MOST_HEIGHT)?;
+            within("width", rows.width, "the documented maximum", MOST_WIDTH)?;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
+    })
+}
+
+/// Takes the source's bytes into memory of our own before the call returns; the copy to the device follows asynchronously.
+///
+/// # Safety
+/// The source is valid now, the destination until the copy is done.
+unsafe fn staged(
+    target: &Target,
+    rows: Rows,
+    agrees: impl Fn(&Ends) -> ferry_core::Result<()>,
+) -> Result<()> {
+    let runtime = &target.engine.runtime;
+    let refused = |misfit: Misfit| target.explained(misfit.error.into(), rows.dst, rows.src);
+    Plan::new([rows], runtime.memory(), |_, ends| agrees(ends)).map_err(refused)?;
+    if rows.width == 0 {
+        return Ok(());
+    }
+    let buffer = runtime.alloc(&Request { home: Home::Host, len: rows.width, page: 4096 })?;
+    let moved = Target::find(target.here, On::ThisThread).and_then(|now| {
+        // SAFETY: the buffer is ours and the source is valid during this call.
+        unsafe { now.copy_one(Rows::linear(buffer.base, rows.src, rows.width), |_| Ok(())) }?;
+        // SAFETY: the buffer's memory stays until the copy has passed, though it is freed below; the destination is promised.
+        unsafe { target.copy_one(Rows::linear(rows.dst, buffer.base, rows.width), |_| Ok(())) }
+    });
+    // Its memory is used again only when the copy has passed.
+    runtime.free(buffer.base, |_| Ok(()))?;
+    moved
+}
+
+/// Refuses `value` if it is more than `most`.
+pub(crate) fn within(name: &str, value: usize, most_name: &str, most: usize) -> Result<()> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(refuse(format!("{name} is {value}, more than {most_name}, which is {most}")))
+}
+
+/// Refuses anything but the kind of copies inside one device.
+pub(crate) fn inner_only(kind: i32) -> Result<()> {
+    CopyKind::try_from(kind)?.only(&[CopyKind::InnerDeviceToDevice]).map(drop)
+}
+
+/// The wrong kind of memory for what is asked.
+pub(crate) fn wrong_memory(note: String) -> Error {
+    fail(c::ACL_ERROR_RT_PARAM_INVALID, note)
+}

@@ -1,0 +1,142 @@
+//! Copies through descriptors and pointer cells: addresses are read when the task runs.
+
+use crate::{
+    Result,
+    call::not_null,
+    copy::{On, Target, inner_only, within, wrong_memory},
+    explain,
+    state::with_here,
+};
+use ferry_core::{
+    Access, Indirect, Kind, Memory, Op, Place, Rows,
+    indirect::{Cell, DESCRIPTOR_LEN, Through, seal},
+};
+
+/// aclrtGetMemcpyDescSize.
+pub fn size(kind: i32) -> Result<usize> {
+    inner_only(kind)?;
+    Ok(DESCRIPTOR_LEN)
+}
+
+/// aclrtSetMemcpyDesc: checks the copy as it would run now, and writes the descriptor before returning.
+///
+/// # Safety
+/// No task in flight reads or writes the descriptor.
+pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) -> Result<()> {
+    not_null("desc", desc)?;
+    not_null("srcAddr", src)?;
+    not_null("dstAddr", dst)?;
+    with_here(|here| {
+        let target = Target::find(here, On::ThisThread)?;
+        inner_only(kind)?;
+        let memory = target.engine.runtime.memory();
+        let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN).map_err(|error| {
+            crate::Error::from(error)
+                .and(format!("desc {desc:#x} is {}", explain::describe(target.engine, here, desc)))
+        })?;
+        for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
+            let place = memory
+                .place(addr, count, access)
+                .map_err(|error| target.explained(error.into(), dst, src))?;
+            if place.device() != Some(home) {
+                let note = format!("{name} must be memory of device {home}, as the descriptor is");
+                return Err(target.explained(wrong_memory(note), dst, src));
+            }
+        }
+        let words: Vec<u8> =
+            seal(memory.seal_key(), dst, src, count).iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let rows = Rows::linear(desc, words.as_ptr() as usize, words.len());
+        // SAFETY: the words outlive the call, which waits; the caller vouches for the descriptor.
+        unsafe { target.copy_one(rows, |_| Ok(())) }
+    })
+}
+
+/// aclrtMemcpyAsyncWithDesc.
+///
+/// # Safety
+/// What the descriptor names when the task runs stays valid until the task is done.
+pub unsafe fn memcpy_async(desc: usize, kind: i32, stream: usize) -> Result<()> {
+    not_null("desc", desc)?;
+    with_here(|here| {
+        let target = Target::find(here, On::Stream(stream))?;
+        inner_only(kind)?;
+        let device = target.device();
+        let make = |memory: &Memory| {
+            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
+            if home != device {
+                return Err(Kind::BadRoute
+                    .because(format!("the descriptor is on device {home}, the stream on device {device}")));
+            }
+            let at = engine_address(memory, desc, DESCRIPTOR_LEN)?;
+            let through = Through::Descriptor { at, user: desc };
+            let memory = target.engine.runtime.memory().clone();
+            Ok(Op::CopyThrough(Indirect { call: "aclrtMemcpyAsyncWithDesc", device, through, memory }))
+        };
+        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
+        unsafe { target.stream().submit(make) }.map_err(|error: ferry_core::Error| {
+            crate::Error::from(error)
+                .and(format!("desc {desc:#x} is {}", explain::describe(target.engine, here, desc)))
+        })?;
+        Ok(())
+    })
+}
+
+/// A base address behind a pointer, and an offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind {
+    /// Where the pointer is.
+    pub cell: usize,
+    /// Added to it.
+    pub offset: usize,
+}
+
+/// aclrtMemcpyAsyncWithOffset: the pointers are read when the task runs.
+///
+/// # Safety
+/// What the pointers name when the task runs stays valid until the task is done.
+pub unsafe fn memcpy_async_with_offset(
+    dst: Behind,
+    dest_max: usize,
+    src: Behind,
+    count: usize,
+    kind: i32,
+    stream: usize,
+) -> Result<()> {
+    not_null("dst", dst.cell)?;
+    not_null("src", src.cell)?;
+    with_here(|here| {
+        let target = Target::find(here, On::Stream(stream))?;
+        inner_only(kind)?;
+        within("count", count, "destMax", dest_max)?;
+        for (name, end) in [("dstDataOffset", dst), ("srcDataOffset", src)] {
+            within(name, end.offset, "what leaves room for count", usize::MAX - count)?;
+        }
+        let make = |memory: &Memory| {
+            let cell = |end: Behind| {
+                Ok(Cell { at: engine_address(memory, end.cell, 8)?, user: end.cell, offset: end.offset })
+            };
+            let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
+            let (call, device) = ("aclrtMemcpyAsyncWithOffset", target.device());
+            let memory = target.engine.runtime.memory().clone();
+            Ok(Op::CopyThrough(Indirect { call, device, through, memory }))
+        };
+        // SAFETY: the op reads the two cells, which are known memory; what they name is looked up when it runs.
+        unsafe { target.stream().submit(make) }
+            .map_err(|error: ferry_core::Error| target.explained(error.into(), dst.cell, src.cell))?;
+        Ok(())
+    })
+}
+
+fn on_device(memory: &Memory, name: &str, addr: usize, len: usize) -> ferry_core::Result<u32> {
+    let place = memory.place(addr, len, Access::Read)?;
+    place
+        .device()
+        .ok_or_else(|| Kind::BadRoute.because(format!("{name} must be device memory, but is {place}")))
+}
+
+fn engine_address(memory: &Memory, addr: usize, len: usize) -> ferry_core::Result<usize> {
+    match memory.place(addr, len, Access::Read)? {
+        Place::Plain => Err(Kind::BadAddress.because(format!("{addr:#x} must be memory that acl allocated"))),
+        known => Ok(known.engine_address(addr)),
+    }
+}

@@ -1,0 +1,149 @@
+//! Devices: set, reset, count, memory, peers.
+
+use crate::{
+    Error, Result,
+    call::refuse,
+    constants::*,
+    context::Context,
+    error::fail,
+    state::{Engine, bad_device, engine, lock, with_here},
+};
+use ferry_core::Fence;
+use std::sync::Arc;
+
+/// aclrtSetDevice: the device's default context becomes current in this thread.
+pub fn set(id: i32) -> Result<()> {
+    let engine = engine()?;
+    let device = known(engine, id)?;
+    let context = {
+        let mut primary = lock(&engine.device(device)?.primary);
+        if primary.context.is_none() {
+            primary.context = Some(Context::make(engine, device, false)?);
+        }
+        primary.count += 1;
+        primary.context.clone()
+    };
+    with_here(|here| {
+        *here.context.borrow_mut() = context;
+        Ok(())
+    })
+}
+
+/// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
+pub fn reset(id: i32) -> Result<()> {
+    let engine = engine()?;
+    let device = known(engine, id)?;
+    let mut primary = lock(&engine.device(device)?.primary);
+    if primary.count == 0 {
+        let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
+        return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
+    }
+    primary.count -= 1;
+    if primary.count > 0 {
+        return Ok(());
+    }
+    let context = primary.context.take();
+    drop(primary);
+    context.map_or(Ok(()), |context| context.end(engine))
+}
+
+/// What aclFinalize does to devices: ends every default context whatever its count.
+pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
+    for device in &engine.devices {
+        let context = {
+            let mut primary = lock(&device.primary);
+            primary.count = 0;
+            primary.context.take()
+        };
+        if let Some(context) = context {
+            context.end(engine)?;
+        }
+    }
+    Ok(())
+}
+
+/// aclrtGetDevice.
+pub fn current() -> Result<i32> {
+    with_here(|here| Ok(here.context()?.device as i32))
+}
+
+/// aclrtGetDeviceCount.
+pub fn count() -> Result<u32> {
+    Ok(engine()?.devices.len() as u32)
+}
+
+/// aclrtGetRunMode.
+pub fn run_mode() -> Result<i32> {
+    Ok(match engine()?.settings.form {
+        crate::products::Form::Ep => ACL_HOST,
+        _ => ACL_DEVICE,
+    })
+}
+
+/// aclrtSynchronizeDevice: waits for all streams of the current device, of every context, and reports the first failure.
+pub fn synchronize() -> Result<()> {
+    let engine = engine()?;
+    let device = with_here(|here| Ok(here.context()?.device))?;
+    let streams: Vec<_> = engine.streams.all().into_iter().filter(|entry| entry.device == device).collect();
+    let fences: Vec<Arc<dyn Fence>> =
+        streams.iter().map(|entry| entry.stream.fence()).collect::<Result<_, _>>()?;
+    for fence in fences {
+        fence.wait(None)?;
+    }
+    match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// aclrtGetMemInfo: free and total bytes. Documented: what the hardware does not have is 0 and 0, and a query for HBM on
+/// hardware with DDR only answers for DDR.
+pub fn memory_info(attr: i32) -> Result<(usize, usize)> {
+    let engine = engine()?;
+    let device = with_here(|here| Ok(here.context()?.device))?;
+    if !(ACL_DDR_MEM..=ACL_MEM_P2P_HUGE1G).contains(&attr) {
+        return Err(refuse(format!("attr is {attr}: not a member of aclrtMemAttr (0 to 17)")));
+    }
+    let ddr = matches!(
+        attr,
+        ACL_DDR_MEM | ACL_DDR_MEM_HUGE | ACL_DDR_MEM_NORMAL | ACL_DDR_MEM_P2P_HUGE | ACL_DDR_MEM_P2P_NORMAL
+    );
+    if ddr && engine.settings.product.has_hbm {
+        return Ok((0, 0));
+    }
+    Ok(engine.runtime.memory_info(device)?)
+}
+
+/// aclrtDeviceCanAccessPeer.
+pub fn can_access_peer(device: i32, peer: i32) -> Result<bool> {
+    let engine = engine()?;
+    if known(engine, device)? == known(engine, peer)? {
+        return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
+    }
+    Ok(true)
+}
+
+/// aclrtDeviceEnablePeerAccess and aclrtDeviceDisablePeerAccess, from the current device to `peer`, one way.
+pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
+    let engine = engine()?;
+    let device = with_here(|here| Ok(here.context()?.device))?;
+    if flags != 0 {
+        return Err(refuse(format!("flags is {flags}: it must be 0")));
+    }
+    let peer = known(engine, peer)?;
+    if peer == device {
+        return Err(refuse(format!("device {peer} is the current device: a device is no peer of itself")));
+    }
+    let mut peers = lock(&engine.peers);
+    if enable {
+        peers.insert((device, peer));
+    } else {
+        peers.remove(&(device, peer));
+    }
+    Ok(())
+}
+
+fn known(engine: &Engine, id: i32) -> Result<u32, Error> {
+    let count = engine.devices.len();
+    u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))
+}

@@ -1,0 +1,47 @@
+//! An error as AscendCL reports it: a code and a note. The one place that turns the engine's kinds into codes.
+
+use crate::constants as c;
+use std::borrow::Cow;
+
+/// The result of AscendCL's rules.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A code of the error table and a note for the person who reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The aclError.
+    pub code: i32,
+    /// What happened, with the pointers and values in it.
+    pub note: Cow<'static, str>,
+}
+
+/// An error with this code: `fail(ACL_ERROR_RT_PARAM_INVALID, format!(..))`.
+pub fn fail(code: i32, note: impl Into<Cow<'static, str>>) -> Error {
+    Error { code, note: note.into() }
+}
+
+impl From<ferry_core::Error> for Error {
+    fn from(error: ferry_core::Error) -> Self {
+        use ferry_core::Kind::*;
+        let code = match error.kind {
+            BadAddress | OutOfBounds | BadShape | BadRoute | BadDescriptor => c::ACL_ERROR_RT_PARAM_INVALID,
+            OutOfMemory => c::ACL_ERROR_RT_MEMORY_ALLOCATION,
+            NoDevice => c::ACL_ERROR_RT_INVALID_DEVICEID,
+            Unsupported => c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            Timeout => c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+            Aborted => c::ACL_ERROR_RT_STREAM_ABORT,
+            BadSetting => c::ACL_ERROR_INVALID_PARAM,
+            Device => c::ACL_ERROR_RT_DRV_INTERNAL_ERROR,
+            Native(code) => code,
+        };
+        Error { code, note: error.note }
+    }
+}
+
+impl Error {
+    /// The same error with more said about it.
+    pub fn and(mut self, more: impl AsRef<str>) -> Self {
+        self.note = format!("{}; {}", self.note, more.as_ref()).into();
+        self
+    }
+}

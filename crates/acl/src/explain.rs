@@ -1,0 +1,70 @@
+//! What an address belongs to, in words: the part of an error message that saves an hour.
+
+use crate::state::{Engine, Here, lock};
+use ferry_core::{Access, Block};
+use std::{collections::VecDeque, sync::Mutex};
+
+const REMEMBERED: usize = 1024;
+
+/// The allocations freed last, and who freed them when.
+#[derive(Default)]
+pub struct Graves(Mutex<VecDeque<Grave>>);
+
+struct Grave {
+    block: Block,
+    thread: u64,
+    call: u64,
+}
+
+impl Graves {
+    /// Remembers a block that was just freed.
+    pub fn dig(&self, block: Block, here: &Here) {
+        let mut graves = lock(&self.0);
+        if graves.len() == REMEMBERED {
+            graves.pop_front();
+        }
+        graves.push_back(Grave { block, thread: here.number, call: here.calls.get() });
+    }
+
+    fn find(&self, addr: usize, here: &Here) -> Option<String> {
+        let graves = lock(&self.0);
+        let grave =
+            graves.iter().rev().find(|grave| addr.wrapping_sub(grave.block.base) < grave.block.len)?;
+        let who = match grave.thread == here.number {
+            true => format!("{} calls ago", here.calls.get() - grave.call),
+            false => "by another thread".into(),
+        };
+        Some(format!("freed {who} (it was {})", grave.block))
+    }
+}
+
+/// `addr` in words.
+pub fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
+    if addr == 0 {
+        return "NULL".into();
+    }
+    let memory = engine.runtime.memory();
+    if let Some(block) = memory.table().find(addr) {
+        return match addr - block.base {
+            0 => block.to_string(),
+            offset => format!("offset {offset} of {block}"),
+        };
+    }
+    if let Some(freed) = engine.graves.find(addr, here) {
+        return freed;
+    }
+    match (memory.place(addr, 0, Access::Read), memory.place(addr, 1, Access::Read)) {
+        (Ok(_), Ok(place)) => format!("{place} that acl did not allocate"),
+        (Ok(_), Err(_)) => "unknown host memory, not mapped in this process".into(),
+        (Err(error), _) => format!("nothing known: {error}"),
+    }
+}
+
+/// Both ends of a copy in words.
+pub fn ends(engine: &Engine, here: &Here, dst: usize, src: usize) -> String {
+    format!(
+        "dst {dst:#x} is {}; src {src:#x} is {}",
+        describe(engine, here, dst),
+        describe(engine, here, src)
+    )
+}

@@ -1,0 +1,77 @@
+//! Fills: aclrtMemset and aclrtMemsetD32, asynchronous and not.
+
+use crate::{
+    Result,
+    call::{not_null, refuse},
+    copy::{On, Target, within, wrong_memory},
+    explain,
+    state::with_here,
+};
+use ferry_core::{Access, Fill, Op};
+
+/// aclrtMemset and aclrtMemsetAsync: `count` bytes become the low byte of `value`. Device or host memory, by the address.
+///
+/// # Safety
+/// The range stays valid until the fill is done.
+pub unsafe fn memset(ptr: usize, max_count: usize, value: i32, count: usize, on: On) -> Result<()> {
+    not_null("devPtr", ptr)?;
+    with_here(|here| {
+        let target = Target::find(here, on)?;
+        within("count", count, "maxCount", max_count)?;
+        // SAFETY: the caller's promise.
+        unsafe { fill(&target, ptr, count, [value as u8; 4]) }
+    })
+}
+
+/// aclrtMemsetD32 and aclrtMemsetD32Async: `n` words of 32 bits. Memory of acl only; host memory is filled at once.
+///
+/// # Safety
+/// The range stays valid until the fill is done.
+pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: On) -> Result<()> {
+    not_null("ptr", ptr)?;
+    with_here(|here| {
+        let target = Target::find(here, on)?;
+        let count = n.checked_mul(4).ok_or_else(|| refuse(format!("N is {n}: 4 * N overflows")))?;
+        within("4 * N", count, "memSize", mem_size)?;
+        let place = target
+            .engine
+            .runtime
+            .memory()
+            .place(ptr, count, Access::Write)
+            .map_err(|e| named(&target, e.into(), ptr))?;
+        if place.is_plain() {
+            let note =
+                format!("ptr {ptr:#x} must be memory of aclrtMalloc or aclrtMallocHost, but is {place}");
+            return Err(wrong_memory(note));
+        }
+        let pattern = value.to_ne_bytes();
+        match place.device() {
+            // SAFETY: the caller's promise.
+            Some(_) => unsafe { fill(&target, ptr, count, pattern) },
+            // Documented: a host fill is not put on the stream.
+            // SAFETY: as above.
+            None => unsafe { fill(&Target::find(here, On::ThisThread)?, ptr, count, pattern) },
+        }
+    })
+}
+
+/// # Safety
+/// The range stays valid until the fill is done.
+unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
+    let mut plain = false;
+    // SAFETY: the caller's promise.
+    let submitted = unsafe {
+        target.stream().submit(|memory| {
+            let place = memory.place(ptr, count, Access::Write)?;
+            plain = place.is_plain();
+            let dst = place.engine_address(ptr);
+            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern }))
+        })
+    };
+    submitted.map_err(|error| named(target, error.into(), ptr))?;
+    target.settle(plain)
+}
+
+fn named(target: &Target, error: crate::Error, ptr: usize) -> crate::Error {
+    error.and(format!("{ptr:#x} is {}", explain::describe(target.engine, target.here, ptr)))
+}

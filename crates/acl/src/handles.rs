@@ -1,0 +1,127 @@
+//! Handles given to C: a tag, a generation and an index, looked up here and never dereferenced. A generation is used once,
+//! so a destroyed handle never comes back to life.
+
+use std::{
+    marker::PhantomData,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// What a handle names. The tag is part of its number, so that a stream passed as an event is recognised.
+pub trait Named {
+    /// A small number of this kind of object.
+    const TAG: usize;
+    /// What to call it in messages.
+    const NOUN: &'static str;
+}
+
+const INDEX_BITS: u32 = 24;
+const GENERATION_BITS: u32 = 28;
+/// Far outside of any address space: a program that dereferences a handle finds out.
+const TOP: usize = 0x46 << 56;
+
+/// A table of objects by handle.
+pub struct Handles<T> {
+    slots: RwLock<Slots<T>>,
+    kind: PhantomData<T>,
+}
+
+struct Slots<T> {
+    all: Vec<Slot<T>>,
+    free: Vec<usize>,
+}
+
+struct Slot<T> {
+    generation: usize,
+    value: Option<Arc<T>>,
+}
+
+impl<T: Named> Default for Handles<T> {
+    fn default() -> Self {
+        Handles { slots: RwLock::new(Slots { all: Vec::new(), free: Vec::new() }), kind: PhantomData }
+    }
+}
+
+impl<T: Named> Handles<T> {
+    /// Stores the object that `make` builds from its own handle.
+    pub fn insert(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let index = slots.free.pop().unwrap_or_else(|| {
+            slots.all.push(Slot { generation: 0, value: None });
+            slots.all.len() - 1
+        });
+        let slot = &mut slots.all[index];
+        slot.generation += 1;
+        let handle = TOP | T::TAG << (INDEX_BITS + GENERATION_BITS) | slot.generation << INDEX_BITS | index;
+        slot.value.insert(Arc::new(make(handle))).clone()
+    }
+
+    /// The object, if the handle is of this kind and was not destroyed.
+    pub fn get(&self, handle: usize) -> Option<Arc<T>> {
+        let (index, generation) = Self::split(handle)?;
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.all.get(index).filter(|slot| slot.generation == generation)?.value.clone()
+    }
+
+    /// Takes the object out: the handle is dead from here on.
+    pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
+        let (index, generation) = Self::split(handle)?;
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let value = slots.all.get_mut(index).filter(|slot| slot.generation == generation)?.value.take()?;
+        if generation + 1 < 1 << GENERATION_BITS {
+            slots.free.push(index);
+        }
+        Some(value)
+    }
+
+    /// All objects now.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.all.iter().filter_map(|slot| slot.value.clone()).collect()
+    }
+
+    fn split(handle: usize) -> Option<(usize, usize)> {
+        let tag = T::TAG << (INDEX_BITS + GENERATION_BITS);
+        let rest = handle ^ (TOP | tag);
+        let generation = rest >> INDEX_BITS;
+        (generation < 1 << GENERATION_BITS).then_some((rest & ((1 << INDEX_BITS) - 1), generation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Cat;
+    impl Named for Cat {
+        const TAG: usize = 1;
+        const NOUN: &'static str = "cat";
+    }
+    struct Dog;
+    impl Named for Dog {
+        const TAG: usize = 2;
+        const NOUN: &'static str = "dog";
+    }
+
+    #[test]
+    fn handles_live_once_and_know_their_kind() {
+        let (cats, dogs) = (Handles::<Cat>::default(), Handles::<Dog>::default());
+        let mut first = 0;
+        cats.insert(|handle| {
+            first = handle;
+            Cat
+        });
+        dogs.insert(|_| Dog);
+        assert!(cats.get(first).is_some());
+        assert!(dogs.get(first).is_none(), "a cat is no dog");
+        assert!(cats.remove(first).is_some() && cats.remove(first).is_none());
+        let mut second = 0;
+        cats.insert(|handle| {
+            second = handle;
+            Cat
+        });
+        assert_ne!(first, second, "never reused");
+        for garbage in [0, 1, first, usize::MAX, second ^ 1, second + (1 << INDEX_BITS), 0x7fff_0000_1234] {
+            assert!(cats.get(garbage).is_none(), "{garbage:#x}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! aclInit and aclFinalize, and what they read.
+
+use crate::{
+    Result,
+    constants::*,
+    device,
+    error::fail,
+    settings::settings,
+    state::{engine, lock},
+};
+use std::{
+    ffi::{CStr, CString},
+    fs,
+    sync::{Mutex, OnceLock},
+};
+
+/// Documented: a configuration nests at most this deep.
+const MOST_NESTING: usize = 10;
+
+/// How often aclInit was called since the last shutdown.
+static COUNT: Mutex<u64> = Mutex::new(0);
+
+/// aclInit with the path of a JSON file, or none. Documented: a repeated call counts, and says so.
+pub fn init(config: Option<&str>) -> Result<()> {
+    settings()?;
+    let mut count = lock(&COUNT);
+    if *count == 0 {
+        if let Some(path) = config {
+            check_config(path)?;
+        }
+        engine()?;
+    }
+    *count += 1;
+    if *count > 1 {
+        return Err(fail(ACL_ERROR_REPEAT_INITIALIZE, "acl is initialised already; this can be ignored"));
+    }
+    Ok(())
+}
+
+/// aclFinalize: shuts down whatever the count.
+pub fn finalize() -> Result<()> {
+    let mut count = lock(&COUNT);
+    if *count == 0 {
+        return Err(fail(ACL_ERROR_REPEAT_FINALIZE, "acl is not initialised, or was finalised already"));
+    }
+    *count = 0;
+    device::reset_all(engine()?)
+}
+
+fn check_config(path: &str) -> Result<()> {
+    let text = fs::read_to_string(path)
+        .map_err(|why| fail(ACL_ERROR_INVALID_FILE, format!("the configuration file {path}: {why}")))?;
+    let bad = |why: String| fail(ACL_ERROR_PARSE_FILE, format!("the configuration file {path}: {why}"));
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(|why| bad(why.to_string()))?;
+    let (objects, arrays) = nesting(&json);
+    if objects > MOST_NESTING || arrays > MOST_NESTING {
+        return Err(bad(format!(
+            "{objects} levels of braces and {arrays} of brackets, at most {MOST_NESTING} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// How deep objects and arrays are nested.
+fn nesting(value: &serde_json::Value) -> (usize, usize) {
+    let deepest = |all: &mut dyn Iterator<Item = &serde_json::Value>| {
+        all.map(nesting).fold((0, 0), |(o, a), (x, y)| (o.max(x), a.max(y)))
+    };
+    match value {
+        serde_json::Value::Object(map) => {
+            let (objects, arrays) = deepest(&mut map.values());
+            (objects + 1, arrays)
+        }
+        serde_json::Value::Array(list) => {
+            let (objects, arrays) = deepest(&mut list.iter());
+            (objects, arrays + 1)
+        }
+        _ => (0, 0),
+    }
+}
+
+/// aclrtGetSocName: the name of the emulated SoC; `None` if the settings make no sense.
+pub fn soc_name() -> Option<&'static CStr> {
+    static NAME: OnceLock<Option<CString>> = OnceLock::new();
+    NAME.get_or_init(|| settings().ok().and_then(|settings| CString::new(settings.soc.as_str()).ok()))
+        .as_deref()
+}

@@ -1,0 +1,131 @@
+//! Copy kinds: what each demands of the two addresses.
+
+use crate::{
+    Error,
+    constants::{self as c, *},
+    error::fail,
+    state::{Engine, lock},
+};
+use ferry_core::{Ends, Kind, Result, Route};
+
+/// aclrtMemcpyKind, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CopyKind {
+    HostToHost,
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+    Default,
+    HostToBufToDevice,
+    InnerDeviceToDevice,
+    InterDeviceToDevice,
+}
+
+use CopyKind::*;
+
+const NAMES: [(CopyKind, i32, &str); 8] = [
+    (HostToHost, ACL_MEMCPY_HOST_TO_HOST, "ACL_MEMCPY_HOST_TO_HOST"),
+    (HostToDevice, ACL_MEMCPY_HOST_TO_DEVICE, "ACL_MEMCPY_HOST_TO_DEVICE"),
+    (DeviceToHost, ACL_MEMCPY_DEVICE_TO_HOST, "ACL_MEMCPY_DEVICE_TO_HOST"),
+    (DeviceToDevice, ACL_MEMCPY_DEVICE_TO_DEVICE, "ACL_MEMCPY_DEVICE_TO_DEVICE"),
+    (Default, ACL_MEMCPY_DEFAULT, "ACL_MEMCPY_DEFAULT"),
+    (HostToBufToDevice, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, "ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE"),
+    (InnerDeviceToDevice, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, "ACL_MEMCPY_INNER_DEVICE_TO_DEVICE"),
+    (InterDeviceToDevice, ACL_MEMCPY_INTER_DEVICE_TO_DEVICE, "ACL_MEMCPY_INTER_DEVICE_TO_DEVICE"),
+];
+
+impl TryFrom<i32> for CopyKind {
+    type Error = Error;
+    fn try_from(value: i32) -> crate::Result<Self> {
+        let found = usize::try_from(value).ok().and_then(|index| NAMES.get(index));
+        found.map(|(kind, ..)| *kind).ok_or_else(|| {
+            fail(
+                c::ACL_ERROR_INVALID_PARAM,
+                format!("kind is {value}: not a member of aclrtMemcpyKind (0 to 7)"),
+            )
+        })
+    }
+}
+
+impl CopyKind {
+    /// The C name.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize].2
+    }
+
+    /// Refuses any kind that is not among `allowed`: the code that the documents give for it.
+    pub fn only(self, allowed: &[CopyKind]) -> crate::Result<Self> {
+        if allowed.contains(&self) {
+            return Ok(self);
+        }
+        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
+        let note = format!("kind is {}: this function takes {} only", self.name(), names.join(", "));
+        Err(fail(c::ACL_ERROR_INVALID_PARAM, note))
+    }
+
+    /// Documented: asynchronous copies inside the host are not supported on a card.
+    pub fn not_inside_host(self) -> crate::Result<Self> {
+        if self != HostToHost {
+            return Ok(self);
+        }
+        Err(inside_host().into())
+    }
+
+    /// Whether the addresses are what the kind says, and the device that does the copy may reach them.
+    pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
+        let route = ends.route();
+        let fits = match (self, route) {
+            (Default, Route::HostToHost) => return Err(inside_host()),
+            (Default, _) => true,
+            (HostToDevice | HostToBufToDevice, Route::HostToDevice { .. }) => true,
+            (DeviceToHost, Route::DeviceToHost { .. }) => true,
+            (DeviceToDevice, Route::DeviceToDevice { .. }) => true,
+            (InnerDeviceToDevice, Route::DeviceToDevice { from, to }) => from == to,
+            (InterDeviceToDevice, Route::DeviceToDevice { from, to }) => from != to,
+            _ => false,
+        };
+        if !fits {
+            return Err(Kind::BadRoute.because(format!(
+                "kind {} contradicts the addresses; {} would fit",
+                self.name(),
+                fitting(route).map_or("no asynchronous kind", CopyKind::name)
+            )));
+        }
+        reachable(route, engine, device)
+    }
+}
+
+/// A copy between two devices needs that the device which does it has enabled access to the other.
+pub fn reachable(route: Route, engine: &Engine, device: u32) -> Result<()> {
+    let Route::DeviceToDevice { from, to } = route else { return Ok(()) };
+    if from == to && from == device {
+        return Ok(());
+    }
+    let peers = lock(&engine.peers);
+    let missing = [from, to].into_iter().find(|other| *other != device && !peers.contains(&(device, *other)));
+    match missing {
+        // Inside one other device: that device's own affair.
+        _ if from == to => Ok(()),
+        None => Ok(()),
+        Some(other) => Err(Kind::BadRoute.because(format!(
+            "device {device} has no access to device {other}: call aclrtDeviceEnablePeerAccess({other}, 0) with device \
+             {device} current"
+        ))),
+    }
+}
+
+fn fitting(route: Route) -> Option<CopyKind> {
+    match route {
+        Route::HostToHost => None,
+        Route::HostToDevice { .. } => Some(HostToDevice),
+        Route::DeviceToHost { .. } => Some(DeviceToHost),
+        Route::DeviceToDevice { .. } => Some(DeviceToDevice),
+    }
+}
+
+fn inside_host() -> ferry_core::Error {
+    Kind::Unsupported.because(
+        "both ends are host memory: copies inside the host are not asynchronous; use aclrtMemcpy or memcpy",
+    )
+}

@@ -1,0 +1,115 @@
+//! What the environment says: product, form, backend, devices.
+
+use crate::{
+    Result,
+    constants::ACL_ERROR_INVALID_PARAM,
+    error::fail,
+    products::{Form, PRODUCTS, Product},
+};
+use ferry::{BackendName, Options};
+use std::{env, str::FromStr, sync::OnceLock};
+
+/// The settings of this process, read once.
+#[derive(Clone)]
+pub struct Settings {
+    /// The product that is emulated.
+    pub product: &'static Product,
+    /// Its SoC name as given.
+    pub soc: String,
+    /// How it is installed.
+    pub form: Form,
+    /// What to open.
+    pub options: Options,
+    /// Batches larger than this are refused, if set.
+    pub batch_limit: Option<usize>,
+    /// Say on standard error what was opened.
+    pub verbose: bool,
+    /// Explain a crash on a device pointer.
+    pub fault_note: bool,
+}
+
+/// The settings, or why they make no sense.
+pub fn settings() -> Result<&'static Settings> {
+    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
+    SETTINGS.get_or_init(|| read(|name| env::var(name).ok())).as_ref().map_err(Clone::clone)
+}
+
+fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
+    let soc = var("FERRY_SOC").unwrap_or_else(|| "Ascend910B1".into());
+    let product = Product::of_soc(&soc).ok_or_else(|| {
+        let valid: Vec<_> = PRODUCTS.iter().map(|product| product.soc).collect();
+        fail(
+            ACL_ERROR_INVALID_PARAM,
+            format!("FERRY_SOC={soc} is not a product; valid ones: {}", valid.join(", ")),
+        )
+    })?;
+    let form = match var("FERRY_FORM") {
+        None => Form::Ep,
+        Some(name) => Form::for_product(&name, product)?,
+    };
+    let options = Options {
+        backend: parse("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
+        devices: parse("FERRY_DEVICES", &var, count)?.unwrap_or(2),
+        device_memory: parse("FERRY_DEVICE_MEMORY", &var, ferry::parse_size)?,
+        observer: None,
+    };
+    Ok(Settings {
+        product,
+        soc,
+        form,
+        options,
+        batch_limit: parse("FERRY_BATCH_LIMIT", &var, count)?,
+        verbose: var("FERRY_VERBOSE").is_some_and(|value| value != "0"),
+        fault_note: var("FERRY_FAULT_NOTE").is_some_and(|value| value != "0"),
+    })
+}
+
+fn parse<T>(
+    name: &str,
+    var: impl Fn(&str) -> Option<String>,
+    read: impl Fn(&str) -> ferry::Result<T>,
+) -> Result<Option<T>> {
+    let Some(value) = var(name) else { return Ok(None) };
+    read(&value).map(Some).map_err(|why| fail(ACL_ERROR_INVALID_PARAM, format!("{name}={value}: {why}")))
+}
+
+fn count(text: &str) -> ferry::Result<usize> {
+    let bad = || ferry::Kind::BadSetting.because("give a whole number from 1 to 1000000");
+    text.parse().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Settings> {
+        read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn unknown_values_are_refused_with_the_valid_ones() {
+        for (name, value, says) in [
+            ("FERRY_SOC", "Ascend999", "Ascend910B1"),
+            ("FERRY_FORM", "xx", "ep"),
+            ("FERRY_FORM", "rc", "Ascend310B"),
+            ("FERRY_BACKEND", "tpu", "host, cuda"),
+            ("FERRY_DEVICES", "0", "1 to"),
+            ("FERRY_DEVICES", "two", "whole number"),
+            ("FERRY_DEVICE_MEMORY", "lots", "K, M, G"),
+        ] {
+            let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
+            assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);
+            assert!(error.note.contains(name) && error.note.contains(says), "{}", error.note);
+        }
+    }
+
+    #[test]
+    fn defaults_are_an_a2_card_in_a_host_with_two_devices() {
+        let settings = read(|_| None).expect("defaults");
+        assert_eq!(
+            (settings.soc.as_str(), settings.form, settings.options.devices),
+            ("Ascend910B1", Form::Ep, 2)
+        );
+        assert_eq!(with("FERRY_DEVICE_MEMORY", "2G").expect("a size").options.device_memory, Some(2 << 30));
+    }
+}

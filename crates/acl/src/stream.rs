@@ -1,0 +1,181 @@
+//! Streams by handle.
+
+use crate::{
+    Result,
+    call::refuse,
+    constants::{self as c, *},
+    context::Context,
+    error::fail,
+    handles::Named,
+    state::{Engine, Here, engine, with_here},
+};
+use ferry_core::{QueueOptions, Stream};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// A stream of a context.
+pub struct StreamEntry {
+    pub(crate) handle: usize,
+    pub(crate) context: usize,
+    pub(crate) device: u32,
+    pub(crate) stream: Arc<Stream>,
+    flags: u32,
+    is_default: bool,
+    alive: AtomicBool,
+}
+
+impl Named for StreamEntry {
+    const TAG: usize = 2;
+    const NOUN: &'static str = "stream";
+}
+
+impl StreamEntry {
+    pub(crate) fn make(
+        engine: &Engine,
+        context: &Context,
+        flags: u32,
+        is_default: bool,
+    ) -> Result<Arc<StreamEntry>> {
+        let device = engine.device(context.device)?;
+        let most = engine.settings.product.max_streams;
+        if device.streams.fetch_add(1, Ordering::Relaxed) >= most {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
+            let note = format!(
+                "device {} has {most} streams, which is as many as {} allows",
+                context.device, engine.settings.soc
+            );
+            return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
+        }
+        let stream = engine.runtime.stream(context.device, QueueOptions::default()).inspect_err(|_| {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
+        })?;
+        Ok(engine.streams.insert(|handle| StreamEntry {
+            handle,
+            context: context.handle,
+            device: context.device,
+            stream,
+            flags,
+            is_default,
+            alive: AtomicBool::new(true),
+        }))
+    }
+
+    /// Takes the stream out of the tables. The caller has waited, or does not care.
+    pub(crate) fn end(&self, engine: &Engine) {
+        self.alive.store(false, Ordering::Release);
+        if engine.streams.remove(self.handle).is_some() {
+            if let Ok(device) = engine.device(self.device) {
+                device.streams.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Documented: synchronising such a stream returns at once.
+    fn is_never_waited_for(&self) -> bool {
+        self.flags & (ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY) as u32
+            != 0
+    }
+}
+
+impl Here {
+    /// The stream of this handle, which must be of the current context; 0 is that context's default stream.
+    pub(crate) fn stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+        let context = self.context.borrow();
+        let context = match &*context {
+            Some(context) if context.is_alive() => context,
+            _ => return Err(self.context().err().unwrap_or_else(|| refuse("no context"))),
+        };
+        if handle == 0 {
+            return context.default_stream();
+        }
+        let mut last = self.stream.borrow_mut();
+        let entry = match &*last {
+            Some(entry) if entry.handle == handle && entry.alive.load(Ordering::Acquire) => entry,
+            _ => last.insert(engine.streams.get(handle).ok_or_else(|| {
+                fail(
+                    c::ACL_ERROR_RT_INVALID_HANDLE,
+                    format!("{handle:#x} is no stream, or one that was destroyed"),
+                )
+            })?),
+        };
+        if entry.context != context.handle {
+            let note = format!(
+                "stream {handle:#x} belongs to another context (of device {}) than the current one (of device {}): make its \
+                 context current first",
+                entry.device, context.device
+            );
+            return Err(fail(c::ACL_ERROR_RT_STREAM_CONTEXT, note));
+        }
+        Ok(entry.clone())
+    }
+}
+
+/// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; the priority is reserved.
+pub fn create(flags: u32) -> Result<usize> {
+    let engine = engine()?;
+    with_here(|here| Ok(StreamEntry::make(engine, &*here.context()?, flags, false)?.handle))
+}
+
+/// aclrtDestroyStream: waits for its tasks.
+pub fn destroy(handle: usize) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| {
+        let entry = here.stream(engine, handle)?;
+        if entry.is_default {
+            return Err(refuse("the default stream of a context cannot be destroyed"));
+        }
+        entry.stream.fence()?.wait(None)?;
+        entry.end(engine);
+        *here.stream.borrow_mut() = None;
+        Ok(())
+    })
+}
+
+/// aclrtSynchronizeStreamWithTimeout: for ever if -1.
+pub fn synchronize_within(handle: usize, timeout: i32) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| here.stream(engine, handle).map(drop))?;
+    synchronize(handle, limit_ms(timeout)?)
+}
+
+/// aclrtSynchronizeStream.
+pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    if entry.is_never_waited_for() {
+        return Ok(());
+    }
+    Ok(entry.stream.synchronize(limit)?)
+}
+
+/// A wait in milliseconds as the C functions take it: -1 for ever, or more than 0.
+pub fn limit_ms(timeout: i32) -> Result<Option<Duration>> {
+    match timeout {
+        -1 => Ok(None),
+        1.. => Ok(Some(Duration::from_millis(timeout as u64))),
+        _ => Err(refuse(format!("timeout is {timeout}: give -1 to wait for ever, or milliseconds above 0"))),
+    }
+}
+
+/// aclrtStreamQuery: the status number.
+pub fn query(handle: usize) -> Result<i32> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    if !entry.stream.is_idle()? {
+        return Ok(ACL_STREAM_STATUS_NOT_READY);
+    }
+    entry.stream.status().take_error().map_or(Ok(ACL_STREAM_STATUS_COMPLETE), |error| Err(error.into()))
+}
+
+/// aclrtLaunchHostFunc: `function` runs in stream order on a thread of ours.
+pub fn launch_host_func(handle: usize, function: impl FnOnce() + Send + 'static) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    entry.stream.call(function)?;
+    Ok(())
+}

@@ -1,0 +1,394 @@
+//! Copies and fills.
+
+use crate::{
+    aclError, aclrtMemcpyBatchAttr, aclrtStream,
+    enter::{Out, array, enter, enter_limited},
+};
+use ferry_acl::{
+    Error, Result,
+    batch::{self, Attr, Batch, Location, Refusal},
+    copy::{self, On},
+    descriptor::{self, Behind},
+    fill,
+    products::{Function, limited},
+};
+use std::ffi::c_void;
+
+/// Copies before it returns; `kind` has no effect.
+///
+/// # Safety
+/// Both ranges are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpy(
+    dst: *mut c_void,
+    destMax: usize,
+    src: *const c_void,
+    count: usize,
+    _kind: i32,
+) -> aclError {
+    // SAFETY: the C contract.
+    enter("aclrtMemcpy", || unsafe { copy::memcpy(dst as usize, destMax, src as usize, count) })
+}
+
+/// Copies in stream order; page-locked memory asynchronously, pageable memory before it returns.
+///
+/// # Safety
+/// Both ranges stay valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyAsync(
+    dst: *mut c_void,
+    destMax: usize,
+    src: *const c_void,
+    count: usize,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter("aclrtMemcpyAsync", || {
+        // SAFETY: the C contract keeps both ranges alive until the copy is done.
+        unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
+    })
+}
+
+/// Deprecated twin of aclrtMemcpyAsync.
+///
+/// # Safety
+/// Both ranges stay valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyAsyncWithCondition(
+    dst: *mut c_void,
+    destMax: usize,
+    src: *const c_void,
+    count: usize,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter("aclrtMemcpyAsyncWithCondition", || {
+        // SAFETY: the C contract keeps both ranges alive until the copy is done.
+        unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
+    })
+}
+
+/// Copies a matrix before it returns.
+///
+/// # Safety
+/// Both matrices are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpy2d(
+    dst: *mut c_void,
+    dpitch: usize,
+    src: *const c_void,
+    spitch: usize,
+    width: usize,
+    height: usize,
+    kind: i32,
+) -> aclError {
+    enter_limited(&limited::aclrtMemcpy2d, || {
+        let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
+        // SAFETY: the C contract keeps both matrices alive during the call.
+        unsafe { copy::memcpy_2d(rows, kind, On::ThisThread) }
+    })
+}
+
+/// Copies a matrix in stream order; page-locked memory asynchronously, pageable memory before it returns.
+///
+/// # Safety
+/// Both matrices stay valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpy2dAsync(
+    dst: *mut c_void,
+    dpitch: usize,
+    src: *const c_void,
+    spitch: usize,
+    width: usize,
+    height: usize,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter_limited(&limited::aclrtMemcpy2dAsync, || {
+        let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
+        // SAFETY: the C contract keeps both matrices alive until the copy is done.
+        unsafe { copy::memcpy_2d(rows, kind, On::Stream(stream as usize)) }
+    })
+}
+
+/// Copies a batch before it returns.
+///
+/// # Safety
+/// The arrays are as long as they say, and what they name is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyBatch(
+    dsts: *mut *mut c_void,
+    destMaxs: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    numBatches: usize,
+    attrs: *mut aclrtMemcpyBatchAttr,
+    attrsIndexes: *mut usize,
+    numAttrs: usize,
+    failIndex: *mut usize,
+) -> aclError {
+    let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
+    // SAFETY: the C contract.
+    unsafe { arrays.copy_and_tell(&limited::aclrtMemcpyBatch, failIndex, On::ThisThread) }
+}
+
+/// Copies a batch in stream order; page-locked memory asynchronously, pageable memory before it returns.
+///
+/// # Safety
+/// The arrays are as long as they say; what they name stays valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyBatchAsync(
+    dsts: *mut *mut c_void,
+    destMaxs: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    numBatches: usize,
+    attrs: *mut aclrtMemcpyBatchAttr,
+    attrsIndexes: *mut usize,
+    numAttrs: usize,
+    failIndex: *mut usize,
+    stream: aclrtStream,
+) -> aclError {
+    let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
+    // SAFETY: the C contract.
+    unsafe { arrays.copy_and_tell(&limited::aclrtMemcpyBatchAsync, failIndex, On::Stream(stream as usize)) }
+}
+
+/// aclrtMemcpyBatch without failIndex.
+///
+/// # Safety
+/// As aclrtMemcpyBatch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyBatchV2(
+    dsts: *mut *mut c_void,
+    destMaxs: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    numBatches: usize,
+    attrs: *mut aclrtMemcpyBatchAttr,
+    attrsIndexes: *mut usize,
+    numAttrs: usize,
+) -> aclError {
+    let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
+    // SAFETY: the C contract.
+    enter_limited(&limited::aclrtMemcpyBatchV2, || {
+        unsafe { arrays.copy(On::ThisThread) }.map_err(|refusal| refusal.error)
+    })
+}
+
+/// aclrtMemcpyBatchAsync without failIndex.
+///
+/// # Safety
+/// As aclrtMemcpyBatchAsync.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyBatchAsyncV2(
+    dsts: *mut *mut c_void,
+    destMaxs: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    numBatches: usize,
+    attrs: *mut aclrtMemcpyBatchAttr,
+    attrsIndexes: *mut usize,
+    numAttrs: usize,
+    stream: aclrtStream,
+) -> aclError {
+    let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
+    enter_limited(&limited::aclrtMemcpyBatchAsyncV2, || {
+        // SAFETY: the C contract.
+        unsafe { arrays.copy(On::Stream(stream as usize)) }.map_err(|refusal| refusal.error)
+    })
+}
+
+/// The arrays of a batch as C gives them.
+struct Arrays {
+    dsts: *mut *mut c_void,
+    destMaxs: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    numBatches: usize,
+    attrs: *mut aclrtMemcpyBatchAttr,
+    attrsIndexes: *mut usize,
+    numAttrs: usize,
+}
+
+impl Arrays {
+    /// # Safety
+    /// As the C functions.
+    unsafe fn copy_and_tell(&self, function: &Function, failIndex: *mut usize, on: On) -> aclError {
+        enter_limited(function, || {
+            let out = Out::new("failIndex", failIndex)?;
+            // SAFETY: passed on.
+            let result = unsafe { self.copy(on) };
+            out.set(result.as_ref().map_or_else(|refusal| refusal.fail_index, |()| usize::MAX));
+            result.map_err(|refusal| refusal.error)
+        })
+    }
+
+    /// # Safety
+    /// As the C functions.
+    unsafe fn copy(&self, on: On) -> Result<(), Refusal> {
+        batch::arrays_given([
+            ("dsts", self.dsts as usize),
+            ("destMaxs", self.destMaxs as usize),
+            ("srcs", self.srcs as usize),
+            ("sizes", self.sizes as usize),
+            ("attrs", self.attrs as usize),
+            ("attrsIndexes", self.attrsIndexes as usize),
+        ])?;
+        // SAFETY: the C contract; unreadable arrays are refused.
+        let attrs: Vec<Attr> =
+            unsafe { array("attrs", self.attrs, self.numAttrs) }?.iter().map(attr).collect();
+        // SAFETY: as above, for all of these.
+        let batch = unsafe {
+            Batch {
+                dsts: array("dsts", self.dsts.cast(), self.numBatches)?,
+                dest_maxs: array("destMaxs", self.destMaxs, self.numBatches)?,
+                srcs: array("srcs", self.srcs.cast(), self.numBatches)?,
+                sizes: array("sizes", self.sizes, self.numBatches)?,
+                attrs: &attrs,
+                attrs_indexes: array("attrsIndexes", self.attrsIndexes, self.numAttrs)?,
+            }
+        };
+        // SAFETY: the C contract keeps every piece alive until the copy is done.
+        unsafe { batch::memcpy_batch(&batch, on) }
+    }
+}
+
+fn attr(attr: &aclrtMemcpyBatchAttr) -> Attr {
+    let location = |loc: crate::aclrtMemLocation| Location { id: loc.id, kind: loc.type_ };
+    Attr { dst: location(attr.dstLoc), src: location(attr.srcLoc), reserved_is_zero: attr.rsv == [0; 16] }
+}
+
+/// Bytes that a copy descriptor needs.
+///
+/// # Safety
+/// `descSize` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetMemcpyDescSize(kind: i32, descSize: *mut usize) -> aclError {
+    enter_limited(&limited::aclrtGetMemcpyDescSize, || {
+        let out = Out::new("descSize", descSize)?;
+        out.set(descriptor::size(kind)?);
+        Ok::<(), Error>(())
+    })
+}
+
+/// Writes source, destination and length into a descriptor in device memory; `config` is reserved.
+///
+/// # Safety
+/// No task in flight uses the descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtSetMemcpyDesc(
+    desc: *mut c_void,
+    kind: i32,
+    srcAddr: *mut c_void,
+    dstAddr: *mut c_void,
+    count: usize,
+    _config: *mut c_void,
+) -> aclError {
+    enter_limited(&limited::aclrtSetMemcpyDesc, || {
+        // SAFETY: the C contract.
+        unsafe { descriptor::set(desc as usize, kind, srcAddr as usize, dstAddr as usize, count) }
+    })
+}
+
+/// Copies inside a device as the descriptor says when the task runs.
+///
+/// # Safety
+/// What the descriptor names stays valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyAsyncWithDesc(
+    desc: *mut c_void,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter_limited(&limited::aclrtMemcpyAsyncWithDesc, || {
+        // SAFETY: the C contract.
+        unsafe { descriptor::memcpy_async(desc as usize, kind, stream as usize) }
+    })
+}
+
+/// Copies inside a device between addresses that are read from two pointers when the task runs.
+///
+/// # Safety
+/// What the pointers name stays valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemcpyAsyncWithOffset(
+    dst: *mut *mut c_void,
+    destMax: usize,
+    dstDataOffset: usize,
+    src: *mut *const c_void,
+    count: usize,
+    srcDataOffset: usize,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter_limited(&limited::aclrtMemcpyAsyncWithOffset, || {
+        let dst = Behind { cell: dst as usize, offset: dstDataOffset };
+        let src = Behind { cell: src as usize, offset: srcDataOffset };
+        // SAFETY: the C contract.
+        unsafe { descriptor::memcpy_async_with_offset(dst, destMax, src, count, kind, stream as usize) }
+    })
+}
+
+/// Fills bytes before it returns.
+///
+/// # Safety
+/// The range is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemset(
+    devPtr: *mut c_void,
+    maxCount: usize,
+    value: i32,
+    count: usize,
+) -> aclError {
+    // SAFETY: the C contract.
+    enter("aclrtMemset", || unsafe { fill::memset(devPtr as usize, maxCount, value, count, On::ThisThread) })
+}
+
+/// Fills bytes in stream order.
+///
+/// # Safety
+/// The range stays valid until `stream` has passed this fill.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemsetAsync(
+    devPtr: *mut c_void,
+    maxCount: usize,
+    value: i32,
+    count: usize,
+    stream: aclrtStream,
+) -> aclError {
+    enter("aclrtMemsetAsync", || {
+        // SAFETY: the C contract.
+        unsafe { fill::memset(devPtr as usize, maxCount, value, count, On::Stream(stream as usize)) }
+    })
+}
+
+/// Fills 32-bit words before it returns.
+///
+/// # Safety
+/// The range is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemsetD32(ptr: *mut c_void, memSize: usize, value: u32, N: usize) -> aclError {
+    enter_limited(&limited::aclrtMemsetD32, || {
+        // SAFETY: the C contract.
+        unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::ThisThread) }
+    })
+}
+
+/// Fills 32-bit words in stream order; host memory at once.
+///
+/// # Safety
+/// The range stays valid until `stream` has passed this fill.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemsetD32Async(
+    ptr: *mut c_void,
+    memSize: usize,
+    value: u32,
+    N: usize,
+    stream: aclrtStream,
+) -> aclError {
+    enter_limited(&limited::aclrtMemsetD32Async, || {
+        // SAFETY: the C contract.
+        unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::Stream(stream as usize)) }
+    })
+}

@@ -1,0 +1,154 @@
+//! Devices and contexts.
+
+use crate::{
+    aclError, aclrtContext,
+    enter::{Out, enter, enter_limited},
+};
+use ferry_acl::{call::not_null, context, device, products::limited};
+
+/// Whether the application runs on the host or on the device.
+///
+/// # Safety
+/// `runMode` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetRunMode(runMode: *mut i32) -> aclError {
+    enter("aclrtGetRunMode", || {
+        let out = Out::new("runMode", runMode)?;
+        out.set(device::run_mode()?);
+        Ok(())
+    })
+}
+
+/// Makes a device current in this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSetDevice(deviceId: i32) -> aclError {
+    enter("aclrtSetDevice", || device::set(deviceId))
+}
+
+/// Undoes one aclrtSetDevice.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtResetDevice(deviceId: i32) -> aclError {
+    enter("aclrtResetDevice", || device::reset(deviceId))
+}
+
+/// The current device of this thread.
+///
+/// # Safety
+/// `deviceId` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetDevice(deviceId: *mut i32) -> aclError {
+    enter("aclrtGetDevice", || {
+        let out = Out::new("deviceId", deviceId)?;
+        out.set(device::current()?);
+        Ok(())
+    })
+}
+
+/// The number of devices.
+///
+/// # Safety
+/// `count` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetDeviceCount(count: *mut u32) -> aclError {
+    enter("aclrtGetDeviceCount", || {
+        let out = Out::new("count", count)?;
+        out.set(device::count()?);
+        Ok(())
+    })
+}
+
+/// Waits for all streams of the current device.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeDevice() -> aclError {
+    enter("aclrtSynchronizeDevice", device::synchronize)
+}
+
+/// Free and total bytes of the current device.
+///
+/// # Safety
+/// `free` and `total` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize) -> aclError {
+    enter("aclrtGetMemInfo", || {
+        let outs = (Out::new("free", free)?, Out::new("total", total)?);
+        let (free, total) = device::memory_info(attr)?;
+        outs.0.set(free);
+        outs.1.set(total);
+        Ok(())
+    })
+}
+
+/// Whether one device can reach another's memory.
+///
+/// # Safety
+/// `canAccessPeer` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(
+    canAccessPeer: *mut i32,
+    deviceId: i32,
+    peerDeviceId: i32,
+) -> aclError {
+    enter_limited(&limited::aclrtDeviceCanAccessPeer, || {
+        let out = Out::new("canAccessPeer", canAccessPeer)?;
+        out.set(device::can_access_peer(deviceId, peerDeviceId)?.into());
+        Ok(())
+    })
+}
+
+/// Lets the current device reach another's memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDeviceEnablePeerAccess(peerDeviceId: i32, flags: u32) -> aclError {
+    enter_limited(&limited::aclrtDeviceEnablePeerAccess, || {
+        device::set_peer_access(peerDeviceId, flags, true)
+    })
+}
+
+/// Undoes aclrtDeviceEnablePeerAccess.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDeviceDisablePeerAccess(peerDeviceId: i32) -> aclError {
+    enter_limited(&limited::aclrtDeviceDisablePeerAccess, || device::set_peer_access(peerDeviceId, 0, false))
+}
+
+/// Makes a context of a device and makes it current.
+///
+/// # Safety
+/// `context` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateContext(context: *mut aclrtContext, deviceId: i32) -> aclError {
+    enter("aclrtCreateContext", || {
+        let out = Out::new("context", context)?;
+        out.set(context::create(deviceId)? as aclrtContext);
+        Ok(())
+    })
+}
+
+/// Destroys a context made by aclrtCreateContext.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDestroyContext(context: aclrtContext) -> aclError {
+    enter("aclrtDestroyContext", || {
+        not_null("context", context as usize)?;
+        context::destroy(context as usize)
+    })
+}
+
+/// Makes a context current in this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSetCurrentContext(context: aclrtContext) -> aclError {
+    enter("aclrtSetCurrentContext", || {
+        not_null("context", context as usize)?;
+        context::set_current(context as usize)
+    })
+}
+
+/// The current context of this thread.
+///
+/// # Safety
+/// `context` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetCurrentContext(context: *mut aclrtContext) -> aclError {
+    enter("aclrtGetCurrentContext", || {
+        let out = Out::new("context", context)?;
+        out.set(context::current()? as aclrtContext);
+        Ok(())
+    })
+}

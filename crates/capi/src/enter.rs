@@ -1,0 +1,74 @@
+//! The boundary: every C function runs inside [`enter`], and every pointer argument is made sense of here.
+
+use crate::aclError;
+use ferry_acl::{
+    Result,
+    call::{call, not_null, readable, writable},
+    products::Function,
+};
+use std::ffi::c_char;
+
+/// Runs the body of a C function that exists everywhere.
+#[inline]
+pub fn enter(name: &'static str, body: impl FnOnce() -> Result<()>) -> aclError {
+    call(&Function::everywhere(name), body)
+}
+
+/// Runs the body of a C function that some products or forms lack.
+#[inline]
+pub fn enter_limited(function: &Function, body: impl FnOnce() -> Result<()>) -> aclError {
+    call(function, body)
+}
+
+/// An output argument that can be written.
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Refuses NULL and what cannot be written.
+    pub fn new(name: &'static str, pointer: *mut T) -> Result<Out<T>> {
+        writable(name, pointer as usize, size_of::<T>())?;
+        Ok(Out(pointer))
+    }
+
+    /// Writes the value, at any alignment.
+    pub fn set(self, value: T) {
+        // SAFETY: the bytes were just found writable, and the caller of the C function gave them to us to write.
+        unsafe { self.0.write_unaligned(value) }
+    }
+}
+
+/// A C string that can be read, or `None` for NULL.
+///
+/// # Safety
+/// The string does not change during the call.
+pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<String>> {
+    const MOST: usize = 4096;
+    let mut bytes = Vec::new();
+    for index in 0..if pointer.is_null() { 0 } else { MOST } {
+        let byte = pointer.wrapping_add(index).cast::<u8>();
+        if index == 0 || byte as usize % 64 == 0 {
+            readable(name, byte as usize, 1, 1)?;
+        }
+        // SAFETY: every page of the string is found readable before the first byte in it is read.
+        match unsafe { byte.read() } {
+            0 => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            other => bytes.push(other),
+        }
+    }
+    not_null(name, pointer as usize)
+        .map_or(Ok(None), |()| Ok(Some(String::from_utf8_lossy(&bytes).into_owned())))
+}
+
+/// An array argument of `count` elements that can be read.
+///
+/// # Safety
+/// The array does not change during the call.
+pub unsafe fn array<'a, T>(name: &'static str, pointer: *const T, count: usize) -> Result<&'a [T]> {
+    readable(name, pointer as usize, count, size_of::<T>())?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: every byte was just found readable; C arrays of pointers, sizes and plain structs have no invalid values, and
+    // C gives them their alignment.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}

@@ -1,0 +1,106 @@
+//! Events.
+
+use crate::{
+    aclError, aclrtEvent, aclrtStream,
+    enter::{Out, enter},
+};
+use ferry_acl::{call::not_null, event};
+
+/// Makes an event for waiting and timing.
+///
+/// # Safety
+/// `event` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
+    enter("aclrtCreateEvent", || {
+        let out = Out::new("event", event)?;
+        out.set(event::create(event::PLAIN_FLAGS, false)? as aclrtEvent);
+        Ok(())
+    })
+}
+
+/// Makes an event for what the flags say.
+///
+/// # Safety
+/// `event` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
+    enter("aclrtCreateEventWithFlag", || {
+        let out = Out::new("event", event)?;
+        out.set(event::create(flag, false)? as aclrtEvent);
+        Ok(())
+    })
+}
+
+/// Makes an event that counts as complete until it is first recorded.
+///
+/// # Safety
+/// `event` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
+    enter("aclrtCreateEventExWithFlag", || {
+        let out = Out::new("event", event)?;
+        out.set(event::create(flag, true)? as aclrtEvent);
+        Ok(())
+    })
+}
+
+/// Destroys an event; never blocks.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
+    enter("aclrtDestroyEvent", || {
+        not_null("event", event as usize)?;
+        event::destroy(event as usize)
+    })
+}
+
+/// Captures what was submitted to the stream so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
+    enter("aclrtRecordEvent", || {
+        not_null("event", event as usize)?;
+        event::record(event as usize, stream as usize)
+    })
+}
+
+/// Whether what the event captured is done.
+///
+/// # Safety
+/// `status` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i32) -> aclError {
+    enter("aclrtQueryEventStatus", || {
+        not_null("event", event as usize)?;
+        let out = Out::new("status", status)?;
+        out.set(event::query_status(event as usize)?);
+        Ok(())
+    })
+}
+
+/// Waits for what the event captured.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
+    enter("aclrtSynchronizeEvent", || {
+        not_null("event", event as usize)?;
+        event::synchronize(event as usize, None)
+    })
+}
+
+/// Milliseconds between two events.
+///
+/// # Safety
+/// `ms` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtEventElapsedTime(
+    ms: *mut f32,
+    startEvent: aclrtEvent,
+    endEvent: aclrtEvent,
+) -> aclError {
+    enter("aclrtEventElapsedTime", || {
+        let out = Out::new("ms", ms)?;
+        not_null("startEvent", startEvent as usize)?;
+        not_null("endEvent", endEvent as usize)?;
+        out.set(event::elapsed_ms(startEvent as usize, endEvent as usize)?);
+        Ok(())
+    })
+}

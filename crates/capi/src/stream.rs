@@ -1,0 +1,98 @@
+//! Streams and host functions.
+
+use crate::{
+    aclError, aclrtEvent, aclrtHostFunc, aclrtStream,
+    enter::{Out, enter},
+};
+use ferry_acl::{call::not_null, event, stream};
+use std::ffi::c_void;
+
+/// Makes a stream of the current context.
+///
+/// # Safety
+/// `stream` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateStream(stream: *mut aclrtStream) -> aclError {
+    enter("aclrtCreateStream", || {
+        let out = Out::new("stream", stream)?;
+        out.set(stream::create(0)? as aclrtStream);
+        Ok(())
+    })
+}
+
+/// Makes a stream with flags; the priority is reserved.
+///
+/// # Safety
+/// `stream` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
+    stream: *mut aclrtStream,
+    _priority: u32,
+    flag: u32,
+) -> aclError {
+    enter("aclrtCreateStreamWithConfig", || {
+        let out = Out::new("stream", stream)?;
+        out.set(stream::create(flag)? as aclrtStream);
+        Ok(())
+    })
+}
+
+/// Waits for a stream's tasks and destroys it.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
+    enter("aclrtDestroyStream", || stream::destroy(stream as usize))
+}
+
+/// Waits for everything submitted to a stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {
+    enter("aclrtSynchronizeStream", || stream::synchronize(stream as usize, None))
+}
+
+/// Waits for everything submitted to a stream, for at most `timeout` milliseconds; -1 waits for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout: i32) -> aclError {
+    enter("aclrtSynchronizeStreamWithTimeout", || stream::synchronize_within(stream as usize, timeout))
+}
+
+/// Whether everything submitted to a stream is done.
+///
+/// # Safety
+/// `status` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32) -> aclError {
+    enter("aclrtStreamQuery", || {
+        let out = Out::new("status", status)?;
+        out.set(stream::query(stream as usize)?);
+        Ok(())
+    })
+}
+
+/// Later tasks of the stream wait for what the event has captured.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {
+    enter("aclrtStreamWaitEvent", || {
+        not_null("event", event as usize)?;
+        event::stream_wait(stream as usize, event as usize)
+    })
+}
+
+/// Runs a function on a thread of the library, in stream order.
+///
+/// # Safety
+/// `fn_` may be called with `args` on another thread until the stream has passed it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtLaunchHostFunc(
+    stream: aclrtStream,
+    fn_: aclrtHostFunc,
+    args: *mut c_void,
+) -> aclError {
+    enter("aclrtLaunchHostFunc", || {
+        not_null("fn", fn_.map_or(0, |function| function as usize))?;
+        let (function, args) = (fn_, args as usize);
+        stream::launch_host_func(stream as usize, move || {
+            // SAFETY: the C contract lets this thread call the function with its argument.
+            function.into_iter().for_each(|function| unsafe { function(args as *mut c_void) });
+        })
+    })
+}
