@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use text::Function;
 
 /// In the order in which they include each other.
@@ -94,7 +94,7 @@ fn output(command: &mut Command) -> Result<String, String> {
 
 fn cargo(root: &Path, args: &[&str]) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    output(Command::new(cargo).current_dir(root).args(args))
+    output(Command::new(cargo).current_dir(root).args(args).stderr(Stdio::inherit()))
 }
 
 /// Builds the library and finds it in what cargo says it made, wherever the target folder is.

@@ -117,7 +117,7 @@ impl Header {
     /// `R (*name)(params)`
     fn function_pointer(&self, code: &[String], open: usize) -> Result<(String, String), String> {
         let name = code[open + 2].clone();
-        let flat = [&code[..open], &[name.clone()], &code[open + 4..]].concat();
+        let flat = [&code[..open], std::slice::from_ref(&name), &code[open + 4..]].concat();
         let function = self.function(&flat)?;
         let params: Vec<String> = function.params.into_iter().map(|p| p.ty).collect();
         let result = if function.ret == "()" { String::new() } else { format!(" -> {}", function.ret) };
