@@ -55,10 +55,12 @@ pub fn run(root: &Path) -> Result<(), String> {
     let scratch = library.with_file_name("abi");
     fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
 
-    let mut good = report("headers", &compile_headers(&include, &scratch)?);
+    if !report("headers", &compile_headers(&include, &scratch)?) {
+        return Err("the headers do not compile".to_string());
+    }
     let header = read_headers(&include)?;
     let source = read_sources(&root.join("crates/capi/src"))?;
-    good &= report("prototypes", &prototypes(&header, &source));
+    let mut good = report("prototypes", &prototypes(&header, &source));
     good &= report("aliases", &aliases(&header, &source));
     good &= report("exports", &exports(&header, &library)?);
     let c = numbers(&c_numbers(&header, &include, &scratch)?)?;
@@ -119,14 +121,14 @@ fn compile_headers(include: &Path, scratch: &Path) -> Result<Finding, String> {
         let c = write(&scratch.join("header.c"), &probe)?;
         for (compiler, language, standard) in [("gcc", "c", "c99"), ("g++", "c++", "c++11")] {
             let mut command = Command::new(compiler);
-            command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]);
+            command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-fmax-errors=3"]);
             command.args(["-x", language, &format!("-std={standard}"), "-I"]).arg(include).arg(&c);
             if let Err(said) = output(&mut command) {
                 differences.push(format!("{name} as {standard}: {}", said.replace('\n', "\n        ")));
             }
         }
     }
-    Ok(Finding { looked_at: format!("{} headers compile as C99 and as C++11", HEADERS.len()), differences })
+    Ok(Finding { looked_at: format!("{} headers, each as C99 and as C++11", HEADERS.len()), differences })
 }
 
 fn read_headers(include: &Path) -> Result<Header, String> {
