@@ -1,0 +1,32 @@
+//! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
+
+use ascendcl::{aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use std::mem::{align_of, offset_of, size_of};
+
+/// Size of the field that `_get` borrows.
+fn field_size<T, F>(_get: fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
+macro_rules! layout {
+    ($name:ident { $($field:ident),* }) => {
+        let name = stringify!($name);
+        println!("{name}.size {}", size_of::<$name>());
+        println!("{name}.align {}", align_of::<$name>());
+        $(
+            // `type` is a keyword here, so the field carries an underscore.
+            let field = stringify!($field).trim_end_matches('_');
+            println!("{name}.{field}.offset {}", offset_of!($name, $field));
+            println!("{name}.{field}.size {}", field_size(|s: &$name| &s.$field));
+        )*
+    };
+}
+
+fn main() {
+    layout!(aclrtMemLocation { id, type_ });
+    layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
+    layout!(aclrtPtrAttributes { location, pageSize, rsv });
+    for (name, value) in ascendcl::constants::ALL {
+        println!("{name} {value}");
+    }
+}

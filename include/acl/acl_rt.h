@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/**
+ * @file acl_rt.h
+ * @brief The runtime: devices, contexts, streams, events, memory and copies.
+ *
+ * Only functions that the library exports are declared, so a program that compiles also links. Every call that
+ * returns aclError returns ACL_SUCCESS or says what is wrong; aclGetRecentErrMsg() then has the words.
+ */
+#ifndef ACL_ACL_RT_H
+#define ACL_ACL_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "acl_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Version and sizes ------------------------------------------------------------------------------------ */
+
+#define ACL_MAJOR_VERSION 1 /**< First part of the API version. */
+#define ACL_MINOR_VERSION 15 /**< Second part of the API version. */
+#define ACL_PATCH_VERSION 0 /**< Third part of the API version. */
+#define ACL_PKG_VERSION_MAX_SIZE 128 /**< Bytes of a package's version text. */
+#define ACL_PKG_VERSION_PARTS_MAX_SIZE 64 /**< Bytes of each part of it. */
+#define ACL_IPC_EVENT_HANDLE_SIZE 64 /**< Bytes of an event handle that crosses processes. */
+
+/* ---- Handles and callbacks -------------------------------------------------------------------------------- */
+
+typedef void *aclrtStream; /**< A stream; NULL is the default stream of the current context. */
+typedef void *aclrtEvent; /**< An event. */
+typedef void *aclrtContext; /**< A context. */
+typedef void *aclrtDrvMemHandle; /**< Physical memory without an address. */
+typedef void *aclrtMemPool; /**< A pool of stream-ordered memory. */
+
+/** A host function that a stream runs; it must not allocate, synchronise or submit. */
+typedef void (*aclrtHostFunc)(void *args);
+
+/** A host function that a subscribed thread runs. */
+typedef void (*aclrtCallback)(void *userData);
+
+/* ---- Copies ----------------------------------------------------------------------------------------------- */
+
+/** Direction of a copy. */
+typedef enum {
+    ACL_MEMCPY_HOST_TO_HOST = 0, /**< Inside the host. */
+    ACL_MEMCPY_HOST_TO_DEVICE = 1, /**< Host to device. */
+    ACL_MEMCPY_DEVICE_TO_HOST = 2, /**< Device to host. */
+    ACL_MEMCPY_DEVICE_TO_DEVICE = 3, /**< Inside one device, or between two. */
+    ACL_MEMCPY_DEFAULT = 4, /**< Worked out from the two addresses. */
+    ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5, /**< Host to device; the host memory is free again when the call returns. */
+    ACL_MEMCPY_INNER_DEVICE_TO_DEVICE = 6, /**< Inside one device. */
+    ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7 /**< Between two devices. */
+} aclrtMemcpyKind;
+
+/** What kind of memory an address belongs to. */
+typedef enum {
+    ACL_MEM_LOCATION_TYPE_HOST = 0, /**< Host memory allocated by an acl function. */
+    ACL_MEM_LOCATION_TYPE_DEVICE = 1, /**< Device memory allocated by an acl function. */
+    ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2, /**< Memory not allocated by acl. */
+    ACL_MEM_LOCATION_TYPE_MANAGED = 3, /**< Unified virtual memory. */
+    ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4 /**< Host memory chosen by NUMA id. */
+} aclrtMemLocationType;
+
+/** A place for memory. */
+typedef struct {
+    uint32_t id; /**< Device id or NUMA id; ignored for HOST. */
+    aclrtMemLocationType type; /**< What `id` counts. */
+} aclrtMemLocation;
+
+/** What a range of copies of a batch has in common. */
+typedef struct {
+    aclrtMemLocation dstLoc; /**< Where the destinations are. */
+    aclrtMemLocation srcLoc; /**< Where the sources are. */
+    uint8_t rsv[16]; /**< Reserved, 0. */
+} aclrtMemcpyBatchAttr;
+
+/** What aclrtPointerGetAttributes finds out. */
+typedef struct {
+    aclrtMemLocation location; /**< Where the memory is. */
+    uint32_t pageSize; /**< Page size in bytes. */
+    uint32_t rsv[4]; /**< Reserved, 0. */
+} aclrtPtrAttributes;
+
+/** Arithmetic of a reducing copy. */
+typedef enum {
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM = 10, /**< Sum. */
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX = 11, /**< Maximum. */
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_MIN = 12, /**< Minimum. */
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL = 13 /**< Equality. */
+} aclrtReduceKind;
+
+/** Cache operations. */
+typedef enum {
+    ACL_RT_CMO_TYPE_PREFETCH = 0, /**< Bring in. */
+    ACL_RT_CMO_TYPE_WRITEBACK = 1, /**< Write back. */
+    ACL_RT_CMO_TYPE_INVALID = 2, /**< Drop. */
+    ACL_RT_CMO_TYPE_FLUSH = 3 /**< Write back and drop. */
+} aclrtCmoType;
+
+/* ---- Memory ----------------------------------------------------------------------------------------------- */
+
+/** Pages an allocation is made of. */
+typedef enum {
+    ACL_MEM_MALLOC_HUGE_FIRST = 0, /**< Above 1 MiB huge pages if there are any, else normal ones. */
+    ACL_MEM_MALLOC_HUGE_ONLY = 1, /**< 2 MiB pages or an error. */
+    ACL_MEM_MALLOC_NORMAL_ONLY = 2, /**< Normal pages or an error. */
+    ACL_MEM_MALLOC_HUGE_FIRST_P2P = 3, /**< As HUGE_FIRST, for copies between devices. */
+    ACL_MEM_MALLOC_HUGE_ONLY_P2P = 4, /**< As HUGE_ONLY, for copies between devices. */
+    ACL_MEM_MALLOC_NORMAL_ONLY_P2P = 5, /**< As NORMAL_ONLY, for copies between devices. */
+    ACL_MEM_MALLOC_HUGE1G_ONLY = 6, /**< 1 GiB pages or an error. */
+    ACL_MEM_MALLOC_HUGE1G_ONLY_P2P = 7, /**< As HUGE1G_ONLY, for copies between devices. */
+    ACL_MEM_TYPE_LOW_BAND_WIDTH = 0x0100, /**< Low bandwidth; mostly ignored. */
+    ACL_MEM_TYPE_HIGH_BAND_WIDTH = 0x1000, /**< High bandwidth; mostly ignored. */
+    ACL_MEM_ACCESS_USER_SPACE_READONLY = 0x100000 /**< User space cannot write it. */
+} aclrtMemMallocPolicy;
+
+/** Which memory of a device is meant. */
+typedef enum {
+    ACL_DDR_MEM = 0, /**< DDR. */
+    ACL_HBM_MEM = 1, /**< HBM. */
+    ACL_DDR_MEM_HUGE = 2, /**< DDR, huge pages. */
+    ACL_DDR_MEM_NORMAL = 3, /**< DDR, normal pages. */
+    ACL_HBM_MEM_HUGE = 4, /**< HBM, huge pages. */
+    ACL_HBM_MEM_NORMAL = 5, /**< HBM, normal pages. */
+    ACL_DDR_MEM_P2P_HUGE = 6, /**< DDR between devices, huge pages. */
+    ACL_DDR_MEM_P2P_NORMAL = 7, /**< DDR between devices, normal pages. */
+    ACL_HBM_MEM_P2P_HUGE = 8, /**< HBM between devices, huge pages. */
+    ACL_HBM_MEM_P2P_NORMAL = 9, /**< HBM between devices, normal pages. */
+    ACL_HBM_MEM_HUGE1G = 10, /**< HBM, 1 GiB pages. */
+    ACL_HBM_MEM_P2P_HUGE1G = 11, /**< HBM between devices, 1 GiB pages. */
+    ACL_MEM_NORMAL = 12, /**< DDR or HBM, whichever there is, normal pages. */
+    ACL_MEM_HUGE = 13, /**< The same, huge pages. */
+    ACL_MEM_HUGE1G = 14, /**< The same, 1 GiB pages. */
+    ACL_MEM_P2P_NORMAL = 15, /**< The same between devices, normal pages. */
+    ACL_MEM_P2P_HUGE = 16, /**< The same between devices, huge pages. */
+    ACL_MEM_P2P_HUGE1G = 17 /**< The same between devices, 1 GiB pages. */
+} aclrtMemAttr;
+
+/** Which member of aclrtMallocAttrValue counts. */
+typedef enum {
+    ACL_RT_MEM_ATTR_RSV = 0, /**< None. */
+    ACL_RT_MEM_ATTR_MODULE_ID = 1, /**< moduleId. */
+    ACL_RT_MEM_ATTR_DEVICE_ID = 2, /**< deviceId. */
+    ACL_RT_MEM_ATTR_VA_FLAG = 3 /**< vaFlag. */
+} aclrtMallocAttrType;
+
+/** Value of one setting of an allocation. */
+typedef union {
+    uint16_t moduleId; /**< Module that owns the memory; 33 is the application. */
+    uint32_t deviceId; /**< Device of the memory. */
+    uint32_t vaFlag; /**< Kind of virtual address. */
+    uint8_t rsv[8]; /**< Reserved. */
+} aclrtMallocAttrValue;
+
+/** One setting of an allocation. */
+typedef struct {
+    aclrtMallocAttrType attr; /**< Which. */
+    aclrtMallocAttrValue value; /**< Its value. */
+} aclrtMallocAttribute;
+
+/** Settings of an allocation. */
+typedef struct {
+    aclrtMallocAttribute *attrs; /**< The settings. */
+    size_t numAttrs; /**< How many. */
+} aclrtMallocConfig;
+
+/** How physical memory is allocated. */
+typedef enum {
+    ACL_MEM_ALLOCATION_TYPE_PINNED = 0 /**< Page-locked. */
+} aclrtMemAllocationType;
+
+/** How physical memory can be shared. */
+typedef enum {
+    ACL_MEM_HANDLE_TYPE_NONE = 0, /**< Not by a handle of the system. */
+    ACL_MEM_HANDLE_TYPE_POSIX = 2 /**< By a file descriptor. */
+} aclrtMemHandleType;
+
+/** Properties of physical memory. */
+typedef struct {
+    aclrtMemHandleType handleType; /**< How it can be shared. */
+    aclrtMemAllocationType allocationType; /**< How it is allocated. */
+    aclrtMemAttr memAttr; /**< Which memory. */
+    aclrtMemLocation location; /**< Where. */
+    uint64_t reserve; /**< Reserved, 0. */
+} aclrtPhysicalMemProp;
+
+/** Properties of a memory pool. */
+typedef struct {
+    aclrtMemAllocationType allocType; /**< How its memory is allocated. */
+    aclrtMemHandleType handleType; /**< How its memory can be shared. */
+    aclrtMemLocation location; /**< Where. */
+    size_t maxSize; /**< Largest size in bytes. */
+    uint8_t reserved[32]; /**< Reserved, 0. */
+} aclrtMemPoolProps;
+
+/** Memory that one module uses. */
+typedef struct {
+    char name[32]; /**< The module. */
+    uint64_t curMemSize; /**< Bytes now. */
+    uint64_t memPeakSize; /**< Most bytes so far. */
+    size_t reserved[8]; /**< Reserved. */
+} aclrtMemUsageInfo;
+
+/** A range with an uncorrectable memory error. */
+typedef struct {
+    void *addr; /**< Its start. */
+    size_t len; /**< Its length in bytes. */
+    size_t reserved[14]; /**< Reserved. */
+} aclrtMemUceInfo;
+
+/** How host memory is registered. */
+typedef enum {
+    ACL_HOST_REGISTER_MAPPED = 0, /**< Mapped to the device. */
+    ACL_HOST_REGISTER_IOMEMORY = 0x04, /**< Reserved. */
+    ACL_HOST_REGISTER_READONLY = 0x08 /**< Reserved. */
+} aclrtHostRegisterType;
+
+#define ACL_HOST_REG_MAPPED 0x2U /**< Mapped to the device. */
+#define ACL_HOST_REG_IOMEMORY 0x4U /**< Reserved. */
+#define ACL_HOST_REG_READONLY 0x8U /**< Reserved. */
+#define ACL_HOST_REG_PINNED 0x10000000U /**< Page-locked. */
+
+#define ACL_RT_MEM_TYPE_DEV 0x2U /**< Question of a memory check: device memory? */
+#define ACL_RT_MEM_TYPE_DVPP 0x8U /**< Question of a memory check: media memory? */
+#define ACL_RT_MEM_TYPE_RSVD 0x10U /**< Question of a memory check: reserved memory? */
+
+#define ACL_RT_MEM_ATTACH_GLOBAL 1U /**< Managed memory that every device sees. */
+
+/* ---- Streams and events ----------------------------------------------------------------------------------- */
+
+#define ACL_STREAM_FAST_LAUNCH 0x1U /**< Stream flag: tasks are launched faster. */
+#define ACL_STREAM_FAST_SYNC 0x2U /**< Stream flag: synchronising is faster. */
+#define ACL_STREAM_PERSISTENT 0x4U /**< Stream flag: tasks wait to be run by a model. */
+#define ACL_STREAM_HUGE 0x8U /**< Stream flag: no effect. */
+#define ACL_STREAM_CPU_SCHEDULE 0x10U /**< Stream flag: reserved. */
+#define ACL_STREAM_DEVICE_USE_ONLY 0x20U /**< Stream flag: only the device uses it. */
+
+#define ACL_CONTINUE_ON_FAILURE 0U /**< Failure mode: later tasks still run. */
+#define ACL_STOP_ON_FAILURE 1U /**< Failure mode: no task is taken afterwards. */
+
+#define ACL_STREAM_WAIT_VALUE_GEQ 0U /**< Value wait: until greater or equal. */
+#define ACL_STREAM_WAIT_VALUE_EQ 1U /**< Value wait: until equal. */
+#define ACL_STREAM_WAIT_VALUE_AND 2U /**< Value wait: compare by AND. */
+#define ACL_STREAM_WAIT_VALUE_NOR 3U /**< Value wait: compare by NOR. */
+
+#define ACL_EVENT_SYNC 0x1U /**< Event flag: streams can wait for it. */
+#define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x2U /**< Event flag: it follows a stream's progress. */
+#define ACL_EVENT_TIME_LINE 0x8U /**< Event flag: it takes the time. */
+#define ACL_EVENT_DEVICE_USE_ONLY 0x10U /**< Event flag: only the device uses it. */
+#define ACL_EVENT_EXTERNAL 0x20U /**< Event flag: for use across captured graphs. */
+#define ACL_EVENT_IPC 0x40U /**< Event flag: for use across processes. */
+
+#define ACL_EVENT_RECORD_DEFAULT 0U /**< Record flag: as usual. */
+#define ACL_EVENT_RECORD_EXTERNAL 1U /**< Record flag: as an external node of a captured graph. */
+#define ACL_EVENT_WAIT_DEFAULT 0U /**< Wait flag: as usual. */
+#define ACL_EVENT_WAIT_EXTERNAL 1U /**< Wait flag: as an external node of a captured graph. */
+
+/** What aclrtStreamQuery answers. */
+typedef enum {
+    ACL_STREAM_STATUS_COMPLETE = 0, /**< All tasks are done. */
+    ACL_STREAM_STATUS_NOT_READY = 1, /**< Some task is not done. */
+    ACL_STREAM_STATUS_RESERVED = 0xFFFF /**< Reserved. */
+} aclrtStreamStatus;
+
+/** What aclrtQueryEventStatus answers; the numbers are the other way round than everywhere else. */
+typedef enum {
+    ACL_EVENT_RECORDED_STATUS_NOT_READY = 0, /**< Some recorded task is not done. */
+    ACL_EVENT_RECORDED_STATUS_COMPLETE = 1 /**< All recorded tasks are done. */
+} aclrtEventRecordedStatus;
+
+/** Answer of the deprecated event query. */
+typedef enum {
+    ACL_EVENT_STATUS_COMPLETE = 0, /**< Done. */
+    ACL_EVENT_STATUS_NOT_READY = 1, /**< Not done. */
+    ACL_EVENT_STATUS_RESERVED = 2 /**< Reserved. */
+} aclrtEventStatus;
+
+/** Answer of the query for waiting streams. */
+typedef enum {
+    ACL_EVENT_WAIT_STATUS_COMPLETE = 0, /**< All waits are done. */
+    ACL_EVENT_WAIT_STATUS_NOT_READY = 1, /**< Some wait is not done. */
+    ACL_EVENT_WAIT_STATUS_RESERVED = 0xFFFF /**< Reserved. */
+} aclrtEventWaitStatus;
+
+/** Whether a callback holds up the tasks behind it. */
+typedef enum {
+    ACL_CALLBACK_NO_BLOCK = 0, /**< It does not. */
+    ACL_CALLBACK_BLOCK = 1 /**< It does. */
+} aclrtCallbackBlockType;
+
+/** Value of a stream attribute. */
+typedef union {
+    uint64_t failureMode; /**< ACL_CONTINUE_ON_FAILURE or ACL_STOP_ON_FAILURE. */
+    uint32_t overflowSwitch; /**< Overflow check on or off. */
+    uint32_t userCustomTag; /**< The user's own tag. */
+    uint32_t cacheOpInfoSwitch; /**< Caching of operator information on or off. */
+    uint32_t streamPriority; /**< 0 (highest) to 7. */
+    uint32_t reserve[4]; /**< Reserved. */
+} aclrtStreamAttrValue;
+
+/** Settings of a stream that is made from a configuration. */
+typedef struct {
+    void *workptr; /**< Working memory. */
+    size_t workSize; /**< Its size in bytes. */
+    size_t flag; /**< Stream flags. */
+    uint32_t priority; /**< 0 (highest) to 7. */
+} aclrtStreamConfigHandle;
+
+/** An event as another process sees it. */
+typedef struct {
+    char reserved[ACL_IPC_EVENT_HANDLE_SIZE]; /**< Opaque. */
+} aclrtIpcEventHandle;
+
+/** A timeout in microseconds, in two halves. */
+typedef struct {
+    uint32_t timeoutLow; /**< Low 32 bits. */
+    uint32_t timeoutHigh; /**< High 32 bits. */
+} aclrtTimeoutUs;
+
+/* ---- Devices ---------------------------------------------------------------------------------------------- */
+
+/** Where the program runs. */
+typedef enum {
+    ACL_DEVICE = 0, /**< On the device or its board. */
+    ACL_HOST = 1 /**< On a host with the device as a card. */
+} aclrtRunMode;
+
+/** Whose last error is meant. */
+typedef enum {
+    ACL_RT_THREAD_LEVEL = 0 /**< The calling thread's. */
+} aclrtLastErrLevel;
+
+/** Facts about a device. */
+typedef enum {
+    ACL_DEV_ATTR_AICPU_CORE_NUM = 1, /**< AI CPU cores. */
+    ACL_DEV_ATTR_AICORE_CORE_NUM = 101, /**< AI cores. */
+    ACL_DEV_ATTR_CUBE_CORE_NUM = 102, /**< Cube cores. */
+    ACL_DEV_ATTR_VECTOR_CORE_NUM = 201, /**< Vector cores. */
+    ACL_DEV_ATTR_WARP_SIZE = 202, /**< Threads of a warp. */
+    ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE = 203, /**< Threads of a vector core. */
+    ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE = 204, /**< Local memory of a vector core. */
+    ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE = 204, /**< The same, in its second spelling. */
+    ACL_DEV_ATTR_MAX_GRID_DIM_X = 205, /**< Largest grid, first dimension. */
+    ACL_DEV_ATTR_MAX_GRID_DIM_Y = 206, /**< Largest grid, second dimension. */
+    ACL_DEV_ATTR_MAX_GRID_DIM_Z = 207, /**< Largest grid, third dimension. */
+    ACL_DEV_ATTR_MAX_BLOCK_PER_GRID = 208, /**< Blocks of a grid. */
+    ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK = 209, /**< Threads of a block. */
+    ACL_DEV_ATTR_MAX_BLOCK_DIM_X = 210, /**< Largest block, first dimension. */
+    ACL_DEV_ATTR_MAX_BLOCK_DIM_Y = 211, /**< Largest block, second dimension. */
+    ACL_DEV_ATTR_MAX_BLOCK_DIM_Z = 212, /**< Largest block, third dimension. */
+    ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301, /**< Bytes of device memory. */
+    ACL_DEV_ATTR_L2_CACHE_SIZE = 302, /**< Bytes of L2 cache. */
+    ACL_DEV_ATTR_SMP_ID = 401, /**< Which system of several processors it is in. */
+    ACL_DEV_ATTR_PHY_CHIP_ID = 402, /**< Physical chip. */
+    ACL_DEV_ATTR_SUPER_POD_DEVICE_ID = 403, /**< Its number in the super pod. */
+    ACL_DEV_ATTR_SUPER_POD_DEVIDE_ID = 403, /**< The same, in its second spelling. */
+    ACL_DEV_ATTR_SUPER_POD_SERVER_ID = 404, /**< Server in the super pod. */
+    ACL_DEV_ATTR_SUPER_POD_ID = 405, /**< The super pod. */
+    ACL_DEV_ATTR_CUST_OP_PRIVILEGE = 406, /**< Whether custom operators may run. */
+    ACL_DEV_ATTR_MAINBOARD_ID = 407, /**< Main board. */
+    ACL_DEV_ATTR_HD_CONNECT_TYPE = 408, /**< How host and device are connected. */
+    ACL_DEV_ATTR_DEVICE_FORM_FACTOR = 409, /**< Card, module or board. */
+    ACL_DEV_ATTR_IS_VIRTUAL = 501, /**< Whether it is virtual. */
+    ACL_DEV_ATTR_NPU_ARCH = 601 /**< Architecture. */
+} aclrtDevAttr;
+
+#define ACL_DEV_FEATURE_NOT_SUPPORT 0 /**< The device does not have the feature. */
+#define ACL_DEV_FEATURE_SUPPORT 1 /**< The device has the feature. */
+
+#define ACL_RT_DEVS_TOPOLOGY_HCCS 0x01U /**< Two devices meet over HCCS. */
+#define ACL_RT_DEVS_TOPOLOGY_PIX 0x02U /**< Two devices meet in one PCIe switch. */
+#define ACL_RT_DEVS_TOPOLOGY_PIB 0x04U /**< Two devices meet over several PCIe switches. */
+#define ACL_RT_DEVS_TOPOLOGY_PHB 0x08U /**< Two devices meet in one PCIe host bridge. */
+#define ACL_RT_DEVS_TOPOLOGY_SYS 0x10U /**< Two devices meet over the processors' link. */
+#define ACL_RT_DEVS_TOPOLOGY_SIO 0x20U /**< Two devices are dies of one chip. */
+#define ACL_RT_DEVS_TOPOLOGY_HCCS_SW 0x40U /**< Two devices meet over an HCCS switch. */
+
+/** More about utilisation; opaque. */
+typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
+
+/** How busy a device is, in per cent; -1 where it cannot tell. */
+typedef struct {
+    int32_t cubeUtilization; /**< Cube cores. */
+    int32_t vectorUtilization; /**< Vector cores. */
+    int32_t aicpuUtilization; /**< AI CPUs. */
+    int32_t memoryUtilization; /**< Memory. */
+    aclrtUtilizationExtendInfo *utilizationExtend; /**< Reserved, NULL. */
+} aclrtUtilizationInfo;
+
+/** A device's unique number. */
+typedef struct {
+    char bytes[16]; /**< Its bytes. */
+} aclrtUuid;
+
+/** Processes of a server. */
+typedef struct {
+    uint32_t sdid; /**< The server's device. */
+    int32_t *pid; /**< The process ids. */
+    size_t num; /**< How many. */
+} aclrtServerPid;
+
+/* ---- Functions: start, end, messages ---------------------------------------------------------------------- */
+
+/** Starts the library; `configPath` is NULL or the path of a JSON file. */
+aclError aclInit(const char *configPath);
+
+/** Ends the library, however often it was started. */
+aclError aclFinalize(void);
+
+/** Takes the calling thread's messages, newest first; NULL if there are none. Valid until the next call. */
+const char *aclGetRecentErrMsg(void);
+
+/** Name of the product, such as "Ascend910B1". */
+const char *aclrtGetSocName(void);
+
+/** Tells whether the program runs on a host or on the device. */
+aclError aclrtGetRunMode(aclrtRunMode *runMode);
+
+/* ---- Functions: devices ----------------------------------------------------------------------------------- */
+
+/** Makes a device, and its default context, current in the calling thread. */
+aclError aclrtSetDevice(int32_t deviceId);
+
+/** Takes back one aclrtSetDevice; the last one waits and frees the default context. */
+aclError aclrtResetDevice(int32_t deviceId);
+
+/** The calling thread's device. */
+aclError aclrtGetDevice(int32_t *deviceId);
+
+/** Number of devices. */
+aclError aclrtGetDeviceCount(uint32_t *count);
+
+/** Waits for all streams of the current device. */
+aclError aclrtSynchronizeDevice(void);
+
+/** Free and total bytes of a kind of memory on the current device. */
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
+
+/** Asks whether `deviceId` can reach memory of `peerDeviceId`: 1 or 0. */
+aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
+
+/** Lets the current device reach memory of `peerDeviceId`; `flags` is 0. */
+aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
+
+/** Takes back aclrtDeviceEnablePeerAccess. */
+aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
+
+/* ---- Functions: contexts ---------------------------------------------------------------------------------- */
+
+/** Creates a context on a device and makes it current. */
+aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId);
+
+/** Destroys a context made by aclrtCreateContext. */
+aclError aclrtDestroyContext(aclrtContext context);
+
+/** Makes a context, and its device, current in the calling thread. */
+aclError aclrtSetCurrentContext(aclrtContext context);
+
+/** The calling thread's context. */
+aclError aclrtGetCurrentContext(aclrtContext *context);
+
+/* ---- Functions: streams ----------------------------------------------------------------------------------- */
+
+/** Creates a stream in the current context. */
+aclError aclrtCreateStream(aclrtStream *stream);
+
+/** Creates a stream with a priority and ACL_STREAM_ flags. */
+aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag);
+
+/** Waits for a stream's tasks and destroys it. */
+aclError aclrtDestroyStream(aclrtStream stream);
+
+/** Waits for a stream's tasks and returns the first error that was not yet reported. */
+aclError aclrtSynchronizeStream(aclrtStream stream);
+
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
+
+/** Asks, without waiting, whether a stream's tasks are done. */
+aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
+
+/** Holds later tasks of a stream until the event's latest record is done. */
+aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
+
+/** Has a stream run a host function, in order with its tasks. */
+aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
+
+/* ---- Functions: events ------------------------------------------------------------------------------------ */
+
+/** Creates an event for timing and for waiting. */
+aclError aclrtCreateEvent(aclrtEvent *event);
+
+/** Creates an event with ACL_EVENT_ flags. */
+aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag);
+
+/** The same for an event that counts as complete until it is recorded. */
+aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag);
+
+/** Destroys an event; never waits. */
+aclError aclrtDestroyEvent(aclrtEvent event);
+
+/** Records what was submitted to a stream so far. */
+aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
+
+/** Asks, without waiting, whether the recorded tasks are done. */
+aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status);
+
+/** Waits for the recorded tasks. */
+aclError aclrtSynchronizeEvent(aclrtEvent event);
+
+/** Milliseconds between two events. */
+aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
+
+/* ---- Functions: memory ------------------------------------------------------------------------------------ */
+
+/** Allocates device memory on the current device. */
+aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
+
+/** Frees device memory at once; copies that still use it are safe but meaningless. */
+aclError aclrtFree(void *devPtr);
+
+/** Allocates page-locked host memory. */
+aclError aclrtMallocHost(void **hostPtr, size_t size);
+
+/** Frees page-locked host memory at once. */
+aclError aclrtFreeHost(void *hostPtr);
+
+/** Tells what an address belongs to. */
+aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
+
+/* ---- Functions: copies ------------------------------------------------------------------------------------ */
+
+/** Copies `count` bytes and waits for it; `kind` has no effect. */
+aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind);
+
+/** Copies `count` bytes in a stream; with pageable host memory it returns when the copy is done. */
+aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+                          aclrtStream stream);
+
+/** As aclrtMemcpyAsync, under its older name. */
+aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count,
+                                       aclrtMemcpyKind kind, aclrtStream stream);
+
+/** Copies `height` rows of `width` bytes, `dpitch` and `spitch` bytes apart, and waits for it. */
+aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                       aclrtMemcpyKind kind);
+
+/** Copies rows in a stream; with pageable host memory it returns when the copy is done. */
+aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
+                            aclrtMemcpyKind kind, aclrtStream stream);
+
+/** Makes `numBatches` copies, unordered, and waits; `failIndex` is the refused one, or SIZE_MAX. */
+aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                          aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, size_t *failIndex);
+
+/** As aclrtMemcpyBatch, without `failIndex`. */
+aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                            aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs);
+
+/** As aclrtMemcpyBatch, in a stream; with pageable host memory it returns when the copies are done. */
+aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                               aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                               size_t *failIndex, aclrtStream stream);
+
+/** As aclrtMemcpyBatchAsync, without `failIndex`. */
+aclError aclrtMemcpyBatchAsyncV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
+                                 aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                                 aclrtStream stream);
+
+/** Bytes of a copy descriptor; `kind` is ACL_MEMCPY_INNER_DEVICE_TO_DEVICE. */
+aclError aclrtGetMemcpyDescSize(aclrtMemcpyKind kind, size_t *descSize);
+
+/** Fills a descriptor in device memory; source before destination, `config` is NULL. */
+aclError aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, void *dstAddr, size_t count,
+                            void *config);
+
+/** Makes the copy that a descriptor holds when the stream gets there. */
+aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream);
+
+/** Copies from `*src` + `srcDataOffset` to `*dst` + `dstDataOffset`, both read when the stream gets there. */
+aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOffset, const void **src,
+                                    size_t count, size_t srcDataOffset, aclrtMemcpyKind kind,
+                                    aclrtStream stream);
+
+/* ---- Functions: fills ------------------------------------------------------------------------------------- */
+
+/** Sets `count` bytes to the low byte of `value` and waits for it. */
+aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count);
+
+/** The same in a stream. */
+aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream);
+
+/** Sets `N` 32-bit elements to `value` and waits for it. */
+aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N);
+
+/** The same in a stream; host memory is set before the call returns. */
+aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACL_ACL_RT_H */
