@@ -1,0 +1,73 @@
+//! The slow checks of `cargo xtask test --deep`: data races and memory errors while the tests run.
+
+use std::path::{Path, PathBuf};
+
+use crate::shell::{self, cargo};
+use crate::steps::Outcome;
+
+/// Tests that start C programs: those load an ordinary build of the library, which a sanitized one cannot replace.
+const NOT_SANITIZED: &[&str] = &["c_programs"];
+
+/// Runs the threaded tests with every memory access watched for data races.
+pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
+    let sanitized = |words: &str| {
+        let mut command = cargo(root, words);
+        command.args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"]);
+        command.arg(shell::target_dir(root).join("tsan"));
+        // The sanitizer is not stable yet; this lets the stable compiler offer it.
+        command.env("RUSTC_BOOTSTRAP", "1");
+        shell::add_rustflags(&mut command, "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer");
+        command
+    };
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(Outcome::Skipped("set up for x86-64 only".into()));
+    }
+    let names = sources(&root.join("tests/tests"), "rs")?.into_iter().filter_map(|path| {
+        let name = path.file_stem()?.to_str()?.to_owned();
+        (!NOT_SANITIZED.contains(&name.as_str())).then(|| format!(" --test {name}"))
+    });
+    let tests: String = names.collect();
+    shell::run(&mut sanitized("test -p ferry-backends --lib"))?;
+    shell::run(&mut sanitized(&format!("test -p ferry-tests{tests}")))?;
+    Ok(Outcome::Passed)
+}
+
+/// Compiles every program of `tests/c` and runs it under valgrind's memory checker.
+pub fn memcheck(root: &Path) -> Result<Outcome, String> {
+    if let Err(why) = shell::need_valgrind() {
+        return Ok(Outcome::Skipped(why));
+    }
+    shell::run(&mut cargo(root, "build -p ferry-capi"))?;
+    let library = shell::target_dir(root).join("debug");
+    let folder = shell::target_dir(root).join("memcheck");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let sources = sources(&root.join("tests/c"), "c")?;
+    if sources.is_empty() {
+        return Err("tests/c holds no C program".into());
+    }
+    let failed: Vec<String> =
+        sources.iter().filter_map(|source| memcheck_one(root, &library, &folder, source).err()).collect();
+    if failed.is_empty() { Ok(Outcome::Passed) } else { Err(failed.join("; ")) }
+}
+
+fn memcheck_one(root: &Path, library: &Path, folder: &Path, source: &Path) -> Result<(), String> {
+    let program = folder.join(source.file_stem().unwrap_or_default());
+    let mut gcc = shell::program(root, "gcc");
+    gcc.args(["-std=c99", "-D_GNU_SOURCE", "-g", "-pthread", "-Iinclude", "-Itests/c"]).arg(source);
+    gcc.arg("-L").arg(library).arg("-lascendcl").arg("-o").arg(&program);
+    shell::run(&mut gcc)?;
+    let mut valgrind = shell::program(root, "valgrind");
+    valgrind.args(["--quiet", "--error-exitcode=9", "--fair-sched=yes"]).arg(&program);
+    valgrind.env("LD_LIBRARY_PATH", library).env("FERRY_DEVICE_MEMORY", "256M");
+    shell::run(&mut valgrind)
+}
+
+/// The files of one kind in a folder, by name; none when the folder is not there.
+fn sources(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<Result<Vec<_>, _>>().map_err(|e| format!("{}: {e}", folder.display()))?;
+    paths.retain(|path| path.extension().is_some_and(|it| it == kind));
+    paths.sort();
+    Ok(paths)
+}
