@@ -4,10 +4,10 @@
 //! The program runs twice under callgrind with different numbers of submissions; the difference, divided, has
 //! neither start-up nor first-time costs in it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::shell::{self, cargo};
-use crate::steps::Outcome;
+use crate::{c, steps::Outcome};
 
 /// The most instructions that one page-locked `aclrtMemcpyAsync` may take.
 const LIMIT: u64 = 900;
@@ -25,31 +25,11 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     }
     shell::run(&mut cargo(root, "build --release -p ferry-capi"))?;
     let release = shell::target_dir(root).join("release");
-    let program = compile(root, &release)?;
+    let program = c::compile(root, &release, &root.join("tests/count/submit.c"), "count")?;
     let few = instructions(root, &release, &program, FEW)?;
     let many = instructions(root, &release, &program, MANY)?;
     println!("{}", judge(few, many)?);
     Ok(Outcome::Passed)
-}
-
-fn compile(root: &Path, release: &Path) -> Result<PathBuf, String> {
-    let folder = shell::target_dir(root).join("count");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let program = folder.join("submit");
-    let mut gcc = shell::program(root, "gcc");
-    gcc.args([
-        "-std=c11",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pthread",
-        "-Iinclude",
-        "tests/count/submit.c",
-    ]);
-    gcc.arg("-L").arg(release).arg("-lascendcl").arg("-o").arg(&program);
-    shell::run(&mut gcc)?;
-    Ok(program)
 }
 
 /// Instructions spent inside `aclrtMemcpyAsync` by a run with this many submissions.
@@ -58,9 +38,8 @@ fn instructions(root: &Path, release: &Path, program: &Path, submits: u64) -> Re
     let mut valgrind = shell::program(root, "valgrind");
     valgrind.args(["--quiet", "--tool=callgrind", "--toggle-collect=aclrtMemcpyAsync"]);
     valgrind.arg(format!("--callgrind-out-file={}", record.display())).arg(program).arg(submits.to_string());
-    // `cargo xtask` puts the debug folders first in the library path; small devices suit valgrind's address space.
-    valgrind.env("LD_LIBRARY_PATH", release).env("FERRY_DEVICE_MEMORY", "64M");
-    shell::run(&mut valgrind)?;
+    // Small devices suit valgrind's address space.
+    shell::run(c::with_library(&mut valgrind, release).env("FERRY_DEVICE_MEMORY", "64M"))?;
     let text = std::fs::read_to_string(&record).map_err(|e| format!("{}: {e}", record.display()))?;
     total(&text).ok_or_else(|| format!("{} has no total", record.display()))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::shell::{self, cargo};
-use crate::steps::Outcome;
+use crate::{c, steps::Outcome};
 
 /// Tests that start C programs: those load an ordinary build of the library, which a sanitized one cannot replace.
 const NOT_SANITIZED: &[&str] = &["c_programs"];
@@ -39,27 +39,20 @@ pub fn memcheck(root: &Path) -> Result<Outcome, String> {
     }
     shell::run(&mut cargo(root, "build -p ferry-capi"))?;
     let library = shell::target_dir(root).join("debug");
-    let folder = shell::target_dir(root).join("memcheck");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let sources = sources(&root.join("tests/c"), "c")?;
     if sources.is_empty() {
         return Err("tests/c holds no C program".into());
     }
     let failed: Vec<String> =
-        sources.iter().filter_map(|source| memcheck_one(root, &library, &folder, source).err()).collect();
+        sources.iter().filter_map(|source| memcheck_one(root, &library, source).err()).collect();
     if failed.is_empty() { Ok(Outcome::Passed) } else { Err(failed.join("; ")) }
 }
 
-fn memcheck_one(root: &Path, library: &Path, folder: &Path, source: &Path) -> Result<(), String> {
-    let program = folder.join(source.file_stem().unwrap_or_default());
-    let mut gcc = shell::program(root, "gcc");
-    gcc.args(["-std=c99", "-D_GNU_SOURCE", "-g", "-pthread", "-Iinclude", "-Itests/c"]).arg(source);
-    gcc.arg("-L").arg(library).arg("-lascendcl").arg("-o").arg(&program);
-    shell::run(&mut gcc)?;
+fn memcheck_one(root: &Path, library: &Path, source: &Path) -> Result<(), String> {
+    let program = c::compile(root, library, source, "memcheck")?;
     let mut valgrind = shell::program(root, "valgrind");
     valgrind.args(["--quiet", "--error-exitcode=9", "--fair-sched=yes"]).arg(&program);
-    valgrind.env("LD_LIBRARY_PATH", library).env("FERRY_DEVICE_MEMORY", "256M");
-    shell::run(&mut valgrind)
+    shell::run(c::with_library(&mut valgrind, library).env("FERRY_DEVICE_MEMORY", "256M"))
 }
 
 /// The files of one kind in a folder, by name; none when the folder is not there.

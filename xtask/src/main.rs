@@ -4,8 +4,10 @@
 //! running alone.
 
 mod abi;
+mod c;
 mod count;
 mod deep;
+mod readme;
 mod requirements;
 mod shell;
 mod steps;

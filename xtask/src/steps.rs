@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, cargo};
-use crate::{abi, count, deep, requirements};
+use crate::{abi, count, deep, readme, requirements};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
     step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
     step("docs", "the documentation builds without warnings", docs),
+    step("readme", "the README's program compiles and runs", readme::run),
     step("tour", "every function end to end, every byte verified", |root| {
         plain(root, "run --release -- tour")
     }),
