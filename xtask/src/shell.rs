@@ -76,6 +76,11 @@ pub fn need_valgrind() -> Result<(), String> {
     Err("valgrind is not installed, and apt-get could not install it".into())
 }
 
+/// Whether a part of the toolchain is there, after asking rustup for it when it is not.
+pub fn rustup_has(words: &[&str], is_there: impl Fn() -> bool) -> bool {
+    is_there() || (quiet(Command::new("timeout").args(["60", "rustup"]).args(words)) && is_there())
+}
+
 fn shown(command: &Command) -> String {
     let env = command.get_envs().filter_map(|(k, v)| Some((k.to_str()?, v?.to_str()?)));
     let env = env.map(|(key, value)| format!("{key}={value:?} "));

@@ -153,10 +153,7 @@ fn aarch64(root: &Path) -> Result<Outcome, String> {
         let path = shell::output(shell::program(root, "rustc").args(words)).unwrap_or_default();
         Path::new(path.trim()).is_dir()
     };
-    let add =
-        || shell::quiet(shell::program(root, "timeout").args(["60", "rustup", "target", "add", TARGET]));
-    let there = libdir() || (add() && libdir());
-    if !there {
+    if !shell::rustup_has(&["target", "add", TARGET], libdir) {
         return Ok(Outcome::Skipped(format!(
             "Rust's {TARGET} target is not installed and rustup could not add it"
         )));
