@@ -26,7 +26,7 @@ pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
         let name = path.file_stem()?.to_str()?.to_owned();
         (!NOT_SANITIZED.contains(&name.as_str())).then(|| format!(" --test {name}"))
     });
-    shell::run(&mut sanitized(root, &format!("test -p ferry-tests{}", names.collect::<String>())))?;
+    shell::run(&mut sanitized(root, &format!("test -p ferry-tests --lib{}", names.collect::<String>())))?;
     Ok(Outcome::Passed)
 }
 
