@@ -1,6 +1,71 @@
-//! (being written)
-mod abi;
+//! `cargo xtask`: everything this repository checks about itself, as one program without dependencies.
+//!
+//! `test` is the command of the README and of CI. The other commands are single steps of it that are worth
+//! running alone.
 
-fn main() -> Result<(), String> {
-    abi::run(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace"))
+mod abi;
+mod c;
+mod count;
+mod deep;
+mod readme;
+mod requirements;
+mod shell;
+mod steps;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--deep] [--only STEP]...   run every check, or only the named steps; --deep adds the slow ones
+  abi                              compare the headers with the library
+  requirements [--check]           write docs/requirements.md; --check only says whether it is right
+  count                            count the instructions of one submitted copy";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let result = match words.as_slice() {
+        ["test", options @ ..] => test(&root, options),
+        ["abi"] => abi::run(&root),
+        ["requirements"] => requirements::write(&root),
+        ["requirements", "--check"] => requirements::check(&root),
+        ["count"] => count::run(&root).and_then(|outcome| match outcome {
+            steps::Outcome::Passed => Ok(()),
+            steps::Outcome::Skipped(why) => Err(format!("not counted: {why}")),
+        }),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}\n\nsteps: {}", steps::names());
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test(root: &Path, options: &[&str]) -> Result<(), String> {
+    let mut deep = false;
+    let mut only = Vec::new();
+    let mut rest = options.iter();
+    while let Some(&option) = rest.next() {
+        match option {
+            "--deep" => deep = true,
+            "--only" => only.push(*rest.next().ok_or("--only needs the name of a step")?),
+            other => return Err(format!("unknown option {other}\n{USAGE}")),
+        }
+    }
+    steps::run(root, deep, &only)
+}
+
+/// The top of the repository: the folder above this package.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the top").to_owned()
 }

@@ -1,0 +1,80 @@
+//! Counts the instructions of one submitted copy, so that a slower submit path shows whatever else the machine
+//! is doing.
+//!
+//! The program runs twice under callgrind with different numbers of submissions; the difference, divided, has
+//! neither start-up nor first-time costs in it.
+
+use std::path::Path;
+
+use crate::shell::{self, cargo};
+use crate::{c, steps::Outcome};
+
+/// The most instructions that one page-locked `aclrtMemcpyAsync` may take.
+const LIMIT: u64 = 900;
+
+/// Fewer than this cannot be a copy: the counter was not running.
+const FLOOR: u64 = 20;
+
+const FEW: u64 = 1_000;
+const MANY: u64 = 11_000;
+
+/// Builds the library and the program, counts, and compares with the limit.
+pub fn run(root: &Path) -> Result<Outcome, String> {
+    if let Err(why) = shell::need_valgrind() {
+        return Ok(Outcome::Skipped(why));
+    }
+    shell::run(&mut cargo(root, "build --release -p ferry-capi"))?;
+    let release = shell::target_dir(root).join("release");
+    let program = c::compile(root, &release, &root.join("tests/count/submit.c"), "count")?;
+    let few = instructions(root, &release, &program, FEW)?;
+    let many = instructions(root, &release, &program, MANY)?;
+    println!("{}", judge(few, many)?);
+    Ok(Outcome::Passed)
+}
+
+/// Instructions spent inside `aclrtMemcpyAsync` by a run with this many submissions.
+fn instructions(root: &Path, release: &Path, program: &Path, submits: u64) -> Result<u64, String> {
+    let record = program.with_file_name(format!("callgrind.{submits}.out"));
+    let mut valgrind = shell::program(root, "valgrind");
+    valgrind.args(["--quiet", "--tool=callgrind", "--toggle-collect=aclrtMemcpyAsync"]);
+    valgrind.arg(format!("--callgrind-out-file={}", record.display())).arg(program).arg(submits.to_string());
+    // Small devices suit valgrind's address space.
+    shell::run(c::with_library(&mut valgrind, release).env("FERRY_DEVICE_MEMORY", "64M"))?;
+    let text = std::fs::read_to_string(&record).map_err(|e| format!("{}: {e}", record.display()))?;
+    total(&text).ok_or_else(|| format!("{} has no total", record.display()))
+}
+
+fn total(record: &str) -> Option<u64> {
+    let line = record.lines().find_map(|line| line.strip_prefix("totals:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn judge(few: u64, many: u64) -> Result<String, String> {
+    let each = many.saturating_sub(few) / (MANY - FEW);
+    let seen = format!("{each} instructions per submitted page-locked copy (limit {LIMIT})");
+    match each {
+        0..FLOOR => Err(format!("{seen}: too few to be true; callgrind did not see aclrtMemcpyAsync")),
+        FLOOR..=LIMIT => Ok(seen),
+        _ => Err(format!("{seen}: the submit path has grown; see where with callgrind_annotate")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_believable_count_within_the_limit_passes() {
+        let start = 12_345;
+        for (each, good) in [(0, false), (FLOOR - 1, false), (FLOOR, true), (LIMIT, true), (LIMIT + 1, false)]
+        {
+            assert_eq!(judge(start, start + each * (MANY - FEW)).is_ok(), good, "{each} instructions");
+        }
+    }
+
+    #[test]
+    fn the_total_is_read_from_a_callgrind_file() {
+        assert_eq!(total("events: Ir\nfn=(1)\n1 5\n\ntotals: 4711\n"), Some(4711));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Running other programs: cargo, gcc and valgrind, always from the top of the repository.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where cargo puts what it builds.
+pub fn target_dir(root: &Path) -> PathBuf {
+    // Joining keeps an absolute path as it is.
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// A cargo command, given as the words one would type.
+pub fn cargo(root: &Path, words: &str) -> Command {
+    let mut command = program(root, &std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    command.args(words.split_whitespace());
+    command
+}
+
+/// A program that starts at the top of the repository.
+pub fn program(root: &Path, name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root);
+    command
+}
+
+/// Adds to the compiler flags that the caller's environment may already hold.
+pub fn add_rustflags<'a>(command: &'a mut Command, flags: &str) -> &'a mut Command {
+    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
+    command.env("RUSTFLAGS", format!("{given} {flags}").trim())
+}
+
+/// Runs to the end with its output on our terminal.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    println!("$ {}", shown(command));
+    let status = command.status().map_err(|e| format!("{} does not start: {e}", shown(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", shown(command))) }
+}
+
+/// Runs to the end and gives back what it wrote to its standard output.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let out = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("{} does not start: {e}", shown(command)))?;
+    if !out.status.success() {
+        return Err(format!("{} ended with {}", shown(command), out.status));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Whether a program is there at all.
+pub fn exists(name: &str) -> bool {
+    quiet(Command::new(name).arg("--version"))
+}
+
+/// Whether a command ends well; what it says is of no interest.
+pub fn quiet(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Makes sure of valgrind, installing it where that needs no questions; otherwise says why it is not there.
+pub fn need_valgrind() -> Result<(), String> {
+    if exists("valgrind") {
+        return Ok(());
+    }
+    let user = Command::new("id").arg("-u").output().map(|out| out.stdout).unwrap_or_default();
+    if user.trim_ascii() != b"0" || !exists("apt-get") {
+        return Err("valgrind is not installed, and installing it needs root and apt-get".into());
+    }
+    println!("valgrind is missing: apt-get install -y valgrind");
+    let install = || quiet(Command::new("apt-get").args(["install", "-y", "valgrind"]));
+    let update = || quiet(Command::new("apt-get").arg("update"));
+    if install() || (update() && install()) {
+        return Ok(());
+    }
+    Err("valgrind is not installed, and apt-get could not install it".into())
+}
+
+/// Whether a part of the toolchain is there, after asking rustup for it when it is not.
+pub fn rustup_has(words: &[&str], is_there: impl Fn() -> bool) -> bool {
+    is_there() || (quiet(Command::new("timeout").args(["60", "rustup"]).args(words)) && is_there())
+}
+
+fn shown(command: &Command) -> String {
+    let env = command.get_envs().filter_map(|(k, v)| Some((k.to_str()?, v?.to_str()?)));
+    let env = env.map(|(key, value)| format!("{key}={value:?} "));
+    let name =
+        Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let args = command.get_args().map(|arg| format!(" {}", arg.to_string_lossy()));
+    env.chain([name]).chain(args).collect()
+}

@@ -1,0 +1,163 @@
+//! The steps of `cargo xtask test`: what each runs, and the table at the end.
+//!
+//! A step that fails does not stop the ones after it, so that one run shows everything that is wrong. A step is
+//! skipped only when this machine lacks a tool, and then says which.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::shell::{self, cargo};
+use crate::{abi, count, deep, readme, requirements};
+
+/// How a step that found nothing wrong ended.
+pub enum Outcome {
+    /// It ran.
+    Passed,
+    /// It could not run here, and why.
+    Skipped(String),
+}
+
+type Run = fn(&Path) -> Result<Outcome, String>;
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    deep: bool,
+    run: Run,
+}
+
+const fn step(name: &'static str, what: &'static str, run: Run) -> Step {
+    Step { name, what, deep: false, run }
+}
+
+const fn deep_step(name: &'static str, what: &'static str, run: Run) -> Step {
+    Step { name, what, deep: true, run }
+}
+
+const STEPS: &[Step] = &[
+    step("fmt", "the code is formatted", |root| plain(root, "fmt --all --check")),
+    step("clippy", "no warnings", |root| plain(root, "clippy --workspace --all-targets -- -D warnings")),
+    step("build", "everything builds", |root| plain(root, "build --workspace")),
+    step("tests", "all tests", |root| plain(root, "test --workspace")),
+    step("loom", "queue and fence under every interleaving", loom),
+    step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
+    step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
+    step("docs", "the documentation builds without warnings", docs),
+    step("readme", "the README's program compiles and runs", readme::run),
+    step("tour", "every function end to end, every byte verified", |root| {
+        plain(root, "run --release -- tour")
+    }),
+    step("aarch64", "the code compiles for 64-bit Arm", aarch64),
+    step("count", "instructions of one submitted copy", count::run),
+    deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),
+    deep_step("memcheck", "C programs under valgrind", deep::memcheck),
+];
+
+/// The names of all steps, for messages.
+pub fn names() -> String {
+    let name = |step: &Step| format!("{}{}", step.name, if step.deep { " (deep)" } else { "" });
+    STEPS.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs the steps in order and prints the table; an error when one of them failed. Naming a deep step runs it.
+pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
+    if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+        return Err(format!("no step is called {unknown}; there are: {}", names()));
+    }
+    let wanted = |step: &&Step| match only {
+        [] => deep || !step.deep,
+        names => names.contains(&step.name),
+    };
+    let results: Vec<_> = STEPS.iter().filter(wanted).map(|step| (step.name, timed(step, root))).collect();
+    summary(&results)
+}
+
+type Timed = (Result<Outcome, String>, Duration);
+
+fn timed(step: &Step, root: &Path) -> Timed {
+    println!("\n==== {}: {} ====", step.name, step.what);
+    let start = Instant::now();
+    let result = (step.run)(root);
+    let took = start.elapsed();
+    let word = match &result {
+        Ok(Outcome::Passed) => "passed".to_owned(),
+        Ok(Outcome::Skipped(why)) => format!("skipped: {why}"),
+        Err(why) => format!("FAILED: {why}"),
+    };
+    println!("---- {} {word} ({:.1} s)", step.name, took.as_secs_f32());
+    (result, took)
+}
+
+fn summary(results: &[(&str, Timed)]) -> Result<(), String> {
+    println!("\n==== summary ====");
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), 0);
+    for (name, (result, took)) in results {
+        let word = match result {
+            Ok(Outcome::Passed) => {
+                passed += 1;
+                "passed".to_owned()
+            }
+            Ok(Outcome::Skipped(why)) => {
+                skipped += 1;
+                format!("skipped: {why}")
+            }
+            Err(_) => {
+                failed.push(*name);
+                "FAILED".to_owned()
+            }
+        };
+        println!("{name:<14}{:>8.1} s  {word}", took.as_secs_f32());
+    }
+    let total: Duration = results.iter().map(|(_, (_, took))| *took).sum();
+    println!("{:<14}{:>8.1} s", "total", total.as_secs_f32());
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    let more = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("{passed} passed, {} failed{more}", failed.len());
+    // The table has said it all; the caller only needs the exit code.
+    if failed.is_empty() { Ok(()) } else { std::process::exit(1) }
+}
+
+fn plain(root: &Path, words: &str) -> Result<Outcome, String> {
+    done(shell::run(&mut cargo(root, words)))
+}
+
+fn done(result: Result<(), String>) -> Result<Outcome, String> {
+    result.map(|()| Outcome::Passed)
+}
+
+fn loom(root: &Path) -> Result<Outcome, String> {
+    let command = |more: &str| {
+        let mut command = cargo(root, "test -p ferry-backends --lib --release --target-dir");
+        command.arg(shell::target_dir(root).join("loom")).arg("loom").args(more.split_whitespace());
+        shell::add_rustflags(&mut command, "--cfg loom");
+        command
+    };
+    // A filter that matches nothing passes; a renamed module must not silence this step.
+    let list = shell::output(&mut command("-- --list"))?;
+    if !list.lines().any(|line| line.ends_with(": test")) {
+        return Err("no test has loom in its name".into());
+    }
+    done(shell::run(&mut command("")))
+}
+
+fn docs(root: &Path) -> Result<Outcome, String> {
+    done(shell::run(cargo(root, "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings")))
+}
+
+fn aarch64(root: &Path) -> Result<Outcome, String> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    let libdir = || {
+        let words = ["--print", "target-libdir", "--target", TARGET];
+        let path = shell::output(shell::program(root, "rustc").args(words)).unwrap_or_default();
+        Path::new(path.trim()).is_dir()
+    };
+    if !shell::rustup_has(&["target", "add", TARGET], libdir) {
+        return Ok(Outcome::Skipped(format!(
+            "Rust's {TARGET} target is not installed and rustup could not add it"
+        )));
+    }
+    let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi";
+    plain(root, &format!("check --target {TARGET} {packages}"))
+}
