@@ -20,9 +20,11 @@ use clap::{Parser, Subcommand};
 /// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs link or load,
 /// and this command. Its devices are made of ordinary memory and threads (backend `host`), or are GPUs (`cuda`).
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command \
-(deps/libascendcl.so, libascendcl.so, ../lib/libascendcl.so).")]
+#[command(name = "ferry", version, arg_required_else_help = true)]
+#[command(
+    after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
+libascendcl.so, ../lib/libascendcl.so."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

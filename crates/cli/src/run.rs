@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use crate::error::{Error, Result};
+use crate::library;
 use crate::machine::Machine;
-use crate::{library, run::signals::Signals};
+
+use signals::Signals;
 
 mod signals;
 
