@@ -16,12 +16,12 @@ pub enum Backend {
 #[derive(clap::Args)]
 pub struct Machine {
     /// Where the devices come from [default: $FERRY_BACKEND, else host]
-    #[arg(long, value_enum, hide_possible_values = false)]
+    #[arg(long, value_enum)]
     backend: Option<Backend>,
     /// Number of devices, backend host only [default: $FERRY_DEVICES, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     devices: Option<u32>,
-    /// Memory of each device, e.g. 512M or 8G [default: $FERRY_DEVICE_MEMORY, else half of what the machine has]
+    /// Memory of each device, such as 512M or 8G [default: $FERRY_DEVICE_MEMORY, else half of RAM]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device_memory: Option<String>,
 }

@@ -24,9 +24,10 @@ mod signals;
 
 /// Options of `ferry run`.
 #[derive(clap::Args)]
+#[command(override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 #[command(
-    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library \
-is missing; 126 when the program cannot be started; 127 when there is no such program."
+    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library is\n\
+missing; 126 when the program cannot be started; 127 when there is no such program."
 )]
 pub struct Args {
     #[command(flatten)]

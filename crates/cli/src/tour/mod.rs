@@ -38,10 +38,8 @@ mod table;
 
 /// Options of `ferry tour`.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Exit code: 0 when every part is ok, 1 when one is not. R, N and X numbers are those of \
-docs/requirements.md."
-)]
+#[command(after_help = "Exit code: 0 when every part is ok, 1 when one is not.\n\
+The R, N and X numbers are those of docs/requirements.md.")]
 pub struct Args {
     #[command(flatten)]
     machine: Machine,
