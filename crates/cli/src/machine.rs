@@ -15,13 +15,13 @@ pub enum Backend {
 /// What to open; anything not given is left to the environment and the library's defaults.
 #[derive(clap::Args)]
 pub struct Machine {
-    /// Where the devices come from [default: $FERRY_BACKEND, else host]
-    #[arg(long, value_enum)]
+    /// Devices made of memory and threads, or GPUs [FERRY_BACKEND, else host]
+    #[arg(long, value_enum, value_name = "host|cuda", hide_possible_values = true)]
     backend: Option<Backend>,
-    /// Number of devices, backend host only [default: $FERRY_DEVICES, else 2]
+    /// How many devices, backend host only [FERRY_DEVICES, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     devices: Option<u32>,
-    /// Memory of each device, such as 512M or 8G [default: $FERRY_DEVICE_MEMORY, else half of RAM]
+    /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device_memory: Option<String>,
 }

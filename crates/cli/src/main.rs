@@ -17,10 +17,10 @@ use clap::{Parser, Subcommand};
 
 /// Asynchronous memory copies of AscendCL on machines without an NPU.
 ///
-/// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs link or load,
-/// and this command. Its devices are made of ordinary memory and threads (backend `host`), or are GPUs (`cuda`).
+/// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs
+/// link or load, and this command. Its devices are made of ordinary memory and threads, or are GPUs.
 #[derive(Parser)]
-#[command(name = "ferry", version, arg_required_else_help = true)]
+#[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
 #[command(
     after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
 libascendcl.so, ../lib/libascendcl.so."
