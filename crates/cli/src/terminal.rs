@@ -61,10 +61,10 @@ pub fn bytes(count: usize) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{} {}", figures(value), UNITS[unit]) }
 }
 
-/// Three figures, as many of them after the point as fit: `0.182`, `9.81`, `64.0`, `512`.
+/// Three figures at most, and at most two after the point: `0.18`, `9.81`, `64.0`, `512`.
 pub fn figures(value: f64) -> String {
-    let decimals = [(100.0, 0), (10.0, 1), (1.0, 2)].iter().find(|(least, _)| value >= *least);
-    format!("{value:.*}", decimals.map_or(3, |(_, decimals)| *decimals))
+    let decimals = [(100.0, 0), (10.0, 1)].iter().find(|(least, _)| value >= *least);
+    format!("{value:.*}", decimals.map_or(2, |(_, decimals)| *decimals))
 }
 
 #[cfg(test)]
@@ -76,10 +76,10 @@ mod tests {
         for (count, want) in [
             (0, "0 B"),
             (999, "999 B"),
-            (1000, "0.977 KiB"),
+            (1000, "0.98 KiB"),
             (1024, "1.00 KiB"),
             (12 << 20, "12.0 MiB"),
-            (1000 << 20, "0.977 GiB"),
+            (1000 << 20, "0.98 GiB"),
             (usize::MAX, "16777216 TiB"),
         ] {
             assert_eq!(bytes(count), want);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn figures_follow_the_size() {
-        for (value, want) in [(0.1824, "0.182"), (9.814, "9.81"), (64.0, "64.0"), (512.3, "512")] {
+        for (value, want) in [(0.1824, "0.18"), (9.814, "9.81"), (64.0, "64.0"), (512.3, "512")] {
             assert_eq!(figures(value), want);
         }
     }

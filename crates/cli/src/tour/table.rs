@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::{Outcome, Part, Proof, Speed};
 use crate::terminal::{Colour, Terminal, bytes, figures};
 
-const WHAT: usize = 46;
+const WHAT: usize = 45;
 const PROVES: usize = 18;
 const VERIFIED: usize = 9;
-const SPEED: usize = 11;
+const SPEED: usize = 10;
 const WIDTH: usize = 99;
 
 /// The table and its running totals.
