@@ -1,1 +1,53 @@
-fn main() {}
+//! `ferry`: shows that the library works, what it runs on, and puts it in front of other programs.
+//!
+//! The command knows nothing of the engine. It loads libascendcl.so and calls the C functions, as a user's program
+//! does, so what it shows is what a program gets.
+
+mod devices;
+mod error;
+mod library;
+mod machine;
+mod run;
+mod terminal;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Asynchronous memory copies of AscendCL on machines without an NPU.
+///
+/// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs
+/// link or load, and this command. Its devices are made of ordinary memory and threads, or are GPUs.
+#[derive(Parser)]
+#[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
+#[command(
+    after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
+libascendcl.so, ../lib/libascendcl.so."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Do everything the founding documents describe, and check every byte
+    Tour(tour::Args),
+    /// Show the library, its backend and its devices
+    Devices(devices::Args),
+    /// Run a program with our library in front of any other libascendcl.so
+    Run(run::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Tour(args) => tour::main(&args),
+        Command::Devices(args) => devices::main(&args),
+        Command::Run(args) => return run::main(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("ferry: {error}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,82 @@
+//! What can go wrong in the command, said so that a person can act on it.
+
+use std::fmt;
+
+/// 207000: the function, kind or form is not supported here.
+pub const NOT_SUPPORTED: i32 = 207000;
+
+/// Everything the command reports.
+#[derive(Debug)]
+pub enum Error {
+    /// A call of the library answered with a code other than 0.
+    Call { name: &'static str, code: i32, message: String },
+    /// Something was not as it must be.
+    Wrong { what: String, expected: String, seen: String },
+    /// This machine lacks what is needed (a second device); nothing was tried.
+    NotHere(String),
+    /// The command could not get as far as calling the library.
+    Setup(String),
+}
+
+/// The result of anything in the command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The library's code, where the library answered.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Error::Call { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Call { name, code, message } if message.is_empty() => {
+                write!(f, "{name} answered {}", named(*code))
+            }
+            Error::Call { name, code, message } => write!(f, "{name} answered {}: {message}", named(*code)),
+            Error::Wrong { what, expected, seen } => write!(f, "{what}: expected {expected}, saw {seen}"),
+            Error::NotHere(text) | Error::Setup(text) => f.write_str(text),
+        }
+    }
+}
+
+/// `Ok` if `good`, else says what was expected and seen.
+pub fn ensure(good: bool, what: &str, expected: impl fmt::Display, seen: impl fmt::Display) -> Result<()> {
+    let wrong =
+        || Error::Wrong { what: what.to_owned(), expected: expected.to_string(), seen: seen.to_string() };
+    if good { Ok(()) } else { Err(wrong()) }
+}
+
+/// `Ok` if the call was refused with exactly this code.
+pub fn refused(what: &str, code: i32, outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.code() == Some(code) => Ok(()),
+        Err(error) => ensure(false, what, named(code), error),
+        Ok(()) => ensure(false, what, named(code), "0 (success)"),
+    }
+}
+
+/// A code with its name, for the codes a person is likely to meet here.
+pub fn named(code: i32) -> String {
+    let name = match code {
+        0 => "success",
+        100000 => "ACL_ERROR_INVALID_PARAM",
+        100002 => "ACL_ERROR_REPEAT_INITIALIZE",
+        100037 => "ACL_ERROR_REPEAT_FINALIZE",
+        107000 => "ACL_ERROR_RT_PARAM_INVALID",
+        107001 => "ACL_ERROR_RT_INVALID_DEVICEID",
+        107002 => "ACL_ERROR_RT_CONTEXT_NULL",
+        107003 => "ACL_ERROR_RT_STREAM_CONTEXT",
+        107006 => "ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID",
+        107017 => "ACL_ERROR_RT_INVALID_HANDLE",
+        NOT_SUPPORTED => "ACL_ERROR_RT_FEATURE_NOT_SUPPORT",
+        207001 => "ACL_ERROR_RT_MEMORY_ALLOCATION",
+        507046 => "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT",
+        _ => return code.to_string(),
+    };
+    format!("{code} ({name})")
+}

@@ -1,0 +1,240 @@
+//! Finds libascendcl.so, loads it and holds the functions the command calls.
+//!
+//! Nothing is linked: the command takes the public C ABI, by name, as any program could. The table below lists only
+//! what is called here; names and types are those of `include/acl/`.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// `aclrtStream`, `aclrtEvent` and `aclrtContext`.
+pub type Handle = *mut c_void;
+/// `aclrtHostFunc`.
+pub type HostFunction = unsafe extern "C" fn(*mut c_void);
+
+/// `aclrtMemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Location {
+    pub id: u32,
+    pub kind: i32,
+}
+
+/// `aclrtMemcpyBatchAttr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BatchAttribute {
+    pub dst: Location,
+    pub src: Location,
+    pub reserved: [u8; 16],
+}
+
+type Ptr = *mut c_void;
+type Const = *const c_void;
+type Ptrs = *mut Ptr;
+type Sizes = *mut usize;
+type Attributes = *mut BatchAttribute;
+type Code = i32;
+
+/// Declares the struct of function pointers and how each is found, from one list.
+macro_rules! functions {
+    ($($name:ident: fn($($arg:ty),*) -> $ret:ty;)*) => {
+        /// The C functions the command calls, under their own names.
+        #[allow(non_snake_case)]
+        pub struct Functions { $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)* }
+
+        impl Functions {
+            fn load(library: &libloading::Library) -> Result<Functions> {
+                Ok(Functions { $(
+                    // SAFETY: the type is the prototype that our header gives this name.
+                    $name: unsafe { symbol(library, stringify!($name)) }?,
+                )* })
+            }
+        }
+    };
+}
+
+functions! {
+    aclInit: fn(*const c_char) -> Code;
+    aclFinalize: fn() -> Code;
+    aclGetRecentErrMsg: fn() -> *const c_char;
+    aclrtGetSocName: fn() -> *const c_char;
+    aclrtGetRunMode: fn(*mut i32) -> Code;
+
+    aclrtGetDeviceCount: fn(*mut u32) -> Code;
+    aclrtSetDevice: fn(i32) -> Code;
+    aclrtResetDevice: fn(i32) -> Code;
+    aclrtSynchronizeDevice: fn() -> Code;
+    aclrtGetMemInfo: fn(i32, *mut usize, *mut usize) -> Code;
+    aclrtDeviceCanAccessPeer: fn(*mut i32, i32, i32) -> Code;
+    aclrtDeviceEnablePeerAccess: fn(i32, u32) -> Code;
+    aclrtDeviceDisablePeerAccess: fn(i32) -> Code;
+    aclrtGetCurrentContext: fn(*mut Handle) -> Code;
+    aclrtSetCurrentContext: fn(Handle) -> Code;
+
+    aclrtCreateStream: fn(*mut Handle) -> Code;
+    aclrtCreateStreamWithConfig: fn(*mut Handle, u32, u32) -> Code;
+    aclrtDestroyStream: fn(Handle) -> Code;
+    aclrtSynchronizeStream: fn(Handle) -> Code;
+    aclrtSynchronizeStreamWithTimeout: fn(Handle, i32) -> Code;
+    aclrtStreamQuery: fn(Handle, *mut i32) -> Code;
+    aclrtStreamWaitEvent: fn(Handle, Handle) -> Code;
+    aclrtLaunchHostFunc: fn(Handle, HostFunction, Ptr) -> Code;
+
+    aclrtCreateEvent: fn(*mut Handle) -> Code;
+    aclrtDestroyEvent: fn(Handle) -> Code;
+    aclrtRecordEvent: fn(Handle, Handle) -> Code;
+    aclrtQueryEventStatus: fn(Handle, *mut i32) -> Code;
+    aclrtSynchronizeEvent: fn(Handle) -> Code;
+    aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
+
+    aclrtMalloc: fn(*mut Ptr, usize, i32) -> Code;
+    aclrtFree: fn(Ptr) -> Code;
+    aclrtMallocHost: fn(*mut Ptr, usize) -> Code;
+    aclrtFreeHost: fn(Ptr) -> Code;
+
+    aclrtMemcpy: fn(Ptr, usize, Const, usize, i32) -> Code;
+    aclrtMemcpyAsync: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
+    aclrtMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
+    aclrtMemcpy2d: fn(Ptr, usize, Const, usize, usize, usize, i32) -> Code;
+    aclrtMemcpy2dAsync: fn(Ptr, usize, Const, usize, usize, usize, i32, Handle) -> Code;
+    aclrtMemcpyBatch: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes) -> Code;
+    aclrtMemcpyBatchV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize) -> Code;
+    aclrtMemcpyBatchAsync: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes, Handle) -> Code;
+    aclrtMemcpyBatchAsyncV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Handle) -> Code;
+    aclrtGetMemcpyDescSize: fn(i32, *mut usize) -> Code;
+    aclrtSetMemcpyDesc: fn(Ptr, i32, Ptr, Ptr, usize, Ptr) -> Code;
+    aclrtMemcpyAsyncWithDesc: fn(Ptr, i32, Handle) -> Code;
+    aclrtMemcpyAsyncWithOffset: fn(*mut Ptr, usize, usize, *mut Const, usize, usize, i32, Handle) -> Code;
+    aclrtMemset: fn(Ptr, usize, i32, usize) -> Code;
+    aclrtMemsetAsync: fn(Ptr, usize, i32, usize, Handle) -> Code;
+    aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
+    aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
+}
+
+/// The loaded library. It is never unloaded (its threads run its code), hence always `&'static`.
+pub struct Library {
+    pub path: PathBuf,
+    pub functions: Functions,
+}
+
+impl Library {
+    /// Finds and loads the library and calls `aclInit`.
+    pub fn open() -> Result<&'static Library> {
+        let path = find()?;
+        // SAFETY: it is our library or one the user named; loading it runs no more than its initialisers.
+        let loaded = unsafe { libloading::Library::new(&path) };
+        let loaded = loaded.map_err(|error| setup(format!("cannot load {}: {error}", path.display())))?;
+        let functions = Functions::load(&loaded)?;
+        std::mem::forget(loaded);
+        let library: &'static Library = Box::leak(Box::new(Library { path, functions }));
+        // SAFETY: NULL is a documented argument: no configuration file.
+        library.check("aclInit", unsafe { (library.functions.aclInit)(std::ptr::null()) })?;
+        Ok(library)
+    }
+
+    /// Turns a code other than 0 into an error with the function's name and the library's own words.
+    pub fn check(&self, name: &'static str, code: i32) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: takes no argument; the text stays valid until the next call, and `text` copies it at once.
+        let message = unsafe { text((self.functions.aclGetRecentErrMsg)()) }.unwrap_or_default();
+        Err(Error::Call { name, code, message: message.trim_end().to_owned() })
+    }
+
+    /// The name of the product the library stands in for.
+    pub fn soc_name(&self) -> Result<String> {
+        // SAFETY: takes no argument and returns a string that lives as long as the library, or NULL.
+        let name = unsafe { text((self.functions.aclrtGetSocName)()) };
+        name.ok_or_else(|| setup("aclrtGetSocName answered NULL".to_owned()))
+    }
+
+    /// The library's version, if it tells.
+    pub fn version(&self) -> Option<String> {
+        None
+    }
+
+    /// How many devices there are.
+    pub fn device_count(&self) -> Result<u32> {
+        let mut count = 0;
+        // SAFETY: `count` is writable for the time of the call.
+        self.check("aclrtGetDeviceCount", unsafe { (self.functions.aclrtGetDeviceCount)(&mut count) })?;
+        Ok(count)
+    }
+
+    /// Makes `device` current in this thread.
+    pub fn set_device(&self, device: i32) -> Result<()> {
+        // SAFETY: takes a number.
+        self.check("aclrtSetDevice", unsafe { (self.functions.aclrtSetDevice)(device) })
+    }
+
+    /// Takes back one `set_device`.
+    pub fn reset_device(&self, device: i32) -> Result<()> {
+        // SAFETY: takes a number.
+        self.check("aclrtResetDevice", unsafe { (self.functions.aclrtResetDevice)(device) })
+    }
+
+    /// Free and total bytes of the current device.
+    pub fn memory_info(&self) -> Result<(usize, usize)> {
+        const HBM: i32 = 1;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are writable for the time of the call.
+        let code = unsafe { (self.functions.aclrtGetMemInfo)(HBM, &mut free, &mut total) };
+        self.check("aclrtGetMemInfo", code)?;
+        Ok((free, total))
+    }
+
+    /// Shuts the library down.
+    pub fn finish(&self) -> Result<()> {
+        // SAFETY: takes no argument.
+        self.check("aclFinalize", unsafe { (self.functions.aclFinalize)() })
+    }
+}
+
+/// The library's file: `$FERRY_LIBRARY`, else the first that exists beside this command.
+pub fn find() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("FERRY_LIBRARY").filter(|value| !value.is_empty()) {
+        let path = PathBuf::from(named);
+        let missing = |error| setup(format!("FERRY_LIBRARY names {}: {error}", path.display()));
+        return path.canonicalize().map_err(missing);
+    }
+    let exe = std::env::current_exe().and_then(|path| path.canonicalize());
+    let exe = exe.map_err(|error| setup(format!("cannot tell where this command is: {error}")))?;
+    let folder = exe.parent().unwrap_or(Path::new("/"));
+    ["deps/libascendcl.so", "libascendcl.so", "../lib/libascendcl.so"]
+        .iter()
+        .find_map(|place| folder.join(place).canonicalize().ok())
+        .ok_or_else(|| {
+            let beside = folder.display();
+            setup(format!(
+                "no libascendcl.so beside {beside} (deps/, ./, ../lib/); FERRY_LIBRARY may name one"
+            ))
+        })
+}
+
+fn setup(text: String) -> Error {
+    Error::Setup(text)
+}
+
+/// Copies a C string.
+///
+/// # Safety
+/// `at` is NULL or a string that stays as it is for the time of the call.
+unsafe fn text(at: *const c_char) -> Option<String> {
+    // SAFETY: not NULL, and a string by the caller's word.
+    (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned())
+}
+
+/// One function of the library.
+///
+/// # Safety
+/// `F` is the function pointer type of `name`.
+unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &str) -> Result<F> {
+    // SAFETY: passed on to the caller.
+    let found = unsafe { library.get::<F>(name.as_bytes()) };
+    found
+        .map(|symbol| *symbol)
+        .map_err(|_| setup(format!("the library has no {name}: it is older than this command")))
+}

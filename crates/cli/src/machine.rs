@@ -1,0 +1,90 @@
+//! The options that say what machine the library should pretend to be. They travel as the library's own environment
+//! variables, so that `ferry run` and a plain `FERRY_DEVICES=4 program` mean the same.
+
+use clap::ValueEnum;
+
+/// Where the devices come from.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// Devices made of memory and threads of this machine
+    Host,
+    /// NVIDIA GPUs
+    Cuda,
+}
+
+/// What to open; anything not given is left to the environment and the library's defaults.
+#[derive(clap::Args)]
+pub struct Machine {
+    /// Devices made of memory and threads, or GPUs [FERRY_BACKEND, else host]
+    #[arg(long, value_enum, value_name = "host|cuda", hide_possible_values = true)]
+    backend: Option<Backend>,
+    /// How many devices, backend host only [FERRY_DEVICES, else 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    devices: Option<u32>,
+    /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    device_memory: Option<String>,
+}
+
+impl Machine {
+    /// The environment variables that say the same, in the library's words.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let backend = self.backend.map(|backend| match backend {
+            Backend::Host => "host".to_owned(),
+            Backend::Cuda => "cuda".to_owned(),
+        });
+        [
+            ("FERRY_BACKEND", backend),
+            ("FERRY_DEVICES", self.devices.map(|count| count.to_string())),
+            ("FERRY_DEVICE_MEMORY", self.device_memory.clone()),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+
+    /// Sets them for this process.
+    ///
+    /// # Safety
+    /// No other thread runs yet: setting a variable races with any thread that reads one.
+    pub unsafe fn export(&self) {
+        for (name, value) in self.variables() {
+            // SAFETY: passed on to the caller.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
+
+/// The backend the library will open: what the environment says once `export` has run.
+pub fn backend_name() -> String {
+    std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
+}
+
+/// Accepts what the library accepts: digits and at most one of K, M, G, T.
+fn size(text: &str) -> Result<String, String> {
+    let digits = text.strip_suffix(|c: char| "KMGTkmgt".contains(c)).unwrap_or(text);
+    let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let wrong = || "write bytes, or a number with K, M, G or T (512M, 8G)".to_owned();
+    good.then(|| text.to_uppercase()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn a_size_is_digits_and_at_most_one_suffix() {
+        for (text, want) in [
+            ("4096", Some("4096")),
+            ("512M", Some("512M")),
+            ("8g", Some("8G")),
+            ("", None),
+            ("G", None),
+            ("8GB", None),
+            ("-1", None),
+            ("1.5G", None),
+        ] {
+            assert_eq!(size(text).ok().as_deref(), want, "{text:?}");
+        }
+    }
+}

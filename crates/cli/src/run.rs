@@ -1,0 +1,183 @@
+//! `ferry run -- prog args`: an unmodified program finds our library wherever it looks for AscendCL's.
+//!
+//! The dynamic loader does the work: our file is preloaded, and a folder in which both names AscendCL has had lead to
+//! it comes first in the search path, so that `dlopen` by name finds it too. Here the program is only started, waited
+//! for, sent the signals that come, and given a line when it was killed. The line about a device pointer that the CPU
+//! touched comes from the library inside the program (FERRY_FAULT_NOTE), which alone knows what the address was.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use crate::error::{Error, Result};
+use crate::library;
+use crate::machine::Machine;
+
+use signals::Signals;
+
+mod signals;
+
+/// Options of `ferry run`.
+#[derive(clap::Args)]
+#[command(override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
+#[command(
+    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library is\n\
+missing; 126 when the program cannot be started; 127 when there is no such program."
+)]
+pub struct Args {
+    #[command(flatten)]
+    machine: Machine,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Starts the program and answers with its exit code.
+pub fn main(args: &Args) -> ExitCode {
+    match start(args) {
+        Ok(code) => ExitCode::from(code),
+        Err((code, error)) => {
+            eprintln!("ferry run: {error}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn start(args: &Args) -> std::result::Result<u8, (u8, Error)> {
+    let names = library::find().and_then(Names::of).map_err(|error| (125, error))?;
+    let signals = Signals::block();
+    let program = &args.command[0];
+    let mut command = Command::new(program);
+    command.args(&args.command[1..]).envs(args.machine.variables());
+    command.env("FERRY_FAULT_NOTE", "1");
+    command.env("LD_PRELOAD", before(names.library().as_os_str(), std::env::var_os("LD_PRELOAD")));
+    command.env("LD_LIBRARY_PATH", before(names.folder.as_os_str(), std::env::var_os("LD_LIBRARY_PATH")));
+    // SAFETY: between fork and exec it only makes the one system call that gives the program its signals back.
+    unsafe { command.pre_exec(move || signals.restore()) };
+    let child = command.spawn().map_err(|error| {
+        let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
+        (code, Error::Setup(format!("{}: {error}", Path::new(program).display())))
+    })?;
+    let status = wait(child, &signals).map_err(|error| (125, Error::Setup(error.to_string())))?;
+    Ok(verdict(program, status))
+}
+
+/// Waits for the program, passing on the signals that arrive meanwhile.
+fn wait(mut child: Child, signals: &Signals) -> std::io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        signals.pass_next_to(child.id());
+    }
+}
+
+/// The exit code, and the line that says how the program ended if a signal ended it.
+fn verdict(program: &OsStr, status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        let name = signals::name(signal).map(|name| format!(" ({name})")).unwrap_or_default();
+        let core = if status.core_dumped() { ", core dumped" } else { "" };
+        eprintln!("ferry run: {} was killed by signal {signal}{name}{core}", Path::new(program).display());
+        return 128 + signal as u8;
+    }
+    status.code().unwrap_or_default() as u8
+}
+
+/// `first:rest`, as the loader's variables want it.
+fn before(first: &OsStr, rest: Option<OsString>) -> OsString {
+    let mut list = first.to_owned();
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        list.push(":");
+        list.push(rest);
+    }
+    list
+}
+
+/// A folder in which both names of the library lead to one file.
+struct Names {
+    folder: PathBuf,
+    private: bool,
+}
+
+impl Names {
+    /// The library's own folder if the second name is there or can be put there, else one made for this run.
+    fn of(library: PathBuf) -> Result<Names> {
+        let folder = library.parent().unwrap_or(Path::new("/")).to_owned();
+        let usable = library.ends_with("libascendcl.so") && !breaks_a_list(&folder);
+        if usable && second_name(&folder, &library) {
+            return Ok(Names { folder, private: false });
+        }
+        Names::private(&library)
+            .map_err(|error| Error::Setup(format!("cannot make a folder of names: {error}")))
+    }
+
+    fn private(library: &Path) -> std::io::Result<Names> {
+        let names = Names { folder: fresh_folder()?, private: true };
+        for name in ["libascendcl.so", "libacl_rt.so"] {
+            std::os::unix::fs::symlink(library, names.folder.join(name))?;
+        }
+        Ok(names)
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.join("libascendcl.so")
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        if self.private {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// A new folder that only this user can write. One with our number may be left over from a run that was killed.
+fn fresh_folder() -> std::io::Result<PathBuf> {
+    let mut outcome = Err(ErrorKind::AlreadyExists.into());
+    for attempt in 0..100 {
+        let folder = std::env::temp_dir().join(format!("ferry-run-{}-{attempt}", std::process::id()));
+        outcome = DirBuilder::new().mode(0o700).create(&folder).map(|()| folder);
+        if !matches!(&outcome, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Makes sure that `libacl_rt.so` in `folder` is `library`; false if it is something else or cannot be made.
+fn second_name(folder: &Path, library: &Path) -> bool {
+    let second = folder.join("libacl_rt.so");
+    // Relative, so that the pair survives being moved together. A race with another run ends the same way.
+    let _ = std::os::unix::fs::symlink("libascendcl.so", &second);
+    second.canonicalize().is_ok_and(|target| target == library)
+}
+
+/// The loader splits its lists at colons, and LD_PRELOAD at blanks too; there is no way to escape either.
+fn breaks_a_list(folder: &Path) -> bool {
+    folder.as_os_str().as_bytes().iter().any(|byte| b": \t\n".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_comes_first_and_the_rest_stays() {
+        for (rest, want) in [(None, "/a"), (Some(""), "/a"), (Some("/b:/c"), "/a:/b:/c")] {
+            assert_eq!(before(OsStr::new("/a"), rest.map(OsString::from)), want, "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_the_loader_would_split_is_not_used() {
+        for (folder, want) in [("/opt/ferry/lib", false), ("/my libs", true), ("/a:b", true)] {
+            assert_eq!(breaks_a_list(Path::new(folder)), want, "{folder}");
+        }
+    }
+}

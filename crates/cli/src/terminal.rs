@@ -1,0 +1,95 @@
+//! How things look: colours and a line of progress, both only on a terminal, and numbers with units.
+
+use std::io::{IsTerminal, Write};
+
+/// What standard output can show.
+#[derive(Clone, Copy)]
+pub struct Terminal {
+    live: bool,
+    colours: bool,
+}
+
+/// A colour by its meaning.
+#[derive(Clone, Copy)]
+pub enum Colour {
+    Good = 32,
+    Bad = 31,
+    Unsure = 33,
+    Quiet = 2,
+    Heading = 1,
+}
+
+impl Terminal {
+    /// Looks at standard output, `NO_COLOR` and `TERM`.
+    pub fn stdout() -> Terminal {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let live =
+            std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Terminal { live, colours: live && !set("NO_COLOR") }
+    }
+
+    /// `text` in that colour, or as it is.
+    pub fn paint(&self, colour: Colour, text: &str) -> String {
+        if self.colours { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_owned() }
+    }
+
+    /// Shows a line that the next `say` or `show` replaces; nothing where output is not a terminal.
+    pub fn show(&self, line: &str) {
+        if self.live {
+            print!("\r\x1b[K{line}");
+            let _ = std::io::stdout().flush();
+        }
+    }
+
+    /// Prints a line that stays.
+    pub fn say(&self, line: &str) {
+        self.show("");
+        println!("{line}");
+        let _ = std::io::stdout().flush();
+    }
+}
+
+/// Bytes with a binary unit and three figures: `512 B`, `11.7 MiB`.
+pub fn bytes(count: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{} {}", figures(value), UNITS[unit]) }
+}
+
+/// Three figures at most, and at most two after the point: `0.18`, `9.81`, `64.0`, `512`.
+pub fn figures(value: f64) -> String {
+    let decimals = [(100.0, 0), (10.0, 1)].iter().find(|(least, _)| value >= *least);
+    format!("{value:.*}", decimals.map_or(2, |(_, decimals)| *decimals))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, figures};
+
+    #[test]
+    fn bytes_keep_three_figures() {
+        for (count, want) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "0.98 KiB"),
+            (1024, "1.00 KiB"),
+            (12 << 20, "12.0 MiB"),
+            (1000 << 20, "0.98 GiB"),
+            (usize::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(bytes(count), want);
+        }
+    }
+
+    #[test]
+    fn figures_follow_the_size() {
+        for (value, want) in [(0.1824, "0.18"), (9.814, "9.81"), (64.0, "64.0"), (512.3, "512")] {
+            assert_eq!(figures(value), want);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Which calls wait for their copy and which do not, seen by holding the stream, without a clock.
+
+use super::batch_call::{Batch, HOST, device};
+use super::hold::{Hold, must_wait};
+use super::memory::{self, Home, Memory};
+use super::mirror::pattern;
+use super::stream::{Stream, kind};
+use super::{Ctx, Part, Proof, matrix};
+use crate::error::{Result, ensure};
+use crate::library::Library;
+
+pub const PARTS: &[Part] = &[
+    Part {
+        what: "page-locked: all four calls return while their stream is held, and nothing has moved",
+        proves: "R3 R8 R24 R45 N5",
+        everywhere: false,
+        run: locked,
+    },
+    Part {
+        what: "pageable: none of the four returns before its stream is let go",
+        proves: "R7 R23 R44 N5",
+        everywhere: false,
+        run: pageable,
+    },
+    Part {
+        what: "staged copy (kind 5): the source may be written over as soon as the call returns",
+        proves: "R3",
+        everywhere: false,
+        run: staged,
+    },
+    Part {
+        what: "a synchronous copy waits for no stream, not even the default one",
+        proves: "N2 N4",
+        everywhere: false,
+        run: past_streams,
+    },
+];
+
+const LEN: usize = 1 << 16;
+
+/// A copy call, made on a stream between two blocks of the same length.
+type Call = fn(&Library, &Stream, &Memory, &Memory, i32) -> Result<()>;
+
+/// The four ways to copy between host and device on a stream.
+const CALLS: [(&str, Call); 4] = [
+    ("aclrtMemcpyAsync", |_, stream, dst, src, kind| stream.copy(dst.all(), src.all(), kind)),
+    ("aclrtMemcpyAsyncWithCondition", |_, stream, dst, src, kind| {
+        stream.copy_with_condition(dst.all(), src.all(), kind)
+    }),
+    ("aclrtMemcpy2dAsync", |_, stream, dst, src, kind| matrix::submit(stream, dst, src, kind)),
+    ("aclrtMemcpyBatchAsync", |library, stream, dst, src, kind| {
+        let batch = Batch::new(std::iter::once((dst.all(), src.all())));
+        let to_device = kind == kind::HOST_TO_DEVICE;
+        let (to, from) = if to_device { (device(0), HOST) } else { (HOST, device(0)) };
+        batch.group(0, to, from).submit(library, stream)
+    }),
+];
+
+/// Both directions, with the host side in `home`.
+fn directions(home: Home) -> [(Home, Home, i32); 2] {
+    [(Home::Device, home, kind::HOST_TO_DEVICE), (home, Home::Device, kind::DEVICE_TO_HOST)]
+}
+
+fn locked(ctx: &mut Ctx) -> Result<Proof> {
+    let (before, after) = (pattern(1, LEN), pattern(2, LEN));
+    for (dst, src, kind) in directions(Home::Locked) {
+        let (stream, source) = (ctx.stream()?, ctx.memory(src, &after)?);
+        let targets = CALLS.iter().map(|_| ctx.memory(dst, &before)).collect::<Result<Vec<_>>>()?;
+        let hold = Hold::new(&stream)?;
+        for ((_, call), target) in CALLS.iter().zip(&targets) {
+            call(ctx.library, &stream, target, &source, kind)?;
+        }
+        ensure(!stream.is_done()?, "aclrtStreamQuery of a held stream", "not ready", "complete")?;
+        for ((name, _), target) in CALLS.iter().zip(&targets) {
+            ctx.verify(&format!("the target of {name} while its stream is held"), target, &before)?;
+        }
+        hold.release();
+        stream.synchronise()?;
+        for ((name, _), target) in CALLS.iter().zip(&targets) {
+            ctx.verify(&format!("the target of {name}"), target, &after)?;
+        }
+    }
+    ctx.proof()
+}
+
+fn pageable(ctx: &mut Ctx) -> Result<Proof> {
+    let (before, after) = (pattern(1, LEN), pattern(2, LEN));
+    for (dst, src, kind) in directions(Home::Pageable) {
+        for (name, call) in CALLS {
+            let (stream, source, target) =
+                (ctx.stream()?, ctx.memory(src, &after)?, ctx.memory(dst, &before)?);
+            must_wait(name, &stream, || call(ctx.library, &stream, &target, &source, kind))?;
+            ctx.verify(&format!("the target of {name} when it came back"), &target, &after)?;
+        }
+    }
+    ctx.proof()
+}
+
+/// The stream is held, so the copy runs after the source was written over, for page-locked and pageable memory alike.
+fn staged(ctx: &mut Ctx) -> Result<Proof> {
+    let (before, after, later) = (pattern(1, LEN), pattern(2, LEN), pattern(3, LEN));
+    for home in [Home::Locked, Home::Pageable] {
+        let (stream, source) = (ctx.stream()?, ctx.memory(home, &after)?);
+        let target = ctx.memory(Home::Device, &before)?;
+        let hold = Hold::new(&stream)?;
+        stream.copy(target.all(), source.all(), kind::HOST_TO_BUF_TO_DEVICE)?;
+        source.put(&later)?;
+        source.free()?;
+        ctx.verify("the target while its stream is held", &target, &before)?;
+        hold.release();
+        stream.synchronise()?;
+        ctx.verify("the target", &target, &after)?;
+    }
+    ctx.proof()
+}
+
+fn past_streams(ctx: &mut Ctx) -> Result<Proof> {
+    let (before, after) = (pattern(1, LEN), pattern(2, LEN));
+    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Pageable, &after)?);
+    let (stream, default) = (ctx.stream()?, Stream::default_of_context(ctx.library));
+    let holds = [Hold::new(&stream)?, Hold::new(&default)?];
+    memory::copy(ctx.library, target.all(), source.all(), kind::HOST_TO_DEVICE)?;
+    ctx.verify("the target while both streams are held", &target, &after)?;
+    ensure(!default.is_done()?, "aclrtStreamQuery of the held default stream", "not ready", "complete")?;
+    drop(holds);
+    default.synchronise()?;
+    stream.synchronise()?;
+    ctx.proof()
+}

@@ -1,0 +1,82 @@
+//! aclrtMemcpyAsyncWithCondition: asynchronous for memory of the library's own, blocking for any other.
+
+use super::linear::{Around, copied};
+use super::memory::Home;
+use super::mirror::pattern;
+use super::stream::kind;
+use super::{Ctx, Part, Proof};
+use crate::error::{NOT_SUPPORTED, Result, refused};
+
+pub const PARTS: &[Part] = &[
+    Part {
+        what: "to the device and back, page-locked",
+        proves: "R20 R22 R25 R26 R28 R34",
+        everywhere: false,
+        run: locked,
+    },
+    Part {
+        what: "both ways, pageable: there when the call returns",
+        proves: "R20 R23 R28",
+        everywhere: false,
+        run: pageable,
+    },
+    Part {
+        what: "inside the device, and direction from addresses",
+        proves: "R27",
+        everywhere: false,
+        run: kinds,
+    },
+    Part {
+        what: "refused with 207000: host to host",
+        proves: "R28 R33",
+        everywhere: false,
+        run: host_to_host,
+    },
+];
+
+fn locked(ctx: &mut Ctx) -> Result<Proof> {
+    let stream = ctx.stream()?;
+    let mut both = |dst, src, kind| {
+        copied(ctx, dst, src, |dst, src| {
+            stream.copy_with_condition(dst, src, kind)?;
+            stream.synchronise()
+        })
+    };
+    both(Home::Device, Home::Locked, kind::HOST_TO_DEVICE)?;
+    both(Home::Locked, Home::Device, kind::DEVICE_TO_HOST)
+}
+
+fn pageable(ctx: &mut Ctx) -> Result<Proof> {
+    let stream = ctx.stream()?;
+    let mut both =
+        |dst, src, kind| copied(ctx, dst, src, |dst, src| stream.copy_with_condition(dst, src, kind));
+    both(Home::Device, Home::Pageable, kind::HOST_TO_DEVICE)?;
+    both(Home::Pageable, Home::Device, kind::DEVICE_TO_HOST)
+}
+
+fn kinds(ctx: &mut Ctx) -> Result<Proof> {
+    let stream = ctx.stream()?;
+    let mut each = |dst, src, kind| {
+        copied(ctx, dst, src, |dst, src| {
+            stream.copy_with_condition(dst, src, kind)?;
+            stream.synchronise()
+        })
+    };
+    each(Home::Device, Home::Locked, kind::DEFAULT)?;
+    each(Home::Locked, Home::Device, kind::DEFAULT)?;
+    each(Home::Device, Home::Device, kind::DEFAULT)?;
+    each(Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)
+}
+
+fn host_to_host(ctx: &mut Ctx) -> Result<Proof> {
+    let stream = ctx.stream()?;
+    for (dst, src) in [(Home::Locked, Home::Locked), (Home::Pageable, Home::Pageable)] {
+        let (to, from) = (Around::new(1, 4096), pattern(2, 4096));
+        let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
+        let outcome = stream.copy_with_condition(to.inside(&target), source.all(), kind::HOST_TO_HOST);
+        refused("host to host", NOT_SUPPORTED, outcome)?;
+        stream.synchronise()?;
+        ctx.verify("the target of a refused copy", &target, &to.bytes)?;
+    }
+    ctx.proof()
+}

@@ -1,0 +1,163 @@
+//! `ferry tour`: every function of the founding documents, end to end, every byte checked.
+//!
+//! The tour is a list of parts. A part sets up memory, calls the library, and compares all memory it gave to the
+//! library, changed or not, with a mirror computed here by plain loops. To add one, write a function and put a row
+//! into the `PARTS` of its file.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, NOT_SUPPORTED, Result};
+use crate::library::Library;
+use crate::machine::{self, Machine};
+use crate::terminal::{Terminal, bytes};
+
+use ctx::Ctx;
+use table::Table;
+
+mod batch;
+mod batch_call;
+mod batch_refused;
+mod blocking;
+mod condition;
+mod ctx;
+mod descriptor;
+mod device;
+mod fill;
+mod hold;
+mod linear;
+mod matrix;
+mod matrix_limits;
+mod memory;
+mod mirror;
+mod order;
+mod refusal;
+mod stream;
+mod table;
+
+/// Options of `ferry tour`.
+#[derive(clap::Args)]
+#[command(after_help = "Exit code: 0 when every part is ok, 1 when one is not.\n\
+The R, N and X numbers are those of docs/requirements.md.")]
+pub struct Args {
+    #[command(flatten)]
+    machine: Machine,
+    /// Use small memory: seconds become a moment, speeds mean little
+    #[arg(long)]
+    quick: bool,
+}
+
+/// One row of the tour.
+pub struct Part {
+    /// What is done, in words.
+    pub what: &'static str,
+    /// The requirements that would be broken if it failed.
+    pub proves: &'static str,
+    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`.
+    pub everywhere: bool,
+    /// Does it.
+    pub run: fn(&mut Ctx) -> Result<Proof>,
+}
+
+/// What a part has to show for itself.
+pub struct Proof {
+    /// Bytes compared with the mirror.
+    pub verified: usize,
+    /// How fast it went, where that means something.
+    pub speed: Option<Speed>,
+}
+
+/// A measured speed.
+pub enum Speed {
+    /// Bytes moved in a time.
+    Rate { bytes: usize, time: Duration },
+    /// Calls made in a time.
+    Calls { count: usize, time: Duration },
+}
+
+/// How a part ended.
+pub enum Outcome {
+    /// Done and right.
+    Ok(Proof),
+    /// This backend says that it does not do it.
+    NotYet,
+    /// This machine lacks what it needs.
+    NotHere(String),
+    /// Wrong.
+    Failed(Error),
+}
+
+const GROUPS: &[(&str, &[Part])] = &[
+    ("Matrix copies: aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
+    ("Copies with a condition: aclrtMemcpyAsyncWithCondition", condition::PARTS),
+    ("Batches: aclrtMemcpyBatchAsync and its family", batch::PARTS),
+    ("Descriptors: aclrtMemcpyAsyncWithDesc, aclrtMemcpyAsyncWithOffset", descriptor::PARTS),
+    ("Plain copies: aclrtMemcpyAsync, aclrtMemcpy", linear::PARTS),
+    ("What asynchronous means", blocking::PARTS),
+    ("Fills: aclrtMemset, aclrtMemsetD32", fill::PARTS),
+    ("Streams, events and host functions", order::PARTS),
+    ("Mistakes", refusal::PARTS),
+];
+
+/// A part that takes longer than this hangs; the longest takes seconds on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs the tour and prints its table.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    // SAFETY: the command has started no thread yet.
+    unsafe { args.machine.export() };
+    let begin = Instant::now();
+    let library = Library::open()?;
+    let terminal = Terminal::stdout();
+    let mut ctx = Ctx::open(library, args.quick, terminal)?;
+    let mut table = Table::new(terminal);
+    table.title(&title(&ctx)?);
+    for (heading, parts) in GROUPS {
+        table.group(heading);
+        for part in *parts {
+            table.begin(part);
+            let outcome = perform(part, &mut ctx);
+            table.end(part, outcome);
+        }
+    }
+    ctx.close()?;
+    Ok(if table.finish(begin.elapsed()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs one part, under watch, and judges it.
+fn perform(part: &'static Part, ctx: &mut Ctx) -> Outcome {
+    let done = watch(part);
+    ctx.begin(part.what);
+    let outcome = (part.run)(ctx);
+    drop(done);
+    let may_lack = !part.everywhere && machine::backend_name() != "host";
+    match outcome {
+        Ok(proof) => Outcome::Ok(proof),
+        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet,
+        Err(Error::NotHere(why)) => Outcome::NotHere(why),
+        Err(error) => Outcome::Failed(error),
+    }
+}
+
+/// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it is.
+fn watch(part: &'static Part) -> mpsc::Sender<()> {
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let limit = PATIENCE.as_secs();
+            eprintln!("\nferry: tour failed: {}: expected an end, saw none in {limit} s", part.what);
+            std::process::exit(1);
+        }
+    });
+    done
+}
+
+fn title(ctx: &Ctx) -> Result<String> {
+    let (_, total) = ctx.library.memory_info()?;
+    let (version, backend, soc) =
+        (env!("CARGO_PKG_VERSION"), machine::backend_name(), ctx.library.soc_name()?);
+    let (count, memory) = (ctx.devices, bytes(total));
+    let devices = if count == 1 { "1 device".to_owned() } else { format!("{count} devices") };
+    Ok(format!("ferry {version} on the {backend} backend: {devices} of {memory}, posing as {soc}"))
+}

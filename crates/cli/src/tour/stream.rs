@@ -1,0 +1,267 @@
+//! Streams, events and the calls that take a stream, one short method each.
+
+use std::ffi::c_void;
+
+use super::memory::Span;
+use crate::error::Result;
+use crate::library::{Handle, Library};
+
+/// `aclrtMemcpyKind`.
+pub mod kind {
+    pub const HOST_TO_HOST: i32 = 0;
+    pub const HOST_TO_DEVICE: i32 = 1;
+    pub const DEVICE_TO_HOST: i32 = 2;
+    pub const DEVICE_TO_DEVICE: i32 = 3;
+    pub const DEFAULT: i32 = 4;
+    pub const HOST_TO_BUF_TO_DEVICE: i32 = 5;
+    pub const INNER_DEVICE_TO_DEVICE: i32 = 6;
+    pub const INTER_DEVICE_TO_DEVICE: i32 = 7;
+}
+
+/// Rows of a matrix: where the first one starts and how far apart they are.
+#[derive(Clone, Copy)]
+pub struct Grid<'m> {
+    pub span: Span<'m>,
+    pub pitch: usize,
+}
+
+impl Grid<'_> {
+    /// Pageable memory has no bounds that the library could check, so the tour must not be wrong about its own.
+    pub fn assert_holds(&self, width: usize, height: usize) {
+        let needed = height.saturating_sub(1) * self.pitch + width;
+        assert!(needed <= self.span.len(), "the tour's matrix leaves its own memory");
+    }
+}
+
+/// A stream, destroyed on drop unless it is a context's default one.
+pub struct Stream {
+    library: &'static Library,
+    handle: Handle,
+    owned: bool,
+}
+
+impl Stream {
+    /// aclrtCreateStream.
+    pub fn new(library: &'static Library) -> Result<Stream> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable for the time of the call.
+        library.check("aclrtCreateStream", unsafe { (library.functions.aclrtCreateStream)(&mut handle) })?;
+        Ok(Stream { library, handle, owned: true })
+    }
+
+    /// aclrtCreateStreamWithConfig.
+    pub fn with_flags(library: &'static Library, flags: u32) -> Result<Stream> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable for the time of the call.
+        let code = unsafe { (library.functions.aclrtCreateStreamWithConfig)(&mut handle, 0, flags) };
+        library.check("aclrtCreateStreamWithConfig", code)?;
+        Ok(Stream { library, handle, owned: true })
+    }
+
+    /// The default stream of the current context: NULL.
+    pub fn default_of_context(library: &'static Library) -> Stream {
+        Stream { library, handle: std::ptr::null_mut(), owned: false }
+    }
+
+    /// aclrtSynchronizeStream.
+    pub fn synchronise(&self) -> Result<()> {
+        // SAFETY: takes a handle, which the library looks up.
+        let code = unsafe { (self.library.functions.aclrtSynchronizeStream)(self.handle) };
+        self.library.check("aclrtSynchronizeStream", code)
+    }
+
+    /// aclrtSynchronizeStreamWithTimeout.
+    pub fn synchronise_within(&self, limit_ms: i32) -> Result<()> {
+        // SAFETY: takes a handle, which the library looks up.
+        let code =
+            unsafe { (self.library.functions.aclrtSynchronizeStreamWithTimeout)(self.handle, limit_ms) };
+        self.library.check("aclrtSynchronizeStreamWithTimeout", code)
+    }
+
+    /// aclrtStreamQuery: whether everything is done.
+    pub fn is_done(&self) -> Result<bool> {
+        let mut status = -1;
+        // SAFETY: `status` is writable for the time of the call.
+        let code = unsafe { (self.library.functions.aclrtStreamQuery)(self.handle, &mut status) };
+        self.library.check("aclrtStreamQuery", code)?;
+        Ok(status == 0)
+    }
+
+    /// aclrtRecordEvent.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        // SAFETY: takes handles, which the library looks up.
+        let code = unsafe { (self.library.functions.aclrtRecordEvent)(event.handle, self.handle) };
+        self.library.check("aclrtRecordEvent", code)
+    }
+
+    /// aclrtStreamWaitEvent.
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        // SAFETY: takes handles, which the library looks up.
+        let code = unsafe { (self.library.functions.aclrtStreamWaitEvent)(self.handle, event.handle) };
+        self.library.check("aclrtStreamWaitEvent", code)
+    }
+
+    /// aclrtLaunchHostFunc.
+    pub fn call(&self, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
+        let arguments = Box::into_raw(work);
+        // SAFETY: `run_boxed` takes what `arguments` is, and the library calls it once if it accepts it.
+        let code =
+            unsafe { (self.library.functions.aclrtLaunchHostFunc)(self.handle, run_boxed, arguments.cast()) };
+        if code != 0 {
+            // SAFETY: refused, so nobody else has the box.
+            drop(unsafe { Box::from_raw(arguments) });
+        }
+        self.library.check("aclrtLaunchHostFunc", code)
+    }
+
+    /// aclrtMemcpyAsync. `dst` is the room there is, `src` the bytes to copy.
+    pub fn copy(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+        let call = self.library.functions.aclrtMemcpyAsync;
+        // SAFETY: both spans lie in memory that the library keeps, or waits for, until the copy has passed.
+        let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
+        self.library.check("aclrtMemcpyAsync", code)
+    }
+
+    /// aclrtMemcpyAsyncWithCondition.
+    pub fn copy_with_condition(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+        let call = self.library.functions.aclrtMemcpyAsyncWithCondition;
+        // SAFETY: as for `copy`.
+        let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
+        self.library.check("aclrtMemcpyAsyncWithCondition", code)
+    }
+
+    /// aclrtMemcpy2dAsync.
+    pub fn copy_2d(&self, dst: Grid, src: Grid, width: usize, height: usize, kind: i32) -> Result<()> {
+        dst.assert_holds(width, height);
+        src.assert_holds(width, height);
+        let call = self.library.functions.aclrtMemcpy2dAsync;
+        let (to, from) = (dst.span.at(), src.span.at());
+        // SAFETY: as for `copy`; both matrices lie inside their spans.
+        let code = unsafe { call(to, dst.pitch, from, src.pitch, width, height, kind, self.handle) };
+        self.library.check("aclrtMemcpy2dAsync", code)
+    }
+
+    /// aclrtMemcpyAsyncWithDesc.
+    pub fn copy_by_descriptor(&self, descriptor: Span, kind: i32) -> Result<()> {
+        // SAFETY: the library checks what the descriptor says against the memory it knows, when the copy runs.
+        let code =
+            unsafe { (self.library.functions.aclrtMemcpyAsyncWithDesc)(descriptor.at(), kind, self.handle) };
+        self.library.check("aclrtMemcpyAsyncWithDesc", code)
+    }
+
+    /// aclrtMemcpyAsyncWithOffset: the addresses are in the cells, `room` and `count` are lengths.
+    pub fn copy_by_cells(&self, dst: Cell, room: usize, src: Cell, count: usize) -> Result<()> {
+        let call = self.library.functions.aclrtMemcpyAsyncWithOffset;
+        let (to, from) = (dst.span.at().cast(), src.span.at().cast());
+        let kind = kind::INNER_DEVICE_TO_DEVICE;
+        // SAFETY: the library checks what the cells say against the memory it knows, when the copy runs.
+        let code = unsafe { call(to, room, dst.offset, from, count, src.offset, kind, self.handle) };
+        self.library.check("aclrtMemcpyAsyncWithOffset", code)
+    }
+
+    /// aclrtMemsetAsync.
+    pub fn fill(&self, dst: Span, value: i32, count: usize) -> Result<()> {
+        let call = self.library.functions.aclrtMemsetAsync;
+        // SAFETY: the span lies in memory that the library keeps until the fill has passed.
+        let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
+        self.library.check("aclrtMemsetAsync", code)
+    }
+
+    /// aclrtMemsetD32Async.
+    pub fn fill_words(&self, dst: Span, value: u32, count: usize) -> Result<()> {
+        let call = self.library.functions.aclrtMemsetD32Async;
+        // SAFETY: as for `fill`.
+        let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
+        self.library.check("aclrtMemsetD32Async", code)
+    }
+
+    /// aclrtDestroyStream, keeping the handle to see it refused.
+    pub fn destroyed(mut self) -> Result<Stream> {
+        self.owned = false;
+        // SAFETY: takes a handle, which the library looks up.
+        let code = unsafe { (self.library.functions.aclrtDestroyStream)(self.handle) };
+        self.library.check("aclrtDestroyStream", code)?;
+        Ok(self)
+    }
+
+    /// The handle, for calls that have no method here.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: takes a handle, which the library looks up.
+            unsafe { (self.library.functions.aclrtDestroyStream)(self.handle) };
+        }
+    }
+}
+
+/// Where an address is to be read when a copy runs, and what to add to it.
+#[derive(Clone, Copy)]
+pub struct Cell<'m> {
+    pub span: Span<'m>,
+    pub offset: usize,
+}
+
+/// An event, destroyed on drop.
+pub struct Event {
+    library: &'static Library,
+    handle: Handle,
+}
+
+impl Event {
+    /// aclrtCreateEvent.
+    pub fn new(library: &'static Library) -> Result<Event> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable for the time of the call.
+        library.check("aclrtCreateEvent", unsafe { (library.functions.aclrtCreateEvent)(&mut handle) })?;
+        Ok(Event { library, handle })
+    }
+
+    /// aclrtQueryEventStatus: whether everything recorded is done.
+    pub fn is_done(&self) -> Result<bool> {
+        let mut status = -1;
+        // SAFETY: `status` is writable for the time of the call.
+        let code = unsafe { (self.library.functions.aclrtQueryEventStatus)(self.handle, &mut status) };
+        self.library.check("aclrtQueryEventStatus", code)?;
+        Ok(status == 1)
+    }
+
+    /// aclrtSynchronizeEvent.
+    pub fn synchronise(&self) -> Result<()> {
+        // SAFETY: takes a handle, which the library looks up.
+        let code = unsafe { (self.library.functions.aclrtSynchronizeEvent)(self.handle) };
+        self.library.check("aclrtSynchronizeEvent", code)
+    }
+
+    /// aclrtEventElapsedTime from `start` to this one, in milliseconds.
+    pub fn ms_since(&self, start: &Event) -> Result<f32> {
+        let mut ms = f32::NAN;
+        // SAFETY: `ms` is writable for the time of the call.
+        let code =
+            unsafe { (self.library.functions.aclrtEventElapsedTime)(&mut ms, start.handle, self.handle) };
+        self.library.check("aclrtEventElapsedTime", code)?;
+        Ok(ms)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: takes a handle, which the library looks up.
+        unsafe { (self.library.functions.aclrtDestroyEvent)(self.handle) };
+    }
+}
+
+/// Runs and frees the closure that `Stream::call` boxed.
+///
+/// # Safety
+/// `arguments` is the pointer that `Stream::call` made, given here once.
+unsafe extern "C" fn run_boxed(arguments: *mut c_void) {
+    // SAFETY: passed on to the caller.
+    let work = unsafe { Box::from_raw(arguments.cast::<Box<dyn FnOnce() + Send>>()) };
+    work();
+}

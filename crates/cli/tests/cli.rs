@@ -1,0 +1,192 @@
+//! Runs the built command as a person would. The library it loads is the one that was built with it.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The command with nothing of the caller's settings.
+fn ferry(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferry"));
+    for name in
+        ["FERRY_LIBRARY", "FERRY_BACKEND", "FERRY_DEVICES", "FERRY_DEVICE_MEMORY", "FERRY_SOC", "FERRY_FORM"]
+    {
+        command.env_remove(name);
+    }
+    command.args(args);
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Compiles a C program against our headers and the library that was built with the command.
+fn compile(name: &str, source: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (file, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&file, source).expect("the source can be written");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let library = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c99", "-Wall", "-Werror", "-O1"]).arg("-I").arg(include).arg(&file);
+    gcc.arg("-L").arg(library).args(["-lascendcl", "-ldl", "-o"]).arg(&program);
+    let compiled = gcc.output().expect("gcc is installed");
+    assert!(compiled.status.success(), "{}", text(&compiled.stderr));
+    program
+}
+
+#[test]
+fn the_quick_tour_succeeds_and_fits_in_100_columns() {
+    let tour = output(&mut ferry(&["tour", "--quick"]));
+    let (table, errors) = (text(&tour.stdout), text(&tour.stderr));
+    assert!(tour.status.success(), "{table}\n{errors}");
+    assert!(!table.contains("FAIL") && !table.contains("not yet") && !table.contains("not here"), "{table}");
+    assert!(!table.contains('\x1b'), "colours although this is no terminal");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 100, "too wide: {line}");
+    }
+}
+
+#[test]
+fn the_tour_of_one_device_says_what_it_could_not_do() {
+    let tour = output(&mut ferry(&["tour", "--quick", "--devices", "1"]));
+    let table = text(&tour.stdout);
+    assert!(tour.status.success(), "{table}\n{}", text(&tour.stderr));
+    assert!(table.contains("not here") && table.contains("needs 2 devices, there are 1"), "{table}");
+}
+
+#[test]
+fn devices_are_those_of_the_environment() {
+    let devices =
+        output(ferry(&["devices", "--json"]).env("FERRY_DEVICES", "3").env("FERRY_DEVICE_MEMORY", "256M"));
+    assert!(devices.status.success(), "{}", text(&devices.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&devices.stdout).expect("it is JSON");
+    assert_eq!(report["backend"], "host");
+    assert_eq!(report["soc"], "Ascend910B1");
+    assert_eq!(report["run_mode"], "host");
+    let list = report["devices"].as_array().expect("a list");
+    assert_eq!(list.len(), 3);
+    for (id, device) in list.iter().enumerate() {
+        assert_eq!(device["id"], id);
+        assert_eq!(device["total_bytes"], 256 << 20);
+        assert_eq!(device["free_bytes"], 256 << 20);
+    }
+    let library = report["library"]["path"].as_str().expect("a path");
+    assert!(Path::new(library).ends_with("deps/libascendcl.so"), "{library}");
+}
+
+#[test]
+fn options_beat_the_environment() {
+    let devices = output(ferry(&["devices", "--json", "--devices", "5"]).env("FERRY_DEVICES", "3"));
+    let report: serde_json::Value = serde_json::from_slice(&devices.stdout).expect("it is JSON");
+    assert_eq!(report["devices"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn run_passes_input_output_and_the_exit_code_through() {
+    let run = output(&mut ferry(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]));
+    assert_eq!(run.status.code(), Some(7));
+    assert_eq!((text(&run.stdout).as_str(), text(&run.stderr).as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn run_says_how_a_program_was_killed() {
+    let run = output(&mut ferry(&["run", "--", "sh", "-c", "kill -9 $$"]));
+    assert_eq!(run.status.code(), Some(128 + 9));
+    assert_eq!(text(&run.stderr), "ferry run: sh was killed by signal 9 (SIGKILL)\n");
+}
+
+#[test]
+fn run_tells_a_missing_program_from_one_that_cannot_start() {
+    for (program, code) in [("/does/not/exist", 127), ("/etc/passwd", 126)] {
+        let run = output(&mut ferry(&["run", "--", program]));
+        assert_eq!(run.status.code(), Some(code), "{program}");
+        assert!(text(&run.stderr).starts_with(&format!("ferry run: {program}: ")), "{}", text(&run.stderr));
+    }
+}
+
+#[test]
+fn run_passes_signals_on() {
+    let script = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = ferry(&["run", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill starts");
+    assert!(killed.success());
+    let status = child.wait().expect("it ends");
+    assert_eq!((status.code(), status.signal()), (Some(3), None));
+}
+
+#[test]
+fn run_hands_its_options_to_the_program() {
+    let program = compile(
+        "count",
+        r#"
+        #include <acl/acl.h>
+        int main(void) {
+            uint32_t count = 0;
+            return aclrtGetDeviceCount(&count) ? 99 : (int)count;
+        }
+        "#,
+    );
+    let program = program.to_str().expect("a plain path");
+    let run = output(&mut ferry(&["run", "--devices", "6", "--", program]));
+    assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
+}
+
+#[test]
+fn both_names_of_the_library_are_one_engine() {
+    let program = compile(
+        "names",
+        r#"
+        #include <acl/acl.h>
+        #include <dlfcn.h>
+        int main(void) {
+            void *old = dlopen("libascendcl.so", RTLD_NOW);
+            void *new = dlopen("libacl_rt.so", RTLD_NOW);
+            if (!old || !new) return 1;
+            if (dlsym(old, "aclInit") != dlsym(new, "aclInit")) return 2;
+            return dlsym(old, "aclInit") == (void *)aclInit ? 0 : 3;
+        }
+        "#,
+    );
+    let run = output(&mut ferry(&["run", "--", program.to_str().expect("a plain path")]));
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+}
+
+#[test]
+fn a_program_that_touches_a_device_pointer_dies_with_one_line_that_says_so() {
+    let program = compile(
+        "touches",
+        r#"
+        #include <acl/acl.h>
+        #include <stdio.h>
+        int main(void) {
+            void *device = NULL;
+            if (aclInit(NULL) || aclrtSetDevice(0)) return 98;
+            if (aclrtMalloc(&device, 4096, ACL_MEM_MALLOC_HUGE_FIRST)) return 99;
+            printf("%p\n", device);
+            fflush(stdout);
+            *(volatile char *)device = 1;
+            return 0;
+        }
+        "#,
+    );
+    let run = output(&mut ferry(&["run", "--", program.to_str().expect("a plain path")]));
+    let (address, errors) = (text(&run.stdout), text(&run.stderr));
+    assert_eq!(run.status.code(), Some(128 + 11), "{errors}");
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), 2, "one line about the pointer, one about the end:\n{errors}");
+    assert!(lines[0].contains(address.trim()) && lines[0].contains("device"), "{errors}");
+    assert!(
+        lines[1].starts_with("ferry run: ") && lines[1].contains("killed by signal 11 (SIGSEGV)"),
+        "{errors}"
+    );
+}
