@@ -76,15 +76,28 @@ pub fn call<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Outcom
         done.send(f()).unwrap_or(());
     });
     let id = its_id.recv().expect("the thread says who it is");
-    observe(id, Pending { thread, result })
+    observing(|| watch(id, Pending { thread, result }))
 }
 
-fn observe<T>(id: i32, call: Pending<T>) -> Outcome<T> {
+/// Returns once no other thread of the process runs: what could happen by itself has happened.
+pub fn settle() {
+    observing(|| {
+        let limit = Instant::now() + Duration::from_secs(120);
+        let mut still = 0;
+        while still < 5 {
+            still = if nobody_runs() { still + 1 } else { 0 };
+            assert!(Instant::now() < limit, "some thread of this process never comes to rest");
+            sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+fn observing<R>(look: impl FnOnce() -> R) -> R {
     let me = thread_id();
     OBSERVERS.lock().unwrap().insert(me);
-    let outcome = watch(id, call);
+    let seen = look();
     OBSERVERS.lock().unwrap().remove(&me);
-    outcome
+    seen
 }
 
 fn watch<T>(id: i32, call: Pending<T>) -> Outcome<T> {
@@ -163,8 +176,8 @@ mod tests {
             done.send(7).unwrap();
         });
         let id = its_id.recv().unwrap();
-        let pending =
-            observe(id, Pending { thread, result }).blocked("a barrier that one thread has reached");
+        let pending = observing(|| watch(id, Pending { thread, result }))
+            .blocked("a barrier that one thread has reached");
         barrier.wait();
         assert_eq!(pending.join(), 7);
     }
@@ -179,6 +192,6 @@ mod tests {
             done.send(sum).unwrap();
         });
         let id = its_id.recv().unwrap();
-        observe(id, Pending { thread, result }).returned("a long sum");
+        observing(|| watch(id, Pending { thread, result })).returned("a long sum");
     }
 }
