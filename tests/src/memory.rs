@@ -109,16 +109,18 @@ impl Memory {
     /// Asserts that every byte is `byte`.
     #[track_caller]
     pub fn assert_all(&self, byte: u8, what: &str) {
-        let other = self.read().into_iter().position(|b| b != byte);
-        assert_eq!(other, None, "{what}: first byte that is not {byte:#x}");
+        self.assert_holds(&vec![byte; self.len], what);
     }
 
     /// Asserts that the bytes are `want`, and tells the first that differs instead of printing them all.
     #[track_caller]
     pub fn assert_holds(&self, want: &[u8], what: &str) {
         let got = self.read();
-        let differs = got.iter().zip(want).position(|(a, b)| a != b);
-        assert_eq!((got.len(), differs), (want.len(), None), "{what}: length, first byte that differs");
+        assert_eq!(got.len(), want.len(), "{what}");
+        if got != want {
+            let at = got.iter().zip(want).position(|(a, b)| a != b).expect("slices that differ");
+            panic!("{what}: byte {at} is {:#04x} and should be {:#04x}", got[at], want[at]);
+        }
     }
 
     /// Gives the memory back; the answer is the library's.
