@@ -51,7 +51,7 @@ fn ends(host: Home, kind: i32) -> (Memory, Memory, Vec<u8>) {
     (dst, src, data)
 }
 
-// proves: R2 R3 R4 R6 R8 R16 R22 R24 R25 R43 R45 R46 R53 N5 X3
+// proves: R2 R3 R4 R5 R6 R8 R16 R22 R24 R25 R43 R45 R46 R53 N5 X3
 #[test]
 fn copies_of_page_locked_memory_come_back_before_they_run() {
     use_device();
@@ -176,7 +176,7 @@ fn hold_everything() -> [Gate; 2] {
     gates
 }
 
-// proves: R5 N2 N4
+// proves: N2 N4
 #[test]
 fn synchronous_copies_are_not_put_behind_any_stream() {
     type Sync = fn(dst: usize, src: usize, kind: i32) -> i32;

@@ -7,7 +7,7 @@ use ferry_tests::*;
 
 const POISON: u8 = 0xa5;
 
-// proves: R20 R26 R27 R28 R29 N1 N12 X10
+// proves: R20 R26 R27 R28 N12 X10
 #[test]
 fn bytes_land_where_they_should_at_any_size_and_alignment() {
     use_device();

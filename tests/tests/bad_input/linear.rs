@@ -189,7 +189,7 @@ fn bad_streams(s: &Scene) -> Vec<Row> {
     s.bad_streams().into_iter().map(row).collect()
 }
 
-// proves: R17 R20 R26 R28 R30 R33 N6 N10 X10
+// proves: R17 R20 R26 R28 R33 N6 N10 X10
 #[test]
 fn asynchronous_copies() {
     type Call = fn(Linear) -> i32;
