@@ -1,1 +1,138 @@
-//! (being written)
+//! What the conformance tests stand on: the C functions under their C names, with addresses and handles as plain numbers,
+//! and a few helpers that make memory, hold streams and prove whether a call sleeps.
+//!
+//! The helpers give nothing back by themselves: a test that fails must leave everything as it was for whoever looks at it,
+//! and a handle that a test has already destroyed must not be destroyed again behind its back. The one exception is
+//! [`Gate`], which opens when dropped, because a failing test must not hang the ones that run beside it.
+
+mod batch;
+pub mod blocked;
+mod calls;
+mod gate;
+mod memory;
+mod wild;
+
+use std::time::{Duration, Instant};
+
+pub use ascendcl::{aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
+pub use calls::*;
+pub use gate::Gate;
+pub use memory::{Home, Memory, pattern};
+pub use wild::Wild;
+
+/// The aclError codes that the tests expect, by what they mean.
+#[allow(missing_docs)]
+pub mod code {
+    pub const SUCCESS: i32 = 0;
+    pub const INVALID_PARAM: i32 = 100000;
+    pub const REPEAT_INITIALIZE: i32 = 100002;
+    pub const INVALID_FILE: i32 = 100003;
+    pub const PARSE_FILE: i32 = 100006;
+    pub const REPEAT_FINALIZE: i32 = 100037;
+    pub const RT_PARAM_INVALID: i32 = 107000;
+    pub const INVALID_DEVICEID: i32 = 107001;
+    pub const CONTEXT_NULL: i32 = 107002;
+    pub const STREAM_CONTEXT: i32 = 107003;
+    pub const TIMESTAMP_INVALID: i32 = 107006;
+    pub const TIMESTAMP_REVERSAL: i32 = 107007;
+    pub const INVALID_HANDLE: i32 = 107017;
+    pub const FEATURE_NOT_SUPPORT: i32 = 207000;
+    pub const MEMORY_ALLOCATION: i32 = 207001;
+    pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
+    pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
+}
+
+/// aclrtMemcpyKind, 0 to 7 in order.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const H2H: i32 = 0;
+    pub const H2D: i32 = 1;
+    pub const D2H: i32 = 2;
+    pub const D2D: i32 = 3;
+    pub const DEFAULT: i32 = 4;
+    pub const BUFFERED: i32 = 5;
+    pub const INNER: i32 = 6;
+    pub const INTER: i32 = 7;
+}
+
+/// aclrtStreamStatus: a stream with nothing left to do, and one that still has work.
+pub const STREAM_COMPLETE: i32 = 0;
+/// See [`STREAM_COMPLETE`].
+pub const STREAM_NOT_READY: i32 = 1;
+/// aclrtEventRecordedStatus, whose numbers are the other way round.
+pub const EVENT_NOT_READY: i32 = 0;
+/// See [`EVENT_NOT_READY`].
+pub const EVENT_COMPLETE: i32 = 1;
+
+/// Asserts success and shows the library's own message if there was none.
+#[track_caller]
+pub fn ok(code: i32) {
+    assert_eq!(code, 0, "refused: {}", message().unwrap_or_default());
+}
+
+/// Asserts that `code` is the one expected, and names the case.
+#[track_caller]
+pub fn expect(what: &str, code: i32, want: i32) {
+    let said = message().unwrap_or_default();
+    assert_eq!(code, want, "{what}: {said}");
+}
+
+/// Makes device 0 current in this thread.
+#[track_caller]
+pub fn use_device() {
+    ok(aclrtSetDevice(0));
+}
+
+/// A new stream of the current context.
+#[track_caller]
+pub fn stream() -> usize {
+    let mut stream = 0;
+    ok(aclrtCreateStream(&mut stream));
+    stream
+}
+
+/// A new event that streams may wait for.
+#[track_caller]
+pub fn event() -> usize {
+    let mut event = 0;
+    ok(aclrtCreateEvent(&mut event));
+    event
+}
+
+/// Waits for everything in `stream` and asserts that it went well.
+#[track_caller]
+pub fn finish(stream: usize) {
+    ok(aclrtSynchronizeStream(stream));
+}
+
+/// Whether `stream` has work left.
+#[track_caller]
+pub fn stream_status(stream: usize) -> i32 {
+    let mut status = -1;
+    ok(aclrtStreamQuery(stream, &mut status));
+    status
+}
+
+/// Whether what `event` captured is done.
+#[track_caller]
+pub fn event_status(event: usize) -> i32 {
+    let mut status = -1;
+    ok(aclrtQueryEventStatus(event, &mut status));
+    status
+}
+
+/// Asks again and again until `done` says yes. The limit only turns a hang into a failure; no result depends on it.
+#[track_caller]
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(120);
+    while !done() {
+        assert!(Instant::now() < limit, "this never came true: {what}");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Runs `f` on a thread that has no context, as every new thread of a C program.
+pub fn in_new_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::spawn(f).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

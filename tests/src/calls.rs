@@ -1,0 +1,119 @@
+//! Every C function of the library under its own name, with addresses and handles as numbers.
+//!
+//! The functions are safe to call by decree. What a test hands over is either memory it owns and leaves alone until the
+//! work is done, or a number that the library must answer with a code: that it can be trusted to is what is tested here.
+
+#![allow(non_snake_case, clippy::too_many_arguments, clippy::not_unsafe_ptr_arg_deref)]
+
+use std::ffi::{CStr, c_char};
+
+use crate::{aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
+        /// The C function of this name.
+        pub fn $name($($arg: $type),*) -> i32 {
+            // SAFETY: buffers named by the arguments are owned by the test; see the head of this module for the others.
+            unsafe { ascendcl::$name($($arg as _),*) }
+        }
+    )* };
+}
+
+calls! {
+    aclInit(configPath: *const c_char);
+    aclFinalize();
+    aclrtGetRunMode(runMode: *mut i32);
+
+    aclrtSetDevice(device: i32);
+    aclrtResetDevice(device: i32);
+    aclrtGetDevice(device: *mut i32);
+    aclrtGetDeviceCount(count: *mut u32);
+    aclrtSynchronizeDevice();
+    aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize);
+    aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
+    aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
+    aclrtDeviceDisablePeerAccess(peer: i32);
+
+    aclrtCreateContext(context: *mut usize, device: i32);
+    aclrtDestroyContext(context: usize);
+    aclrtSetCurrentContext(context: usize);
+    aclrtGetCurrentContext(context: *mut usize);
+
+    aclrtCreateStream(stream: *mut usize);
+    aclrtCreateStreamWithConfig(stream: *mut usize, priority: u32, flag: u32);
+    aclrtDestroyStream(stream: usize);
+    aclrtSynchronizeStream(stream: usize);
+    aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
+    aclrtStreamQuery(stream: usize, status: *mut i32);
+    aclrtStreamWaitEvent(stream: usize, event: usize);
+
+    aclrtCreateEvent(event: *mut usize);
+    aclrtCreateEventWithFlag(event: *mut usize, flag: u32);
+    aclrtCreateEventExWithFlag(event: *mut usize, flag: u32);
+    aclrtDestroyEvent(event: usize);
+    aclrtRecordEvent(event: usize, stream: usize);
+    aclrtQueryEventStatus(event: usize, status: *mut i32);
+    aclrtSynchronizeEvent(event: usize);
+    aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
+
+    aclrtLaunchHostFunc(stream: usize, func: aclrtHostFunc, args: usize);
+
+    aclrtMalloc(ptr: *mut usize, size: usize, policy: i32);
+    aclrtFree(ptr: usize);
+    aclrtMallocHost(ptr: *mut usize, size: usize);
+    aclrtFreeHost(ptr: usize);
+    aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
+
+    aclrtMemcpy(dst: usize, destMax: usize, src: usize, count: usize, kind: i32);
+    aclrtMemcpyAsync(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);
+    aclrtMemcpyAsyncWithCondition(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);
+    aclrtMemcpy2d(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32);
+    aclrtMemcpy2dAsync(
+        dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize
+    );
+    aclrtMemcpyBatch(
+        dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
+        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize, failIndex: *mut usize
+    );
+    aclrtMemcpyBatchV2(
+        dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
+        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize
+    );
+    aclrtMemcpyBatchAsync(
+        dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
+        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize, failIndex: *mut usize, stream: usize
+    );
+    aclrtMemcpyBatchAsyncV2(
+        dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
+        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize, stream: usize
+    );
+    aclrtGetMemcpyDescSize(kind: i32, descSize: *mut usize);
+    aclrtSetMemcpyDesc(desc: usize, kind: i32, srcAddr: usize, dstAddr: usize, count: usize, config: usize);
+    aclrtMemcpyAsyncWithDesc(desc: usize, kind: i32, stream: usize);
+    aclrtMemcpyAsyncWithOffset(
+        dst: usize, destMax: usize, dstDataOffset: usize, src: usize, count: usize, srcDataOffset: usize, kind: i32, stream: usize
+    );
+    aclrtMemset(ptr: usize, maxCount: usize, value: i32, count: usize);
+    aclrtMemsetAsync(ptr: usize, maxCount: usize, value: i32, count: usize, stream: usize);
+    aclrtMemsetD32(ptr: usize, memSize: usize, value: u32, n: usize);
+    aclrtMemsetD32Async(ptr: usize, memSize: usize, value: u32, n: usize, stream: usize);
+}
+
+/// aclGetRecentErrMsg: the messages of this thread's failed calls since the last time, or `None`.
+pub fn message() -> Option<String> {
+    // SAFETY: takes no argument; the text is copied before any other call of this thread can replace it.
+    unsafe { text(ascendcl::aclGetRecentErrMsg()) }
+}
+
+/// aclrtGetSocName.
+pub fn soc_name() -> Option<String> {
+    // SAFETY: takes no argument; the name lives as long as the library.
+    unsafe { text(ascendcl::aclrtGetSocName()) }
+}
+
+/// # Safety
+/// `chars` is NULL or a C string.
+unsafe fn text(chars: *const c_char) -> Option<String> {
+    // SAFETY: not NULL here, so the caller's promise makes it a C string.
+    (!chars.is_null()).then(|| unsafe { CStr::from_ptr(chars) }.to_string_lossy().into_owned())
+}

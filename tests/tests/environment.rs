@@ -1,0 +1,171 @@
+//! What the environment changes. Each case is a child process: this program again, told by FERRY_TEST_CASE what to do.
+
+use std::process::Command;
+
+use ferry_tests::code::*;
+use ferry_tests::kind::H2D;
+use ferry_tests::*;
+
+const MIB: usize = 1024 * 1024;
+
+type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
+
+const CASES: [Case; 10] = [
+    ("small memory", &[("FERRY_DEVICE_MEMORY", "64M")], small_memory),
+    ("memory in bytes", &[("FERRY_DEVICE_MEMORY", "67108864")], || assert_eq!(mem_info().1, 64 * MIB)),
+    ("memory in kibibytes", &[("FERRY_DEVICE_MEMORY", "32768K")], || assert_eq!(mem_info().1, 32 * MIB)),
+    ("limbo in small memory", &[("FERRY_DEVICE_MEMORY", "64M")], limbo_in_small_memory),
+    ("five devices", &[("FERRY_DEVICES", "5")], five_devices),
+    ("a limit for batches", &[("FERRY_BATCH_LIMIT", "16")], batch_limit),
+    ("another product of the same rules", &[("FERRY_SOC", "Ascend910B1")], || {
+        assert_eq!(soc_name().as_deref(), Some("Ascend910B1"));
+    }),
+    ("a product that does not exist", &[("FERRY_SOC", "Ascend123X")], || {
+        refused_setting(&["FERRY_SOC", "Ascend910B1"])
+    }),
+    ("a form that does not exist", &[("FERRY_FORM", "boat")], || refused_setting(&["FERRY_FORM", "ep"])),
+    ("the form of another product", &[("FERRY_FORM", "rc")], || refused_setting(&["FERRY_FORM", "rc"])),
+];
+
+#[test]
+fn each_case_in_a_process_of_its_own() {
+    let program = std::env::current_exe().expect("Linux knows which program runs");
+    for (name, settings, _) in CASES {
+        let mut child = Command::new(&program);
+        child.args(["--ignored", "--exact", "one_case", "--nocapture"]).env("FERRY_TEST_CASE", name);
+        let done = child.envs(settings.iter().copied()).output().expect("this program can be started");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && said.contains("1 passed"),
+            "{name}: {said}{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+}
+
+/// The child's part.
+#[test]
+#[ignore = "run by each_case_in_a_process_of_its_own"]
+fn one_case() {
+    let name = std::env::var("FERRY_TEST_CASE").expect("the parent says which case");
+    let (_, _, case) = CASES.into_iter().find(|c| c.0 == name).expect("a case of this name");
+    case();
+}
+
+/// Free and total bytes of device 0.
+fn mem_info() -> (usize, usize) {
+    use_device();
+    let (mut free, mut total) = (0, 0);
+    ok(aclrtGetMemInfo(1, &mut free, &mut total));
+    (free, total)
+}
+
+fn small_memory() {
+    let (all, total) = mem_info();
+    assert_eq!(total, 64 * MIB);
+    assert!(all <= total);
+    let down = |size, policy| {
+        let before = mem_info().0;
+        let mut addr = 0;
+        ok(aclrtMalloc(&mut addr, size, policy));
+        let taken = before - mem_info().0;
+        ok(aclrtFree(addr));
+        assert_eq!(mem_info().0, before, "a free gives back what the allocation took");
+        taken
+    };
+    // Size, policy (0 huge first, 1 huge only, 2 normal only, 4 huge only for peers), bytes taken. 32 more bytes than asked.
+    let (page, granule) = (4096, 2 * MIB);
+    for (size, policy, taken) in [
+        (1, 0, page),
+        (page - 32, 0, page),
+        (page - 31, 0, 2 * page),
+        (MIB, 0, MIB + page),
+        (MIB + 1, 0, granule),
+        (3 * MIB, 0, 2 * granule),
+        (1, 1, granule),
+        (2 * MIB, 1, 2 * granule),
+        (3 * MIB, 2, 3 * MIB + page),
+        (1, 4, granule),
+    ] {
+        assert_eq!(down(size, policy), taken, "{size} bytes with policy {policy}");
+    }
+
+    // Everything, piece by piece, then one more.
+    let mut held = Vec::new();
+    let mut addr = 0;
+    let refused = loop {
+        match aclrtMalloc(&mut addr, 2 * MIB - 32, 0) {
+            0 => held.push(addr),
+            code => break code,
+        }
+        assert!(held.len() <= 32, "64 MiB hold 32 pieces of 2 MiB");
+    };
+    expect("out of memory", refused, MEMORY_ALLOCATION);
+    assert!(held.len() >= 31, "{} pieces of 2 MiB in 64 MiB", held.len());
+    let (free, _) = mem_info();
+    assert!(free < 2 * MIB, "{free} bytes are free and 2 MiB could not be had");
+    // Page-locked memory is the host's, and the other device has its own.
+    ok(Memory::pinned(16 * MIB).free());
+    ok(aclrtSetDevice(1));
+    ok(Memory::device(16 * MIB).free());
+    use_device();
+    held.into_iter().for_each(|addr| ok(aclrtFree(addr)));
+    assert_eq!(mem_info().0, all, "everything is back");
+    ok(Memory::device(48 * MIB).free());
+    expect("more than there is", aclrtMalloc(&mut addr, 65 * MIB, 0), MEMORY_ALLOCATION);
+}
+
+/// A piece that a queued copy still needs cannot be had again, and can when the copy has passed.
+// proves: X4
+fn limbo_in_small_memory() {
+    use_device();
+    let stream = stream();
+    let size = 40 * MIB;
+    let (piece, host) = (Memory::device(size), Memory::holding(Home::Pinned, &[1; 64]));
+    let gate = Gate::on(stream);
+    ok(aclrtMemcpyAsync(piece.addr, size, host.addr, 64, H2D, stream));
+    ok(piece.free());
+    let mut again = 0;
+    let code = blocked::call(move || aclrtMalloc(&mut again, size, 0))
+        .returned("an allocation does not wait for copies");
+    expect("memory that a queued copy needs", code, MEMORY_ALLOCATION);
+    gate.open();
+    finish(stream);
+    ok(Memory::device(size).free());
+}
+
+fn five_devices() {
+    let mut count = 0;
+    ok(aclrtGetDeviceCount(&mut count));
+    assert_eq!(count, 5);
+    for device in 0..5 {
+        ok(aclrtSetDevice(device));
+        let memory = Memory::device(4096);
+        memory.fill(device as u8);
+        memory.assert_all(device as u8, "a device of its own");
+    }
+    expect("a sixth device", aclrtSetDevice(5), INVALID_DEVICEID);
+}
+
+fn batch_limit() {
+    use_device();
+    let (device, host, stream) = (Memory::device(4096), Memory::pinned(4096), stream());
+    for (n, want) in [(16, 0), (17, RT_PARAM_INVALID)] {
+        let items: Vec<_> = (0..n).map(|i| (device.addr + i * 64, host.addr + i * 64, 64)).collect();
+        for form in BatchForm::ALL {
+            let (code, fail) = Batch::of(&items, HOST_TO_DEVICE).call(form, stream);
+            expect(&format!("{form:?} of {n}"), code, want);
+            assert_eq!(fail, form.tells_index().then_some(usize::MAX));
+        }
+    }
+    finish(stream);
+}
+
+/// A setting that is refused fails both calls that a program starts with, and the message helps.
+fn refused_setting(words: &[&str]) {
+    for (name, code) in [("aclInit", aclInit(std::ptr::null())), ("aclrtSetDevice", aclrtSetDevice(0))] {
+        assert_eq!(code, INVALID_PARAM, "{name}");
+    }
+    let said = message().expect("two calls failed");
+    words.iter().for_each(|word| assert!(said.contains(word), "{word} is not in {said}"));
+}

@@ -1,0 +1,190 @@
+//! Events: what a query, a wait and a record mean before, between and after each other.
+
+use ferry_tests::code::*;
+use ferry_tests::kind::{H2D, INNER};
+use ferry_tests::*;
+
+fn with_flag(flag: u32) -> usize {
+    let mut event = 0;
+    ok(aclrtCreateEventWithFlag(&mut event, flag));
+    event
+}
+
+fn ex_with_flag(flag: u32) -> usize {
+    let mut event = 0;
+    ok(aclrtCreateEventExWithFlag(&mut event, flag));
+    event
+}
+
+const SYNC: u32 = 0x1;
+const TIME_LINE: u32 = 0x8;
+
+#[test]
+fn events_that_were_never_recorded() {
+    use_device();
+    for (name, event, want) in [
+        ("aclrtCreateEvent", event(), EVENT_NOT_READY),
+        ("aclrtCreateEventWithFlag", with_flag(SYNC), EVENT_NOT_READY),
+        ("aclrtCreateEventExWithFlag", ex_with_flag(SYNC), EVENT_COMPLETE),
+    ] {
+        assert_eq!(event_status(event), want, "{name}");
+        let code = blocked::call(move || aclrtSynchronizeEvent(event)).returned(name);
+        assert_eq!(code, 0, "{name}: nothing to wait for");
+        let stream = stream();
+        ok(aclrtStreamWaitEvent(stream, event));
+        let code = blocked::call(move || aclrtSynchronizeStream(stream)).returned(name);
+        assert_eq!(code, 0, "{name}: a wait for it holds no stream");
+    }
+}
+
+#[test]
+fn every_kind_of_event_may_be_recorded_again() {
+    use_device();
+    for event in
+        [event(), with_flag(SYNC), with_flag(SYNC | TIME_LINE), ex_with_flag(SYNC), ex_with_flag(TIME_LINE)]
+    {
+        let (free, held) = (stream(), stream());
+        ok(aclrtRecordEvent(event, free));
+        ok(aclrtSynchronizeEvent(event));
+        assert_eq!(event_status(event), EVENT_COMPLETE);
+        let gate = Gate::on(held);
+        ok(aclrtRecordEvent(event, held));
+        assert_eq!(event_status(event), EVENT_NOT_READY, "the latest record counts");
+        gate.open();
+        ok(aclrtSynchronizeEvent(event));
+        assert_eq!(event_status(event), EVENT_COMPLETE);
+    }
+}
+
+#[test]
+fn a_wait_binds_to_the_latest_record_before_it() {
+    use_device();
+    for event in [event(), with_flag(SYNC), ex_with_flag(SYNC)] {
+        let (held, free) = (stream(), stream());
+        let (early, late) = (stream(), stream());
+        let gate = Gate::on(held);
+        ok(aclrtRecordEvent(event, held));
+        ok(aclrtStreamWaitEvent(early, event));
+        ok(aclrtRecordEvent(event, free));
+        ok(aclrtStreamWaitEvent(late, event));
+        let code =
+            blocked::call(move || aclrtSynchronizeStream(late)).returned("a wait after the second record");
+        assert_eq!(code, 0);
+        blocked::settle();
+        assert_eq!(
+            stream_status(early),
+            STREAM_NOT_READY,
+            "a wait before the second record still means the first"
+        );
+        gate.open();
+        finish(early);
+    }
+}
+
+#[test]
+fn a_record_captures_what_was_submitted_before_it() {
+    use_device();
+    let (stream, before) = (stream(), event());
+    ok(aclrtRecordEvent(before, stream));
+    let gate = Gate::on(stream);
+    let code =
+        blocked::call(move || aclrtSynchronizeEvent(before)).returned("an event recorded before the gate");
+    assert_eq!(code, 0);
+    assert_eq!(event_status(before), EVENT_COMPLETE);
+    gate.open();
+}
+
+#[test]
+fn waits_of_a_stream_for_itself_and_in_a_chain() {
+    use_device();
+    let streams: Vec<usize> = (0..32).map(|_| stream()).collect();
+    let own = event();
+    ok(aclrtRecordEvent(own, streams[0]));
+    ok(aclrtStreamWaitEvent(streams[0], own));
+    let gate = Gate::on(streams[0]);
+    for pair in streams.windows(2) {
+        let link = event();
+        ok(aclrtRecordEvent(link, pair[0]));
+        ok(aclrtStreamWaitEvent(pair[1], link));
+        ok(aclrtDestroyEvent(link));
+    }
+    blocked::settle();
+    assert_eq!(stream_status(streams[31]), STREAM_NOT_READY);
+    gate.open();
+    finish(streams[31]);
+    assert!(streams.iter().all(|&s| stream_status(s) == STREAM_COMPLETE), "the last one waited for all");
+}
+
+#[test]
+fn elapsed_time() {
+    use_device();
+    let stream = stream();
+    let (start, end, never) = (with_flag(TIME_LINE), with_flag(TIME_LINE), with_flag(TIME_LINE));
+    let (device, host) = (Memory::device(1 << 20), Memory::pinned(1 << 20));
+    ok(aclrtRecordEvent(start, stream));
+    for _ in 0..20 {
+        ok(aclrtMemcpyAsync(device.addr, 1 << 20, host.addr, 1 << 20, H2D, stream));
+    }
+    ok(aclrtRecordEvent(end, stream));
+    finish(stream);
+    let mut ms = -1.0;
+    ok(aclrtEventElapsedTime(&mut ms, start, end));
+    assert!(ms > 0.0, "20 MiB in {ms} ms");
+    ok(aclrtEventElapsedTime(&mut ms, start, start));
+    assert_eq!(ms, 0.0);
+    ms = -1.0;
+    expect("the end before the start", aclrtEventElapsedTime(&mut ms, end, start), TIMESTAMP_REVERSAL);
+    expect("no end", aclrtEventElapsedTime(&mut ms, start, never), TIMESTAMP_INVALID);
+    expect("no start", aclrtEventElapsedTime(&mut ms, never, end), TIMESTAMP_INVALID);
+    assert_eq!(ms, -1.0, "a refused call writes nothing");
+}
+
+#[test]
+fn events_without_sync_are_not_for_waiting() {
+    use_device();
+    let stream = stream();
+    for event in [with_flag(TIME_LINE), ex_with_flag(TIME_LINE)] {
+        ok(aclrtRecordEvent(event, stream));
+        expect(
+            "a wait for an event made without ACL_EVENT_SYNC",
+            aclrtStreamWaitEvent(stream, event),
+            RT_PARAM_INVALID,
+        );
+        ok(aclrtSynchronizeEvent(event));
+    }
+}
+
+#[test]
+fn events_stay_with_their_device() {
+    ok(aclrtSetDevice(1));
+    let (distant, distant_stream) = (event(), stream());
+    use_device();
+    let (event, stream) = (event(), stream());
+    expect("record on another device's stream", aclrtRecordEvent(event, distant_stream), STREAM_CONTEXT);
+    expect("record of another device's event", aclrtRecordEvent(distant, stream), STREAM_CONTEXT);
+    expect("wait for another device's event", aclrtStreamWaitEvent(stream, distant), STREAM_CONTEXT);
+    // Looking and waiting on the host work from anywhere.
+    ok(aclrtSetDevice(1));
+    let gate = Gate::on(distant_stream);
+    ok(aclrtRecordEvent(distant, distant_stream));
+    use_device();
+    assert_eq!(event_status(distant), EVENT_NOT_READY);
+    gate.open();
+    ok(aclrtSynchronizeEvent(distant));
+    assert_eq!(event_status(distant), EVENT_COMPLETE);
+    in_new_thread(move || ok(aclrtSynchronizeEvent(distant)));
+}
+
+#[test]
+fn an_event_behind_failed_work_lets_others_go_on_and_does_not_count_as_complete() {
+    use_device();
+    let (failing, other, event) = (stream(), stream(), event());
+    let desc = Memory::device(4096);
+    desc.fill(0);
+    ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, failing));
+    ok(aclrtRecordEvent(event, failing));
+    ok(aclrtStreamWaitEvent(other, event));
+    finish(other);
+    expect("the failed copy", aclrtSynchronizeStream(failing), RT_PARAM_INVALID);
+    assert_eq!(event_status(event), EVENT_NOT_READY, "its tasks failed");
+}

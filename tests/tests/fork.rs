@@ -1,0 +1,104 @@
+//! The child of a process that used the library: every call answers 107002 and says why. One test, in a process of its own.
+
+use ferry_tests::code::CONTEXT_NULL;
+use ferry_tests::kind::{D2H, H2D, INNER};
+use ferry_tests::*;
+
+/// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went wrong.
+fn forked(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls the library and _exit and never returns into the test harness.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork failed"),
+        0 => {
+            let said = child();
+            // SAFETY: ends the child without running anything that belongs to the parent.
+            unsafe { libc::_exit(said) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: waits for the child just made and writes to a local.
+            assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+            assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
+            libc::WEXITSTATUS(status)
+        }
+    }
+}
+
+/// A copy to the device and back in a process that starts with nothing.
+fn works() -> i32 {
+    let (data, mut back) = ([5u8; 64], [0u8; 64]);
+    let mut device = 0;
+    let codes = [
+        aclrtSetDevice(0),
+        aclrtMalloc(&mut device, 64, 0),
+        aclrtMemcpy(device, 64, data.as_ptr() as usize, 64, H2D),
+        aclrtMemcpy(back.as_mut_ptr() as usize, 64, device, 64, D2H),
+    ];
+    let wrong = codes.iter().position(|c| *c != 0).map(|i| i as i32 + 1);
+    wrong.unwrap_or(if back == data { 0 } else { 99 })
+}
+
+#[test]
+fn a_forked_child_is_told_that_it_is_one() {
+    assert_eq!(forked(works), 0, "a child of a process that has not used the library yet");
+
+    use_device();
+    let stream = stream();
+    let event = event();
+    let (device, pinned) = (Memory::device(4096), Memory::pinned(4096));
+    device.fill(1);
+    pinned.fill(2);
+    ok(aclrtMemcpyAsync(device.addr, 64, pinned.addr, 64, H2D, stream));
+    finish(stream);
+    let before = device.read();
+
+    let (d, heap) = (device.addr, Memory::heap(4096).addr);
+    let (mut out, mut status, mut count, mut ms) = (0usize, 0i32, 0u32, 0f32);
+    let said = forked(|| {
+        let mut batch = Batch::of(&[(d, heap, 64)], HOST_TO_DEVICE);
+        type Call<'a> = &'a mut dyn FnMut() -> i32;
+        let rows: [Call; 26] = [
+            &mut || aclInit(std::ptr::null()),
+            &mut || aclrtSetDevice(0),
+            &mut || aclrtGetDevice(&mut status),
+            &mut || aclrtGetDeviceCount(&mut count),
+            &mut || aclrtSynchronizeDevice(),
+            &mut || aclrtCreateStream(&mut out),
+            &mut || aclrtSynchronizeStream(stream),
+            &mut || aclrtSynchronizeStream(0),
+            &mut || aclrtDestroyStream(stream),
+            &mut || aclrtRecordEvent(event, stream),
+            &mut || aclrtSynchronizeEvent(event),
+            &mut || aclrtEventElapsedTime(&mut ms, event, event),
+            &mut || aclrtFree(d),
+            &mut || aclrtMemcpy(d, 64, heap, 64, H2D),
+            &mut || aclrtMemcpyAsync(d, 64, heap, 64, H2D, stream),
+            &mut || aclrtMemcpyAsyncWithCondition(d, 64, heap, 64, H2D, stream),
+            &mut || aclrtMemcpy2d(d, 8, heap, 8, 8, 8, H2D),
+            &mut || aclrtMemcpy2dAsync(d, 8, heap, 8, 8, 8, H2D, stream),
+            &mut || batch.call(BatchForm::Async, stream).0,
+            &mut || aclrtSetMemcpyDesc(d, INNER, d + 64, d + 128, 64, 0),
+            &mut || aclrtMemcpyAsyncWithDesc(d, INNER, stream),
+            &mut || aclrtMemcpyAsyncWithOffset(d, 64, 0, d + 64, 64, 0, INNER, stream),
+            &mut || aclrtMemset(d, 64, 0, 64),
+            &mut || aclrtMemsetAsync(d, 64, 0, 64, stream),
+            &mut || aclrtMemsetD32Async(d, 64, 0, 16, stream),
+            &mut || aclFinalize(),
+        ];
+        message();
+        for (i, call) in rows.into_iter().enumerate() {
+            let told = call() == CONTEXT_NULL && message().is_some_and(|said| said.contains("fork"));
+            if !told {
+                return i as i32 + 1;
+            }
+        }
+        0
+    });
+    assert_eq!(said, 0, "the row whose answer was not 107002 with a message about the fork, counted from 1");
+
+    // The parent goes on as if nothing had happened.
+    device.assert_holds(&before, "the parent's memory");
+    ok(aclrtMemcpyAsync(device.addr + 64, 64, pinned.addr, 64, H2D, stream));
+    finish(stream);
+    device.part(0, 128).assert_all(2, "the parent's stream");
+}
