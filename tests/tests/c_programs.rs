@@ -16,6 +16,8 @@ use std::time::Duration;
 /// A safety net and no measurement: nothing here takes a tenth of it, and a program that hangs has to end somehow.
 const LIMIT: Duration = Duration::from_secs(180);
 
+const FLAGS: [&str; 7] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-pthread"];
+
 macro_rules! programs {
     ($($name:ident: $path:literal,)*) => {
         /// Every program there is, by its path from the root of the repository.
@@ -89,7 +91,10 @@ enum Language {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests are a folder of the workspace")
+        .to_path_buf()
 }
 
 /// The folder that holds this test and the library it was built with: `target/<profile>/deps`.
@@ -100,7 +105,8 @@ fn deps() -> PathBuf {
 
 fn c_files(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let names = entries.map(|entry| entry.expect("a readable folder").file_name().into_string().expect("a plain name"));
+    let names = entries
+        .map(|entry| entry.expect("a readable folder").file_name().into_string().expect("a plain name"));
     names.filter(|name| name.ends_with(".c")).map(|name| format!("{folder}/{name}")).collect()
 }
 
@@ -122,7 +128,7 @@ fn build(language: Language, path: &str) -> PathBuf {
     let number = BUILDS.fetch_add(1, Ordering::Relaxed);
     let fresh = folder.join(format!(".{stem}{suffix}.{}.{number}", std::process::id()));
     let mut command = Command::new(compiler);
-    command.current_dir(root()).args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-pthread"]);
+    command.current_dir(root()).args(FLAGS).arg(standard);
     if let Language::Cxx11 = language {
         command.args(["-x", "c++"]);
     }
@@ -141,9 +147,10 @@ fn run(program: &Path, settings: &[(&str, &str)]) {
     let mut command = Command::new(program);
     // The rpath decides which library it is, and what is set around the tests decides nothing but the backend.
     command.env_remove("LD_LIBRARY_PATH");
-    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(b"FERRY_"));
-    for name in ours.filter(|name| name != "FERRY_BACKEND") {
-        command.env_remove(name);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"FERRY_") && name != "FERRY_BACKEND" {
+            command.env_remove(name);
+        }
     }
     command.envs(settings.iter().copied());
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -155,7 +162,7 @@ fn run(program: &Path, settings: &[(&str, &str)]) {
     let (output, hung) = match ended.recv_timeout(LIMIT) {
         Ok(output) => (output, false),
         Err(_) => {
-            // SAFETY: the group is the child's own and the child has not been waited for, so the number is still its.
+            // SAFETY: `kill` takes two numbers and touches no memory; the group is the child's own.
             unsafe { libc::kill(-group, libc::SIGKILL) };
             (ended.recv().expect("the waiting thread sends once"), true)
         }
