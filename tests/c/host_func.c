@@ -1,0 +1,119 @@
+// Host functions run once each, in the order of their stream, on a thread of the library, and one that blocks holds up its
+// own stream only.
+#include "kit.h"
+
+enum { LEN = 4096, BLOCKED = 64, CALLS = 500 };
+
+static struct gate gate = GATE;
+static int next_call;
+static pthread_t ran_on;
+
+struct call {
+    int number, seen;
+};
+
+static void in_order(void *arg)
+{
+    struct call *call = (struct call *)arg;
+    call->seen = next_call++;
+    ran_on = pthread_self();
+}
+
+struct look {
+    const unsigned char *at;
+    unsigned char seen;
+};
+
+static void look(void *arg)
+{
+    struct look *l = (struct look *)arg;
+    l->seen = l->at[LEN - 1];
+}
+
+static void they_run_in_order(void)
+{
+    static struct call calls[CALLS];
+    aclrtStream stream = NULL;
+    int i;
+    OK(aclrtCreateStream(&stream));
+    for (i = 0; i < CALLS; i++) {
+        calls[i].number = i;
+        OK(aclrtLaunchHostFunc(stream, in_order, &calls[i]));
+    }
+    OK(aclrtSynchronizeStream(stream));
+    for (i = 0; i < CALLS; i++) {
+        CHECK(calls[i].seen, calls[i].number);
+    }
+    CHECK(next_call, CALLS);
+    THAT(!pthread_equal(ran_on, pthread_self()));
+    OK(aclrtDestroyStream(stream));
+}
+
+// Copies before it are done, copies after it have not begun.
+static void they_stand_between_copies(void)
+{
+    aclrtStream stream = NULL;
+    unsigned char *host = pinned(1, LEN), *a = device_memory(2, LEN), *b = device_memory(3, LEN);
+    struct look looks[3];
+    int i;
+    for (i = 0; i < 3; i++) {
+        looks[i].at = host;
+        looks[i].seen = 0;
+    }
+    OK(aclrtMemset(a, LEN, 0xaa, LEN));
+    OK(aclrtMemset(b, LEN, 0xbb, LEN));
+    memset(host, 0x11, LEN);
+    OK(aclrtCreateStream(&stream));
+    OK(aclrtLaunchHostFunc(stream, look, &looks[0]));
+    OK(aclrtMemcpyAsync(host, LEN, a, LEN, D2H, stream));
+    OK(aclrtLaunchHostFunc(stream, look, &looks[1]));
+    OK(aclrtMemcpyAsync(host, LEN, b, LEN, D2H, stream));
+    OK(aclrtLaunchHostFunc(stream, look, &looks[2]));
+    OK(aclrtSynchronizeStream(stream));
+    CHECK(looks[0].seen, 0x11);
+    CHECK(looks[1].seen, 0xaa);
+    CHECK(looks[2].seen, 0xbb);
+    OK(aclrtDestroyStream(stream));
+    OK(aclrtFreeHost(host));
+    OK(aclrtFree(a));
+    OK(aclrtFree(b));
+}
+
+static void a_blocked_one_blocks_its_stream_only(void)
+{
+    aclrtStream streams[BLOCKED + 1];
+    aclrtStreamStatus status = ACL_STREAM_STATUS_RESERVED;
+    unsigned char *from = pinned(5, LEN), *device = device_memory(6, LEN);
+    int i;
+    for (i = 0; i <= BLOCKED; i++) {
+        OK(aclrtCreateStream(&streams[i]));
+    }
+    for (i = 0; i < BLOCKED; i++) {
+        gate_shut(&gate, streams[i]);
+    }
+    OK(aclrtMemcpyAsync(device, LEN, from, LEN, H2D, streams[BLOCKED]));
+    OK(aclrtLaunchHostFunc(streams[BLOCKED], in_order, &(struct call){0, 0}));
+    OK(aclrtSynchronizeStream(streams[BLOCKED]));
+    HOLDS(device, 5, LEN);
+    for (i = 0; i < BLOCKED; i++) {
+        OK(aclrtStreamQuery(streams[i], &status));
+        THAT(status == ACL_STREAM_STATUS_NOT_READY);
+    }
+    gate_open(&gate);
+    for (i = 0; i <= BLOCKED; i++) {
+        OK(aclrtSynchronizeStream(streams[i]));
+        OK(aclrtDestroyStream(streams[i]));
+    }
+    OK(aclrtFreeHost(from));
+    OK(aclrtFree(device));
+}
+
+int main(void)
+{
+    begin();
+    they_run_in_order();
+    they_stand_between_copies();
+    a_blocked_one_blocks_its_stream_only();
+    CHECK(aclrtLaunchHostFunc(NULL, NULL, NULL), ACL_ERROR_INVALID_PARAM);
+    return finish("aclrtLaunchHostFunc");
+}
