@@ -5,6 +5,7 @@ use crate::{
     call::{not_null, refuse},
     constants::*,
     copy::{On, Target, within},
+    error::fail,
     state::with_here,
 };
 use ferry_core::{Ends, Home, Kind, Place, Route, Rows};
@@ -66,6 +67,7 @@ impl From<Error> for Refusal {
 /// # Safety
 /// Every piece stays valid until the copy is done.
 pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
+    batch.no_nulls()?;
     let mut refusal = None;
     let result = with_here(|here| {
         let target = Target::find(here, on)?;
@@ -90,6 +92,17 @@ pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
 }
 
 impl Batch<'_> {
+    /// A NULL address is told before anything else is looked at, as in every call.
+    fn no_nulls(&self) -> Result<(), Refusal> {
+        for (name, addresses) in [("dsts", self.dsts), ("srcs", self.srcs)] {
+            if let Some(item) = addresses.iter().position(|addr| *addr == 0) {
+                let error = fail(ACL_ERROR_INVALID_PARAM, format!("{name}[{item}] is NULL"));
+                return Err(Refusal { fail_index: item, error });
+            }
+        }
+        Ok(())
+    }
+
     /// The rules that need no look at memory.
     fn check(&self, limit: Option<usize>) -> Result<()> {
         let (count, groups) = (self.sizes.len(), self.attrs_indexes);

@@ -94,7 +94,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// As `copy` for one piece, with both addresses explained if it is refused.
+    /// As `copy` for one piece.
     ///
     /// # Safety
     /// As `copy`.
@@ -104,8 +104,12 @@ impl<'a> Target<'a> {
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }
-            .map_err(|misfit| self.explained(misfit.error.into(), rows.dst, rows.src))
+        unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
+    }
+
+    /// Runs `body`; a refusal also says what both addresses are.
+    pub(crate) fn explaining(&self, dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
+        body().map_err(|error| self.explained(error, dst, src))
     }
 
     pub(crate) fn explained(&self, error: Error, dst: usize, src: usize) -> Error {
@@ -129,16 +133,18 @@ pub unsafe fn memcpy_async(
     not_null("src", src)?;
     with_here(|here| {
         let target = Target::find(here, On::Stream(stream))?;
-        let kind = CopyKind::try_from(kind)?.not_inside_host()?;
-        within("count", count, "destMax", dest_max)?;
-        let rows = Rows::linear(dst, src, count);
-        let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
-        if kind == CopyKind::HostToBufToDevice {
-            // SAFETY: the caller's promise; the source is read before this returns.
-            return unsafe { staged(&target, rows, agrees) };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { target.copy_one(rows, agrees) }
+        target.explaining(dst, src, || {
+            let kind = CopyKind::try_from(kind)?.not_inside_host()?;
+            within("count", count, "destMax", dest_max)?;
+            let rows = Rows::linear(dst, src, count);
+            let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
+            if kind == CopyKind::HostToBufToDevice {
+                // SAFETY: the caller's promise; the source is read before this returns.
+                return unsafe { staged(&target, rows, agrees) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { target.copy_one(rows, agrees) }
+        })
     })
 }
 
@@ -151,13 +157,12 @@ pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> R
     not_null("src", src)?;
     with_here(|here| {
         let target = Target::find(here, On::ThisThread)?;
-        within("count", count, "destMax", dest_max)?;
-        // SAFETY: the caller's promise.
-        unsafe {
-            target.copy_one(Rows::linear(dst, src, count), |ends| {
-                reachable(ends.route(), target.engine, target.device())
-            })
-        }
+        target.explaining(dst, src, || {
+            within("count", count, "destMax", dest_max)?;
+            let rows = Rows::linear(dst, src, count);
+            // SAFETY: the caller's promise.
+            unsafe { target.copy_one(rows, |ends| reachable(ends.route(), target.engine, target.device())) }
+        })
     })
 }
 
@@ -177,15 +182,17 @@ pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
         let target = Target::find(here, on)?;
         let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
         let allowed = [CopyKind::HostToDevice, CopyKind::DeviceToHost, CopyKind::DeviceToDevice];
-        let kind = CopyKind::try_from(kind)?.only(if inside { &allowed } else { &allowed[..2] })?;
-        within("width", rows.width, "dpitch", rows.dst_pitch)?;
-        within("width", rows.width, "spitch", rows.src_pitch)?;
-        if let On::Stream(_) = on {
-            within("height", rows.height, "the documented maximum", MOST_HEIGHT)?;
-            within("width", rows.width, "the documented maximum", MOST_WIDTH)?;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
+        target.explaining(rows.dst, rows.src, || {
+            let kind = CopyKind::try_from(kind)?.only(if inside { &allowed } else { &allowed[..2] })?;
+            within("width", rows.width, "dpitch", rows.dst_pitch)?;
+            within("width", rows.width, "spitch", rows.src_pitch)?;
+            if let On::Stream(_) = on {
+                within("height", rows.height, "the documented maximum", MOST_HEIGHT)?;
+                within("width", rows.width, "the documented maximum", MOST_WIDTH)?;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
+        })
     })
 }
 
@@ -199,8 +206,7 @@ unsafe fn staged(
     agrees: impl Fn(&Ends) -> ferry_core::Result<()>,
 ) -> Result<()> {
     let runtime = &target.engine.runtime;
-    let refused = |misfit: Misfit| target.explained(misfit.error.into(), rows.dst, rows.src);
-    Plan::new([rows], runtime.memory(), |_, ends| agrees(ends)).map_err(refused)?;
+    Plan::new([rows], runtime.memory(), |_, ends| agrees(ends)).map_err(|misfit| misfit.error)?;
     if rows.width == 0 {
         return Ok(());
     }

@@ -121,7 +121,8 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
 /// aclrtEventElapsedTime in milliseconds.
 pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
     let engine = engine()?;
-    let (first, second) = (find(engine, start)?.timed()?, find(engine, end)?.timed()?);
+    let (first, second) = (find(engine, start)?, find(engine, end)?);
+    let (first, second) = (first.timed()?, second.timed()?);
     let elapsed = second.elapsed_ms(&*first).ok_or_else(|| {
         fail(
             c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,

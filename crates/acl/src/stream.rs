@@ -68,10 +68,10 @@ impl StreamEntry {
     /// Takes the stream out of the tables. The caller has waited, or does not care.
     pub(crate) fn end(&self, engine: &Engine) {
         self.alive.store(false, Ordering::Release);
-        if engine.streams.remove(self.handle).is_some() {
-            if let Ok(device) = engine.device(self.device) {
-                device.streams.fetch_sub(1, Ordering::Relaxed);
-            }
+        if engine.streams.remove(self.handle).is_some()
+            && let Ok(device) = engine.device(self.device)
+        {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

@@ -12,12 +12,13 @@ pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
     if len == 0 {
         return Ok(());
     }
-    let Some(end) = addr.checked_add(len) else {
+    let page = page_size();
+    // The last page of the address space is the kernel's; so a range that ends there is as bad as one that wraps.
+    let Some(past) = addr.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)) else {
         return Err(Kind::BadAddress
             .because(format!("{len} bytes at {addr:#x} wrap round the end of the address space")));
     };
-    let page = page_size();
-    let (first, past) = (addr & !(page - 1), end.div_ceil(page) * page);
+    let first = addr & !(page - 1);
     // The last page first: a garbage length then fails before anything large is brought in.
     let good = populate(past - page, page, access)
         && (past - first == page || populate(first, past - page - first, access));

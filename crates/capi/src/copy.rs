@@ -170,8 +170,8 @@ pub unsafe extern "C" fn aclrtMemcpyBatchV2(
     numAttrs: usize,
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
-    // SAFETY: the C contract.
     enter_limited(&limited::aclrtMemcpyBatchV2, || {
+        // SAFETY: the C contract.
         unsafe { arrays.copy(On::ThisThread) }.map_err(|refusal| refusal.error)
     })
 }

@@ -46,7 +46,7 @@ pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<
     let mut bytes = Vec::new();
     for index in 0..if pointer.is_null() { 0 } else { MOST } {
         let byte = pointer.wrapping_add(index).cast::<u8>();
-        if index == 0 || byte as usize % 64 == 0 {
+        if index == 0 || (byte as usize).is_multiple_of(64) {
             readable(name, byte as usize, 1, 1)?;
         }
         // SAFETY: every page of the string is found readable before the first byte in it is read.

@@ -6,10 +6,10 @@
 use crate::{DeviceId, Ends, Kind, Memory, Plan, Result, Rows, sync::Arc};
 use std::fmt;
 
-/// Bytes that a descriptor takes.
-pub const DESCRIPTOR_LEN: usize = 64;
-/// 64-bit words of a descriptor that mean something: mark, source, destination, length, seal.
+/// 64-bit words of a descriptor: mark, source, destination, length, seal.
 pub const DESCRIPTOR_WORDS: usize = 5;
+/// Bytes that a descriptor takes.
+pub const DESCRIPTOR_LEN: usize = 8 * DESCRIPTOR_WORDS;
 const MARK: u64 = u64::from_le_bytes(*b"ferrydsc");
 
 /// A late-bound copy inside one device.

@@ -84,10 +84,10 @@ impl AddressTable {
     pub fn find(&self, addr: usize) -> Option<Block> {
         loop {
             let number = self.entry(addr)?;
-            if let Some(block) = self.slot(number).read() {
-                if addr.wrapping_sub(block.base) < granules(block.len) << GRANULE_BITS {
-                    return Some(block);
-                }
+            let found = self.slot(number).read();
+            if found.is_some_and(|block| addr.wrapping_sub(block.base) < granules(block.len) << GRANULE_BITS)
+            {
+                return found;
             }
             // The slot was freed, and perhaps used again, between the two looks. If the entry still names it the writer is
             // about to change that: look again.
@@ -97,7 +97,10 @@ impl AddressTable {
 
     /// Adds a block. Its granules belong to no other block.
     pub fn insert(&self, block: Block) {
-        debug_assert!(block.base % GRANULE == 0 && block.len > 0, "backends align blocks to granules");
+        debug_assert!(
+            block.base.is_multiple_of(GRANULE) && block.len > 0,
+            "backends align blocks to granules"
+        );
         let mut writer = self.writer();
         let number = writer.spare.pop().unwrap_or_else(|| {
             writer.made += 1;
@@ -176,7 +179,7 @@ impl Slot {
                 page: self.page.load(Ordering::Relaxed),
             };
             fence(Ordering::Acquire);
-            if turn % 2 == 0 && self.turn.load(Ordering::Relaxed) == turn {
+            if turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn {
                 return (block.len > 0).then_some(block);
             }
             std::hint::spin_loop();

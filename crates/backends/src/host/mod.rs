@@ -85,17 +85,11 @@ impl Backend for Host {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        for (device, region) in self.regions.devices.iter().enumerate() {
-            if region.meets(addr, len) {
-                let note = format!(
-                    "{len} bytes at {addr:#x} reach into the addresses of device {device}, where nothing is allocated"
-                );
-                return Err(Kind::BadAddress.because(note));
-            }
-        }
-        if self.regions.page_locked.meets(addr, len) {
+        let mut ours = self.regions.devices.iter().chain([&self.regions.page_locked]);
+        if let Some(region) = ours.find(|region| region.meets(addr, len)) {
+            let verb = if len > 0 { "reaches into" } else { "is one of" };
             let note =
-                format!("{len} bytes at {addr:#x} reach into page-locked memory, where nothing is allocated");
+                format!("{addr:#x} {verb} the addresses of {}, where nothing is allocated", region.name());
             return Err(Kind::BadAddress.because(note));
         }
         probe::accessible(addr, len, access)?;

@@ -66,6 +66,14 @@ impl Region {
         Region { home, base, len, at, capacity, lock_pages, space: Mutex::new(space) }
     }
 
+    /// What the region is called in messages.
+    pub fn name(&self) -> String {
+        match self.home {
+            Home::Host => "page-locked memory".into(),
+            Home::Device(device) => format!("device {device}"),
+        }
+    }
+
     /// Free and total bytes.
     pub fn info(&self) -> (usize, usize) {
         (self.capacity - self.space().used, self.capacity)
@@ -81,9 +89,9 @@ impl Region {
         let page = request.page.max(GRANULE).max(crate::probe::page_size());
         let short = |space: &Space| {
             Kind::OutOfMemory.because(format!(
-                "{} bytes of {:?} memory were asked for, {} of {} are free",
+                "{} bytes of {} were asked for, {} of {} are free",
                 request.len,
-                self.home,
+                self.name(),
                 self.capacity - space.used,
                 self.capacity
             ))
@@ -178,12 +186,12 @@ impl Space {
         if len == 0 {
             return;
         }
-        if let Some((&before, &size)) = self.by_place.range(..offset).next_back() {
-            if before + size == offset {
-                self.by_place.remove(&before);
-                self.by_size.remove(&(size, before));
-                (offset, len) = (before, size + len);
-            }
+        if let Some((&before, &size)) = self.by_place.range(..offset).next_back()
+            && before + size == offset
+        {
+            self.by_place.remove(&before);
+            self.by_size.remove(&(size, before));
+            (offset, len) = (before, size + len);
         }
         if let Some(size) = self.by_place.remove(&(offset + len)) {
             self.by_size.remove(&(size, offset + len));
