@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// A worker's life.
-    fn serve(&self) {
+    pub(super) fn serve(&self) {
         while let Some(lane) = self.next_lane() {
             lane.work();
         }

@@ -491,3 +491,6 @@ impl Fence for LaneFence {
         (end > 0 && start > 0).then(|| (end as f64 - start as f64) / 1e6)
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

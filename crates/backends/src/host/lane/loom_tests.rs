@@ -1,0 +1,112 @@
+//! The lane under the model checker: every interleaving of a submitter that waits, a worker, and a third party.
+//! `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
+
+use super::*;
+use ferry_core::Fill;
+use loom::thread;
+
+fn small_work() -> Op {
+    Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4] })
+}
+
+fn submit(lane: &Arc<Lane>, op: Op) {
+    // SAFETY: the ops of these tests touch no memory.
+    unsafe { LaneQueue(lane.clone()).submit(op) }.expect("a queue takes work");
+}
+
+fn fence(lane: &Arc<Lane>) -> Arc<dyn Fence> {
+    LaneQueue(lane.clone()).fence().expect("a fence")
+}
+
+fn lane(engine: &Arc<Engine>, waited: bool) -> Arc<Lane> {
+    Lane::new(engine.clone(), Arc::new(Status::new(0, None)), waited)
+}
+
+/// Runs `body` beside one worker, in every order that up to three preemptions allow, and what it returns after the end.
+fn beside_a_worker<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let engine = Engine::new(Arc::new(()), 1);
+        let worker = engine.clone();
+        let worker = thread::spawn(move || worker.serve());
+        let check = body(&engine);
+        engine.close();
+        worker.join().expect("the worker ends");
+        check();
+    });
+}
+
+#[test]
+fn who_waits_is_woken_whoever_does_the_work() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("the work is done");
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("and done again");
+        assert_eq!(lane.status.passed(), 2);
+        || ()
+    });
+}
+
+#[test]
+fn a_lane_that_waits_for_another_goes_on() {
+    beside_a_worker(|engine| {
+        let (first, second) = (lane(engine, false), lane(engine, false));
+        submit(&first, small_work());
+        submit(&second, Op::Wait(fence(&first)));
+        fence(&second).wait(None).expect("the other lane has passed");
+        assert_eq!(first.status.passed(), 1);
+        || ()
+    });
+}
+
+#[test]
+fn a_watcher_is_told_exactly_once() {
+    beside_a_worker(|engine| {
+        let (lane, told) = (lane(engine, false), Arc::new(AtomicUsize::new(0)));
+        submit(&lane, small_work());
+        let count = told.clone();
+        fence(&lane).when_done(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("done");
+        move || assert_eq!(told.load(Ordering::Relaxed), 1)
+    });
+}
+
+#[test]
+fn aborted_work_completes_and_the_lane_lives_on() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        submit(&lane, small_work());
+        LaneQueue(lane.clone()).abort();
+        fence(&lane).wait(None).expect("dropped or done");
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("later work runs");
+        move || {
+            assert_eq!(lane.status.passed(), 2);
+            assert_eq!(lane.listeners.load(Ordering::Relaxed), 0);
+        }
+    });
+}
+
+#[test]
+fn a_lane_without_workers_is_run_by_those_who_wait() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let lane = lane(&Engine::new(Arc::new(()), 1), true);
+        let other = lane.clone();
+        let other = thread::spawn(move || {
+            submit(&other, small_work());
+            fence(&other).wait(None).expect("done");
+        });
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("done");
+        other.join().expect("the other is done");
+        assert_eq!(lane.status.passed(), 2);
+    });
+}
