@@ -38,7 +38,7 @@ const STEPS: &[Step] = &[
     step("fmt", "the code is formatted", |root| plain(root, "fmt --all --check")),
     step("clippy", "no warnings", |root| plain(root, "clippy --workspace --all-targets -- -D warnings")),
     step("build", "everything builds", |root| plain(root, "build --workspace")),
-    step("tests", "all tests", |root| plain(root, "test --workspace")),
+    step("tests", "all tests", |root| plain(root, "test --workspace --no-fail-fast")),
     step("loom", "queue and fence under every interleaving", loom),
     step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
     step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
