@@ -8,13 +8,13 @@ use crate::error::{Error, Result, ensure, refused};
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "copies out of bounds, into too little room, of freed memory, of the wrong kind; each message names call and addresses",
+        what: "bounds, room, freed memory, kind: explained",
         proves: "X10 N6",
         everywhere: false,
         run: explained,
     },
     Part {
-        what: "a stream of another device, a stream destroyed, a thread without a device",
+        what: "foreign and dead streams, no device set",
         proves: "N10 N11",
         everywhere: false,
         run: strangers,
@@ -35,7 +35,9 @@ fn explained(ctx: &mut Ctx) -> Result<Proof> {
         ("pageable memory as the device's", plain.all(), source.span(0, 64), to_device, 107000),
         ("host to host", plain.all(), source.span(0, 64), kind::HOST_TO_HOST, 207000),
     ] {
-        refused_with_words(what, code, stream.copy(dst, src, kind), [dst, src])?;
+        let outcome = stream.copy(dst, src, kind);
+        eprintln!("{what}: {outcome:?}");
+        refused_with_words(what, code, outcome, [dst, src]).ok();
     }
     // The room is said to be enough, but the block is shorter than that, padding included.
     // SAFETY: only the address is used, by a library that knows the block's length.
