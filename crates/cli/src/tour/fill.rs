@@ -16,7 +16,7 @@ pub const PARTS: &[Part] = &[
         run: by_stream,
     },
     Part { what: "device memory at once, bytes and words", proves: "", everywhere: false, run: at_once },
-    Part { what: "page-locked memory, both", proves: "", everywhere: false, run: on_host },
+    Part { what: "page-locked memory, by a stream and at once", proves: "", everywhere: false, run: on_host },
 ];
 
 /// Only the lowest byte of the value counts.
