@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// The totals. Failures are repeated on standard error. True if there were none.
+    /// The totals. The first failure is repeated on standard error. True if there was none.
     pub fn finish(&self, time: Duration) -> bool {
         let total = self.ok + self.not_yet + self.not_here + self.failed.len();
         let colour = if self.failed.is_empty() { Colour::Good } else { Colour::Bad };
@@ -90,8 +90,10 @@ impl Table {
         let time = figures(time.as_secs_f64());
         self.terminal.say("");
         self.terminal.say(&format!("{line}; {} verified; {time} s", bytes(self.verified)));
-        for failure in &self.failed {
-            eprintln!("ferry: tour failed: {failure}");
+        if let [first, others @ ..] = &self.failed[..] {
+            let more =
+                if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+            eprintln!("ferry: tour failed: {first}{more}");
         }
         self.failed.is_empty()
     }
