@@ -10,7 +10,7 @@ use crate::error::{NOT_SUPPORTED, Result, refused};
 pub const PARTS: &[Part] = &[
     Part {
         what: "page-locked, to the device and back",
-        proves: "R20 R22 R25 R26 R28 R34",
+        proves: "R20 R25 R28",
         everywhere: false,
         run: locked,
     },

@@ -13,7 +13,7 @@ use crate::library::Library;
 pub const PARTS: &[Part] = &[
     Part {
         what: "get size, allocate, set, copy, and copy again",
-        proves: "R70-R73 R75-R78",
+        proves: "R70-R73 R75 R77",
         everywhere: true,
         run: used_again,
     },

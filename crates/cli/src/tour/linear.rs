@@ -9,9 +9,9 @@ use super::{Ctx, Part, Proof, device};
 use crate::error::Result;
 
 pub const PARTS: &[Part] = &[
-    Part { what: "to the device, page-locked", proves: "N5 X3", everywhere: true, run: to_device },
-    Part { what: "from the device, page-locked", proves: "N5 X3", everywhere: true, run: to_host },
-    Part { what: "pageable, both ways: done on return", proves: "N5 X3", everywhere: false, run: pageable },
+    Part { what: "to the device, page-locked", proves: "N5", everywhere: true, run: to_device },
+    Part { what: "from the device, page-locked", proves: "N5", everywhere: true, run: to_host },
+    Part { what: "pageable, both ways: done on return", proves: "N5", everywhere: false, run: pageable },
     Part { what: "kinds 3 and 6, and 4 (from the addresses)", proves: "N12", everywhere: false, run: kinds },
     Part {
         what: "between devices; refused without peer access",

@@ -10,7 +10,7 @@ use crate::library::Library;
 pub const PARTS: &[Part] = &[
     Part {
         what: "rows to the device, page-locked",
-        proves: "R1 R2 R4 R6 R9 R11-R13 R16-R18",
+        proves: "R1 R4 R6 R9 R11-R13 R17",
         everywhere: false,
         run: to_device,
     },
