@@ -27,7 +27,7 @@ struct Device {
 
 struct Report {
     library: String,
-    version: Option<String>,
+    version: Option<&'static str>,
     backend: String,
     soc: String,
     run_mode: &'static str,
@@ -54,7 +54,7 @@ impl Report {
         let count = library.device_count()? as i32;
         Ok(Report {
             library: library.path.display().to_string(),
-            version: library.version(),
+            version: library.version,
             backend: machine::backend_name(),
             soc: library.soc_name()?,
             run_mode: run_mode(library)?,
@@ -74,7 +74,7 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let version = self.version.as_ref().map(|version| format!(" ({version})")).unwrap_or_default();
+        let version = self.version.map(|version| format!(" ({version})")).unwrap_or_default();
         let mut text = format!("library   {}{version}\n", self.library);
         text += &format!("backend   {}\n", self.backend);
         text += &format!("SoC       {}\n", self.soc);

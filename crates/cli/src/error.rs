@@ -10,8 +10,8 @@ pub const NOT_SUPPORTED: i32 = 207000;
 pub enum Error {
     /// A call of the library answered with a code other than 0.
     Call { name: &'static str, code: i32, message: String },
-    /// Something was not as it must be.
-    Wrong { what: String, expected: String, seen: String },
+    /// Something was not as it must be. The code is there if what was seen is a code of the library.
+    Wrong { what: String, expected: String, seen: String, code: Option<i32> },
     /// This machine lacks what is needed (a second device); nothing was tried.
     NotHere(String),
     /// The command could not get as far as calling the library.
@@ -26,7 +26,8 @@ impl Error {
     pub fn code(&self) -> Option<i32> {
         match self {
             Error::Call { code, .. } => Some(*code),
-            _ => None,
+            Error::Wrong { code, .. } => *code,
+            Error::NotHere(_) | Error::Setup(_) => None,
         }
     }
 }
@@ -34,11 +35,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The library's words name the call and the code themselves, unless it is an earlier call's failure.
+            Error::Call { name, message, .. } if message.starts_with(name) => f.write_str(message),
             Error::Call { name, code, message } if message.is_empty() => {
                 write!(f, "{name} answered {}", named(*code))
             }
             Error::Call { name, code, message } => write!(f, "{name} answered {}: {message}", named(*code)),
-            Error::Wrong { what, expected, seen } => write!(f, "{what}: expected {expected}, saw {seen}"),
+            Error::Wrong { what, expected, seen, .. } => write!(f, "{what}: expected {expected}, saw {seen}"),
             Error::NotHere(text) | Error::Setup(text) => f.write_str(text),
         }
     }
@@ -46,18 +49,20 @@ impl fmt::Display for Error {
 
 /// `Ok` if `good`, else says what was expected and seen.
 pub fn ensure(good: bool, what: &str, expected: impl fmt::Display, seen: impl fmt::Display) -> Result<()> {
-    let wrong =
-        || Error::Wrong { what: what.to_owned(), expected: expected.to_string(), seen: seen.to_string() };
-    if good { Ok(()) } else { Err(wrong()) }
+    if good { Ok(()) } else { Err(wrong(what, expected, seen, None)) }
 }
 
 /// `Ok` if the call was refused with exactly this code.
 pub fn refused(what: &str, code: i32, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.code() == Some(code) => Ok(()),
-        Err(error) => ensure(false, what, named(code), error),
-        Ok(()) => ensure(false, what, named(code), "0 (success)"),
+        Err(error) => Err(wrong(what, named(code), &error, error.code())),
+        Ok(()) => Err(wrong(what, named(code), named(0), Some(0))),
     }
+}
+
+fn wrong(what: &str, expected: impl fmt::Display, seen: impl fmt::Display, code: Option<i32>) -> Error {
+    Error::Wrong { what: what.to_owned(), expected: expected.to_string(), seen: seen.to_string(), code }
 }
 
 /// A code with its name, for the codes a person is likely to meet here.

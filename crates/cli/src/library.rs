@@ -116,6 +116,8 @@ functions! {
 /// The loaded library. It is never unloaded (its threads run its code), hence always `&'static`.
 pub struct Library {
     pub path: PathBuf,
+    /// Known only for the library that came with this command; there is no call to ask another one.
+    pub version: Option<&'static str>,
     pub functions: Functions,
 }
 
@@ -123,12 +125,13 @@ impl Library {
     /// Finds and loads the library and calls `aclInit`.
     pub fn open() -> Result<&'static Library> {
         let path = find()?;
+        let version = named_by_the_user().is_none().then_some(env!("CARGO_PKG_VERSION"));
         // SAFETY: it is our library or one the user named; loading it runs no more than its initialisers.
         let loaded = unsafe { libloading::Library::new(&path) };
         let loaded = loaded.map_err(|error| setup(format!("cannot load {}: {error}", path.display())))?;
         let functions = Functions::load(&loaded)?;
         std::mem::forget(loaded);
-        let library: &'static Library = Box::leak(Box::new(Library { path, functions }));
+        let library: &'static Library = Box::leak(Box::new(Library { path, version, functions }));
         // SAFETY: NULL is a documented argument: no configuration file.
         library.check("aclInit", unsafe { (library.functions.aclInit)(std::ptr::null()) })?;
         Ok(library)
@@ -149,11 +152,6 @@ impl Library {
         // SAFETY: takes no argument and returns a string that lives as long as the library, or NULL.
         let name = unsafe { text((self.functions.aclrtGetSocName)()) };
         name.ok_or_else(|| setup("aclrtGetSocName answered NULL".to_owned()))
-    }
-
-    /// The library's version, if it tells.
-    pub fn version(&self) -> Option<String> {
-        None
     }
 
     /// How many devices there are.
@@ -195,8 +193,7 @@ impl Library {
 
 /// The library's file: `$FERRY_LIBRARY`, else the first that exists beside this command.
 pub fn find() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("FERRY_LIBRARY").filter(|value| !value.is_empty()) {
-        let path = PathBuf::from(named);
+    if let Some(path) = named_by_the_user() {
         let missing = |error| setup(format!("FERRY_LIBRARY names {}: {error}", path.display()));
         return path.canonicalize().map_err(missing);
     }
@@ -212,6 +209,10 @@ pub fn find() -> Result<PathBuf> {
                 "no libascendcl.so beside {beside} (deps/, ./, ../lib/); FERRY_LIBRARY may name one"
             ))
         })
+}
+
+fn named_by_the_user() -> Option<PathBuf> {
+    std::env::var_os("FERRY_LIBRARY").filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 fn setup(text: String) -> Error {

@@ -36,17 +36,21 @@ impl Terminal {
     /// Shows a line that the next `say` or `show` replaces; nothing where output is not a terminal.
     pub fn show(&self, line: &str) {
         if self.live {
-            print!("\r\x1b[K{line}");
-            let _ = std::io::stdout().flush();
+            put(&format!("\r\x1b[K{line}"));
         }
     }
 
     /// Prints a line that stays.
     pub fn say(&self, line: &str) {
         self.show("");
-        println!("{line}");
-        let _ = std::io::stdout().flush();
+        put(&format!("{line}\n"));
     }
+}
+
+/// Writes to standard output. A reader that has seen enough (`ferry tour | head`) is no error.
+pub fn put(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Bytes with a binary unit and three figures: `512 B`, `11.7 MiB`.

@@ -9,23 +9,18 @@ use crate::library::Location;
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "4096 scattered blocks to the devices, page-locked, attributes from 0 and from 1500 on",
-        proves: "R41-R43 R46-R50 R53-R54 R56-R58",
+        what: "4096 blocks out, page-locked, groups {0,1500}",
+        proves: "R41-R43 R46-R50 R54 R56 R58",
         everywhere: false,
         run: to_device,
     },
     Part {
-        what: "4096 scattered blocks back, page-locked",
+        what: "4096 blocks back, page-locked",
         proves: "R42 R43 R46 R47 R49 R56 R63",
         everywhere: false,
         run: to_host,
     },
-    Part {
-        what: "both ways, pageable: there when the call returns",
-        proves: "R43 R44",
-        everywhere: false,
-        run: pageable,
-    },
+    Part { what: "pageable, both ways: done on return", proves: "R43 R44", everywhere: false, run: pageable },
     Part {
         what: "the synchronous form, and both V2 forms",
         proves: "R47 R49 R56",
@@ -33,13 +28,13 @@ pub const PARTS: &[Part] = &[
         run: other_forms,
     },
     Part {
-        what: "refused with failIndex: wrong copies and attributes",
+        what: "refused, failIndex 7: wrong copy or attribute",
         proves: "R51 R54 R63",
         everywhere: false,
         run: batch_refused::wrong_item,
     },
     Part {
-        what: "refused as a whole: attribute groups that break rules",
+        what: "refused, SIZE_MAX: groups that break rules",
         proves: "R52 R54 R57 R59-R62",
         everywhere: false,
         run: batch_refused::wrong_groups,

@@ -11,25 +11,20 @@ use crate::library::Library;
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "page-locked: all four calls return while their stream is held, and nothing has moved",
-        proves: "R3 R8 R24 R45 N5",
+        what: "page-locked, stream held: all 4 calls return",
+        proves: "R2 R3 R8 R16 R24 R45 R53 N5 X3",
         everywhere: false,
         run: locked,
     },
     Part {
-        what: "pageable: none of the four returns before its stream is let go",
-        proves: "R7 R23 R44 N5",
+        what: "pageable, stream held: none of the 4 returns",
+        proves: "R7 R23 R44 N5 X3",
         everywhere: false,
         run: pageable,
     },
+    Part { what: "kind 5: source freed while its copy waits", proves: "", everywhere: false, run: staged },
     Part {
-        what: "staged copy (kind 5): the source may be written over as soon as the call returns",
-        proves: "R3",
-        everywhere: false,
-        run: staged,
-    },
-    Part {
-        what: "a synchronous copy waits for no stream, not even the default one",
+        what: "synchronous copy past a held default stream",
         proves: "N2 N4",
         everywhere: false,
         run: past_streams,

@@ -9,23 +9,18 @@ use crate::error::{NOT_SUPPORTED, Result, refused};
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "to the device and back, page-locked",
-        proves: "R20 R22 R25 R26 R28 R34",
+        what: "page-locked, to the device and back",
+        proves: "R20 R25 R28",
         everywhere: false,
         run: locked,
     },
     Part {
-        what: "both ways, pageable: there when the call returns",
+        what: "pageable, both ways: done on return",
         proves: "R20 R23 R28",
         everywhere: false,
         run: pageable,
     },
-    Part {
-        what: "inside the device, and direction from addresses",
-        proves: "R27",
-        everywhere: false,
-        run: kinds,
-    },
+    Part { what: "kind 3, and kind 4 (from the addresses)", proves: "R27", everywhere: false, run: kinds },
     Part {
         what: "refused with 207000: host to host",
         proves: "R28 R33",

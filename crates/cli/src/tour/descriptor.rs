@@ -12,26 +12,26 @@ use crate::library::Library;
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "size, allocate, set, copy: one descriptor, used again and again",
-        proves: "R70-R73 R75-R78",
+        what: "get size, allocate, set, copy, and copy again",
+        proves: "R70-R73 R75 R77",
         everywhere: true,
         run: used_again,
     },
     Part {
-        what: "a descriptor that an earlier copy of the stream writes over: the new one counts",
+        what: "rewritten by an earlier copy of the stream",
         proves: "R71 R73 X1",
         everywhere: true,
         run: written_late,
     },
     Part {
-        what: "a descriptor never set: the next synchronise says so, the stream lives on",
+        what: "never set: next synchronise answers 107000",
         proves: "R74 R77 X2",
         everywhere: false,
         run: never_set,
     },
     Part { what: "refused: kinds other than 6", proves: "R75 R77", everywhere: false, run: other_kinds },
     Part {
-        what: "addresses in cells plus offsets, a cell written by an earlier copy of the stream",
+        what: "cells plus offsets, a cell rewritten as well",
         proves: "X1",
         everywhere: false,
         run: cells,

@@ -8,9 +8,9 @@ use super::{Ctx, Proof};
 use crate::error::{Result, ensure, refused};
 use crate::library::Library;
 
-/// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways.
+/// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device 0 only.
 pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
-    let len = ctx.size(64 << 20, 1 << 20);
+    let len = ctx.size(32 << 20, 1 << 20);
     let (mut near, far) = (Around::new(1, len), pattern(2, len));
     let peer = ctx.on(1, || ctx.memory(Home::Device, &far))?;
     let own = ctx.memory(Home::Device, &near.bytes)?;
@@ -31,6 +31,12 @@ pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
     stream.copy(peer.all(), source.all(), kind::INTER_DEVICE_TO_DEVICE)?;
     stream.synchronise()?;
     ctx.verify("memory of device 1", &peer, &back)?;
+    // Access is one way: device 1 has not asked for any.
+    let other_way = ctx.on(1, || {
+        let stream = ctx.stream()?;
+        Ok(stream.copy(peer.all(), own.all(), kind::DEVICE_TO_DEVICE))
+    })?;
+    refused("a copy by the device that has no access", 107000, other_way)?;
     ctx.moved(len, time)
 }
 

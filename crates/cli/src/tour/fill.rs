@@ -10,12 +10,12 @@ use crate::library::Library;
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "device memory, bytes and words, by a stream",
+        what: "device memory by a stream, bytes and words",
         proves: "X1",
         everywhere: true,
         run: by_stream,
     },
-    Part { what: "device memory, bytes and words, at once", proves: "", everywhere: false, run: at_once },
+    Part { what: "device memory at once, bytes and words", proves: "", everywhere: false, run: at_once },
     Part { what: "page-locked memory, by a stream and at once", proves: "", everywhere: false, run: on_host },
 ];
 
@@ -57,7 +57,7 @@ fn on_host(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn len(ctx: &Ctx) -> usize {
-    ctx.size(64 << 20, 1 << 20) + 5
+    ctx.size(32 << 20, 1 << 20) + 5
 }
 
 /// Fills bytes and verifies them and what is around them.

@@ -9,34 +9,19 @@ use super::{Ctx, Part, Proof, device};
 use crate::error::Result;
 
 pub const PARTS: &[Part] = &[
-    Part { what: "to the device, page-locked", proves: "N5 X3", everywhere: true, run: to_device },
-    Part { what: "from the device, page-locked", proves: "N5 X3", everywhere: true, run: to_host },
+    Part { what: "to the device, page-locked", proves: "N5", everywhere: true, run: to_device },
+    Part { what: "from the device, page-locked", proves: "N5", everywhere: true, run: to_host },
+    Part { what: "pageable, both ways: done on return", proves: "N5", everywhere: false, run: pageable },
+    Part { what: "kinds 3 and 6, and 4 (from the addresses)", proves: "N12", everywhere: false, run: kinds },
     Part {
-        what: "both ways, pageable: there when the call returns",
-        proves: "N5 X3",
-        everywhere: false,
-        run: pageable,
-    },
-    Part {
-        what: "inside the device, and direction from addresses",
-        proves: "N12",
-        everywhere: false,
-        run: kinds,
-    },
-    Part {
-        what: "between two devices, refused before peer access",
+        what: "between devices; refused without peer access",
         proves: "N3 N12 X9",
         everywhere: false,
         run: device::peers,
     },
-    Part { what: "by the default stream", proves: "N9", everywhere: false, run: default_stream },
-    Part { what: "synchronous, whatever kind is said", proves: "N1", everywhere: false, run: synchronous },
-    Part {
-        what: "small copies in a row, each over the last: submit",
-        proves: "X1",
-        everywhere: false,
-        run: small,
-    },
+    Part { what: "on the default stream", proves: "N9", everywhere: false, run: default_stream },
+    Part { what: "synchronous, whatever the kind says", proves: "N1", everywhere: false, run: synchronous },
+    Part { what: "submit small copies, each over the last", proves: "X1", everywhere: false, run: small },
 ];
 
 /// Bytes of memory with some before and after the part that a copy may write.
@@ -72,7 +57,7 @@ pub fn copied(
     src: Home,
     mut copy: impl FnMut(Span, Span) -> Result<()>,
 ) -> Result<Proof> {
-    let len = ctx.size(64 << 20, 1 << 20) + 3;
+    let len = ctx.size(32 << 20, 1 << 20) + 3;
     let (mut to, from) = (Around::new(1, len), pattern(2, len));
     let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
     let time = ctx.best(|| copy(to.inside(&target), source.all()))?;

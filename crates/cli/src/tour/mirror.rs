@@ -1,6 +1,6 @@
 //! The mirror: what memory must look like, computed by plain loops that share nothing with the engine.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 
 /// Bytes that look random, the same for the same seed, so that a byte from the wrong place is noticed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
@@ -35,15 +35,12 @@ pub fn compare(what: &str, seen: &[u8], expected: &[u8]) -> Result<()> {
     if seen == expected {
         return Ok(());
     }
-    let wrong = |what, expected: String, seen: String| Err(Error::Wrong { what, expected, seen });
-    if seen.len() != expected.len() {
-        return wrong(what.to_owned(), format!("{} bytes", expected.len()), seen.len().to_string());
-    }
+    ensure(seen.len() == expected.len(), what, format!("{} bytes", expected.len()), seen.len())?;
     let differing = seen.iter().zip(expected).filter(|(seen, expected)| seen != expected).count();
     let first = seen.iter().zip(expected).position(|(seen, expected)| seen != expected).unwrap_or(0);
     let (want, got) = (expected[first], seen[first]);
     let note = format!("{got:#04x} ({differing} of {} bytes are wrong)", seen.len());
-    wrong(format!("byte {first} of {what}"), format!("{want:#04x}"), note)
+    ensure(false, &format!("byte {first} of {what}"), format!("{want:#04x}"), note)
 }
 
 #[cfg(test)]

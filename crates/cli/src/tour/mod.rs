@@ -88,16 +88,17 @@ pub enum Outcome {
     Failed(Error),
 }
 
-const GROUPS: &[(&str, &[Part])] = &[
-    ("Matrix copies: aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
-    ("Copies with a condition: aclrtMemcpyAsyncWithCondition", condition::PARTS),
-    ("Batches: aclrtMemcpyBatchAsync and its family", batch::PARTS),
-    ("Descriptors: aclrtMemcpyAsyncWithDesc, aclrtMemcpyAsyncWithOffset", descriptor::PARTS),
-    ("Plain copies: aclrtMemcpyAsync, aclrtMemcpy", linear::PARTS),
-    ("What asynchronous means", blocking::PARTS),
-    ("Fills: aclrtMemset, aclrtMemsetD32", fill::PARTS),
-    ("Streams, events and host functions", order::PARTS),
-    ("Mistakes", refusal::PARTS),
+/// Groups of parts: a name, the functions it is about, the parts.
+const GROUPS: &[(&str, &str, &[Part])] = &[
+    ("Matrix copies", "aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
+    ("Copies with a condition", "aclrtMemcpyAsyncWithCondition", condition::PARTS),
+    ("Batches", "aclrtMemcpyBatchAsync, aclrtMemcpyBatch, and V2 of both", batch::PARTS),
+    ("Descriptors", "aclrtMemcpyAsyncWithDesc, aclrtMemcpyAsyncWithOffset", descriptor::PARTS),
+    ("Plain copies", "aclrtMemcpyAsync, aclrtMemcpy", linear::PARTS),
+    ("What asynchronous means", "the four copies that take a stream", blocking::PARTS),
+    ("Fills", "aclrtMemset, aclrtMemsetD32, and Async of both", fill::PARTS),
+    ("Order", "streams, events and host functions", order::PARTS),
+    ("Mistakes", "refused, explained, nothing changed", refusal::PARTS),
 ];
 
 /// A part that takes longer than this hangs; the longest takes seconds on a slow machine.
@@ -113,11 +114,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let mut ctx = Ctx::open(library, args.quick, terminal)?;
     let mut table = Table::new(terminal);
     table.title(&title(&ctx)?);
-    for (heading, parts) in GROUPS {
-        table.group(heading);
+    for (group, about, parts) in GROUPS {
+        table.group(group, about);
         for part in *parts {
             table.begin(part);
-            let outcome = perform(part, &mut ctx);
+            let outcome = perform(group, part, &mut ctx);
             table.end(part, outcome);
         }
     }
@@ -126,8 +127,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Runs one part, under watch, and judges it.
-fn perform(part: &'static Part, ctx: &mut Ctx) -> Outcome {
-    let done = watch(part);
+fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
+    let done = watch(group, part.what);
     ctx.begin(part.what);
     let outcome = (part.run)(ctx);
     drop(done);
@@ -141,12 +142,12 @@ fn perform(part: &'static Part, ctx: &mut Ctx) -> Outcome {
 }
 
 /// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it is.
-fn watch(part: &'static Part) -> mpsc::Sender<()> {
+fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let limit = PATIENCE.as_secs();
-            eprintln!("\nferry: tour failed: {}: expected an end, saw none in {limit} s", part.what);
+            eprintln!("\nferry: tour failed: {group}, {what}: expected an end, saw none in {limit} s");
             std::process::exit(1);
         }
     });

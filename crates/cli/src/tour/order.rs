@@ -11,49 +11,37 @@ use super::{Ctx, Part, Proof};
 use crate::error::{Result, ensure, refused};
 
 pub const PARTS: &[Part] = &[
-    Part {
-        what: "an event makes a second stream wait for the first; time between two events",
-        proves: "X1",
-        everywhere: true,
-        run: event,
-    },
-    Part {
-        what: "a held stream: its event is open, who waits for it waits, others pass; a wait times out",
-        proves: "X1",
-        everywhere: false,
-        run: held,
-    },
+    Part { what: "event: a second stream waits; elapsed time", proves: "X1", everywhere: true, run: event },
+    Part { what: "held stream: its waiters wait, others pass", proves: "X1", everywhere: false, run: held },
     Part { what: "host functions between copies, in order", proves: "X1", everywhere: false, run: functions },
-    Part { what: "32 streams at once, 4 steps each", proves: "X1 R16", everywhere: false, run: many },
-    Part {
-        what: "memory freed while its copies wait is kept for them",
-        proves: "X4",
-        everywhere: false,
-        run: freed,
-    },
+    Part { what: "32 streams at once, 4 steps each", proves: "X1", everywhere: false, run: many },
+    Part { what: "memory freed while its copies wait", proves: "X4", everywhere: false, run: freed },
 ];
 
 /// In by the first stream, out by the second; only the second is waited for.
 fn event(ctx: &mut Ctx) -> Result<Proof> {
-    let len = ctx.size(64 << 20, 1 << 20);
+    let len = ctx.size(32 << 20, 1 << 20);
     let bytes = pattern(1, len);
     let (source, middle) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &pattern(2, len))?);
     let target = ctx.memory(Home::Locked, &pattern(3, len))?;
     let (first, second) = (ctx.stream()?, ctx.stream()?);
     let (begin, end) = (ctx.event()?, ctx.event()?);
-    first.record(&begin)?;
-    first.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
-    first.record(&end)?;
-    second.wait_for(&end)?;
-    second.copy(target.all(), middle.all(), kind::DEVICE_TO_HOST)?;
-    second.synchronise()?;
-    ctx.verify("what came out of the second stream", &target, &bytes)?;
-    first.synchronise()?;
-    end.synchronise()?;
-    ensure(end.is_done()?, "aclrtQueryEventStatus after the work", "complete", "not ready")?;
-    let ms = end.ms_since(&begin)?;
-    ensure(ms.is_finite() && ms > 0.0, "aclrtEventElapsedTime over a copy", "more than 0 ms", ms)?;
-    ctx.moved(len, Duration::from_secs_f64(f64::from(ms) / 1e3))
+    let mut best = f32::INFINITY;
+    for _ in 0..ctx.size(5, 2) {
+        target.put(&pattern(3, len))?;
+        first.record(&begin)?;
+        first.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
+        first.record(&end)?;
+        second.wait_for(&end)?;
+        second.copy(target.all(), middle.all(), kind::DEVICE_TO_HOST)?;
+        second.synchronise()?;
+        ctx.verify("what came out of the second stream", &target, &bytes)?;
+        end.synchronise()?;
+        ensure(end.is_done()?, "aclrtQueryEventStatus after the work", "complete", "not ready")?;
+        best = best.min(end.ms_since(&begin)?);
+    }
+    ensure(best.is_finite() && best > 0.0, "aclrtEventElapsedTime over a copy", "more than 0 ms", best)?;
+    ctx.moved(len, Duration::from_secs_f64(f64::from(best) / 1e3))
 }
 
 fn held(ctx: &mut Ctx) -> Result<Proof> {

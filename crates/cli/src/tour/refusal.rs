@@ -8,13 +8,13 @@ use crate::error::{Error, Result, ensure, refused};
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "copies out of bounds, into too little room, of freed memory, of the wrong kind; each message names call and addresses",
+        what: "bounds, room, freed memory, kind: explained",
         proves: "X10 N6",
         everywhere: false,
         run: explained,
     },
     Part {
-        what: "a stream of another device, a stream destroyed, a thread without a device",
+        what: "foreign and dead streams, no device set",
         proves: "N10 N11",
         everywhere: false,
         run: strangers,

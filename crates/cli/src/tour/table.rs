@@ -14,6 +14,7 @@ const WIDTH: usize = 99;
 /// The table and its running totals.
 pub struct Table {
     terminal: Terminal,
+    group: &'static str,
     failed: Vec<String>,
     ok: usize,
     not_yet: usize,
@@ -24,7 +25,7 @@ pub struct Table {
 impl Table {
     /// An empty table.
     pub fn new(terminal: Terminal) -> Table {
-        Table { terminal, failed: Vec::new(), ok: 0, not_yet: 0, not_here: 0, verified: 0 }
+        Table { terminal, group: "", failed: Vec::new(), ok: 0, not_yet: 0, not_here: 0, verified: 0 }
     }
 
     /// The line on top, and the names of the columns.
@@ -35,10 +36,13 @@ impl Table {
         self.terminal.say(&self.terminal.paint(Colour::Quiet, &columns));
     }
 
-    /// A heading.
-    pub fn group(&self, text: &str) {
+    /// The heading of a group.
+    pub fn group(&mut self, name: &'static str, about: &str) {
+        self.group = name;
+        let (name, about) =
+            (self.terminal.paint(Colour::Heading, name), self.terminal.paint(Colour::Quiet, about));
         self.terminal.say("");
-        self.terminal.say(&self.terminal.paint(Colour::Heading, text));
+        self.terminal.say(&format!("{name}: {about}"));
     }
 
     /// Shows on a terminal which part is running.
@@ -66,12 +70,12 @@ impl Table {
             Outcome::Failed(error) => {
                 self.row(part, None, Colour::Bad, "FAIL");
                 self.note(&error.to_string());
-                self.failed.push(format!("{}: {error}", part.what));
+                self.failed.push(format!("{}, {}: {error}", self.group, part.what));
             }
         }
     }
 
-    /// The totals. Failures are repeated on standard error. True if there were none.
+    /// The totals. The first failure is repeated on standard error. True if there was none.
     pub fn finish(&self, time: Duration) -> bool {
         let total = self.ok + self.not_yet + self.not_here + self.failed.len();
         let colour = if self.failed.is_empty() { Colour::Good } else { Colour::Bad };
@@ -86,8 +90,10 @@ impl Table {
         let time = figures(time.as_secs_f64());
         self.terminal.say("");
         self.terminal.say(&format!("{line}; {} verified; {time} s", bytes(self.verified)));
-        for failure in &self.failed {
-            eprintln!("ferry: tour failed: {failure}");
+        if let [first, others @ ..] = &self.failed[..] {
+            let more =
+                if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+            eprintln!("ferry: tour failed: {first}{more}");
         }
         self.failed.is_empty()
     }
