@@ -5,6 +5,8 @@
 //! quarrel over a handle, and orders conflicting accesses by an event or by synchronising. Some races are left in if
 //! the programs may have them. Removing a wish leaves a legal program: that is what shrinking does.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use crate::oracle::{Access, Oracle, Place};
@@ -44,7 +46,7 @@ enum Want {
     Fill { dst: Pick, len: u16, with: Pattern, sync: bool },
     Poke { dst: Pick, len: u16, seed: usize },
     SetDesc { desc: usize, dst: Pick, src: Pick, len: u16 },
-    CopyDesc { dst: usize, src: usize },
+    CopyDesc { dst: usize },
     RunDesc { desc: usize },
     Free { slot: usize },
     Hold,
@@ -111,7 +113,7 @@ fn want() -> impl Strategy<Value = Want> {
         4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
         3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
         2 => (0..4usize, pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
-        1 => (0..4usize, 0..4usize).prop_map(|(dst, src)| Want::CopyDesc { dst, src }),
+        2 => (0..4usize).prop_map(|dst| Want::CopyDesc { dst }),
         3 => (0..4usize).prop_map(|desc| Want::RunDesc { desc }),
         3 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
         3 => Just(Want::Hold),
@@ -141,14 +143,37 @@ fn size() -> impl Strategy<Value = usize> {
     prop_oneof![16 => 1..300usize, 3 => 4000..12_300usize, 1 => (1 << 20)..(1usize << 20) + 300_000]
 }
 
-/// Random legal programs of up to `wishes` steps of their own, and what is needed around them.
-pub fn programs(wishes: usize, races: bool) -> impl Strategy<Value = Program> {
+/// What a program is made from: how large each slot's allocations are, and what is wanted.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    sizes: Vec<usize>,
+    wishes: Vec<Wish>,
+}
+
+/// Random wishes, up to so many.
+pub fn wishes(most: usize) -> impl Strategy<Value = Wishes> {
     let sizes = prop::collection::vec(size(), SLOTS.len());
-    (sizes, prop::collection::vec(wish(), 1..=wishes)).prop_map(move |(sizes, wishes)| {
-        let mut builder = Builder::new(sizes, races);
-        wishes.iter().for_each(|wish| builder.grant(wish));
-        builder.finish()
-    })
+    (sizes, prop::collection::vec(wish(), 1..=most)).prop_map(|(sizes, wishes)| Wishes { sizes, wishes })
+}
+
+impl Wishes {
+    pub fn len(&self) -> usize {
+        self.wishes.len()
+    }
+
+    pub fn without(&self, i: usize) -> Wishes {
+        let mut fewer = self.clone();
+        fewer.wishes.remove(i);
+        fewer
+    }
+
+    /// The legal program that grants as many of these as it can.
+    pub fn program(&self, races: bool) -> Program {
+        let slots = Builder::new(self, races).build(&self.wishes).buffers.into_iter().map(|b| b.slot).collect();
+        let mut builder = Builder::new(self, races);
+        builder.furnish(slots);
+        builder.build(&self.wishes)
+    }
 }
 
 struct Builder {
@@ -169,10 +194,10 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(sizes: Vec<usize>, races: bool) -> Builder {
+    fn new(wishes: &Wishes, races: bool) -> Builder {
         Builder {
             races,
-            sizes,
+            sizes: wishes.sizes.clone(),
             program: Program::default(),
             oracle: Oracle::default(),
             slots: [None; SLOTS.len()],
@@ -186,8 +211,17 @@ impl Builder {
         }
     }
 
-    /// Ends the program: everything done, everything looked at.
-    fn finish(mut self) -> Program {
+    /// Allocates slots that are going to be needed, so that both threads can use them from the start.
+    fn furnish(&mut self, slots: BTreeSet<usize>) {
+        for slot in slots {
+            self.buffer(0, Pick { slot: 0, at: 0 }, slot..slot + 1);
+        }
+        self.barrier();
+    }
+
+    /// Grants what can be granted, and ends with everything done and everything looked at.
+    fn build(mut self, wishes: &[Wish]) -> Program {
+        wishes.iter().for_each(|wish| self.grant(wish));
         self.barrier();
         (0..2).for_each(|device| {
             self.place(0, Act::SyncDevice { device }, Repair::SyncStream);
@@ -462,20 +496,18 @@ impl Builder {
                 }
                 Act::SetDesc { desc, dst, src }
             }
-            Want::CopyDesc { dst, src } => {
-                let near = DESCS[dst] == STREAMS[stream] && DESCS[src] == STREAMS[stream];
-                if !near || dst == src || self.descs[src].is_none() {
-                    return None;
-                }
-                Act::CopyDesc { dst, src, stream }
+            Want::CopyDesc { dst } => {
+                let src = dst ^ 1;
+                self.descs[src]?;
+                Act::CopyDesc { dst, src, stream: stream_on(DESCS[dst], stream) }
             }
             Want::RunDesc { desc } => {
                 let (dst, src) = self.descs[desc]?;
                 let alive = |s: Span| self.slots[self.program.buffers[s.buffer].slot] == Some(s.buffer);
-                if DESCS[desc] != STREAMS[stream] || !alive(dst) || !alive(src) {
+                if !alive(dst) || !alive(src) {
                     return None;
                 }
-                Act::RunDesc { desc, dst, src, stream }
+                Act::RunDesc { desc, dst, src, stream: stream_on(DESCS[desc], stream) }
             }
             Want::Free { slot } => Act::Free { buffer: self.slots[slot]? },
             Want::Hold => Act::Hold { gate: self.program.gates, stream },
@@ -483,9 +515,8 @@ impl Builder {
                 self.release(thread);
                 return None;
             }
-            Want::Record { event } if EVENTS[event] == STREAMS[stream] => Act::Record { event, stream },
-            Want::Wait { event } if EVENTS[event] == STREAMS[stream] => Act::Wait { stream, event },
-            Want::Record { .. } | Want::Wait { .. } => return None,
+            Want::Record { event } => Act::Record { event, stream: stream_on(EVENTS[event], stream) },
+            Want::Wait { event } => Act::Wait { event, stream: stream_on(EVENTS[event], stream) },
             Want::SyncEvent { event } => Act::SyncEvent { event },
             Want::SyncStream => Act::SyncStream { stream },
             Want::SyncDevice => Act::SyncDevice { device: STREAMS[stream] },
@@ -495,6 +526,12 @@ impl Builder {
             }
         })
     }
+}
+
+/// A stream of the device, chosen by any number.
+fn stream_on(device: usize, any: usize) -> usize {
+    let streams: Vec<_> = (0..STREAMS.len()).filter(|s| STREAMS[*s] == device).collect();
+    streams[any % streams.len()]
 }
 
 /// `part` of `whole`, rounded down; the largest part is all of it.

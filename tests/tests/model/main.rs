@@ -17,10 +17,11 @@ use std::cell::Cell;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
+use build::Wishes;
 use oracle::Oracle;
 use program::Program;
 use run::{Executor, run};
-use toy::{Schedule, Toy};
+use toy::{Fault, Schedule, Toy};
 use wrong::{Slip, Wrong};
 
 const WISHES: usize = 40;
@@ -32,29 +33,46 @@ fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Runs `test` on random programs and shrinks the first that fails.
+/// Runs `test` on random programs and returns the first that fails, as small as it gets.
 fn find(cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), String>) -> Result<(), (String, Program)> {
-    let config = Config {
-        cases: cases as u32,
-        failure_persistence: None,
-        max_shrink_iters: 4096,
-        ..Config::default()
-    };
+    let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&setting("FERRY_MODEL_SEED", 0).to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     // A fault of timing may not show each time: while shrinking, a program gets several chances to fail.
     let chances = Cell::new(1);
-    let result = runner.run(&build::programs(WISHES, races), |program| {
-        (0..chances.get()).try_for_each(|_| test(&program)).map_err(|why| {
-            chances.set(10);
+    let try_out = |wishes: &Wishes| {
+        let program = wishes.program(races);
+        (0..chances.get()).try_for_each(|_| test(&program))
+    };
+    let found = runner.run(&build::wishes(WISHES), |wishes| {
+        try_out(&wishes).map_err(|why| {
+            chances.set(5);
             TestCaseError::fail(why)
         })
     });
-    result.map_err(|error| match error {
-        TestError::Fail(why, program) => (why.message().to_string(), program),
-        TestError::Abort(why) => panic!("{why}"),
-    })
+    let (mut why, mut least) = match found {
+        Ok(()) => return Ok(()),
+        Err(TestError::Fail(why, wishes)) => (why.message().to_string(), wishes),
+        Err(TestError::Abort(why)) => panic!("{why}"),
+    };
+    // Values are small by now; steps that have become pointless still stand between them.
+    chances.set(20);
+    while let Some((w, fewer)) = (0..least.len()).find_map(|i| {
+        let fewer = least.without(i);
+        try_out(&fewer).err().map(|why| (why, fewer))
+    }) {
+        (why, least) = (w, fewer);
+    }
+    Err((why, least.program(races)))
+}
+
+/// Whether any of a few random programs fails; not shrunk.
+fn is_caught(test: impl Fn(&Program) -> Result<(), String>) -> bool {
+    let config = Config { cases: 1000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let wrong = |wishes: Wishes| test(&wishes.program(false)).map_err(TestCaseError::fail);
+    runner.run(&build::wishes(WISHES), wrong).is_err()
 }
 
 /// Runs one program and compares everything that is certain.
@@ -78,4 +96,36 @@ fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
             SCHEDULES.iter().try_for_each(|schedule| judge(program, &Toy::new(program, *schedule, None)))
         });
     }
+}
+
+/// What the model would not notice, it could not prove: every fault an engine might have is seen by some program.
+#[test]
+fn faults_of_an_engine_are_caught() {
+    for fault in Fault::ALL {
+        let with_fault = |program: &Program| {
+            SCHEDULES.iter().try_for_each(|s| judge(program, &Toy::new(program, *s, Some(fault))))
+        };
+        assert!(is_caught(with_fault), "{fault:?} went unnoticed");
+    }
+}
+
+#[test]
+fn slips_in_calls_are_caught() {
+    for slip in Slip::ALL {
+        let slipping = |program: &Program| {
+            let right = |schedule| Toy::new(program, schedule, None);
+            SCHEDULES.iter().try_for_each(|s| judge(program, &Wrong::new(right(*s), slip)))
+        };
+        assert!(is_caught(slipping), "{slip:?} went unnoticed");
+    }
+}
+
+#[test]
+fn a_failure_shrinks_to_a_program_one_can_read() {
+    let short = |p: &Program| judge(p, &Wrong::new(Toy::new(p, Schedule::Lazy, None), Slip::ShortCopy));
+    let (why, program) = find(50, false, short).expect_err("short copies are noticed");
+    let text = format!("{program:?}");
+    println!("{why}\n{text}");
+    assert!(program.steps.len() < 10, "{text}");
+    assert!(why.contains("is 0x"), "{why}");
 }

@@ -61,8 +61,9 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
     for sight in expected.sights.get(&step).into_iter().flatten() {
         let mut got = vec![0; sight.bytes.len()];
         executor.read(thread, sight.buffer, sight.at, &mut got)?;
-        if let Some(i) = (0..got.len()).find(|i| got[*i] != sight.bytes[*i]) {
-            let wrong = (i..got.len()).filter(|i| got[*i] != sight.bytes[*i]).count();
+        if got != sight.bytes {
+            let wrong: Vec<_> = (0..got.len()).filter(|i| got[*i] != sight.bytes[*i]).collect();
+            let (i, wrong) = (wrong[0], wrong.len());
             let at = crate::program::Span { buffer: sight.buffer, at: sight.at + i, len: 1 };
             return Err(format!(
                 "{} is {:#04x}, not {:#04x} ({wrong} bytes wrong)",

@@ -44,6 +44,20 @@ pub enum Fault {
     NoMemmove,
 }
 
+impl Fault {
+    pub const ALL: [Fault; 9] = [
+        Fault::ReusesBusyMemory,
+        Fault::ReadsSourceInCall,
+        Fault::StagesLate,
+        Fault::DoesNotWaitForPageable,
+        Fault::Overtakes,
+        Fault::WaitsForLaterRecord,
+        Fault::SyncLeavesOne,
+        Fault::ReadsDescInCall,
+        Fault::NoMemmove,
+    ];
+}
+
 #[derive(Clone)]
 enum Task {
     Move(Vec<(Span, Span)>),
@@ -226,10 +240,10 @@ impl<'a> Toy<'a> {
         match act {
             Act::Fill { dst, with, .. } => Task::Put(vec![(*dst, with.bytes(dst.len))]),
             Act::CopyDesc { dst, src, .. } => Task::CopyDesc(*dst, *src),
-            Act::RunDesc { desc, .. } => match state.descs[*desc] {
-                Some(now) if self.has(Fault::ReadsDescInCall) => Task::Move(vec![now]),
-                _ => Task::RunDesc(*desc),
-            },
+            Act::RunDesc { desc, .. } if self.has(Fault::ReadsDescInCall) => {
+                Task::Move(state.descs[*desc].into_iter().collect())
+            }
+            Act::RunDesc { desc, .. } => Task::RunDesc(*desc),
             _ if self.has(Fault::ReadsSourceInCall) => Task::Put(parts(&act.moves())),
             _ => Task::Move(act.moves()),
         }

@@ -36,6 +36,24 @@ pub enum Slip {
     FirstDesc,
 }
 
+impl Slip {
+    pub const ALL: [Slip; 13] = [
+        Slip::ShortCopy,
+        Slip::LongCopy,
+        Slip::OneShortCopy,
+        Slip::SamePitch,
+        Slip::Flat,
+        Slip::RowMissing,
+        Slip::ItemMissing,
+        Slip::FirstSource,
+        Slip::LowByte,
+        Slip::NoWait,
+        Slip::NoSync,
+        Slip::NoSyncEvent,
+        Slip::FirstDesc,
+    ];
+}
+
 /// Hands calls to `inner`, changed by `slip`.
 pub struct Wrong<E> {
     pub inner: E,
