@@ -171,3 +171,105 @@ impl Order {
         done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Pattern, Span, Way};
+
+    const DEVICE_BUFFER: usize = 0;
+    const HEAP_BUFFER: usize = 1;
+
+    fn fill(way: Way) -> Act {
+        Act::Fill { dst: Span { buffer: DEVICE_BUFFER, at: 0, len: 1 }, with: Pattern::Byte(0), way }
+    }
+
+    /// A copy of malloc memory: the call waits for it.
+    fn pageable(stream: usize) -> Act {
+        let span = |buffer| Span { buffer, at: 0, len: 1 };
+        let (dst, src, kind) = (span(DEVICE_BUFFER), span(HEAP_BUFFER), crate::program::Kind::HOST_TO_DEVICE);
+        Act::Copy { dst, src, kind, way: Way::On(stream), with_condition: false }
+    }
+
+    fn on(stream: usize) -> Act {
+        fill(Way::On(stream))
+    }
+
+    /// Which of the two marked steps does its work first, as far as is known.
+    #[test]
+    fn only_what_the_documents_promise_is_ordered() {
+        const A: bool = true;
+        const O: bool = false;
+        let now = || fill(Way::Now);
+        let record = |event, stream| Act::Record { event, stream };
+        let wait = |stream, event| Act::Wait { stream, event };
+        let sync = |stream| Act::SyncStream { stream };
+        let sync_event = |event| Act::SyncEvent { event };
+        let sync_device = |device| Act::SyncDevice { device };
+        let hold = |gate, stream| Act::Hold { gate, stream };
+        let release = |gate| Act::Release { gate };
+        let barrier = || Act::Barrier;
+        #[rustfmt::skip]
+        let table = [
+            ("->", vec![(A, 0, on(0)), (A, 0, on(0))]),
+            ("||", vec![(A, 0, on(0)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, now()), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (A, 0, now())]),
+            // synchronising
+            ("->", vec![(A, 0, on(0)), (O, 0, sync(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, sync(1)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(1)), (O, 0, sync_device(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(1)), (O, 0, sync_device(1)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, sync(0)), (A, 0, on(3))]),
+            // events
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (A, 0, on(1)), (O, 0, wait(1, 0))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, record(0, 2)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, sync_event(0)), (A, 0, now())]),
+            ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, sync_event(0)), (A, 0, now())]),
+            // a copy of malloc memory is waited for, in its place in the stream
+            ("->", vec![(A, 0, pageable(0)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, pageable(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, pageable(1)), (A, 0, now())]),
+            // two threads
+            ("||", vec![(A, 0, now()), (A, 1, now())]),
+            ("||", vec![(A, 0, on(0)), (A, 1, on(0))]),
+            ("->", vec![(A, 0, now()), (O, 0, barrier()), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, barrier()), (A, 1, on(0))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, barrier()), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, barrier()), (O, 1, sync(0)), (A, 1, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 1, sync(0)), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 1, on(0)), (O, 0, barrier()), (A, 1, on(0))]),
+            ("->", vec![(O, 0, on(0)), (A, 1, on(0)), (O, 0, barrier()), (A, 0, on(0))]),
+            // a held stream waits for what its owner calls before letting go
+            ("<-", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, now())]),
+            ("<-", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (O, 0, release(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, hold(0, 0)), (A, 0, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 1, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
+            ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
+        ];
+        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 8, life: 0, len: 1 }];
+        let program = Program { buffers, ..Program::default() };
+        for (want, steps) in table {
+            let mut order = Order::default();
+            let mut marked = vec![];
+            for (mark, thread, act) in &steps {
+                let placed = order.step(&program, &Step { thread: *thread, act: act.clone() });
+                marked.extend(mark.then_some(placed.task));
+            }
+            let [a, b] = marked[..] else { panic!("two steps are marked") };
+            let got = match (order.past(b).has(a), order.past(a).has(b)) {
+                (true, false) => "->",
+                (false, true) => "<-",
+                (false, false) => "||",
+                (true, true) => "a circle",
+            };
+            assert_eq!(got, want, "{steps:?}");
+        }
+    }
+}
