@@ -5,6 +5,7 @@
 //! program one can read.
 
 mod build;
+mod capi;
 mod oracle;
 mod order;
 mod program;
@@ -14,10 +15,12 @@ mod toy;
 mod wrong;
 
 use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use build::Wishes;
+use capi::Capi;
 use oracle::Oracle;
 use program::Program;
 use run::{Executor, run};
@@ -85,6 +88,25 @@ fn expect_right(cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), S
     if let Err((why, program)) = find(cases, races, test) {
         panic!("{why}\n{program:?}");
     }
+}
+
+/// Runs one program through the C ABI.
+fn judge_engine(program: &Program) -> Result<(), String> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let capi = Capi::new(program)?;
+    let verdict = judge(program, &capi);
+    verdict.and(capi.close())
+}
+
+#[test]
+fn ordered_programs_see_the_bytes_they_must() {
+    expect_right(setting("FERRY_MODEL_CASES", 200), false, judge_engine);
+}
+
+#[test]
+fn programs_with_races_see_all_other_bytes_right() {
+    expect_right(setting("FERRY_MODEL_CASES", 100), true, judge_engine);
 }
 
 const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];

@@ -17,6 +17,8 @@ pub enum Place {
     Buffer(usize),
     /// A descriptor, as one piece. Its readers and writers must be ordered as listed.
     Desc(usize),
+    /// That a buffer is allocated, which a descriptor copy finds out when it runs: it must be freed later.
+    Life(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +105,7 @@ impl Oracle {
                 continue;
             }
             let bytes = old.bytes.overlap(&new.bytes);
-            let listed = matches!(new.place, Place::Desc(_));
+            let listed = !matches!(new.place, Place::Buffer(_));
             if bytes.is_empty() || !listed && trial.order.past(old.point).has(new.point) {
                 continue;
             }
@@ -154,6 +156,7 @@ impl Oracle {
             Act::Free { buffer } if program.home(*buffer) == Home::Heap => {
                 add(Place::Buffer(*buffer), whole(*buffer), true, write);
             }
+            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..1), true, write),
             Act::Poke { dst, .. } | Act::Fill { dst, .. } => {
                 add(Place::Buffer(dst.buffer), Ranges::of(dst.bytes()), true, write);
             }
@@ -165,7 +168,10 @@ impl Oracle {
                 add(Place::Desc(*src), Ranges::of(0..1), false, read);
                 add(Place::Desc(*dst), Ranges::of(0..1), true, write);
             }
-            Act::RunDesc { desc, .. } => add(Place::Desc(*desc), Ranges::of(0..1), false, read),
+            Act::RunDesc { desc, dst, src, .. } => {
+                let places = [Place::Desc(*desc), Place::Life(dst.buffer), Place::Life(src.buffer)];
+                places.into_iter().for_each(|place| add(place, Ranges::of(0..1), false, read));
+            }
             _ => {}
         }
         let moves = step.act.moves();
