@@ -39,21 +39,73 @@ enum Towards {
 
 #[derive(Clone, Debug)]
 enum Want {
-    Copy { towards: Towards, dst: Pick, src: Pick, len: u16, kind: usize, sync: bool, with_condition: bool },
-    HostToHost { dst: Pick, src: Pick, len: u16, kind: usize },
-    Copy2d { towards: Towards, dst: Pick, src: Pick, width: u16, height: usize, gaps: (usize, usize), sync: bool },
-    Batch { towards: Towards, items: Vec<(Pick, Pick, u16)>, how: Batching, sync: bool },
-    Fill { dst: Pick, len: u16, with: Pattern, sync: bool },
-    Poke { dst: Pick, len: u16, seed: usize },
-    SetDesc { desc: usize, dst: Pick, src: Pick, len: u16 },
-    CopyDesc { dst: usize },
-    RunDesc { desc: usize },
-    Free { slot: usize },
+    Copy {
+        towards: Towards,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        kind: usize,
+        sync: bool,
+        with_condition: bool,
+    },
+    HostToHost {
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        kind: usize,
+    },
+    Copy2d {
+        towards: Towards,
+        dst: Pick,
+        src: Pick,
+        width: u16,
+        height: usize,
+        gaps: (usize, usize),
+        sync: bool,
+    },
+    Batch {
+        towards: Towards,
+        items: Vec<(Pick, Pick, u16)>,
+        how: Batching,
+        sync: bool,
+    },
+    Fill {
+        dst: Pick,
+        len: u16,
+        with: Pattern,
+        sync: bool,
+    },
+    Poke {
+        dst: Pick,
+        len: u16,
+        seed: usize,
+    },
+    SetDesc {
+        desc: usize,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+    },
+    CopyDesc {
+        dst: usize,
+    },
+    RunDesc {
+        desc: usize,
+    },
+    Free {
+        slot: usize,
+    },
     Hold,
     Release,
-    Record { event: usize },
-    Wait { event: usize },
-    SyncEvent { event: usize },
+    Record {
+        event: usize,
+    },
+    Wait {
+        event: usize,
+    },
+    SyncEvent {
+        event: usize,
+    },
     SyncStream,
     SyncDevice,
     Barrier,
@@ -112,15 +164,15 @@ fn want() -> impl Strategy<Value = Want> {
         }),
         4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
         3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
-        2 => (0..4usize, pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
-        2 => (0..4usize).prop_map(|dst| Want::CopyDesc { dst }),
-        3 => (0..4usize).prop_map(|desc| Want::RunDesc { desc }),
+        2 => (0..DESCS.len(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
+        2 => (0..DESCS.len()).prop_map(|dst| Want::CopyDesc { dst }),
+        3 => (0..DESCS.len()).prop_map(|desc| Want::RunDesc { desc }),
         3 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
         3 => Just(Want::Hold),
         1 => Just(Want::Release),
-        2 => (0..4usize).prop_map(|event| Want::Record { event }),
-        2 => (0..4usize).prop_map(|event| Want::Wait { event }),
-        1 => (0..4usize).prop_map(|event| Want::SyncEvent { event }),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Wait { event }),
+        1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
         2 => Just(Want::SyncStream),
         1 => Just(Want::SyncDevice),
         1 => Just(Want::Barrier),
@@ -134,8 +186,12 @@ fn wish() -> impl Strategy<Value = Wish> {
         1 => Just(Repair::SyncEvent),
         2 => Just(Repair::Leave),
     ];
-    (0..THREADS, 0..STREAMS.len(), want(), repair)
-        .prop_map(|(thread, stream, want, repair)| Wish { thread, stream, want, repair })
+    (0..THREADS, 0..STREAMS.len(), want(), repair).prop_map(|(thread, stream, want, repair)| Wish {
+        thread,
+        stream,
+        want,
+        repair,
+    })
 }
 
 /// Bytes between the guards: mostly few, some pages, now and then more than an engine copies in one go.
@@ -169,7 +225,8 @@ impl Wishes {
 
     /// The legal program that grants as many of these as it can.
     pub fn program(&self, races: bool) -> Program {
-        let slots = Builder::new(self, races).build(&self.wishes).buffers.into_iter().map(|b| b.slot).collect();
+        let slots =
+            Builder::new(self, races).build(&self.wishes).buffers.into_iter().map(|b| b.slot).collect();
         let mut builder = Builder::new(self, races);
         builder.furnish(slots);
         builder.build(&self.wishes)
@@ -278,9 +335,7 @@ impl Builder {
     /// Only two copies or fills by the engine may race, and not over a descriptor.
     fn may_race(&self, old: &Access, act: &Act, place: Place) -> bool {
         let by_engine = |act: &Act| !act.moves().is_empty() || matches!(act, Act::Fill { .. });
-        matches!(place, Place::Buffer(_))
-            && by_engine(&self.program.steps[old.step].act)
-            && by_engine(act)
+        matches!(place, Place::Buffer(_)) && by_engine(&self.program.steps[old.step].act) && by_engine(act)
     }
 
     /// Puts a step that is to come after the step `old`.
@@ -289,14 +344,17 @@ impl Builder {
         if other != thread && old >= self.epoch {
             return self.barrier();
         }
-        let Some(Timing::Task { stream: from, .. } | Timing::Staged { stream: from }) = self.program.timing(&old_act) else {
+        let Some(Timing::Task { stream: from, .. } | Timing::Staged { stream: from }) =
+            self.program.timing(&old_act)
+        else {
             return;
         };
         let event = 2 * STREAMS[from] + old % 2;
         match (repair, self.program.timing(act)) {
-            (Repair::Event | Repair::Leave, Some(Timing::Task { stream, .. } | Timing::Staged { stream }))
-                if stream != from && STREAMS[stream] == STREAMS[from] && !self.stage_races(act, old) =>
-            {
+            (
+                Repair::Event | Repair::Leave,
+                Some(Timing::Task { stream, .. } | Timing::Staged { stream }),
+            ) if stream != from && STREAMS[stream] == STREAMS[from] && !self.stage_races(act, old) => {
                 self.place(thread, Act::Record { event, stream: from }, repair);
                 self.place(thread, Act::Wait { stream, event }, repair);
             }
@@ -315,7 +373,8 @@ impl Builder {
     /// A staged copy reads its source in the call, which no event can hold back.
     fn stage_races(&self, act: &Act, old: usize) -> bool {
         let staged = matches!(self.program.timing(act), Some(Timing::Staged { .. }));
-        staged && act.moves().iter().any(|(_, src)| self.program.steps[old].act.buffers().contains(&src.buffer))
+        staged
+            && act.moves().iter().any(|(_, src)| self.program.steps[old].act.buffers().contains(&src.buffer))
     }
 
     /// Whether the other thread's use of a handle is in no order with this one.
@@ -329,7 +388,8 @@ impl Builder {
     }
 
     fn release(&mut self, thread: usize) {
-        let gates: Vec<_> = self.closed.iter().filter(|(_, owner)| *owner == thread).map(|(gate, _)| *gate).collect();
+        let gates: Vec<_> =
+            self.closed.iter().filter(|(_, owner)| *owner == thread).map(|(gate, _)| *gate).collect();
         for gate in gates {
             self.place(thread, Act::Release { gate }, Repair::SyncStream);
         }
@@ -402,7 +462,14 @@ impl Builder {
     }
 
     /// The two buffers of a copy and its natural kind.
-    fn ends(&mut self, wish: &Wish, towards: Towards, dst: Pick, src: Pick, sync: bool) -> (usize, usize, Kind) {
+    fn ends(
+        &mut self,
+        wish: &Wish,
+        towards: Towards,
+        dst: Pick,
+        src: Pick,
+        sync: bool,
+    ) -> (usize, usize, Kind) {
         let t = wish.thread;
         match towards {
             Towards::Device => (self.buffer(t, dst, DEVICE), self.buffer(t, src, HOST), Kind::HOST_TO_DEVICE),
@@ -448,7 +515,11 @@ impl Builder {
                 let (d, s, kind) = self.ends(wish, towards, dst, src, sync);
                 let (to, from) = self.pair((d, dst.at), (s, src.at), u16::MAX);
                 let width = share(width, to.len / 2);
-                let rows = |span: Span, gap: usize| Rows { buffer: span.buffer, at: span.at, pitch: width + gap * (1 + width / 4) };
+                let rows = |span: Span, gap: usize| Rows {
+                    buffer: span.buffer,
+                    at: span.at,
+                    pitch: width + gap * (1 + width / 4),
+                };
                 let (dst, src) = (rows(to, gaps.0), rows(from, gaps.1));
                 let fit = |r: &Rows| if r.pitch == 0 { height } else { (to.len - width) / r.pitch + 1 };
                 let height = height.min(fit(&dst)).min(fit(&src));
@@ -475,7 +546,8 @@ impl Builder {
             Want::Fill { dst, len, with, sync } => {
                 let any = if matches!(with, Pattern::Word(_)) { FILLED } else { 0..SLOTS.len() };
                 let own = || if dst.slot % 3 == 0 { 5..8 } else { ON[STREAMS[stream]].clone() };
-                let d = self.buffer(thread, Pick { slot: dst.slot / 3, ..dst }, if sync { any } else { own() });
+                let d =
+                    self.buffer(thread, Pick { slot: dst.slot / 3, ..dst }, if sync { any } else { own() });
                 let (mut span, _) = self.pair((d, dst.at), (d, dst.at), len);
                 if matches!(with, Pattern::Word(_)) {
                     span.len &= !3;
@@ -489,7 +561,8 @@ impl Builder {
             }
             Want::SetDesc { desc, dst, src, len } => {
                 let group = &ON[DESCS[desc]];
-                let (d, s) = (self.buffer(thread, dst, group.clone()), self.buffer(thread, src, group.clone()));
+                let (d, s) =
+                    (self.buffer(thread, dst, group.clone()), self.buffer(thread, src, group.clone()));
                 let (dst, src) = self.pair((d, dst.at), (s, src.at), len);
                 if d == s {
                     return None;
@@ -536,5 +609,5 @@ fn stream_on(device: usize, any: usize) -> usize {
 
 /// `part` of `whole`, rounded down; the largest part is all of it.
 fn share(part: u16, whole: usize) -> usize {
-    part as usize * (whole + 1) >> 16
+    (part as usize * (whole + 1)) >> 16
 }

@@ -9,10 +9,14 @@ use std::sync::{Condvar, Mutex, OnceLock};
 use ascendcl::*;
 
 use crate::oracle::{first_bytes, noise};
-use crate::program::{Act, DESCS, EVENTS, Home, Kind, NULL_STREAM, Pattern, Program, Rows, STREAMS, Span, Way};
+use crate::program::*;
 use crate::run::Executor;
 
 const EVENT_SYNC: u32 = 1;
+const HUGE_FIRST: i32 = 0;
+const NORMAL_ONLY: i32 = 2;
+const NORMAL_ONLY_P2P: i32 = 5;
+const POLICIES: [i32; 3] = [HUGE_FIRST, NORMAL_ONLY, NORMAL_ONLY_P2P];
 const REPEAT_INITIALIZE: i32 = 100002;
 
 /// What a host function that holds a stream waits for.
@@ -56,10 +60,13 @@ fn ok(call: &str, code: i32) -> Result<(), String> {
     if code == 0 {
         return Ok(());
     }
-    // SAFETY: no arguments; the text is valid until this thread's next call.
-    let text = unsafe { aclGetRecentErrMsg() };
-    // SAFETY: a text that is not NULL ends with a NUL.
-    let text = if text.is_null() { "".into() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() };
+    let text = aclGetRecentErrMsg();
+    // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
+    let text = if text.is_null() {
+        "".into()
+    } else {
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
     Err(format!("{call} answered {code}: {text}"))
 }
 
@@ -67,8 +74,7 @@ fn ok(call: &str, code: i32) -> Result<(), String> {
 fn set_device(device: usize) -> Result<(), String> {
     thread_local!(static CURRENT: Cell<Option<usize>> = const { Cell::new(None) });
     if CURRENT.get() != Some(device) {
-        // SAFETY: takes a number.
-        ok("aclrtSetDevice", unsafe { aclrtSetDevice(device as i32) })?;
+        ok("aclrtSetDevice", aclrtSetDevice(device as i32))?;
         CURRENT.set(Some(device));
     }
     Ok(())
@@ -84,8 +90,7 @@ fn start() -> Result<(), String> {
             ok("aclInit", if code == REPEAT_INITIALIZE { 0 } else { code })?;
             for device in [0, 1] {
                 set_device(device)?;
-                // SAFETY: takes numbers.
-                ok("aclrtDeviceEnablePeerAccess", unsafe { aclrtDeviceEnablePeerAccess(1 - device as i32, 0) })?;
+                ok("aclrtDeviceEnablePeerAccess", aclrtDeviceEnablePeerAccess(1 - device as i32, 0))?;
             }
             Ok(())
         })
@@ -119,10 +124,9 @@ impl<'a> Capi<'a> {
         }
         for (i, device) in DESCS.into_iter().enumerate() {
             set_device(device)?;
-            let mut size = 0;
-            // SAFETY: `size` is a valid place for a number.
-            ok("aclrtGetMemcpyDescSize", unsafe { aclrtGetMemcpyDescSize(Kind::INNER_DEVICE_TO_DEVICE.0, &mut size) })?;
-            capi.descs[i] = device_malloc(size)?;
+            let len = desc_len(i)?;
+            capi.descs[i] =
+                if i == PINNED_CELLS { host_malloc(len)? } else { device_malloc(len, HUGE_FIRST)? };
         }
         Ok(capi)
     }
@@ -132,20 +136,20 @@ impl<'a> Capi<'a> {
         self.open_gates();
         for (i, device) in STREAMS.into_iter().enumerate() {
             set_device(device)?;
-            // SAFETY: the stream is ours, or NULL for the default stream.
-            ok("aclrtSynchronizeStream", unsafe { aclrtSynchronizeStream(self.stream(i)) })?;
+            ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i)))?;
             if i != NULL_STREAM {
-                // SAFETY: the stream is ours and is not used again.
-                ok("aclrtDestroyStream", unsafe { aclrtDestroyStream(self.stream(i)) })?;
+                ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i)))?;
             }
         }
         for event in self.events {
-            // SAFETY: the event is ours and is not used again.
-            ok("aclrtDestroyEvent", unsafe { aclrtDestroyEvent(pointer(event)) })?;
+            ok("aclrtDestroyEvent", aclrtDestroyEvent(pointer(event)))?;
         }
-        for desc in self.descs {
-            // SAFETY: the memory came from aclrtMalloc and no task is left to read it.
-            ok("aclrtFree", unsafe { aclrtFree(pointer(desc)) })?;
+        for (i, desc) in self.descs.into_iter().enumerate() {
+            let desc = pointer(desc);
+            ok(
+                "free of a descriptor",
+                if i == PINNED_CELLS { aclrtFreeHost(desc) } else { aclrtFree(desc) },
+            )?;
         }
         (0..self.buffers.len()).filter(|b| self.address(*b) != 0).try_for_each(|b| self.free(b))
     }
@@ -181,14 +185,11 @@ impl<'a> Capi<'a> {
         let address = match self.program.home(buffer) {
             Home::Device(device) => {
                 set_device(device)?;
-                device_malloc(len)?
+                device_malloc(len, POLICIES[buffer % POLICIES.len()])?
             }
             Home::Pinned => {
                 set_device(0)?;
-                let mut host = null_mut();
-                // SAFETY: `host` is a valid place for a pointer.
-                ok("aclrtMallocHost", unsafe { aclrtMallocHost(&mut host, len) })?;
-                host.expose_provenance()
+                host_malloc(len)?
             }
             // SAFETY: any length will do.
             Home::Heap => unsafe { libc::malloc(len) }.expose_provenance(),
@@ -200,10 +201,8 @@ impl<'a> Capi<'a> {
     fn free(&self, buffer: usize) -> Result<(), String> {
         let address = pointer(self.buffers[buffer].swap(0, Ordering::Relaxed));
         match self.program.home(buffer) {
-            // SAFETY: came from aclrtMalloc, and is not named by any later call.
-            Home::Device(_) => ok("aclrtFree", unsafe { aclrtFree(address) }),
-            // SAFETY: came from aclrtMallocHost, and is not named by any later call.
-            Home::Pinned => ok("aclrtFreeHost", unsafe { aclrtFreeHost(address) }),
+            Home::Device(_) => ok("aclrtFree", aclrtFree(address)),
+            Home::Pinned => ok("aclrtFreeHost", aclrtFreeHost(address)),
             Home::Heap => {
                 // SAFETY: came from malloc, and every call that named it has returned.
                 unsafe { libc::free(std::ptr::with_exposed_provenance_mut(address.addr())) };
@@ -217,7 +216,9 @@ impl<'a> Capi<'a> {
         if self.program.home(dst.buffer).is_device() {
             let (len, kind) = (bytes.len(), Kind::HOST_TO_DEVICE.0);
             // SAFETY: both ranges are valid for the length of the call.
-            return ok("aclrtMemcpy", unsafe { aclrtMemcpy(self.at(dst), len, bytes.as_ptr().cast(), len, kind) });
+            return ok("aclrtMemcpy", unsafe {
+                aclrtMemcpy(self.at(dst), len, bytes.as_ptr().cast(), len, kind)
+            });
         }
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.at(dst).addr());
         // SAFETY: the buffer is allocated and, by the program's order, nobody else uses these bytes.
@@ -244,7 +245,14 @@ impl<'a> Capi<'a> {
         }
     }
 
-    fn copy_2d(&self, dst: &Rows, src: &Rows, (width, height): (usize, usize), kind: i32, way: Way) -> Result<(), String> {
+    fn copy_2d(
+        &self,
+        dst: &Rows,
+        src: &Rows,
+        (width, height): (usize, usize),
+        kind: i32,
+        way: Way,
+    ) -> Result<(), String> {
         let (to, from) = (self.at(&dst.row(0, 0)), self.at(&src.row(0, 0)));
         match way {
             Way::Now => {
@@ -255,7 +263,9 @@ impl<'a> Capi<'a> {
             Way::On(stream) => {
                 let stream = self.stream(stream);
                 // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
-                let code = unsafe { aclrtMemcpy2dAsync(to, dst.pitch, from, src.pitch, width, height, kind, stream) };
+                let code = unsafe {
+                    aclrtMemcpy2dAsync(to, dst.pitch, from, src.pitch, width, height, kind, stream)
+                };
                 ok("aclrtMemcpy2dAsync", code)
             }
         }
@@ -270,7 +280,7 @@ impl<'a> Capi<'a> {
         }
     }
 
-    fn batch(&self, items: &[(Span, Span)], how: crate::program::Batching, way: Way) -> Result<(), String> {
+    fn batch(&self, items: &[(Span, Span)], how: Batching, way: Way) -> Result<(), String> {
         let mut dsts: Vec<_> = items.iter().map(|(d, _)| self.at(d)).collect();
         let mut srcs: Vec<_> = items.iter().map(|(_, s)| self.at(s)).collect();
         let mut rooms: Vec<_> = items.iter().map(|(d, _)| self.room(d)).collect();
@@ -294,7 +304,9 @@ impl<'a> Capi<'a> {
             match (way, how.v2) {
                 (Way::Now, false) => aclrtMemcpyBatch(d, m, s, z, n, a, f, k, &mut failed),
                 (Way::Now, true) => aclrtMemcpyBatchV2(d, m, s, z, n, a, f, k),
-                (Way::On(q), false) => aclrtMemcpyBatchAsync(d, m, s, z, n, a, f, k, &mut failed, self.stream(q)),
+                (Way::On(q), false) => {
+                    aclrtMemcpyBatchAsync(d, m, s, z, n, a, f, k, &mut failed, self.stream(q))
+                }
                 (Way::On(q), true) => aclrtMemcpyBatchAsyncV2(d, m, s, z, n, a, f, k, self.stream(q)),
             }
         };
@@ -319,62 +331,92 @@ impl<'a> Capi<'a> {
 
     fn set_desc(&self, desc: usize, dst: &Span, src: &Span) -> Result<(), String> {
         set_device(DESCS[desc])?;
-        let (desc, kind) = (pointer(self.descs[desc]), Kind::INNER_DEVICE_TO_DEVICE.0);
-        // SAFETY: the descriptor is device memory of the size asked for; the spans are allocated.
-        let code = unsafe { aclrtSetMemcpyDesc(desc, kind, self.at(src), self.at(dst), src.len, null_mut()) };
-        ok("aclrtSetMemcpyDesc", code)
+        let at = pointer(self.descs[desc]);
+        if desc < FIRST_CELLS {
+            let kind = Kind::INNER_DEVICE_TO_DEVICE.0;
+            // SAFETY: the descriptor is device memory of the size asked for; the spans are allocated.
+            let code =
+                unsafe { aclrtSetMemcpyDesc(at, kind, self.at(src), self.at(dst), src.len, null_mut()) };
+            return ok("aclrtSetMemcpyDesc", code);
+        }
+        let cells = [dst, src].map(|span| self.address(span.buffer));
+        let (from, len, kind) = (cells.as_ptr().cast(), size_of_val(&cells), Kind::DEFAULT.0);
+        // SAFETY: both ranges are valid for the length of the call.
+        ok("aclrtMemcpy", unsafe { aclrtMemcpy(at, len, from, len, kind) })
     }
 
-    fn run_desc(&self, desc: usize, stream: usize) -> Result<(), String> {
-        let kind = Kind::INNER_DEVICE_TO_DEVICE.0;
-        // SAFETY: the descriptor lives as long as the executor; what it names is kept until the task has passed.
-        let code = unsafe { aclrtMemcpyAsyncWithDesc(pointer(self.descs[desc]), kind, self.stream(stream)) };
-        ok("aclrtMemcpyAsyncWithDesc", code)
+    fn run_desc(&self, desc: usize, dst: &Span, src: &Span, stream: usize) -> Result<(), String> {
+        let (at, kind, stream) = (self.descs[desc], Kind::INNER_DEVICE_TO_DEVICE.0, self.stream(stream));
+        if desc < FIRST_CELLS {
+            // SAFETY: the descriptor lives as long as the executor; what it names is freed after the task.
+            let code = unsafe { aclrtMemcpyAsyncWithDesc(pointer(at), kind, stream) };
+            return ok("aclrtMemcpyAsyncWithDesc", code);
+        }
+        let (to, from) = (pointer(at).cast(), pointer(at + size_of::<usize>()).cast());
+        // SAFETY: the cells live as long as the executor; what they name is freed after the task.
+        let code = unsafe {
+            aclrtMemcpyAsyncWithOffset(to, self.room(dst), dst.at, from, src.len, src.at, kind, stream)
+        };
+        ok("aclrtMemcpyAsyncWithOffset", code)
     }
 
     fn copy_desc(&self, dst: usize, src: usize, stream: usize) -> Result<(), String> {
-        let mut size = 0;
-        // SAFETY: `size` is a valid place for a number.
-        ok("aclrtGetMemcpyDescSize", unsafe { aclrtGetMemcpyDescSize(Kind::INNER_DEVICE_TO_DEVICE.0, &mut size) })?;
-        let (to, from) = (pointer(self.descs[dst]), pointer(self.descs[src]));
-        let kind = Kind::DEVICE_TO_DEVICE.0;
-        // SAFETY: both descriptors live as long as the executor.
-        ok("aclrtMemcpyAsync", unsafe { aclrtMemcpyAsync(to, size, from, size, kind, self.stream(stream)) })
+        let len = desc_len(dst)?;
+        let (to, from, kind) = (pointer(self.descs[dst]), pointer(self.descs[src]), Kind::DEFAULT.0);
+        // SAFETY: both live as long as the executor.
+        ok("aclrtMemcpyAsync", unsafe { aclrtMemcpyAsync(to, len, from, len, kind, self.stream(stream)) })
     }
 
     /// The calls that order others.
     fn order(&self, act: &Act) -> Result<(), String> {
-        // SAFETY: handles are ours and alive; a gate outlives the stream that waits for it.
-        unsafe {
-            match act {
-                Act::Record { event, stream } => {
-                    ok("aclrtRecordEvent", aclrtRecordEvent(pointer(self.events[*event]), self.stream(*stream)))
-                }
-                Act::Wait { stream, event } => {
-                    ok("aclrtStreamWaitEvent", aclrtStreamWaitEvent(self.stream(*stream), pointer(self.events[*event])))
-                }
-                Act::SyncEvent { event } => {
-                    ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(pointer(self.events[*event])))
-                }
-                Act::SyncStream { stream } => {
-                    ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(*stream)))
-                }
-                Act::SyncDevice { .. } => ok("aclrtSynchronizeDevice", aclrtSynchronizeDevice()),
-                Act::Hold { gate, stream } => {
-                    let gate = std::ptr::from_ref(&self.gates[*gate]).cast_mut().cast();
-                    ok("aclrtLaunchHostFunc", aclrtLaunchHostFunc(self.stream(*stream), Some(wait_for_gate), gate))
-                }
-                other => unreachable!("{other:?} orders nothing"),
+        let event = |event: usize| pointer(self.events[event]);
+        match *act {
+            Act::Record { event: e, stream } => {
+                ok("aclrtRecordEvent", aclrtRecordEvent(event(e), self.stream(stream)))
             }
+            Act::Wait { stream, event: e } => {
+                ok("aclrtStreamWaitEvent", aclrtStreamWaitEvent(self.stream(stream), event(e)))
+            }
+            Act::SyncEvent { event: e } => ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(event(e))),
+            Act::SyncStream { stream } => {
+                ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(stream)))
+            }
+            Act::SyncDevice { .. } => ok("aclrtSynchronizeDevice", aclrtSynchronizeDevice()),
+            Act::Hold { gate, stream } => {
+                let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
+                // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
+                let code = unsafe { aclrtLaunchHostFunc(self.stream(stream), Some(wait_for_gate), gate) };
+                ok("aclrtLaunchHostFunc", code)
+            }
+            ref other => unreachable!("{other:?} orders nothing"),
         }
     }
 }
 
-fn device_malloc(len: usize) -> Result<usize, String> {
+fn device_malloc(len: usize, policy: i32) -> Result<usize, String> {
     let mut device = null_mut();
     // SAFETY: `device` is a valid place for a pointer.
-    ok("aclrtMalloc", unsafe { aclrtMalloc(&mut device, len, 0) })?;
+    ok("aclrtMalloc", unsafe { aclrtMalloc(&mut device, len, policy) })?;
     Ok(device.addr())
+}
+
+fn host_malloc(len: usize) -> Result<usize, String> {
+    let mut host = null_mut();
+    // SAFETY: `host` is a valid place for a pointer.
+    ok("aclrtMallocHost", unsafe { aclrtMallocHost(&mut host, len) })?;
+    Ok(host.expose_provenance())
+}
+
+/// Bytes of a descriptor, or of a pair of pointers.
+fn desc_len(desc: usize) -> Result<usize, String> {
+    let mut len = 2 * size_of::<usize>();
+    if desc < FIRST_CELLS {
+        // SAFETY: `len` is a valid place for a number.
+        ok("aclrtGetMemcpyDescSize", unsafe {
+            aclrtGetMemcpyDescSize(Kind::INNER_DEVICE_TO_DEVICE.0, &mut len)
+        })?;
+    }
+    Ok(len)
 }
 
 impl Executor for Capi<'_> {
@@ -400,9 +442,9 @@ impl Executor for Capi<'_> {
                 self.fill(dst, *with, *way)
             }
             Act::SetDesc { desc, dst, src } => self.set_desc(*desc, dst, src),
-            Act::RunDesc { desc, stream, .. } => {
+            Act::RunDesc { desc, dst, src, stream } => {
                 set_device(STREAMS[*stream])?;
-                self.run_desc(*desc, *stream)
+                self.run_desc(*desc, dst, src, *stream)
             }
             Act::CopyDesc { dst, src, stream } => {
                 set_device(STREAMS[*stream])?;
@@ -420,7 +462,10 @@ impl Executor for Capi<'_> {
                 set_device(*device)?;
                 self.order(act)
             }
-            Act::Record { stream, .. } | Act::Wait { stream, .. } | Act::SyncStream { stream } | Act::Hold { stream, .. } => {
+            Act::Record { stream, .. }
+            | Act::Wait { stream, .. }
+            | Act::SyncStream { stream }
+            | Act::Hold { stream, .. } => {
                 set_device(STREAMS[*stream])?;
                 self.order(act)
             }

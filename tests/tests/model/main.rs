@@ -37,8 +37,17 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Runs `test` on random programs and returns the first that fails, as small as it gets.
-fn find(cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), String>) -> Result<(), (String, Program)> {
-    let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+fn find(
+    cases: u64,
+    races: bool,
+    test: impl Fn(&Program) -> Result<(), String>,
+) -> Result<(), (String, Program)> {
+    let config = Config {
+        cases: cases as u32,
+        failure_persistence: None,
+        max_shrink_iters: 2000,
+        ..Config::default()
+    };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&setting("FERRY_MODEL_SEED", 0).to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));

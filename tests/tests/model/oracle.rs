@@ -274,7 +274,11 @@ impl Mirror<'_> {
             expected.seen += memory.bytes.len();
             expected.known += sure.count();
             let sights = expected.sights.entry(step).or_default();
-            sights.extend(sure.iter().map(|r| Sight { buffer, at: r.start, bytes: memory.bytes[r].to_vec() }));
+            sights.extend(sure.iter().map(|r| Sight {
+                buffer,
+                at: r.start,
+                bytes: memory.bytes[r].to_vec(),
+            }));
         }
     }
 }
@@ -343,30 +347,57 @@ mod tests {
             ("22 22 11 11", vec![fill(PIN, 4, 0x11, 0), fill(PIN, 2, 0x22, 0), sync(0)]),
             ("?? ?? ?? ??", vec![fill(PIN, 4, 0x11, 0)]),
             ("?? ?? 11 11", vec![fill(PIN, 4, 0x11, 0), fill(PIN, 2, 0x22, 1), sync(0), sync(1)]),
-            ("22 22 11 11", [vec![fill(PIN, 4, 0x11, 0)], link(), vec![fill(PIN, 2, 0x22, 1), sync(1)]].concat()),
-            ("33 ?? 11 11", vec![fill(PIN, 4, 0x11, 0), fill(PIN, 2, 0x22, 1), sync(0), sync(1), fill(PIN, 1, 0x33, 0), sync(0)]),
+            (
+                "22 22 11 11",
+                [vec![fill(PIN, 4, 0x11, 0)], link(), vec![fill(PIN, 2, 0x22, 1), sync(1)]].concat(),
+            ),
+            (
+                "33 ?? 11 11",
+                vec![
+                    fill(PIN, 4, 0x11, 0),
+                    fill(PIN, 2, 0x22, 1),
+                    sync(0),
+                    sync(1),
+                    fill(PIN, 1, 0x33, 0),
+                    sync(0),
+                ],
+            ),
             // a source that changes while it is read
             ("?? ?? 11 11", vec![fill(DEV, 4, 0x11, 0), copy(0), fill(DEV, 2, 0x22, 1), sync(0), sync(1)]),
             ("11 11 11 11", vec![fill(DEV, 4, 0x11, 0), copy(0), fill(DEV, 2, 0x22, 0), sync(0)]),
             // the unknown spreads by copying
-            ("?? ?? 11 11", vec![fill(DEV, 4, 0x11, 0), fill(DEV, 2, 0x22, 1), sync(0), sync(1), copy(0), sync(0)]),
+            (
+                "?? ?? 11 11",
+                vec![fill(DEV, 4, 0x11, 0), fill(DEV, 2, 0x22, 1), sync(0), sync(1), copy(0), sync(0)],
+            ),
             // what the CPU writes while a stream is held comes first
             (
                 "11 11 11 11",
-                vec![Act::Hold { gate: 0, stream: 0 }, fill(PIN, 4, 0x11, 0), poke.clone(), Act::Release { gate: 0 }, sync(0)],
+                vec![
+                    Act::Hold { gate: 0, stream: 0 },
+                    fill(PIN, 4, 0x11, 0),
+                    poke.clone(),
+                    Act::Release { gate: 0 },
+                    sync(0),
+                ],
             ),
             (after_poke.as_str(), vec![fill(PIN, 4, 0x11, 0), sync(0), poke]),
         ];
         for (want, acts) in table {
             let buffers = [0, 5].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
             let allocs = [Act::Alloc { buffer: DEV }, Act::Alloc { buffer: PIN }];
-            let acts: Vec<_> = allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();
+            let acts: Vec<_> =
+                allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();
             let steps = acts.into_iter().map(|act| Step { thread: 0, act }).collect();
             let program = Program { buffers, gates: 1, steps };
             let sights = Oracle::of(&program).expected(&program).sights.remove(&(program.steps.len() - 1));
             let mut seen = vec!["??".to_string(); 4];
             for Sight { at, bytes, .. } in sights.into_iter().flatten() {
-                bytes.iter().enumerate().filter(|(i, _)| at + i < 4).for_each(|(i, b)| seen[at + i] = format!("{b:02x}"));
+                bytes
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| at + i < 4)
+                    .for_each(|(i, b)| seen[at + i] = format!("{b:02x}"));
             }
             assert_eq!(seen.join(" "), want, "{program:?}");
         }

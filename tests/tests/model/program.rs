@@ -21,8 +21,11 @@ pub const NULL_STREAM: usize = 2;
 /// Events by number: the device they belong to.
 pub const EVENTS: [usize; 4] = [0, 0, 1, 1];
 
-/// Copy descriptors by number: the device they live on.
-pub const DESCS: [usize; 4] = [0, 0, 1, 1];
+/// Copy descriptors by number: the device whose copies they describe. A descriptor may be copied over its neighbour.
+pub const DESCS: [usize; 6] = [0, 0, 1, 1, 0, 0];
+/// The last two are not descriptors but pairs of pointers to use with an offset: one in device memory, one page-locked.
+pub const FIRST_CELLS: usize = 4;
+pub const PINNED_CELLS: usize = 5;
 
 /// Names of the places that hold one allocation at a time.
 pub const SLOTS: [(&str, Home); 10] = [
@@ -100,7 +103,6 @@ impl Rows {
 pub struct Kind(pub i32);
 
 impl Kind {
-    pub const HOST_TO_HOST: Kind = Kind(0);
     pub const HOST_TO_DEVICE: Kind = Kind(1);
     pub const DEVICE_TO_HOST: Kind = Kind(2);
     pub const DEVICE_TO_DEVICE: Kind = Kind(3);
@@ -275,10 +277,17 @@ impl Program {
         Some(match act {
             Act::Alloc { .. } | Act::Poke { .. } | Act::SetDesc { .. } | Act::Check { .. } => Timing::Call,
             Act::Free { .. } => Timing::Call,
-            Act::Copy { kind: Kind::HOST_TO_BUF_TO_DEVICE, way: Way::On(stream), .. } => Timing::Staged { stream: *stream },
+            Act::Copy { kind: Kind::HOST_TO_BUF_TO_DEVICE, way: Way::On(stream), .. } => {
+                Timing::Staged { stream: *stream }
+            }
             // documented: a D32 fill of host memory is not put on the stream
-            Act::Fill { dst, with: Pattern::Word(_), .. } if !self.home(dst.buffer).is_device() => Timing::Call,
-            Act::Copy { way, .. } | Act::Copy2d { way, .. } | Act::Batch { way, .. } | Act::Fill { way, .. } => by(*way),
+            Act::Fill { dst, with: Pattern::Word(_), .. } if !self.home(dst.buffer).is_device() => {
+                Timing::Call
+            }
+            Act::Copy { way, .. }
+            | Act::Copy2d { way, .. }
+            | Act::Batch { way, .. }
+            | Act::Fill { way, .. } => by(*way),
             Act::CopyDesc { stream, .. } | Act::RunDesc { stream, .. } => {
                 Timing::Task { stream: *stream, waits: false }
             }
@@ -356,6 +365,10 @@ impl Shown<'_> {
         format!("{} <- {}", self.span(dst), self.span(src))
     }
 
+    fn desc(desc: usize) -> String {
+        format!("{}{desc}", if desc < FIRST_CELLS { "desc" } else { "cells" })
+    }
+
     fn rows(&self, r: &Rows) -> String {
         format!("{}[{} +{}*i]", self.name(r.buffer), Hex(r.at), Hex(r.pitch))
     }
@@ -401,10 +414,14 @@ impl fmt::Display for Shown<'_> {
             Act::Fill { dst, with: Pattern::Word(w), way } => {
                 write!(f, "{}: fill {} with {w:#010x} (d32)", Shown::way(way), self.span(dst))
             }
-            Act::SetDesc { desc, dst, src } => write!(f, "set desc{desc}: {}", self.pair(dst, src)),
-            Act::CopyDesc { dst, src, stream } => write!(f, "s{stream}: desc{dst} <- desc{src}"),
+            Act::SetDesc { desc, dst, src } => {
+                write!(f, "set {}: {}", Shown::desc(*desc), self.pair(dst, src))
+            }
+            Act::CopyDesc { dst, src, stream } => {
+                write!(f, "s{stream}: {} <- {}", Shown::desc(*dst), Shown::desc(*src))
+            }
             Act::RunDesc { desc, dst, src, stream } => {
-                write!(f, "s{stream}: run desc{desc} ({})", self.pair(dst, src))
+                write!(f, "s{stream}: run {} ({})", Shown::desc(*desc), self.pair(dst, src))
             }
             Act::Record { event, stream } => write!(f, "s{stream}: record e{event}"),
             Act::Wait { stream, event } => write!(f, "s{stream}: wait e{event}"),

@@ -89,9 +89,10 @@ mod tests {
     #[test]
     fn ranges_behave_like_a_set_of_offsets() {
         let short = || (0..9usize).flat_map(|a| (a..9).map(move |b| a..b));
-        for (a, b, c) in short().flat_map(|a| short().map(move |b| (a.clone(), b)).collect::<Vec<_>>()).flat_map(
-            |(a, b)| [0..2, 3..6, 2..3, 5..8].map(|c| (a.clone(), b.clone(), c)),
-        ) {
+        for (a, b, c) in short()
+            .flat_map(|a| short().map(move |b| (a.clone(), b)).collect::<Vec<_>>())
+            .flat_map(|(a, b)| [0..2, 3..6, 2..3, 5..8].map(|c| (a.clone(), b.clone(), c)))
+        {
             let set: Ranges = [a.clone(), b.clone()].into_iter().collect();
             let has = |o: usize| a.contains(&o) || b.contains(&o);
             let mut less = set.clone();
@@ -99,10 +100,17 @@ mod tests {
             let both = set.overlap(&Ranges::of(c.clone()));
             for o in 0..9 {
                 let got = [&set, &less, &both].map(|s| s.iter().any(|r| r.contains(&o)));
-                assert_eq!(got, [has(o), has(o) && !c.contains(&o), has(o) && c.contains(&o)], "{a:?} {b:?} {c:?} {o}");
+                assert_eq!(
+                    got,
+                    [has(o), has(o) && !c.contains(&o), has(o) && c.contains(&o)],
+                    "{a:?} {b:?} {c:?} {o}"
+                );
             }
             for s in [set, less, both] {
-                assert!(s.0.iter().all(|r| !r.is_empty()) && s.0.windows(2).all(|w| w[0].end < w[1].start), "{s:?}");
+                assert!(
+                    s.0.iter().all(|r| !r.is_empty()) && s.0.windows(2).all(|w| w[0].end < w[1].start),
+                    "{s:?}"
+                );
                 assert_eq!(s.count(), (0..9).filter(|o| s.iter().any(|r| r.contains(o))).count());
             }
         }

@@ -80,7 +80,7 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
 struct Watch(Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
 
 impl Watch {
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const PATIENCE: Duration = Duration::from_secs(120);
 
     fn new(program: &Program) -> Watch {
         let (done, wait) = mpsc::channel();

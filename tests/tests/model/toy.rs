@@ -173,7 +173,9 @@ impl<'a> Toy<'a> {
         match task {
             Task::Gate(gate) if !state.open[gate] => return false,
             Task::Wait(other, count) if state.streams[other].done < count => return false,
-            Task::WaitNewest(event) if state.records[event].is_some_and(|(s, n)| state.streams[s].done < n) => {
+            Task::WaitNewest(event)
+                if state.records[event].is_some_and(|(s, n)| state.streams[s].done < n) =>
+            {
                 return false;
             }
             Task::Move(moves) => self.copy(state, &moves),
@@ -210,7 +212,12 @@ impl<'a> Toy<'a> {
     }
 
     /// Waits until `count` tasks of `stream` are done, running what that takes.
-    fn reach<'s>(&self, mut state: MutexGuard<'s, State>, stream: usize, count: usize) -> MutexGuard<'s, State> {
+    fn reach<'s>(
+        &self,
+        mut state: MutexGuard<'s, State>,
+        stream: usize,
+        count: usize,
+    ) -> MutexGuard<'s, State> {
         let count = if self.has(Fault::SyncLeavesOne) { count.saturating_sub(1) } else { count };
         loop {
             self.idle(&mut state);
@@ -255,7 +262,9 @@ impl<'a> Toy<'a> {
             Timing::Call => {
                 let task = self.task(&state, act);
                 match task {
-                    Task::Put(parts) => parts.iter().for_each(|(dst, bytes)| self.store(&mut state, *dst, bytes)),
+                    Task::Put(parts) => {
+                        parts.iter().for_each(|(dst, bytes)| self.store(&mut state, *dst, bytes))
+                    }
                     Task::Move(moves) => self.copy(&mut state, &moves),
                     _ => unreachable!("descriptor copies are tasks"),
                 }

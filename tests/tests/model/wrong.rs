@@ -76,7 +76,9 @@ impl<E> Wrong<E> {
             | (Slip::NoSyncEvent, Act::SyncEvent { .. }) => return None,
             (Slip::ShortCopy, Act::Copy { dst, src, .. }) => resize(&mut dst.len, &mut src.len, -1),
             (Slip::LongCopy, Act::Copy { dst, src, .. }) => resize(&mut dst.len, &mut src.len, 1),
-            (Slip::OneShortCopy, Act::Copy { dst, src, .. }) if self.copies.fetch_add(1, Ordering::Relaxed) == 2 => {
+            (Slip::OneShortCopy, Act::Copy { dst, src, .. })
+                if self.copies.fetch_add(1, Ordering::Relaxed) == 2 =>
+            {
                 resize(&mut dst.len, &mut src.len, -1);
             }
             (Slip::SamePitch, Act::Copy2d { dst, src, .. }) if dst.pitch > src.pitch => dst.pitch = src.pitch,
