@@ -1,0 +1,493 @@
+//! Carries programs out through the C ABI.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock};
+
+use ascendcl::*;
+
+use crate::oracle::{first_bytes, noise};
+use crate::program::*;
+use crate::run::Executor;
+
+const EVENT_SYNC: u32 = 1;
+const HUGE_FIRST: i32 = 0;
+const NORMAL_ONLY: i32 = 2;
+const NORMAL_ONLY_P2P: i32 = 5;
+const POLICIES: [i32; 3] = [HUGE_FIRST, NORMAL_ONLY, NORMAL_ONLY_P2P];
+const REPEAT_INITIALIZE: i32 = 100002;
+
+/// What a host function that holds a stream waits for.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn release(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
+    // SAFETY: the executor owns the gate and outlives the stream, which it synchronises before it goes.
+    let gate = unsafe { &*gate.cast::<Gate>() };
+    let open = gate.open.lock().unwrap();
+    drop(gate.opened.wait_while(open, |open| !*open).unwrap());
+}
+
+/// One program's streams, events, descriptors and memory, as addresses and handles.
+pub struct Capi<'a> {
+    program: &'a Program,
+    streams: [usize; STREAMS.len()],
+    events: [usize; EVENTS.len()],
+    descs: [usize; DESCS.len()],
+    /// Where each buffer is while it is allocated, else 0.
+    buffers: Vec<AtomicUsize>,
+    gates: Vec<Gate>,
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    without_provenance_mut(address)
+}
+
+/// Makes a failed call an error with the library's own words.
+fn ok(call: &str, code: i32) -> Result<(), String> {
+    if code == 0 {
+        return Ok(());
+    }
+    let text = aclGetRecentErrMsg();
+    // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
+    let text = if text.is_null() {
+        "".into()
+    } else {
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    Err(format!("{call} answered {code}: {text}"))
+}
+
+/// Makes `device` the calling thread's, if it is not.
+fn set_device(device: usize) -> Result<(), String> {
+    thread_local!(static CURRENT: Cell<Option<usize>> = const { Cell::new(None) });
+    if CURRENT.get() != Some(device) {
+        ok("aclrtSetDevice", aclrtSetDevice(device as i32))?;
+        CURRENT.set(Some(device));
+    }
+    Ok(())
+}
+
+/// Starts the library and lets the two devices reach each other, once per process.
+fn start() -> Result<(), String> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    STARTED
+        .get_or_init(|| {
+            // SAFETY: NULL means no configuration file.
+            let code = unsafe { aclInit(std::ptr::null()) };
+            ok("aclInit", if code == REPEAT_INITIALIZE { 0 } else { code })?;
+            for device in [0, 1] {
+                set_device(device)?;
+                ok("aclrtDeviceEnablePeerAccess", aclrtDeviceEnablePeerAccess(1 - device as i32, 0))?;
+            }
+            Ok(())
+        })
+        .clone()
+}
+
+impl<'a> Capi<'a> {
+    pub fn new(program: &'a Program) -> Result<Capi<'a>, String> {
+        start()?;
+        let mut capi = Capi {
+            program,
+            streams: [0; STREAMS.len()],
+            events: [0; EVENTS.len()],
+            descs: [0; DESCS.len()],
+            buffers: program.buffers.iter().map(|_| AtomicUsize::new(0)).collect(),
+            gates: (0..program.gates).map(|_| Gate::default()).collect(),
+        };
+        for (i, device) in STREAMS.into_iter().enumerate().filter(|(i, _)| *i != NULL_STREAM) {
+            set_device(device)?;
+            let mut stream = null_mut();
+            // SAFETY: `stream` is a valid place for a handle.
+            ok("aclrtCreateStream", unsafe { aclrtCreateStream(&mut stream) })?;
+            capi.streams[i] = stream.addr();
+        }
+        for (i, device) in EVENTS.into_iter().enumerate() {
+            set_device(device)?;
+            let mut event = null_mut();
+            // SAFETY: `event` is a valid place for a handle.
+            ok("aclrtCreateEventWithFlag", unsafe { aclrtCreateEventWithFlag(&mut event, EVENT_SYNC) })?;
+            capi.events[i] = event.addr();
+        }
+        for (i, device) in DESCS.into_iter().enumerate() {
+            set_device(device)?;
+            let len = desc_len(i)?;
+            capi.descs[i] =
+                if i == PINNED_CELLS { host_malloc(len)? } else { device_malloc(len, HUGE_FIRST)? };
+        }
+        Ok(capi)
+    }
+
+    /// Ends everything the program left: the streams' work, then the handles and the memory.
+    pub fn close(self) -> Result<(), String> {
+        self.open_gates();
+        for (i, device) in STREAMS.into_iter().enumerate() {
+            set_device(device)?;
+            ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i)))?;
+            if i != NULL_STREAM {
+                ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i)))?;
+            }
+        }
+        for event in self.events {
+            ok("aclrtDestroyEvent", aclrtDestroyEvent(pointer(event)))?;
+        }
+        for (i, desc) in self.descs.into_iter().enumerate() {
+            let desc = pointer(desc);
+            ok(
+                "free of a descriptor",
+                if i == PINNED_CELLS { aclrtFreeHost(desc) } else { aclrtFree(desc) },
+            )?;
+        }
+        (0..self.buffers.len()).filter(|b| self.address(*b) != 0).try_for_each(|b| self.free(b))
+    }
+
+    fn stream(&self, stream: usize) -> aclrtStream {
+        pointer(self.streams[stream])
+    }
+
+    fn address(&self, buffer: usize) -> usize {
+        self.buffers[buffer].load(Ordering::Relaxed)
+    }
+
+    fn at(&self, span: &Span) -> *mut c_void {
+        pointer(self.address(span.buffer) + span.at)
+    }
+
+    /// Bytes from the start of a span to the end of its buffer.
+    fn room(&self, span: &Span) -> usize {
+        self.program.buffers[span.buffer].len - span.at
+    }
+
+    /// Makes the device current that a call needs: its stream's, or that of the first device buffer it names.
+    fn enter(&self, act: &Act, way: Way) -> Result<(), String> {
+        let device = |b: &usize| if let Home::Device(d) = self.program.home(*b) { Some(d) } else { None };
+        set_device(match way {
+            Way::On(stream) => STREAMS[stream],
+            Way::Now => act.buffers().iter().find_map(device).unwrap_or(0),
+        })
+    }
+
+    fn alloc(&self, buffer: usize) -> Result<(), String> {
+        let len = self.program.buffers[buffer].len;
+        let address = match self.program.home(buffer) {
+            Home::Device(device) => {
+                set_device(device)?;
+                device_malloc(len, POLICIES[buffer % POLICIES.len()])?
+            }
+            Home::Pinned => {
+                set_device(0)?;
+                host_malloc(len)?
+            }
+            // SAFETY: any length will do.
+            Home::Heap => unsafe { libc::malloc(len) }.expose_provenance(),
+        };
+        self.buffers[buffer].store(address, Ordering::Relaxed);
+        self.write(&Span { buffer, at: 0, len }, first_bytes(buffer, len))
+    }
+
+    fn free(&self, buffer: usize) -> Result<(), String> {
+        let address = pointer(self.buffers[buffer].swap(0, Ordering::Relaxed));
+        match self.program.home(buffer) {
+            Home::Device(_) => ok("aclrtFree", aclrtFree(address)),
+            Home::Pinned => ok("aclrtFreeHost", aclrtFreeHost(address)),
+            Home::Heap => {
+                // SAFETY: came from malloc, and every call that named it has returned.
+                unsafe { libc::free(std::ptr::with_exposed_provenance_mut(address.addr())) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts bytes into a buffer before going on: the CPU where it can, a synchronous copy where it cannot.
+    fn write(&self, dst: &Span, bytes: &[u8]) -> Result<(), String> {
+        if self.program.home(dst.buffer).is_device() {
+            let (len, kind) = (bytes.len(), Kind::HOST_TO_DEVICE.0);
+            // SAFETY: both ranges are valid for the length of the call.
+            return ok("aclrtMemcpy", unsafe {
+                aclrtMemcpy(self.at(dst), len, bytes.as_ptr().cast(), len, kind)
+            });
+        }
+        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.at(dst).addr());
+        // SAFETY: the buffer is allocated and, by the program's order, nobody else uses these bytes.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, dst: &Span, src: &Span, kind: i32, way: Way, with_condition: bool) -> Result<(), String> {
+        let (to, room, from, len) = (self.at(dst), self.room(dst), self.at(src), src.len);
+        match way {
+            // SAFETY: both ranges are allocated for the length of the call.
+            Way::Now => ok("aclrtMemcpy", unsafe { aclrtMemcpy(to, room, from, len, kind) }),
+            Way::On(stream) if with_condition => {
+                let stream = self.stream(stream);
+                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
+                let code = unsafe { aclrtMemcpyAsyncWithCondition(to, room, from, len, kind, stream) };
+                ok("aclrtMemcpyAsyncWithCondition", code)
+            }
+            Way::On(stream) => {
+                // SAFETY: as above.
+                let code = unsafe { aclrtMemcpyAsync(to, room, from, len, kind, self.stream(stream)) };
+                ok("aclrtMemcpyAsync", code)
+            }
+        }
+    }
+
+    fn copy_2d(
+        &self,
+        dst: &Rows,
+        src: &Rows,
+        (width, height): (usize, usize),
+        kind: i32,
+        way: Way,
+    ) -> Result<(), String> {
+        let (to, from) = (self.at(&dst.row(0, 0)), self.at(&src.row(0, 0)));
+        match way {
+            Way::Now => {
+                // SAFETY: all rows are allocated for the length of the call.
+                let code = unsafe { aclrtMemcpy2d(to, dst.pitch, from, src.pitch, width, height, kind) };
+                ok("aclrtMemcpy2d", code)
+            }
+            Way::On(stream) => {
+                let stream = self.stream(stream);
+                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
+                let code = unsafe {
+                    aclrtMemcpy2dAsync(to, dst.pitch, from, src.pitch, width, height, kind, stream)
+                };
+                ok("aclrtMemcpy2dAsync", code)
+            }
+        }
+    }
+
+    fn location(&self, buffer: usize, unregistered: bool) -> aclrtMemLocation {
+        match self.program.home(buffer) {
+            Home::Device(device) => aclrtMemLocation { id: device as u32, type_: 1 },
+            Home::Heap if unregistered => aclrtMemLocation { id: 0, type_: 2 },
+            // the id of a host location is ignored
+            _ => aclrtMemLocation { id: 7, type_: 0 },
+        }
+    }
+
+    fn batch(&self, items: &[(Span, Span)], how: Batching, way: Way) -> Result<(), String> {
+        let mut dsts: Vec<_> = items.iter().map(|(d, _)| self.at(d)).collect();
+        let mut srcs: Vec<_> = items.iter().map(|(_, s)| self.at(s)).collect();
+        let mut rooms: Vec<_> = items.iter().map(|(d, _)| self.room(d)).collect();
+        let mut sizes: Vec<_> = items.iter().map(|(d, _)| d.len).collect();
+        let (mut attrs, mut firsts, mut last) = (vec![], vec![], None);
+        for (i, (dst, src)) in items.iter().enumerate() {
+            let places = [dst, src].map(|s| self.location(s.buffer, how.unregistered));
+            let key = places.map(|l| (l.id, l.type_));
+            if how.split || last != Some(key) {
+                attrs.push(aclrtMemcpyBatchAttr { dstLoc: places[0], srcLoc: places[1], rsv: [0; 16] });
+                firsts.push(i);
+                last = Some(key);
+            }
+        }
+        let (d, m, s, z) = (dsts.as_mut_ptr(), rooms.as_mut_ptr(), srcs.as_mut_ptr(), sizes.as_mut_ptr());
+        let (a, f, n, k) = (attrs.as_mut_ptr(), firsts.as_mut_ptr(), items.len(), attrs.len());
+        let mut failed = 0;
+        // SAFETY: the arrays have the lengths given; the memory they name is allocated for the length of the call,
+        // and the engine keeps what is freed afterwards until its tasks have passed.
+        let code = unsafe {
+            match (way, how.v2) {
+                (Way::Now, false) => aclrtMemcpyBatch(d, m, s, z, n, a, f, k, &mut failed),
+                (Way::Now, true) => aclrtMemcpyBatchV2(d, m, s, z, n, a, f, k),
+                (Way::On(q), false) => {
+                    aclrtMemcpyBatchAsync(d, m, s, z, n, a, f, k, &mut failed, self.stream(q))
+                }
+                (Way::On(q), true) => aclrtMemcpyBatchAsyncV2(d, m, s, z, n, a, f, k, self.stream(q)),
+            }
+        };
+        ok(&format!("batch of {n} with {k} attributes (failIndex {failed})"), code)
+    }
+
+    fn fill(&self, dst: &Span, with: Pattern, way: Way) -> Result<(), String> {
+        let (to, room, len) = (self.at(dst), self.room(dst), dst.len);
+        // Only the low byte of the value counts.
+        let value = |b: u8| i32::from(b) | 0x7700;
+        // SAFETY: the range is allocated for the length of the call, and kept by the engine until its task has passed.
+        let code = unsafe {
+            match (with, way) {
+                (Pattern::Byte(b), Way::Now) => aclrtMemset(to, room, value(b), len),
+                (Pattern::Byte(b), Way::On(s)) => aclrtMemsetAsync(to, room, value(b), len, self.stream(s)),
+                (Pattern::Word(w), Way::Now) => aclrtMemsetD32(to, room, w, len / 4),
+                (Pattern::Word(w), Way::On(s)) => aclrtMemsetD32Async(to, room, w, len / 4, self.stream(s)),
+            }
+        };
+        ok("fill", code)
+    }
+
+    fn set_desc(&self, desc: usize, dst: &Span, src: &Span) -> Result<(), String> {
+        set_device(DESCS[desc])?;
+        let at = pointer(self.descs[desc]);
+        if desc < FIRST_CELLS {
+            let kind = Kind::INNER_DEVICE_TO_DEVICE.0;
+            // SAFETY: the descriptor is device memory of the size asked for; the spans are allocated.
+            let code =
+                unsafe { aclrtSetMemcpyDesc(at, kind, self.at(src), self.at(dst), src.len, null_mut()) };
+            return ok("aclrtSetMemcpyDesc", code);
+        }
+        let cells = [dst, src].map(|span| self.address(span.buffer));
+        let (from, len, kind) = (cells.as_ptr().cast(), size_of_val(&cells), Kind::DEFAULT.0);
+        // SAFETY: both ranges are valid for the length of the call.
+        ok("aclrtMemcpy", unsafe { aclrtMemcpy(at, len, from, len, kind) })
+    }
+
+    fn run_desc(&self, desc: usize, dst: &Span, src: &Span, stream: usize) -> Result<(), String> {
+        let (at, kind, stream) = (self.descs[desc], Kind::INNER_DEVICE_TO_DEVICE.0, self.stream(stream));
+        if desc < FIRST_CELLS {
+            // SAFETY: the descriptor lives as long as the executor; what it names is freed after the task.
+            let code = unsafe { aclrtMemcpyAsyncWithDesc(pointer(at), kind, stream) };
+            return ok("aclrtMemcpyAsyncWithDesc", code);
+        }
+        let (to, from) = (pointer(at).cast(), pointer(at + size_of::<usize>()).cast());
+        // SAFETY: the cells live as long as the executor; what they name is freed after the task.
+        let code = unsafe {
+            aclrtMemcpyAsyncWithOffset(to, self.room(dst), dst.at, from, src.len, src.at, kind, stream)
+        };
+        ok("aclrtMemcpyAsyncWithOffset", code)
+    }
+
+    fn copy_desc(&self, dst: usize, src: usize, stream: usize) -> Result<(), String> {
+        let len = desc_len(dst)?;
+        let (to, from, kind) = (pointer(self.descs[dst]), pointer(self.descs[src]), Kind::DEFAULT.0);
+        // SAFETY: both live as long as the executor.
+        ok("aclrtMemcpyAsync", unsafe { aclrtMemcpyAsync(to, len, from, len, kind, self.stream(stream)) })
+    }
+
+    /// The calls that order others.
+    fn order(&self, act: &Act) -> Result<(), String> {
+        let event = |event: usize| pointer(self.events[event]);
+        match *act {
+            Act::Record { event: e, stream } => {
+                ok("aclrtRecordEvent", aclrtRecordEvent(event(e), self.stream(stream)))
+            }
+            Act::Wait { stream, event: e } => {
+                ok("aclrtStreamWaitEvent", aclrtStreamWaitEvent(self.stream(stream), event(e)))
+            }
+            Act::SyncEvent { event: e } => ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(event(e))),
+            Act::SyncStream { stream } => {
+                ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(stream)))
+            }
+            Act::SyncDevice { .. } => ok("aclrtSynchronizeDevice", aclrtSynchronizeDevice()),
+            Act::Hold { gate, stream } => {
+                let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
+                // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
+                let code = unsafe { aclrtLaunchHostFunc(self.stream(stream), Some(wait_for_gate), gate) };
+                ok("aclrtLaunchHostFunc", code)
+            }
+            ref other => unreachable!("{other:?} orders nothing"),
+        }
+    }
+}
+
+fn device_malloc(len: usize, policy: i32) -> Result<usize, String> {
+    let mut device = null_mut();
+    // SAFETY: `device` is a valid place for a pointer.
+    ok("aclrtMalloc", unsafe { aclrtMalloc(&mut device, len, policy) })?;
+    Ok(device.addr())
+}
+
+fn host_malloc(len: usize) -> Result<usize, String> {
+    let mut host = null_mut();
+    // SAFETY: `host` is a valid place for a pointer.
+    ok("aclrtMallocHost", unsafe { aclrtMallocHost(&mut host, len) })?;
+    Ok(host.expose_provenance())
+}
+
+/// Bytes of a descriptor, or of a pair of pointers.
+fn desc_len(desc: usize) -> Result<usize, String> {
+    let mut len = 2 * size_of::<usize>();
+    if desc < FIRST_CELLS {
+        // SAFETY: `len` is a valid place for a number.
+        ok("aclrtGetMemcpyDescSize", unsafe {
+            aclrtGetMemcpyDescSize(Kind::INNER_DEVICE_TO_DEVICE.0, &mut len)
+        })?;
+    }
+    Ok(len)
+}
+
+impl Executor for Capi<'_> {
+    fn perform(&self, _thread: usize, act: &Act) -> Result<(), String> {
+        match act {
+            Act::Alloc { buffer } => self.alloc(*buffer),
+            Act::Free { buffer } => self.free(*buffer),
+            Act::Poke { dst, seed } => self.write(dst, noise(*seed, dst.len)),
+            Act::Copy { dst, src, kind, way, with_condition } => {
+                self.enter(act, *way)?;
+                self.copy(dst, src, kind.0, *way, *with_condition)
+            }
+            Act::Copy2d { dst, src, width, height, kind, way } => {
+                self.enter(act, *way)?;
+                self.copy_2d(dst, src, (*width, *height), kind.0, *way)
+            }
+            Act::Batch { items, how, way } => {
+                self.enter(act, *way)?;
+                self.batch(items, *how, *way)
+            }
+            Act::Fill { dst, with, way } => {
+                self.enter(act, *way)?;
+                self.fill(dst, *with, *way)
+            }
+            Act::SetDesc { desc, dst, src } => self.set_desc(*desc, dst, src),
+            Act::RunDesc { desc, dst, src, stream } => {
+                set_device(STREAMS[*stream])?;
+                self.run_desc(*desc, dst, src, *stream)
+            }
+            Act::CopyDesc { dst, src, stream } => {
+                set_device(STREAMS[*stream])?;
+                self.copy_desc(*dst, *src, *stream)
+            }
+            Act::Release { gate } => {
+                self.gates[*gate].release();
+                Ok(())
+            }
+            Act::SyncEvent { event } => {
+                set_device(EVENTS[*event])?;
+                self.order(act)
+            }
+            Act::SyncDevice { device } => {
+                set_device(*device)?;
+                self.order(act)
+            }
+            Act::Record { stream, .. }
+            | Act::Wait { stream, .. }
+            | Act::SyncStream { stream }
+            | Act::Hold { stream, .. } => {
+                set_device(STREAMS[*stream])?;
+                self.order(act)
+            }
+            Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
+        }
+    }
+
+    fn read(&self, _thread: usize, buffer: usize, at: usize, out: &mut [u8]) -> Result<(), String> {
+        let from = self.at(&Span { buffer, at, len: out.len() });
+        if let Home::Device(device) = self.program.home(buffer) {
+            set_device(device)?;
+            let (len, kind) = (out.len(), Kind::DEVICE_TO_HOST.0);
+            // SAFETY: both ranges are valid for the length of the call.
+            return ok("aclrtMemcpy", unsafe { aclrtMemcpy(out.as_mut_ptr().cast(), len, from, len, kind) });
+        }
+        let from: *const u8 = std::ptr::with_exposed_provenance(from.addr());
+        // SAFETY: the buffer is allocated and, by the program's order, nobody writes these bytes now.
+        unsafe { from.copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    fn open_gates(&self) {
+        self.gates.iter().for_each(Gate::release);
+    }
+}

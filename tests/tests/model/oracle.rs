@@ -1,0 +1,405 @@
+//! Says which bytes a program must see: a byte mirror that knows what is ordered.
+//!
+//! Every step has the bytes it reads and writes, at a point of the [`Order`]. Two accesses to a byte, at least one
+//! of them a write, that are in no order are a race: a racing write leaves the byte unknown until an ordered write
+//! follows, a racing read has read something unknown. All other bytes are known, and every check must see them.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::order::{Order, Placed, Point};
+use crate::program::{Act, Home, Pattern, Program, Span, Step, Timing, bytes_in};
+use crate::ranges::Ranges;
+
+/// What an access is made to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Buffer(usize),
+    /// A descriptor, as one piece. Its readers and writers must be ordered as listed.
+    Desc(usize),
+    /// That a buffer is allocated, which a descriptor copy finds out when it runs: it must be freed later.
+    Life(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub step: usize,
+    pub place: Place,
+    pub write: bool,
+    point: Point,
+    bytes: Ranges,
+    /// The bytes of a racing access are not known.
+    blur: Ranges,
+    /// A check gives way: it leaves out what others write at the same time.
+    soft: bool,
+}
+
+/// A step on trial: what accepting it would mean.
+pub struct Trial {
+    order: Order,
+    placed: Placed,
+    accesses: Vec<Access>,
+    /// Earlier access, position of the new one, the bytes in question.
+    races: Vec<(usize, usize, Ranges)>,
+    trims: Vec<(usize, Ranges)>,
+}
+
+/// Bytes a check must see.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub buffer: usize,
+    pub at: usize,
+    pub bytes: Vec<u8>,
+}
+
+/// What the checks of a program must see, by step.
+#[derive(Default)]
+pub struct Expected {
+    pub sights: HashMap<usize, Vec<Sight>>,
+    /// Bytes that checks could have seen, and those among them that are known.
+    pub seen: usize,
+    pub known: usize,
+}
+
+#[derive(Default)]
+pub struct Oracle {
+    order: Order,
+    placed: Vec<Placed>,
+    accesses: Vec<Access>,
+}
+
+impl Trial {
+    /// The earlier accesses this step would race with, each with the new access it races with.
+    pub fn races<'a>(&'a self, oracle: &'a Oracle) -> impl Iterator<Item = (&'a Access, &'a Access)> {
+        self.races.iter().map(|(old, new, _)| (&oracle.accesses[*old], &self.accesses[*new]))
+    }
+}
+
+impl Oracle {
+    /// Takes every step of a program, races included.
+    pub fn of(program: &Program) -> Oracle {
+        let mut oracle = Oracle::default();
+        for step in &program.steps {
+            let trial = oracle.consider(program, step);
+            oracle.accept(trial);
+        }
+        oracle
+    }
+
+    /// What the next step would do, without taking it.
+    pub fn consider(&self, program: &Program, step: &Step) -> Trial {
+        let mut order = self.order.clone();
+        let placed = order.step(program, step);
+        let mut trial = Trial { order, placed, accesses: vec![], races: vec![], trims: vec![] };
+        for mut new in self.accesses_of(program, step, placed) {
+            self.collide(&mut new, &mut trial);
+            trial.accesses.push(new);
+        }
+        trial
+    }
+
+    fn collide(&self, new: &mut Access, trial: &mut Trial) {
+        let past = trial.order.past(new.point);
+        for (i, old) in self.accesses.iter().enumerate() {
+            if old.place != new.place || !(old.write || new.write) || past.has(old.point) {
+                continue;
+            }
+            let bytes = old.bytes.overlap(&new.bytes);
+            let listed = !matches!(new.place, Place::Buffer(_));
+            if bytes.is_empty() || !listed && trial.order.past(old.point).has(new.point) {
+                continue;
+            }
+            match (old.soft, new.soft) {
+                (_, true) => new.bytes.remove_all(&bytes),
+                (true, _) => trial.trims.push((i, bytes)),
+                _ => trial.races.push((i, trial.accesses.len(), bytes)),
+            }
+        }
+    }
+
+    /// Takes the step that was on trial.
+    pub fn accept(&mut self, trial: Trial) {
+        let Trial { order, placed, accesses, races, trims } = trial;
+        let first = self.accesses.len();
+        self.accesses.extend(accesses);
+        for (old, new, bytes) in races {
+            let (old, new) = (old, first + new);
+            let both = self.accesses[old].write && self.accesses[new].write;
+            for i in [old, new] {
+                if both || !self.accesses[i].write {
+                    self.accesses[i].blur.add_all(&bytes);
+                }
+            }
+        }
+        for (check, bytes) in trims {
+            self.accesses[check].bytes.remove_all(&bytes);
+        }
+        self.placed.push(placed);
+        self.order = order;
+    }
+
+    fn accesses_of(&self, program: &Program, step: &Step, placed: Placed) -> Vec<Access> {
+        let (read, write) = match program.timing(&step.act) {
+            Some(Timing::Staged { .. }) => (placed.call, placed.task),
+            _ => (placed.task, placed.task),
+        };
+        let whole = |b: usize| Ranges::of(0..program.buffers[b].len);
+        let mut list = vec![];
+        let mut add = |place, bytes, write, point| {
+            let soft = matches!(step.act, Act::Check { .. });
+            let blur = Ranges::default();
+            list.push(Access { step: self.placed.len(), place, write, point, bytes, blur, soft });
+        };
+        match &step.act {
+            Act::Alloc { buffer } => add(Place::Buffer(*buffer), whole(*buffer), true, write),
+            // Plain memory goes back to the C library, so nothing may still use it; the engine keeps its own.
+            Act::Free { buffer } if program.home(*buffer) == Home::Heap => {
+                add(Place::Buffer(*buffer), whole(*buffer), true, write);
+            }
+            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..1), true, write),
+            Act::Poke { dst, .. } | Act::Fill { dst, .. } => {
+                add(Place::Buffer(dst.buffer), Ranges::of(dst.bytes()), true, write);
+            }
+            Act::Check { buffers } => {
+                buffers.iter().for_each(|b| add(Place::Buffer(*b), whole(*b), false, read));
+            }
+            Act::SetDesc { desc, .. } => add(Place::Desc(*desc), Ranges::of(0..1), true, write),
+            Act::CopyDesc { dst, src, .. } => {
+                add(Place::Desc(*src), Ranges::of(0..1), false, read);
+                add(Place::Desc(*dst), Ranges::of(0..1), true, write);
+            }
+            Act::RunDesc { desc, dst, src, .. } => {
+                let places = [Place::Desc(*desc), Place::Life(dst.buffer), Place::Life(src.buffer)];
+                places.into_iter().for_each(|place| add(place, Ranges::of(0..1), false, read));
+            }
+            _ => {}
+        }
+        let moves = step.act.moves();
+        for (is_write, point) in [(false, read), (true, write)] {
+            let spans = || moves.iter().map(|(d, s)| if is_write { *d } else { *s });
+            let mut buffers: Vec<_> = spans().map(|s| s.buffer).collect();
+            buffers.sort_unstable();
+            buffers.dedup();
+            buffers.iter().for_each(|b| add(Place::Buffer(*b), bytes_in(*b, spans()), is_write, point));
+        }
+        list
+    }
+
+    /// Runs the program on the mirror, in an order that respects everything known, and notes what checks must see.
+    pub fn expected(&self, program: &Program) -> Expected {
+        let mut mirror = Mirror { oracle: self, buffers: vec![Memory::default(); program.buffers.len()] };
+        let mut owner = vec![None; self.order.len()];
+        for (i, placed) in self.placed.iter().enumerate() {
+            (owner[placed.call], owner[placed.task]) = (Some(i), Some(i));
+        }
+        let (mut expected, mut staged) = (Expected::default(), HashMap::new());
+        for point in self.order.schedule() {
+            let Some(i) = owner[point] else { continue };
+            let (act, placed) = (&program.steps[i].act, self.placed[i]);
+            let early = matches!(program.timing(act), Some(Timing::Staged { .. }));
+            if point == if early { placed.call } else { placed.task } {
+                staged.insert(i, mirror.read(i, act));
+            }
+            if point == placed.task {
+                mirror.write(program, i, act, staged.remove(&i).expect("read before or at the task"));
+                mirror.see(i, act, &mut expected);
+            }
+        }
+        expected
+    }
+}
+
+/// Contents of a buffer, as far as they are known.
+#[derive(Clone, Default)]
+struct Memory {
+    bytes: Vec<u8>,
+    known: Ranges,
+}
+
+struct Mirror<'a> {
+    oracle: &'a Oracle,
+    buffers: Vec<Memory>,
+}
+
+impl Mirror<'_> {
+    fn access(&self, step: usize, buffer: usize, write: bool) -> Option<&Access> {
+        let all = &self.oracle.accesses;
+        let from = all.partition_point(|a| a.step < step);
+        let mut own = all[from..].iter().take_while(|a| a.step == step);
+        own.find(|a| a.place == Place::Buffer(buffer) && a.write == write)
+    }
+
+    /// What the pieces of a copy read: bytes, and which of them are known.
+    fn read(&self, step: usize, act: &Act) -> Vec<Memory> {
+        let one = |src: Span| {
+            let memory = &self.buffers[src.buffer];
+            let mut known: Ranges = memory.known.within(src.bytes()).collect();
+            if let Some(access) = self.access(step, src.buffer, false) {
+                known.remove_all(&access.blur);
+            }
+            let known = known.iter().map(|r| r.start - src.at..r.end - src.at).collect();
+            Memory { bytes: memory.bytes[src.bytes()].to_vec(), known }
+        };
+        act.moves().iter().map(|(_, src)| one(*src)).collect()
+    }
+
+    fn put(&mut self, step: usize, dst: Span, from: &Memory) {
+        let blur = self.access(step, dst.buffer, true).map(|a| a.blur.clone()).unwrap_or_default();
+        let memory = &mut self.buffers[dst.buffer];
+        memory.bytes[dst.bytes()].copy_from_slice(&from.bytes);
+        memory.known.remove(dst.bytes());
+        from.known.iter().for_each(|r| memory.known.add(r.start + dst.at..r.end + dst.at));
+        memory.known.remove_all(&blur);
+    }
+
+    fn write(&mut self, program: &Program, step: usize, act: &Act, read: Vec<Memory>) {
+        match act {
+            Act::Alloc { buffer } => {
+                let len = program.buffers[*buffer].len;
+                let bytes = first_bytes(*buffer, len).to_vec();
+                self.buffers[*buffer] = Memory { bytes, known: Ranges::of(0..len) };
+            }
+            Act::Poke { dst, seed } => self.put(step, *dst, &known(noise(*seed, dst.len).to_vec())),
+            Act::Fill { dst, with, .. } => self.put(step, *dst, &known(with.bytes(dst.len))),
+            _ => act.moves().iter().zip(read).for_each(|((dst, _), memory)| self.put(step, *dst, &memory)),
+        }
+    }
+
+    fn see(&self, step: usize, act: &Act, expected: &mut Expected) {
+        let Act::Check { buffers } = act else { return };
+        for &buffer in buffers {
+            let memory = &self.buffers[buffer];
+            let access = self.access(step, buffer, false).expect("a check accesses its buffers");
+            let sure = access.bytes.overlap(&memory.known);
+            expected.seen += memory.bytes.len();
+            expected.known += sure.count();
+            let sights = expected.sights.entry(step).or_default();
+            sights.extend(sure.iter().map(|r| Sight {
+                buffer,
+                at: r.start,
+                bytes: memory.bytes[r].to_vec(),
+            }));
+        }
+    }
+}
+
+fn known(bytes: Vec<u8>) -> Memory {
+    Memory { known: Ranges::of(0..bytes.len()), bytes }
+}
+
+impl Pattern {
+    /// `len` bytes of the pattern, in the byte order of this machine.
+    pub fn bytes(self, len: usize) -> Vec<u8> {
+        match self {
+            Pattern::Byte(b) => vec![b; len],
+            Pattern::Word(w) => w.to_ne_bytes().iter().copied().cycle().take(len).collect(),
+        }
+    }
+}
+
+/// The contents an allocation is given before its first use.
+pub fn first_bytes(buffer: usize, len: usize) -> &'static [u8] {
+    noise(1000 + buffer, len)
+}
+
+/// Bytes without a pattern that a copy could preserve by accident.
+pub fn noise(seed: usize, len: usize) -> &'static [u8] {
+    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 32) as u8
+        };
+        (0..1 << 21).map(|_| next()).collect()
+    });
+    &NOISE[seed.wrapping_mul(4099) & 0xffff..][..len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, GUARD, Kind, Way};
+
+    const DEV: usize = 0;
+    const PIN: usize = 1;
+
+    fn fill(buffer: usize, len: usize, byte: u8, stream: usize) -> Act {
+        Act::Fill { dst: Span { buffer, at: 0, len }, with: Pattern::Byte(byte), way: Way::On(stream) }
+    }
+
+    fn copy(stream: usize) -> Act {
+        let span = |buffer| Span { buffer, at: 0, len: 4 };
+        let (dst, src, kind) = (span(PIN), span(DEV), Kind::DEVICE_TO_HOST);
+        Act::Copy { dst, src, kind, way: Way::On(stream), with_condition: false }
+    }
+
+    /// What a look at the first four bytes of page-locked memory must see at the end; `?` is unknown.
+    #[test]
+    fn bytes_of_a_race_are_unknown_until_written_in_order() {
+        let sync = |stream| Act::SyncStream { stream };
+        let poke = Act::Poke { dst: Span { buffer: PIN, at: 3, len: 1 }, seed: 0 };
+        let after_poke = format!("11 11 11 {:02x}", noise(0, 1)[0]);
+        let link = || vec![Act::Record { event: 0, stream: 0 }, Act::Wait { stream: 1, event: 0 }];
+        let table = [
+            ("11 11 11 11", vec![fill(PIN, 4, 0x11, 0), sync(0)]),
+            ("22 22 11 11", vec![fill(PIN, 4, 0x11, 0), fill(PIN, 2, 0x22, 0), sync(0)]),
+            ("?? ?? ?? ??", vec![fill(PIN, 4, 0x11, 0)]),
+            ("?? ?? 11 11", vec![fill(PIN, 4, 0x11, 0), fill(PIN, 2, 0x22, 1), sync(0), sync(1)]),
+            (
+                "22 22 11 11",
+                [vec![fill(PIN, 4, 0x11, 0)], link(), vec![fill(PIN, 2, 0x22, 1), sync(1)]].concat(),
+            ),
+            (
+                "33 ?? 11 11",
+                vec![
+                    fill(PIN, 4, 0x11, 0),
+                    fill(PIN, 2, 0x22, 1),
+                    sync(0),
+                    sync(1),
+                    fill(PIN, 1, 0x33, 0),
+                    sync(0),
+                ],
+            ),
+            // a source that changes while it is read
+            ("?? ?? 11 11", vec![fill(DEV, 4, 0x11, 0), copy(0), fill(DEV, 2, 0x22, 1), sync(0), sync(1)]),
+            ("11 11 11 11", vec![fill(DEV, 4, 0x11, 0), copy(0), fill(DEV, 2, 0x22, 0), sync(0)]),
+            // the unknown spreads by copying
+            (
+                "?? ?? 11 11",
+                vec![fill(DEV, 4, 0x11, 0), fill(DEV, 2, 0x22, 1), sync(0), sync(1), copy(0), sync(0)],
+            ),
+            // what the CPU writes while a stream is held comes first
+            (
+                "11 11 11 11",
+                vec![
+                    Act::Hold { gate: 0, stream: 0 },
+                    fill(PIN, 4, 0x11, 0),
+                    poke.clone(),
+                    Act::Release { gate: 0 },
+                    sync(0),
+                ],
+            ),
+            (after_poke.as_str(), vec![fill(PIN, 4, 0x11, 0), sync(0), poke]),
+        ];
+        for (want, acts) in table {
+            let buffers = [0, 5].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
+            let allocs = [Act::Alloc { buffer: DEV }, Act::Alloc { buffer: PIN }];
+            let acts: Vec<_> =
+                allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();
+            let steps = acts.into_iter().map(|act| Step { thread: 0, act }).collect();
+            let program = Program { buffers, gates: 1, steps };
+            let sights = Oracle::of(&program).expected(&program).sights.remove(&(program.steps.len() - 1));
+            let mut seen = vec!["??".to_string(); 4];
+            for Sight { at, bytes, .. } in sights.into_iter().flatten() {
+                bytes
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| at + i < 4)
+                    .for_each(|(i, b)| seen[at + i] = format!("{b:02x}"));
+            }
+            assert_eq!(seen.join(" "), want, "{program:?}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What happens before what: a graph of points, of which each thread and each stream is a chain.
+//!
+//! A call is a point of its thread; a task is a point of its stream, after its call and after the tasks submitted
+//! to the stream before (as far as this thread knows: two threads that submit at the same time are in no order).
+//! Synchronising calls, events, gates and barriers add the edges between chains. An edge the documents do not
+//! promise is left out, so "not ordered" may mean "not known to be".
+
+use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing};
+
+pub type Point = usize;
+
+/// A set of points.
+#[derive(Clone, Default)]
+pub struct Points(Vec<u64>);
+
+impl Points {
+    pub fn has(&self, p: Point) -> bool {
+        self.0.get(p / 64).is_some_and(|w| w >> (p % 64) & 1 == 1)
+    }
+
+    /// Returns whether `p` is new.
+    fn insert(&mut self, p: Point) -> bool {
+        if self.0.len() <= p / 64 {
+            self.0.resize(p / 64 + 1, 0);
+        }
+        let fresh = !self.has(p);
+        self.0[p / 64] |= 1 << (p % 64);
+        fresh
+    }
+}
+
+/// A held stream. Until it is released, the release lies after whatever its owner calls.
+#[derive(Clone)]
+struct Gate {
+    owner: usize,
+    task: Point,
+    release: Option<Point>,
+}
+
+/// Where a step is: the points of its call and of its task.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    pub call: Point,
+    /// The same as `call` where the step makes no task.
+    pub task: Point,
+}
+
+#[derive(Clone, Default)]
+pub struct Order {
+    /// Edges by the point they lead to, all of them in one list.
+    before: Vec<Point>,
+    starts: Vec<usize>,
+    last: [Option<Point>; THREADS],
+    /// For each stream, the tasks each thread knows to be its latest.
+    tails: [[Vec<Point>; THREADS]; STREAMS.len()],
+    records: [Option<Point>; EVENTS.len()],
+    gates: Vec<Gate>,
+}
+
+impl Order {
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    fn point(&mut self, before: impl IntoIterator<Item = Point>) -> Point {
+        self.starts.push(self.before.len());
+        self.before.extend(before);
+        self.starts.len() - 1
+    }
+
+    fn call(&mut self, thread: usize, also: impl IntoIterator<Item = Point>) -> Point {
+        let last = self.last[thread];
+        let point = self.point(last.into_iter().chain(also));
+        self.last[thread] = Some(point);
+        point
+    }
+
+    fn task(&mut self, thread: usize, stream: usize, also: Option<Point>) -> Placed {
+        let call = self.call(thread, []);
+        let tail = std::mem::take(&mut self.tails[stream][thread]);
+        let task = self.point([call].into_iter().chain(tail).chain(also));
+        self.tails[stream][thread] = vec![task];
+        Placed { call, task }
+    }
+
+    fn barrier(&mut self) -> Point {
+        let both = self.point(self.last.into_iter().flatten());
+        self.last = [Some(both); THREADS];
+        for tails in &mut self.tails {
+            let mut all = tails.concat();
+            all.sort_unstable();
+            all.dedup();
+            tails.fill(all);
+        }
+        both
+    }
+
+    /// Takes the next step of the program and returns its points.
+    pub fn step(&mut self, program: &Program, step: &Step) -> Placed {
+        let thread = step.thread;
+        let at = |p: Point| Placed { call: p, task: p };
+        match step.act {
+            Act::Record { event, stream } => {
+                let points = self.task(thread, stream, None);
+                self.records[event] = Some(points.task);
+                points
+            }
+            Act::Wait { stream, event } => self.task(thread, stream, self.records[event]),
+            Act::SyncEvent { event } => at(self.call(thread, self.records[event])),
+            Act::SyncStream { stream } => at(self.call(thread, self.tails[stream][thread].clone())),
+            Act::SyncDevice { device } => {
+                let streams = (0..STREAMS.len()).filter(|s| STREAMS[*s] == device);
+                let tails: Vec<_> = streams.flat_map(|s| self.tails[s][thread].clone()).collect();
+                at(self.call(thread, tails))
+            }
+            Act::Hold { gate, stream } => {
+                let points = self.task(thread, stream, None);
+                debug_assert_eq!(gate, self.gates.len(), "gates are numbered in order");
+                self.gates.push(Gate { owner: thread, task: points.task, release: None });
+                points
+            }
+            Act::Release { gate } => {
+                let release = self.call(thread, []);
+                self.gates[gate].release = Some(release);
+                at(release)
+            }
+            Act::Barrier => at(self.barrier()),
+            _ => match program.timing(&step.act).expect("all other steps move bytes") {
+                Timing::Call => at(self.call(thread, [])),
+                Timing::Staged { stream } => self.task(thread, stream, None),
+                Timing::Task { stream, waits } => {
+                    let points = self.task(thread, stream, None);
+                    if waits {
+                        self.call(thread, [points.task]);
+                    }
+                    points
+                }
+            },
+        }
+    }
+
+    /// Everything that happens before `point`, and `point` itself.
+    pub fn past(&self, point: Point) -> Points {
+        let (mut past, mut open) = (Points::default(), vec![point]);
+        while let Some(p) = open.pop() {
+            if past.insert(p) {
+                open.extend(self.into(p));
+            }
+        }
+        past
+    }
+
+    /// The points with an edge to `p`; a gate that is still closed opens after its owner's latest call.
+    fn into(&self, p: Point) -> impl Iterator<Item = Point> + '_ {
+        let end = self.starts.get(p + 1).copied().unwrap_or(self.before.len());
+        let gate = self.gates.iter().find(|g| g.task == p);
+        let opener = gate.and_then(|g| g.release.or(self.last[g.owner]));
+        self.before[self.starts[p]..end].iter().copied().chain(opener)
+    }
+
+    /// All points, each after everything that happens before it.
+    pub fn schedule(&self) -> Vec<Point> {
+        fn visit(order: &Order, p: Point, seen: &mut Points, done: &mut Vec<Point>) {
+            if seen.insert(p) {
+                order.into(p).for_each(|q| visit(order, q, seen, done));
+                done.push(p);
+            }
+        }
+        let (mut seen, mut done) = (Points::default(), vec![]);
+        (0..self.len()).for_each(|p| visit(self, p, &mut seen, &mut done));
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Pattern, Span, Way};
+
+    const DEVICE_BUFFER: usize = 0;
+    const HEAP_BUFFER: usize = 1;
+
+    fn fill(way: Way) -> Act {
+        Act::Fill { dst: Span { buffer: DEVICE_BUFFER, at: 0, len: 1 }, with: Pattern::Byte(0), way }
+    }
+
+    /// A copy of malloc memory: the call waits for it.
+    fn pageable(stream: usize) -> Act {
+        let span = |buffer| Span { buffer, at: 0, len: 1 };
+        let (dst, src, kind) = (span(DEVICE_BUFFER), span(HEAP_BUFFER), crate::program::Kind::HOST_TO_DEVICE);
+        Act::Copy { dst, src, kind, way: Way::On(stream), with_condition: false }
+    }
+
+    fn on(stream: usize) -> Act {
+        fill(Way::On(stream))
+    }
+
+    /// Which of the two marked steps does its work first, as far as is known.
+    #[test]
+    fn only_what_the_documents_promise_is_ordered() {
+        const A: bool = true;
+        const O: bool = false;
+        let now = || fill(Way::Now);
+        let record = |event, stream| Act::Record { event, stream };
+        let wait = |stream, event| Act::Wait { stream, event };
+        let sync = |stream| Act::SyncStream { stream };
+        let sync_event = |event| Act::SyncEvent { event };
+        let sync_device = |device| Act::SyncDevice { device };
+        let hold = |gate, stream| Act::Hold { gate, stream };
+        let release = |gate| Act::Release { gate };
+        let barrier = || Act::Barrier;
+        #[rustfmt::skip]
+        let table = [
+            ("->", vec![(A, 0, on(0)), (A, 0, on(0))]),
+            ("||", vec![(A, 0, on(0)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, now()), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (A, 0, now())]),
+            // synchronising
+            ("->", vec![(A, 0, on(0)), (O, 0, sync(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, sync(1)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(1)), (O, 0, sync_device(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(1)), (O, 0, sync_device(1)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, sync(0)), (A, 0, on(3))]),
+            // events
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (A, 0, on(1)), (O, 0, wait(1, 0))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, record(0, 2)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, sync_event(0)), (A, 0, now())]),
+            ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, sync_event(0)), (A, 0, now())]),
+            // a copy of malloc memory is waited for, in its place in the stream
+            ("->", vec![(A, 0, pageable(0)), (A, 0, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, pageable(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, pageable(1)), (A, 0, now())]),
+            // two threads
+            ("||", vec![(A, 0, now()), (A, 1, now())]),
+            ("||", vec![(A, 0, on(0)), (A, 1, on(0))]),
+            ("->", vec![(A, 0, now()), (O, 0, barrier()), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, barrier()), (A, 1, on(0))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, barrier()), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 0, barrier()), (O, 1, sync(0)), (A, 1, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 1, sync(0)), (A, 1, now())]),
+            ("->", vec![(A, 0, on(0)), (O, 1, on(0)), (O, 0, barrier()), (A, 1, on(0))]),
+            ("->", vec![(O, 0, on(0)), (A, 1, on(0)), (O, 0, barrier()), (A, 0, on(0))]),
+            // a held stream waits for what its owner calls before letting go
+            ("<-", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, now())]),
+            ("<-", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (O, 0, release(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, hold(0, 0)), (A, 0, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 1, now()), (O, 0, release(0))]),
+            ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
+            ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
+        ];
+        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 8, life: 0, len: 1 }];
+        let program = Program { buffers, ..Program::default() };
+        for (want, steps) in table {
+            let mut order = Order::default();
+            let mut marked = vec![];
+            for (mark, thread, act) in &steps {
+                let placed = order.step(&program, &Step { thread: *thread, act: act.clone() });
+                marked.extend(mark.then_some(placed.task));
+            }
+            let [a, b] = marked[..] else { panic!("two steps are marked") };
+            let got = match (order.past(b).has(a), order.past(a).has(b)) {
+                (true, false) => "->",
+                (false, true) => "<-",
+                (false, false) => "||",
+                (true, true) => "a circle",
+            };
+            assert_eq!(got, want, "{steps:?}");
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! A program as data: what two threads ask of a copy engine, step by step.
+//!
+//! A program says nothing about how it is carried out: an [`Executor`](crate::run::Executor) does that, and the
+//! [`Oracle`](crate::oracle::Oracle) says which bytes must be seen. The list of steps is one legal interleaving of
+//! the two threads; only barriers order one thread against the other. It prints like a program.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::ranges::Ranges;
+
+pub const THREADS: usize = 2;
+
+/// Bytes at both ends of every allocation that no copy names: they must keep their first contents.
+pub const GUARD: usize = 64;
+
+/// Streams by number: the device they are on. [`NULL_STREAM`] is the default stream of its device's context.
+pub const STREAMS: [usize; 5] = [0, 0, 0, 1, 1];
+pub const NULL_STREAM: usize = 2;
+
+/// Events by number: the device they belong to.
+pub const EVENTS: [usize; 4] = [0, 0, 1, 1];
+
+/// Copy descriptors by number: the device whose copies they describe. A descriptor may be copied over its neighbour.
+pub const DESCS: [usize; 6] = [0, 0, 1, 1, 0, 0];
+/// The last two are not descriptors but pairs of pointers to use with an offset: one in device memory, one page-locked.
+pub const FIRST_CELLS: usize = 4;
+pub const PINNED_CELLS: usize = 5;
+
+/// Names of the places that hold one allocation at a time.
+pub const SLOTS: [(&str, Home); 10] = [
+    ("dev0a", Home::Device(0)),
+    ("dev0b", Home::Device(0)),
+    ("dev0c", Home::Device(0)),
+    ("dev1a", Home::Device(1)),
+    ("dev1b", Home::Device(1)),
+    ("pin0", Home::Pinned),
+    ("pin1", Home::Pinned),
+    ("pin2", Home::Pinned),
+    ("heap0", Home::Heap),
+    ("heap1", Home::Heap),
+];
+
+/// Where an allocation lives: device memory, page-locked host memory, or plain malloc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Device(usize),
+    Pinned,
+    Heap,
+}
+
+impl Home {
+    pub fn is_device(self) -> bool {
+        matches!(self, Home::Device(_))
+    }
+}
+
+/// One allocation; `life` counts how often its slot was allocated before.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    pub slot: usize,
+    pub life: usize,
+    /// Whole length, guards included.
+    pub len: usize,
+}
+
+impl Buffer {
+    pub fn home(&self) -> Home {
+        SLOTS[self.slot].1
+    }
+}
+
+/// `len` bytes of a buffer, from offset `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub buffer: usize,
+    pub at: usize,
+    pub len: usize,
+}
+
+impl Span {
+    pub fn bytes(&self) -> Range<usize> {
+        self.at..self.at + self.len
+    }
+}
+
+/// Where a 2-D copy starts in a buffer, and how far apart its rows are.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub buffer: usize,
+    pub at: usize,
+    pub pitch: usize,
+}
+
+impl Rows {
+    pub fn row(&self, i: usize, width: usize) -> Span {
+        Span { buffer: self.buffer, at: self.at + i * self.pitch, len: width }
+    }
+}
+
+/// A copy's `aclrtMemcpyKind`, as the number it has in the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub i32);
+
+impl Kind {
+    pub const HOST_TO_DEVICE: Kind = Kind(1);
+    pub const DEVICE_TO_HOST: Kind = Kind(2);
+    pub const DEVICE_TO_DEVICE: Kind = Kind(3);
+    pub const DEFAULT: Kind = Kind(4);
+    pub const HOST_TO_BUF_TO_DEVICE: Kind = Kind(5);
+    pub const INNER_DEVICE_TO_DEVICE: Kind = Kind(6);
+    pub const INTER_DEVICE_TO_DEVICE: Kind = Kind(7);
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = ["h2h", "h2d", "d2h", "d2d", "default", "h2buf2d", "inner-d2d", "inter-d2d"];
+        f.write_str(names[self.0 as usize])
+    }
+}
+
+/// How a call is made: handed to a stream, or carried out before it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Now,
+    On(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Pattern {
+    Byte(u8),
+    Word(u32),
+}
+
+/// What one call does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Allocates, and gives the bytes their first contents before going on.
+    Alloc {
+        buffer: usize,
+    },
+    Free {
+        buffer: usize,
+    },
+    /// The CPU writes host memory.
+    Poke {
+        dst: Span,
+        seed: usize,
+    },
+    Copy {
+        dst: Span,
+        src: Span,
+        kind: Kind,
+        way: Way,
+        with_condition: bool,
+    },
+    Copy2d {
+        dst: Rows,
+        src: Rows,
+        width: usize,
+        height: usize,
+        kind: Kind,
+        way: Way,
+    },
+    Batch {
+        items: Vec<(Span, Span)>,
+        how: Batching,
+        way: Way,
+    },
+    Fill {
+        dst: Span,
+        with: Pattern,
+        way: Way,
+    },
+    SetDesc {
+        desc: usize,
+        dst: Span,
+        src: Span,
+    },
+    /// Copies the bytes of one descriptor over another.
+    CopyDesc {
+        dst: usize,
+        src: usize,
+        stream: usize,
+    },
+    /// Copies what the descriptor says when the task runs; `dst` and `src` are what it will say then.
+    RunDesc {
+        desc: usize,
+        dst: Span,
+        src: Span,
+        stream: usize,
+    },
+    Record {
+        event: usize,
+        stream: usize,
+    },
+    Wait {
+        stream: usize,
+        event: usize,
+    },
+    SyncEvent {
+        event: usize,
+    },
+    SyncStream {
+        stream: usize,
+    },
+    SyncDevice {
+        device: usize,
+    },
+    /// A host function that keeps its stream waiting until the gate is released.
+    Hold {
+        gate: usize,
+        stream: usize,
+    },
+    Release {
+        gate: usize,
+    },
+    /// Both threads meet; everything called before is before everything called after.
+    Barrier,
+    /// Looks at every byte of these buffers that is settled for this thread.
+    Check {
+        buffers: Vec<usize>,
+    },
+}
+
+/// The choices of a batch call that must make no difference to the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Batching {
+    /// One attribute per item, instead of one per run of equal ones.
+    pub split: bool,
+    /// malloc memory is called UNREGISTERED instead of HOST.
+    pub unregistered: bool,
+    pub v2: bool,
+}
+
+/// When the work of a call happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Inside the call.
+    Call,
+    /// As a task of the stream; the call waits for it if `waits`.
+    Task { stream: usize, waits: bool },
+    /// The source is read inside the call, the destination written by a task.
+    Staged { stream: usize },
+}
+
+/// One call by one thread. A barrier belongs to both.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub thread: usize,
+    pub act: Act,
+}
+
+#[derive(Clone, Default)]
+pub struct Program {
+    pub buffers: Vec<Buffer>,
+    pub gates: usize,
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    pub fn home(&self, buffer: usize) -> Home {
+        self.buffers[buffer].home()
+    }
+
+    fn touches_heap(&self, moves: &[(Span, Span)]) -> bool {
+        moves.iter().any(|(d, s)| [d, s].iter().any(|span| self.home(span.buffer) == Home::Heap))
+    }
+
+    /// When the bytes of `act` move; `None` for calls that move none.
+    pub fn timing(&self, act: &Act) -> Option<Timing> {
+        let waits = self.touches_heap(&act.moves());
+        let by = |way: Way| match way {
+            Way::Now => Timing::Call,
+            Way::On(stream) => Timing::Task { stream, waits },
+        };
+        Some(match act {
+            Act::Alloc { .. } | Act::Poke { .. } | Act::SetDesc { .. } | Act::Check { .. } => Timing::Call,
+            Act::Free { .. } => Timing::Call,
+            Act::Copy { kind: Kind::HOST_TO_BUF_TO_DEVICE, way: Way::On(stream), .. } => {
+                Timing::Staged { stream: *stream }
+            }
+            // documented: a D32 fill of host memory is not put on the stream
+            Act::Fill { dst, with: Pattern::Word(_), .. } if !self.home(dst.buffer).is_device() => {
+                Timing::Call
+            }
+            Act::Copy { way, .. }
+            | Act::Copy2d { way, .. }
+            | Act::Batch { way, .. }
+            | Act::Fill { way, .. } => by(*way),
+            Act::CopyDesc { stream, .. } | Act::RunDesc { stream, .. } => {
+                Timing::Task { stream: *stream, waits: false }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the calling thread may sleep in `act` until some stream has moved on.
+    pub fn waits(&self, act: &Act) -> bool {
+        matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
+            || matches!(self.timing(act), Some(Timing::Task { waits: true, .. }))
+    }
+}
+
+impl Act {
+    /// The pieces a copy consists of, destination first.
+    pub fn moves(&self) -> Vec<(Span, Span)> {
+        match self {
+            Act::Copy { dst, src, .. } | Act::RunDesc { dst, src, .. } => vec![(*dst, *src)],
+            Act::Copy2d { dst, src, width, height, .. } => {
+                (0..*height).map(|i| (dst.row(i, *width), src.row(i, *width))).collect()
+            }
+            Act::Batch { items, .. } => items.clone(),
+            _ => vec![],
+        }
+    }
+
+    /// The buffers a call names.
+    pub fn buffers(&self) -> Vec<usize> {
+        match self {
+            Act::Alloc { buffer } | Act::Free { buffer } => vec![*buffer],
+            Act::Poke { dst, .. } | Act::Fill { dst, .. } => vec![dst.buffer],
+            Act::SetDesc { dst, src, .. } => vec![dst.buffer, src.buffer],
+            Act::Check { buffers } => buffers.clone(),
+            _ => self.moves().iter().flat_map(|(d, s)| [d.buffer, s.buffer]).collect(),
+        }
+    }
+
+    pub fn event(&self) -> Option<usize> {
+        match self {
+            Act::Record { event, .. } | Act::Wait { event, .. } | Act::SyncEvent { event } => Some(*event),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of `spans` that lie in `buffer`.
+pub fn bytes_in(buffer: usize, spans: impl Iterator<Item = Span>) -> Ranges {
+    spans.filter(|s| s.buffer == buffer).map(|s| s.bytes()).collect()
+}
+
+/// A step with the program it belongs to, to print it with names.
+pub struct Shown<'a>(pub &'a Program, pub &'a Step);
+
+struct Hex(usize);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 10 { write!(f, "{}", self.0) } else { write!(f, "{:#x}", self.0) }
+    }
+}
+
+impl Shown<'_> {
+    fn name(&self, buffer: usize) -> String {
+        let Buffer { slot, life, .. } = self.0.buffers[buffer];
+        let again = if life == 0 { String::new() } else { format!("#{}", life + 1) };
+        format!("{}{again}", SLOTS[slot].0)
+    }
+
+    pub fn span(&self, s: &Span) -> String {
+        format!("{}[{}..{}]", self.name(s.buffer), Hex(s.at), Hex(s.at + s.len))
+    }
+
+    fn pair(&self, dst: &Span, src: &Span) -> String {
+        format!("{} <- {}", self.span(dst), self.span(src))
+    }
+
+    fn desc(desc: usize) -> String {
+        format!("{}{desc}", if desc < FIRST_CELLS { "desc" } else { "cells" })
+    }
+
+    fn rows(&self, r: &Rows) -> String {
+        format!("{}[{} +{}*i]", self.name(r.buffer), Hex(r.at), Hex(r.pitch))
+    }
+
+    fn way(way: &Way) -> String {
+        match way {
+            Way::Now => "sync".into(),
+            Way::On(stream) => format!("s{stream}"),
+        }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown(program, Step { thread, act }) = self;
+        if !matches!(act, Act::Barrier) {
+            write!(f, "t{thread}: ")?;
+        }
+        match act {
+            Act::Alloc { buffer } => {
+                let Buffer { len, .. } = program.buffers[*buffer];
+                write!(f, "{} = alloc {} bytes, {:?}", self.name(*buffer), Hex(len), program.home(*buffer))
+            }
+            Act::Free { buffer } => write!(f, "free {}", self.name(*buffer)),
+            Act::Poke { dst, seed } => write!(f, "poke {} with noise {seed}", self.span(dst)),
+            Act::Copy { dst, src, kind, way, with_condition } => {
+                let call = if *with_condition { " (with condition)" } else { "" };
+                write!(f, "{}: {kind}{call} {}", Shown::way(way), self.pair(dst, src))
+            }
+            Act::Copy2d { dst, src, width, height, kind, way } => {
+                let (way, w, h) = (Shown::way(way), Hex(*width), height);
+                write!(f, "{way}: 2d {kind} {} <- {}, {w} wide, i < {h}", self.rows(dst), self.rows(src))
+            }
+            Act::Batch { items, how, way } => {
+                let items: Vec<_> = items.iter().map(|(d, s)| self.pair(d, s)).collect();
+                let flags = [(how.split, " split"), (how.unregistered, " unregistered"), (how.v2, " v2")];
+                let flags: String = flags.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+                write!(f, "{}: batch{flags} {{ {} }}", Shown::way(way), items.join(", "))
+            }
+            Act::Fill { dst, with: Pattern::Byte(b), way } => {
+                write!(f, "{}: fill {} with {b:#04x}", Shown::way(way), self.span(dst))
+            }
+            Act::Fill { dst, with: Pattern::Word(w), way } => {
+                write!(f, "{}: fill {} with {w:#010x} (d32)", Shown::way(way), self.span(dst))
+            }
+            Act::SetDesc { desc, dst, src } => {
+                write!(f, "set {}: {}", Shown::desc(*desc), self.pair(dst, src))
+            }
+            Act::CopyDesc { dst, src, stream } => {
+                write!(f, "s{stream}: {} <- {}", Shown::desc(*dst), Shown::desc(*src))
+            }
+            Act::RunDesc { desc, dst, src, stream } => {
+                write!(f, "s{stream}: run {} ({})", Shown::desc(*desc), self.pair(dst, src))
+            }
+            Act::Record { event, stream } => write!(f, "s{stream}: record e{event}"),
+            Act::Wait { stream, event } => write!(f, "s{stream}: wait e{event}"),
+            Act::SyncEvent { event } => write!(f, "sync e{event}"),
+            Act::SyncStream { stream } => write!(f, "sync s{stream}"),
+            Act::SyncDevice { device } => write!(f, "sync device {device}"),
+            Act::Hold { gate, stream } => write!(f, "s{stream}: hold until g{gate}"),
+            Act::Release { gate } => write!(f, "release g{gate}"),
+            Act::Barrier => write!(f, "--- barrier"),
+            Act::Check { buffers } => {
+                let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();
+                write!(f, "check {}", names.join(" "))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "s0 s1 s2(default) on device 0, s3 s4 on device 1; threads t0 t1")?;
+        for (i, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{i:4}  {}", Shown(self, step))?;
+        }
+        Ok(())
+    }
+}
