@@ -33,6 +33,7 @@ static void at_once(void)
     FILLED(plain, 7, LEN);
 
     OK(aclrtMemsetD32(device, LEN, 0xdeadbeef, WORDS));
+    pattern(want, 1, LEN);
     fill_words(want, 0xdeadbeef, WORDS);
     peek(got, device, LEN);
     SAME(got, want, LEN);
