@@ -78,7 +78,7 @@ pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
         // SAFETY: the caller's promise.
         unsafe { target.copy(pieces, |item, ends| batch.fits(item, ends, &groups)) }.map_err(|misfit| {
             let (item, error) = (misfit.item, Error::from(misfit.error));
-            let named = Error { note: format!("item {item}: {}", error.note).into(), ..error };
+            let named = fail(error.code, format!("item {item}: {}", error.note));
             refusal = Some(item);
             target.explained(named, batch.dsts[item], batch.srcs[item])
         })

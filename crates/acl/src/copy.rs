@@ -90,7 +90,7 @@ impl<'a> Target<'a> {
         };
         self.settle(plain).map_err(|error| Misfit {
             item: 0,
-            error: ferry_core::Kind::Native(error.code).because(error.note),
+            error: ferry_core::Kind::Native(error.code).because(error.note.clone()),
         })
     }
 

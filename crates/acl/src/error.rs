@@ -1,14 +1,18 @@
 //! An error as AscendCL reports it: a code and a note. The one place that turns the engine's kinds into codes.
 
 use crate::constants as c;
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Deref};
 
 /// The result of AscendCL's rules.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A code of the error table and a note for the person who reads it.
+/// A code of the error table and a note for the person who reads it, behind one pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Box<Details>);
+
+/// What an error says; reached through the error itself: `error.code`, `error.note`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
     /// The aclError.
     pub code: i32,
     /// What happened, with the pointers and values in it.
@@ -16,8 +20,16 @@ pub struct Error {
 }
 
 /// An error with this code: `fail(ACL_ERROR_RT_PARAM_INVALID, format!(..))`.
+#[cold]
 pub fn fail(code: i32, note: impl Into<Cow<'static, str>>) -> Error {
-    Error { code, note: note.into() }
+    Error(Box::new(Details { code, note: note.into() }))
+}
+
+impl Deref for Error {
+    type Target = Details;
+    fn deref(&self) -> &Details {
+        &self.0
+    }
 }
 
 impl From<ferry_core::Error> for Error {
@@ -34,14 +46,13 @@ impl From<ferry_core::Error> for Error {
             Device => c::ACL_ERROR_RT_DRV_INTERNAL_ERROR,
             Native(code) => code,
         };
-        Error { code, note: error.note }
+        fail(code, error.note.clone())
     }
 }
 
 impl Error {
     /// The same error with more said about it.
-    pub fn and(mut self, more: impl AsRef<str>) -> Self {
-        self.note = format!("{}; {}", self.note, more.as_ref()).into();
-        self
+    pub fn and(self, more: impl AsRef<str>) -> Self {
+        fail(self.code, format!("{}; {}", self.note, more.as_ref()))
     }
 }

@@ -113,7 +113,7 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find(engine()?, handle)?;
     let Some(mark) = entry.event.latest() else { return Ok(()) };
     mark.wait(limit).map_err(|error| match error.kind {
-        ferry_core::Kind::Timeout => fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, error.note),
+        ferry_core::Kind::Timeout => fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, error.note.clone()),
         _ => error.into(),
     })
 }

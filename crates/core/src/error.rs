@@ -1,6 +1,6 @@
 //! The one error of the workspace: a kind that a caller could act on, and a note for the person who reads it.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Deref};
 
 /// The result of everything in the engine that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -36,19 +36,31 @@ pub enum Kind {
     Native(i32),
 }
 
-/// A kind and a note. The note names the pointer, the allocation, the expected and the given value.
+/// A kind and a note, behind one pointer: results stay small where nothing fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Box<Details>);
+
+/// What an error says; reached through the error itself: `error.kind`, `error.note`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
     /// What a caller can act on.
     pub kind: Kind,
-    /// What a person reads.
+    /// What a person reads. It names the pointer, the allocation, the expected and the given value.
     pub note: Cow<'static, str>,
 }
 
 impl Kind {
     /// An error of this kind with a note: `Kind::OutOfBounds.because(format!(..))`.
+    #[cold]
     pub fn because(self, note: impl Into<Cow<'static, str>>) -> Error {
-        Error { kind: self, note: note.into() }
+        Error(Box::new(Details { kind: self, note: note.into() }))
+    }
+}
+
+impl Deref for Error {
+    type Target = Details;
+    fn deref(&self) -> &Details {
+        &self.0
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in flight still uses.
 
 use crate::{
-    AddressTable, Backend, Fence, Kind, Observer, Result,
+    AddressTable, Backend, Error, Fence, Kind, Observer, Result,
     sync::{Arc, Mutex, lock},
 };
 use smallvec::SmallVec;
@@ -72,6 +72,14 @@ impl Block {
     pub fn translate(&self, addr: usize, len: usize) -> Option<usize> {
         let offset = addr.checked_sub(self.base)?;
         (offset <= self.len && len <= self.len - offset).then(|| self.at + offset)
+    }
+}
+
+impl Block {
+    /// The error of a range that starts in the block and leaves it.
+    #[cold]
+    pub(crate) fn left_by(&self, addr: usize, len: usize) -> Error {
+        Kind::OutOfBounds.because(format!("{len} bytes at {addr:#x} leave their block, {self}"))
     }
 }
 
@@ -162,13 +170,12 @@ impl Memory {
     }
 
     /// The allocation in which `addr` lies, if there is one; `len` bytes from there must lie in it too.
+    #[inline]
     pub(crate) fn known(&self, addr: usize, len: usize) -> Option<Result<Block>> {
         let block = self.table.find(addr)?;
         Some(match block.translate(addr, len) {
             Some(_) => Ok(block),
-            None => {
-                Err(Kind::OutOfBounds.because(format!("{len} bytes at {addr:#x} leave their block, {block}")))
-            }
+            None => Err(block.left_by(addr, len)),
         })
     }
 

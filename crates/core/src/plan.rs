@@ -88,6 +88,7 @@ impl Rows {
     }
 
     /// Distance from the first byte to the end of the last row: the last row needs its width, not its pitch.
+    #[inline]
     fn span(&self, start: usize, pitch: usize) -> Result<usize> {
         if self.width == 0 || self.height == 0 {
             return Ok(0);
@@ -147,10 +148,9 @@ impl Plan {
             (rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?);
         // Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking
         // costs a system call and brings pages in.
-        let ends = Ends {
-            dst: start_of(memory, rows.dst, dst_span, Access::Write)?,
-            src: start_of(memory, rows.src, src_span, Access::Read)?,
-        };
+        let (dst, dst_whole) = start_of(memory, rows.dst, dst_span, Access::Write)?;
+        let (src, src_whole) = start_of(memory, rows.src, src_span, Access::Read)?;
+        let ends = Ends { dst, src };
         fits(item, &ends)?;
         let route = ends.route();
         if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
@@ -158,12 +158,17 @@ impl Plan {
         }
         self.route = route;
         self.plain |= ends.dst.is_plain() || ends.src.is_plain();
-        if dst_span > 0 {
-            touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
-            touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
-            let (dst, src) = (ends.dst.engine_address(rows.dst), ends.src.engine_address(rows.src));
-            self.rows.push(Rows { dst, src, ..rows }.straightened());
+        if dst_span == 0 {
+            return Ok(());
         }
+        if !dst_whole {
+            touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
+        }
+        if !src_whole {
+            touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
+        }
+        let (dst, src) = (ends.dst.engine_address(rows.dst), ends.src.engine_address(rows.src));
+        self.rows.push(Rows { dst, src, ..rows }.straightened());
         Ok(())
     }
 
@@ -199,15 +204,16 @@ impl Rows {
     }
 }
 
-/// What a range belongs to, with no plain host memory touched yet.
-fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<Place> {
+/// What a range belongs to, with no plain host memory touched yet, and whether all of it has been looked at.
+#[inline]
+fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, bool)> {
     match memory.known(addr, span) {
-        Some(known) => known.map(Place::Known),
-        None => memory.place(addr, 0, access),
+        Some(known) => Ok((Place::Known(known?), true)),
+        None => Ok((memory.place(addr, 0, access)?, false)),
     }
 }
 
-/// Makes sure that plain host memory can be accessed: the whole span, or, where the gaps between rows have nothing behind
+/// Makes sure of a range of which only the first byte was looked at. Plain host memory must be accessible: the whole span, or, where the gaps between rows have nothing behind
 /// them, each row.
 fn touch(
     memory: &Memory,
@@ -220,9 +226,7 @@ fn touch(
 ) -> Result<()> {
     if let Place::Known(block) = place {
         // Memory of another library was looked up by its first byte only.
-        return block.translate(addr, span).map(drop).ok_or_else(|| {
-            Kind::OutOfBounds.because(format!("{span} bytes at {addr:#x} leave their block, {block}"))
-        });
+        return block.translate(addr, span).map(drop).ok_or_else(|| block.left_by(addr, span));
     }
     let whole = memory.plain(addr, span, access);
     if whole.is_ok() || pitch == rows.width || rows.height == 1 {

@@ -19,10 +19,13 @@ const FAN: usize = 1 << FAN_BITS;
 const REGION_BITS: u32 = GRANULE_BITS + FAN_BITS;
 const ADDRESS_BITS: u32 = REGION_BITS + 2 * FAN_BITS;
 
+/// One level of a tree: as many children as bits choose among.
+type Fan<T> = Box<[T; FAN]>;
+
 /// Allocations by address. Lookups take no lock; see the module's text.
 pub struct AddressTable {
-    root: Box<[OnceLock<Box<[Region]>>]>,
-    slots: Box<[OnceLock<Box<[Slot]>>]>,
+    root: Fan<OnceLock<Fan<Region>>>,
+    slots: Fan<OnceLock<Fan<Slot>>>,
     removals: AtomicU64,
     writer: Mutex<Writer>,
 }
@@ -31,7 +34,7 @@ pub struct AddressTable {
 #[derive(Default)]
 struct Region {
     whole: AtomicU32,
-    leaf: OnceLock<Box<[AtomicU32]>>,
+    leaf: OnceLock<Fan<AtomicU32>>,
 }
 
 /// One block, or none while `len` is 0. `turn` is odd while a writer is at it.
@@ -61,8 +64,8 @@ impl AddressTable {
     /// An empty table.
     pub fn new() -> Self {
         AddressTable {
-            root: many(FAN),
-            slots: many(FAN),
+            root: fan(),
+            slots: fan(),
             removals: AtomicU64::new(0),
             writer: Mutex::new(Writer::default()),
         }
@@ -81,10 +84,11 @@ impl AddressTable {
     }
 
     /// The block whose granules hold `addr`. The address may lie in the rest of the last granule, past the block's end.
+    #[inline]
     pub fn find(&self, addr: usize) -> Option<Block> {
         loop {
-            let number = self.entry(addr)?;
-            let found = self.slot(number).read();
+            let number = self.entry(addr)? as usize;
+            let found = self.slots[number >> FAN_BITS].get()?[number & (FAN - 1)].read();
             if found.is_some_and(|block| addr.wrapping_sub(block.base) < granules(block.len) << GRANULE_BITS)
             {
                 return found;
@@ -131,6 +135,7 @@ impl AddressTable {
     }
 
     /// The slot number that the tree has for `addr`.
+    #[inline]
     fn entry(&self, addr: usize) -> Option<u32> {
         let (top, region, leaf) = split(addr)?;
         let region = &self.root[top].get()?[region];
@@ -147,12 +152,12 @@ impl AddressTable {
         let mut addr = block.base;
         while addr < end {
             let (top, index, leaf) = split(addr).expect("backends allocate below 2^48");
-            let region = &self.root[top].get_or_init(|| many(FAN))[index];
+            let region = &self.root[top].get_or_init(|| fan())[index];
             let stop = end.min(((addr >> REGION_BITS) + 1) << REGION_BITS);
             if stop - addr == 1 << REGION_BITS {
                 region.whole.store(entry, Ordering::Release);
             } else {
-                let entries = region.leaf.get_or_init(|| many(FAN));
+                let entries = region.leaf.get_or_init(|| fan());
                 for cell in &entries[leaf..leaf + ((stop - addr) >> GRANULE_BITS)] {
                     cell.store(entry, Ordering::Release);
                 }
@@ -161,13 +166,15 @@ impl AddressTable {
         }
     }
 
+    /// The slot of this number, made if it was never used. For writers.
     fn slot(&self, number: u32) -> &Slot {
         let (shelf, index) = (number as usize >> FAN_BITS, number as usize & (FAN - 1));
-        &self.slots[shelf].get_or_init(|| many(FAN))[index]
+        &self.slots[shelf].get_or_init(|| fan())[index]
     }
 }
 
 impl Slot {
+    #[inline]
     fn read(&self) -> Option<Block> {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
@@ -206,8 +213,9 @@ fn unknown(base: usize) -> crate::Error {
     Kind::BadAddress.because(format!("no allocation starts at {base:#x}"))
 }
 
-fn many<T: Default>(count: usize) -> Box<[T]> {
-    (0..count).map(|_| T::default()).collect()
+fn fan<T: Default>() -> Fan<T> {
+    let all: Box<[T]> = (0..FAN).map(|_| T::default()).collect();
+    all.try_into().unwrap_or_else(|_| unreachable!("made of FAN elements"))
 }
 
 fn granules(len: usize) -> usize {
