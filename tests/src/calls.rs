@@ -12,6 +12,7 @@ use crate::{aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
         /// The C function of this name.
+        #[allow(unused_unsafe)] // those without pointers are safe already
         pub fn $name($($arg: $type),*) -> i32 {
             // SAFETY: buffers named by the arguments are owned by the test; see the head of this module for the others.
             unsafe { ascendcl::$name($($arg as _),*) }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::fs;
+use std::sync::OnceLock;
 
 use crate::{Home, Memory, aclrtDestroyStream, ok, stream};
 
@@ -49,17 +50,13 @@ impl Wild {
         }
     }
 
-    /// Plain host memory right in front of the range that `addr` (device or page-locked memory) lies in: `len` bytes that
-    /// end where the range begins, if the kernel lets us have that place.
-    pub fn in_front_of(addr: usize, len: usize) -> Option<Memory> {
-        let begins = range_of(addr)?;
-        let page = page_size();
-        let at = (begins - len) / page * page;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE makes the kernel refuse a place that is taken.
-        let got = unsafe { libc::mmap(at as *mut c_void, begins - at, access, flags, -1, 0) };
-        (got as usize == at).then_some(Memory { addr: begins - len, len, home: Home::Mapped })
+    /// Plain host memory that ends where the library's range of page-locked memory begins, `pinned` being an address in
+    /// that range; the last bytes of it, or nothing if another mapping is in the way. It is made once for the process and
+    /// holds 0x2d everywhere.
+    pub fn in_front_of(pinned: usize, len: usize) -> Option<Memory> {
+        static FRONT: OnceLock<Option<Memory>> = OnceLock::new();
+        let page = (*FRONT.get_or_init(|| map_in_front(begin_of_range(pinned)?)))?;
+        Some(page.part(page.len - len, len))
     }
 }
 
@@ -69,20 +66,32 @@ impl Default for Wild {
     }
 }
 
-/// Where the mapping begins that holds `addr`, taking mappings that touch each other as one.
-fn range_of(addr: usize) -> Option<usize> {
+fn map_in_front(begin: usize) -> Option<Memory> {
+    let page = page_size();
+    let at = begin.checked_sub(page)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE makes the kernel refuse a place that is taken.
+    let got = unsafe { libc::mmap(at as *mut c_void, page, access, flags, -1, 0) };
+    let front = (got as usize == at).then_some(Memory { addr: at, len: page, home: Home::Mapped })?;
+    front.fill(0x2d);
+    Some(front)
+}
+
+/// Where the mappings begin that hold `addr` and touch each other without a gap or a file.
+fn begin_of_range(addr: usize) -> Option<usize> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let mut begins = 0;
-    let mut ends = 0;
+    let (mut begin, mut end) = (0, 0);
     for line in maps.lines() {
-        let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+        let mut words = line.split_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
         let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-        if from != ends {
-            begins = from;
+        if from != end || words.nth(4).is_some() {
+            begin = from;
         }
-        ends = to;
+        end = to;
         if (from..to).contains(&addr) {
-            return Some(begins);
+            return Some(begin);
         }
     }
     None

@@ -131,7 +131,13 @@ fn limbo_in_small_memory() {
     expect("memory that a queued copy needs", code, MEMORY_ALLOCATION);
     gate.open();
     finish(stream);
-    ok(Memory::device(size).free());
+    // Many times more than there is, one piece after the other.
+    for _ in 0..50 {
+        let piece = Memory::device(size);
+        ok(aclrtMemcpyAsync(piece.addr, size, host.addr, 64, H2D, stream));
+        ok(piece.free());
+        finish(stream);
+    }
 }
 
 fn five_devices() {

@@ -31,7 +31,7 @@ fn bad_ranges(s: &Scene) -> Vec<Row> {
         ("read-only", s.wild.read_only, 512, 512, RT_PARAM_INVALID),
         ("as much as can be", device, usize::MAX, usize::MAX - 3, RT_PARAM_INVALID),
     ];
-    for before in [s.before_device, s.before_pinned].into_iter().flatten() {
+    if let Some(before) = s.in_front {
         rows.push(("runs from plain into our memory", before.addr, 512, 512, RT_PARAM_INVALID));
     }
     rows

@@ -144,7 +144,7 @@ fn bad_ranges(s: &Scene) -> Vec<Row> {
         ("between devices without peer access", Linear { src: s.elsewhere.addr, ..d2d }, RT_PARAM_INVALID),
         ("to another device without peer access", Linear { dst: s.elsewhere.addr, ..d2d }, RT_PARAM_INVALID),
     ];
-    for before in [s.before_device, s.before_pinned].into_iter().flatten() {
+    if let Some(before) = s.in_front {
         rows.push((
             "src runs from plain into our memory",
             Linear { src: before.addr, ..heap_in },

@@ -118,7 +118,7 @@ fn bad_values(s: &Scene) -> Vec<Row> {
     for kind in [H2H, DEFAULT, BUFFERED, INNER, INTER, -1, 8, i32::MIN, i32::MAX] {
         rows.push(("a kind that 2-D copies do not take", Rect { kind, ..h2d }, INVALID_PARAM));
     }
-    for before in [s.before_device, s.before_pinned].into_iter().flatten() {
+    if let Some(before) = s.in_front {
         rows.push((
             "src runs from plain into our memory",
             Rect { src: before.addr, ..heap_in },
