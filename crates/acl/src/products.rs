@@ -121,6 +121,15 @@ impl Product {
 }
 
 impl Form {
+    /// The name by which users choose it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Ep => "ep",
+            Form::Rc => "rc",
+            Form::CtrlCpu => "ctrlcpu",
+        }
+    }
+
     /// The form of this name, if the product exists in it.
     pub fn for_product(name: &str, product: &Product) -> Result<Form> {
         match (name, product.tag) {
@@ -175,7 +184,7 @@ impl Function {
         }
         Err(fail(
             c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            format!("{} does not exist on {} in form {form:?}", self.name, product.soc),
+            format!("{} does not exist on {} in the {} form", self.name, product.soc, form.name()),
         ))
     }
 }

@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(status.take_error(), None);
         status.fail(Kind::BadDescriptor.because("first"));
         status.fail(Kind::BadAddress.because("second"));
-        assert_eq!(status.take_error().map(|e| e.note.into_owned()), Some("first".into()));
+        assert_eq!(status.take_error().map(|e| e.note.to_string()), Some("first".into()));
         assert_eq!(status.take_error(), None, "reported once");
     }
 }
