@@ -63,7 +63,8 @@ fn kinds(ctx: &mut Ctx) -> Result<Proof> {
     each(Home::Device, Home::Locked, kind::DEFAULT)?;
     each(Home::Locked, Home::Device, kind::DEFAULT)?;
     each(Home::Device, Home::Device, kind::DEFAULT)?;
-    each(Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)
+    each(Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)?;
+    ctx.proof()
 }
 
 fn host_to_host(ctx: &mut Ctx) -> Result<Proof> {

@@ -106,14 +106,16 @@ fn kinds(ctx: &mut Ctx) -> Result<Proof> {
     synchronised(ctx, &stream, len, Home::Device, Home::Locked, kind::DEFAULT)?;
     synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEFAULT)?;
     synchronised(ctx, &stream, len, Home::Device, Home::Device, kind::INNER_DEVICE_TO_DEVICE)?;
-    synchronised(ctx, &stream, len, Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)
+    synchronised(ctx, &stream, len, Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)?;
+    ctx.proof()
 }
 
 fn default_stream(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.small();
     let stream = Stream::default_of_context(ctx.library);
     synchronised(ctx, &stream, len, Home::Device, Home::Locked, kind::HOST_TO_DEVICE)?;
-    synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)
+    synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)?;
+    ctx.proof()
 }
 
 /// The kind is a reserved argument here: the addresses decide, and host to host is allowed.
