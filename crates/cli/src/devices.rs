@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
-use crate::terminal::bytes;
+use crate::terminal::{bytes, put};
 
 /// Options of `ferry devices`.
 #[derive(clap::Args)]
@@ -41,11 +41,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let library = Library::open()?;
     let report = Report::of(library)?;
     library.finish()?;
-    if args.json {
-        println!("{:#}", report.json())
-    } else {
-        print!("{}", report.text())
-    }
+    put(&if args.json { format!("{:#}\n", report.json()) } else { report.text() });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,9 +30,10 @@ pub const PARTS: &[Part] = &[
 ];
 
 fn locked(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let stream = ctx.stream()?;
     let mut both = |dst, src, kind| {
-        copied(ctx, dst, src, |dst, src| {
+        copied(ctx, len, dst, src, |dst, src| {
             stream.copy_with_condition(dst, src, kind)?;
             stream.synchronise()
         })
@@ -42,17 +43,19 @@ fn locked(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn pageable(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let stream = ctx.stream()?;
     let mut both =
-        |dst, src, kind| copied(ctx, dst, src, |dst, src| stream.copy_with_condition(dst, src, kind));
+        |dst, src, kind| copied(ctx, len, dst, src, |dst, src| stream.copy_with_condition(dst, src, kind));
     both(Home::Device, Home::Pageable, kind::HOST_TO_DEVICE)?;
     both(Home::Pageable, Home::Device, kind::DEVICE_TO_HOST)
 }
 
 fn kinds(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.small();
     let stream = ctx.stream()?;
     let mut each = |dst, src, kind| {
-        copied(ctx, dst, src, |dst, src| {
+        copied(ctx, len, dst, src, |dst, src| {
             stream.copy_with_condition(dst, src, kind)?;
             stream.synchronise()
         })
@@ -60,7 +63,8 @@ fn kinds(ctx: &mut Ctx) -> Result<Proof> {
     each(Home::Device, Home::Locked, kind::DEFAULT)?;
     each(Home::Locked, Home::Device, kind::DEFAULT)?;
     each(Home::Device, Home::Device, kind::DEFAULT)?;
-    each(Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)
+    each(Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)?;
+    ctx.proof()
 }
 
 fn host_to_host(ctx: &mut Ctx) -> Result<Proof> {

@@ -50,6 +50,16 @@ impl Ctx {
         if self.quick { quick } else { usual }
     }
 
+    /// A length at which speed means something. Odd on purpose: no rule asks for alignment.
+    pub fn large(&self) -> usize {
+        self.size(32 << 20, 1 << 20) + 3
+    }
+
+    /// A length at which only the bytes matter.
+    pub fn small(&self) -> usize {
+        self.size(4 << 20, 1 << 20) + 3
+    }
+
     /// Makes the default context of `device` current in this thread.
     pub fn current(&self, device: usize) -> Result<()> {
         let Some(context) = self.contexts.get(device) else {

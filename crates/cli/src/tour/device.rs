@@ -10,7 +10,7 @@ use crate::library::Library;
 
 /// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device 0 only.
 pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
-    let len = ctx.size(32 << 20, 1 << 20);
+    let len = ctx.large();
     let (mut near, far) = (Around::new(1, len), pattern(2, len));
     let peer = ctx.on(1, || ctx.memory(Home::Device, &far))?;
     let own = ctx.memory(Home::Device, &near.bytes)?;

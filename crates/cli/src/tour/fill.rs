@@ -57,7 +57,7 @@ fn on_host(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn len(ctx: &Ctx) -> usize {
-    ctx.size(32 << 20, 1 << 20) + 5
+    ctx.large()
 }
 
 /// Fills bytes and verifies them and what is around them.

@@ -53,11 +53,11 @@ impl Around {
 /// Copies between memory of two sorts and verifies the target, what is around it, and the source.
 pub fn copied(
     ctx: &mut Ctx,
+    len: usize,
     dst: Home,
     src: Home,
     mut copy: impl FnMut(Span, Span) -> Result<()>,
 ) -> Result<Proof> {
-    let len = ctx.size(32 << 20, 1 << 20) + 3;
     let (mut to, from) = (Around::new(1, len), pattern(2, len));
     let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
     let time = ctx.best(|| copy(to.inside(&target), source.all()))?;
@@ -67,45 +67,60 @@ pub fn copied(
     ctx.moved(len, time)
 }
 
-fn synchronised(ctx: &mut Ctx, stream: &Stream, dst: Home, src: Home, kind: i32) -> Result<Proof> {
-    copied(ctx, dst, src, |dst, src| {
+fn synchronised(
+    ctx: &mut Ctx,
+    stream: &Stream,
+    len: usize,
+    dst: Home,
+    src: Home,
+    kind: i32,
+) -> Result<Proof> {
+    copied(ctx, len, dst, src, |dst, src| {
         stream.copy(dst, src, kind)?;
         stream.synchronise()
     })
 }
 
 fn to_device(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let stream = ctx.stream()?;
-    synchronised(ctx, &stream, Home::Device, Home::Locked, kind::HOST_TO_DEVICE)
+    synchronised(ctx, &stream, len, Home::Device, Home::Locked, kind::HOST_TO_DEVICE)
 }
 
 fn to_host(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let stream = ctx.stream()?;
-    synchronised(ctx, &stream, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)
+    synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)
 }
 
 fn pageable(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let stream = ctx.stream()?;
-    copied(ctx, Home::Device, Home::Pageable, |dst, src| stream.copy(dst, src, kind::HOST_TO_DEVICE))?;
-    copied(ctx, Home::Pageable, Home::Device, |dst, src| stream.copy(dst, src, kind::DEVICE_TO_HOST))
+    copied(ctx, len, Home::Device, Home::Pageable, |dst, src| stream.copy(dst, src, kind::HOST_TO_DEVICE))?;
+    copied(ctx, len, Home::Pageable, Home::Device, |dst, src| stream.copy(dst, src, kind::DEVICE_TO_HOST))
 }
 
 fn kinds(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.small();
     let stream = ctx.stream()?;
-    synchronised(ctx, &stream, Home::Device, Home::Locked, kind::DEFAULT)?;
-    synchronised(ctx, &stream, Home::Locked, Home::Device, kind::DEFAULT)?;
-    synchronised(ctx, &stream, Home::Device, Home::Device, kind::INNER_DEVICE_TO_DEVICE)?;
-    synchronised(ctx, &stream, Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)
+    synchronised(ctx, &stream, len, Home::Device, Home::Locked, kind::DEFAULT)?;
+    synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEFAULT)?;
+    synchronised(ctx, &stream, len, Home::Device, Home::Device, kind::INNER_DEVICE_TO_DEVICE)?;
+    synchronised(ctx, &stream, len, Home::Device, Home::Device, kind::DEVICE_TO_DEVICE)?;
+    ctx.proof()
 }
 
 fn default_stream(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.small();
     let stream = Stream::default_of_context(ctx.library);
-    synchronised(ctx, &stream, Home::Device, Home::Locked, kind::HOST_TO_DEVICE)?;
-    synchronised(ctx, &stream, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)
+    synchronised(ctx, &stream, len, Home::Device, Home::Locked, kind::HOST_TO_DEVICE)?;
+    synchronised(ctx, &stream, len, Home::Locked, Home::Device, kind::DEVICE_TO_HOST)?;
+    ctx.proof()
 }
 
 /// The kind is a reserved argument here: the addresses decide, and host to host is allowed.
 fn synchronous(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.large();
     let homes = [Home::Device, Home::Locked, Home::Pageable];
     let pairs = homes.iter().flat_map(|dst| homes.iter().map(move |src| (*dst, *src)));
     for (round, (dst, src)) in pairs.enumerate() {
@@ -119,7 +134,7 @@ fn synchronous(ctx: &mut Ctx) -> Result<Proof> {
         }
     }
     let library = ctx.library;
-    copied(ctx, Home::Device, Home::Pageable, |dst, src| {
+    copied(ctx, len, Home::Device, Home::Pageable, |dst, src| {
         memory::copy(library, dst, src, kind::HOST_TO_DEVICE)
     })
 }
