@@ -299,6 +299,8 @@ fn the_default_product_has_every_function_of_the_documents() {
     ok(aclrtMemcpyAsyncWithCondition(device.addr, 64, host.addr, 64, H2D, stream));
     ok(Batch::of(&[(device.addr, host.addr, 64)], HOST_TO_DEVICE).call(BatchForm::Async, stream).0);
     ok(aclrtGetMemcpyDescSize(INNER, &mut size));
+    // A descriptor is set at once, not in stream order: what the copies above write must be there first.
+    finish(stream);
     ok(aclrtSetMemcpyDesc(device.addr, INNER, device.addr + 1024, device.addr + 2048, 64, 0));
     ok(aclrtMemcpyAsyncWithDesc(device.addr, INNER, stream));
     finish(stream);
