@@ -50,12 +50,11 @@ impl Wild {
         }
     }
 
-    /// Plain host memory that ends where the library's range of page-locked memory begins, `pinned` being an address in
-    /// that range; the last bytes of it, or nothing if another mapping is in the way. It is made once for the process and
-    /// holds 0x2d everywhere.
-    pub fn in_front_of(pinned: usize, len: usize) -> Option<Memory> {
+    /// Plain host memory that ends where a range of the library begins (they show by name in the maps): the last bytes of
+    /// it, or nothing if other mappings are in front of all of them. It is made once for the process and holds 0x2d everywhere.
+    pub fn in_front_of_ours(len: usize) -> Option<Memory> {
         static FRONT: OnceLock<Option<Memory>> = OnceLock::new();
-        let page = (*FRONT.get_or_init(|| map_in_front(begin_of_range(pinned)?)))?;
+        let page = (*FRONT.get_or_init(|| ranges_of_ours().into_iter().find_map(map_in_front)))?;
         Some(page.part(page.len - len, len))
     }
 }
@@ -78,23 +77,11 @@ fn map_in_front(begin: usize) -> Option<Memory> {
     Some(front)
 }
 
-/// Where the mappings begin that hold `addr` and touch each other without a gap or a file.
-fn begin_of_range(addr: usize) -> Option<usize> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let (mut begin, mut end) = (0, 0);
-    for line in maps.lines() {
-        let mut words = line.split_whitespace();
-        let (from, to) = words.next()?.split_once('-')?;
-        let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-        if from != end || words.nth(4).is_some() {
-            begin = from;
-        }
-        end = to;
-        if (from..to).contains(&addr) {
-            return Some(begin);
-        }
-    }
-    None
+/// Where the library's ranges begin.
+fn ranges_of_ours() -> Vec<usize> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let ours = maps.lines().filter(|line| line.contains("ferry:"));
+    ours.filter_map(|line| usize::from_str_radix(line.split('-').next()?, 16).ok()).collect()
 }
 
 fn page_size() -> usize {

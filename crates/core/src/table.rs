@@ -152,12 +152,12 @@ impl AddressTable {
         let mut addr = block.base;
         while addr < end {
             let (top, index, leaf) = split(addr).expect("backends allocate below 2^48");
-            let region = &self.root[top].get_or_init(|| fan())[index];
+            let region = &self.root[top].get_or_init(fan)[index];
             let stop = end.min(((addr >> REGION_BITS) + 1) << REGION_BITS);
             if stop - addr == 1 << REGION_BITS {
                 region.whole.store(entry, Ordering::Release);
             } else {
-                let entries = region.leaf.get_or_init(|| fan());
+                let entries = region.leaf.get_or_init(fan);
                 for cell in &entries[leaf..leaf + ((stop - addr) >> GRANULE_BITS)] {
                     cell.store(entry, Ordering::Release);
                 }
@@ -169,7 +169,7 @@ impl AddressTable {
     /// The slot of this number, made if it was never used. For writers.
     fn slot(&self, number: u32) -> &Slot {
         let (shelf, index) = (number as usize >> FAN_BITS, number as usize & (FAN - 1));
-        &self.slots[shelf].get_or_init(|| fan())[index]
+        &self.slots[shelf].get_or_init(fan)[index]
     }
 }
 

@@ -55,7 +55,7 @@ impl Scene {
             context,
             foreign_stream,
             distant_stream,
-            in_front: Wild::in_front_of(pinned[1].addr, 64),
+            in_front: Wild::in_front_of_ours(64),
             everything: Vec::new(),
             wild,
         };

@@ -20,6 +20,9 @@ use std::{
 /// Freed ranges rest before they are used again, so that a stale pointer is met by an error and not by a stranger's block.
 const RESTING_RANGES: usize = 256;
 const RESTING_BYTES: usize = 256 << 20;
+/// The engine's mapping is made accessible in steps of at least this, so that tools which look at every accessible page of a
+/// process (valgrind's leak search, core dumps) see little more than what is used.
+const STEP: usize = 64 << 20;
 
 /// A range of the user's addresses, the engine's view of it, and what is free in it.
 pub struct Region {
@@ -40,6 +43,8 @@ struct Space {
     resting: VecDeque<(usize, usize)>,
     resting_bytes: usize,
     used: usize,
+    /// Offset up to which the engine's mapping is accessible.
+    open: usize,
 }
 
 impl Region {
@@ -59,9 +64,9 @@ impl Region {
     }
 
     fn new(home: Home, base: usize, len: usize, at: usize, capacity: usize) -> Region {
-        let mut space = Space::default();
+        let mut space = Space { open: GRANULE.max(crate::probe::page_size()), ..Space::default() };
         // The first and last granule stay out of use: nothing that runs off the end of its own mapping reaches a block.
-        space.give(GRANULE, len - 2 * GRANULE);
+        space.give(space.open, len - 2 * space.open);
         let lock_pages = AtomicBool::new(home == Home::Host);
         Region { home, base, len, at, capacity, lock_pages, space: Mutex::new(space) }
     }
@@ -79,9 +84,10 @@ impl Region {
         (self.capacity - self.space().used, self.capacity)
     }
 
-    /// Whether any of the range lies in these addresses.
+    /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody else's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        addr < self.base + self.len && addr.saturating_add(len.max(1)) > self.base
+        let within = |start: usize| addr < start + self.len && addr.saturating_add(len.max(1)) > start;
+        within(self.base) || within(self.at)
     }
 
     /// Takes whole pages for a block.
@@ -102,6 +108,10 @@ impl Region {
             return Err(short(&space));
         }
         let offset = space.take(bytes, page, self.base).ok_or_else(|| short(&space))?;
+        if let Err(error) = self.open_up_to(&mut space, offset + bytes) {
+            space.give(offset, bytes);
+            return Err(error);
+        }
         space.used += bytes;
         drop(space);
         if self.lock_pages.load(Ordering::Relaxed) && !lock_on_fault(self.at + offset, bytes) {
@@ -126,6 +136,25 @@ impl Region {
         let mut space = self.space();
         space.used -= bytes;
         space.rest(offset, bytes);
+    }
+
+    fn open_up_to(&self, space: &mut Space, end: usize) -> Result<()> {
+        if end <= space.open {
+            return Ok(());
+        }
+        let open = end
+            .max(space.open * 2)
+            .next_multiple_of(STEP)
+            .min(self.len - GRANULE.max(crate::probe::page_size()));
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a part of our own mapping, and none of it is in use yet.
+        if unsafe { libc::mprotect((self.at + space.open) as *mut libc::c_void, open - space.open, rights) }
+            != 0
+        {
+            return Err(system(&format!("opening {open} bytes of {}", self.name())));
+        }
+        space.open = open;
+        Ok(())
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
@@ -207,14 +236,14 @@ fn span_for(capacity: usize) -> usize {
     (capacity * 2).next_multiple_of(1 << 30) + (1 << 30)
 }
 
-/// A readable and writable mapping of a file that exists in memory only, as large as the system grants up to `len`.
+/// A mapping, not accessible yet, of a file that exists in memory only, as large as the system grants up to `len`.
 fn shared_mapping(name: &str, mut len: usize) -> Result<(usize, usize)> {
     loop {
         let fd = memory_file(name)?;
         // SAFETY: the descriptor is ours and open.
         let sized = unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } == 0;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        match map(len, libc::PROT_READ | libc::PROT_WRITE, flags, fd.as_raw_fd()).filter(|_| sized) {
+        match map(len, libc::PROT_NONE, flags, fd.as_raw_fd()).filter(|_| sized) {
             Some(at) => return Ok((at, len)),
             None if len > 1 << 28 => len /= 2,
             None => return Err(system(&format!("mapping {len} bytes of {name}"))),
@@ -233,10 +262,9 @@ fn bare_mapping(name: &str, len: usize) -> Result<usize> {
 fn private_mapping(mut len: usize) -> Result<(usize, usize)> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     loop {
-        match map(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) {
+        match map(len, libc::PROT_NONE, flags, -1) {
             Some(base) => {
                 name_mapping(base, len, c"ferry:page-locked");
-                protect(base, GRANULE.max(crate::probe::page_size()));
                 return Ok((base, len));
             }
             None if len > 1 << 28 => len /= 2,
@@ -260,11 +288,6 @@ fn map(len: usize, rights: i32, flags: i32, fd: i32) -> Option<usize> {
     // SAFETY: no address is asked for, so no existing mapping is touched.
     let addr = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, fd, 0) };
     (addr != libc::MAP_FAILED).then_some(addr as usize)
-}
-
-fn protect(addr: usize, len: usize) {
-    // SAFETY: the caller has just mapped these pages and no block lies in them.
-    unsafe { libc::mprotect(addr as *mut libc::c_void, len, libc::PROT_NONE) };
 }
 
 fn advise(addr: usize, len: usize, advice: i32) -> bool {
