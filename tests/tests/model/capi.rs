@@ -61,11 +61,10 @@ fn ok(call: &str, code: i32) -> Result<(), String> {
         return Ok(());
     }
     let text = aclGetRecentErrMsg();
-    // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
-    let text = if text.is_null() {
-        "".into()
-    } else {
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    let text = match text.is_null() {
+        true => String::new(),
+        // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     };
     Err(format!("{call} answered {code}: {text}"))
 }
