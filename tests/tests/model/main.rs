@@ -119,7 +119,8 @@ fn ordered_programs_see_the_bytes_they_must() {
     expect_right(setting("FERRY_MODEL_CASES", 200), false, |p| on_engine(p, |capi| judge(p, capi)));
 }
 
-/// Two copies in no order leave unknown bytes behind, and nothing else.
+/// Two copies in no order leave unknown bytes behind, and nothing else. (To be left out under a tool that reports races:
+/// these are the program's own.)
 #[test]
 fn programs_with_races_see_all_other_bytes_right() {
     expect_right(setting("FERRY_MODEL_CASES", 100), true, |p| on_engine(p, |capi| judge(p, capi)));
