@@ -61,11 +61,10 @@ fn ok(call: &str, code: i32) -> Result<(), String> {
         return Ok(());
     }
     let text = aclGetRecentErrMsg();
-    // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
-    let text = if text.is_null() {
-        "".into()
-    } else {
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    let text = match text.is_null() {
+        true => String::new(),
+        // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     };
     Err(format!("{call} answered {code}: {text}"))
 }
@@ -131,27 +130,27 @@ impl<'a> Capi<'a> {
         Ok(capi)
     }
 
-    /// Ends everything the program left: the streams' work, then the handles and the memory.
+    /// Ends everything the program left: the streams' work, then the handles and the memory. Goes on after a failure,
+    /// so that a program that went wrong takes nothing from the next, and reports the first.
     pub fn close(self) -> Result<(), String> {
         self.open_gates();
+        let mut results = vec![];
         for (i, device) in STREAMS.into_iter().enumerate() {
-            set_device(device)?;
-            ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i)))?;
+            results.push(set_device(device));
+            results.push(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i))));
             if i != NULL_STREAM {
-                ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i)))?;
+                results.push(ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i))));
             }
         }
         for event in self.events {
-            ok("aclrtDestroyEvent", aclrtDestroyEvent(pointer(event)))?;
+            results.push(ok("aclrtDestroyEvent", aclrtDestroyEvent(pointer(event))));
         }
-        for (i, desc) in self.descs.into_iter().enumerate() {
-            let desc = pointer(desc);
-            ok(
-                "free of a descriptor",
-                if i == PINNED_CELLS { aclrtFreeHost(desc) } else { aclrtFree(desc) },
-            )?;
+        for (i, desc) in self.descs.map(pointer).into_iter().enumerate() {
+            let code = if i == PINNED_CELLS { aclrtFreeHost(desc) } else { aclrtFree(desc) };
+            results.push(ok("free of a descriptor", code));
         }
-        (0..self.buffers.len()).filter(|b| self.address(*b) != 0).try_for_each(|b| self.free(b))
+        results.extend((0..self.buffers.len()).filter(|b| self.address(*b) != 0).map(|b| self.free(b)));
+        results.into_iter().collect()
     }
 
     fn stream(&self, stream: usize) -> aclrtStream {

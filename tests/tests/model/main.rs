@@ -6,25 +6,30 @@
 
 mod build;
 mod capi;
+mod choose;
 mod oracle;
 mod order;
 mod program;
 mod ranges;
 mod run;
+mod show;
 mod toy;
+mod wish;
 mod wrong;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use build::Wishes;
 use capi::Capi;
 use oracle::Oracle;
-use program::Program;
+use program::{Act, FIRST_CELLS, Home, Kind, Pattern, Program, Span, Timing};
 use run::{Executor, run};
 use toy::{Fault, Schedule, Toy};
+use wish::Wishes;
 use wrong::{Slip, Wrong};
 
 const WISHES: usize = 40;
@@ -57,7 +62,7 @@ fn find(
         let program = wishes.program(races);
         (0..chances.get()).try_for_each(|_| test(&program))
     };
-    let found = runner.run(&build::wishes(WISHES), |wishes| {
+    let found = runner.run(&wish::wishes(WISHES), |wishes| {
         try_out(&wishes).map_err(|why| {
             chances.set(5);
             TestCaseError::fail(why)
@@ -69,7 +74,7 @@ fn find(
         Err(TestError::Abort(why)) => panic!("{why}"),
     };
     // Values are small by now; steps that have become pointless still stand between them.
-    chances.set(20);
+    chances.set(40);
     while let Some((w, fewer)) = (0..least.len()).find_map(|i| {
         let fewer = least.without(i);
         try_out(&fewer).err().map(|why| (why, fewer))
@@ -79,12 +84,12 @@ fn find(
     Err((why, least.program(races)))
 }
 
-/// Whether any of a few random programs fails; not shrunk.
-fn is_caught(test: impl Fn(&Program) -> Result<(), String>) -> bool {
-    let config = Config { cases: 1000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let wrong = |wishes: Wishes| test(&wishes.program(false)).map_err(TestCaseError::fail);
-    runner.run(&build::wishes(WISHES), wrong).is_err()
+/// Some random programs, the same ones each time.
+fn samples(races: bool) -> impl Iterator<Item = Program> {
+    let mut runner = TestRunner::deterministic();
+    let wishes = wish::wishes(WISHES);
+    std::iter::repeat_with(move || wishes.new_tree(&mut runner).expect("nothing is rejected").current())
+        .map(move |wishes| wishes.program(races))
 }
 
 /// Runs one program and compares everything that is certain.
@@ -99,23 +104,31 @@ fn expect_right(cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), S
     }
 }
 
-/// Runs one program through the C ABI.
-fn judge_engine(program: &Program) -> Result<(), String> {
+/// Gives the program streams and memory of the engine, judges it, and clears up.
+fn on_engine(program: &Program, judge: impl Fn(&Capi) -> Result<(), String>) -> Result<(), String> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let capi = Capi::new(program)?;
-    let verdict = judge(program, &capi);
+    let verdict = judge(&capi);
     verdict.and(capi.close())
 }
 
+// proves: R3 R4 R7 R8 R12 R13 R16 R23 R24 R25 R44 R45 R46 R47 R49 R53 R56 R71 R73 R76 N1 N2 N4 N5 N9 N12 N14 X1 X4
 #[test]
 fn ordered_programs_see_the_bytes_they_must() {
-    expect_right(setting("FERRY_MODEL_CASES", 200), false, judge_engine);
+    expect_right(setting("FERRY_MODEL_CASES", 200), false, |p| on_engine(p, |capi| judge(p, capi)));
 }
 
+/// Two copies in no order leave unknown bytes behind, and nothing else. (To be left out under a tool that reports races:
+/// these are the program's own.)
 #[test]
 fn programs_with_races_see_all_other_bytes_right() {
-    expect_right(setting("FERRY_MODEL_CASES", 100), true, judge_engine);
+    expect_right(setting("FERRY_MODEL_CASES", 100), true, |p| on_engine(p, |capi| judge(p, capi)));
+}
+
+/// Ordered programs in which nothing is large, to get through many.
+fn small() -> impl Iterator<Item = Program> {
+    samples(false).filter(|program| program.buffers.iter().all(|b| b.len < 1 << 16))
 }
 
 const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
@@ -123,31 +136,35 @@ const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Ran
 #[test]
 fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
     for races in [false, true] {
-        expect_right(setting("FERRY_MODEL_CASES", 100), races, |program| {
+        expect_right(setting("FERRY_MODEL_CASES", 50), races, |program| {
             SCHEDULES.iter().try_for_each(|schedule| judge(program, &Toy::new(program, *schedule, None)))
         });
     }
 }
 
-/// What the model would not notice, it could not prove: every fault an engine might have is seen by some program.
+/// What the model would not notice, it could not prove: every fault an engine might have shows in some program.
 #[test]
 fn faults_of_an_engine_are_caught() {
     for fault in Fault::ALL {
-        let with_fault = |program: &Program| {
-            SCHEDULES.iter().try_for_each(|s| judge(program, &Toy::new(program, *s, Some(fault))))
-        };
-        assert!(is_caught(with_fault), "{fault:?} went unnoticed");
+        let right = |p: &Program| SCHEDULES.iter().all(|s| judge(p, &Toy::new(p, *s, Some(fault))).is_ok());
+        assert!(!small().take(1000).all(|p| right(&p)), "{fault:?} went unnoticed");
     }
 }
 
 #[test]
 fn slips_in_calls_are_caught() {
     for slip in Slip::ALL {
-        let slipping = |program: &Program| {
-            let right = |schedule| Toy::new(program, schedule, None);
-            SCHEDULES.iter().try_for_each(|s| judge(program, &Wrong::new(right(*s), slip)))
-        };
-        assert!(is_caught(slipping), "{slip:?} went unnoticed");
+        let right = |p: &Program| judge(p, &Wrong::new(Toy::new(p, Schedule::Lazy, None), slip)).is_ok();
+        assert!(!small().take(1000).all(|p| right(&p)), "{slip:?} went unnoticed");
+    }
+}
+
+/// The same through the C ABI, for slips that do not depend on timing.
+#[test]
+fn slips_in_calls_of_the_engine_are_caught() {
+    for slip in [Slip::OneShortCopy, Slip::SamePitch, Slip::ItemMissing, Slip::LowByte, Slip::FirstDesc] {
+        let right = |p: &Program| on_engine(p, |capi| judge(p, &Wrong::new(capi, slip))).is_ok();
+        assert!(!small().take(1000).all(|p| right(&p)), "{slip:?} went unnoticed");
     }
 }
 
@@ -157,6 +174,77 @@ fn a_failure_shrinks_to_a_program_one_can_read() {
     let (why, program) = find(50, false, short).expect_err("short copies are noticed");
     let text = format!("{program:?}");
     println!("{why}\n{text}");
-    assert!(program.steps.len() < 10, "{text}");
-    assert!(why.contains("is 0x"), "{why}");
+    assert!(program.steps.len() < 10 && text.contains(" <- "), "{text}");
+    assert!(why.contains(" is 0x"), "{why}");
+}
+
+/// What a step is an example of.
+fn traits(program: &Program, oracle: &Oracle, i: usize) -> Vec<&'static str> {
+    let act = &program.steps[i].act;
+    let device = |b: usize| matches!(program.home(b), Home::Device(_));
+    let held = program.steps[..i].iter().fold(0, |held, step| match step.act {
+        Act::Hold { .. } => held + 1,
+        Act::Release { .. } => held - 1,
+        _ => held,
+    });
+    let moves = act.moves();
+    let peers = |(d, s): &(Span, Span)| {
+        device(d.buffer) && device(s.buffer) && program.home(d.buffer) != program.home(s.buffer)
+    };
+    let overlaps = |(d, s): &(Span, Span)| d.buffer == s.buffer && d.at.abs_diff(s.at) < d.len;
+    let timing = program.timing(act);
+    let list = [
+        ("copy", matches!(act, Act::Copy { .. })),
+        ("copy with condition", matches!(act, Act::Copy { with_condition: true, .. })),
+        ("copy from host to host", moves.iter().any(|(d, s)| !device(d.buffer) && !device(s.buffer))),
+        ("copy between devices", moves.iter().any(peers)),
+        ("copy over itself", moves.iter().any(overlaps)),
+        ("copy of nothing", moves.iter().any(|(d, _)| d.len == 0)),
+        ("copy of more than 512 KiB", moves.iter().any(|(d, _)| d.len > 512 << 10)),
+        ("copy that stages its source", matches!(timing, Some(Timing::Staged { .. }))),
+        ("copy that is waited for", matches!(timing, Some(Timing::Task { waits: true, .. }))),
+        (
+            "synchronous copy while a stream is held",
+            held > 0 && !moves.is_empty() && timing == Some(Timing::Call),
+        ),
+        ("2-D copy of some rows", matches!(act, Act::Copy2d { height: 2.., width: 1.., .. })),
+        ("2-D copy in device memory", matches!(act, Act::Copy2d { kind: Kind::DEVICE_TO_DEVICE, .. })),
+        ("batch", matches!(act, Act::Batch { items, .. } if items.len() > 1)),
+        ("32-bit fill", matches!(act, Act::Fill { with: Pattern::Word(_), .. })),
+        ("8-bit fill", matches!(act, Act::Fill { with: Pattern::Byte(_), .. })),
+        ("descriptor set", matches!(act, Act::SetDesc { .. })),
+        ("descriptor copied", matches!(act, Act::CopyDesc { .. })),
+        ("descriptor run", matches!(act, Act::RunDesc { desc: 0..FIRST_CELLS, .. })),
+        ("pointer cells run", matches!(act, Act::RunDesc { desc: FIRST_CELLS.., .. })),
+        ("poke", matches!(act, Act::Poke { .. })),
+        ("free of busy memory", matches!(act, Act::Free { buffer } if oracle.is_busy(*buffer, i))),
+        ("wait for an event", matches!(act, Act::Wait { .. })),
+        ("event synchronised", matches!(act, Act::SyncEvent { .. })),
+        ("held stream", matches!(act, Act::Hold { .. })),
+        ("check", matches!(act, Act::Check { .. })),
+    ];
+    list.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()
+}
+
+/// The programs contain what they are for, often, and nearly all their bytes are certain.
+#[test]
+fn programs_are_worth_running() {
+    let (mut tally, mut racy, mut looks, mut certain) = (BTreeMap::new(), 0, 0, 0.0);
+    for program in samples(true).take(200) {
+        let oracle = Oracle::of(&program);
+        racy += usize::from(oracle.has_races());
+        for name in (0..program.steps.len()).flat_map(|i| traits(&program, &oracle, i)) {
+            *tally.entry(name).or_insert(0) += 1;
+        }
+        let expected = oracle.expected(&program);
+        (looks, certain) = (looks + expected.looks, certain + expected.certain);
+    }
+    println!("{tally:#?}\n{racy} of 200 with races, {certain:.0} of {looks} looks certain");
+    assert_eq!(tally.len(), 25, "something never happens: {tally:?}");
+    assert!(tally.values().all(|times| *times >= 20), "something hardly happens: {tally:?}");
+    assert!(
+        racy >= 20 && certain > 0.9 * looks as f64,
+        "{racy} programs with races, {certain} of {looks} looks"
+    );
+    assert!(samples(false).take(100).all(|p| !Oracle::of(&p).has_races()), "ordered programs have no races");
 }

@@ -56,9 +56,9 @@ pub struct Sight {
 #[derive(Default)]
 pub struct Expected {
     pub sights: HashMap<usize, Vec<Sight>>,
-    /// Bytes that checks could have seen, and those among them that are known.
-    pub seen: usize,
-    pub known: usize,
+    /// How many buffers checks look at, and for how much of them they are certain.
+    pub looks: usize,
+    pub certain: f64,
 }
 
 #[derive(Default)]
@@ -185,6 +185,18 @@ impl Oracle {
         list
     }
 
+    /// Whether some earlier access to the buffer may still be to come when this step is called.
+    pub fn is_busy(&self, buffer: usize, step: usize) -> bool {
+        let past = self.order.past(self.placed[step].call);
+        let earlier = self.accesses.iter().filter(|a| a.step < step && a.place == Place::Buffer(buffer));
+        earlier.into_iter().any(|a| !past.has(a.point))
+    }
+
+    /// Whether any two accesses race.
+    pub fn has_races(&self) -> bool {
+        self.accesses.iter().any(|a| !a.blur.is_empty())
+    }
+
     /// Runs the program on the mirror, in an order that respects everything known, and notes what checks must see.
     pub fn expected(&self, program: &Program) -> Expected {
         let mut mirror = Mirror { oracle: self, buffers: vec![Memory::default(); program.buffers.len()] };
@@ -271,8 +283,8 @@ impl Mirror<'_> {
             let memory = &self.buffers[buffer];
             let access = self.access(step, buffer, false).expect("a check accesses its buffers");
             let sure = access.bytes.overlap(&memory.known);
-            expected.seen += memory.bytes.len();
-            expected.known += sure.count();
+            expected.looks += 1;
+            expected.certain += sure.count() as f64 / memory.bytes.len() as f64;
             let sights = expected.sights.entry(step).or_default();
             sights.extend(sure.iter().map(|r| Sight {
                 buffer,

@@ -4,7 +4,6 @@
 //! [`Oracle`](crate::oracle::Oracle) says which bytes must be seen. The list of steps is one legal interleaving of
 //! the two threads; only barriers order one thread against the other. It prints like a program.
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::ranges::Ranges;
@@ -110,13 +109,6 @@ impl Kind {
     pub const HOST_TO_BUF_TO_DEVICE: Kind = Kind(5);
     pub const INNER_DEVICE_TO_DEVICE: Kind = Kind(6);
     pub const INTER_DEVICE_TO_DEVICE: Kind = Kind(7);
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = ["h2h", "h2d", "d2h", "d2d", "default", "h2buf2d", "inner-d2d", "inter-d2d"];
-        f.write_str(names[self.0 as usize])
-    }
 }
 
 /// How a call is made: handed to a stream, or carried out before it returns.
@@ -337,114 +329,4 @@ impl Act {
 /// The bytes of `spans` that lie in `buffer`.
 pub fn bytes_in(buffer: usize, spans: impl Iterator<Item = Span>) -> Ranges {
     spans.filter(|s| s.buffer == buffer).map(|s| s.bytes()).collect()
-}
-
-/// A step with the program it belongs to, to print it with names.
-pub struct Shown<'a>(pub &'a Program, pub &'a Step);
-
-struct Hex(usize);
-
-impl fmt::Display for Hex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 10 { write!(f, "{}", self.0) } else { write!(f, "{:#x}", self.0) }
-    }
-}
-
-impl Shown<'_> {
-    fn name(&self, buffer: usize) -> String {
-        let Buffer { slot, life, .. } = self.0.buffers[buffer];
-        let again = if life == 0 { String::new() } else { format!("#{}", life + 1) };
-        format!("{}{again}", SLOTS[slot].0)
-    }
-
-    pub fn span(&self, s: &Span) -> String {
-        format!("{}[{}..{}]", self.name(s.buffer), Hex(s.at), Hex(s.at + s.len))
-    }
-
-    fn pair(&self, dst: &Span, src: &Span) -> String {
-        format!("{} <- {}", self.span(dst), self.span(src))
-    }
-
-    fn desc(desc: usize) -> String {
-        format!("{}{desc}", if desc < FIRST_CELLS { "desc" } else { "cells" })
-    }
-
-    fn rows(&self, r: &Rows) -> String {
-        format!("{}[{} +{}*i]", self.name(r.buffer), Hex(r.at), Hex(r.pitch))
-    }
-
-    fn way(way: &Way) -> String {
-        match way {
-            Way::Now => "sync".into(),
-            Way::On(stream) => format!("s{stream}"),
-        }
-    }
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown(program, Step { thread, act }) = self;
-        if !matches!(act, Act::Barrier) {
-            write!(f, "t{thread}: ")?;
-        }
-        match act {
-            Act::Alloc { buffer } => {
-                let Buffer { len, .. } = program.buffers[*buffer];
-                write!(f, "{} = alloc {} bytes, {:?}", self.name(*buffer), Hex(len), program.home(*buffer))
-            }
-            Act::Free { buffer } => write!(f, "free {}", self.name(*buffer)),
-            Act::Poke { dst, seed } => write!(f, "poke {} with noise {seed}", self.span(dst)),
-            Act::Copy { dst, src, kind, way, with_condition } => {
-                let call = if *with_condition { " (with condition)" } else { "" };
-                write!(f, "{}: {kind}{call} {}", Shown::way(way), self.pair(dst, src))
-            }
-            Act::Copy2d { dst, src, width, height, kind, way } => {
-                let (way, w, h) = (Shown::way(way), Hex(*width), height);
-                write!(f, "{way}: 2d {kind} {} <- {}, {w} wide, i < {h}", self.rows(dst), self.rows(src))
-            }
-            Act::Batch { items, how, way } => {
-                let items: Vec<_> = items.iter().map(|(d, s)| self.pair(d, s)).collect();
-                let flags = [(how.split, " split"), (how.unregistered, " unregistered"), (how.v2, " v2")];
-                let flags: String = flags.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
-                write!(f, "{}: batch{flags} {{ {} }}", Shown::way(way), items.join(", "))
-            }
-            Act::Fill { dst, with: Pattern::Byte(b), way } => {
-                write!(f, "{}: fill {} with {b:#04x}", Shown::way(way), self.span(dst))
-            }
-            Act::Fill { dst, with: Pattern::Word(w), way } => {
-                write!(f, "{}: fill {} with {w:#010x} (d32)", Shown::way(way), self.span(dst))
-            }
-            Act::SetDesc { desc, dst, src } => {
-                write!(f, "set {}: {}", Shown::desc(*desc), self.pair(dst, src))
-            }
-            Act::CopyDesc { dst, src, stream } => {
-                write!(f, "s{stream}: {} <- {}", Shown::desc(*dst), Shown::desc(*src))
-            }
-            Act::RunDesc { desc, dst, src, stream } => {
-                write!(f, "s{stream}: run {} ({})", Shown::desc(*desc), self.pair(dst, src))
-            }
-            Act::Record { event, stream } => write!(f, "s{stream}: record e{event}"),
-            Act::Wait { stream, event } => write!(f, "s{stream}: wait e{event}"),
-            Act::SyncEvent { event } => write!(f, "sync e{event}"),
-            Act::SyncStream { stream } => write!(f, "sync s{stream}"),
-            Act::SyncDevice { device } => write!(f, "sync device {device}"),
-            Act::Hold { gate, stream } => write!(f, "s{stream}: hold until g{gate}"),
-            Act::Release { gate } => write!(f, "release g{gate}"),
-            Act::Barrier => write!(f, "--- barrier"),
-            Act::Check { buffers } => {
-                let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();
-                write!(f, "check {}", names.join(" "))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "s0 s1 s2(default) on device 0, s3 s4 on device 1; threads t0 t1")?;
-        for (i, step) in self.steps.iter().enumerate() {
-            writeln!(f, "{i:4}  {}", Shown(self, step))?;
-        }
-        Ok(())
-    }
 }

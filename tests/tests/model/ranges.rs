@@ -34,7 +34,7 @@ impl Ranges {
         let to = self.0.partition_point(|r| r.start <= range.end);
         let start = self.0.get(from).map_or(range.start, |r| r.start.min(range.start));
         let end = if to > from { self.0[to - 1].end.max(range.end) } else { range.end };
-        self.0.splice(from..to, [start..end]);
+        self.0.splice(from..to, std::iter::once(start..end));
     }
 
     pub fn remove(&mut self, range: Range<usize>) {

@@ -6,7 +6,8 @@ use std::sync::{Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::oracle::Expected;
-use crate::program::{Act, Program, Shown, THREADS};
+use crate::program::{Act, Program, Span, THREADS};
+use crate::show::Shown;
 
 /// Something that can carry out the steps of one program: an API of the engine, or a stand-in.
 pub trait Executor: Sync {
@@ -64,7 +65,7 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
         if got != sight.bytes {
             let wrong: Vec<_> = (0..got.len()).filter(|i| got[*i] != sight.bytes[*i]).collect();
             let (i, wrong) = (wrong[0], wrong.len());
-            let at = crate::program::Span { buffer: sight.buffer, at: sight.at + i, len: 1 };
+            let at = Span { buffer: sight.buffer, at: sight.at + i, len: 1 };
             return Err(format!(
                 "{} is {:#04x}, not {:#04x} ({wrong} bytes wrong)",
                 Shown(program, &program.steps[step]).span(&at),
@@ -103,5 +104,19 @@ impl Drop for Watch {
         let (done, thread) = self.0.take().expect("dropped once");
         drop(done);
         thread.join().expect("the watch does not panic");
+    }
+}
+
+impl<E: Executor> Executor for &E {
+    fn perform(&self, thread: usize, act: &Act) -> Result<(), String> {
+        (**self).perform(thread, act)
+    }
+
+    fn read(&self, thread: usize, buffer: usize, at: usize, out: &mut [u8]) -> Result<(), String> {
+        (**self).read(thread, buffer, at, out)
+    }
+
+    fn open_gates(&self) {
+        (**self).open_gates();
     }
 }

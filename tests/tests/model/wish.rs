@@ -1,0 +1,234 @@
+//! Random wishes, which is what shrinking works on, and the programs made of them.
+
+use proptest::prelude::*;
+
+use crate::build::Builder;
+use crate::program::*;
+
+/// How a conflict with an earlier step is put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// An event between the two streams, where there are two of one device.
+    Event,
+    SyncStream,
+    SyncEvent,
+    /// Not at all, if races are allowed: the bytes become unknown.
+    Leave,
+}
+
+/// Some place in some buffer of a group: which one, and how far into it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick {
+    pub slot: usize,
+    pub at: u16,
+}
+
+/// Which way a copy goes; two host buffers have a wish of their own.
+#[derive(Clone, Copy, Debug)]
+pub enum Towards {
+    Device,
+    Host,
+    InDevice,
+}
+
+/// What is asked for. Lengths and widths are shares of what is there, 0 to all; numbers choose among what fits.
+#[derive(Clone, Debug)]
+pub enum Want {
+    Copy {
+        towards: Towards,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        kind: usize,
+        sync: bool,
+        with_condition: bool,
+    },
+    HostToHost {
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        kind: usize,
+    },
+    Copy2d {
+        towards: Towards,
+        dst: Pick,
+        src: Pick,
+        width: u16,
+        height: usize,
+        gaps: (usize, usize),
+        sync: bool,
+    },
+    Batch {
+        towards: Towards,
+        items: Vec<(Pick, Pick, u16)>,
+        how: Batching,
+        sync: bool,
+    },
+    Fill {
+        dst: Pick,
+        len: u16,
+        with: Pattern,
+        sync: bool,
+    },
+    Poke {
+        dst: Pick,
+        len: u16,
+        seed: usize,
+    },
+    SetDesc {
+        desc: usize,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+    },
+    CopyDesc {
+        dst: usize,
+    },
+    /// Runs the descriptor, which is set first if it is of no use as it is, or a copy of it made by the task before.
+    RunDesc {
+        desc: usize,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        copied: bool,
+    },
+    Free {
+        slot: usize,
+    },
+    Hold,
+    Release,
+    Record {
+        event: usize,
+    },
+    Wait {
+        event: usize,
+    },
+    SyncEvent {
+        event: usize,
+    },
+    SyncStream,
+    SyncDevice,
+    Barrier,
+}
+
+/// Who asks, of which stream, and what to do about conflicts.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    pub thread: usize,
+    pub stream: usize,
+    pub want: Want,
+    pub repair: Repair,
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    let at = prop_oneof![1 => Just(0), 3 => any::<u16>()];
+    (0..60usize, at).prop_map(|(slot, at)| Pick { slot, at })
+}
+
+fn towards() -> impl Strategy<Value = Towards> {
+    prop_oneof![Just(Towards::Device), Just(Towards::Host), Just(Towards::InDevice)]
+}
+
+/// Few enough to be set, copied and run in one short program.
+fn desc() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..2usize, 1 => 2..4usize, 2 => FIRST_CELLS..DESCS.len()]
+}
+
+fn rarely() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.2)
+}
+
+fn batching() -> impl Strategy<Value = Batching> {
+    any::<(bool, bool, bool)>().prop_map(|(split, unregistered, v2)| Batching { split, unregistered, v2 })
+}
+
+fn pattern() -> impl Strategy<Value = Pattern> {
+    prop_oneof![any::<u8>().prop_map(Pattern::Byte), any::<u32>().prop_map(Pattern::Word)]
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    let len = || prop_oneof![3 => any::<u16>(), 1 => Just(u16::MAX)];
+    let copy = (towards(), pick(), pick(), len(), 0..3usize, rarely(), any::<bool>());
+    let copy2d = (towards(), pick(), pick(), len(), 1..9usize, (0..9usize, 0..9usize), rarely());
+    let items = prop::collection::vec((pick(), pick(), len()), 1..6);
+    let to = prop_oneof![Just(Towards::Device), Just(Towards::Host)];
+    prop_oneof![
+        9 => copy.prop_map(|(towards, dst, src, len, kind, sync, with_condition)| {
+            Want::Copy { towards, dst, src, len, kind, sync, with_condition }
+        }),
+        1 => (pick(), pick(), len(), 0..8usize).prop_map(|(dst, src, len, kind)| Want::HostToHost { dst, src, len, kind }),
+        4 => copy2d.prop_map(|(towards, dst, src, width, height, gaps, sync)| {
+            Want::Copy2d { towards, dst, src, width, height, gaps, sync }
+        }),
+        4 => (to, items, batching(), rarely()).prop_map(|(towards, items, how, sync)| {
+            Want::Batch { towards, items, how, sync }
+        }),
+        4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
+        3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
+        2 => (desc(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
+        1 => desc().prop_map(|dst| Want::CopyDesc { dst }),
+        5 => (desc(), pick(), pick(), len(), rarely()).prop_map(|(desc, dst, src, len, copied)| {
+            Want::RunDesc { desc, dst, src, len, copied }
+        }),
+        3 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        3 => Just(Want::Hold),
+        1 => Just(Want::Release),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Wait { event }),
+        1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
+        2 => Just(Want::SyncStream),
+        1 => Just(Want::SyncDevice),
+        1 => Just(Want::Barrier),
+    ]
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let repair = prop_oneof![
+        5 => Just(Repair::Event),
+        2 => Just(Repair::SyncStream),
+        1 => Just(Repair::SyncEvent),
+        2 => Just(Repair::Leave),
+    ];
+    (0..THREADS, 0..STREAMS.len(), want(), repair).prop_map(|(thread, stream, want, repair)| Wish {
+        thread,
+        stream,
+        want,
+        repair,
+    })
+}
+
+/// Bytes between the guards of each slot: mostly few, some pages, now and then all more than an engine copies in one go.
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    let few = || prop_oneof![5 => 1..300usize, 1 => 4000..12_300usize];
+    let many = || (3usize << 19)..(3 << 19) + 300_000;
+    prop_oneof![11 => prop::collection::vec(few(), SLOTS.len()), 1 => prop::collection::vec(many(), SLOTS.len())]
+}
+
+/// What a program is made from: how large each slot's allocations are, and what is wanted.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    sizes: Vec<usize>,
+    wishes: Vec<Wish>,
+}
+
+/// Random wishes, up to so many.
+pub fn wishes(most: usize) -> impl Strategy<Value = Wishes> {
+    (sizes(), prop::collection::vec(wish(), 1..=most)).prop_map(|(sizes, wishes)| Wishes { sizes, wishes })
+}
+
+impl Wishes {
+    pub fn len(&self) -> usize {
+        self.wishes.len()
+    }
+
+    pub fn without(&self, i: usize) -> Wishes {
+        let mut fewer = self.clone();
+        fewer.wishes.remove(i);
+        fewer
+    }
+
+    /// The legal program that grants as many of these as it can.
+    pub fn program(&self, races: bool) -> Program {
+        Builder::program(&self.sizes, &self.wishes, races)
+    }
+}
