@@ -22,7 +22,7 @@ pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
         ));
     }
     shell::run(&mut sanitized(root, "test -p ferry-backends --lib"))?;
-    let mut tests = sanitized(root, "test -p ferry-tests");
+    let mut tests = sanitized(root, "test -p ferry-tests --no-fail-fast");
     for name in test_names(root)?.iter().filter(|name| !NOT_SANITIZED.contains(&name.as_str())) {
         tests.args(["--test", name]);
     }
