@@ -37,13 +37,17 @@ struct Regions {
 impl Host {
     /// Reserves the devices' addresses; memory is committed when it is touched.
     pub fn open(options: HostOptions) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(Host::new(options)?))
+    }
+
+    fn new(options: HostOptions) -> Result<Host> {
         let capacity = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
         let devices =
             (0..options.devices).map(|id| Region::device(id as u32, capacity)).collect::<Result<_>>()?;
         let page_locked = Region::page_locked(2 * half_of_this_machine())?;
         let regions = Arc::new(Regions { devices, page_locked });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Ok(Arc::new(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus }))
+        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus })
     }
 
     fn region(&self, home: Home) -> Result<&Region> {
@@ -118,4 +122,40 @@ fn half_of_this_machine() -> usize {
 
 fn total_kib(meminfo: &str) -> Option<usize> {
     meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_reach_into_ours_are_refused_and_say_so() {
+        let options = HostOptions { devices: 2, device_memory: Some(1 << 20) };
+        let regions = |host: &Host| (host.regions.devices[1].base(), host.regions.page_locked.base());
+        let host = Host::new(options).expect("two small devices");
+        let (device, page_locked) = regions(&host);
+        for (base, name) in [(device, "device 1"), (page_locked, "page-locked memory")] {
+            for (addr, len) in [
+                (base - 64, 512),
+                (base, 0),
+                (base + 4096, 64),
+                (base - 1, 2),
+                (base - (1 << 40), usize::MAX >> 1),
+            ] {
+                let error = host.locate(addr, len, Access::Read).expect_err(name);
+                assert_eq!(error.kind, Kind::BadAddress);
+                assert!(addr + 4096 < base || error.note.contains(name), "{len} bytes at {addr:#x}: {error}");
+            }
+        }
+        let plain = [0_u8; 64];
+        assert_eq!(host.locate(plain.as_ptr() as usize, 64, Access::Read), Ok(None));
+        assert_eq!(host.region(Home::Device(2)).err().map(|error| error.kind), Some(Kind::NoDevice));
+    }
+
+    #[test]
+    fn the_smaller_of_machine_and_group_counts() {
+        assert_eq!(total_kib("MemFree: 1 kB\nMemTotal:       24000000 kB\n"), Some(24_000_000));
+        assert_eq!(total_kib("nothing"), None);
+        assert!(half_of_this_machine() > 1 << 20);
+    }
 }

@@ -79,6 +79,12 @@ impl Region {
         }
     }
 
+    /// The first of the user's addresses.
+    #[cfg(test)]
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
     /// Free and total bytes.
     pub fn info(&self) -> (usize, usize) {
         (self.capacity - self.space().used, self.capacity)
