@@ -4,6 +4,9 @@
 // Each kernel is launched as one block, so that a barrier stands between reading and writing: a copy may overwrite the
 // descriptor it was read from, and source and destination may overlap.
 
+// Threads of the block: `THREADS` in queue.rs.
+#define KERNEL extern "C" __global__ void __launch_bounds__(1024)
+
 typedef unsigned char u8;
 typedef unsigned long long u64;
 
@@ -96,10 +99,10 @@ static __device__ void move(u8 *dst, const u8 *src, u64 len) {
     else copy_overlapping(dst, src, len);
 }
 
-extern "C" __global__ void ferry_move(u8 *dst, const u8 *src, u64 len) { move(dst, src, len); }
+KERNEL ferry_move(u8 *dst, const u8 *src, u64 len) { move(dst, src, len); }
 
 // A sealed descriptor: mark, source, destination, length, seal. Anything else is reported and touches nothing.
-extern "C" __global__ void ferry_copy_sealed(const u8 *descriptor, u64 mark, u64 key, Reports *reports, u64 ticket) {
+KERNEL ferry_copy_sealed(const u8 *descriptor, u64 mark, u64 key, Reports *reports, u64 ticket) {
     u64 words[5];
     for (int i = 0; i < 5; i++) words[i] = word(descriptor + 8 * i);
     __syncthreads();
@@ -109,8 +112,8 @@ extern "C" __global__ void ferry_copy_sealed(const u8 *descriptor, u64 mark, u64
 }
 
 // Two cells with a pointer each, and offsets. A pointer to nothing is reported; that others are right is the caller's word.
-extern "C" __global__ void ferry_copy_cells(const u8 *dst_cell, u64 dst_offset, const u8 *src_cell, u64 src_offset, u64 len,
-                                            Reports *reports, u64 ticket) {
+KERNEL ferry_copy_cells(const u8 *dst_cell, u64 dst_offset, const u8 *src_cell, u64 src_offset, u64 len, Reports *reports,
+                        u64 ticket) {
     u64 words[2] = {word(dst_cell), word(src_cell)};
     __syncthreads();
     if (words[0] == 0 || words[1] == 0) report(reports, ticket, words, 2);
