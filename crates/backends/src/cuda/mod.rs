@@ -119,6 +119,11 @@ fn around(made: &BTreeMap<usize, usize>, addr: usize) -> Option<usize> {
     made.range(..=addr).next_back().filter(|(start, len)| addr - **start < **len).map(|(start, _)| *start)
 }
 
+/// Whether a range has a byte in common with any piece of ours.
+fn reaches(made: &BTreeMap<usize, usize>, addr: usize, len: usize) -> bool {
+    around(made, addr).is_some() || made.range(addr..addr.saturating_add(len)).next().is_some()
+}
+
 impl Backend for Cuda {
     fn name(&self) -> &'static str {
         "cuda"
@@ -166,10 +171,12 @@ impl Backend for Cuda {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if around(&lock(&self.made), addr).is_some() {
-            return Err(
-                Kind::BadAddress.because(format!("{len} bytes at {addr:#x} lie in memory that was freed"))
+        if reaches(&lock(&self.made), addr, len) {
+            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
+            let note = format!(
+                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
             );
+            return Err(Kind::BadAddress.because(note));
         }
         let _here = self.any_device()?.enter()?;
         let found = self.driver.locate(addr)?;
@@ -187,6 +194,22 @@ impl Backend for Cuda {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_that_reach_into_memory_of_ours_are_seen() {
+        let made = BTreeMap::from([(0x1000, 0x1000), (0x5000, 0x10)]);
+        for (addr, len, want) in [
+            (0x1000, 0, true),
+            (0x1fff, 1, true),
+            (0x2000, 0x3000, false),
+            (0x2000, 0x3001, true),
+            (0xfff, 1, false),
+            (0, usize::MAX, true),
+            (0x5010, usize::MAX, false),
+        ] {
+            assert_eq!(reaches(&made, addr, len), want, "{len} bytes at {addr:#x}");
+        }
+    }
 
     #[test]
     fn opening_without_a_gpu_says_why() {

@@ -95,7 +95,7 @@ impl Lane {
         let point = Point::new(self.clone(), state.last + Ticket::from(timed), timed);
         if state.held {
             state.backlog.push_back(Item::Record(point.clone()));
-        } else if timed || self.status.passed() < point.ticket() {
+        } else if timed || !self.is_idle(point.ticket()) {
             let _here = self.device.enter()?;
             point.record()?;
         }
@@ -104,6 +104,15 @@ impl Lane {
             lock(&self.ledger).mark(&point);
         }
         Ok(point)
+    }
+
+    /// Whether the stream has passed `last`, its newest op. An event recorded now would not be reached at once even in an empty
+    /// stream, and whoever asks would be told that there is work left.
+    fn is_idle(&self, last: Ticket) -> bool {
+        if self.status.passed() < last && self.is_empty() == Ok(true) {
+            self.settle(last);
+        }
+        self.status.passed() >= last
     }
 
     /// The host's part is done: carries on with the backlog, up to the next part for the host.
