@@ -390,11 +390,20 @@ fn pointer_cells_are_read_when_the_copy_runs() {
         let mut want = vec![1; 8192];
         want[3..5003].copy_from_slice(&read(&source)[100..5100]);
         assert!(fetch(&gpu, to.base, 8192) == want, "{home}");
-        submit(&stream, || Op::Fill(Fill { dst: home.at, len: 16, pattern: [0; 4] }));
-        submit(&stream, copy);
-        let why = stream.synchronize(MINUTE).expect_err("a pointer to nothing");
-        println!("bad cells: {:?}: {why}", why.kind);
-        assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
+        let freed = device(&gpu, 8192);
+        gpu.free(freed.base, |_| Ok(())).expect("freed");
+        for bad in [0, 0x3030_3030_3030_3030, source.base, to.base + 4000, freed.base] {
+            // SAFETY: as above.
+            unsafe { ptr::write(addresses.base as *mut [usize; 2], [bad, from.base]) };
+            if home != addresses {
+                linear(&stream, home.base, addresses.base, 16);
+            }
+            submit(&stream, copy);
+            let why = stream.synchronize(MINUTE).expect_err("a pointer to nothing");
+            println!("bad cells: {:?}: {why}", why.kind);
+            assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
+            assert!(fetch(&gpu, to.base, 8192) == want, "nothing was touched");
+        }
     }
 }
 
@@ -658,10 +667,11 @@ fn memory_given_back_is_unknown() {
 fn a_lost_gpu_fails_every_call_and_hangs_none() {
     let Some(gpu) = gpu("a_lost_gpu_fails_every_call_and_hangs_none") else { return };
     let (stream, other) = (stream(&gpu), stream(&gpu));
-    let cells = locked(&gpu, &[0x30; 16]);
-    let cell = Cell { at: cells.at, user: cells.base, offset: 0 };
-    let dst = Cell { offset: 4096, ..cell };
-    submit(&stream, || through(&gpu, Through::Cells { dst, src: cell, len: 64 }));
+    let words = locked(&gpu, &descriptor(&gpu, 0x3030_3030_3000, 0x3030_3030_0000, 64));
+    let slot = device(&gpu, DESCRIPTOR_LEN);
+    linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
+    // Sealed, and yet wrong: what the core would never seal.
+    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
     let (told, hear) = mpsc::channel();
     stream.call(move || told.send(()).expect("heard")).expect("submitted");
     let fence = stream.fence().expect("a fence");
@@ -676,5 +686,5 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
         "another stream: {why:?}; alloc: {:?}",
         gpu.alloc(&Request { home: Home::Device(0), len: 1, page: 4096 })
     );
-    println!("free: {:?}", gpu.free(cells.base, |_| Ok(())));
+    println!("free: {:?}", gpu.free(slot.base, |_| Ok(())));
 }

@@ -35,8 +35,6 @@ pub struct Kernels {
     pub within: Handle,
     /// `ferry_copy_sealed`.
     pub sealed: Handle,
-    /// `ferry_copy_cells`.
-    pub cells: Handle,
 }
 
 /// While this lives, the device's context is the calling thread's; afterwards the one before is again.
@@ -95,11 +93,7 @@ impl Device {
                 unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
             self.check("cuModuleGetFunction", code).map(|()| function)
         };
-        Ok(Kernels {
-            within: find(c"ferry_move")?,
-            sealed: find(c"ferry_copy_sealed")?,
-            cells: find(c"ferry_copy_cells")?,
-        })
+        Ok(Kernels { within: find(c"ferry_move")?, sealed: find(c"ferry_copy_sealed")? })
     }
 }
 
@@ -188,7 +182,7 @@ impl Drop for Event {
 pub struct Report {
     /// The op that failed.
     pub ticket: u64,
-    /// What it read: the descriptor, or what was in the two cells.
+    /// What it read where a descriptor should be.
     pub words: [u64; 5],
     spare: [u64; 2],
 }
@@ -280,7 +274,7 @@ mod tests {
             PTX.lines().next().is_some_and(|line| line.ends_with(want.trim())),
             "run regenerate.sh: want {want}"
         );
-        for name in ["ferry_move", "ferry_copy_sealed", "ferry_copy_cells"] {
+        for name in ["ferry_move", "ferry_copy_sealed"] {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }
     }

@@ -10,7 +10,7 @@
 typedef unsigned char u8;
 typedef unsigned long long u64;
 
-// What went wrong and what was read. `Report` in queue.rs is the same.
+// What went wrong and what was read. `Report` in device.rs is the same.
 struct Report {
     u64 ticket;
     u64 words[5];
@@ -26,13 +26,13 @@ struct Reports {
     u64 spare[5];
 };
 
-static __device__ void report(Reports *reports, u64 ticket, const u64 *words, int count) {
+static __device__ void report(Reports *reports, u64 ticket, const u64 *words) {
     if (threadIdx.x != 0) return;
     u64 written = reports->written;
     if (written - reports->taken >= reports->room) return;
     Report *slot = (Report *)(reports + 1) + written % reports->room;
     slot->ticket = ticket;
-    for (int i = 0; i < count; i++) slot->words[i] = words[i];
+    for (int i = 0; i < 5; i++) slot->words[i] = words[i];
     __threadfence_system();
     reports->written = written + 1;
 }
@@ -108,14 +108,5 @@ KERNEL ferry_copy_sealed(const u8 *descriptor, u64 mark, u64 key, Reports *repor
     __syncthreads();
     u64 src = words[1], dst = words[2], len = words[3];
     if (words[0] == mark && words[4] == digest(key, src, dst, len)) move((u8 *)dst, (const u8 *)src, len);
-    else report(reports, ticket, words, 5);
-}
-
-// Two cells with a pointer each, and offsets. A pointer to nothing is reported; that others are right is the caller's word.
-KERNEL ferry_copy_cells(const u8 *dst_cell, u64 dst_offset, const u8 *src_cell, u64 src_offset, u64 len, Reports *reports,
-                        u64 ticket) {
-    u64 words[2] = {word(dst_cell), word(src_cell)};
-    __syncthreads();
-    if (words[0] == 0 || words[1] == 0) report(reports, ticket, words, 2);
-    else move((u8 *)(words[0] + dst_offset), (const u8 *)(words[1] + src_offset), len);
+    else report(reports, ticket, words);
 }

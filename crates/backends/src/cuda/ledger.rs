@@ -3,7 +3,6 @@
 use super::{device::Report, fence::Point};
 use ferry_core::{
     Error, Indirect, Kind, Status, Ticket,
-    indirect::Through,
     sync::{Arc, Weak},
 };
 use std::collections::VecDeque;
@@ -12,8 +11,16 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub struct Ledger {
     failures: Vec<(Ticket, Error)>,
-    through: VecDeque<(Ticket, Indirect)>,
+    through: VecDeque<Late>,
     marks: VecDeque<Weak<Point>>,
+}
+
+/// A copy through a descriptor that is in flight.
+struct Late {
+    ticket: Ticket,
+    /// Where the kernel reads the descriptor.
+    at: usize,
+    through: Indirect,
 }
 
 impl Ledger {
@@ -23,9 +30,9 @@ impl Ledger {
         self.failures.insert(place, (ticket, error));
     }
 
-    /// The op `ticket` is in flight and may be reported.
-    pub fn expect(&mut self, ticket: Ticket, through: Indirect) {
-        self.through.push_back((ticket, through));
+    /// The op `ticket`, which reads its descriptor at `at`, is in flight and may be reported.
+    pub fn expect(&mut self, ticket: Ticket, at: usize, through: Indirect) {
+        self.through.push_back(Late { ticket, at, through });
     }
 
     /// `mark` wants to know about failures up to it.
@@ -35,11 +42,10 @@ impl Ledger {
 
     /// A kernel has reported.
     pub fn reported(&mut self, report: &Report) {
-        let Some((ticket, through)) = self.through.iter().find(|(ticket, _)| *ticket == report.ticket) else {
-            return;
-        };
-        let (ticket, error) = (*ticket, explain(through, &report.words));
-        self.fail(ticket, error);
+        if let Some(late) = self.through.iter().find(|late| late.ticket == report.ticket) {
+            let error = late.explain(&report.words);
+            self.fail(report.ticket, error);
+        }
     }
 
     /// The queue has passed `upto`: tells the status, in order.
@@ -55,7 +61,7 @@ impl Ledger {
             point.set_failed(status.has_failed());
         }
         self.tell(status, upto);
-        self.through.retain(|(ticket, _)| *ticket > upto);
+        self.through.retain(|late| late.ticket > upto);
         if upto > status.passed() {
             status.pass(upto);
         }
@@ -67,17 +73,15 @@ impl Ledger {
     }
 }
 
-/// What is wrong with the words that a kernel read, in the words of the core.
-fn explain(through: &Indirect, words: &[u64; 5]) -> Error {
-    let word = |addr: usize| match through.through {
-        Through::Descriptor { at, .. } => words[(addr - at) / 8],
-        Through::Cells { dst, .. } if addr == dst.at => words[0],
-        Through::Cells { .. } => words[1],
-    };
-    let fine = || {
-        Kind::BadDescriptor.because(format!("{}: {} was refused by the GPU", through.call, through.through))
-    };
-    through.resolve(word).err().unwrap_or_else(fine)
+impl Late {
+    /// What is wrong with the words that the kernel read, as the core says it.
+    fn explain(&self, words: &[u64; 5]) -> Error {
+        let told = self.through.resolve(|addr| words[(addr - self.at) / 8]).err();
+        told.unwrap_or_else(|| {
+            let Indirect { call, through, .. } = &self.through;
+            Kind::BadDescriptor.because(format!("{call}: {through} was refused by the GPU"))
+        })
+    }
 }
 
 #[cfg(all(test, not(loom)))]

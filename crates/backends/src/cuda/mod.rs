@@ -2,15 +2,16 @@
 //! still build and run everything else.
 //!
 //! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
-//! of other libraries in the process is recognised. Descriptor copies are read on the GPU when they run, and their seal is
-//! checked there; that the memory which a sealed descriptor names, or a pointer cell points to, still exists is not: the GPU
-//! then faults and every later call fails, as any CUDA program would.
+//! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
+//! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
+//! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
 
 mod device;
 mod driver;
 mod fence;
 mod host;
 mod ledger;
+mod pieces;
 mod queue;
 mod workers;
 
@@ -23,8 +24,9 @@ use ferry_core::{
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
+use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::sync::OnceLock;
 use workers::Workers;
 
 /// The cuda backend.
@@ -34,8 +36,7 @@ pub struct Cuda {
     watcher: Arc<Watcher>,
     /// Opened when first used: a context takes time and memory of its GPU.
     devices: Vec<OnceLock<Arc<Device>>>,
-    /// What the driver gave us: start and length. A block lies somewhere in it.
-    made: Mutex<BTreeMap<usize, usize>>,
+    pieces: Mutex<Pieces>,
 }
 
 impl Cuda {
@@ -54,7 +55,7 @@ impl Cuda {
             workers: Arc::default(),
             watcher: Arc::default(),
             devices: (0..count).map(|_| OnceLock::new()).collect(),
-            made: Mutex::default(),
+            pieces: Mutex::default(),
         }))
     }
 
@@ -81,8 +82,18 @@ impl Cuda {
         }
     }
 
-    /// Takes memory from the driver. The context is current.
+    /// Takes memory from the driver, after giving back what rests if there is too little. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
+        match self.try_take(home, len) {
+            Err(error) if error.kind == Kind::OutOfMemory => {
+                self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
+                self.try_take(home, len)
+            }
+            taken => taken,
+        }
+    }
+
+    fn try_take(&self, home: Home, len: usize) -> Result<usize> {
         let mut start = 0;
         let calls = &self.driver.calls;
         let (call, code) = match home {
@@ -112,16 +123,24 @@ impl Cuda {
         };
         self.driver.check(call, code)
     }
+
+    /// Gives pieces back until no more rest than may.
+    fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
+        while let Some((start, home)) = pieces.overdue(most) {
+            let _here = self.device_of(home)?.enter()?;
+            // SAFETY: it rests: the core has seen every op that could reach it complete.
+            unsafe { self.give(home, start)? };
+            pieces.forget();
+        }
+        Ok(())
+    }
 }
 
-/// Where the piece of ours around `addr` starts.
-fn around(made: &BTreeMap<usize, usize>, addr: usize) -> Option<usize> {
-    made.range(..=addr).next_back().filter(|(start, len)| addr - **start < **len).map(|(start, _)| *start)
-}
-
-/// Whether a range has a byte in common with any piece of ours.
-fn reaches(made: &BTreeMap<usize, usize>, addr: usize, len: usize) -> bool {
-    around(made, addr).is_some() || made.range(addr..addr.saturating_add(len)).next().is_some()
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Where the driver is gone already, at the end of the process, there is nothing to give back to.
+        let _ = self.give_back(&mut lock(&self.pieces), Rest::NONE);
+    }
 }
 
 impl Backend for Cuda {
@@ -134,6 +153,7 @@ impl Backend for Cuda {
     }
 
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
         let _here = self.device(device)?.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both receive a number.
@@ -153,25 +173,21 @@ impl Backend for Cuda {
             size = size.saturating_add(align);
             start = self.take(home, size)?;
         }
-        lock(&self.made).insert(start, size);
+        lock(&self.pieces).add(start, size, home);
         let base = start.next_multiple_of(align);
         Ok(Block { base, len, home, at: base, page })
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        let _here = self.device_of(block.home)?.enter()?;
-        let mut made = lock(&self.made);
-        let start =
-            around(&made, block.base).unwrap_or_else(|| unreachable!("{block} is not of this backend"));
-        // SAFETY: the core has seen every op that could reach the block complete.
-        unsafe { self.give(block.home, start)? };
-        // Under the same lock: nobody may take the freed addresses for another library's memory in between.
-        made.remove(&start);
-        Ok(())
+        let mut pieces = lock(&self.pieces);
+        if !pieces.rest(block.base) {
+            unreachable!("{block} is not of this backend");
+        }
+        self.give_back(&mut pieces, Rest::SOME)
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if reaches(&lock(&self.made), addr, len) {
+        if lock(&self.pieces).reaches(addr, len) {
             // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
             let note = format!(
                 "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
@@ -194,22 +210,6 @@ impl Backend for Cuda {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_that_reach_into_memory_of_ours_are_seen() {
-        let made = BTreeMap::from([(0x1000, 0x1000), (0x5000, 0x10)]);
-        for (addr, len, want) in [
-            (0x1000, 0, true),
-            (0x1fff, 1, true),
-            (0x2000, 0x3000, false),
-            (0x2000, 0x3001, true),
-            (0xfff, 1, false),
-            (0, usize::MAX, true),
-            (0x5010, usize::MAX, false),
-        ] {
-            assert_eq!(reaches(&made, addr, len), want, "{len} bytes at {addr:#x}");
-        }
-    }
 
     #[test]
     fn opening_without_a_gpu_says_why() {

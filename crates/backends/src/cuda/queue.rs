@@ -17,7 +17,7 @@ use super::{
 };
 use ferry_core::{
     Error, Fence, Indirect, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Rows, Status, Ticket,
-    indirect::{self, Through},
+    indirect::{self, Cell, Through},
     sync::{Arc, Mutex, lock},
 };
 use std::{
@@ -195,7 +195,15 @@ impl Lane {
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.when_reached(ticket, move || unsafe { host::fill(fill) }),
-            Op::CopyThrough(through) => self.copy_through(ticket, through).map(|()| Next::Follows),
+            Op::CopyThrough(through) => match through.through {
+                Through::Descriptor { at, .. } => {
+                    self.copy_sealed(ticket, at, through).map(|()| Next::Follows)
+                }
+                Through::Cells { dst, src, .. } => {
+                    let lane = self.clone();
+                    self.when_reached(ticket, move || lane.note(ticket, lane.copy_cells(dst, src, &through)))
+                }
+            },
             Op::Wait(fence) => self.wait_for(ticket, fence),
             Op::Call(function) => self.when_reached(ticket, function),
         }
@@ -255,8 +263,8 @@ impl Lane {
         }
     }
 
-    /// The addresses are read by a kernel when it runs.
-    fn copy_through(&self, ticket: Ticket, through: Indirect) -> Result<()> {
+    /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
+    fn copy_sealed(&self, ticket: Ticket, at: usize, through: Indirect) -> Result<()> {
         let kernels = self.device.kernels()?;
         let reports = match self.reports.get() {
             Some(reports) => reports,
@@ -265,20 +273,25 @@ impl Lane {
                 || made
             }),
         };
-        let (key, reports) = (through.memory.seal_key(), reports.at() as u64);
-        let how = through.through;
-        lock(&self.ledger).expect(ticket, through);
-        match how {
-            Through::Descriptor { at, .. } => {
-                let [mark, ..] = indirect::seal(key, 0, 0, 0);
-                self.start(kernels.sealed, &[at as u64, mark, key, reports, ticket])
-            }
-            Through::Cells { dst, src, len } => {
-                let ends = [dst.at, dst.offset, src.at, src.offset, len].map(|arg| arg as u64);
-                let [dst, dst_offset, src, src_offset, len] = ends;
-                self.start(kernels.cells, &[dst, dst_offset, src, src_offset, len, reports, ticket])
-            }
-        }
+        let key = through.memory.seal_key();
+        let [mark, ..] = indirect::seal(key, 0, 0, 0);
+        lock(&self.ledger).expect(ticket, at, through);
+        self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
+    }
+
+    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context. So the host reads the cells
+    /// when the stream gets here, and the core checks what they hold. The lane is held, so the stream is ours.
+    fn copy_cells(&self, dst: Cell, src: Cell, through: &Indirect) -> Result<()> {
+        let _here = self.device.enter()?;
+        let (mut to, mut from) = (0_u64, 0_u64);
+        self.copy_row((&raw mut to) as usize, dst.at, 8)?;
+        self.copy_row((&raw mut from) as usize, src.at, 8)?;
+        // SAFETY: the stream is alive.
+        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
+        self.device.check("reading the cells", code)?;
+        // SAFETY: both are here, and the driver has just written them.
+        let (to, from) = unsafe { (ptr::read_volatile(&to), ptr::read_volatile(&from)) };
+        self.copy(&through.resolve(|addr| if addr == dst.at { to } else { from })?)
     }
 
     fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
