@@ -120,7 +120,7 @@ pub struct Event {
 
 impl Event {
     /// Marks where `stream` of this device is now. The context is current.
-    pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Event> {
+    pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
         let mut handle = 0;
         let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
         // SAFETY: `handle` receives the event.
@@ -130,7 +130,7 @@ impl Event {
         // SAFETY: both are alive and of one context.
         let code = unsafe { (device.driver.calls.cuEventRecord)(handle, stream) };
         device.check("cuEventRecord", code)?;
-        Ok(event)
+        Ok(Arc::new(event))
     }
 
     /// Whether it was reached.

@@ -61,11 +61,15 @@ impl Point {
         self.ticket
     }
 
-    /// Puts the point into the stream, where it is now. Called once, by the lane; its context is current.
-    pub fn record(&self) -> Result<()> {
-        let event = Event::record(&self.lane.device, self.lane.stream, self.timed);
+    /// Whether it remembers when it was reached.
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The lane has put the point into its stream, or could not. Called once.
+    pub fn put(&self, event: Result<Arc<Event>>) -> Result<()> {
         let (spot, result) = match event {
-            Ok(event) => (Spot::Recorded(Arc::new(event)), Ok(())),
+            Ok(event) => (Spot::Recorded(event), Ok(())),
             Err(error) => (Spot::Lost, Err(error)),
         };
         if let Spot::Held(jobs) = mem::replace(&mut *lock(&self.spot), spot) {

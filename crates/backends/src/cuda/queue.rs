@@ -8,7 +8,7 @@
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
-    device::{Device, Reports},
+    device::{Device, Event, Reports},
     driver::{self, Code, Handle, MEMORY_UNIFIED, Rectangle},
     fence::{CudaFence, Point, Wait, of_cuda},
     host::{self, Piece},
@@ -49,6 +49,8 @@ struct State {
     last: Ticket,
     held: bool,
     backlog: VecDeque<Item>,
+    /// The newest event in the stream, and the op it stands behind.
+    tail: Option<(Ticket, Arc<Event>)>,
 }
 
 /// Something that waits while the lane is held.
@@ -95,9 +97,8 @@ impl Lane {
         let point = Point::new(self.clone(), state.last + Ticket::from(timed), timed);
         if state.held {
             state.backlog.push_back(Item::Record(point.clone()));
-        } else if timed || !self.is_idle(point.ticket()) {
-            let _here = self.device.enter()?;
-            point.record()?;
+        } else if timed || !self.is_idle(&state) {
+            self.record(&mut state, &point)?;
         }
         state.last = point.ticket();
         if timed {
@@ -106,13 +107,32 @@ impl Lane {
         Ok(point)
     }
 
-    /// Whether the stream has passed `last`, its newest op. An event recorded now would not be reached at once even in an empty
-    /// stream, and whoever asks would be told that there is work left.
-    fn is_idle(&self, last: Ticket) -> bool {
-        if self.status.passed() < last && self.is_empty() == Ok(true) {
+    /// Whether the stream is seen to have passed its newest op. An event recorded now would not be reached at once even in an
+    /// empty stream, and whoever asks would be told that there is work left.
+    fn is_idle(&self, state: &State) -> bool {
+        let last = state.last;
+        let seen = match &state.tail {
+            _ if self.status.passed() >= last => return true,
+            Some((ticket, event)) if *ticket == last => event.is_reached(),
+            _ => self.is_empty(),
+        };
+        if seen == Ok(true) {
             self.settle(last);
         }
-        self.status.passed() >= last
+        seen == Ok(true)
+    }
+
+    /// Puts a point into the stream, by the event that is there already if one is.
+    fn record(&self, state: &mut State, point: &Point) -> Result<()> {
+        let event = match &state.tail {
+            Some((ticket, event)) if *ticket == point.ticket() => Ok(event.clone()),
+            _ => self
+                .device
+                .enter()
+                .and_then(|_here| Event::record(&self.device, self.stream, point.is_timed())),
+        };
+        state.tail = event.as_ref().ok().map(|event| (point.ticket(), event.clone()));
+        point.put(event)
     }
 
     /// The host's part is done: carries on with the backlog, up to the next part for the host.
@@ -121,7 +141,7 @@ impl Lane {
         while let Some(item) = state.backlog.pop_front() {
             match item {
                 Item::Record(point) => {
-                    let recorded = self.device.enter().and_then(|_here| point.record());
+                    let recorded = self.record(&mut state, &point);
                     self.note(point.ticket(), recorded);
                 }
                 Item::Op(ticket, op) => {
