@@ -153,12 +153,13 @@ impl Backend for Cuda {
     }
 
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
         let _here = self.device(device)?.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both receive a number.
         let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        self.driver.check("cuMemGetInfo", code).map(|()| (free, total))
+        self.driver.check("cuMemGetInfo", code)?;
+        let resting = lock(&self.pieces).resting(Home::Device(device));
+        Ok(((free + resting).min(total), total))
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {

@@ -45,12 +45,26 @@ impl Pieces {
         self.around(addr).is_some() || self.made.range(addr..addr.saturating_add(len)).next().is_some()
     }
 
-    /// Lays the piece around `addr` to rest. False if there is none.
+    /// Lays the piece around `addr` to rest. False if there is none. One that is too large to rest is the next to go.
     pub fn rest(&mut self, addr: usize) -> bool {
         let Some((start, piece)) = self.around(addr) else { return false };
-        self.resting.push_back(start);
+        if piece.len > Rest::SOME.bytes {
+            self.resting.push_front(start);
+        } else {
+            self.resting.push_back(start);
+        }
         self.resting_bytes += piece.len;
         true
+    }
+
+    /// Bytes that rest there.
+    pub fn resting(&self, home: Home) -> usize {
+        self.resting
+            .iter()
+            .map(|start| &self.made[start])
+            .filter(|piece| piece.home == home)
+            .map(|piece| piece.len)
+            .sum()
     }
 
     /// The piece that rests longest, if more rest than may. It stays known until it is [`forgotten`](Self::forget).
@@ -111,10 +125,16 @@ mod tests {
             assert_eq!(pieces.overdue(most), want, "{most:?}");
         }
         assert!(pieces.reaches(0x3000, 1), "still known");
+        assert_eq!((pieces.resting(Home::Host), pieces.resting(Home::Device(0))), (0x2000, 0));
         pieces.forget();
         assert!(!pieces.reaches(0x3000, 1) && pieces.reaches(0x1000, 1));
         assert_eq!(pieces.overdue(Rest::NONE), Some((0x1000, Home::Host)));
         pieces.forget();
         assert_eq!(pieces.overdue(Rest::NONE), None, "the third is in use");
+        pieces.add(0x10_0000, Rest::SOME.bytes + 1, Home::Device(0));
+        assert!(pieces.rest(0x5000) && pieces.rest(0x10_0000));
+        assert_eq!(pieces.overdue(Rest::SOME), Some((0x10_0000, Home::Device(0))), "too large to rest");
+        pieces.forget();
+        assert_eq!(pieces.overdue(Rest::SOME), None, "the small one rests on");
     }
 }
