@@ -82,14 +82,16 @@ impl Cuda {
         }
     }
 
-    /// Takes memory from the driver, after giving back what rests if there is too little. The context is current.
+    /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
-        match self.try_take(home, len) {
-            Err(error) if error.kind == Kind::OutOfMemory => {
+        match (self.try_take(home, len), home) {
+            (Err(error), Home::Device(id))
+                if error.kind == Kind::OutOfMemory && len <= self.memory(id)?.0 =>
+            {
                 self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
                 self.try_take(home, len)
             }
-            taken => taken,
+            (taken, _) => taken,
         }
     }
 
