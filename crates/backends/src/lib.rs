@@ -1,6 +1,8 @@
 //! Ways to reach devices. A backend is a folder; it loads what it needs at run time, so there is nothing to link.
 //!
 //! - [`host`]: devices made of memory and threads. Needs nothing but a CPU.
+//! - [`cuda`]: real NVIDIA GPUs, through the CUDA driver.
 
+pub mod cuda;
 pub mod host;
 pub mod probe;

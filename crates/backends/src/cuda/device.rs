@@ -1,0 +1,281 @@
+//! One GPU: its primary context, its kernels, and the two small things queues need of it: events and reports.
+
+use super::{
+    driver::{self, Code, Driver, Handle},
+    fence::Watcher,
+    workers::Workers,
+};
+use ferry_core::{
+    DeviceId, Result,
+    sync::{Arc, Mutex, lock},
+};
+use std::{
+    ffi::{CStr, c_void},
+    ptr,
+    sync::atomic::{Ordering, fence},
+};
+
+/// The kernels, made of kernels.cu by regenerate.sh.
+const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
+
+/// A GPU with its primary context, the one that CUDA's other users in the process have too.
+pub struct Device {
+    pub driver: Arc<Driver>,
+    pub workers: Arc<Workers>,
+    pub watcher: Arc<Watcher>,
+    handle: i32,
+    context: Handle,
+    kernels: Mutex<Option<Kernels>>,
+}
+
+/// Functions of kernels.cu.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    /// `ferry_move`.
+    pub within: Handle,
+    /// `ferry_copy_sealed`.
+    pub sealed: Handle,
+}
+
+/// While this lives, the device's context is the calling thread's; afterwards the one before is again.
+pub struct Here<'a>(&'a Device);
+
+impl Device {
+    /// Keeps the primary context of device `id`, making it if nobody has.
+    pub fn open(
+        driver: Arc<Driver>,
+        workers: Arc<Workers>,
+        watcher: Arc<Watcher>,
+        id: DeviceId,
+    ) -> Result<Device> {
+        let (mut handle, mut context) = (0, 0);
+        // SAFETY: `handle` receives the device.
+        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, id as i32) };
+        driver.check("cuDeviceGet", code)?;
+        // SAFETY: the device is valid and `context` receives its context.
+        let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
+        driver.check("cuDevicePrimaryCtxRetain", code)?;
+        Ok(Device { driver, workers, watcher, handle, context, kernels: Mutex::new(None) })
+    }
+
+    /// Makes the context the calling thread's until the result is dropped.
+    pub fn enter(&self) -> Result<Here<'_>> {
+        // SAFETY: the context is kept as long as `self`.
+        let code = unsafe { (self.driver.calls.cuCtxPushCurrent)(self.context) };
+        self.check("cuCtxPushCurrent", code)?;
+        Ok(Here(self))
+    }
+
+    /// As [`Driver::check`].
+    pub fn check(&self, call: &str, code: Code) -> Result<()> {
+        self.driver.check(call, code)
+    }
+
+    /// The kernels, loaded when first needed. The context is current.
+    pub fn kernels(&self) -> Result<Kernels> {
+        let mut kernels = lock(&self.kernels);
+        match *kernels {
+            Some(loaded) => Ok(loaded),
+            None => Ok(*kernels.insert(self.load_kernels()?)),
+        }
+    }
+
+    fn load_kernels(&self) -> Result<Kernels> {
+        let mut module = 0;
+        // SAFETY: the text ends with a zero; the module lives as long as the context.
+        let code =
+            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, PTX.as_ptr().cast::<c_void>()) };
+        self.check("cuModuleLoadData", code)?;
+        let find = |name: &CStr| {
+            let mut function = 0;
+            // SAFETY: the module is loaded and the name ends with a zero.
+            let code =
+                unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
+            self.check("cuModuleGetFunction", code).map(|()| function)
+        };
+        Ok(Kernels { within: find(c"ferry_move")?, sealed: find(c"ferry_copy_sealed")? })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
+        unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        let mut ours = 0;
+        // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
+        unsafe { (self.0.driver.calls.cuCtxPopCurrent)(&mut ours) };
+    }
+}
+
+/// A point of a CUDA stream.
+pub struct Event {
+    device: Arc<Device>,
+    handle: Handle,
+}
+
+impl Event {
+    /// Marks where `stream` of this device is now. The context is current.
+    pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
+        let mut handle = 0;
+        let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
+        // SAFETY: `handle` receives the event.
+        let code = unsafe { (device.driver.calls.cuEventCreate)(&mut handle, flags) };
+        device.check("cuEventCreate", code)?;
+        let event = Event { device: device.clone(), handle };
+        // SAFETY: both are alive and of one context.
+        let code = unsafe { (device.driver.calls.cuEventRecord)(handle, stream) };
+        device.check("cuEventRecord", code)?;
+        Ok(Arc::new(event))
+    }
+
+    /// Whether it was reached.
+    pub fn is_reached(&self) -> Result<bool> {
+        let _here = self.device.enter()?;
+        // SAFETY: the event is alive.
+        match unsafe { (self.device.driver.calls.cuEventQuery)(self.handle) } {
+            driver::NOT_READY => Ok(false),
+            code => self.device.check("the GPU's work", code).map(|()| true),
+        }
+    }
+
+    /// Waits until it is reached or the device has failed; [`is_reached`](Self::is_reached) tells which.
+    pub fn wait(&self) {
+        let Ok(_here) = self.device.enter() else { return };
+        // SAFETY: the event is alive.
+        unsafe { (self.device.driver.calls.cuEventSynchronize)(self.handle) };
+    }
+
+    /// Holds `stream`, of any device, until it is reached. The stream's context is current.
+    pub fn hold(&self, stream: Handle) -> Result<()> {
+        // SAFETY: both are alive; the driver keeps what it needs of the event.
+        let code = unsafe { (self.device.driver.calls.cuStreamWaitEvent)(stream, self.handle, 0) };
+        self.device.check("cuStreamWaitEvent", code)
+    }
+
+    /// Milliseconds since `start` was reached: both timed, reached, and of one device.
+    pub fn ms_since(&self, start: &Event) -> Option<f64> {
+        let _here = self.device.enter().ok()?;
+        let mut ms = 0.0;
+        // SAFETY: both are alive.
+        let code =
+            unsafe { (self.device.driver.calls.cuEventElapsedTime)(&mut ms, start.handle, self.handle) };
+        (code == driver::SUCCESS).then_some(f64::from(ms))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let Ok(_here) = self.device.enter() else { return };
+        // SAFETY: made by `record` and known to nobody else; the driver finishes what waits for it.
+        unsafe { (self.device.driver.calls.cuEventDestroy)(self.handle) };
+    }
+}
+
+/// What a kernel found wrong: the same as in kernels.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The op that failed.
+    pub ticket: u64,
+    /// What it read where a descriptor should be.
+    pub words: [u64; 5],
+    spare: [u64; 2],
+}
+
+#[repr(C)]
+struct Ring {
+    written: u64,
+    taken: u64,
+    room: u64,
+    spare: [u64; 5],
+    reports: [Report; ROOM],
+}
+
+const ROOM: usize = 16;
+
+/// A ring in page-locked memory where the kernels of one queue say what they found wrong.
+pub struct Reports {
+    device: Arc<Device>,
+    at: usize,
+}
+
+impl Reports {
+    /// An empty ring. The context is current.
+    pub fn new(device: &Arc<Device>) -> Result<Reports> {
+        let mut at = 0;
+        let flags = driver::HOST_PORTABLE_AND_MAPPED;
+        // SAFETY: `at` receives the address.
+        let code = unsafe { (device.driver.calls.cuMemHostAlloc)(&mut at, size_of::<Ring>(), flags) };
+        device.check("cuMemHostAlloc", code)?;
+        let spare = [0; 5];
+        let ring =
+            Ring { written: 0, taken: 0, room: ROOM as u64, spare, reports: [Report::default(); ROOM] };
+        // SAFETY: fresh memory of that size, page-aligned, that nobody else knows yet.
+        unsafe { ptr::write(at as *mut Ring, ring) };
+        Ok(Reports { device: device.clone(), at })
+    }
+
+    /// The address, the same for the GPU.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was reported since the last time. The caller holds a lock that keeps others out.
+    pub fn take(&self) -> Vec<Report> {
+        let ring = self.at as *mut Ring;
+        // SAFETY: the ring lives as long as `self`. The GPU writes a report before it counts it, and no report again before
+        // `taken` has passed it.
+        unsafe {
+            let (taken, written) = ((*ring).taken, ptr::read_volatile(&raw const (*ring).written));
+            fence(Ordering::Acquire);
+            let slot = |count: u64| &raw const (*ring).reports[count as usize % ROOM];
+            let reports = (taken..written).map(|count| ptr::read_volatile(slot(count))).collect();
+            fence(Ordering::Release);
+            ptr::write_volatile(&raw mut (*ring).taken, written);
+            reports
+        }
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        if let Ok(_here) = self.device.enter() {
+            // SAFETY: allocated by `new`; the queue has waited for its kernels.
+            unsafe { (self.device.driver.calls.cuMemFreeHost)(self.at) };
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What the POSIX tool `cksum` says of these bytes.
+    fn cksum(bytes: &[u8]) -> u32 {
+        let len = (0..8).map(|byte| (bytes.len() >> (8 * byte)) as u8);
+        let len = len.take(bytes.len().ilog2() as usize / 8 + 1);
+        !bytes.iter().copied().chain(len).fold(0_u32, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+                sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+            })
+        })
+    }
+
+    #[test]
+    fn the_shipped_kernels_were_made_of_the_shipped_source() {
+        assert_eq!(cksum(b"123456789"), 930_766_865, "as POSIX has it");
+        let want = format!("cksum {}\n", cksum(include_bytes!("kernels.cu")));
+        assert!(
+            PTX.lines().next().is_some_and(|line| line.ends_with(want.trim())),
+            "run regenerate.sh: want {want}"
+        );
+        for name in ["ferry_move", "ferry_copy_sealed"] {
+            assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The CUDA driver, loaded at run time: the functions used here and nothing more, and what its error codes say.
+//!
+//! The table is our own since it is short and plain: thirty-odd functions with numbers for handles and addresses, so that
+//! nothing needs a CUDA toolkit to build and no binding's types spread.
+
+use ferry_core::{Block, Error, Home, Kind, Result, table::GRANULE};
+use libloading::Library;
+use std::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+};
+
+/// A result code of the driver.
+pub type Code = i32;
+/// A stream, event, context, module or function of the driver; 0 is none.
+pub type Handle = usize;
+/// What the driver calls when a stream gets there: the stream, the result so far, the caller's data.
+pub type Callback = unsafe extern "C" fn(Handle, Code, *mut c_void);
+
+/// The call did what was asked.
+pub const SUCCESS: Code = 0;
+/// The work asked about is not done yet.
+pub const NOT_READY: Code = 600;
+const OUT_OF_MEMORY: Code = 2;
+
+/// The device accepts work of any stream of the process; other flags of the driver are not used.
+pub const STREAM_NON_BLOCKING: u32 = 1;
+/// The event remembers when it was reached.
+pub const EVENT_TIMED: u32 = 0;
+/// The event does not.
+pub const EVENT_UNTIMED: u32 = 2;
+/// Page-locked for every context, and readable by devices.
+pub const HOST_PORTABLE_AND_MAPPED: u32 = 1 | 2;
+/// Where an address lies is found by the address itself.
+pub const MEMORY_UNIFIED: u32 = 4;
+/// Memory of a device, as `Attribute::MemoryType` says it.
+pub const MEMORY_DEVICE: u32 = 2;
+
+/// What can be asked about an address.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug)]
+pub enum Attribute {
+    /// 0 for plain host memory, 1 for page-locked, 2 for a device's.
+    MemoryType = 2,
+    /// The number of the device.
+    Device = 9,
+    /// Where the allocation starts.
+    Start = 11,
+    /// How long it is.
+    Len = 12,
+}
+
+/// A rectangle to move, as the driver wants it. Memory types are always [`MEMORY_UNIFIED`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rectangle {
+    pub src_x: usize,
+    pub src_y: usize,
+    pub src_type: u32,
+    pub src_host: usize,
+    pub src_device: usize,
+    pub src_array: usize,
+    pub src_pitch: usize,
+    pub dst_x: usize,
+    pub dst_y: usize,
+    pub dst_type: u32,
+    pub dst_host: usize,
+    pub dst_device: usize,
+    pub dst_array: usize,
+    pub dst_pitch: usize,
+    pub width: usize,
+    pub height: usize,
+}
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal ($($kind:ty),*);)*) => {
+        /// Pointers into the driver library, which is never unloaded.
+        #[allow(non_snake_case)]
+        pub struct Functions { $(pub $name: unsafe extern "C" fn($($kind),*) -> Code,)* }
+
+        impl Functions {
+            /// # Safety
+            /// `library` is a CUDA driver and is never unloaded.
+            unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
+                Ok(Functions {
+                    // SAFETY: the type is that of the driver's function of this name.
+                    $($name: unsafe { *library.get($symbol)? },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    cuInit = "cuInit" (u32);
+    cuGetErrorName = "cuGetErrorName" (Code, *mut *const c_char);
+    cuGetErrorString = "cuGetErrorString" (Code, *mut *const c_char);
+    cuDeviceGetCount = "cuDeviceGetCount" (*mut i32);
+    cuDeviceGet = "cuDeviceGet" (*mut i32, i32);
+    cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut Handle, i32);
+    cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2" (i32);
+    cuCtxPushCurrent = "cuCtxPushCurrent_v2" (Handle);
+    cuCtxPopCurrent = "cuCtxPopCurrent_v2" (*mut Handle);
+    cuMemGetInfo = "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    cuMemAlloc = "cuMemAlloc_v2" (*mut usize, usize);
+    cuMemFree = "cuMemFree_v2" (usize);
+    cuMemHostAlloc = "cuMemHostAlloc" (*mut usize, usize, u32);
+    cuMemFreeHost = "cuMemFreeHost" (usize);
+    cuPointerGetAttributes = "cuPointerGetAttributes" (u32, *const Attribute, *mut *mut c_void, usize);
+    cuStreamCreate = "cuStreamCreate" (*mut Handle, u32);
+    cuStreamDestroy = "cuStreamDestroy_v2" (Handle);
+    cuStreamSynchronize = "cuStreamSynchronize" (Handle);
+    cuStreamQuery = "cuStreamQuery" (Handle);
+    cuStreamWaitEvent = "cuStreamWaitEvent" (Handle, Handle, u32);
+    cuStreamAddCallback = "cuStreamAddCallback" (Handle, Callback, *mut c_void, u32);
+    cuEventCreate = "cuEventCreate" (*mut Handle, u32);
+    cuEventDestroy = "cuEventDestroy_v2" (Handle);
+    cuEventRecord = "cuEventRecord" (Handle, Handle);
+    cuEventQuery = "cuEventQuery" (Handle);
+    cuEventSynchronize = "cuEventSynchronize" (Handle);
+    cuEventElapsedTime = "cuEventElapsedTime" (*mut f32, Handle, Handle);
+    cuMemcpyAsync = "cuMemcpyAsync" (usize, usize, usize, Handle);
+    cuMemcpy2DAsync = "cuMemcpy2DAsync_v2" (*const Rectangle, Handle);
+    cuMemsetD8Async = "cuMemsetD8Async" (usize, u8, usize, Handle);
+    cuMemsetD32Async = "cuMemsetD32Async" (usize, u32, usize, Handle);
+    cuModuleLoadData = "cuModuleLoadData" (*mut Handle, *const c_void);
+    cuModuleGetFunction = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+    cuLaunchKernel = "cuLaunchKernel" (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
+}
+
+/// The driver, initialised.
+pub struct Driver {
+    pub calls: Functions,
+}
+
+impl Driver {
+    /// Loads and initialises the driver library called `name`.
+    pub fn load(name: &str) -> Result<Driver> {
+        let refuse = |why: String| Kind::Unsupported.because(format!("FERRY_BACKEND=cuda: {why}"));
+        // SAFETY: the driver's constructors have no preconditions.
+        let library = unsafe { Library::new(name) }
+            .map_err(|why| refuse(format!("{name} cannot be loaded: {}", reason(&why))))?;
+        // SAFETY: it is kept loaded by the next statement.
+        let calls = unsafe { Functions::find(&library) };
+        // The driver has threads of its own: it must never be unloaded.
+        std::mem::forget(library);
+        let calls = calls
+            .map_err(|why| refuse(format!("{name} is no CUDA driver that we know: {}", reason(&why))))?;
+        let driver = Driver { calls };
+        // SAFETY: no preconditions.
+        let code = unsafe { (driver.calls.cuInit)(0) };
+        driver.check("cuInit", code).map_err(|why| refuse(why.note.into_owned()))?;
+        Ok(driver)
+    }
+
+    /// Makes a result of a code that `call` returned.
+    pub fn check(&self, call: &str, code: Code) -> Result<()> {
+        match code {
+            SUCCESS => Ok(()),
+            code => Err(self.error(call, code)),
+        }
+    }
+
+    /// What a code means, with the driver's own words.
+    pub fn error(&self, call: &str, code: Code) -> Error {
+        let kind = if code == OUT_OF_MEMORY { Kind::OutOfMemory } else { Kind::Device };
+        let (name, text) =
+            (self.text(self.calls.cuGetErrorName, code), self.text(self.calls.cuGetErrorString, code));
+        kind.because(format!("{call}: {name} ({code}): {text}"))
+    }
+
+    /// What kind of memory `addr` lies in, 0 for memory that the driver does not know. A context is current.
+    pub fn memory_type(&self, addr: usize) -> Result<u32> {
+        let mut kind = 0_u32;
+        self.ask(addr, [(Attribute::MemoryType, (&raw mut kind).cast())])?;
+        Ok(kind)
+    }
+
+    /// The allocation around `addr`, if it is memory of a device or page-locked. A context is current.
+    pub fn locate(&self, addr: usize) -> Result<Option<Block>> {
+        let (mut kind, mut device, mut base, mut len) = (0_u32, 0_u32, 0_usize, 0_usize);
+        self.ask(
+            addr,
+            [
+                (Attribute::MemoryType, (&raw mut kind).cast()),
+                (Attribute::Device, (&raw mut device).cast()),
+                (Attribute::Start, (&raw mut base).cast()),
+                (Attribute::Len, (&raw mut len).cast()),
+            ],
+        )?;
+        let home = if kind == MEMORY_DEVICE { Home::Device(device) } else { Home::Host };
+        let known = kind != 0 && base != 0 && len != 0;
+        Ok(known.then_some(Block { base, len, home, at: base, page: GRANULE }))
+    }
+
+    /// Asks several things about `addr`; each answer goes where its pointer says. Memory unknown to the driver answers 0.
+    fn ask<const N: usize>(&self, addr: usize, questions: [(Attribute, *mut c_void); N]) -> Result<()> {
+        let (attributes, mut answers) =
+            (questions.map(|question| question.0), questions.map(|question| question.1));
+        let call = self.calls.cuPointerGetAttributes;
+        // SAFETY: as many answers as questions, each with room for its kind: our two callers are above.
+        let code = unsafe { call(N as u32, attributes.as_ptr(), answers.as_mut_ptr(), addr) };
+        self.check("cuPointerGetAttributes", code)
+    }
+
+    fn text(&self, ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code, code: Code) -> String {
+        let mut text = ptr::null();
+        // SAFETY: `text` receives a pointer to a constant of the driver, or nothing.
+        let asked = unsafe { ask(code, &mut text) };
+        if asked != SUCCESS || text.is_null() {
+            return "unknown error".into();
+        }
+        // SAFETY: the driver's texts are constant and end with a zero.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+/// The loader's own words, which sit behind libloading's.
+fn reason(why: &libloading::Error) -> String {
+    std::error::Error::source(why).map_or_else(|| why.to_string(), ToString::to_string)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_driver_is_told_so() {
+        let why = Driver::load("libcuda-of-nobody.so.1").err().expect("there is no such library");
+        assert_eq!(why.kind, Kind::Unsupported);
+        let start = "FERRY_BACKEND=cuda: libcuda-of-nobody.so.1 cannot be loaded: ";
+        assert!(why.note.starts_with(start) && why.note.len() > start.len(), "{why}");
+        assert!(why.note.contains("No such file"), "the loader's reason: {why}");
+    }
+
+    #[test]
+    fn a_library_that_is_no_driver_is_told_from_one() {
+        let why = Driver::load("libc.so.6").err().expect("libc is no driver");
+        assert_eq!(why.kind, Kind::Unsupported);
+        assert!(why.note.contains("libc.so.6 is no CUDA driver") && why.note.contains("cuInit"), "{why}");
+    }
+}

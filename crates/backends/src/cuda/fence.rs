@@ -1,0 +1,242 @@
+//! Fences over CUDA events. One that was taken while its queue is held back has no event yet: it gets one when the queue
+//! comes to it.
+
+use super::{
+    device::Event,
+    queue::Lane,
+    workers::{Job, Workers},
+};
+use ferry_core::{
+    Fence, Kind, Result, Ticket,
+    sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
+};
+use std::{
+    any::Any,
+    hint, mem, thread,
+    time::{Duration, Instant},
+};
+
+/// The fence that the core holds.
+pub struct CudaFence(pub Arc<Point>);
+
+/// "The lane has passed this ticket", and, for a mark, when.
+pub struct Point {
+    lane: Arc<Lane>,
+    ticket: Ticket,
+    timed: bool,
+    failed: AtomicBool,
+    spot: Mutex<Spot>,
+    moved: Condvar,
+}
+
+/// Where a point is in its CUDA stream.
+enum Spot {
+    /// Behind something that the host has to do first; these want to know when it is so no more.
+    Held(Vec<Job>),
+    /// In the stream.
+    Recorded(Arc<Event>),
+    /// The driver refused an event: the point is done when nothing is in the stream.
+    Lost,
+}
+
+/// What another queue has to do to wait for a point.
+pub enum Wait {
+    /// Nothing.
+    Passed,
+    /// Hold its stream by this.
+    For(Arc<Event>),
+    /// Look again when the job given has run.
+    Later,
+}
+
+impl Point {
+    /// A point that is not in its stream yet.
+    pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<Point> {
+        let (failed, moved) = (AtomicBool::new(false), Condvar::new());
+        Arc::new(Point { lane, ticket, timed, failed, spot: Mutex::new(Spot::Held(Vec::new())), moved })
+    }
+
+    /// The op it stands behind.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Whether it remembers when it was reached.
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The lane has put the point into its stream, or could not. Called once.
+    pub fn put(&self, event: Result<Arc<Event>>) -> Result<()> {
+        let (spot, result) = match event {
+            Ok(event) => (Spot::Recorded(event), Ok(())),
+            Err(error) => (Spot::Lost, Err(error)),
+        };
+        if let Spot::Held(jobs) = mem::replace(&mut *lock(&self.spot), spot) {
+            jobs.into_iter().for_each(|job| self.lane.device.workers.run(job));
+        }
+        self.moved.notify_all();
+        result
+    }
+
+    /// Remembers whether a failure waited to be reported when the point was passed.
+    pub fn set_failed(&self, failed: bool) {
+        self.failed.store(failed, Ordering::Release);
+    }
+
+    /// How another queue waits for this point; `job` runs on a thread of its own if it has to look again.
+    pub fn wait_in_stream(&self, job: impl FnOnce() -> Job) -> Wait {
+        if self.lane.status.passed() >= self.ticket {
+            return Wait::Passed;
+        }
+        match &mut *lock(&self.spot) {
+            Spot::Held(jobs) => {
+                jobs.push(job());
+                Wait::Later
+            }
+            Spot::Recorded(event) => Wait::For(event.clone()),
+            Spot::Lost => Wait::Passed,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        if self.lane.status.passed() >= self.ticket {
+            return true;
+        }
+        let reached = match &*lock(&self.spot) {
+            Spot::Held(_) => return false,
+            Spot::Recorded(event) => event.is_reached(),
+            Spot::Lost => self.lane.is_empty(),
+        };
+        match reached {
+            Ok(false) => return false,
+            Ok(true) => {}
+            Err(error) => self.lane.fail(self.ticket, error),
+        }
+        self.lane.settle(self.ticket);
+        true
+    }
+
+    /// Waits some for the point to come nearer.
+    fn wait_some(&self, turn: &mut u32, deadline: Option<Instant>) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let spot = lock(&self.spot);
+        match (&*spot, left) {
+            (Spot::Held(_), None) => drop(self.moved.wait(spot)),
+            (Spot::Held(_), Some(left)) => drop(self.moved.wait_timeout(spot, left)),
+            (Spot::Recorded(event), None) => {
+                let event = event.clone();
+                drop(spot);
+                event.wait();
+            }
+            _ => {
+                drop(spot);
+                pause(turn, left);
+            }
+        }
+    }
+
+    fn event(&self) -> Option<Arc<Event>> {
+        match &*lock(&self.spot) {
+            Spot::Recorded(event) if self.timed => Some(event.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// The driver cannot wait up to a limit, so we ask again and again: at once at first, then in longer steps.
+fn pause(turn: &mut u32, left: Option<Duration>) {
+    *turn += 1;
+    match *turn {
+        ..200 => hint::spin_loop(),
+        200..1000 => thread::yield_now(),
+        _ => thread::sleep(Duration::from_micros(100).min(left.unwrap_or(Duration::MAX))),
+    }
+}
+
+impl Fence for CudaFence {
+    fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut turn = 0;
+        while !self.is_done() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Kind::Timeout.because("the work was not done in time"));
+            }
+            self.0.wait_some(&mut turn, deadline);
+        }
+        Ok(())
+    }
+
+    fn when_done(&self, then: Box<dyn FnOnce() + Send>) {
+        if self.is_done() {
+            return then();
+        }
+        let device = &self.0.lane.device;
+        device.watcher.add(&device.workers, self.0.clone(), then);
+    }
+
+    fn failed(&self) -> bool {
+        self.0.failed.load(Ordering::Acquire)
+    }
+
+    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
+        let (end, start) = (&self.0, of_cuda(since)?);
+        let one_device = Arc::ptr_eq(&end.lane.device, &start.lane.device);
+        if !(one_device && end.is_done() && start.is_done()) {
+            return None;
+        }
+        end.event()?.ms_since(&*start.event()?)
+    }
+}
+
+/// The point behind a fence, if it is one of ours.
+pub fn of_cuda(fence: &dyn Fence) -> Option<&Arc<Point>> {
+    (fence as &dyn Any).downcast_ref::<CudaFence>().map(|fence| &fence.0)
+}
+
+/// Tells when points are done: one thread that asks, while anybody wants to know. The driver has nothing better that would
+/// not also wait for work submitted after the point.
+#[derive(Default)]
+pub struct Watcher {
+    watched: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    points: Vec<(Arc<Point>, Job)>,
+    runs: bool,
+}
+
+const WATCH_STEP: Duration = Duration::from_micros(50);
+
+impl Watcher {
+    /// Runs `then` once `point` is done.
+    pub fn add(self: &Arc<Self>, workers: &Arc<Workers>, point: Arc<Point>, then: Job) {
+        let mut watched = lock(&self.watched);
+        watched.points.push((point, then));
+        if !mem::replace(&mut watched.runs, true) {
+            let watcher = self.clone();
+            workers.run(Box::new(move || while watcher.look() {}));
+        }
+    }
+
+    /// Looks once, and says whether to look again.
+    fn look(&self) -> bool {
+        let points = mem::take(&mut lock(&self.watched).points);
+        let (done, rest): (Vec<_>, Vec<_>) = points.into_iter().partition(|(point, _)| point.is_done());
+        done.into_iter().for_each(|(_, then)| then());
+        let mut watched = lock(&self.watched);
+        watched.points.extend(rest);
+        watched.runs = !watched.points.is_empty();
+        let again = watched.runs;
+        drop(watched);
+        if again {
+            thread::sleep(WATCH_STEP);
+        }
+        again
+    }
+}

@@ -1,0 +1,107 @@
+//! What has to be told when a queue has come so far: failures in the order of their ops, and marks that ask for them.
+
+use super::{device::Report, fence::Point};
+use ferry_core::{
+    Error, Indirect, Kind, Status, Ticket,
+    sync::{Arc, Weak},
+};
+use std::collections::VecDeque;
+
+/// The open accounts of one queue.
+#[derive(Default)]
+pub struct Ledger {
+    failures: Vec<(Ticket, Error)>,
+    through: VecDeque<Late>,
+    marks: VecDeque<Weak<Point>>,
+}
+
+/// A copy through a descriptor that is in flight.
+struct Late {
+    ticket: Ticket,
+    /// Where the kernel reads the descriptor.
+    at: usize,
+    through: Indirect,
+}
+
+impl Ledger {
+    /// The op `ticket` failed; it will be told when the queue is known to have passed it.
+    pub fn fail(&mut self, ticket: Ticket, error: Error) {
+        let place = self.failures.partition_point(|(other, _)| *other <= ticket);
+        self.failures.insert(place, (ticket, error));
+    }
+
+    /// The op `ticket`, which reads its descriptor at `at`, is in flight and may be reported.
+    pub fn expect(&mut self, ticket: Ticket, at: usize, through: Indirect) {
+        self.through.push_back(Late { ticket, at, through });
+    }
+
+    /// `mark` wants to know about failures up to it.
+    pub fn mark(&mut self, mark: &Arc<Point>) {
+        self.marks.push_back(Arc::downgrade(mark));
+    }
+
+    /// A kernel has reported.
+    pub fn reported(&mut self, report: &Report) {
+        if let Some(late) = self.through.iter().find(|late| late.ticket == report.ticket) {
+            let error = late.explain(&report.words);
+            self.fail(report.ticket, error);
+        }
+    }
+
+    /// The queue has passed `upto`: tells the status, in order.
+    pub fn pass(&mut self, status: &Status, upto: Ticket) {
+        let upto = upto.max(status.passed());
+        while let Some(mark) = self.marks.pop_front() {
+            let Some(point) = mark.upgrade() else { continue };
+            if point.ticket() > upto {
+                self.marks.push_front(mark);
+                break;
+            }
+            self.tell(status, point.ticket());
+            point.set_failed(status.has_failed());
+        }
+        self.tell(status, upto);
+        self.through.retain(|late| late.ticket > upto);
+        if upto > status.passed() {
+            status.pass(upto);
+        }
+    }
+
+    fn tell(&mut self, status: &Status, upto: Ticket) {
+        let count = self.failures.partition_point(|(ticket, _)| *ticket <= upto);
+        self.failures.drain(..count).for_each(|(_, error)| status.fail(error));
+    }
+}
+
+impl Late {
+    /// What is wrong with the words that the kernel read, as the core says it.
+    fn explain(&self, words: &[u64; 5]) -> Error {
+        let told = self.through.resolve(|addr| words[(addr - self.at) / 8]).err();
+        told.unwrap_or_else(|| {
+            let Indirect { call, through, .. } = &self.through;
+            Kind::BadDescriptor.because(format!("{call}: {through} was refused by the GPU"))
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_in_the_order_of_their_ops_and_not_before() {
+        let (status, mut ledger) = (Status::new(0, None), Ledger::default());
+        ledger.fail(3, Kind::Device.because("third"));
+        ledger.fail(2, Kind::Device.because("second"));
+        ledger.pass(&status, 1);
+        assert_eq!((status.passed(), status.has_failed()), (1, false));
+        ledger.pass(&status, 3);
+        assert_eq!(status.take_error().map(|error| error.note), Some("second".into()));
+        assert_eq!(status.passed(), 3);
+        ledger.pass(&status, 2);
+        assert_eq!(status.passed(), 3, "never back");
+        ledger.fail(1, Kind::Device.because("late"));
+        ledger.pass(&status, 2);
+        assert!(status.has_failed(), "late, but told");
+    }
+}

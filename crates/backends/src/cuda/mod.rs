@@ -1,0 +1,227 @@
+//! Real NVIDIA GPUs through the CUDA driver, which is loaded at run time: nothing is linked, and a machine without one can
+//! still build and run everything else.
+//!
+//! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
+//! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
+//! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
+//! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
+
+mod device;
+mod driver;
+mod fence;
+mod host;
+mod ledger;
+mod pieces;
+mod queue;
+mod workers;
+
+use crate::probe;
+use device::Device;
+use driver::Driver;
+use fence::Watcher;
+use ferry_core::{
+    Access, Backend, Block, DeviceId, Home, Kind, Queue, QueueOptions, Request, Result, Status,
+    sync::{Arc, Mutex, lock},
+    table::GRANULE,
+};
+use pieces::{Pieces, Rest};
+use queue::{CudaQueue, Lane};
+use std::sync::OnceLock;
+use workers::Workers;
+
+/// The cuda backend.
+pub struct Cuda {
+    driver: Arc<Driver>,
+    workers: Arc<Workers>,
+    watcher: Arc<Watcher>,
+    /// Opened when first used: a context takes time and memory of its GPU.
+    devices: Vec<OnceLock<Arc<Device>>>,
+    pieces: Mutex<Pieces>,
+}
+
+impl Cuda {
+    /// Loads the driver and looks for GPUs. `Unsupported`, with the reason, where there is none.
+    pub fn open() -> Result<Arc<dyn Backend>> {
+        let driver = Arc::new(Driver::load("libcuda.so.1")?);
+        let mut count = 0;
+        // SAFETY: `count` receives the number.
+        let code = unsafe { (driver.calls.cuDeviceGetCount)(&mut count) };
+        driver.check("cuDeviceGetCount", code)?;
+        if count < 1 {
+            return Err(Kind::Unsupported.because("FERRY_BACKEND=cuda: the driver is there, but no GPU"));
+        }
+        Ok(Arc::new(Cuda {
+            driver,
+            workers: Arc::default(),
+            watcher: Arc::default(),
+            devices: (0..count).map(|_| OnceLock::new()).collect(),
+            pieces: Mutex::default(),
+        }))
+    }
+
+    fn device(&self, id: DeviceId) -> Result<&Arc<Device>> {
+        let slot = self.devices.get(id as usize).ok_or_else(|| {
+            Kind::NoDevice.because(format!("device {id} of {} devices", self.devices.len()))
+        })?;
+        if let Some(device) = slot.get() {
+            return Ok(device);
+        }
+        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), id)?;
+        Ok(slot.get_or_init(|| Arc::new(device)))
+    }
+
+    /// A device with a context, for what needs one but not which.
+    fn any_device(&self) -> Result<&Arc<Device>> {
+        self.devices.iter().find_map(OnceLock::get).map_or_else(|| self.device(0), Ok)
+    }
+
+    fn device_of(&self, home: Home) -> Result<&Arc<Device>> {
+        match home {
+            Home::Host => self.any_device(),
+            Home::Device(id) => self.device(id),
+        }
+    }
+
+    /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
+    fn take(&self, home: Home, len: usize) -> Result<usize> {
+        match (self.try_take(home, len), home) {
+            (Err(error), Home::Device(id))
+                if error.kind == Kind::OutOfMemory && len <= self.memory(id)?.0 =>
+            {
+                self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
+                self.try_take(home, len)
+            }
+            (taken, _) => taken,
+        }
+    }
+
+    fn try_take(&self, home: Home, len: usize) -> Result<usize> {
+        let mut start = 0;
+        let calls = &self.driver.calls;
+        let (call, code) = match home {
+            Home::Host => {
+                let flags = driver::HOST_PORTABLE_AND_MAPPED;
+                // SAFETY: `start` receives the address.
+                ("cuMemHostAlloc", unsafe { (calls.cuMemHostAlloc)(&mut start, len, flags) })
+            }
+            // SAFETY: `start` receives the address.
+            Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
+        };
+        let told = self.driver.check(call, code).map(|()| start);
+        told.map_err(|error| error.kind.because(format!("{len} bytes: {}", error.note)))
+    }
+
+    /// Gives it back. The context is current.
+    ///
+    /// # Safety
+    /// `start` came from `take` with this home, and nothing uses the memory.
+    unsafe fn give(&self, home: Home, start: usize) -> Result<()> {
+        let calls = &self.driver.calls;
+        let (call, code) = match home {
+            // SAFETY: the caller's promise.
+            Home::Host => ("cuMemFreeHost", unsafe { (calls.cuMemFreeHost)(start) }),
+            // SAFETY: the caller's promise.
+            Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
+        };
+        self.driver.check(call, code)
+    }
+
+    /// Gives pieces back until no more rest than may.
+    fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
+        while let Some((start, home)) = pieces.overdue(most) {
+            let _here = self.device_of(home)?.enter()?;
+            // SAFETY: it rests: the core has seen every op that could reach it complete.
+            unsafe { self.give(home, start)? };
+            pieces.forget();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Where the driver is gone already, at the end of the process, there is nothing to give back to.
+        let _ = self.give_back(&mut lock(&self.pieces), Rest::NONE);
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        let _here = self.device(device)?.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both receive a number.
+        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
+        self.driver.check("cuMemGetInfo", code)?;
+        let resting = lock(&self.pieces).resting(Home::Device(device));
+        Ok(((free + resting).min(total), total))
+    }
+
+    fn alloc(&self, request: &Request) -> Result<Block> {
+        let Request { home, len, page } = *request;
+        let _here = self.device_of(home)?.enter()?;
+        let align = page.max(GRANULE);
+        let mut size = len.checked_next_multiple_of(align).unwrap_or(usize::MAX);
+        let mut start = self.take(home, size)?;
+        if start % align != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(home, start)? };
+            size = size.saturating_add(align);
+            start = self.take(home, size)?;
+        }
+        lock(&self.pieces).add(start, size, home);
+        let base = start.next_multiple_of(align);
+        Ok(Block { base, len, home, at: base, page })
+    }
+
+    unsafe fn free(&self, block: &Block) -> Result<()> {
+        let mut pieces = lock(&self.pieces);
+        if !pieces.rest(block.base) {
+            unreachable!("{block} is not of this backend");
+        }
+        self.give_back(&mut pieces, Rest::SOME)
+    }
+
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        if lock(&self.pieces).reaches(addr, len) {
+            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
+            let note = format!(
+                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
+            );
+            return Err(Kind::BadAddress.because(note));
+        }
+        let _here = self.any_device()?.enter()?;
+        let found = self.driver.locate(addr)?;
+        if found.is_none() {
+            probe::accessible(addr, len, access)?;
+        }
+        Ok(found)
+    }
+
+    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(CudaQueue(Arc::new(Lane::new(self.device(device)?.clone(), options, status)?))))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_without_a_gpu_says_why() {
+        match Cuda::open() {
+            Ok(cuda) => assert!(cuda.device_count() > 0),
+            Err(why) => {
+                assert_eq!(why.kind, Kind::Unsupported, "{why}");
+                assert!(why.note.starts_with("FERRY_BACKEND=cuda: "), "{why}");
+            }
+        }
+    }
+}

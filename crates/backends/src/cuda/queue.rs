@@ -1,0 +1,453 @@
+//! A queue over a CUDA stream.
+//!
+//! What the GPU can do by itself goes straight into the stream. What the host has to do in between (a user's function, a
+//! copy of pageable memory, a wait for somebody else's fence) never blocks the stream, since streams share a few hardware
+//! channels and a blocked one would block its neighbours: the lane is *held* instead. Later ops wait in a backlog here, and
+//! whoever did the host's part carries on with them.
+//!
+//! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
+
+use super::{
+    device::{Device, Event, Reports},
+    driver::{self, Code, Handle, MEMORY_UNIFIED, Rectangle},
+    fence::{CudaFence, Point, Wait, of_cuda},
+    host::{self, Piece},
+    ledger::Ledger,
+    workers::Job,
+};
+use ferry_core::{
+    Error, Fence, Indirect, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Rows, Status, Ticket,
+    indirect::{self, Cell, Through},
+    sync::{Arc, Mutex, lock},
+};
+use std::{
+    collections::VecDeque,
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::OnceLock,
+};
+
+/// Threads of the one block that a kernel of ours runs as.
+const THREADS: u32 = 1024;
+/// The largest pitch that the driver takes.
+const MAX_PITCH: usize = i32::MAX as usize;
+
+/// What a queue and its fences share.
+pub struct Lane {
+    pub device: Arc<Device>,
+    pub status: Arc<Status>,
+    pub stream: Handle,
+    waited: bool,
+    state: Mutex<State>,
+    ledger: Mutex<Ledger>,
+    reports: OnceLock<Reports>,
+}
+
+#[derive(Default)]
+struct State {
+    last: Ticket,
+    held: bool,
+    backlog: VecDeque<Item>,
+    /// The newest event in the stream, and the op it stands behind.
+    tail: Option<(Ticket, Arc<Event>)>,
+}
+
+/// Something that waits while the lane is held.
+enum Item {
+    Op(Ticket, Op),
+    Record(Arc<Point>),
+}
+
+/// Whether the next op may follow at once.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Follows,
+    /// Somebody will call [`Lane::resume`].
+    IsHeld,
+}
+
+impl Lane {
+    /// A lane with a stream of its own.
+    pub fn new(device: Arc<Device>, options: QueueOptions, status: Arc<Status>) -> Result<Lane> {
+        let mut stream = 0;
+        let here = device.enter()?;
+        // SAFETY: the context is current and `stream` receives the stream.
+        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
+        device.check("cuStreamCreate", code)?;
+        drop(here);
+        let (state, ledger) = (Mutex::default(), Mutex::default());
+        Ok(Lane { device, status, stream, waited: options.waited, state, ledger, reports: OnceLock::new() })
+    }
+
+    fn push(self: &Arc<Self>, op: Op) -> Ticket {
+        let mut state = lock(&self.state);
+        state.last += 1;
+        let ticket = state.last;
+        if state.held {
+            state.backlog.push_back(Item::Op(ticket, op));
+        } else {
+            state.held = self.launch(ticket, op) == Next::IsHeld;
+        }
+        ticket
+    }
+
+    fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
+        let mut state = lock(&self.state);
+        let point = Point::new(self.clone(), state.last + Ticket::from(timed), timed);
+        if state.held {
+            state.backlog.push_back(Item::Record(point.clone()));
+        } else if timed || !self.is_idle(&state) {
+            self.record(&mut state, &point)?;
+        }
+        state.last = point.ticket();
+        if timed {
+            lock(&self.ledger).mark(&point);
+        }
+        Ok(point)
+    }
+
+    /// Whether the stream is seen to have passed its newest op. An event recorded now would not be reached at once even in an
+    /// empty stream, and whoever asks would be told that there is work left.
+    fn is_idle(&self, state: &State) -> bool {
+        let last = state.last;
+        let seen = match &state.tail {
+            _ if self.status.passed() >= last => return true,
+            Some((ticket, event)) if *ticket == last => event.is_reached(),
+            _ => self.is_empty(),
+        };
+        if seen == Ok(true) {
+            self.settle(last);
+        }
+        seen == Ok(true)
+    }
+
+    /// Puts a point into the stream, by the event that is there already if one is.
+    fn record(&self, state: &mut State, point: &Point) -> Result<()> {
+        let event = match &state.tail {
+            Some((ticket, event)) if *ticket == point.ticket() => Ok(event.clone()),
+            _ => self
+                .device
+                .enter()
+                .and_then(|_here| Event::record(&self.device, self.stream, point.is_timed())),
+        };
+        state.tail = event.as_ref().ok().map(|event| (point.ticket(), event.clone()));
+        point.put(event)
+    }
+
+    /// The host's part is done: carries on with the backlog, up to the next part for the host.
+    fn resume(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        while let Some(item) = state.backlog.pop_front() {
+            match item {
+                Item::Record(point) => {
+                    let recorded = self.record(&mut state, &point);
+                    self.note(point.ticket(), recorded);
+                }
+                Item::Op(ticket, op) => {
+                    if self.launch(ticket, op) == Next::IsHeld {
+                        return;
+                    }
+                }
+            }
+        }
+        state.held = false;
+    }
+
+    /// Whether nothing is in the stream.
+    pub fn is_empty(&self) -> Result<bool> {
+        let _here = self.device.enter()?;
+        // SAFETY: the stream is alive.
+        match unsafe { (self.device.driver.calls.cuStreamQuery)(self.stream) } {
+            driver::NOT_READY => Ok(false),
+            code => self.device.check("the GPU's work", code).map(|()| true),
+        }
+    }
+
+    /// The op `ticket` failed.
+    pub fn fail(&self, ticket: Ticket, error: Error) {
+        lock(&self.ledger).fail(ticket, error);
+    }
+
+    /// The stream has passed `ticket`.
+    pub fn settle(&self, ticket: Ticket) {
+        let mut ledger = lock(&self.ledger);
+        if let Some(reports) = self.reports.get() {
+            reports.take().iter().for_each(|report| ledger.reported(report));
+        }
+        ledger.pass(&self.status, ticket);
+    }
+
+    fn note(&self, ticket: Ticket, result: Result<()>) {
+        if let Err(error) = result {
+            self.fail(ticket, error);
+        }
+    }
+}
+
+/// Getting ops under way.
+impl Lane {
+    fn launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Next {
+        match self.try_launch(ticket, op) {
+            Ok(next) => next,
+            Err(error) => {
+                self.fail(ticket, error);
+                Next::Follows
+            }
+        }
+    }
+
+    fn try_launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Result<Next> {
+        let _here = self.device.enter()?;
+        match op {
+            Op::Copy(plan) if plan.rows().is_empty() => Ok(Next::Follows),
+            Op::Copy(plan) if plan.route() == Route::HostToHost => {
+                // SAFETY: whoever submitted keeps the rows valid until the op has passed.
+                self.when_reached(ticket, move || unsafe { host::copy(&plan) })
+            }
+            // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
+            Op::Copy(plan) if plan.is_plain() && !self.waited => {
+                Ok(self.aside(ticket, move |lane| lane.copy(&plan)))
+            }
+            Op::Copy(plan) => self.copy(&plan).map(|()| Next::Follows),
+            Op::Fill(fill) if self.device.driver.memory_type(fill.dst)? == driver::MEMORY_DEVICE => {
+                host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
+            }
+            // SAFETY: whoever submitted keeps the range valid until the op has passed.
+            Op::Fill(fill) => self.when_reached(ticket, move || unsafe { host::fill(fill) }),
+            Op::CopyThrough(through) => match through.through {
+                Through::Descriptor { at, .. } => {
+                    self.copy_sealed(ticket, at, through).map(|()| Next::Follows)
+                }
+                Through::Cells { dst, src, .. } => {
+                    let lane = self.clone();
+                    self.when_reached(ticket, move || lane.note(ticket, lane.copy_cells(dst, src, &through)))
+                }
+            },
+            Op::Wait(fence) => self.wait_for(ticket, fence),
+            Op::Call(function) => self.when_reached(ticket, function),
+        }
+    }
+
+    fn copy(&self, plan: &Plan) -> Result<()> {
+        let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
+        plan.rows().iter().try_for_each(|rows| match rows.height {
+            1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
+                let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
+                self.start(self.device.kernels()?.within, &args)
+            }
+            1 => self.copy_row(rows.dst, rows.src, rows.width),
+            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
+            height => (0..height).try_for_each(|row| {
+                self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
+            }),
+        })
+    }
+
+    fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+        // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
+        let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
+        self.device.check("cuMemcpyAsync", code)
+    }
+
+    fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
+        let rectangle = Rectangle {
+            src_type: MEMORY_UNIFIED,
+            src_device: rows.src,
+            src_pitch: rows.src_pitch,
+            dst_type: MEMORY_UNIFIED,
+            dst_device: rows.dst,
+            dst_pitch: rows.dst_pitch,
+            width: rows.width,
+            height: rows.height,
+            ..Rectangle::default()
+        };
+        // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
+        let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
+        self.device.check("cuMemcpy2DAsync", code)
+    }
+
+    fn fill(&self, piece: Piece) -> Result<()> {
+        let calls = &self.device.driver.calls;
+        match piece {
+            Piece::Bytes { dst, byte, count } => {
+                // SAFETY: a piece of a fill: it stays valid until the op has passed.
+                let code = unsafe { (calls.cuMemsetD8Async)(dst, byte, count, self.stream) };
+                self.device.check("cuMemsetD8Async", code)
+            }
+            Piece::Words { dst, word, count } => {
+                // SAFETY: as above, and aligned to its words.
+                let code = unsafe { (calls.cuMemsetD32Async)(dst, word, count, self.stream) };
+                self.device.check("cuMemsetD32Async", code)
+            }
+        }
+    }
+
+    /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
+    fn copy_sealed(&self, ticket: Ticket, at: usize, through: Indirect) -> Result<()> {
+        let kernels = self.device.kernels()?;
+        let reports = match self.reports.get() {
+            Some(reports) => reports,
+            None => self.reports.get_or_init({
+                let made = Reports::new(&self.device)?;
+                || made
+            }),
+        };
+        let key = through.memory.seal_key();
+        let [mark, ..] = indirect::seal(key, 0, 0, 0);
+        lock(&self.ledger).expect(ticket, at, through);
+        self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
+    }
+
+    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context. So the host reads the cells
+    /// when the stream gets here, and the core checks what they hold. The lane is held, so the stream is ours.
+    fn copy_cells(&self, dst: Cell, src: Cell, through: &Indirect) -> Result<()> {
+        let _here = self.device.enter()?;
+        let (mut to, mut from) = (0_u64, 0_u64);
+        self.copy_row((&raw mut to) as usize, dst.at, 8)?;
+        self.copy_row((&raw mut from) as usize, src.at, 8)?;
+        // SAFETY: the stream is alive.
+        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
+        self.device.check("reading the cells", code)?;
+        // SAFETY: both are here, and the driver has just written them.
+        let (to, from) = unsafe { (ptr::read_volatile(&to), ptr::read_volatile(&from)) };
+        self.copy(&through.resolve(|addr| if addr == dst.at { to } else { from })?)
+    }
+
+    fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
+        let mut slots: Vec<_> =
+            args.iter().map(|arg| ptr::from_ref(arg).cast_mut().cast::<c_void>()).collect();
+        // SAFETY: the kernel takes these arguments, each 64 bits, and they are copied before the call returns; what they
+        // point at stays valid until the op has passed.
+        let code = unsafe {
+            let launch = self.device.driver.calls.cuLaunchKernel;
+            launch(kernel, 1, 1, 1, THREADS, 1, 1, 0, self.stream, slots.as_mut_ptr(), ptr::null_mut())
+        };
+        self.device.check("cuLaunchKernel", code)
+    }
+}
+
+/// The host's part of the work: the lane is held until it is done.
+impl Lane {
+    /// Runs `work` on a thread of its own at once; it puts its own part into the stream.
+    fn aside(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        work: impl FnOnce(&Lane) -> Result<()> + Send + 'static,
+    ) -> Next {
+        let lane = self.clone();
+        self.device.workers.run(Box::new(move || {
+            let done = lane.device.enter().and_then(|_here| work(&lane));
+            lane.note(ticket, done);
+            lane.resume();
+        }));
+        Next::IsHeld
+    }
+
+    /// Runs `work` on a thread of its own when the stream gets here.
+    fn when_reached(self: &Arc<Self>, ticket: Ticket, work: impl FnOnce() + Send + 'static) -> Result<Next> {
+        let visit = Box::into_raw(Box::new(Visit { lane: self.clone(), ticket, work: Box::new(work) }));
+        // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
+        let code =
+            unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
+        if code != driver::SUCCESS {
+            // SAFETY: the driver has refused it, so it is still ours.
+            drop(unsafe { Box::from_raw(visit) });
+        }
+        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld)
+    }
+
+    fn wait_for(self: &Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) -> Result<Next> {
+        let lane = self.clone();
+        let Some(point) = of_cuda(&*fence) else {
+            let workers = self.device.workers.clone();
+            fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume()))));
+            return Ok(Next::IsHeld);
+        };
+        let again = {
+            let fence = fence.clone();
+            move || Box::new(move || lane.wait_again(ticket, fence)) as Job
+        };
+        match point.wait_in_stream(again) {
+            Wait::Passed => Ok(Next::Follows),
+            Wait::For(event) => event.hold(self.stream).map(|()| Next::Follows),
+            Wait::Later => Ok(Next::IsHeld),
+        }
+    }
+
+    /// The fence of another lane has come into its stream.
+    fn wait_again(self: Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) {
+        lock(&self.state).backlog.push_front(Item::Op(ticket, Op::Wait(fence)));
+        self.resume();
+    }
+}
+
+/// Work for the host that a stream comes upon.
+struct Visit {
+    lane: Arc<Lane>,
+    ticket: Ticket,
+    work: Job,
+}
+
+/// Called by the driver on a thread of its own, which has other streams to serve and may not call the driver.
+unsafe extern "C" fn reached(_: Handle, code: Code, visit: *mut c_void) {
+    // SAFETY: `when_reached` gave this box away to be taken here, once.
+    let visit = unsafe { Box::from_raw(visit.cast::<Visit>()) };
+    let workers = visit.lane.device.workers.clone();
+    workers.run(Box::new(move || visit.run(code)));
+}
+
+impl Visit {
+    fn run(self, code: Code) {
+        let Visit { lane, ticket, work } = self;
+        lane.note(ticket, lane.device.check("the GPU's work", code));
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
+        }
+        lane.resume();
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let Ok(_here) = self.device.enter() else { return };
+        let calls = &self.device.driver.calls;
+        if self.reports.get().is_some() {
+            // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
+            unsafe { (calls.cuStreamSynchronize)(self.stream) };
+        }
+        // SAFETY: nobody else knows the stream; the driver finishes what is in it.
+        unsafe { (calls.cuStreamDestroy)(self.stream) };
+    }
+}
+
+/// The queue that a stream of the core holds.
+pub struct CudaQueue(pub Arc<Lane>);
+
+impl Queue for CudaQueue {
+    unsafe fn submit(&self, op: Op) -> Result<Ticket> {
+        Ok(self.0.push(op))
+    }
+
+    fn fence(&self) -> Result<Arc<dyn Fence>> {
+        Ok(Arc::new(CudaFence(self.0.point(false)?)))
+    }
+
+    fn mark(&self) -> Result<Arc<dyn Fence>> {
+        Ok(Arc::new(CudaFence(self.0.point(true)?)))
+    }
+
+    /// Drops the backlog. What is in the CUDA stream already cannot be taken back: it runs to its end, and fences wait for
+    /// it and for a function of the user's that is running.
+    fn abort(&self) {
+        let mut state = lock(&self.0.state);
+        let backlog = std::mem::take(&mut state.backlog);
+        let (ops, fences): (Vec<_>, Vec<_>) =
+            backlog.into_iter().partition(|item| matches!(item, Item::Op(..)));
+        state.backlog.extend(fences);
+        drop(state);
+        if let Some(Item::Op(ticket, _)) = ops.first() {
+            self.0.fail(*ticket, Kind::Aborted.because("the stream was aborted before this work was done"));
+        }
+    }
+}
