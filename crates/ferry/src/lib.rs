@@ -10,7 +10,10 @@
 pub use ferry_backends::probe;
 pub use ferry_core::{Error, Kind, Observer, Result, Runtime};
 
-use ferry_backends::host::{Host, HostOptions};
+use ferry_backends::{
+    cuda::Cuda,
+    host::{Host, HostOptions},
+};
 use std::{str::FromStr, sync::Arc};
 
 /// Which backend to open, and how.
@@ -59,7 +62,7 @@ pub fn open(options: &Options) -> Result<Runtime> {
         BackendName::Host => {
             Host::open(HostOptions { devices: options.devices, device_memory: options.device_memory })?
         }
-        BackendName::Cuda => return Err(Kind::Unsupported.because("the cuda backend is not built yet")),
+        BackendName::Cuda => Cuda::open()?,
     };
     Ok(Runtime::new(backend, options.observer.clone()))
 }
