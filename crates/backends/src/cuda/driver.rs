@@ -149,7 +149,7 @@ impl Driver {
         let driver = Driver { calls };
         // SAFETY: no preconditions.
         let code = unsafe { (driver.calls.cuInit)(0) };
-        driver.check("cuInit", code).map_err(|why| refuse(why.note.into_owned()))?;
+        driver.check("cuInit", code).map_err(|why| refuse(why.to_string()))?;
         Ok(driver)
     }
 

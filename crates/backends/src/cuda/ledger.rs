@@ -96,7 +96,7 @@ mod tests {
         ledger.pass(&status, 1);
         assert_eq!((status.passed(), status.has_failed()), (1, false));
         ledger.pass(&status, 3);
-        assert_eq!(status.take_error().map(|error| error.note), Some("second".into()));
+        assert_eq!(status.take_error().map(|error| error.note.to_string()), Some("second".into()));
         assert_eq!(status.passed(), 3);
         ledger.pass(&status, 2);
         assert_eq!(status.passed(), 3, "never back");
