@@ -1,4 +1,5 @@
 /* Submits page-locked copies to one stream, for `cargo xtask count`, which counts the instructions of aclrtMemcpyAsync.
+ * The copies go to as many allocations as asked for, in turn, so that the cost of finding one shows.
  * A host function holds the stream meanwhile, so that what is counted is submitting and nothing else; it is let go at
  * the end, and the last bytes are checked so that the copies are known to be real. */
 #include <semaphore.h>
@@ -9,7 +10,6 @@
 #include "acl/acl.h"
 
 #define BYTES 64
-#define SLOTS 16
 
 #define CHECK(call)                                                            \
     do {                                                                       \
@@ -33,7 +33,8 @@ static void hold(void *unused)
 int main(int argc, char **argv)
 {
     long submits = argc > 1 ? atol(argv[1]) : 1000;
-    char *host = NULL, *device = NULL, *back = NULL;
+    long blocks = argc > 2 ? atol(argv[2]) : 1;
+    char *host = NULL, *back = NULL, **devices = malloc(blocks * sizeof *devices);
     aclrtStream stream = NULL;
 
     sem_init(&held, 0, 0);
@@ -41,29 +42,36 @@ int main(int argc, char **argv)
     CHECK(aclInit(NULL));
     CHECK(aclrtSetDevice(0));
     CHECK(aclrtCreateStream(&stream));
-    CHECK(aclrtMallocHost((void **)&host, SLOTS * BYTES));
-    CHECK(aclrtMallocHost((void **)&back, SLOTS * BYTES));
-    CHECK(aclrtMalloc((void **)&device, SLOTS * BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
-    for (int i = 0; i < SLOTS * BYTES; i++) {
-        host[i] = (char)(i * 7);
+    CHECK(aclrtMallocHost((void **)&host, BYTES));
+    CHECK(aclrtMallocHost((void **)&back, BYTES));
+    for (long i = 0; i < blocks; i++) {
+        CHECK(aclrtMalloc((void **)&devices[i], BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
     }
-    memset(back, 0, SLOTS * BYTES);
+    for (int i = 0; i < BYTES; i++) {
+        host[i] = (char)(i * 7 + 1);
+    }
 
     CHECK(aclrtLaunchHostFunc(stream, hold, NULL));
     sem_wait(&held);
     for (long i = 0; i < submits; i++) {
-        long at = (i % SLOTS) * BYTES;
-        CHECK(aclrtMemcpyAsync(device + at, BYTES, host + at, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+        char *device = devices[i * 7919 % blocks];
+        CHECK(aclrtMemcpyAsync(device, BYTES, host, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, stream));
     }
     sem_post(&let_go);
     CHECK(aclrtSynchronizeStream(stream));
 
-    CHECK(aclrtMemcpy(back, SLOTS * BYTES, device, SLOTS * BYTES, ACL_MEMCPY_DEVICE_TO_HOST));
-    if (memcmp(host, back, SLOTS * BYTES) != 0) {
-        fprintf(stderr, "the copied bytes differ\n");
-        return 1;
+    for (long i = 0; i < submits && i < blocks; i += 97) {
+        memset(back, 0, BYTES);
+        CHECK(aclrtMemcpy(back, BYTES, devices[i * 7919 % blocks], BYTES, ACL_MEMCPY_DEVICE_TO_HOST));
+        if (memcmp(host, back, BYTES) != 0) {
+            fprintf(stderr, "the bytes of copy %ld differ\n", i);
+            return 1;
+        }
     }
-    CHECK(aclrtFree(device));
+    for (long i = 0; i < blocks; i++) {
+        CHECK(aclrtFree(devices[i]));
+    }
+    free(devices);
     CHECK(aclrtFreeHost(back));
     CHECK(aclrtFreeHost(host));
     CHECK(aclrtDestroyStream(stream));
