@@ -92,6 +92,31 @@ pub fn settle() {
     });
 }
 
+/// Returns how many threads there are whose name begins like this, once all of them have slept through many looks in a row
+/// without being woken once: none of them polls.
+pub fn sleepers(name: &str) -> usize {
+    let limit = Instant::now() + Duration::from_secs(120);
+    let (mut last, mut still) = (None, 0);
+    while still < 5 * LOOKS {
+        let now: Option<Vec<_>> = named(name).into_iter().map(sleeping).collect();
+        still = if now.is_some() && now == last { still + 1 } else { 0 };
+        assert!(Instant::now() < limit, "a thread named {name} never comes to rest");
+        last = now;
+        sleep(Duration::from_millis(1));
+    }
+    last.map_or(0, |all| all.len())
+}
+
+/// The threads of this process whose name begins like this.
+fn named(name: &str) -> Vec<i32> {
+    let tasks = fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    let named = |id: &i32| {
+        fs::read_to_string(format!("/proc/self/task/{id}/comm")).is_ok_and(|comm| comm.starts_with(name))
+    };
+    ids.filter(named).collect()
+}
+
 fn observing<R>(look: impl FnOnce() -> R) -> R {
     let me = thread_id();
     OBSERVERS.lock().unwrap().insert(me);
