@@ -1,5 +1,6 @@
 //! A process with no copies pending uses no CPU: the engine's threads sleep, and nothing wakes them.
 
+use ferry_tests::kind::H2D;
 use ferry_tests::*;
 
 #[test]
