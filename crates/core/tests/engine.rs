@@ -1,0 +1,296 @@
+//! The core over a device made of paper: it moves no bytes, and work completes when a test says so.
+
+use ferry_core::{
+    Access, Backend, Block, DeviceId, Fence, Home, Kind, Misfit, Observer, Op, Plan, Queue, QueueOptions,
+    Request, Result, Route, Rows, Runtime, Status, Ticket,
+};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// What happened to the paper device, in order.
+type Log = Arc<Mutex<Vec<String>>>;
+
+struct Paper {
+    next: AtomicUsize,
+    log: Log,
+}
+
+struct PaperQueue {
+    submitted: Mutex<Ticket>,
+    status: Arc<Status>,
+}
+
+struct PaperFence {
+    ticket: Ticket,
+    status: Arc<Status>,
+}
+
+const PLAIN: std::ops::Range<usize> = 0x10_0000..0x20_0000;
+
+impl Backend for Paper {
+    fn name(&self) -> &'static str {
+        "paper"
+    }
+    fn device_count(&self) -> usize {
+        2
+    }
+    fn memory(&self, _: DeviceId) -> Result<(usize, usize)> {
+        Ok((1, 2))
+    }
+    fn alloc(&self, request: &Request) -> Result<Block> {
+        let base = self.next.fetch_add(1 << 20, Ordering::Relaxed);
+        Ok(Block { base, len: request.len, home: request.home, at: base + (1 << 40), page: request.page })
+    }
+    unsafe fn free(&self, block: &Block) -> Result<()> {
+        self.log.lock().unwrap().push(format!("gone {:#x}", block.base));
+        Ok(())
+    }
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        match PLAIN.contains(&addr) && PLAIN.contains(&(addr + len.max(1) - 1)) {
+            true => Ok(None),
+            false => Err(Kind::BadAddress.because(format!("{addr:#x} cannot be accessed to {access:?}"))),
+        }
+    }
+    fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
+    }
+}
+
+impl Queue for PaperQueue {
+    unsafe fn submit(&self, _: Op) -> Result<Ticket> {
+        let mut submitted = self.submitted.lock().unwrap();
+        *submitted += 1;
+        Ok(*submitted)
+    }
+    fn fence(&self) -> Result<Arc<dyn Fence>> {
+        Ok(Arc::new(PaperFence { ticket: *self.submitted.lock().unwrap(), status: self.status.clone() }))
+    }
+    fn mark(&self) -> Result<Arc<dyn Fence>> {
+        *self.submitted.lock().unwrap() += 1;
+        self.fence()
+    }
+    fn abort(&self) {}
+}
+
+impl Fence for PaperFence {
+    fn is_done(&self) -> bool {
+        self.status.passed() >= self.ticket
+    }
+    fn wait(&self, _: Option<Duration>) -> Result<()> {
+        self.is_done().then_some(()).ok_or_else(|| Kind::Timeout.because("paper does not move by itself"))
+    }
+    fn when_done(&self, _: Box<dyn FnOnce() + Send>) {
+        panic!("no test waits this way")
+    }
+    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+        None
+    }
+}
+
+struct Watcher(Log);
+
+impl Observer for Watcher {
+    fn allocated(&self, block: &Block) {
+        self.0.lock().unwrap().push(format!("alloc {:#x}", block.base));
+    }
+    fn freed(&self, block: &Block) {
+        self.0.lock().unwrap().push(format!("free {:#x}", block.base));
+    }
+    fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
+        let name = format!("{op:?}");
+        let name = name.split(['(', ' ']).next().unwrap_or_default();
+        self.0.lock().unwrap().push(format!("submit {stream}.{ticket} {name}"));
+    }
+    fn completed(&self, stream: u64, ticket: Ticket) {
+        self.0.lock().unwrap().push(format!("complete {stream}.{ticket}"));
+    }
+}
+
+fn paper() -> (Runtime, Log) {
+    let log = Log::default();
+    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: log.clone() });
+    (Runtime::new(backend, Some(Arc::new(Watcher(log.clone())))), log)
+}
+
+fn alloc(runtime: &Runtime, home: Home, len: usize) -> Block {
+    runtime.alloc(&Request { home, len, page: 4096 }).expect("paper is patient")
+}
+
+fn any(_: usize, _: &ferry_core::Ends) -> Result<()> {
+    Ok(())
+}
+
+fn plan(runtime: &Runtime, rows: Rows) -> Result<Plan, Misfit> {
+    Plan::new([rows], runtime.memory(), any)
+}
+
+fn gone(log: &Log, block: &Block) -> bool {
+    log.lock().unwrap().contains(&format!("gone {:#x}", block.base))
+}
+
+#[test]
+fn last_row_needs_width_not_pitch() {
+    for (len, want) in [(2 * 64 + 16, None), (2 * 64 + 15, Some(Kind::OutOfBounds))] {
+        let (runtime, _) = paper();
+        let (dst, src) = (alloc(&runtime, Home::Device(0), len), alloc(&runtime, Home::Host, 48));
+        let rows = Rows { dst: dst.base, dst_pitch: 64, src: src.base, src_pitch: 16, width: 16, height: 3 };
+        assert_eq!(plan(&runtime, rows).err().map(|m| m.error.kind), want, "block of {len} bytes");
+    }
+}
+
+#[test]
+fn shapes_that_make_no_sense_are_refused() {
+    let (runtime, _) = paper();
+    let (dst, src) = (alloc(&runtime, Home::Device(0), 4096).base, alloc(&runtime, Home::Host, 4096).base);
+    let good = Rows { dst, dst_pitch: 64, src, src_pitch: 32, width: 16, height: 4 };
+    for (name, rows, want) in [
+        ("good", good, None),
+        ("pitch below width", Rows { dst_pitch: 15, ..good }, Some(Kind::BadShape)),
+        ("source pitch below width", Rows { src_pitch: 0, ..good }, Some(Kind::BadShape)),
+        ("pitch times height overflows", Rows { dst_pitch: usize::MAX / 2, ..good }, Some(Kind::BadShape)),
+        ("the end wraps", Rows { src: usize::MAX - 8, height: 1, ..good }, Some(Kind::BadShape)),
+        ("too many rows", Rows { height: 65, ..good }, Some(Kind::OutOfBounds)),
+        ("an address nobody knows", Rows { src: 0x42, ..good }, Some(Kind::BadAddress)),
+        ("no rows", Rows { height: 0, dst_pitch: 0, ..good }, None),
+        ("no width", Rows { width: 0, ..good }, None),
+    ] {
+        assert_eq!(plan(&runtime, rows).err().map(|m| m.error.kind), want, "{name}");
+    }
+}
+
+#[test]
+fn plans_are_in_engine_addresses_and_straight_where_they_can_be() {
+    let (runtime, _) = paper();
+    let (dst, src) = (alloc(&runtime, Home::Device(1), 4096), alloc(&runtime, Home::Host, 4096));
+    let rows = Rows { dst: dst.base + 8, dst_pitch: 16, src: src.base, src_pitch: 16, width: 16, height: 4 };
+    let made = plan(&runtime, rows).expect("a good copy");
+    assert_eq!(made.rows(), [Rows::linear(dst.at + 8, src.at, 64)]);
+    assert_eq!((made.route(), made.is_plain(), made.bytes()), (Route::HostToDevice { to: 1 }, false, 64));
+    let made = plan(&runtime, Rows { dst: PLAIN.start, src: dst.base, ..rows }).expect("plain memory");
+    assert_eq!((made.rows()[0].dst, made.is_plain()), (PLAIN.start, true));
+    assert_eq!(made.route(), Route::DeviceToHost { from: 1 });
+}
+
+#[test]
+fn plain_rows_may_have_nothing_between_them() {
+    let (runtime, _) = paper();
+    let src = alloc(&runtime, Home::Device(0), 4096).base;
+    // The last row ends in plain memory; what would be between two rows of a larger pitch does not have to exist.
+    let last = PLAIN.end - 16;
+    let rows = Rows { dst: last, dst_pitch: 32, src, src_pitch: 16, width: 16, height: 2 };
+    assert_eq!(
+        plan(&runtime, rows).err().map(|m| m.error.kind),
+        Some(Kind::BadAddress),
+        "the second row is outside"
+    );
+    assert!(plan(&runtime, Rows { height: 1, ..rows }).is_ok());
+}
+
+#[test]
+fn a_batch_names_the_piece_that_does_not_fit() {
+    let (runtime, _) = paper();
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let pieces =
+        |bad: Rows| [Rows::linear(device.base, host.base, 8), Rows::linear(device.base, host.base, 0), bad];
+    for (bad, kind) in [
+        (Rows::linear(device.base, host.base + 60, 8), Kind::OutOfBounds),
+        (Rows::linear(host.base, device.base, 8), Kind::BadRoute),
+    ] {
+        let misfit = Plan::new(pieces(bad), runtime.memory(), any).expect_err("a bad piece");
+        assert_eq!((misfit.item, misfit.error.kind), (2, kind));
+    }
+    let refused = Plan::new(pieces(Rows::linear(device.base, host.base, 8)), runtime.memory(), |item, _| {
+        if item == 1 { Err(Kind::Unsupported.because("a rule of the caller's")) } else { Ok(()) }
+    });
+    assert_eq!(refused.expect_err("refused").item, 1);
+}
+
+#[test]
+fn freed_memory_waits_for_every_queue_that_was_busy() {
+    let (runtime, log) = paper();
+    let streams: Vec<_> =
+        (0..3).map(|_| runtime.stream(0, QueueOptions::default()).expect("a stream")).collect();
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let copy = |stream: &ferry_core::Stream| {
+        // SAFETY: paper moves nothing.
+        unsafe { stream.submit(|_| plan(&runtime, Rows::linear(device.base, host.base, 64)).map(Op::Copy)) }
+    };
+    copy(&streams[0]).expect("queued");
+    copy(&streams[1]).expect("queued");
+    runtime.free(device.base, |_| Ok(())).expect("frees return at once");
+    assert_eq!(runtime.memory().table().find(device.base), None, "unknown at once");
+    assert_eq!(copy(&streams[2]).expect_err("freed").error.kind, Kind::BadAddress);
+    let settle = || runtime.memory_info(0).expect("a look gives back what can be");
+    for (stream, is_gone) in [(0, false), (1, true)] {
+        streams[stream].status().pass(1);
+        settle();
+        assert_eq!(gone(&log, &device), is_gone, "after stream {stream} has passed");
+    }
+    runtime.free(host.base, |_| Ok(())).expect("frees");
+    assert!(gone(&log, &host), "nobody is busy");
+}
+
+#[test]
+fn memory_waits_for_work_that_outlived_its_stream() {
+    let (runtime, log) = paper();
+    let block = alloc(&runtime, Home::Device(0), 64);
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    stream.call(|| ()).expect("queued");
+    // The status is all that is left of the stream; its fence is kept by the runtime.
+    let fence = stream.fence().expect("a fence");
+    drop(stream);
+    runtime.free(block.base, |_| Ok(())).expect("frees");
+    assert!(!gone(&log, &block) && !fence.is_done());
+}
+
+#[test]
+fn a_free_between_planning_and_submitting_makes_a_new_plan() {
+    let (runtime, _) = paper();
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let other = alloc(&runtime, Home::Device(0), 64);
+    for (victim, tries, good) in [(other, 2, true), (device, 2, false)] {
+        let mut asked = 0;
+        // SAFETY: paper moves nothing.
+        let result = unsafe {
+            stream.submit(|_| {
+                asked += 1;
+                let made = plan(&runtime, Rows::linear(device.base, host.base, 64))?;
+                if asked == 1 {
+                    runtime.free(victim.base, |_| Ok(())).map_err(Misfit::from)?;
+                }
+                Ok::<_, Misfit>(Op::Copy(made))
+            })
+        };
+        assert_eq!((asked, result.is_ok()), (tries, good), "freed {victim}");
+    }
+}
+
+#[test]
+fn observers_see_everything_in_order() {
+    let (runtime, log) = paper();
+    let block = alloc(&runtime, Home::Device(0), 64);
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    stream.call(|| ()).expect("queued");
+    let mark = stream.mark().expect("a mark");
+    stream.wait_for(mark).expect("queued");
+    stream.status().pass(3);
+    runtime.free(block.base, |_| Ok(())).expect("frees");
+    let base = block.base;
+    let want = [
+        format!("alloc {base:#x}"),
+        "submit 0.1 Call".into(),
+        "submit 0.3 Wait".into(),
+        "complete 0.1".into(),
+        "complete 0.2".into(),
+        "complete 0.3".into(),
+        format!("free {base:#x}"),
+        format!("gone {base:#x}"),
+    ];
+    assert_eq!(*log.lock().unwrap(), want);
+}
