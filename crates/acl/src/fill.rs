@@ -65,7 +65,7 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             let place = memory.place(ptr, count, Access::Write)?;
             plain = place.is_plain();
             let dst = place.engine_address(ptr);
-            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern }))
+            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern, device: place.device() }))
         })
     };
     submitted.map_err(|error| named(target, error.into(), ptr))?;

@@ -101,9 +101,10 @@ impl Engine {
         let (name, count) = (self.runtime.backend().name(), self.devices.len());
         let memory = self.runtime.memory_info(0).map_or(0, |(_, total)| total >> 20);
         format!(
-            "ferry {}: backend {name}, SoC {}, {count} devices of {memory} MiB, library {}",
+            "ferry {}: backend {name}, SoC {}, {count} device{} of {memory} MiB, library {}",
             env!("CARGO_PKG_VERSION"),
             self.settings.soc,
+            if count == 1 { "" } else { "s" },
             library_path()
         )
     }

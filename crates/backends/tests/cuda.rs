@@ -161,7 +161,9 @@ fn rectangles_keep_their_gaps() {
         let (one, two) = (device(&gpu, span), device(&gpu, span));
         let (from, to) = (locked(&gpu, &source), locked(&gpu, &vec![0xaa; span]));
         for block in [&one, &two] {
-            submit(&stream, || Op::Fill(Fill { dst: block.at, len: span, pattern: [0xaa; 4] }));
+            submit(&stream, || {
+                Op::Fill(Fill { dst: block.at, len: span, pattern: [0xaa; 4], device: Some(0) })
+            });
         }
         copy(&stream, &[rows(one.base, wide, from.base, narrow)]);
         copy(&stream, &[rows(two.base, wide, one.base, wide)]);
@@ -218,7 +220,7 @@ fn an_event_orders_two_streams() {
     let (source, target, there) =
         (locked(&gpu, &noise(1, len)), locked(&gpu, &vec![0; len]), device(&gpu, len));
     for round in 0..3_u8 {
-        submit(&first, || Op::Fill(Fill { dst: there.at, len, pattern: [round; 4] }));
+        submit(&first, || Op::Fill(Fill { dst: there.at, len, pattern: [round; 4], device: Some(0) }));
         first.synchronize(MINUTE).expect("done");
         let event = Event::new();
         linear(&first, there.base, source.base, len);
@@ -236,12 +238,12 @@ fn an_event_behind_a_held_stream_holds_the_other() {
     let (first, second, third) = (stream(&gpu), stream(&gpu), stream(&gpu));
     let there = device(&gpu, 4096);
     let open = gate(&first);
-    submit(&first, || Op::Fill(Fill { dst: there.at, len: 4096, pattern: [1; 4] }));
+    submit(&first, || Op::Fill(Fill { dst: there.at, len: 4096, pattern: [1; 4], device: Some(0) }));
     let mark = first.mark().expect("marked");
     second.wait_for(mark.clone()).expect("submitted");
-    submit(&second, || Op::Fill(Fill { dst: there.at, len: 2048, pattern: [2; 4] }));
+    submit(&second, || Op::Fill(Fill { dst: there.at, len: 2048, pattern: [2; 4], device: Some(0) }));
     third.wait_for(second.mark().expect("marked")).expect("submitted");
-    submit(&third, || Op::Fill(Fill { dst: there.at, len: 1024, pattern: [3; 4] }));
+    submit(&third, || Op::Fill(Fill { dst: there.at, len: 1024, pattern: [3; 4], device: Some(0) }));
     let late = second.synchronize(Some(Duration::from_millis(20))).map_err(|error| error.kind);
     assert_eq!(late, Err(Kind::Timeout));
     assert!(!mark.is_done() && !third.is_idle().expect("asked"));
@@ -283,9 +285,9 @@ fn fills_repeat_their_pattern() {
     ] {
         let mut want = vec![0xcc; 5000];
         (0..len).for_each(|at| want[offset + at] = pattern[at % 4]);
-        for dst in [there.at, host.at, plain.as_mut_ptr() as usize] {
-            submit(&stream, || Op::Fill(Fill { dst, len: 5000, pattern: [0xcc; 4] }));
-            submit(&stream, || Op::Fill(Fill { dst: dst + offset, len, pattern }));
+        for (dst, device) in [(there.at, Some(0)), (host.at, None), (plain.as_mut_ptr() as usize, None)] {
+            submit(&stream, || Op::Fill(Fill { dst, len: 5000, pattern: [0xcc; 4], device }));
+            submit(&stream, || Op::Fill(Fill { dst: dst + offset, len, pattern, device }));
         }
         stream.synchronize(MINUTE).expect("done");
         assert!(fetch(&gpu, there.base, 5000) == want, "device, {len} at {offset}");
@@ -306,7 +308,7 @@ fn descriptors_are_read_when_the_copy_runs() {
         let words = locked(&gpu, &descriptor(&gpu, to.base + dst, from.base + src, len));
         // Held, so that the descriptor is written long after the copy through it was submitted.
         let open = gate(&stream);
-        submit(&stream, || Op::Fill(Fill { dst: to.at, len: MIB, pattern: [0x55; 4] }));
+        submit(&stream, || Op::Fill(Fill { dst: to.at, len: MIB, pattern: [0x55; 4], device: Some(0) }));
         linear(&stream, slot.base + at, words.base, DESCRIPTOR_LEN);
         linear(&stream, from.base, source.base, MIB);
         submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at + at, user: slot.base + at }));
@@ -342,8 +344,8 @@ fn a_bad_descriptor_touches_nothing_and_is_told_at_synchronize() {
         let mut bent = good.clone();
         bent[byte] ^= 0x10;
         let (bent, good) = (locked(&gpu, &bent), locked(&gpu, &good));
-        submit(&stream, || Op::Fill(Fill { dst: to.at, len: 4096, pattern: [1; 4] }));
-        submit(&stream, || Op::Fill(Fill { dst: from.at, len: 4096, pattern: [2; 4] }));
+        submit(&stream, || Op::Fill(Fill { dst: to.at, len: 4096, pattern: [1; 4], device: Some(0) }));
+        submit(&stream, || Op::Fill(Fill { dst: from.at, len: 4096, pattern: [2; 4], device: Some(0) }));
         linear(&stream, slot.base, bent.base, DESCRIPTOR_LEN);
         let before = stream.mark().expect("marked");
         let copy = || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base });
@@ -380,7 +382,7 @@ fn pointer_cells_are_read_when_the_copy_runs() {
         // SAFETY: 16 bytes of page-locked memory that nothing in flight uses.
         unsafe { ptr::write(addresses.base as *mut [usize; 2], [to.base, from.base]) };
         let open = gate(&stream);
-        submit(&stream, || Op::Fill(Fill { dst: to.at, len: 8192, pattern: [1; 4] }));
+        submit(&stream, || Op::Fill(Fill { dst: to.at, len: 8192, pattern: [1; 4], device: Some(0) }));
         if home != addresses {
             linear(&stream, home.base, addresses.base, 16);
         }
@@ -414,7 +416,7 @@ fn functions_run_in_stream_order() {
     let target = locked(&gpu, &vec![0; len]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     for round in 1..=20_u8 {
-        submit(&stream, || Op::Fill(Fill { dst: there.at, len, pattern: [round; 4] }));
+        submit(&stream, || Op::Fill(Fill { dst: there.at, len, pattern: [round; 4], device: Some(0) }));
         linear(&stream, target.base, there.base, len);
         let (seen, base) = (seen.clone(), target.base);
         // SAFETY: page-locked memory, written by the copy before and not by the one after.
@@ -434,11 +436,18 @@ fn blocked_functions_hold_up_their_own_streams_only() {
     let gates: Vec<_> = blocked.iter().map(|stream| gate(stream)).collect();
     for (index, stream) in blocked.iter().enumerate() {
         submit(stream, || {
-            Op::Fill(Fill { dst: there.at + index * 4096, len: 4096, pattern: [index as u8; 4] })
+            Op::Fill(Fill {
+                dst: there.at + index * 4096,
+                len: 4096,
+                pattern: [index as u8; 4],
+                device: Some(0),
+            })
         });
     }
     let (free, mut back) = (stream(&gpu), vec![0_u8; 4096]);
-    submit(&free, || Op::Fill(Fill { dst: there.at + 64 * 4096, len: 4096, pattern: [64; 4] }));
+    submit(&free, || {
+        Op::Fill(Fill { dst: there.at + 64 * 4096, len: 4096, pattern: [64; 4], device: Some(0) })
+    });
     linear(&free, back.as_mut_ptr() as usize, there.base + 64 * 4096, 4096);
     free.synchronize(MINUTE).expect("64 others are blocked, this one is not");
     assert!(back == [64; 4096]);
@@ -456,7 +465,7 @@ fn a_function_may_use_the_engine_and_free_memory() {
     let (one, two, there) = (stream(&gpu), stream(&gpu), device(&gpu, 4096));
     let inner = gpu.clone();
     let function = move || {
-        submit(&two, || Op::Fill(Fill { dst: there.at, len: 4096, pattern: [4; 4] }));
+        submit(&two, || Op::Fill(Fill { dst: there.at, len: 4096, pattern: [4; 4], device: Some(0) }));
         two.synchronize(MINUTE).expect("done");
         assert!(fetch(&inner, there.base, 4096) == [4; 4096]);
         inner.free(there.base, |_| Ok(())).expect("freed");
@@ -486,7 +495,7 @@ fn freed_memory_is_kept_while_work_in_flight_uses_it() {
     for _ in 0..4 {
         let fresh = device(&gpu, len);
         assert_ne!(fresh.base, there.base, "not while it is in use");
-        submit(&other, || Op::Fill(Fill { dst: fresh.at, len, pattern: [0xee; 4] }));
+        submit(&other, || Op::Fill(Fill { dst: fresh.at, len, pattern: [0xee; 4], device: Some(0) }));
     }
     other.synchronize(MINUTE).expect("done");
     drop(open);
@@ -547,9 +556,9 @@ impl Fence for Flag {
 fn streams_wait_for_fences_of_others() {
     let Some(gpu) = gpu("streams_wait_for_fences_of_others") else { return };
     let (stream, there, flag) = (stream(&gpu), device(&gpu, 64), Arc::new(Flag::default()));
-    submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4] }));
+    submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) }));
     stream.wait_for(flag.clone()).expect("submitted");
-    submit(&stream, || Op::Fill(Fill { dst: there.at, len: 32, pattern: [2; 4] }));
+    submit(&stream, || Op::Fill(Fill { dst: there.at, len: 32, pattern: [2; 4], device: Some(0) }));
     assert!(!stream.is_idle().expect("asked"));
     assert!(fetch(&gpu, there.base, 64)[..32] != [2; 32], "not before the flag");
     flag.raise();
@@ -621,7 +630,7 @@ fn aborting_drops_what_has_not_begun() {
     let queue = runtime.queue(0, QueueOptions::default(), status.clone()).expect("a queue");
     let there = device(&gpu, 64);
     let (open, closed) = mpsc::channel::<()>();
-    let fill = |byte| Op::Fill(Fill { dst: there.at, len: 64, pattern: [byte; 4] });
+    let fill = |byte| Op::Fill(Fill { dst: there.at, len: 64, pattern: [byte; 4], device: Some(0) });
     // SAFETY: the block outlives the ops.
     unsafe {
         queue.submit(fill(1)).expect("submitted");

@@ -1,6 +1,6 @@
 //! Work as plain data, so that it can be run, traced, checked and replayed alike.
 
-use crate::{Fence, Indirect, Plan, sync::Arc};
+use crate::{DeviceId, Fence, Indirect, Plan, sync::Arc};
 use std::fmt;
 
 /// One piece of work of a queue. All addresses are the engine's.
@@ -26,6 +26,8 @@ pub struct Fill {
     pub len: usize,
     /// Four bytes in memory order.
     pub pattern: [u8; 4],
+    /// The device whose memory it is; `None` for host memory.
+    pub device: Option<DeviceId>,
 }
 
 impl fmt::Debug for Op {

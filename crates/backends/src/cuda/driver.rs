@@ -169,13 +169,6 @@ impl Driver {
         kind.because(format!("{call}: {name} ({code}): {text}"))
     }
 
-    /// What kind of memory `addr` lies in, 0 for memory that the driver does not know. A context is current.
-    pub fn memory_type(&self, addr: usize) -> Result<u32> {
-        let mut kind = 0_u32;
-        self.ask(addr, [(Attribute::MemoryType, (&raw mut kind).cast())])?;
-        Ok(kind)
-    }
-
     /// The allocation around `addr`, if it is memory of a device or page-locked. A context is current.
     pub fn locate(&self, addr: usize) -> Result<Option<Block>> {
         let (mut kind, mut device, mut base, mut len) = (0_u32, 0_u32, 0_usize, 0_usize);

@@ -45,7 +45,7 @@ pub enum Piece {
 
 /// Cuts a fill: one piece if its four bytes are equal, else whole words with single bytes before and after them.
 pub fn pieces(fill: Fill) -> impl Iterator<Item = Piece> {
-    let Fill { dst, len, pattern } = fill;
+    let Fill { dst, len, pattern, .. } = fill;
     let even = pattern == [pattern[0]; 4];
     let head = if even { 0 } else { (dst.next_multiple_of(4) - dst).min(len) };
     let words = if even { 0 } else { (len - head) / 4 };
@@ -74,7 +74,7 @@ mod tests {
                 let mut words = [0_u64; 4];
                 let base = words.as_mut_ptr().cast::<u8>();
                 // SAFETY: at most 7 + 13 bytes into 32.
-                unsafe { super::fill(Fill { dst: base as usize + offset, len, pattern }) };
+                unsafe { super::fill(Fill { dst: base as usize + offset, len, pattern, device: None }) };
                 let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let mut want = vec![0; 32];
                 (0..len).for_each(|at| want[offset + at] = pattern[at % 4]);
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_fill_takes_few_pieces() {
-        let fill = |dst, len, pattern| pieces(Fill { dst, len, pattern }).collect::<Vec<_>>();
+        let fill =
+            |dst, len, pattern| pieces(Fill { dst, len, pattern, device: Some(0) }).collect::<Vec<_>>();
         assert_eq!(fill(0x1001, 1 << 20, [7; 4]), [Piece::Bytes { dst: 0x1001, byte: 7, count: 1 << 20 }]);
         assert_eq!(fill(0x1003, 6, [1, 2, 3, 4]).len(), 3);
         assert_eq!(fill(0x1000, 4096, [1, 2, 3, 4]).len(), 1);

@@ -210,7 +210,7 @@ impl Lane {
                 Ok(self.aside(ticket, move |lane| lane.copy(&plan)))
             }
             Op::Copy(plan) => self.copy(&plan).map(|()| Next::Follows),
-            Op::Fill(fill) if self.device.driver.memory_type(fill.dst)? == driver::MEMORY_DEVICE => {
+            Op::Fill(fill) if fill.device.is_some() => {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.

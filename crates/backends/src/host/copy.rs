@@ -117,7 +117,7 @@ mod tests {
         for (pattern, len) in [([9; 4], 10), ([1, 2, 3, 4], 10), ([1, 2, 3, 4], 4096), ([5, 6, 7, 8], 3)] {
             for most in [1, 5, 64, 1 << 20] {
                 let mut got = vec![0_u8; len + 2];
-                let what = Fill { dst: got.as_mut_ptr() as usize + 1, len, pattern };
+                let what = Fill { dst: got.as_mut_ptr() as usize + 1, len, pattern, device: None };
                 let mut cursor = Cursor::default();
                 // SAFETY: the range lies inside the buffer.
                 while !unsafe { fill(&what, &mut cursor, most) } {}

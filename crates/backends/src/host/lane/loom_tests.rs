@@ -6,7 +6,7 @@ use ferry_core::Fill;
 use loom::thread;
 
 fn small_work() -> Op {
-    Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4] })
+    Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4], device: None })
 }
 
 fn submit(lane: &Arc<Lane>, op: Op) {
