@@ -6,8 +6,17 @@ use std::process::Command;
 use crate::shell::{self, cargo};
 use crate::{c, steps::Outcome};
 
-/// Tests that start C programs: those load an ordinary build of the library, which a sanitized one cannot replace.
-const NOT_SANITIZED: &[&str] = &["c_programs"];
+/// Test programs that cannot run sanitized: C programs load an ordinary build of the library, and the sanitizer lets
+/// the child of a process with threads start none of its own.
+const NOT_SANITIZED: &[&str] = &["c_programs", "fork"];
+
+/// Tests left out of the others: the first races on purpose, the rest try the model on a stand-in for the engine.
+const NOT_SANITIZED_TESTS: &[&str] = &[
+    "programs_with_races",
+    "faults_of_an_engine_are_caught",
+    "slips_in_calls_are_caught",
+    "the_oracle_asks_for_nothing",
+];
 
 /// Runs the threaded tests with every memory access watched for data races.
 pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
@@ -26,6 +35,7 @@ pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
     for name in test_names(root)?.iter().filter(|name| !NOT_SANITIZED.contains(&name.as_str())) {
         tests.args(["--test", name]);
     }
+    tests.arg("--").args(NOT_SANITIZED_TESTS.iter().flat_map(|name| ["--skip", name]));
     shell::run(&mut tests)?;
     Ok(Outcome::Passed)
 }
