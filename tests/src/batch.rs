@@ -28,6 +28,12 @@ pub enum BatchForm {
     AsyncV2,
 }
 
+impl Arg {
+    /// The arrays.
+    pub const ARRAYS: [Arg; 6] =
+        [Arg::Dsts, Arg::DestMaxs, Arg::Srcs, Arg::Sizes, Arg::Attrs, Arg::AttrsIndexes];
+}
+
 impl BatchForm {
     /// All of them.
     pub const ALL: [BatchForm; 4] =
@@ -44,7 +50,8 @@ impl BatchForm {
     }
 }
 
-/// A batch copy: what goes into the arrays, how long the caller says they are, and which pointers are NULL instead.
+/// A batch copy: what goes into the arrays, how long the caller says they are, and which pointer is
+/// something else instead.
 #[derive(Clone)]
 #[allow(missing_docs)]
 pub struct Batch {
@@ -56,7 +63,7 @@ pub struct Batch {
     pub indexes: Vec<usize>,
     pub num: usize,
     pub num_attrs: usize,
-    pub null: Option<Arg>,
+    pub instead: Option<(Arg, usize)>,
 }
 
 /// A location in an attribute: type 0 is host, 1 device, 2 memory not made by acl.
@@ -85,7 +92,7 @@ impl Batch {
             indexes: vec![0],
             num: items.len(),
             num_attrs: 1,
-            null: None,
+            instead: None,
         }
     }
 
@@ -101,15 +108,18 @@ impl Batch {
     pub fn call(&mut self, form: BatchForm, stream: usize) -> (i32, Option<usize>) {
         const UNTOUCHED: usize = 0x5eed;
         let mut fail = UNTOUCHED;
-        let null = self.null;
-        let or_null = |arg, ptr: *mut usize| if null == Some(arg) { std::ptr::null_mut() } else { ptr };
-        let dsts = or_null(Arg::Dsts, self.dsts.as_mut_ptr());
-        let maxs = or_null(Arg::DestMaxs, self.maxs.as_mut_ptr());
-        let srcs = or_null(Arg::Srcs, self.srcs.as_mut_ptr());
-        let sizes = or_null(Arg::Sizes, self.sizes.as_mut_ptr());
-        let attrs = if null == Some(Arg::Attrs) { std::ptr::null_mut() } else { self.attrs.as_mut_ptr() };
-        let indexes = or_null(Arg::AttrsIndexes, self.indexes.as_mut_ptr());
-        let out = or_null(Arg::FailIndex, &raw mut fail);
+        let instead = self.instead;
+        let given = |arg, ptr: *mut usize| match instead {
+            Some((other, addr)) if other == arg => addr as *mut usize,
+            _ => ptr,
+        };
+        let dsts = given(Arg::Dsts, self.dsts.as_mut_ptr());
+        let maxs = given(Arg::DestMaxs, self.maxs.as_mut_ptr());
+        let srcs = given(Arg::Srcs, self.srcs.as_mut_ptr());
+        let sizes = given(Arg::Sizes, self.sizes.as_mut_ptr());
+        let attrs = given(Arg::Attrs, self.attrs.as_mut_ptr().cast()).cast();
+        let indexes = given(Arg::AttrsIndexes, self.indexes.as_mut_ptr());
+        let out = given(Arg::FailIndex, &raw mut fail);
         let (n, a) = (self.num, self.num_attrs);
         let code = match form {
             BatchForm::Sync => aclrtMemcpyBatch(dsts, maxs, srcs, sizes, n, attrs, indexes, a, out),

@@ -10,7 +10,11 @@ use crate::{aclrtLaunchHostFunc, ok};
 struct State {
     reached: bool,
     open: bool,
+    given_up: bool,
 }
+
+/// How long a gate stays shut at most: a test that waits behind its own gate fails instead of hanging.
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct Shared {
@@ -34,22 +38,33 @@ impl Gate {
     /// Returns once the stream has come to the gate and stands there, without anyone synchronising.
     pub fn wait_until_reached(&self) {
         let state = self.0.state.lock().unwrap();
-        let (state, _) =
-            self.0.changed.wait_timeout_while(state, Duration::from_secs(120), |s| !s.reached).unwrap();
+        let (state, _) = self.0.changed.wait_timeout_while(state, LIMIT, |s| !s.reached).unwrap();
         assert!(state.reached, "the stream never came to its host function");
     }
 
-    /// Lets the stream go on.
+    /// Lets the stream go on, and fails if it had to go on before.
+    #[track_caller]
     pub fn open(&self) {
+        assert!(!self.open_anyway(), "a call that should have come back waited behind the gate");
+    }
+
+    /// Opens and tells whether the gate had given up.
+    fn open_anyway(&self) -> bool {
         // A failing assertion elsewhere must not keep the gate shut, so a poisoned lock is taken all the same.
-        self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).open = true;
+        let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.open = true;
         self.0.changed.notify_all();
+        state.given_up
     }
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        self.open();
+        let given_up = self.open_anyway();
+        assert!(
+            !given_up || std::thread::panicking(),
+            "a call that should have come back waited behind the gate"
+        );
     }
 }
 
@@ -61,5 +76,6 @@ unsafe extern "C" fn hold(shared: *mut c_void) {
     let mut state = shared.state.lock().unwrap();
     state.reached = true;
     shared.changed.notify_all();
-    drop(shared.changed.wait_while(state, |s| !s.open).unwrap());
+    let (mut state, _) = shared.changed.wait_timeout_while(state, LIMIT, |s| !s.open).unwrap();
+    state.given_up = !state.open;
 }

@@ -19,7 +19,7 @@ pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location}
 pub use calls::*;
 pub use gate::Gate;
 pub use memory::{Home, Memory, pattern};
-pub use wild::Wild;
+pub use wild::{Wild, page_size};
 
 /// The aclError codes that the tests expect, by what they mean.
 #[allow(missing_docs)]

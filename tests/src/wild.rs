@@ -1,8 +1,6 @@
 //! Addresses and handles that no caller should pass: what the bad-input tests are made of.
 
 use std::ffi::c_void;
-use std::fs;
-use std::sync::OnceLock;
 
 use crate::{Home, Memory, aclrtDestroyStream, ok, stream};
 
@@ -49,14 +47,6 @@ impl Wild {
             dead_stream,
         }
     }
-
-    /// Plain host memory that ends where a range of the library begins (they show by name in the maps): the last bytes of
-    /// it, or nothing if other mappings are in front of all of them. It is made once for the process and holds 0x2d everywhere.
-    pub fn in_front_of_ours(len: usize) -> Option<Memory> {
-        static FRONT: OnceLock<Option<Memory>> = OnceLock::new();
-        let page = (*FRONT.get_or_init(|| ranges_of_ours().into_iter().find_map(map_in_front)))?;
-        Some(page.part(page.len - len, len))
-    }
 }
 
 impl Default for Wild {
@@ -65,26 +55,8 @@ impl Default for Wild {
     }
 }
 
-fn map_in_front(begin: usize) -> Option<Memory> {
-    let page = page_size();
-    let at = begin.checked_sub(page)?;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: NOREPLACE makes the kernel refuse a place that is taken.
-    let got = unsafe { libc::mmap(at as *mut c_void, page, access, flags, -1, 0) };
-    let front = (got as usize == at).then_some(Memory { addr: at, len: page, home: Home::Mapped })?;
-    front.fill(0x2d);
-    Some(front)
-}
-
-/// Where the library's ranges begin.
-fn ranges_of_ours() -> Vec<usize> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let ours = maps.lines().filter(|line| line.contains("ferry:"));
-    ours.filter_map(|line| usize::from_str_radix(line.split('-').next()?, 16).ok()).collect()
-}
-
-fn page_size() -> usize {
+/// The size of a page on this machine.
+pub fn page_size() -> usize {
     // SAFETY: asks for a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

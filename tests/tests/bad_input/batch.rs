@@ -49,12 +49,6 @@ fn from_second_on(b: &mut Batch, attr: aclrtMemcpyBatchAttr) {
 
 /// Arguments that contradict each other: no copy is to blame.
 const WHOLE: &[Row] = &[
-    ("dsts NULL", |_, b| b.null = Some(Arg::Dsts), INVALID_PARAM, NO_ITEM),
-    ("destMaxs NULL", |_, b| b.null = Some(Arg::DestMaxs), INVALID_PARAM, NO_ITEM),
-    ("srcs NULL", |_, b| b.null = Some(Arg::Srcs), INVALID_PARAM, NO_ITEM),
-    ("sizes NULL", |_, b| b.null = Some(Arg::Sizes), INVALID_PARAM, NO_ITEM),
-    ("attrs NULL", |_, b| b.null = Some(Arg::Attrs), INVALID_PARAM, NO_ITEM),
-    ("attrsIndexes NULL", |_, b| b.null = Some(Arg::AttrsIndexes), INVALID_PARAM, NO_ITEM),
     ("numBatches 0", |_, b| b.num = 0, RT_PARAM_INVALID, NO_ITEM),
     ("numAttrs 0", |_, b| b.num_attrs = 0, RT_PARAM_INVALID, NO_ITEM),
     (
@@ -256,14 +250,69 @@ fn a_null_item_is_refused() {
     }
 }
 
+/// NULL is told from garbage; neither is read.
+// proves: R41 R52
+#[test]
+fn arrays_that_are_not_there() {
+    let s = Scene::new();
+    let places = [
+        ("NULL", 0, INVALID_PARAM),
+        ("0x10", 0x10, RT_PARAM_INVALID),
+        ("not an address", 0xdead_beef_dead_bee0, RT_PARAM_INVALID),
+        ("not mapped", s.wild.unmapped, RT_PARAM_INVALID),
+        ("device memory", s.device.addr, RT_PARAM_INVALID),
+        ("reaching into nothing", s.wild.last_bytes.addr + 56, RT_PARAM_INVALID),
+        ("wrapping", usize::MAX - 7, RT_PARAM_INVALID),
+    ];
+    for form in BatchForm::ALL {
+        for arg in Arg::ARRAYS {
+            for (place, addr, want) in places {
+                // One element fits where the last bytes of a page are; attrs and three of the others do not.
+                if arg == Arg::AttrsIndexes && place == "reaching into nothing" {
+                    continue;
+                }
+                let mut batch = to_device(&s);
+                batch.instead = Some((arg, addr));
+                let mut got = None;
+                s.refuses(name(form), &format!("{arg:?} {place}"), want, || {
+                    let (code, fail) = batch.call(form, s.stream);
+                    got = fail;
+                    code
+                });
+                assert_eq!(
+                    got,
+                    form.tells_index().then_some(NO_ITEM),
+                    "{form:?}: {arg:?} {place}: failIndex"
+                );
+            }
+        }
+        for num in [1 << 40, usize::MAX / 8, usize::MAX] {
+            let mut batch = to_device(&s);
+            batch.num = num;
+            s.refuses(name(form), "numBatches far behind the arrays", RT_PARAM_INVALID, || {
+                batch.call(form, s.stream).0
+            });
+        }
+    }
+}
+
 // proves: R41
 #[test]
-fn fail_index_null() {
+fn a_fail_index_that_cannot_be_written() {
     let s = Scene::new();
+    let places = [
+        ("NULL", 0, INVALID_PARAM),
+        ("0x10", 0x10, RT_PARAM_INVALID),
+        ("not mapped", s.wild.unmapped, RT_PARAM_INVALID),
+        ("read-only", s.wild.read_only, RT_PARAM_INVALID),
+        ("device memory", s.device.addr, RT_PARAM_INVALID),
+    ];
     for form in BatchForm::ALL.into_iter().filter(|f| f.tells_index()) {
-        let mut batch = to_device(&s);
-        batch.null = Some(Arg::FailIndex);
-        s.refuses(name(form), "failIndex NULL", INVALID_PARAM, || batch.call(form, s.stream).0);
+        for (place, addr, want) in places {
+            let mut batch = to_device(&s);
+            batch.instead = Some((Arg::FailIndex, addr));
+            s.refuses(name(form), &format!("failIndex {place}"), want, || batch.call(form, s.stream).0);
+        }
     }
 }
 

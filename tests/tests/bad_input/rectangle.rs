@@ -118,18 +118,6 @@ fn bad_values(s: &Scene) -> Vec<Row> {
     for kind in [H2H, DEFAULT, BUFFERED, INNER, INTER, -1, 8, i32::MIN, i32::MAX] {
         rows.push(("a kind that 2-D copies do not take", Rect { kind, ..h2d }, INVALID_PARAM));
     }
-    if let Some(before) = s.in_front {
-        rows.push((
-            "src runs from plain into our memory",
-            Rect { src: before.addr, ..heap_in },
-            RT_PARAM_INVALID,
-        ));
-        rows.push((
-            "dst runs from plain into our memory",
-            Rect { dst: before.addr, ..heap_out },
-            RT_PARAM_INVALID,
-        ));
-    }
     rows
 }
 

@@ -22,8 +22,6 @@ pub struct Scene {
     /// A stream of device 1.
     pub distant_stream: usize,
     pub wild: Wild,
-    /// 64 bytes of plain memory that end where the range of page-locked memory begins, if there is room for them.
-    pub in_front: Option<Memory>,
     everything: Vec<(&'static str, Memory, Vec<u8>)>,
 }
 
@@ -55,7 +53,6 @@ impl Scene {
             context,
             foreign_stream,
             distant_stream,
-            in_front: Wild::in_front_of_ours(64),
             everything: Vec::new(),
             wild,
         };
@@ -64,8 +61,6 @@ impl Scene {
         }
         scene.watch("device 1", elsewhere);
         scene.watch("before nothing", scene.wild.last_bytes);
-        // Shared with the scenes of other tests, so it is looked at and not written.
-        scene.everything.extend(scene.in_front.map(|m| ("in front of page-locked memory", m, m.read())));
         scene
     }
 
