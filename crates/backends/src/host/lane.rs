@@ -25,6 +25,8 @@ use std::{
 const SLICE: usize = 1 << 20;
 /// What a worker moves for one lane before it lets another have its turn.
 const SHARE: usize = 8 << 20;
+/// A list larger than this is not kept for later.
+const MOST_SPARE: usize = 4096;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
 
@@ -47,8 +49,16 @@ pub struct Lane {
 #[derive(Default)]
 struct State {
     work: VecDeque<Item>,
+    /// An empty list with room, for the next time an owner takes the list away: submitting then allocates nothing.
+    spare: VecDeque<Item>,
     phase: Phase,
     watchers: Vec<(Ticket, Then)>,
+}
+
+impl State {
+    fn take_work(&mut self) -> VecDeque<Item> {
+        mem::replace(&mut self.work, mem::take(&mut self.spare))
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -140,7 +150,7 @@ impl Lane {
             return None;
         }
         state.phase = Phase::Running;
-        Some(mem::take(&mut state.work))
+        Some(state.take_work())
     }
 
     /// Takes the lane from under whatever it waits for. If it has an owner, that owner is told to drop its work.
@@ -161,7 +171,7 @@ impl Lane {
                 return self.drop_all(hand);
             }
             let Some(item) = hand.front_mut() else {
-                match self.next_hand(&turn) {
+                match self.next_hand(&turn, hand) {
                     Some(more) => hand = more,
                     None => return,
                 }
@@ -189,16 +199,17 @@ impl Lane {
     }
 
     /// More work, or `None` after giving the lane up. A worker lingers a little: the next op then costs its submitter no wake.
-    fn next_hand(&self, turn: &Turn) -> Option<VecDeque<Item>> {
+    fn next_hand(&self, turn: &Turn, empty: VecDeque<Item>) -> Option<VecDeque<Item>> {
         if let Turn::Worker { .. } = turn {
             self.engine.linger(|| self.submitted.load(Ordering::Acquire) > self.status.passed());
         }
         let mut state = lock(&self.state);
+        state.spare = if empty.capacity() <= MOST_SPARE { empty } else { VecDeque::new() };
         if state.work.is_empty() {
             self.go_idle(&mut state);
             return None;
         }
-        Some(mem::take(&mut state.work))
+        Some(state.take_work())
     }
 
     /// Nothing is left to do, nor to abort.
