@@ -272,3 +272,25 @@ fn the_stream_goes_on_after_a_failed_copy() {
     to.assert_holds(&data, "the copy after it");
     s.unchanged("a failed copy is told once");
 }
+
+// proves: X2
+#[test]
+fn a_failed_copy_is_told_once_by_the_first_call_that_looks() {
+    let s = Scene::new();
+    let desc = Memory::device(desc_size());
+    desc.fill(0);
+    type Look = fn(stream: usize) -> i32;
+    let looks: [(&str, Look); 3] = [
+        ("aclrtSynchronizeStream", aclrtSynchronizeStream),
+        ("aclrtSynchronizeStreamWithTimeout", |stream| aclrtSynchronizeStreamWithTimeout(stream, 60_000)),
+        ("aclrtStreamQuery", |stream| aclrtStreamQuery(stream, &mut 0)),
+    ];
+    for (name, look) in looks {
+        ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, s.stream));
+        // Waiting for an event waits for the copy and tells nothing about it.
+        ok(aclrtRecordEvent(s.event, s.stream));
+        ok(aclrtSynchronizeEvent(s.event));
+        expect(name, look(s.stream), RT_PARAM_INVALID);
+        expect(name, look(s.stream), 0);
+    }
+}
