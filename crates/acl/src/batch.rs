@@ -6,6 +6,7 @@ use crate::{
     constants::*,
     copy::{On, Target, within},
     error::fail,
+    explain::with_addresses,
     state::with_here,
 };
 use ferry_core::{Ends, Home, Kind, Place, Route, Rows};
@@ -67,9 +68,9 @@ impl From<Error> for Refusal {
 /// # Safety
 /// Every piece stays valid until the copy is done.
 pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
-    batch.no_nulls()?;
-    let mut refusal = None;
+    let item = std::cell::Cell::new(usize::MAX);
     let result = with_here(|here| {
+        batch.no_nulls(&item)?;
         let target = Target::find(here, on)?;
         batch.check(target.engine.settings.batch_limit)?;
         let pieces =
@@ -77,13 +78,18 @@ pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
         let groups = std::cell::Cell::new((0, None));
         // SAFETY: the caller's promise.
         unsafe { target.copy(pieces, |item, ends| batch.fits(item, ends, &groups)) }.map_err(|misfit| {
-            let (item, error) = (misfit.item, Error::from(misfit.error));
-            let named = fail(error.code, format!("item {item}: {}", error.note));
-            refusal = Some(item);
-            target.explained(named, batch.dsts[item], batch.srcs[item])
+            item.set(misfit.item);
+            Error::from(misfit.error)
         })
     });
-    result.map_err(|error| Refusal { fail_index: refusal.unwrap_or(usize::MAX), error })
+    result.map_err(|error| match item.get() {
+        usize::MAX => error.into(),
+        fail_index => {
+            let named = fail(error.code, format!("item {fail_index}: {}", error.note));
+            let addresses = [("dst", batch.dsts[fail_index]), ("src", batch.srcs[fail_index])];
+            Refusal { fail_index, error: with_addresses(named, &addresses) }
+        }
+    })
 }
 
 /// Refuses NULL arrays, whatever the sizes say.
@@ -92,12 +98,12 @@ pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
 }
 
 impl Batch<'_> {
-    /// A NULL address is told before anything else is looked at, as in every call.
-    fn no_nulls(&self) -> Result<(), Refusal> {
+    /// A NULL address is told before anything else is looked at, as in every call; `item` becomes its index.
+    fn no_nulls(&self, item: &std::cell::Cell<usize>) -> Result<()> {
         for (name, addresses) in [("dsts", self.dsts), ("srcs", self.srcs)] {
-            if let Some(item) = addresses.iter().position(|addr| *addr == 0) {
-                let error = fail(ACL_ERROR_INVALID_PARAM, format!("{name}[{item}] is NULL"));
-                return Err(Refusal { fail_index: item, error });
+            if let Some(index) = addresses.iter().position(|addr| *addr == 0) {
+                item.set(index);
+                return Err(fail(ACL_ERROR_INVALID_PARAM, format!("{name}[{index}] is NULL")));
             }
         }
         Ok(())
@@ -131,11 +137,13 @@ impl Batch<'_> {
                 "the last of attrsIndexes is {last}: it must be less than numBatches, which is {count}"
             )));
         }
+        // The arrays contradict each other; no memory was looked at, so failIndex names no item, but the message does.
         match (0..count).find(|i| self.sizes[*i] > self.dest_maxs[*i]) {
-            Some(i) => Err(refuse(format!(
-                "sizes[{i}] is {}, more than destMaxs[{i}], which is {}",
-                self.sizes[i], self.dest_maxs[i]
-            ))),
+            Some(i) => {
+                let (size, most) = (self.sizes[i], self.dest_maxs[i]);
+                let error = refuse(format!("sizes[{i}] is {size}, more than destMaxs[{i}], which is {most}"));
+                Err(with_addresses(error, &[("dst", self.dsts[i]), ("src", self.srcs[i])]))
+            }
             None => Ok(()),
         }
     }

@@ -2,11 +2,9 @@
 //! on a hidden stream of the calling thread.
 
 use crate::{
-    Error, Result,
+    Result,
     call::{not_null, refuse},
-    constants as c,
-    error::fail,
-    explain,
+    explain::explaining,
     kinds::{CopyKind, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
@@ -106,15 +104,6 @@ impl<'a> Target<'a> {
         // SAFETY: the caller's promise.
         unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
     }
-
-    /// Runs `body`; a refusal also says what both addresses are.
-    pub(crate) fn explaining(&self, dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
-        body().map_err(|error| self.explained(error, dst, src))
-    }
-
-    pub(crate) fn explained(&self, error: Error, dst: usize, src: usize) -> Error {
-        error.and(explain::ends(self.engine, self.here, dst, src))
-    }
 }
 
 /// aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
@@ -129,11 +118,11 @@ pub unsafe fn memcpy_async(
     kind: i32,
     stream: usize,
 ) -> Result<()> {
-    not_null("dst", dst)?;
-    not_null("src", src)?;
-    with_here(|here| {
-        let target = Target::find(here, On::Stream(stream))?;
-        target.explaining(dst, src, || {
+    explaining([("dst", dst), ("src", src)], || {
+        not_null("dst", dst)?;
+        not_null("src", src)?;
+        with_here(|here| {
+            let target = Target::find(here, On::Stream(stream))?;
             let kind = CopyKind::try_from(kind)?.not_inside_host()?;
             within("count", count, "destMax", dest_max)?;
             let rows = Rows::linear(dst, src, count);
@@ -153,11 +142,11 @@ pub unsafe fn memcpy_async(
 /// # Safety
 /// Both ranges are valid.
 pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> Result<()> {
-    not_null("dst", dst)?;
-    not_null("src", src)?;
-    with_here(|here| {
-        let target = Target::find(here, On::ThisThread)?;
-        target.explaining(dst, src, || {
+    explaining([("dst", dst), ("src", src)], || {
+        not_null("dst", dst)?;
+        not_null("src", src)?;
+        with_here(|here| {
+            let target = Target::find(here, On::ThisThread)?;
             within("count", count, "destMax", dest_max)?;
             let rows = Rows::linear(dst, src, count);
             // SAFETY: the caller's promise.
@@ -176,13 +165,13 @@ pub fn rows(dst: usize, dst_pitch: usize, src: usize, src_pitch: usize, width: u
 /// # Safety
 /// Both matrices stay valid until the copy is done.
 pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
-    not_null("dst", rows.dst)?;
-    not_null("src", rows.src)?;
-    with_here(|here| {
-        let target = Target::find(here, on)?;
-        let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
-        let allowed = [CopyKind::HostToDevice, CopyKind::DeviceToHost, CopyKind::DeviceToDevice];
-        target.explaining(rows.dst, rows.src, || {
+    explaining([("dst", rows.dst), ("src", rows.src)], || {
+        not_null("dst", rows.dst)?;
+        not_null("src", rows.src)?;
+        with_here(|here| {
+            let target = Target::find(here, on)?;
+            let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
+            let allowed = [CopyKind::HostToDevice, CopyKind::DeviceToHost, CopyKind::DeviceToDevice];
             let kind = CopyKind::try_from(kind)?.only(if inside { &allowed } else { &allowed[..2] })?;
             within("width", rows.width, "dpitch", rows.dst_pitch)?;
             within("width", rows.width, "spitch", rows.src_pitch)?;
@@ -233,9 +222,4 @@ pub(crate) fn within(name: &str, value: usize, most_name: &str, most: usize) -> 
 /// Refuses anything but the kind of copies inside one device.
 pub(crate) fn inner_only(kind: i32) -> Result<()> {
     CopyKind::try_from(kind)?.only(&[CopyKind::InnerDeviceToDevice]).map(drop)
-}
-
-/// The wrong kind of memory for what is asked.
-pub(crate) fn wrong_memory(note: String) -> Error {
-    fail(c::ACL_ERROR_RT_PARAM_INVALID, note)
 }

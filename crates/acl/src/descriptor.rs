@@ -2,9 +2,9 @@
 
 use crate::{
     Result,
-    call::not_null,
-    copy::{On, Target, inner_only, within, wrong_memory},
-    explain,
+    call::{not_null, refuse},
+    copy::{On, Target, inner_only, within},
+    explain::explaining,
     state::with_here,
 };
 use ferry_core::{
@@ -23,31 +23,27 @@ pub fn size(kind: i32) -> Result<usize> {
 /// # Safety
 /// No task in flight reads or writes the descriptor.
 pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) -> Result<()> {
-    not_null("desc", desc)?;
-    not_null("srcAddr", src)?;
-    not_null("dstAddr", dst)?;
-    with_here(|here| {
-        let target = Target::find(here, On::ThisThread)?;
-        inner_only(kind)?;
-        let memory = target.engine.runtime.memory();
-        let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN).map_err(|error| {
-            crate::Error::from(error)
-                .and(format!("desc {desc:#x} is {}", explain::describe(target.engine, here, desc)))
-        })?;
-        for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
-            let place = memory
-                .place(addr, count, access)
-                .map_err(|error| target.explained(error.into(), dst, src))?;
-            if place.device() != Some(home) {
-                let note = format!("{name} must be memory of device {home}, as the descriptor is");
-                return Err(target.explained(wrong_memory(note), dst, src));
+    let addresses = [("desc", desc), ("srcAddr", src), ("dstAddr", dst)];
+    explaining(addresses, || {
+        addresses.into_iter().try_for_each(|(name, addr)| not_null(name, addr))?;
+        with_here(|here| {
+            let target = Target::find(here, On::ThisThread)?;
+            inner_only(kind)?;
+            let memory = target.engine.runtime.memory();
+            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
+            for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
+                if memory.place(addr, count, access)?.device() != Some(home) {
+                    return Err(refuse(format!(
+                        "{name} must be memory of device {home}, as the descriptor is"
+                    )));
+                }
             }
-        }
-        let words: Vec<u8> =
-            seal(memory.seal_key(), dst, src, count).iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let rows = Rows::linear(desc, words.as_ptr() as usize, words.len());
-        // SAFETY: the words outlive the call, which waits; the caller vouches for the descriptor.
-        unsafe { target.copy_one(rows, |_| Ok(())) }
+            let sealed = seal(memory.seal_key(), dst, src, count);
+            let words: Vec<u8> = sealed.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let rows = Rows::linear(desc, words.as_ptr() as usize, words.len());
+            // SAFETY: the words outlive the call, which waits; the caller vouches for the descriptor.
+            unsafe { target.copy_one(rows, |_| Ok(())) }
+        })
     })
 }
 
@@ -56,28 +52,28 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
 /// # Safety
 /// What the descriptor names when the task runs stays valid until the task is done.
 pub unsafe fn memcpy_async(desc: usize, kind: i32, stream: usize) -> Result<()> {
-    not_null("desc", desc)?;
-    with_here(|here| {
-        let target = Target::find(here, On::Stream(stream))?;
-        inner_only(kind)?;
-        let device = target.device();
-        let make = |memory: &Memory| {
-            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
-            if home != device {
-                return Err(Kind::BadRoute
-                    .because(format!("the descriptor is on device {home}, the stream on device {device}")));
-            }
-            let at = engine_address(memory, desc, DESCRIPTOR_LEN)?;
-            let through = Through::Descriptor { at, user: desc };
-            let memory = target.engine.runtime.memory().clone();
-            Ok(Op::CopyThrough(Indirect { call: "aclrtMemcpyAsyncWithDesc", device, through, memory }))
-        };
-        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
-        unsafe { target.stream().submit(make) }.map_err(|error: ferry_core::Error| {
-            crate::Error::from(error)
-                .and(format!("desc {desc:#x} is {}", explain::describe(target.engine, here, desc)))
-        })?;
-        Ok(())
+    let call = "aclrtMemcpyAsyncWithDesc";
+    explaining([("desc", desc)], || {
+        not_null("desc", desc)?;
+        with_here(|here| {
+            let target = Target::find(here, On::Stream(stream))?;
+            inner_only(kind)?;
+            let device = target.device();
+            let make = |memory: &Memory| {
+                let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
+                if home != device {
+                    let note = format!("the descriptor is on device {home}, the stream on device {device}");
+                    return Err(Kind::BadRoute.because(note));
+                }
+                let at = engine_address(memory, desc, DESCRIPTOR_LEN)?;
+                let through = Through::Descriptor { at, user: desc };
+                let memory = target.engine.runtime.memory().clone();
+                Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through, memory }))
+            };
+            // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
+            unsafe { target.stream().submit(make) }?;
+            Ok(())
+        })
     })
 }
 
@@ -102,28 +98,30 @@ pub unsafe fn memcpy_async_with_offset(
     kind: i32,
     stream: usize,
 ) -> Result<()> {
-    not_null("dst", dst.cell)?;
-    not_null("src", src.cell)?;
-    with_here(|here| {
-        let target = Target::find(here, On::Stream(stream))?;
-        inner_only(kind)?;
-        within("count", count, "destMax", dest_max)?;
-        for (name, end) in [("dstDataOffset", dst), ("srcDataOffset", src)] {
-            within(name, end.offset, "what leaves room for count", usize::MAX - count)?;
-        }
-        let make = |memory: &Memory| {
-            let cell = |end: Behind| {
-                Ok(Cell { at: engine_address(memory, end.cell, 8)?, user: end.cell, offset: end.offset })
+    let call = "aclrtMemcpyAsyncWithOffset";
+    explaining([("dst (the pointer)", dst.cell), ("src (the pointer)", src.cell)], || {
+        not_null("dst", dst.cell)?;
+        not_null("src", src.cell)?;
+        with_here(|here| {
+            let target = Target::find(here, On::Stream(stream))?;
+            inner_only(kind)?;
+            within("count", count, "destMax", dest_max)?;
+            for (name, end) in [("dstDataOffset", dst), ("srcDataOffset", src)] {
+                within(name, end.offset, "what leaves room for count", usize::MAX - count)?;
+            }
+            let device = target.device();
+            let make = |memory: &Memory| {
+                let cell = |end: Behind| -> ferry_core::Result<Cell> {
+                    Ok(Cell { at: engine_address(memory, end.cell, 8)?, user: end.cell, offset: end.offset })
+                };
+                let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
+                let memory = target.engine.runtime.memory().clone();
+                Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through, memory }))
             };
-            let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
-            let (call, device) = ("aclrtMemcpyAsyncWithOffset", target.device());
-            let memory = target.engine.runtime.memory().clone();
-            Ok(Op::CopyThrough(Indirect { call, device, through, memory }))
-        };
-        // SAFETY: the op reads the two cells, which are known memory; what they name is looked up when it runs.
-        unsafe { target.stream().submit(make) }
-            .map_err(|error: ferry_core::Error| target.explained(error.into(), dst.cell, src.cell))?;
-        Ok(())
+            // SAFETY: the op reads the two cells, which are known memory; what they name is looked up when it runs.
+            unsafe { target.stream().submit(make) }?;
+            Ok(())
+        })
     })
 }
 

@@ -47,8 +47,9 @@ pub fn reset(id: i32) -> Result<()> {
     context.map_or(Ok(()), |context| context.end(engine))
 }
 
-/// What aclFinalize does to devices: ends every default context whatever its count.
+/// What aclFinalize does to devices: ends every default context whatever its count, and all peer access.
 pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
+    lock(&engine.peers).clear();
     for device in &engine.devices {
         let context = {
             let mut primary = lock(&device.primary);

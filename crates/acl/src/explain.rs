@@ -1,6 +1,9 @@
 //! What an address belongs to, in words: the part of an error message that saves an hour.
 
-use crate::state::{Engine, Here, lock};
+use crate::{
+    Error, Result,
+    state::{Engine, Here, engine, lock, with_here},
+};
 use ferry_core::{Access, Block};
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -39,7 +42,7 @@ impl Graves {
 }
 
 /// `addr` in words.
-pub fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
+fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     if addr == 0 {
         return "NULL".into();
     }
@@ -60,11 +63,28 @@ pub fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     }
 }
 
-/// Both ends of a copy in words.
-pub fn ends(engine: &Engine, here: &Here, dst: usize, src: usize) -> String {
-    format!(
-        "dst {dst:#x} is {}; src {src:#x} is {}",
-        describe(engine, here, dst),
-        describe(engine, here, src)
-    )
+/// Runs the body of a call; a refusal also says what the call's addresses, by their argument names, belong to.
+#[inline]
+pub fn explaining<const N: usize>(
+    addresses: [(&'static str, usize); N],
+    body: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    body().map_err(|error| with_addresses(error, &addresses))
+}
+
+/// The error, and what each address belongs to.
+#[cold]
+pub fn with_addresses(error: Error, addresses: &[(&'static str, usize)]) -> Error {
+    let words = engine().and_then(|engine| {
+        with_here(|here| {
+            let word = |(name, addr): &(&str, usize)| {
+                format!("{name} {addr:#x} is {}", describe(engine, here, *addr))
+            };
+            Ok(addresses.iter().map(word).collect::<Vec<_>>().join("; "))
+        })
+    });
+    match words {
+        Ok(words) => error.and(words),
+        Err(_) => error,
+    }
 }

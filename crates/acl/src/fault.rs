@@ -1,15 +1,22 @@
 //! One line for a program that died on a device pointer. Installed only under `ferry run`.
 
-use std::{mem, ptr};
+use std::{mem, ptr, sync::OnceLock};
 
-/// Says what happened if the faulting address is a device's, then lets the signal take its course.
+/// What the program itself had for this signal.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Says what happened if the faulting address is a device's, then lets the signal take the course it would have taken.
 pub fn install() {
-    // SAFETY: the handler uses only system calls and its own stack.
+    // SAFETY: the handler uses only system calls and its own stack; both actions are valid for the calls.
     unsafe {
+        let mut before: libc::sigaction = mem::zeroed();
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_fault as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
-        libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGSEGV, ptr::null(), &mut before);
+        if BEFORE.set(before).is_ok() {
+            libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+        }
     }
 }
 
@@ -21,16 +28,20 @@ extern "C" fn on_fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut 
         text.push(b"ferry: the program touched ");
         text.push_hex(addr);
         text.push(b", memory of device ");
-        text.push(&[b'0' + device / 10, b'0' + device % 10][usize::from(device < 10)..]);
+        text.push_number(device);
         text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
         // SAFETY: writes our own bytes to standard error.
         unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
     }
-    // The handler was reset on entry: returning repeats the access, which now ends the process as it would have.
+    if let Some(before) = BEFORE.get() {
+        // Returning repeats the access, which then meets what the program had: its own handler, or the end.
+        // SAFETY: an action that the kernel gave us.
+        unsafe { libc::sigaction(libc::SIGSEGV, before, ptr::null_mut()) };
+    }
 }
 
 /// The number of the device whose reserved addresses hold `addr`, read from the maps by name, without allocating.
-fn device_of(addr: usize) -> Option<u8> {
+fn device_of(addr: usize) -> Option<usize> {
     // SAFETY: a constant path.
     let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let (mut found, mut line, mut piece) = (None, Line::default(), [0_u8; 512]);
@@ -53,15 +64,15 @@ fn device_of(addr: usize) -> Option<u8> {
 }
 
 /// The device that a line of the maps is about, if `addr` lies in it.
-fn device_in(line: &[u8], addr: usize) -> Option<u8> {
+fn device_in(line: &[u8], addr: usize) -> Option<usize> {
     const NAME: &[u8] = b"ferry:device";
     let dash = line.iter().position(|byte| *byte == b'-')?;
     let space = line.iter().position(|byte| *byte == b' ')?;
     let (start, end) = (hex(&line[..dash])?, hex(&line[dash + 1..space])?);
     let name = line.windows(NAME.len()).position(|window| window == NAME)?;
     let digits = line[name + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-    let device = digits.fold(0_u8, |number, digit| number.wrapping_mul(10).wrapping_add(digit - b'0'));
-    (start..end).contains(&addr).then_some(device % 100)
+    let device = digits.fold(0, |number: usize, digit| number * 10 + usize::from(digit - b'0'));
+    (start..end).contains(&addr).then_some(device)
 }
 
 fn hex(digits: &[u8]) -> Option<usize> {
@@ -90,6 +101,13 @@ impl Line {
                 self.len += 1;
             }
         }
+    }
+
+    fn push_number(&mut self, number: usize) {
+        if number >= 10 {
+            self.push_number(number / 10);
+        }
+        self.push(&[b'0' + (number % 10) as u8]);
     }
 
     fn push_hex(&mut self, number: usize) {

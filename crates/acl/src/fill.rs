@@ -3,8 +3,8 @@
 use crate::{
     Result,
     call::{not_null, refuse},
-    copy::{On, Target, within, wrong_memory},
-    explain,
+    copy::{On, Target, within},
+    explain::explaining,
     state::with_here,
 };
 use ferry_core::{Access, Fill, Op};
@@ -14,12 +14,14 @@ use ferry_core::{Access, Fill, Op};
 /// # Safety
 /// The range stays valid until the fill is done.
 pub unsafe fn memset(ptr: usize, max_count: usize, value: i32, count: usize, on: On) -> Result<()> {
-    not_null("devPtr", ptr)?;
-    with_here(|here| {
-        let target = Target::find(here, on)?;
-        within("count", count, "maxCount", max_count)?;
-        // SAFETY: the caller's promise.
-        unsafe { fill(&target, ptr, count, [value as u8; 4]) }
+    explaining([("devPtr", ptr)], || {
+        not_null("devPtr", ptr)?;
+        with_here(|here| {
+            let target = Target::find(here, on)?;
+            within("count", count, "maxCount", max_count)?;
+            // SAFETY: the caller's promise.
+            unsafe { fill(&target, ptr, count, [value as u8; 4]) }
+        })
     })
 }
 
@@ -28,30 +30,25 @@ pub unsafe fn memset(ptr: usize, max_count: usize, value: i32, count: usize, on:
 /// # Safety
 /// The range stays valid until the fill is done.
 pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: On) -> Result<()> {
-    not_null("ptr", ptr)?;
-    with_here(|here| {
-        let target = Target::find(here, on)?;
-        let count = n.checked_mul(4).ok_or_else(|| refuse(format!("N is {n}: 4 * N overflows")))?;
-        within("4 * N", count, "memSize", mem_size)?;
-        let place = target
-            .engine
-            .runtime
-            .memory()
-            .place(ptr, count, Access::Write)
-            .map_err(|e| named(&target, e.into(), ptr))?;
-        if place.is_plain() {
-            let note =
-                format!("ptr {ptr:#x} must be memory of aclrtMalloc or aclrtMallocHost, but is {place}");
-            return Err(wrong_memory(note));
-        }
-        let pattern = value.to_ne_bytes();
-        match place.device() {
-            // SAFETY: the caller's promise.
-            Some(_) => unsafe { fill(&target, ptr, count, pattern) },
-            // Documented: a host fill is not put on the stream.
-            // SAFETY: as above.
-            None => unsafe { fill(&Target::find(here, On::ThisThread)?, ptr, count, pattern) },
-        }
+    explaining([("ptr", ptr)], || {
+        not_null("ptr", ptr)?;
+        with_here(|here| {
+            let target = Target::find(here, on)?;
+            let count = n.checked_mul(4).ok_or_else(|| refuse(format!("N is {n}: 4 * N overflows")))?;
+            within("4 * N", count, "memSize", mem_size)?;
+            let place = target.engine.runtime.memory().place(ptr, count, Access::Write)?;
+            if place.is_plain() {
+                return Err(refuse("ptr must be memory of aclrtMalloc or aclrtMallocHost"));
+            }
+            let pattern = value.to_ne_bytes();
+            match place.device() {
+                // SAFETY: the caller's promise.
+                Some(_) => unsafe { fill(&target, ptr, count, pattern) },
+                // Documented: a host fill is not put on the stream.
+                // SAFETY: as above.
+                None => unsafe { fill(&Target::find(here, On::ThisThread)?, ptr, count, pattern) },
+            }
+        })
     })
 }
 
@@ -68,10 +65,6 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern, device: place.device() }))
         })
     };
-    submitted.map_err(|error| named(target, error.into(), ptr))?;
+    submitted?;
     target.settle(plain)
-}
-
-fn named(target: &Target, error: crate::Error, ptr: usize) -> crate::Error {
-    error.and(format!("{ptr:#x} is {}", explain::describe(target.engine, target.here, ptr)))
 }

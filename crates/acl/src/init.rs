@@ -48,10 +48,10 @@ pub fn finalize() -> Result<()> {
 }
 
 fn check_config(path: &str) -> Result<()> {
-    let text = fs::read_to_string(path)
+    let text = fs::read(path)
         .map_err(|why| fail(ACL_ERROR_INVALID_FILE, format!("the configuration file {path}: {why}")))?;
     let bad = |why: String| fail(ACL_ERROR_PARSE_FILE, format!("the configuration file {path}: {why}"));
-    let json: serde_json::Value = serde_json::from_str(&text).map_err(|why| bad(why.to_string()))?;
+    let json: serde_json::Value = serde_json::from_slice(&text).map_err(|why| bad(why.to_string()))?;
     let (objects, arrays) = nesting(&json);
     if objects > MOST_NESTING || arrays > MOST_NESTING {
         return Err(bad(format!(
@@ -79,9 +79,9 @@ fn nesting(value: &serde_json::Value) -> (usize, usize) {
     }
 }
 
-/// aclrtGetSocName: the name of the emulated SoC; `None` if the settings make no sense.
-pub fn soc_name() -> Option<&'static CStr> {
-    static NAME: OnceLock<Option<CString>> = OnceLock::new();
-    NAME.get_or_init(|| settings().ok().and_then(|settings| CString::new(settings.soc.as_str()).ok()))
-        .as_deref()
+/// aclrtGetSocName: the name of the emulated SoC.
+pub fn soc_name() -> Result<&'static CStr> {
+    static NAME: OnceLock<CString> = OnceLock::new();
+    let soc = &settings()?.soc;
+    Ok(NAME.get_or_init(|| CString::new(soc.as_str()).unwrap_or_default()))
 }

@@ -69,7 +69,11 @@ impl CopyKind {
         if self != HostToHost {
             return Ok(self);
         }
-        Err(inside_host().into())
+        Err(fail(
+            c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "kind is ACL_MEMCPY_HOST_TO_HOST: copies inside the host are not asynchronous; use aclrtMemcpy or memcpy, or the \
+             kind that fits the addresses",
+        ))
     }
 
     /// Whether the addresses are what the kind says, and the device that does the copy may reach them.

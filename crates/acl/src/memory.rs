@@ -1,26 +1,32 @@
 //! Allocation: sizes are rounded as documented, so that the documented padding may be used and no more.
 
 use crate::{
-    Error, Result,
+    Result,
     call::{not_null, refuse},
     constants::*,
     error::fail,
-    explain,
+    explain::explaining,
     settings::Settings,
     state::{engine, with_here},
 };
-use ferry_core::{Access, Home, Kind, Place, Request};
+use ferry_core::{Access, Block, Home, Kind, Place, Request};
 
 const NORMAL_PAGE: usize = 4 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 const GIANT_PAGE: usize = 1 << 30;
 
-/// aclrtMalloc on the current device.
+/// aclrtMalloc on the current device. Documented: what prefers huge pages takes normal ones where those run short.
 pub fn malloc(size: usize, policy: i32) -> Result<usize> {
     let engine = engine()?;
     let device = with_here(|here| Ok(here.context()?.device))?;
     let (page, len) = shape(size, policy, engine.settings)?;
-    let block = engine.runtime.alloc(&Request { home: Home::Device(device), len, page })?;
+    let alloc = |page| engine.runtime.alloc(&Request { home: Home::Device(device), len, page });
+    let falls_back =
+        page == HUGE_PAGE && !matches!(policy, ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P);
+    let block = alloc(page).or_else(|error| match error.kind {
+        Kind::OutOfMemory if falls_back => alloc(NORMAL_PAGE),
+        _ => Err(error),
+    })?;
     Ok(block.base)
 }
 
@@ -35,6 +41,12 @@ fn shape(size: usize, policy: i32, settings: &Settings) -> Result<(usize, usize)
         _ if size >= HUGE_PAGE => HUGE_PAGE,
         _ => NORMAL_PAGE,
     };
+    if page == GIANT_PAGE && !settings.product.has_giant_pages {
+        return Err(fail(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            format!("{} has no pages of 1 GiB", settings.soc),
+        ));
+    }
     let pad = if settings.product.pads_allocations { 32 } else { 0 };
     let len = match (size, page) {
         (0, _) => return Err(refuse("size is 0")),
@@ -58,8 +70,15 @@ pub fn malloc_host(size: usize) -> Result<usize> {
 
 /// aclrtFree: returns at once.
 pub fn free(ptr: usize) -> Result<()> {
-    not_null("devPtr", ptr)?;
-    release(ptr, "aclrtFree", |home| matches!(home, Home::Device(_)))
+    explaining([("devPtr", ptr)], || {
+        not_null("devPtr", ptr)?;
+        release(ptr, |block| match block.home {
+            Home::Device(_) => Ok(()),
+            Home::Host => {
+                Err(Kind::BadAddress.because("this is page-locked memory: free it with aclrtFreeHost"))
+            }
+        })
+    })
 }
 
 /// aclrtFreeHost: returns at once; NULL is fine.
@@ -67,25 +86,20 @@ pub fn free_host(ptr: usize) -> Result<()> {
     if ptr == 0 {
         return Ok(());
     }
-    release(ptr, "aclrtFreeHost", |home| home == Home::Host)
+    explaining([("hostPtr", ptr)], || {
+        release(ptr, |block| match block.home {
+            Home::Host => Ok(()),
+            Home::Device(_) => Err(Kind::BadAddress.because("this is device memory: free it with aclrtFree")),
+        })
+    })
 }
 
-fn release(ptr: usize, name: &str, right: impl Fn(Home) -> bool) -> Result<()> {
+fn release(ptr: usize, fits: impl FnOnce(&Block) -> ferry_core::Result<()>) -> Result<()> {
     let engine = engine()?;
+    let block = engine.runtime.free(ptr, fits)?;
     with_here(|here| {
-        let fits = |block: &ferry_core::Block| match right(block.home) {
-            true => Ok(()),
-            false => Err(Kind::BadAddress.because(format!("{name} does not free {block}"))),
-        };
-        match engine.runtime.free(ptr, fits) {
-            Ok(block) => {
-                engine.graves.dig(block, here);
-                Ok(())
-            }
-            Err(error) => {
-                Err(Error::from(error).and(format!("{ptr:#x} is {}", explain::describe(engine, here, ptr))))
-            }
-        }
+        engine.graves.dig(block, here);
+        Ok(())
     })
 }
 

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A card in a host: host and device memory are apart.
-    Ep,
+    Ep = 1,
     /// A board on which the application runs.
-    Rc,
+    Rc = 2,
     /// The application runs on the card's control CPU.
-    CtrlCpu,
+    CtrlCpu = 4,
 }
 
 /// A product and what is special about it.
@@ -21,8 +21,8 @@ pub struct Product {
     pub tag: &'static str,
     /// The SoC name that stands for it in messages.
     pub soc: &'static str,
-    /// SoC names that begin like this are this product.
-    prefixes: &'static [&'static str],
+    /// All SoC names of it.
+    pub names: &'static [&'static str],
     bit: u8,
     /// Streams of one device, the default streams included.
     pub max_streams: usize,
@@ -34,6 +34,8 @@ pub struct Product {
     pub pads_allocations: bool,
     /// Whether it has HBM besides or instead of DDR.
     pub has_hbm: bool,
+    /// Whether allocations in pages of 1 GiB exist.
+    pub has_giant_pages: bool,
 }
 
 const B950: u8 = 1;
@@ -48,75 +50,88 @@ pub static PRODUCTS: [Product; 6] = [
     Product {
         tag: "A2",
         soc: "Ascend910B1",
-        prefixes: &["Ascend910B"],
+        names: &["Ascend910B1", "Ascend910B2", "Ascend910B2C", "Ascend910B3", "Ascend910B4", "Ascend910B4-1"],
         bit: A2,
         max_streams: 1984,
         max_events: 65536,
         copies_2d_inside: true,
         pads_allocations: true,
         has_hbm: true,
+        has_giant_pages: true,
     },
     Product {
         tag: "A3",
         soc: "Ascend910_9391",
-        prefixes: &["Ascend910_9"],
+        names: &[
+            "Ascend910_9391",
+            "Ascend910_9392",
+            "Ascend910_9381",
+            "Ascend910_9382",
+            "Ascend910_9372",
+            "Ascend910_9362",
+        ],
         bit: A3,
         max_streams: 1984,
         max_events: 65536,
         copies_2d_inside: true,
         pads_allocations: true,
         has_hbm: true,
+        has_giant_pages: true,
     },
     Product {
         tag: "950",
         soc: "Ascend950PR_9599",
-        prefixes: &["Ascend950"],
+        names: &["Ascend950PR_9599"],
         bit: B950,
         max_streams: 1984,
         max_events: 65536,
         copies_2d_inside: true,
         pads_allocations: false,
         has_hbm: true,
+        has_giant_pages: true,
     },
     Product {
         tag: "200I",
         soc: "Ascend310B1",
-        prefixes: &["Ascend310B"],
+        names: &["Ascend310B1", "Ascend310B2", "Ascend310B3", "Ascend310B4"],
         bit: B200I,
         max_streams: 512,
         max_events: 65536,
         copies_2d_inside: false,
         pads_allocations: true,
         has_hbm: false,
+        has_giant_pages: false,
     },
     Product {
         tag: "INF",
         soc: "Ascend310P3",
-        prefixes: &["Ascend310P"],
+        names: &["Ascend310P1", "Ascend310P3", "Ascend310P5", "Ascend310P7"],
         bit: INF,
         max_streams: 1024,
         max_events: 1023,
         copies_2d_inside: false,
         pads_allocations: true,
         has_hbm: false,
+        has_giant_pages: false,
     },
     Product {
         tag: "TRN",
         soc: "Ascend910A",
-        prefixes: &["Ascend910A", "Ascend910ProA", "Ascend910ProB"],
+        names: &["Ascend910A", "Ascend910ProA", "Ascend910ProB", "Ascend910PremiumA"],
         bit: TRN,
         max_streams: 2048,
         max_events: 65535,
         copies_2d_inside: false,
         pads_allocations: true,
         has_hbm: true,
+        has_giant_pages: false,
     },
 ];
 
 impl Product {
     /// The product of a SoC name.
     pub fn of_soc(soc: &str) -> Option<&'static Product> {
-        PRODUCTS.iter().find(|product| product.prefixes.iter().any(|prefix| soc.starts_with(prefix)))
+        PRODUCTS.iter().find(|product| product.names.contains(&soc))
     }
 }
 
@@ -152,34 +167,35 @@ pub struct Function {
     /// The C name.
     pub name: &'static str,
     products: u8,
-    ep_only: bool,
+    forms: u8,
 }
 
 const EVERYWHERE: u8 = u8::MAX;
+const ALL_FORMS: u8 = u8::MAX;
 const NEWEST: u8 = B950 | A3 | A2;
 
 impl Function {
     /// A function that exists on every product and form.
     pub const fn everywhere(name: &'static str) -> Function {
-        Function { name, products: EVERYWHERE, ep_only: false }
+        Function { name, products: EVERYWHERE, forms: ALL_FORMS }
     }
 
     const fn only(name: &'static str, products: u8) -> Function {
-        Function { name, products, ep_only: false }
+        Function { name, products, forms: ALL_FORMS }
     }
 
     const fn card_only(name: &'static str) -> Function {
-        Function { name, products: EVERYWHERE, ep_only: true }
+        Function { name, products: EVERYWHERE, forms: Form::Ep as u8 }
     }
 
     /// Whether the function exists on the product and form of this process; if not, it does nothing and says so.
     #[inline]
     pub fn allowed(&self) -> Result<()> {
-        if self.products == EVERYWHERE && !self.ep_only {
+        if self.products == EVERYWHERE && self.forms == ALL_FORMS {
             return Ok(());
         }
         let (product, form) = *current();
-        if self.products & product.bit != 0 && (form == Form::Ep || !self.ep_only) {
+        if self.products & product.bit != 0 && self.forms & form as u8 != 0 {
             return Ok(());
         }
         Err(fail(
@@ -213,9 +229,10 @@ pub mod limited {
         Function::only("aclrtMemcpyAsyncWithOffset", NEWEST | TRN);
     pub const aclrtMemsetD32: Function = Function::only("aclrtMemsetD32", NEWEST);
     pub const aclrtMemsetD32Async: Function = Function::only("aclrtMemsetD32Async", NEWEST);
-    const NOT_200I: u8 = EVERYWHERE & !B200I;
-    pub const aclrtDeviceCanAccessPeer: Function = Function::only("aclrtDeviceCanAccessPeer", NOT_200I);
-    pub const aclrtDeviceEnablePeerAccess: Function = Function::only("aclrtDeviceEnablePeerAccess", NOT_200I);
-    pub const aclrtDeviceDisablePeerAccess: Function =
-        Function::only("aclrtDeviceDisablePeerAccess", NOT_200I);
+    const fn peers(name: &'static str) -> Function {
+        Function { name, products: EVERYWHERE & !B200I, forms: ALL_FORMS & !(Form::CtrlCpu as u8) }
+    }
+    pub const aclrtDeviceCanAccessPeer: Function = peers("aclrtDeviceCanAccessPeer");
+    pub const aclrtDeviceEnablePeerAccess: Function = peers("aclrtDeviceEnablePeerAccess");
+    pub const aclrtDeviceDisablePeerAccess: Function = peers("aclrtDeviceDisablePeerAccess");
 }

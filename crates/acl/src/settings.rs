@@ -9,6 +9,10 @@ use crate::{
 use ferry::{BackendName, Options};
 use std::{env, str::FromStr, sync::OnceLock};
 
+const MOST_DEVICES: usize = 64;
+const LEAST_MEMORY: usize = 64 << 10;
+const MOST_MEMORY: usize = 16 << 40;
+
 /// The settings of this process, read once.
 #[derive(Clone)]
 pub struct Settings {
@@ -31,13 +35,16 @@ pub struct Settings {
 /// The settings, or why they make no sense.
 pub fn settings() -> Result<&'static Settings> {
     static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
-    SETTINGS.get_or_init(|| read(|name| env::var(name).ok())).as_ref().map_err(Clone::clone)
+    SETTINGS
+        .get_or_init(|| read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned())))
+        .as_ref()
+        .map_err(Clone::clone)
 }
 
 fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     let soc = var("FERRY_SOC").unwrap_or_else(|| "Ascend910B1".into());
     let product = Product::of_soc(&soc).ok_or_else(|| {
-        let valid: Vec<_> = PRODUCTS.iter().map(|product| product.soc).collect();
+        let valid: Vec<_> = PRODUCTS.iter().flat_map(|product| product.names).copied().collect();
         fail(
             ACL_ERROR_INVALID_PARAM,
             format!("FERRY_SOC={soc} is not a product; valid ones: {}", valid.join(", ")),
@@ -49,18 +56,19 @@ fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     };
     let options = Options {
         backend: parse("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
-        devices: parse("FERRY_DEVICES", &var, count)?.unwrap_or(2),
-        device_memory: parse("FERRY_DEVICE_MEMORY", &var, ferry::parse_size)?,
+        devices: parse("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?.unwrap_or(2),
+        device_memory: parse("FERRY_DEVICE_MEMORY", &var, device_memory)?,
         observer: None,
     };
+    let is_on = |name| var(name).is_some_and(|value| !matches!(value.as_str(), "" | "0"));
     Ok(Settings {
         product,
         soc,
         form,
         options,
-        batch_limit: parse("FERRY_BATCH_LIMIT", &var, count)?,
-        verbose: var("FERRY_VERBOSE").is_some_and(|value| value != "0"),
-        fault_note: var("FERRY_FAULT_NOTE").is_some_and(|value| value != "0"),
+        batch_limit: parse("FERRY_BATCH_LIMIT", &var, |text| count(text, usize::MAX))?,
+        verbose: is_on("FERRY_VERBOSE"),
+        fault_note: is_on("FERRY_FAULT_NOTE"),
     })
 }
 
@@ -73,9 +81,15 @@ fn parse<T>(
     read(&value).map(Some).map_err(|why| fail(ACL_ERROR_INVALID_PARAM, format!("{name}={value}: {why}")))
 }
 
-fn count(text: &str) -> ferry::Result<usize> {
-    let bad = || ferry::Kind::BadSetting.because("give a whole number from 1 to 1000000");
-    text.parse().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or_else(bad)
+fn count(text: &str, most: usize) -> ferry::Result<usize> {
+    let bad = || ferry::Kind::BadSetting.because(format!("give a whole number from 1 to {most}"));
+    text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(bad)
+}
+
+fn device_memory(text: &str) -> ferry::Result<usize> {
+    let size = ferry::parse_size(text)?;
+    let bad = || ferry::Kind::BadSetting.because("give a size from 64K to 16T");
+    Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
 }
 
 #[cfg(test)]
@@ -95,7 +109,11 @@ mod tests {
             ("FERRY_BACKEND", "tpu", "host, cuda"),
             ("FERRY_DEVICES", "0", "1 to"),
             ("FERRY_DEVICES", "two", "whole number"),
+            ("FERRY_DEVICES", "65", "1 to 64"),
             ("FERRY_DEVICE_MEMORY", "lots", "K, M, G"),
+            ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
+            ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
+            ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);

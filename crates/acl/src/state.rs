@@ -15,6 +15,7 @@ use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
     cell::{Cell, RefCell},
     collections::HashSet,
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -144,12 +145,69 @@ pub struct Here {
     pub(crate) calls: Cell<u64>,
     pub(crate) number: u64,
     quiet: RefCell<Vec<Arc<Stream>>>,
+    round: Cell<u32>,
 }
 
 thread_local! {
-    static HERE: Here = {
+    /// The state of this thread, or null. A plain pointer: it can be read while the thread's other locals are being torn down,
+    /// since destructors of C++ objects and of thread keys still free memory then.
+    static HERE: Cell<*const Here> = const { Cell::new(ptr::null()) };
+}
+
+/// The state of this thread, made at first use.
+pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
+    HERE.with(|cell| {
+        if cell.get().is_null() {
+            cell.set(Here::settle_in());
+        }
+        // SAFETY: set by `settle_in` to a leaked box, which `leave` frees only after it has set the cell to null on this
+        // thread, and no call of this thread is under way when its keys are destroyed.
+        body(unsafe { &*cell.get() })
+    })
+}
+
+/// Counts the calls of this thread, for "freed 12 calls ago".
+#[inline]
+pub(crate) fn count_call() {
+    let _ = with_here(|here| {
+        here.calls.set(here.calls.get() + 1);
+        Ok(())
+    });
+}
+
+/// How often a thread's keys are destroyed again before its state goes: other keys' destructors may still call us.
+const LAST_ROUND: u32 = 3;
+
+/// Called when a thread ends, with its state.
+unsafe extern "C" fn leave(here: *mut libc::c_void) {
+    let here = here.cast::<Here>();
+    // SAFETY: the key holds what `settle_in` stored: a live state of this thread.
+    let round = unsafe { &(*here).round };
+    round.set(round.get() + 1);
+    if round.get() < LAST_ROUND {
+        // SAFETY: the key exists, and this asks for one more round.
+        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
+        return;
+    }
+    HERE.with(|cell| cell.set(ptr::null()));
+    // SAFETY: made by `Box::into_raw`, and nobody can reach it any more.
+    drop(unsafe { Box::from_raw(here) });
+}
+
+fn leave_key() -> libc::pthread_key_t {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: the key is written, and the destructor takes what this module stores under it.
+        unsafe { libc::pthread_key_create(&mut key, Some(leave)) };
+        key
+    })
+}
+
+impl Here {
+    fn settle_in() -> *const Here {
         static BORN: AtomicU64 = AtomicU64::new(0);
-        Here {
+        let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
             stream: RefCell::default(),
             messages: RefCell::default(),
@@ -157,19 +215,12 @@ thread_local! {
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
             quiet: RefCell::default(),
-        }
-    };
-}
-
-/// The state of this thread. A thread that is being torn down has none.
-pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
-    HERE.try_with(body).unwrap_or_else(|_| Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, "this thread is ending")))
-}
-
-/// Counts the calls of this thread, for "freed 12 calls ago".
-#[inline]
-pub(crate) fn count_call() {
-    let _ = HERE.try_with(|here| here.calls.set(here.calls.get() + 1));
+            round: Cell::new(0),
+        }));
+        // SAFETY: the key exists; its destructor frees the state when the thread ends.
+        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
+        here
+    }
 }
 
 impl Here {

@@ -9,7 +9,7 @@ use crate::{
     handles::Named,
     state::{Engine, Here, engine, with_here},
 };
-use ferry_core::{QueueOptions, Stream};
+use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
         Arc,
@@ -28,6 +28,9 @@ pub struct StreamEntry {
     is_default: bool,
     alive: AtomicBool,
 }
+
+/// The flags there are; a stream with others is a plain one.
+const ALL_FLAGS: u32 = 0x3f;
 
 impl Named for StreamEntry {
     const TAG: usize = 2;
@@ -54,15 +57,21 @@ impl StreamEntry {
         let stream = engine.runtime.stream(context.device, QueueOptions::default()).inspect_err(|_| {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         })?;
-        Ok(engine.streams.insert(|handle| StreamEntry {
+        let entry = engine.streams.insert(|handle| StreamEntry {
             handle,
             context: context.handle,
             device: context.device,
             stream,
-            flags,
+            flags: if flags & !ALL_FLAGS == 0 { flags } else { 0 },
             is_default,
             alive: AtomicBool::new(true),
-        }))
+        });
+        // A context that ended meanwhile may have listed its streams before this one was among them.
+        if !context.is_alive() {
+            entry.end(engine);
+            return Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, "the context ended while its stream was made"));
+        }
+        Ok(entry)
     }
 
     /// Takes the stream out of the tables. The caller has waited, or does not care.
@@ -150,7 +159,13 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     if entry.is_never_waited_for() {
         return Ok(());
     }
-    Ok(entry.stream.synchronize(limit)?)
+    entry.stream.synchronize(limit).map_err(|error| match (error.kind, limit) {
+        (Kind::Timeout, Some(limit)) => {
+            let note = format!("stream {handle:#x} still has work after {} ms", limit.as_millis());
+            fail(c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, note)
+        }
+        _ => error.into(),
+    })
 }
 
 /// A wait in milliseconds as the C functions take it: -1 for ever, or more than 0.

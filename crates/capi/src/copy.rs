@@ -235,19 +235,25 @@ impl Arrays {
             ("attrs", self.attrs as usize),
             ("attrsIndexes", self.attrsIndexes as usize),
         ])?;
-        // SAFETY: the C contract; unreadable arrays are refused.
-        let attrs: Vec<Attr> =
-            unsafe { array("attrs", self.attrs, self.numAttrs) }?.iter().map(attr).collect();
-        // SAFETY: as above, for all of these.
-        let batch = unsafe {
-            Batch {
-                dsts: array("dsts", self.dsts.cast(), self.numBatches)?,
-                dest_maxs: array("destMaxs", self.destMaxs, self.numBatches)?,
-                srcs: array("srcs", self.srcs.cast(), self.numBatches)?,
-                sizes: array("sizes", self.sizes, self.numBatches)?,
-                attrs: &attrs,
-                attrs_indexes: array("attrsIndexes", self.attrsIndexes, self.numAttrs)?,
-            }
+        // SAFETY: the C contract; arrays that cannot be read are refused.
+        let (attrs, attrs_indexes, dsts, dest_maxs, srcs, sizes) = unsafe {
+            (
+                array("attrs", self.attrs, self.numAttrs)?,
+                array("attrsIndexes", self.attrsIndexes, self.numAttrs)?,
+                array("dsts", self.dsts.cast(), self.numBatches)?,
+                array("destMaxs", self.destMaxs, self.numBatches)?,
+                array("srcs", self.srcs.cast(), self.numBatches)?,
+                array("sizes", self.sizes, self.numBatches)?,
+            )
+        };
+        let attrs: Vec<Attr> = attrs.iter().map(attr).collect();
+        let batch = Batch {
+            dsts: &dsts,
+            dest_maxs: &dest_maxs,
+            srcs: &srcs,
+            sizes: &sizes,
+            attrs: &attrs,
+            attrs_indexes: &attrs_indexes,
         };
         // SAFETY: the C contract keeps every piece alive until the copy is done.
         unsafe { batch::memcpy_batch(&batch, on) }

@@ -6,7 +6,7 @@ use ferry_acl::{
     call::{call, not_null, readable, writable},
     products::Function,
 };
-use std::ffi::c_char;
+use std::{borrow::Cow, ffi::c_char};
 
 /// Runs the body of a C function that exists everywhere.
 #[inline]
@@ -59,16 +59,23 @@ pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<
         .map_or(Ok(None), |()| Ok(Some(String::from_utf8_lossy(&bytes).into_owned())))
 }
 
-/// An array argument of `count` elements that can be read.
+/// An array argument of `count` elements that can be read, at any alignment.
 ///
 /// # Safety
 /// The array does not change during the call.
-pub unsafe fn array<'a, T>(name: &'static str, pointer: *const T, count: usize) -> Result<&'a [T]> {
+pub unsafe fn array<'a, T: Copy>(
+    name: &'static str,
+    pointer: *const T,
+    count: usize,
+) -> Result<Cow<'a, [T]>> {
     readable(name, pointer as usize, count, size_of::<T>())?;
     if count == 0 {
-        return Ok(&[]);
+        return Ok(Cow::Borrowed(&[]));
     }
-    // SAFETY: every byte was just found readable; C arrays of pointers, sizes and plain structs have no invalid values, and
-    // C gives them their alignment.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+    if pointer.is_aligned() {
+        // SAFETY: every byte was just found readable; C arrays of pointers, sizes and plain structs have no invalid values.
+        return Ok(Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) }));
+    }
+    // SAFETY: as above, read one by one since they are not aligned.
+    Ok((0..count).map(|index| unsafe { pointer.wrapping_add(index).read_unaligned() }).collect())
 }

@@ -38,5 +38,10 @@ pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
 /// The name of the SoC.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetSocName() -> *const c_char {
-    init::soc_name().map_or(ptr::null(), CStr::as_ptr)
+    let mut name = ptr::null();
+    enter("aclrtGetSocName", || {
+        name = init::soc_name()?.as_ptr();
+        Ok(())
+    });
+    name
 }

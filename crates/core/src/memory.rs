@@ -79,7 +79,9 @@ impl Block {
     /// The error of a range that starts in the block and leaves it.
     #[cold]
     pub(crate) fn left_by(&self, addr: usize, len: usize) -> Error {
-        Kind::OutOfBounds.because(format!("{len} bytes at {addr:#x} leave their block, {self}"))
+        let room = self.len.saturating_sub(addr - self.base);
+        Kind::OutOfBounds
+            .because(format!("{len} bytes at {addr:#x} leave their block, {self}: {room} bytes fit there"))
     }
 }
 
