@@ -36,6 +36,7 @@ programs! {
     batch_async: "tests/c/batch_async.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
+    destructors: "tests/c/destructors.c",
     devices: "tests/c/devices.c",
     errors: "tests/c/errors.c",
     events: "tests/c/events.c",

@@ -10,7 +10,17 @@ const MIB: usize = 1024 * 1024;
 
 type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 14] = [
+    ("huge pages run short", &[("FERRY_DEVICE_MEMORY", "3700000")], huge_pages_run_short),
+    ("a product that nobody built", &[("FERRY_SOC", "Ascend910Bogus")], || {
+        refused_setting(&["FERRY_SOC", "Ascend910B1"])
+    }),
+    ("no memory at all", &[("FERRY_DEVICE_MEMORY", "0")], || {
+        refused_setting(&["FERRY_DEVICE_MEMORY", "64K"])
+    }),
+    ("all memory there is", &[("FERRY_DEVICE_MEMORY", "18446744073709551615")], || {
+        refused_setting(&["FERRY_DEVICE_MEMORY", "16T"])
+    }),
     ("small memory", &[("FERRY_DEVICE_MEMORY", "64M")], small_memory),
     ("memory in bytes", &[("FERRY_DEVICE_MEMORY", "67108864")], || assert_eq!(mem_info().1, 64 * MIB)),
     ("memory in kibibytes", &[("FERRY_DEVICE_MEMORY", "32768K")], || assert_eq!(mem_info().1, 32 * MIB)),
@@ -58,6 +68,20 @@ fn mem_info() -> (usize, usize) {
     let (mut free, mut total) = (0, 0);
     ok(aclrtGetMemInfo(1, &mut free, &mut total));
     (free, total)
+}
+
+/// What prefers huge pages takes normal ones when no 2 MiB are left; what insists on them fails.
+fn huge_pages_run_short() {
+    use_device();
+    let size = 1_500_000;
+    let malloc = |policy| {
+        let mut addr = 0;
+        aclrtMalloc(&mut addr, size, policy)
+    };
+    expect("huge first, room for a huge page", malloc(0), 0);
+    expect("huge only, no room for another", malloc(1), 207001);
+    expect("huge first, normal pages are left", malloc(0), 0);
+    expect("normal only, nothing is left", malloc(2), 207001);
 }
 
 fn small_memory() {

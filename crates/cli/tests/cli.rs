@@ -190,3 +190,36 @@ fn a_program_that_touches_a_device_pointer_dies_with_one_line_that_says_so() {
         "{errors}"
     );
 }
+
+#[test]
+fn a_program_that_lives_through_its_own_faults_still_does() {
+    let program = compile(
+        "own_handler",
+        r#"
+        #define _GNU_SOURCE
+        #include <setjmp.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include "acl/acl.h"
+        static sigjmp_buf back;
+        static void recover(int signal) { siglongjmp(back, signal); }
+        int main(void)
+        {
+            struct sigaction action = {0};
+            action.sa_handler = recover;
+            sigaction(SIGSEGV, &action, NULL);
+            if (aclInit(NULL) != 0 || aclrtSetDevice(0) != 0) return 2;
+            if (sigsetjmp(back, 1) == 0) *(volatile int *)8 = 1;
+            puts("recovered");
+            return 0;
+        }
+        "#,
+    );
+    let run = output(ferry(&["run", "--"]).arg(program));
+    assert_eq!(
+        (run.status.code(), text(&run.stdout).trim()),
+        (Some(0), "recovered"),
+        "{}",
+        text(&run.stderr)
+    );
+}

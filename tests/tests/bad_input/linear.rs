@@ -194,7 +194,7 @@ fn asynchronous_copies() {
     }
 }
 
-// proves: N3 X9 X10
+// proves: N3 X10
 #[test]
 fn synchronous_copies() {
     let s = Scene::new();

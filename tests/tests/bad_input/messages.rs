@@ -59,6 +59,79 @@ fn a_refused_copy_says_what_both_addresses_are() {
 }
 
 #[test]
+fn freed_memory_says_how_long_ago() {
+    use_device();
+    let (device, pinned) = (Memory::device(4096), Memory::pinned(64));
+    ok(device.free());
+    let mut count = 0;
+    for calls in [1, 5] {
+        // The copies and queries since the free, this copy included.
+        for _ in count + 1..calls {
+            ok(aclrtGetDeviceCount(&mut 0));
+        }
+        count = calls;
+        message();
+        aclrtMemcpy(device.addr, 64, pinned.addr, 64, H2D);
+        says(
+            "a copy to freed memory",
+            &words(&[&format!("freed {calls} calls ago"), "aclrtMemcpy", "page-locked"]),
+        );
+    }
+}
+
+#[test]
+fn every_refusal_names_its_addresses_by_argument() {
+    let s = Scene::new();
+    let (device, pinned) = (s.device.addr, s.pinned.addr);
+    let (d, p) = (hex(device), hex(pinned));
+    type Refused<'a> = (&'a str, Box<dyn Fn() -> i32 + 'a>, Vec<String>);
+    let rows: Vec<Refused> = vec![
+        ("aclrtMemset", Box::new(|| aclrtMemset(device, 8, 0, 9)), vec![format!("devPtr {d} is device 0")]),
+        (
+            "aclrtMemsetD32",
+            Box::new(|| aclrtMemsetD32(device, 4, 0, 2)),
+            vec![format!("ptr {d} is device 0")],
+        ),
+        (
+            "aclrtFree",
+            Box::new(|| aclrtFree(pinned)),
+            vec![format!("devPtr {p} is page-locked"), "aclrtFreeHost".into()],
+        ),
+        (
+            "aclrtFreeHost",
+            Box::new(|| aclrtFreeHost(device)),
+            vec![format!("hostPtr {d} is device 0"), "aclrtFree".into()],
+        ),
+        (
+            "aclrtSetMemcpyDesc",
+            Box::new(|| aclrtSetMemcpyDesc(device, 6, pinned, device, 8, 0)),
+            vec![format!("srcAddr {p} is page-locked"), format!("dstAddr {d}"), format!("desc {d}")],
+        ),
+        (
+            "aclrtMemcpyAsyncWithDesc",
+            Box::new(|| aclrtMemcpyAsyncWithDesc(pinned, 6, s.stream)),
+            vec![format!("desc {p} is page-locked")],
+        ),
+        (
+            "aclrtMemcpyAsync",
+            Box::new(|| aclrtMemcpyAsync(device, 64, pinned, 64, 0, s.stream)),
+            vec![format!("dst {d} is device 0"), format!("src {p} is page-locked"), "HOST_TO_HOST".into()],
+        ),
+        (
+            "aclrtMemcpyAsync",
+            Box::new(|| aclrtMemcpyAsync(0, 64, pinned, 64, H2D, s.stream)),
+            vec!["dst is NULL".into(), format!("src {p} is page-locked")],
+        ),
+    ];
+    for (name, call, mut want) in rows {
+        message();
+        assert_ne!(call(), 0, "{name}");
+        want.push(name.into());
+        says(name, &want);
+    }
+}
+
+#[test]
 fn a_refused_value_is_named_with_what_was_expected() {
     let s = Scene::new();
     let (device, pinned) = (s.device.addr, s.pinned.addr);
