@@ -9,6 +9,8 @@ pub mod backend;
 pub mod error;
 pub mod event;
 pub mod indirect;
+mod limbo;
+mod line;
 pub mod memory;
 pub mod observe;
 pub mod op;

@@ -1,12 +1,12 @@
 //! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in flight still uses.
 
 use crate::{
-    AddressTable, Backend, Error, Fence, Kind, Observer, Result,
+    AddressTable, Backend, Error, Kind, Observer, Result,
+    limbo::{Limbo, PATIENCE},
+    line::Lines,
     sync::{Arc, Mutex, lock},
 };
-use smallvec::SmallVec;
 use std::{
-    collections::VecDeque,
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
 };
@@ -128,20 +128,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// How many blocks of limbo an ordinary call looks at, so that its cost does not grow with what others left there.
-const A_FEW: usize = 16;
-
-/// A freed block whose memory work in flight may still use.
-struct Doomed {
-    block: Block,
-    until: SmallVec<[Arc<dyn Fence>; 2]>,
-}
-
 /// All memory of a runtime: the address table, the backend that makes memory, and limbo.
 pub struct Memory {
     table: AddressTable,
     backend: Arc<dyn Backend>,
-    limbo: Mutex<VecDeque<Doomed>>,
+    limbo: Mutex<Limbo>,
+    lines: Lines,
     seal_key: u64,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -149,7 +141,14 @@ pub struct Memory {
 impl Memory {
     pub(crate) fn new(backend: Arc<dyn Backend>, observer: Option<Arc<dyn Observer>>) -> Self {
         let seal_key = RandomState::new().build_hasher().finish();
-        Memory { table: AddressTable::new(), backend, limbo: Mutex::new(VecDeque::new()), seal_key, observer }
+        Memory {
+            table: AddressTable::new(),
+            backend,
+            limbo: Mutex::default(),
+            lines: Lines::default(),
+            seal_key,
+            observer,
+        }
     }
 
     /// The address table.
@@ -191,56 +190,63 @@ impl Memory {
         }
     }
 
+    /// The lines of all streams: whose work may still need freed memory.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
     pub(crate) fn alloc(&self, request: &Request) -> Result<Block> {
-        self.settle(A_FEW)?;
-        let block = match self.backend.alloc(request) {
-            Err(error) if error.kind == Kind::OutOfMemory => {
-                self.settle(usize::MAX)?;
-                self.backend.alloc(request)?
-            }
-            other => other?,
-        };
-        self.table.insert(block);
+        let block = self.find_room(request)?;
+        if let Err(error) = self.table.insert(block) {
+            // SAFETY: just made, and nobody has seen it.
+            unsafe { self.backend.free(&block)? };
+            return Err(error);
+        }
         if let Some(observer) = &self.observer {
             observer.allocated(&block);
         }
         Ok(block)
     }
 
-    /// Forgets the block at `base`: from here on its addresses are unknown. Its memory must not be given back before
-    /// everything that was submitted until now has passed: hand it to [`bury`](Self::bury).
-    pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
+    /// Asks the backend; if it has no room while freed memory waits for work in flight, waits a little for that work.
+    fn find_room(&self, request: &Request) -> Result<Block> {
+        for limit in PATIENCE {
+            self.settle()?;
+            match self.backend.alloc(request) {
+                Err(error) if error.kind == Kind::OutOfMemory => {}
+                other => return other,
+            }
+            let Some(fence) = lock(&self.limbo).held_by() else { break };
+            let _ = fence.wait(Some(limit));
+        }
+        self.backend.alloc(request)
+    }
+
+    /// Forgets the block at `base`, if `fits` agrees: from here on its addresses are unknown. Its memory is given back when
+    /// everything that was submitted until now has passed.
+    pub(crate) fn free(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.table.remove(base, fits)?;
         if let Some(observer) = &self.observer {
             observer.freed(&block);
         }
+        lock(&self.limbo).add(block);
+        self.settle()?;
         Ok(block)
-    }
-
-    /// Gives a forgotten block back to the backend once every fence in `until` is done.
-    pub(crate) fn bury(&self, block: Block, until: SmallVec<[Arc<dyn Fence>; 2]>) -> Result<()> {
-        lock(&self.limbo).push_back(Doomed { block, until });
-        self.settle(A_FEW)
     }
 
     /// Free and total bytes of a device, after giving back all that can be.
     pub(crate) fn info(&self, device: DeviceId) -> Result<(usize, usize)> {
-        self.settle(usize::MAX)?;
+        self.settle()?;
         self.backend.memory(device)
     }
 
-    /// Gives back what in limbo has been passed by now, looking at no more than `most` blocks.
-    fn settle(&self, most: usize) -> Result<()> {
-        let mut limbo = lock(&self.limbo);
-        for _ in 0..limbo.len().min(most) {
-            let Some(doomed) = limbo.pop_front() else { break };
-            if doomed.until.iter().all(|fence| fence.is_done()) {
-                // SAFETY: the block came from `alloc`, it left the table when it was freed, and the fences of every queue
-                // that was busy then are done.
-                unsafe { self.backend.free(&doomed.block)? };
-            } else {
-                limbo.push_back(doomed);
-            }
+    /// Gives back what in limbo has been passed by now.
+    fn settle(&self) -> Result<()> {
+        let due = lock(&self.limbo).due(&self.lines)?;
+        for block in &due {
+            // SAFETY: the block came from `alloc`, it left the table when it was freed, and the fences of every line that was
+            // busy after that are done.
+            unsafe { self.backend.free(block)? };
         }
         Ok(())
     }

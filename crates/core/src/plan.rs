@@ -1,6 +1,6 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
-use crate::{Access, DeviceId, Error, Kind, Memory, Place, Result};
+use crate::{Access, DeviceId, Error, Kind, Memory, Place, Result, table::GRANULE};
 use smallvec::SmallVec;
 
 /// A rectangle of bytes to move; a linear copy is one row.
@@ -228,9 +228,12 @@ fn touch(
         // Memory of another library was looked up by its first byte only.
         return block.translate(addr, span).map(drop).ok_or_else(|| block.left_by(addr, span));
     }
-    let whole = memory.plain(addr, span, access);
-    if whole.is_ok() || pitch == rows.width || rows.height == 1 {
-        return whole;
+    // Asking brings pages in: whole pages between two rows are not the copy's to bring in.
+    if rows.height == 1 || pitch - rows.width < 2 * GRANULE {
+        let whole = memory.plain(addr, span, access);
+        if whole.is_ok() || pitch == rows.width {
+            return whole;
+        }
     }
     (0..rows.height).try_for_each(|row| memory.plain(addr + row * pitch, rows.width, access))
 }

@@ -13,7 +13,6 @@ pub struct Status {
     stream: u64,
     passed: AtomicU64,
     failed: AtomicBool,
-    aborted: AtomicBool,
     first: Mutex<Option<Error>>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -25,7 +24,6 @@ impl Status {
             stream,
             passed: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            aborted: AtomicBool::new(false),
             first: Mutex::new(None),
             observer,
         }
@@ -48,7 +46,8 @@ impl Status {
 
     /// Work failed while it ran. The first failure since the last report is kept: later ones follow from it more often than not.
     pub fn fail(&self, error: Error) {
-        lock(&self.first).get_or_insert(error);
+        let mut first = lock(&self.first);
+        first.get_or_insert(error);
         self.failed.store(true, Ordering::Release);
     }
 
@@ -65,16 +64,6 @@ impl Status {
         let mut first = lock(&self.first);
         self.failed.store(false, Ordering::Release);
         first.take()
-    }
-
-    /// Whether the stream was aborted: its queue drops what it has not begun.
-    pub fn is_aborted(&self) -> bool {
-        self.aborted.load(Ordering::Acquire)
-    }
-
-    /// Marks the stream as aborted, or clears the mark once the queue is empty.
-    pub fn set_aborted(&self, aborted: bool) {
-        self.aborted.store(aborted, Ordering::Release);
     }
 }
 

@@ -37,8 +37,9 @@ struct Region {
     leaf: OnceLock<Fan<AtomicU32>>,
 }
 
-/// One block, or none while `len` is 0. `turn` is odd while a writer is at it.
+/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. One cache line, so that a look costs one miss.
 #[derive(Default)]
+#[repr(align(64))]
 struct Slot {
     turn: AtomicU32,
     home: AtomicU32,
@@ -74,7 +75,7 @@ impl AddressTable {
     /// A table of these blocks, for tests and tools.
     pub fn of(blocks: impl IntoIterator<Item = Block>) -> Self {
         let table = Self::new();
-        blocks.into_iter().for_each(|block| table.insert(block));
+        blocks.into_iter().for_each(|block| table.insert(block).expect("few blocks"));
         table
     }
 
@@ -100,18 +101,26 @@ impl AddressTable {
     }
 
     /// Adds a block. Its granules belong to no other block.
-    pub fn insert(&self, block: Block) {
+    pub fn insert(&self, block: Block) -> Result<()> {
         debug_assert!(
             block.base.is_multiple_of(GRANULE) && block.len > 0,
             "backends align blocks to granules"
         );
         let mut writer = self.writer();
-        let number = writer.spare.pop().unwrap_or_else(|| {
-            writer.made += 1;
-            writer.made - 1
-        });
+        let number = match writer.spare.pop() {
+            Some(number) => number,
+            None if (writer.made as usize) < FAN * FAN => {
+                writer.made += 1;
+                writer.made - 1
+            }
+            None => {
+                return Err(Kind::OutOfMemory
+                    .because(format!("there are {} allocations, the most there can be", FAN * FAN)));
+            }
+        };
         self.slot(number).write(&block);
         self.spread(&block, number + 1);
+        Ok(())
     }
 
     /// Removes the block that starts at `base`, if `fits` agrees. `BadAddress` if no block starts there.
@@ -277,7 +286,7 @@ mod tests {
         assert_eq!(table.remove(0x1000, |_| Ok(())).map(|b| b.base), Ok(0x1000));
         assert_eq!((table.find(0x1000), table.removals()), (None, 1));
         assert!(table.remove(0x1000, |_| Ok(())).is_err(), "twice");
-        table.insert(block(0x9000, 64));
+        table.insert(block(0x9000, 64)).expect("room");
         assert_eq!(table.find(0x9010), Some(block(0x9000, 64)), "the slot is used again");
         assert_eq!(table.find(0x2000), Some(block(0x2000, 64)));
     }
@@ -289,7 +298,7 @@ mod tests {
             scope.spawn(|| {
                 for round in 0..20_000 {
                     let base = 0x10_0000 + (round % 3) * GRANULE;
-                    table.insert(block(base, 100 + round));
+                    table.insert(block(base, 100 + round)).expect("room");
                     table.remove(base, |_| Ok(())).expect("just inserted");
                 }
                 stop.store(true, Ordering::Relaxed);

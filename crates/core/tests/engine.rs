@@ -238,14 +238,79 @@ fn freed_memory_waits_for_every_queue_that_was_busy() {
 #[test]
 fn memory_waits_for_work_that_outlived_its_stream() {
     let (runtime, log) = paper();
-    let block = alloc(&runtime, Home::Device(0), 64);
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
-    stream.call(|| ()).expect("queued");
-    // The status is all that is left of the stream; its fence is kept by the runtime.
+    // SAFETY: paper moves nothing.
+    unsafe { stream.submit(|_| plan(&runtime, Rows::linear(device.base, host.base, 64)).map(Op::Copy)) }
+        .expect("queued");
     let fence = stream.fence().expect("a fence");
     drop(stream);
-    runtime.free(block.base, |_| Ok(())).expect("frees");
-    assert!(!gone(&log, &block) && !fence.is_done());
+    runtime
+        .stream(0, QueueOptions::default())
+        .expect("making a stream lets go of dead ones, but not of this");
+    runtime.free(device.base, |_| Ok(())).expect("frees");
+    assert!(!gone(&log, &device) && !fence.is_done());
+}
+
+#[test]
+fn a_stream_held_by_work_without_addresses_keeps_no_memory() {
+    let (runtime, log) = paper();
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    // SAFETY: paper moves nothing.
+    unsafe { stream.submit(|_| plan(&runtime, Rows::linear(device.base, host.base, 64)).map(Op::Copy)) }
+        .expect("queued");
+    stream.status().pass(1);
+    stream.call(|| ()).expect("queued");
+    let other = stream.mark().expect("a mark");
+    stream.wait_for(other).expect("queued");
+    runtime.free(device.base, |_| Ok(())).expect("frees");
+    assert!(gone(&log, &device), "the copy has passed, and nothing else has addresses");
+}
+
+#[test]
+fn a_submit_ends_though_others_free_all_the_time() {
+    let (runtime, _) = paper();
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let mut asked = 0;
+    // SAFETY: paper moves nothing.
+    let ticket = unsafe {
+        stream.submit(|_| {
+            asked += 1;
+            if asked == 1 {
+                let passing = alloc(&runtime, Home::Host, 64);
+                runtime.free(passing.base, |_| Ok(())).map_err(Misfit::from)?;
+            } else {
+                // Frees of others, seen after the plan was made again: under the lock it is current all the same.
+                runtime.memory().table().insert(Block { base: 0x9000_0000, ..host }).map_err(Misfit::from)?;
+                runtime.memory().table().remove(0x9000_0000, |_| Ok(())).map_err(Misfit::from)?;
+            }
+            plan(&runtime, Rows::linear(device.base, host.base, 64)).map(Op::Copy)
+        })
+    };
+    assert_eq!((ticket.ok(), asked), (Some(1), 2));
+}
+
+#[test]
+fn the_cost_of_a_free_does_not_grow_with_what_is_in_flight() {
+    let (runtime, log) = paper();
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    let held: Vec<_> = (0..100).map(|_| alloc(&runtime, Home::Device(0), 64)).collect();
+    let host = alloc(&runtime, Home::Host, 64);
+    for block in &held {
+        // SAFETY: paper moves nothing.
+        unsafe { stream.submit(|_| plan(&runtime, Rows::linear(block.base, host.base, 64)).map(Op::Copy)) }
+            .expect("queued");
+        runtime.free(block.base, |_| Ok(())).expect("frees");
+    }
+    assert!(held.iter().all(|block| !gone(&log, block)));
+    stream.status().pass(50);
+    runtime.memory_info(0).expect("a look");
+    assert!(held[50..].iter().all(|block| !gone(&log, block)), "work is in flight for these");
+    stream.status().pass(100);
+    runtime.memory_info(0).expect("a look");
+    assert!(held.iter().all(|block| gone(&log, block)), "everything has passed");
 }
 
 #[test]

@@ -11,8 +11,11 @@ pub struct Cursor {
     col: usize,
 }
 
-/// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. An overlapping row is moved whole,
-/// as memmove would.
+/// What a row counts for at least, however short.
+const ROW_COST: usize = 64;
+
+/// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two ends overlap is moved
+/// from the side that memmove would begin with.
 ///
 /// # Safety
 /// Every row of every piece is valid at the engine's addresses.
@@ -23,20 +26,22 @@ pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize) -> bool
             if left == 0 {
                 return false;
             }
-            let dst = rows.dst + cursor.row * rows.dst_pitch + cursor.col;
-            let src = rows.src + cursor.row * rows.src_pitch + cursor.col;
-            let rest = rows.width - cursor.col;
-            let apart = dst.abs_diff(src) >= rest;
-            let len = if apart { rest.min(left) } else { rest };
-            // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the second.
+            let dst = rows.dst + cursor.row * rows.dst_pitch;
+            let src = rows.src + cursor.row * rows.src_pitch;
+            let len = (rows.width - cursor.col).min(left);
+            let apart = dst.abs_diff(src) >= rows.width;
+            let offset = if apart || dst < src { cursor.col } else { rows.width - cursor.col - len };
+            // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the second,
+            // where what is still to be read lies on the side that has not been written.
             unsafe {
+                let (dst, src) = ((dst + offset) as *mut u8, (src + offset) as *const u8);
                 if apart {
-                    ptr::copy_nonoverlapping(src as *const u8, dst as *mut u8, len);
+                    ptr::copy_nonoverlapping(src, dst, len);
                 } else {
-                    ptr::copy(src as *const u8, dst as *mut u8, len);
+                    ptr::copy(src, dst, len);
                 }
             }
-            left = left.saturating_sub(len);
+            left = left.saturating_sub(len.max(ROW_COST));
             cursor.col += len;
             if cursor.col == rows.width {
                 (cursor.row, cursor.col) = (cursor.row + 1, 0);

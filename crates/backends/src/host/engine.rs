@@ -4,17 +4,23 @@
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
 use super::lane::Lane;
-use ferry_core::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop};
+use ferry_core::{
+    Error, Kind, Result,
+    sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
+};
 use std::{
     any::Any,
     collections::VecDeque,
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
 const SPIN: Duration = Duration::from_micros(50);
 const LINGER: Duration = Duration::from_micros(5);
 const MOST_WORKERS: usize = 8;
+const WORKER_STACK: usize = 1 << 20;
+/// Users' functions get what a main thread usually has.
+const CALL_STACK: usize = 8 << 20;
 /// A thread for users' functions that has had nothing to do for this long ends.
 const CALL_THREAD_IDLE: Duration = Duration::from_secs(5);
 
@@ -64,14 +70,18 @@ impl Engine {
         })
     }
 
-    /// Starts workers, once.
-    pub fn start(self: &Arc<Self>, cpus: usize) {
+    /// Starts the workers that are missing. One is enough to go on with.
+    pub fn start(self: &Arc<Self>, cpus: usize) -> Result<()> {
         let mut ready = lock(&self.ready);
         while ready.workers < cpus.clamp(1, MOST_WORKERS) {
-            ready.workers += 1;
             let engine = self.clone();
-            spawn(format!("ferry-worker-{}", ready.workers), move || engine.serve());
+            match spawn(format!("ferry-worker-{}", ready.workers + 1), WORKER_STACK, move || engine.serve()) {
+                Ok(()) => ready.workers += 1,
+                Err(_) if ready.workers > 0 => break,
+                Err(why) => return Err(no_thread(&why)),
+            }
         }
+        Ok(())
     }
 
     /// Workers end when nothing is left to do.
@@ -168,18 +178,22 @@ impl Engine {
         }
     }
 
-    /// Runs a user's function on a thread where it may block for as long as it likes.
-    pub fn call(self: &Arc<Self>, function: Box<dyn FnOnce() + Send>) {
+    /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
+    pub fn call(self: &Arc<Self>, function: Box<dyn FnOnce() + Send>) -> Result<()> {
         let mut calls = lock(&self.calls);
-        calls.pending.push_back(function);
-        if calls.idle >= calls.pending.len() {
+        if calls.idle > calls.pending.len() {
+            calls.pending.push_back(function);
             drop(calls);
             self.call_wake.notify_one();
-        } else {
-            drop(calls);
-            let engine = self.clone();
-            spawn("ferry-call".into(), move || engine.serve_calls());
+            return Ok(());
         }
+        drop(calls);
+        let engine = self.clone();
+        let first = move || {
+            function();
+            engine.serve_calls();
+        };
+        spawn("ferry-call".into(), CALL_STACK, first).map_err(|why| no_thread(&why))
     }
 
     fn serve_calls(&self) {
@@ -205,18 +219,28 @@ impl Engine {
     }
 }
 
-/// Starts a thread that takes no signals: handlers belong to the user's threads.
-fn spawn(name: String, body: impl FnOnce() + Send + 'static) {
+fn no_thread(why: &io::Error) -> Error {
+    Kind::Device.because(format!("the system grants no thread: {why}"))
+}
+
+/// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
+/// code stay its own.
+fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    const OWN: [i32; 7] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
     // SAFETY: plain data, filled before use; the old mask is put back below.
     let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: both sets are valid for the calls.
     unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        let mut outside: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut outside);
+        OWN.iter().for_each(|signal| {
+            libc::sigdelset(&mut outside, *signal);
+        });
+        libc::pthread_sigmask(libc::SIG_SETMASK, &outside, &mut old);
     }
-    let thread = thread::Builder::new().name(name).spawn(body);
+    let thread = thread::Builder::new().name(name).stack_size(stack).spawn(body);
     // SAFETY: the mask that this thread had before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-    drop(thread.expect("the system grants a thread"));
+    thread.map(drop)
 }

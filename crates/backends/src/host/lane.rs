@@ -11,7 +11,7 @@ use super::{
 };
 use ferry_core::{
     Fence, Kind, Op, Queue, Result, Status, Ticket,
-    sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{
     any::Any,
@@ -41,10 +41,15 @@ pub struct Lane {
     state: Mutex<State>,
     /// The newest ticket; what an owner without work watches.
     submitted: AtomicU64,
-    /// Sleepers and watchers: an owner looks for them only when there are any.
-    listeners: AtomicUsize,
+    /// The lowest ticket that a sleeper or a watcher waits for: until it has passed an owner need not look for them.
+    wanted: AtomicU64,
+    /// Work up to this ticket is dropped instead of run.
+    aborted: AtomicU64,
     wake: Condvar,
 }
+
+/// No ticket: nobody waits.
+const NONE: Ticket = Ticket::MAX;
 
 #[derive(Default)]
 struct State {
@@ -52,10 +57,17 @@ struct State {
     /// An empty list with room, for the next time an owner takes the list away: submitting then allocates nothing.
     spare: VecDeque<Item>,
     phase: Phase,
+    sleepers: Vec<Ticket>,
     watchers: Vec<(Ticket, Then)>,
 }
 
 impl State {
+    /// The lowest ticket that somebody waits for.
+    fn wanted(&self) -> Ticket {
+        let watched = self.watchers.iter().map(|(ticket, _)| ticket);
+        self.sleepers.iter().chain(watched).copied().min().unwrap_or(NONE)
+    }
+
     fn take_work(&mut self) -> VecDeque<Item> {
         mem::replace(&mut self.work, mem::take(&mut self.spare))
     }
@@ -110,7 +122,8 @@ impl Lane {
             waited,
             state: Mutex::new(State::default()),
             submitted: AtomicU64::new(0),
-            listeners: AtomicUsize::new(0),
+            wanted: AtomicU64::new(NONE),
+            aborted: AtomicU64::new(0),
             wake: Condvar::new(),
         })
     }
@@ -153,22 +166,44 @@ impl Lane {
         Some(state.take_work())
     }
 
-    /// Takes the lane from under whatever it waits for. If it has an owner, that owner is told to drop its work.
-    fn claim_for_abort(&self) -> Option<VecDeque<Item>> {
+    /// Drops the work that has not passed by now, or has its owner do it. Work submitted later is not concerned.
+    fn abort(self: &Arc<Self>) {
         let mut state = lock(&self.state);
+        self.aborted.store(self.submitted.load(Ordering::Relaxed), Ordering::Release);
         if matches!(state.phase, Phase::Running | Phase::Calling) {
-            self.status.set_aborted(true);
-            return None;
+            return;
         }
         state.phase = Phase::Running;
-        Some(mem::take(&mut state.work))
+        let mut hand = state.take_work();
+        drop(state);
+        while self.drop_aborted(&mut hand) {}
+        self.put_back(hand);
     }
 
-    /// Works through `hand` and what comes after it; gives the lane up at the end.
-    fn run(self: &Arc<Self>, mut hand: VecDeque<Item>, mut turn: Turn) {
+    /// Drops the first op in hand if it was aborted.
+    fn drop_aborted(&self, hand: &mut VecDeque<Item>) -> bool {
+        if self.status.passed() >= self.aborted.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(dropped) = hand.pop_front() else { return false };
+        self.status.fail(Kind::Aborted.because("the stream was aborted before this work was done"));
+        self.pass();
+        drop(dropped);
+        true
+    }
+
+    /// Runs the lane until it is empty, blocked, or the turn is over; gives the lane up at the end, whatever happens.
+    fn run(self: &Arc<Self>, hand: VecDeque<Item>, turn: Turn) {
+        if catch_unwind(AssertUnwindSafe(|| self.work_through(hand, turn))).is_err() {
+            self.give_up();
+        }
+    }
+
+    /// Works through `hand` and what comes after it.
+    fn work_through(self: &Arc<Self>, mut hand: VecDeque<Item>, mut turn: Turn) {
         loop {
-            if self.status.is_aborted() {
-                return self.drop_all(hand);
+            if self.drop_aborted(&mut hand) {
+                continue;
             }
             let Some(item) = hand.front_mut() else {
                 match self.next_hand(&turn, hand) {
@@ -186,7 +221,10 @@ impl Lane {
                     drop(done);
                     turn.count(OP_COST);
                 }
-                Step::Blocked(fence) => return self.block_on(hand, fence),
+                Step::Blocked(fence) => match self.block_on(hand, fence) {
+                    Some(aborted) => hand = aborted,
+                    None => return,
+                },
                 Step::Call(function) => {
                     hand.pop_front();
                     return self.start_call(hand, function);
@@ -198,6 +236,18 @@ impl Lane {
         }
     }
 
+    /// The owner panicked, which is a bug of ours or of an observer: what it had in hand is lost, and nobody waits for ever.
+    fn give_up(&self) {
+        let mut state = lock(&self.state);
+        let lost = state.take_work();
+        state.phase = Phase::Idle;
+        self.status.fail(Kind::Device.because("a bug in Ferry: the work of this stream was lost to a panic"));
+        self.status.pass(self.submitted.load(Ordering::Relaxed));
+        drop(state);
+        drop(lost);
+        self.announce();
+    }
+
     /// More work, or `None` after giving the lane up. A worker lingers a little: the next op then costs its submitter no wake.
     fn next_hand(&self, turn: &Turn, empty: VecDeque<Item>) -> Option<VecDeque<Item>> {
         if let Turn::Worker { .. } = turn {
@@ -206,16 +256,10 @@ impl Lane {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MOST_SPARE { empty } else { VecDeque::new() };
         if state.work.is_empty() {
-            self.go_idle(&mut state);
+            state.phase = Phase::Idle;
             return None;
         }
         Some(state.take_work())
-    }
-
-    /// Nothing is left to do, nor to abort.
-    fn go_idle(&self, state: &mut State) {
-        state.phase = Phase::Idle;
-        self.status.set_aborted(false);
     }
 
     /// One more op is complete. Only the owner calls this.
@@ -226,15 +270,17 @@ impl Lane {
 
     /// Tells those who wait how far the work has come.
     fn announce(&self) {
-        // Pairs with the fence of those who begin to listen: either they see what passed, or we see them.
+        // Pairs with the fence of those who begin to wait: either they see what passed, or we see them.
         fence(Ordering::SeqCst);
-        if self.listeners.load(Ordering::Relaxed) == 0 {
+        if self.wanted.load(Ordering::Relaxed) > self.status.passed() {
             return;
         }
         let mut state = lock(&self.state);
         let passed = self.status.passed();
         let due: Vec<_> = state.watchers.extract_if(.., |(ticket, _)| *ticket <= passed).collect();
-        self.listeners.fetch_sub(due.len(), Ordering::Relaxed);
+        // Sleepers take themselves off the list when they are awake; until then they are not wanted again.
+        state.sleepers.retain(|ticket| *ticket > passed);
+        self.wanted.store(state.wanted(), Ordering::Relaxed);
         self.wake.notify_all();
         drop(state);
         due.into_iter().for_each(|(_, then)| then());
@@ -244,7 +290,7 @@ impl Lane {
     fn put_back(self: &Arc<Self>, hand: VecDeque<Item>) {
         let mut state = self.restore(hand);
         if state.work.is_empty() {
-            self.go_idle(&mut state);
+            state.phase = Phase::Idle;
         } else {
             self.make_ready(state);
         }
@@ -257,10 +303,17 @@ impl Lane {
         state
     }
 
-    fn block_on(self: &Arc<Self>, hand: VecDeque<Item>, fence: Arc<dyn Fence>) {
-        self.restore(hand).phase = Phase::Blocked;
+    /// Lets go of the lane until the fence is done. Gives the work back if it was aborted meanwhile.
+    fn block_on(self: &Arc<Self>, hand: VecDeque<Item>, fence: Arc<dyn Fence>) -> Option<VecDeque<Item>> {
+        let mut state = self.restore(hand);
+        if self.status.passed() < self.aborted.load(Ordering::Acquire) {
+            return Some(state.take_work());
+        }
+        state.phase = Phase::Blocked;
+        drop(state);
         let lane = self.clone();
         fence.when_done(Box::new(move || lane.resume()));
+        None
     }
 
     /// The fence that the first op waits for is done: look at it again. Says nothing to a lane that was aborted meanwhile.
@@ -274,57 +327,41 @@ impl Lane {
     fn start_call(self: &Arc<Self>, hand: VecDeque<Item>, function: Then) {
         self.restore(hand).phase = Phase::Calling;
         let lane = self.clone();
-        self.engine.call(Box::new(move || {
+        let started = self.engine.call(Box::new(move || {
             // A panic cannot leave a C function; one of a Rust closure is the stream's failure.
             if catch_unwind(AssertUnwindSafe(function)).is_err() {
                 lane.status.fail(Kind::Device.because("a function launched on this stream panicked"));
             }
             lane.called();
         }));
+        if let Err(why) = started {
+            self.status.fail(why);
+            self.called();
+        }
     }
 
     fn called(self: &Arc<Self>) {
         self.pass();
-        if self.status.is_aborted() {
-            return self.drop_all(VecDeque::new());
-        }
         self.put_back(VecDeque::new());
     }
 
     /// There is work and nobody at it: tell the workers, or, where only waiting threads work, those.
     fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.phase = Phase::Ready;
-        drop(state);
         if self.waited {
-            self.announce();
-        } else {
+            self.wake.notify_all();
+        }
+        drop(state);
+        if !self.waited {
             self.engine.ready(self.clone());
         }
     }
 
-    /// Drops all work; its fences are done. The caller owns the lane.
-    fn drop_all(&self, hand: VecDeque<Item>) {
-        let mut state = lock(&self.state);
-        let rest = mem::take(&mut state.work);
-        let submitted = self.submitted.load(Ordering::Relaxed);
-        self.go_idle(&mut state);
-        if submitted > self.status.passed() {
-            self.status.fail(Kind::Aborted.because("the stream was aborted before this work was done"));
-            self.status.pass(submitted);
-        }
-        drop(state);
-        drop((hand, rest));
-        self.announce();
-    }
-
-    fn listen(&self) {
-        self.listeners.fetch_add(1, Ordering::Relaxed);
+    /// Somebody waits for `ticket` from here on; what passed before is seen by a look after this.
+    fn want(&self, state: &State) {
+        self.wanted.store(state.wanted(), Ordering::Relaxed);
         // Pairs with the fence in `announce`.
         fence(Ordering::SeqCst);
-    }
-
-    fn stop_listening(&self) {
-        self.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn fence_at(self: &Arc<Self>, ticket: Ticket, timed: bool) -> Arc<LaneFence> {
@@ -409,9 +446,7 @@ impl Queue for LaneQueue {
     }
 
     fn abort(&self) {
-        if let Some(hand) = self.0.claim_for_abort() {
-            self.0.drop_all(hand);
-        }
+        self.0.abort();
     }
 }
 
@@ -433,13 +468,17 @@ impl LaneFence {
 
     fn park(&self, deadline: Option<Instant>) {
         let lane = &self.lane;
-        lane.listen();
-        let state = lock(&lane.state);
+        let mut state = lock(&lane.state);
+        state.sleepers.push(self.ticket);
+        lane.want(&state);
         if !self.is_done() && state.phase != Phase::Ready {
             let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            drop(wait_on(&lane.wake, state, limit));
+            state = wait_on(&lane.wake, state, limit);
         }
-        lane.stop_listening();
+        if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
+            state.sleepers.swap_remove(mine);
+        }
+        lane.wanted.store(state.wanted(), Ordering::Relaxed);
     }
 }
 
@@ -447,10 +486,10 @@ fn wait_on<'a>(
     wake: &Condvar,
     state: MutexGuard<'a, State>,
     limit: Option<Duration>,
-) -> Option<MutexGuard<'a, State>> {
+) -> MutexGuard<'a, State> {
     match limit {
-        None => wake.wait(state).ok(),
-        Some(limit) => wake.wait_timeout(state, limit).ok().map(|(state, _)| state),
+        None => wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+        Some(limit) => wake.wait_timeout(state, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
     }
 }
 
@@ -479,14 +518,14 @@ impl Fence for LaneFence {
             return then();
         }
         let lane = &self.lane;
-        lane.listen();
         let mut state = lock(&lane.state);
-        if self.is_done() {
-            drop(state);
-            lane.stop_listening();
-            return then();
-        }
         state.watchers.push((self.ticket, then));
+        lane.want(&state);
+        drop(state);
+        if self.is_done() {
+            // It may have passed before anybody could see that it is wanted.
+            lane.announce();
+        }
     }
 
     fn failed(&self) -> bool {

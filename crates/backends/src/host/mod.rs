@@ -3,6 +3,7 @@
 mod copy;
 mod engine;
 mod lane;
+mod mapping;
 mod region;
 
 use crate::probe;
@@ -42,9 +43,12 @@ impl Host {
 
     fn new(options: HostOptions) -> Result<Host> {
         let capacity = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
-        let devices =
-            (0..options.devices).map(|id| Region::device(id as u32, capacity)).collect::<Result<_>>()?;
-        let page_locked = Region::page_locked(2 * half_of_this_machine())?;
+        // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
+        let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
+        let devices = (0..options.devices)
+            .map(|id| Region::device(id as u32, capacity, most))
+            .collect::<Result<_>>()?;
+        let page_locked = Region::page_locked(2 * half_of_this_machine(), most)?;
         let regions = Arc::new(Regions { devices, page_locked });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
         Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus })
@@ -103,7 +107,7 @@ impl Backend for Host {
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         self.region(Home::Device(device))?;
         if !options.waited {
-            self.engine.start(self.cpus);
+            self.engine.start(self.cpus)?;
         }
         Ok(Box::new(LaneQueue(Lane::new(self.engine.clone(), status, options.waited))))
     }

@@ -4,13 +4,12 @@
 //! that dereferences a device pointer dies as it would with a real card. The bytes live in a second mapping, at the same
 //! offset, that only the engine knows. Page-locked memory has one mapping for both. Both show by name in `/proc/self/maps`.
 
+use super::mapping::Mapping;
 use ferry_core::{Block, Home, Kind, Request, Result, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    ffi::CString,
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    ptr,
+    os::fd::{AsRawFd, OwnedFd},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,6 +19,11 @@ use std::{
 /// Freed ranges rest before they are used again, so that a stale pointer is met by an error and not by a stranger's block.
 const RESTING_RANGES: usize = 256;
 const RESTING_BYTES: usize = 256 << 20;
+/// Page-locked blocks of this size on are unlocked when they are freed.
+const WORTH_UNLOCKING: usize = 1 << 20;
+const HUGE: usize = 2 << 20;
+/// A region smaller than this is of no use.
+const LEAST_SPAN: usize = 64 << 20;
 /// The engine's mapping is made accessible in steps of at least this, so that tools which look at every accessible page of a
 /// process (valgrind's leak search, core dumps) see little more than what is used.
 const STEP: usize = 64 << 20;
@@ -27,12 +31,14 @@ const STEP: usize = 64 << 20;
 /// A range of the user's addresses, the engine's view of it, and what is free in it.
 pub struct Region {
     home: Home,
-    base: usize,
-    len: usize,
-    at: usize,
     capacity: usize,
     lock_pages: AtomicBool,
     space: Mutex<Space>,
+    user: Mapping,
+    /// The engine's view, where it is another one than the user's.
+    bytes: Option<Mapping>,
+    /// The file behind the engine's view, where there is one.
+    file: Option<OwnedFd>,
 }
 
 /// Free offsets: by place to merge neighbours, by size to find the best fit.
@@ -48,27 +54,44 @@ struct Space {
 }
 
 impl Region {
-    /// Device memory of `capacity` bytes.
-    pub fn device(device: u32, capacity: usize) -> Result<Region> {
-        let (at, len) = shared_mapping(&format!("ferry:device{device}-memory"), span_for(capacity))?;
-        let base = bare_mapping(&format!("ferry:device{device}"), len)?;
-        advise(at, len, libc::MADV_DONTFORK);
-        advise(at, len, libc::MADV_DONTDUMP);
-        Ok(Region::new(Home::Device(device), base, len, at, capacity))
+    /// Device memory of `capacity` bytes, in mappings of at most `most` bytes each.
+    pub fn device(device: u32, capacity: usize, most: usize) -> Result<Region> {
+        shrinking(span_for(capacity, most), |len| {
+            let bare = Mapping::bare(&format!("ferry:device{device}"), len)?;
+            let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
+            bytes.advise(0, len, libc::MADV_DONTFORK);
+            bytes.advise(0, len, libc::MADV_DONTDUMP);
+            Ok(Region::new(Home::Device(device), bare, Some(bytes), file, capacity))
+        })
     }
 
     /// Page-locked host memory, of which there can be as much as `capacity` bytes.
-    pub fn page_locked(capacity: usize) -> Result<Region> {
-        let (base, len) = private_mapping(span_for(capacity))?;
-        Ok(Region::new(Home::Host, base, len, base, capacity))
+    pub fn page_locked(capacity: usize, most: usize) -> Result<Region> {
+        shrinking(span_for(capacity, most), |len| {
+            Ok(Region::new(Home::Host, Mapping::private(c"ferry:page-locked", len)?, None, None, capacity))
+        })
     }
 
-    fn new(home: Home, base: usize, len: usize, at: usize, capacity: usize) -> Region {
-        let mut space = Space { open: GRANULE.max(crate::probe::page_size()), ..Space::default() };
+    fn new(
+        home: Home,
+        user: Mapping,
+        bytes: Option<Mapping>,
+        file: Option<OwnedFd>,
+        capacity: usize,
+    ) -> Region {
+        let (edge, len) = (edge(), user.len());
+        let mut space = Space { open: edge, ..Space::default() };
         // The first and last granule stay out of use: nothing that runs off the end of its own mapping reaches a block.
-        space.give(space.open, len - 2 * space.open);
-        let lock_pages = AtomicBool::new(home == Home::Host);
-        Region { home, base, len, at, capacity, lock_pages, space: Mutex::new(space) }
+        space.give(edge, len - 2 * edge);
+        Region {
+            home,
+            capacity: capacity.min(len - 2 * edge),
+            lock_pages: AtomicBool::new(home == Home::Host),
+            space: Mutex::new(space),
+            user,
+            bytes,
+            file,
+        }
     }
 
     /// What the region is called in messages.
@@ -80,9 +103,12 @@ impl Region {
     }
 
     /// The first of the user's addresses.
-    #[cfg(test)]
     pub fn base(&self) -> usize {
-        self.base
+        self.user.addr()
+    }
+
+    fn engine(&self) -> &Mapping {
+        self.bytes.as_ref().unwrap_or(&self.user)
     }
 
     /// Free and total bytes.
@@ -92,8 +118,9 @@ impl Region {
 
     /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody else's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        let within = |start: usize| addr < start + self.len && addr.saturating_add(len.max(1)) > start;
-        within(self.base) || within(self.at)
+        [&self.user, self.engine()].iter().any(|mapping| {
+            addr < mapping.addr() + mapping.len() && addr.saturating_add(len.max(1)) > mapping.addr()
+        })
     }
 
     /// Takes whole pages for a block.
@@ -113,70 +140,73 @@ impl Region {
         if bytes > self.capacity - space.used {
             return Err(short(&space));
         }
-        let offset = space.take(bytes, page, self.base).ok_or_else(|| short(&space))?;
+        let offset = space.take(bytes, page, self.base()).ok_or_else(|| short(&space))?;
         if let Err(error) = self.open_up_to(&mut space, offset + bytes) {
             space.give(offset, bytes);
             return Err(error);
         }
         space.used += bytes;
         drop(space);
-        if self.lock_pages.load(Ordering::Relaxed) && !lock_on_fault(self.at + offset, bytes) {
+        if self.lock_pages.load(Ordering::Relaxed) && !self.engine().lock_on_fault(offset, bytes) {
             self.lock_pages.store(false, Ordering::Relaxed); // past the limit of this process: best effort
         }
-        Ok(Block { base: self.base + offset, len: request.len, home: self.home, at: self.at + offset, page })
+        let (base, at) = (self.base() + offset, self.engine().addr() + offset);
+        Ok(Block { base, len: request.len, home: self.home, at, page })
     }
 
     /// Gives the pages of a block back to the system.
     pub fn free(&self, block: &Block) {
-        let (offset, bytes) = (block.base - self.base, block.len.next_multiple_of(block.page));
+        let (offset, bytes) = (block.base - self.base(), block.len.next_multiple_of(block.page));
         match self.home {
-            Home::Device(_) => advise(self.at + offset, bytes, libc::MADV_REMOVE),
-            Home::Host => {
-                const DONTNEED_LOCKED: i32 = 24;
-                if !advise(self.at + offset, bytes, DONTNEED_LOCKED) {
-                    advise(self.at + offset, bytes, libc::MADV_DONTNEED);
-                }
-                true
-            }
-        };
+            Home::Device(_) => self.punch(offset, bytes),
+            Home::Host => self.unlock(offset, bytes),
+        }
         let mut space = self.space();
         space.used -= bytes;
         space.rest(offset, bytes);
     }
 
+    fn punch(&self, offset: usize, bytes: usize) {
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let punched = self.file.as_ref().is_some_and(|file| {
+            // SAFETY: the file is ours, and no block lies in the range.
+            unsafe { libc::fallocate(file.as_raw_fd(), PUNCH, offset as i64, bytes as i64) == 0 }
+        });
+        if !punched {
+            self.engine().advise(offset, bytes, libc::MADV_REMOVE);
+        }
+    }
+
+    /// Pages of large blocks are unlocked; small ones stay locked, since every border between the two costs one of the
+    /// mappings that a process can have.
+    fn unlock(&self, offset: usize, bytes: usize) {
+        const DONTNEED_LOCKED: i32 = 24;
+        if bytes >= WORTH_UNLOCKING {
+            self.engine().unlock(offset, bytes);
+            self.lock_pages.store(true, Ordering::Relaxed);
+        }
+        if !self.engine().advise(offset, bytes, libc::MADV_DONTNEED) {
+            self.engine().advise(offset, bytes, DONTNEED_LOCKED);
+        }
+    }
+
+    /// Makes the engine's view accessible up to `end`.
     fn open_up_to(&self, space: &mut Space, end: usize) -> Result<()> {
         if end <= space.open {
             return Ok(());
         }
-        let open = end
-            .max(space.open * 2)
-            .next_multiple_of(STEP)
-            .min(self.len - GRANULE.max(crate::probe::page_size()));
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a part of our own mapping, and none of it is in use yet.
-        if unsafe { libc::mprotect((self.at + space.open) as *mut libc::c_void, open - space.open, rights) }
-            != 0
-        {
-            return Err(system(&format!("opening {open} bytes of {}", self.name())));
-        }
-        space.open = open;
+        let generous = end.max(space.open * 2).next_multiple_of(STEP).min(self.user.len() - edge());
+        // Limits on memory may forbid the larger step and grant the smaller one.
+        let opened = [generous, end].into_iter().find(|to| self.engine().open(space.open, *to));
+        space.open = opened.ok_or_else(|| {
+            let why = io::Error::last_os_error();
+            Kind::OutOfMemory.because(format!("opening {end} bytes of {}: {why}", self.name()))
+        })?;
         Ok(())
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: both mappings were made for this region, and whoever can run work on them keeps the region alive.
-        unsafe {
-            libc::munmap(self.base as *mut libc::c_void, self.len);
-            if self.at != self.base {
-                libc::munmap(self.at as *mut libc::c_void, self.len);
-            }
-        }
     }
 }
 
@@ -238,85 +268,23 @@ impl Space {
 }
 
 /// More addresses than bytes, so that holes between blocks do not matter; only touched pages cost memory.
-fn span_for(capacity: usize) -> usize {
-    (capacity * 2).next_multiple_of(1 << 30) + (1 << 30)
+fn span_for(capacity: usize, most: usize) -> usize {
+    capacity.saturating_mul(2).saturating_add(1 << 30).min(most).max(LEAST_SPAN) / HUGE * HUGE
 }
 
-/// A mapping, not accessible yet, of a file that exists in memory only, as large as the system grants up to `len`.
-fn shared_mapping(name: &str, mut len: usize) -> Result<(usize, usize)> {
+/// Halves the span until the system grants it.
+fn shrinking(mut len: usize, make: impl Fn(usize) -> Result<Region>) -> Result<Region> {
     loop {
-        let fd = memory_file(name)?;
-        // SAFETY: the descriptor is ours and open.
-        let sized = unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } == 0;
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        match map(len, libc::PROT_NONE, flags, fd.as_raw_fd()).filter(|_| sized) {
-            Some(at) => return Ok((at, len)),
-            None if len > 1 << 28 => len /= 2,
-            None => return Err(system(&format!("mapping {len} bytes of {name}"))),
+        match make(len) {
+            Err(_) if len > LEAST_SPAN => len = len / 2 / HUGE * HUGE,
+            other => return other,
         }
     }
 }
 
-/// Addresses without access rights over an empty file: nothing is behind them, and the name shows in the maps.
-fn bare_mapping(name: &str, len: usize) -> Result<usize> {
-    let fd = memory_file(name)?;
-    map(len, libc::PROT_NONE, libc::MAP_SHARED | libc::MAP_NORESERVE, fd.as_raw_fd())
-        .ok_or_else(|| system(&format!("reserving {len} bytes of addresses for {name}")))
-}
-
-/// Private memory: in a forked child the parent's bytes are not touched.
-fn private_mapping(mut len: usize) -> Result<(usize, usize)> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    loop {
-        match map(len, libc::PROT_NONE, flags, -1) {
-            Some(base) => {
-                name_mapping(base, len, c"ferry:page-locked");
-                return Ok((base, len));
-            }
-            None if len > 1 << 28 => len /= 2,
-            None => return Err(system(&format!("mapping {len} bytes of page-locked memory"))),
-        }
-    }
-}
-
-fn memory_file(name: &str) -> Result<OwnedFd> {
-    let name_c = CString::new(name).expect("our names have no NUL");
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(name_c.as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(system(&format!("creating {name}")));
-    }
-    // SAFETY: the call just returned this descriptor and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn map(len: usize, rights: i32, flags: i32, fd: i32) -> Option<usize> {
-    // SAFETY: no address is asked for, so no existing mapping is touched.
-    let addr = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, fd, 0) };
-    (addr != libc::MAP_FAILED).then_some(addr as usize)
-}
-
-fn advise(addr: usize, len: usize, advice: i32) -> bool {
-    // SAFETY: the range lies in a mapping of this module and holds no live block.
-    unsafe { libc::madvise(addr as *mut libc::c_void, len, advice) == 0 }
-}
-
-/// Locks pages as they are touched. Never undone: the range is used again for page-locked memory only.
-fn lock_on_fault(addr: usize, len: usize) -> bool {
-    // SAFETY: the range lies in our private mapping.
-    unsafe { libc::syscall(libc::SYS_mlock2, addr, len, libc::MLOCK_ONFAULT) == 0 }
-}
-
-fn name_mapping(addr: usize, len: usize, name: &std::ffi::CStr) {
-    const SET_VMA: i32 = 0x5356_4d41;
-    const ANON_NAME: usize = 0;
-    // SAFETY: names a mapping of ours; the string outlives the call. Kernels without the feature refuse, which is fine.
-    unsafe { libc::prctl(SET_VMA, ANON_NAME, addr, len, name.as_ptr()) };
-}
-
-fn system(doing: &str) -> ferry_core::Error {
-    let why = io::Error::last_os_error();
-    Kind::Device.because(format!("{doing}: {why}"))
+/// What stays out of use at each end.
+fn edge() -> usize {
+    GRANULE.max(crate::probe::page_size())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -329,7 +297,7 @@ mod tests {
 
     #[test]
     fn freed_addresses_rest_and_bytes_come_back() {
-        let region = Region::device(0, 64 << 20).expect("a small device");
+        let region = Region::device(0, 64 << 20, usize::MAX).expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
         assert_eq!(region.info(), ((64 << 20) - 4096, 64 << 20));
         region.free(&first);
@@ -339,7 +307,7 @@ mod tests {
 
     #[test]
     fn large_pages_are_aligned_and_counted_whole() {
-        let region = Region::device(0, 64 << 20).expect("a small device");
+        let region = Region::device(0, 64 << 20, usize::MAX).expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
         assert_eq!(region.info().0, 60 << 20);
@@ -350,7 +318,7 @@ mod tests {
 
     #[test]
     fn everything_is_used_again_when_space_runs_short() {
-        let region = Region::device(0, 1 << 20).expect("a small device");
+        let region = Region::device(0, 1 << 20, usize::MAX).expect("a small device");
         for round in 0..20_000 {
             let block =
                 region.alloc(&request(1 << 20, 4096)).unwrap_or_else(|e| panic!("round {round}: {e}"));
@@ -360,10 +328,12 @@ mod tests {
 
     #[test]
     fn mappings_show_by_name() {
-        let region = Region::device(7, 1 << 20).expect("a small device");
+        let region = Region::device(7, 1 << 20, usize::MAX).expect("a small device");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-        let line =
-            maps.lines().find(|line| line.starts_with(&format!("{:x}-", region.base))).expect("our mapping");
+        let line = maps
+            .lines()
+            .find(|line| line.starts_with(&format!("{:x}-", region.base())))
+            .expect("our mapping");
         assert!(line.contains("ferry:device7") && line.contains(" ---s "), "{line}");
     }
 }

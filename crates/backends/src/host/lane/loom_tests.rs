@@ -2,7 +2,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
-use ferry_core::Fill;
+use ferry_core::{Fill, sync::AtomicUsize};
 use loom::thread;
 
 fn small_work() -> Op {
@@ -88,7 +88,7 @@ fn aborted_work_completes_and_the_lane_lives_on() {
         fence(&lane).wait(None).expect("later work runs");
         move || {
             assert_eq!(lane.status.passed(), 2);
-            assert_eq!(lane.listeners.load(Ordering::Relaxed), 0);
+            assert_eq!(lane.wanted.load(Ordering::Relaxed), NONE);
         }
     });
 }
@@ -108,5 +108,45 @@ fn a_lane_without_workers_is_run_by_those_who_wait() {
         fence(&lane).wait(None).expect("done");
         other.join().expect("the other is done");
         assert_eq!(lane.status.passed(), 2);
+    });
+}
+
+/// A fence that nothing will ever complete.
+struct Never;
+
+impl Fence for Never {
+    fn is_done(&self) -> bool {
+        false
+    }
+    fn wait(&self, _: Option<Duration>) -> Result<()> {
+        Ok(())
+    }
+    fn when_done(&self, _: Then) {}
+    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+        None
+    }
+}
+
+#[test]
+fn an_abort_reaches_a_lane_that_is_about_to_block() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        submit(&lane, Op::Wait(Arc::new(Never)));
+        LaneQueue(lane.clone()).abort();
+        fence(&lane).wait(None).expect("dropped");
+        || ()
+    });
+}
+
+#[test]
+fn work_after_an_abort_is_not_dropped() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("done");
+        LaneQueue(lane.clone()).abort();
+        submit(&lane, small_work());
+        fence(&lane).wait(None).expect("done");
+        move || assert_eq!(lane.status.take_error(), None)
     });
 }
