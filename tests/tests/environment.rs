@@ -150,18 +150,30 @@ fn limbo_in_small_memory() {
     ok(aclrtMemcpyAsync(piece.addr, size, host.addr, 64, H2D, stream));
     ok(piece.free());
     let mut again = 0;
-    let code = blocked::call(move || aclrtMalloc(&mut again, size, 0))
-        .returned("an allocation does not wait for copies");
+    // It may wait a little for the copy, but not until the gate opens.
+    let code = match blocked::call(move || aclrtMalloc(&mut again, size, 0)) {
+        blocked::Outcome::Returned(code) => code,
+        blocked::Outcome::Blocked(pending) => pending.join(),
+    };
     expect("memory that a queued copy needs", code, MEMORY_ALLOCATION);
     gate.open();
     finish(stream);
-    // Many times more than there is, one piece after the other.
+    // Many times more than there is, one piece after the other, with nobody synchronising.
     for _ in 0..50 {
         let piece = Memory::device(size);
         ok(aclrtMemcpyAsync(piece.addr, size, host.addr, 64, H2D, stream));
         ok(piece.free());
-        finish(stream);
     }
+    finish(stream);
+    // A stream that is held by something that has no addresses keeps no memory.
+    let gate = Gate::on(stream);
+    for _ in 0..5 {
+        let piece = Memory::device(size);
+        piece.fill(7);
+        ok(piece.free());
+    }
+    gate.open();
+    finish(stream);
 }
 
 fn five_devices() {
