@@ -11,6 +11,18 @@ pub struct Cursor {
     col: usize,
 }
 
+impl Cursor {
+    /// In the first row, `bytes` of it done.
+    pub fn after(bytes: usize) -> Self {
+        Cursor { piece: 0, row: 0, col: bytes }
+    }
+
+    /// Bytes done of the row it is in.
+    pub fn bytes(&self) -> usize {
+        self.col
+    }
+}
+
 /// What a row counts for at least, however short.
 const ROW_COST: usize = 64;
 

@@ -16,7 +16,8 @@ use std::{
 };
 
 const SPIN: Duration = Duration::from_micros(50);
-const LINGER: Duration = Duration::from_micros(5);
+const LINGER: Duration = Duration::from_micros(50);
+const LOOK_EVERY: Duration = Duration::from_micros(5);
 const MOST_WORKERS: usize = 8;
 const WORKER_STACK: usize = 1 << 20;
 /// Users' functions get what a main thread usually has.
@@ -119,9 +120,25 @@ impl Engine {
         self.spin_for(SPIN, done)
     }
 
-    /// Spins as a worker without work that still owns a lane: until `more`, or until another lane is ready.
+    /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom, since every look takes
+    /// the submitter's cache line away.
     pub fn linger(&self, more: impl Fn() -> bool) {
-        self.spin_for(LINGER, || more() || self.has_ready());
+        if !self.spins {
+            return;
+        }
+        self.spinning.fetch_add(1, Ordering::Relaxed);
+        let start = Instant::now();
+        let mut look = start + LOOK_EVERY;
+        loop {
+            while Instant::now() < look {
+                spin_loop();
+            }
+            if more() || self.has_ready() || look - start > LINGER {
+                break;
+            }
+            look += LOOK_EVERY;
+        }
+        self.spinning.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn spin_for(&self, time: Duration, done: impl Fn() -> bool) -> bool {

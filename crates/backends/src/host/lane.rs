@@ -6,8 +6,8 @@
 //! fence or the function's thread makes it `Ready` again.
 
 use super::{
-    copy::{self, Cursor},
     engine::Engine,
+    work::{Step, Work},
 };
 use ferry_core::{
     Fence, Kind, Op, Queue, Result, Status, Ticket,
@@ -22,7 +22,7 @@ use std::{
 };
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
-const SLICE: usize = 1 << 20;
+pub const SLICE: usize = 1 << 20;
 /// What a worker moves for one lane before it lets another have its turn.
 const SHARE: usize = 8 << 20;
 /// A list larger than this is not kept for later.
@@ -30,7 +30,8 @@ const MOST_SPARE: usize = 4096;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
 
-type Then = Box<dyn FnOnce() + Send>;
+/// What runs later.
+pub type Then = Box<dyn FnOnce() + Send>;
 
 /// One stream's work. See the module's text.
 pub struct Lane {
@@ -53,10 +54,12 @@ const NONE: Ticket = Ticket::MAX;
 
 #[derive(Default)]
 struct State {
-    work: VecDeque<Item>,
+    work: VecDeque<Work>,
     /// An empty list with room, for the next time an owner takes the list away: submitting then allocates nothing.
-    spare: VecDeque<Item>,
+    spare: VecDeque<Work>,
     phase: Phase,
+    /// A worker looks at this lane again and again: it need not be told of work.
+    watched: bool,
     sleepers: Vec<Ticket>,
     watchers: Vec<(Ticket, Then)>,
 }
@@ -68,7 +71,7 @@ impl State {
         self.sleepers.iter().chain(watched).copied().min().unwrap_or(NONE)
     }
 
-    fn take_work(&mut self) -> VecDeque<Item> {
+    fn take_work(&mut self) -> VecDeque<Work> {
         mem::replace(&mut self.work, mem::take(&mut self.spare))
     }
 }
@@ -86,24 +89,6 @@ enum Phase {
     Blocked,
     /// A function of the user's runs.
     Calling,
-}
-
-struct Item {
-    work: Work,
-    cursor: Cursor,
-}
-
-enum Work {
-    Op(Op),
-    Mark(Arc<LaneFence>),
-}
-
-/// What came of one slice of work.
-enum Step {
-    Done,
-    More,
-    Blocked(Arc<dyn Fence>),
-    Call(Then),
 }
 
 /// Until when an owner keeps a lane.
@@ -132,7 +117,7 @@ impl Lane {
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Work) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
-        state.work.push_back(Item { work: make(ticket), cursor: Cursor::default() });
+        state.work.push_back(make(ticket));
         self.submitted.store(ticket, Ordering::Release);
         if state.phase == Phase::Idle {
             self.make_ready(state);
@@ -157,7 +142,7 @@ impl Lane {
         taken
     }
 
-    fn claim(&self) -> Option<VecDeque<Item>> {
+    fn claim(&self) -> Option<VecDeque<Work>> {
         let mut state = lock(&self.state);
         if state.phase != Phase::Ready {
             return None;
@@ -181,7 +166,7 @@ impl Lane {
     }
 
     /// Drops the first op in hand if it was aborted.
-    fn drop_aborted(&self, hand: &mut VecDeque<Item>) -> bool {
+    fn drop_aborted(&self, hand: &mut VecDeque<Work>) -> bool {
         if self.status.passed() >= self.aborted.load(Ordering::Acquire) {
             return false;
         }
@@ -193,14 +178,14 @@ impl Lane {
     }
 
     /// Runs the lane until it is empty, blocked, or the turn is over; gives the lane up at the end, whatever happens.
-    fn run(self: &Arc<Self>, hand: VecDeque<Item>, turn: Turn) {
+    fn run(self: &Arc<Self>, hand: VecDeque<Work>, turn: Turn) {
         if catch_unwind(AssertUnwindSafe(|| self.work_through(hand, turn))).is_err() {
             self.give_up();
         }
     }
 
     /// Works through `hand` and what comes after it.
-    fn work_through(self: &Arc<Self>, mut hand: VecDeque<Item>, mut turn: Turn) {
+    fn work_through(self: &Arc<Self>, mut hand: VecDeque<Work>, mut turn: Turn) {
         loop {
             if self.drop_aborted(&mut hand) {
                 continue;
@@ -248,17 +233,29 @@ impl Lane {
         self.announce();
     }
 
-    /// More work, or `None` after giving the lane up. A worker lingers a little: the next op then costs its submitter no wake.
-    fn next_hand(&self, turn: &Turn, empty: VecDeque<Item>) -> Option<VecDeque<Item>> {
-        if let Turn::Worker { .. } = turn {
-            self.engine.linger(|| self.submitted.load(Ordering::Acquire) > self.status.passed());
-        }
+    /// More work, or `None` after giving the lane up. A worker lets go of the lane but stays near for a while: ops that come one
+    /// after the other are then taken by the handful, the next op costs its submitter no wake, and a thread that waits may
+    /// take the lane meanwhile.
+    fn next_hand(self: &Arc<Self>, turn: &Turn, empty: VecDeque<Work>) -> Option<VecDeque<Work>> {
         let mut state = lock(&self.state);
         state.spare = if empty.capacity() <= MOST_SPARE { empty } else { VecDeque::new() };
-        if state.work.is_empty() {
-            state.phase = Phase::Idle;
+        state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
+        if matches!(turn, Turn::Worker { .. }) {
+            state.watched = true;
+            drop(state);
+            self.engine.linger(|| self.submitted.load(Ordering::Relaxed) > self.status.passed());
+            state = lock(&self.state);
+            state.watched = false;
+            if state.phase == Phase::Ready && self.engine.has_ready() {
+                // Others have waited longer.
+                self.make_ready(state);
+                return None;
+            }
+        }
+        if state.phase != Phase::Ready {
             return None;
         }
+        state.phase = Phase::Running;
         Some(state.take_work())
     }
 
@@ -287,7 +284,7 @@ impl Lane {
     }
 
     /// The work in hand goes back in front of what has come since.
-    fn put_back(self: &Arc<Self>, hand: VecDeque<Item>) {
+    fn put_back(self: &Arc<Self>, hand: VecDeque<Work>) {
         let mut state = self.restore(hand);
         if state.work.is_empty() {
             state.phase = Phase::Idle;
@@ -296,7 +293,7 @@ impl Lane {
         }
     }
 
-    fn restore(&self, mut hand: VecDeque<Item>) -> MutexGuard<'_, State> {
+    fn restore(&self, mut hand: VecDeque<Work>) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         hand.append(&mut state.work);
         state.work = hand;
@@ -304,7 +301,7 @@ impl Lane {
     }
 
     /// Lets go of the lane until the fence is done. Gives the work back if it was aborted meanwhile.
-    fn block_on(self: &Arc<Self>, hand: VecDeque<Item>, fence: Arc<dyn Fence>) -> Option<VecDeque<Item>> {
+    fn block_on(self: &Arc<Self>, hand: VecDeque<Work>, fence: Arc<dyn Fence>) -> Option<VecDeque<Work>> {
         let mut state = self.restore(hand);
         if self.status.passed() < self.aborted.load(Ordering::Acquire) {
             return Some(state.take_work());
@@ -324,7 +321,7 @@ impl Lane {
         }
     }
 
-    fn start_call(self: &Arc<Self>, hand: VecDeque<Item>, function: Then) {
+    fn start_call(self: &Arc<Self>, hand: VecDeque<Work>, function: Then) {
         self.restore(hand).phase = Phase::Calling;
         let lane = self.clone();
         let started = self.engine.call(Box::new(move || {
@@ -348,11 +345,12 @@ impl Lane {
     /// There is work and nobody at it: tell the workers, or, where only waiting threads work, those.
     fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.phase = Phase::Ready;
-        if self.waited {
+        if self.waited && !state.sleepers.is_empty() {
             self.wake.notify_all();
         }
+        let told = self.waited || state.watched;
         drop(state);
-        if !self.waited {
+        if !told {
             self.engine.ready(self.clone());
         }
     }
@@ -397,42 +395,12 @@ impl Turn {
     }
 }
 
-impl Item {
-    fn step(&mut self, status: &Status) -> Step {
-        if let Work::Op(Op::CopyThrough(through)) = &self.work {
-            // SAFETY: the cells lie in known memory, which stays until the op has passed.
-            match through.resolve(|addr| unsafe { copy::word(addr) }) {
-                Ok(plan) => self.work = Work::Op(Op::Copy(plan)),
-                Err(error) => {
-                    status.fail(error);
-                    return Step::Done;
-                }
-            }
-        }
-        let done = match &mut self.work {
-            // SAFETY: whoever submitted keeps every address of the op valid until the op has passed.
-            Work::Op(Op::Copy(plan)) => unsafe { copy::advance(plan.rows(), &mut self.cursor, SLICE) },
-            // SAFETY: as above.
-            Work::Op(Op::Fill(fill)) => unsafe { copy::fill(fill, &mut self.cursor, SLICE) },
-            Work::Op(Op::Wait(fence)) if !fence.is_done() => return Step::Blocked(fence.clone()),
-            Work::Op(Op::Wait(_)) => true,
-            Work::Op(Op::Call(function)) => return Step::Call(mem::replace(function, Box::new(|| ()))),
-            Work::Op(Op::CopyThrough(_)) => unreachable!("resolved above"),
-            Work::Mark(mark) => {
-                mark.reach(status);
-                true
-            }
-        };
-        if done { Step::Done } else { Step::More }
-    }
-}
-
 /// The queue that a stream holds.
 pub struct LaneQueue(pub Arc<Lane>);
 
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(|_| Work::Op(op)))
+        Ok(self.0.push(|_| Work::from(op)))
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
@@ -461,7 +429,8 @@ pub struct LaneFence {
 }
 
 impl LaneFence {
-    fn reach(&self, status: &Status) {
+    /// The lane has come to this mark.
+    pub fn reach(&self, status: &Status) {
         self.failed.store(status.has_failed(), Ordering::Relaxed);
         self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ mod engine;
 mod lane;
 mod mapping;
 mod region;
+mod work;
 
 use crate::probe;
 use engine::Engine;

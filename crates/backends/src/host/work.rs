@@ -1,0 +1,120 @@
+//! One piece of a lane's work. Small: work is written by one CPU and read by another, and what travels between them is what a
+//! submission costs.
+
+use super::{
+    copy::{self, Cursor},
+    lane::{LaneFence, SLICE, Then},
+};
+use ferry_core::{Fence, Fill, Indirect, Op, Plan, Rows, Status, sync::Arc};
+use std::mem;
+
+/// An op of a queue, or a mark, and how far it has come.
+pub enum Work {
+    /// Bytes in one piece.
+    Linear { dst: usize, src: usize, len: usize, done: usize },
+    /// Rows, or the pieces of a batch.
+    Rows(Box<(Plan, Cursor)>),
+    /// A copy whose addresses are read when its turn comes.
+    Through(Box<Indirect>),
+    /// A pattern.
+    Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
+    /// Nothing, until the fence is done.
+    Wait(Arc<dyn Fence>),
+    /// A function of the user's.
+    Call(Then),
+    /// A fence that remembers when it was reached.
+    Mark(Arc<LaneFence>),
+}
+
+/// What came of one slice of work.
+pub enum Step {
+    /// The work is complete.
+    Done,
+    /// There is more of it.
+    More,
+    /// It cannot go on before the fence is done.
+    Blocked(Arc<dyn Fence>),
+    /// It is a function to be called where it may block.
+    Call(Then),
+}
+
+impl From<Op> for Work {
+    fn from(op: Op) -> Work {
+        match op {
+            Op::Copy(plan) => Work::from(plan),
+            Op::CopyThrough(through) => Work::Through(Box::new(through)),
+            Op::Fill(Fill { dst, len, pattern, .. }) => Work::Fill { dst, len, done: 0, pattern },
+            Op::Wait(fence) => Work::Wait(fence),
+            Op::Call(function) => Work::Call(function),
+        }
+    }
+}
+
+impl From<Plan> for Work {
+    fn from(plan: Plan) -> Work {
+        match plan.rows() {
+            [Rows { dst, src, width, height: 1, .. }] => {
+                Work::Linear { dst: *dst, src: *src, len: *width, done: 0 }
+            }
+            _ => Work::Rows(Box::new((plan, Cursor::default()))),
+        }
+    }
+}
+
+impl Work {
+    /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so until it has passed.
+    pub fn step(&mut self, status: &Status) -> Step {
+        if let Work::Through(through) = self {
+            // SAFETY: the cells lie in known memory, which stays until the op has passed.
+            match through.resolve(|addr| unsafe { copy::word(addr) }) {
+                Ok(plan) => *self = Work::from(plan),
+                Err(error) => {
+                    status.fail(error);
+                    return Step::Done;
+                }
+            }
+        }
+        let complete = match self {
+            Work::Linear { dst, src, len, done } => {
+                let mut cursor = Cursor::after(*done);
+                // SAFETY: see above.
+                let complete =
+                    unsafe { copy::advance(&[Rows::linear(*dst, *src, *len)], &mut cursor, SLICE) };
+                *done = cursor.bytes();
+                complete
+            }
+            Work::Rows(rows) => {
+                let (plan, cursor) = &mut **rows;
+                // SAFETY: see above.
+                unsafe { copy::advance(plan.rows(), cursor, SLICE) }
+            }
+            Work::Fill { dst, len, done, pattern } => {
+                let mut cursor = Cursor::after(*done);
+                let fill = Fill { dst: *dst, len: *len, pattern: *pattern, device: None };
+                // SAFETY: see above.
+                let complete = unsafe { copy::fill(&fill, &mut cursor, SLICE) };
+                *done = cursor.bytes();
+                complete
+            }
+            Work::Wait(fence) if !fence.is_done() => return Step::Blocked(fence.clone()),
+            Work::Wait(_) => true,
+            Work::Call(function) => return Step::Call(mem::replace(function, Box::new(|| ()))),
+            Work::Mark(mark) => {
+                mark.reach(status);
+                true
+            }
+            Work::Through(_) => unreachable!("resolved above"),
+        };
+        if complete { Step::Done } else { Step::More }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_of_work_is_smaller_than_a_cache_line() {
+        assert!(size_of::<Work>() <= 40, "{} bytes", size_of::<Work>());
+    }
+}
