@@ -137,6 +137,7 @@ impl Plan {
         Ok(plan)
     }
 
+    #[inline]
     fn add(
         &mut self,
         item: usize,
@@ -205,7 +206,7 @@ impl Rows {
 }
 
 /// What a range belongs to, with no plain host memory touched yet, and whether all of it has been looked at.
-#[inline]
+#[inline(always)]
 fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, bool)> {
     match memory.known(addr, span) {
         Some(known) => Ok((Place::Known(known?), true)),

@@ -42,11 +42,17 @@ impl Stream {
         &self,
         mut make: impl FnMut(&Memory) -> Result<Op, E>,
     ) -> Result<Ticket, E> {
-        let removals = self.memory.table().removals();
-        let op = make(&self.memory)?;
-        let mut last = lock(&self.line.last);
-        // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
-        let op = if self.memory.table().removals() == removals { op } else { make(&self.memory)? };
+        let mut guard = None;
+        let op = loop {
+            let (removals, planned_under_lock) = (self.memory.table().removals(), guard.is_some());
+            let op = make(&self.memory)?;
+            guard.get_or_insert_with(|| lock(&self.line.last));
+            // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
+            if planned_under_lock || self.memory.table().removals() == removals {
+                break op;
+            }
+        };
+        let mut last = guard.expect("locked in the loop");
         // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives the
         // op; the caller vouches for plain memory.
         let ticket = unsafe { self.hand_over(&mut last, op)? };

@@ -39,6 +39,7 @@ pub enum Step {
 }
 
 impl From<Op> for Work {
+    #[inline]
     fn from(op: Op) -> Work {
         match op {
             Op::Copy(plan) => Work::from(plan),
@@ -51,6 +52,7 @@ impl From<Op> for Work {
 }
 
 impl From<Plan> for Work {
+    #[inline]
     fn from(plan: Plan) -> Work {
         match plan.rows() {
             [Rows { dst, src, width, height: 1, .. }] => {
