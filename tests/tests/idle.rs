@@ -6,11 +6,11 @@ use ferry_tests::*;
 #[test]
 fn without_work_every_thread_of_the_engine_sleeps() {
     use_device();
-    let (device, host) = (Memory::device(4096), Memory::pinned(4096));
+    let (device, host) = (Memory::device(8 * 4096), Memory::pinned(4096));
     let streams: Vec<_> = (0..8).map(|_| stream()).collect();
     for _ in 0..100 {
-        for stream in &streams {
-            ok(aclrtMemcpyAsync(device.addr, 4096, host.addr, 4096, H2D, *stream));
+        for (own, stream) in streams.iter().enumerate() {
+            ok(aclrtMemcpyAsync(device.addr + own * 4096, 4096, host.addr, 4096, H2D, *stream));
         }
     }
     streams.iter().for_each(|stream| finish(*stream));
