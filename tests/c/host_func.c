@@ -2,6 +2,9 @@
 // own stream only.
 #include "kit.h"
 
+#include <setjmp.h>
+#include <signal.h>
+
 enum { LEN = 4096, BLOCKED = 64, CALLS = 500 };
 
 static struct gate gate = GATE;
@@ -108,10 +111,44 @@ static void a_blocked_one_blocks_its_stream_only(void)
     OK(aclrtFree(device));
 }
 
+// A function of the program's finds what it would find in main: room on the stack, and its own handlers for its own faults.
+static sigjmp_buf after_fault;
+static volatile int faulted;
+
+static void on_fault(int signal)
+{
+    siglongjmp(after_fault, signal);
+}
+
+static void uses_stack_and_faults(void *unused)
+{
+    volatile char room[3 << 20];
+    (void)unused;
+    memset((void *)room, 1, sizeof room);
+    if (sigsetjmp(after_fault, 1) == 0) {
+        raise(SIGSEGV);
+    } else {
+        faulted = room[sizeof room - 1];
+    }
+}
+
+static void they_have_stack_and_signals(void)
+{
+    struct sigaction mine, before;
+    memset(&mine, 0, sizeof mine);
+    mine.sa_handler = on_fault;
+    THAT(sigaction(SIGSEGV, &mine, &before) == 0);
+    OK(aclrtLaunchHostFunc(NULL, uses_stack_and_faults, NULL));
+    OK(aclrtSynchronizeStream(NULL));
+    THAT(faulted == 1);
+    THAT(sigaction(SIGSEGV, &before, NULL) == 0);
+}
+
 int main(void)
 {
     begin();
     they_run_in_order();
+    they_have_stack_and_signals();
     they_stand_between_copies();
     a_blocked_one_blocks_its_stream_only();
     CHECK(aclrtLaunchHostFunc(NULL, NULL, NULL), ACL_ERROR_INVALID_PARAM);

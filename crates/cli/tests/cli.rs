@@ -223,3 +223,21 @@ fn a_program_that_lives_through_its_own_faults_still_does() {
         text(&run.stderr)
     );
 }
+
+#[test]
+fn verbose_says_what_was_opened() {
+    let quiet = output(&mut ferry(&["devices"]));
+    assert_eq!(text(&quiet.stderr), "", "silent unless asked");
+    let devices = output(ferry(&["devices"]).env("FERRY_VERBOSE", "1").env("FERRY_DEVICE_MEMORY", "64M"));
+    let line = text(&devices.stderr);
+    for word in [
+        env!("CARGO_PKG_VERSION"),
+        "backend host",
+        "SoC Ascend910B1",
+        "2 devices of 64 MiB",
+        "libascendcl.so",
+    ] {
+        assert!(line.contains(word), "{word:?} is not in {line:?}");
+    }
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
