@@ -26,7 +26,7 @@ pub const SLICE: usize = 1 << 20;
 /// What a worker moves for one lane before it lets another have its turn.
 const SHARE: usize = 8 << 20;
 /// A list larger than this is not kept for later.
-const MOST_SPARE: usize = 4096;
+const MOST_SPARE: usize = 1024;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
 
@@ -355,7 +355,7 @@ impl Lane {
         }
     }
 
-    /// Somebody waits for `ticket` from here on; what passed before is seen by a look after this.
+    /// Somebody waits from here on; what passed before is seen by a look after this.
     fn want(&self, state: &State) {
         self.wanted.store(state.wanted(), Ordering::Relaxed);
         // Pairs with the fence in `announce`.
