@@ -1,17 +1,26 @@
 //! Freed memory that work in flight may still use.
 //!
 //! Two generations, so that the cost of a free does not grow with how much is in flight: what is freed joins the young ones; when
-//! the old ones are gone the young become old, together with one fence of every line that is busy then. A fence taken later
-//! than the free is only more careful.
+//! the old ones are gone the young become old, together with a hold of every line that is busy then. A hold taken later than the
+//! free is only more careful.
 
-use crate::{Block, Fence, Result, line::Lines, sync::Arc};
+use crate::{
+    Block, Fence, Home, Result,
+    line::{Hold, Lines},
+    sync::Arc,
+};
 use std::time::Duration;
+
+/// How long an allocation that finds no room waits for freed memory to come back.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(750);
+/// How long it waits before it looks again.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub(crate) struct Limbo {
     young: Vec<Block>,
     old: Vec<Block>,
-    until: Vec<Arc<dyn Fence>>,
+    until: Vec<Hold>,
 }
 
 impl Limbo {
@@ -23,7 +32,7 @@ impl Limbo {
     pub(crate) fn due(&mut self, lines: &Lines) -> Result<Vec<Block>> {
         let mut due = Vec::new();
         loop {
-            while self.until.last().is_some_and(|fence| fence.is_done()) {
+            while self.until.last().is_some_and(Hold::is_over) {
                 self.until.pop();
             }
             if !self.until.is_empty() {
@@ -33,19 +42,17 @@ impl Limbo {
             if self.young.is_empty() {
                 return Ok(due);
             }
-            self.until = lines.busy()?;
-            self.old = std::mem::take(&mut self.young);
+            match lines.busy() {
+                Ok(until) => (self.until, self.old) = (until, std::mem::take(&mut self.young)),
+                Err(error) if due.is_empty() => return Err(error),
+                Err(_) => return Ok(due),
+            }
         }
     }
 
-    /// A fence that holds the old ones up.
-    pub(crate) fn held_by(&self) -> Option<Arc<dyn Fence>> {
-        self.until.last().cloned()
+    /// What holds the old ones up, if memory of this home is among all that waits.
+    pub(crate) fn held_by(&self, home: Home) -> Option<Arc<dyn Fence>> {
+        let mut waiting = self.young.iter().chain(&self.old);
+        self.until.last().filter(|_| waiting.any(|block| block.home == home)).map(|hold| hold.fence.clone())
     }
 }
-
-/// How long an allocation that finds no memory waits for freed memory to come back, step by step.
-pub(crate) const PATIENCE: [Duration; 6] = {
-    let ms = Duration::from_millis;
-    [ms(1), ms(10), ms(50), ms(100), ms(200), ms(400)]
-};

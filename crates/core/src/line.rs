@@ -22,16 +22,31 @@ pub(crate) struct Last {
     pub(crate) touching: Ticket,
 }
 
+/// What keeps freed memory from being used again: work of a line that was in flight.
+pub(crate) struct Hold {
+    status: Arc<Status>,
+    touching: Ticket,
+    /// A fence after everything the line had then; work without addresses behind it need not be waited for.
+    pub(crate) fence: Arc<dyn Fence>,
+}
+
+impl Hold {
+    /// Whether every op that has addresses has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.status.passed() >= self.touching || self.fence.is_done()
+    }
+}
+
 impl Line {
-    /// A fence to wait for before memory that is unknown by now may be used again; `None` if no op in flight has addresses.
-    fn busy(&self) -> Result<Option<Arc<dyn Fence>>> {
+    /// What memory that is unknown by now must wait for before it may be used again; `None` if no op in flight has addresses.
+    fn busy(&self) -> Result<Option<Hold>> {
         let last = lock(&self.last);
         if self.status.passed() >= last.touching {
             return Ok(None);
         }
         self.queue.flush();
-        let fence = self.queue.fence()?;
-        Ok((!fence.is_done()).then_some(fence))
+        let hold = Hold { status: self.status.clone(), touching: last.touching, fence: self.queue.fence()? };
+        Ok((!hold.is_over()).then_some(hold))
     }
 }
 
@@ -48,13 +63,13 @@ impl Lines {
         lines.push(line);
     }
 
-    /// A fence of every line that is busy now.
-    pub(crate) fn busy(&self) -> Result<Vec<Arc<dyn Fence>>> {
+    /// A hold of every line that is busy now.
+    pub(crate) fn busy(&self) -> Result<Vec<Hold>> {
         let lines = lock(&self.0);
-        let mut fences = Vec::new();
+        let mut holds = Vec::new();
         for line in lines.iter() {
-            fences.extend(line.busy()?);
+            holds.extend(line.busy()?);
         }
-        Ok(fences)
+        Ok(holds)
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::{
     AddressTable, Backend, Error, Kind, Observer, Result,
-    limbo::{Limbo, PATIENCE},
+    limbo::{LOOK_AGAIN, Limbo, PATIENCE},
     line::Lines,
-    sync::{Arc, Mutex, lock},
+    sync::{Arc, Mutex, MutexGuard, lock},
 };
 use std::{
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
+    time::Instant,
 };
 
 /// The number of a device, from 0.
@@ -133,6 +134,8 @@ pub struct Memory {
     table: AddressTable,
     backend: Arc<dyn Backend>,
     limbo: Mutex<Limbo>,
+    /// Held while blocks are on their way from limbo to the backend.
+    giving: Mutex<()>,
     lines: Lines,
     seal_key: u64,
     observer: Option<Arc<dyn Observer>>,
@@ -145,6 +148,7 @@ impl Memory {
             table: AddressTable::new(),
             backend,
             limbo: Mutex::default(),
+            giving: Mutex::default(),
             lines: Lines::default(),
             seal_key,
             observer,
@@ -210,16 +214,33 @@ impl Memory {
 
     /// Asks the backend; if it has no room while freed memory waits for work in flight, waits a little for that work.
     fn find_room(&self, request: &Request) -> Result<Block> {
-        for limit in PATIENCE {
+        self.settle_in_passing()?;
+        let out_of_memory = match self.backend.alloc(request) {
+            Err(error) if error.kind == Kind::OutOfMemory && self.could_fit(request) => error,
+            other => return other,
+        };
+        let end = Instant::now() + PATIENCE;
+        loop {
             self.settle()?;
             match self.backend.alloc(request) {
                 Err(error) if error.kind == Kind::OutOfMemory => {}
                 other => return other,
             }
-            let Some(fence) = lock(&self.limbo).held_by() else { break };
-            let _ = fence.wait(Some(limit));
+            let held_by = lock(&self.limbo).held_by(request.home);
+            match held_by {
+                // The fence may lie behind work that nobody needs to wait for: look again soon.
+                Some(fence) if Instant::now() < end => drop(fence.wait(Some(LOOK_AGAIN))),
+                _ => return Err(out_of_memory),
+            }
         }
-        self.backend.alloc(request)
+    }
+
+    /// Whether the request could be met if nothing else were allocated.
+    fn could_fit(&self, request: &Request) -> bool {
+        match request.home {
+            Home::Host => true,
+            Home::Device(device) => self.backend.memory(device).is_ok_and(|(_, total)| request.len <= total),
+        }
     }
 
     /// Forgets the block at `base`, if `fits` agrees: from here on its addresses are unknown. Its memory is given back when
@@ -230,7 +251,7 @@ impl Memory {
             observer.freed(&block);
         }
         lock(&self.limbo).add(block);
-        self.settle()?;
+        self.settle_in_passing()?;
         Ok(block)
     }
 
@@ -240,14 +261,22 @@ impl Memory {
         self.backend.memory(device)
     }
 
-    /// Gives back what in limbo has been passed by now.
+    /// Gives back what in limbo has been passed by now, and waits for whoever is giving back already: afterwards, what could be
+    /// given back has been.
     fn settle(&self) -> Result<()> {
+        self.give_back(&lock(&self.giving))
+    }
+
+    /// As `settle`, unless somebody else is at it: giving much back takes the system a while, and nobody needs to wait for it.
+    fn settle_in_passing(&self) -> Result<()> {
+        self.giving.try_lock().map_or(Ok(()), |giving| self.give_back(&giving))
+    }
+
+    fn give_back(&self, _giving: &MutexGuard<'_, ()>) -> Result<()> {
         let due = lock(&self.limbo).due(&self.lines)?;
-        for block in &due {
-            // SAFETY: the block came from `alloc`, it left the table when it was freed, and the fences of every line that was
-            // busy after that are done.
-            unsafe { self.backend.free(block)? };
-        }
-        Ok(())
+        // SAFETY: the blocks came from `alloc`, they left the table when they were freed, and every op of the lines that were
+        // busy after that and could reach them has passed.
+        let given = due.iter().map(|block| unsafe { self.backend.free(block) });
+        given.fold(Ok(()), Result::and)
     }
 }

@@ -5,6 +5,8 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 /// The number of an op in its queue, counted from 1.
 pub type Ticket = u64;
 
@@ -37,9 +39,11 @@ impl Status {
     /// The queue says that `ticket` and all before it are complete. What they wrote is visible to whoever sees this.
     pub fn pass(&self, ticket: Ticket) {
         if let Some(observer) = &self.observer {
-            for done in self.passed.load(Ordering::Relaxed) + 1..=ticket {
-                observer.completed(self.stream, done);
-            }
+            let tickets = self.passed.load(Ordering::Relaxed) + 1..=ticket;
+            // An observer changes nothing, not even by panicking: those who wait for this work must not wait for ever.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                tickets.for_each(|done| observer.completed(self.stream, done))
+            }));
         }
         self.passed.store(ticket, Ordering::Release);
     }

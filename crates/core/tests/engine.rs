@@ -269,6 +269,39 @@ fn a_stream_held_by_work_without_addresses_keeps_no_memory() {
 }
 
 #[test]
+fn memory_waits_for_copies_and_not_for_what_is_queued_behind_them() {
+    let (runtime, log) = paper();
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    // SAFETY: paper moves nothing.
+    unsafe { stream.submit(|_| plan(&runtime, Rows::linear(device.base, host.base, 64)).map(Op::Copy)) }
+        .expect("queued");
+    stream.call(|| ()).expect("a function that takes its time");
+    runtime.free(device.base, |_| Ok(())).expect("frees");
+    runtime.memory_info(0).expect("a look");
+    assert!(!gone(&log, &device), "the copy is in flight");
+    stream.status().pass(1);
+    runtime.memory_info(0).expect("a look");
+    assert!(gone(&log, &device), "the copy has passed; the function needs no memory");
+}
+
+#[test]
+fn an_observer_that_panics_holds_nobody_up() {
+    struct Clumsy;
+    impl Observer for Clumsy {
+        fn completed(&self, _: u64, _: Ticket) {
+            panic!("an observer that falls over")
+        }
+    }
+    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default() });
+    let runtime = Runtime::new(backend, Some(Arc::new(Clumsy)));
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    stream.call(|| ()).expect("queued");
+    stream.status().pass(1);
+    assert_eq!(stream.synchronize(None), Ok(()));
+}
+
+#[test]
 fn a_submit_ends_though_others_free_all_the_time() {
     let (runtime, _) = paper();
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");

@@ -19,6 +19,8 @@ const SPIN: Duration = Duration::from_micros(50);
 const LINGER: Duration = Duration::from_micros(50);
 const LOOK_EVERY: Duration = Duration::from_micros(5);
 const MOST_WORKERS: usize = 8;
+/// Workers that spin at the same time; always fewer than there are CPUs.
+const MOST_SPINNING: usize = 2;
 const WORKER_STACK: usize = 1 << 20;
 /// Users' functions get what a main thread usually has.
 const CALL_STACK: usize = 8 << 20;
@@ -33,6 +35,7 @@ pub struct Engine {
     spinning: AtomicUsize,
     wake: Condvar,
     spins: bool,
+    most_spinning: usize,
     started: Instant,
     closed: AtomicBool,
     calls: Mutex<Calls>,
@@ -63,6 +66,7 @@ impl Engine {
             spinning: AtomicUsize::new(0),
             wake: Condvar::new(),
             spins: cpus > 1,
+            most_spinning: (cpus - 1).min(MOST_SPINNING),
             started: Instant::now(),
             closed: AtomicBool::new(false),
             calls: Mutex::new(Calls::default()),
@@ -99,16 +103,16 @@ impl Engine {
 
     /// Whether some lane waits for a worker.
     pub fn has_ready(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// A lane has work and nobody at it.
     pub fn ready(&self, lane: Arc<Lane>) {
         let mut ready = lock(&self.ready);
         ready.lanes.push_back(lane);
-        self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
+        self.waiting.store(ready.lanes.len(), Ordering::SeqCst);
         // A worker stops spinning under this lock and looks at the list once more before it sleeps.
-        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::Relaxed) == 0;
+        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::SeqCst) == 0;
         drop(ready);
         if wake {
             self.wake.notify_one();
@@ -123,22 +127,27 @@ impl Engine {
     /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom, since every look takes
     /// the submitter's cache line away.
     pub fn linger(&self, more: impl Fn() -> bool) {
-        if !self.spins {
-            return;
-        }
-        self.spinning.fetch_add(1, Ordering::Relaxed);
-        let start = Instant::now();
-        let mut look = start + LOOK_EVERY;
-        loop {
-            while Instant::now() < look {
-                spin_loop();
+        self.as_spinner(|| {
+            let start = Instant::now();
+            let mut look = start + LOOK_EVERY;
+            loop {
+                while Instant::now() < look {
+                    spin_loop();
+                }
+                if more() || self.has_ready() || look - start > LINGER {
+                    break;
+                }
+                look += LOOK_EVERY;
             }
-            if more() || self.has_ready() || look - start > LINGER {
-                break;
-            }
-            look += LOOK_EVERY;
+        });
+    }
+
+    /// Lets a worker spin, unless so many do that they would take the CPUs from those who submit.
+    fn as_spinner(&self, spin: impl FnOnce()) {
+        if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
+            spin();
         }
-        self.spinning.fetch_sub(1, Ordering::Relaxed);
+        self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn spin_for(&self, time: Duration, done: impl Fn() -> bool) -> bool {
@@ -171,9 +180,9 @@ impl Engine {
 
     fn next_lane(&self) -> Option<Arc<Lane>> {
         if !self.has_ready() {
-            self.spinning.fetch_add(1, Ordering::Relaxed);
-            self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
-            self.spinning.fetch_sub(1, Ordering::Relaxed);
+            self.as_spinner(|| {
+                self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
+            });
         }
         let mut ready = lock(&self.ready);
         loop {
