@@ -127,25 +127,29 @@ impl Engine {
     /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom, since every look takes
     /// the submitter's cache line away.
     pub fn linger(&self, more: impl Fn() -> bool) {
-        self.as_spinner(|| {
-            let start = Instant::now();
-            let mut look = start + LOOK_EVERY;
-            loop {
-                while Instant::now() < look {
-                    spin_loop();
-                }
-                if more() || self.has_ready() || look - start > LINGER {
-                    break;
-                }
-                look += LOOK_EVERY;
+        if !self.spins {
+            return;
+        }
+        self.spinning.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        let mut look = start + LOOK_EVERY;
+        loop {
+            while Instant::now() < look {
+                spin_loop();
             }
-        });
+            if more() || self.has_ready() || look - start > LINGER {
+                break;
+            }
+            look += LOOK_EVERY;
+        }
+        self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Lets a worker spin, unless so many do that they would take the CPUs from those who submit.
-    fn as_spinner(&self, spin: impl FnOnce()) {
+    /// Waits a little for any lane, as a worker that is near none, unless others do: they would take the CPUs from those who
+    /// submit.
+    fn look_around(&self) {
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
-            spin();
+            self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
@@ -180,9 +184,7 @@ impl Engine {
 
     fn next_lane(&self) -> Option<Arc<Lane>> {
         if !self.has_ready() {
-            self.as_spinner(|| {
-                self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
-            });
+            self.look_around();
         }
         let mut ready = lock(&self.ready);
         loop {

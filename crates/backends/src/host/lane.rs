@@ -42,11 +42,17 @@ pub struct Lane {
     state: Mutex<State>,
     /// The newest ticket; what an owner without work watches.
     submitted: AtomicU64,
+    signs: Signs,
+    wake: Condvar,
+}
+
+/// What an owner looks at for every op. Apart from what a submitter writes: they would take the cache line from each other.
+#[repr(align(128))]
+struct Signs {
     /// The lowest ticket that a sleeper or a watcher waits for: until it has passed an owner need not look for them.
     wanted: AtomicU64,
     /// Work up to this ticket is dropped instead of run.
     aborted: AtomicU64,
-    wake: Condvar,
 }
 
 /// No ticket: nobody waits.
@@ -107,8 +113,7 @@ impl Lane {
             waited,
             state: Mutex::new(State::default()),
             submitted: AtomicU64::new(0),
-            wanted: AtomicU64::new(NONE),
-            aborted: AtomicU64::new(0),
+            signs: Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) },
             wake: Condvar::new(),
         })
     }
@@ -154,7 +159,7 @@ impl Lane {
     /// Drops the work that has not passed by now, or has its owner do it. Work submitted later is not concerned.
     fn abort(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        self.aborted.store(self.submitted.load(Ordering::Relaxed), Ordering::Release);
+        self.signs.aborted.store(self.submitted.load(Ordering::Relaxed), Ordering::Release);
         if matches!(state.phase, Phase::Running | Phase::Calling) {
             return;
         }
@@ -167,7 +172,7 @@ impl Lane {
 
     /// Drops the first op in hand if it was aborted.
     fn drop_aborted(&self, hand: &mut VecDeque<Work>) -> bool {
-        if self.status.passed() >= self.aborted.load(Ordering::Acquire) {
+        if self.status.passed() >= self.signs.aborted.load(Ordering::Acquire) {
             return false;
         }
         let Some(dropped) = hand.pop_front() else { return false };
@@ -269,7 +274,7 @@ impl Lane {
     fn announce(&self) {
         // Pairs with the fence of those who begin to wait: either they see what passed, or we see them.
         fence(Ordering::SeqCst);
-        if self.wanted.load(Ordering::Relaxed) > self.status.passed() {
+        if self.signs.wanted.load(Ordering::Relaxed) > self.status.passed() {
             return;
         }
         let mut state = lock(&self.state);
@@ -277,7 +282,7 @@ impl Lane {
         let due: Vec<_> = state.watchers.extract_if(.., |(ticket, _)| *ticket <= passed).collect();
         // Sleepers take themselves off the list when they are awake; until then they are not wanted again.
         state.sleepers.retain(|ticket| *ticket > passed);
-        self.wanted.store(state.wanted(), Ordering::Relaxed);
+        self.signs.wanted.store(state.wanted(), Ordering::Relaxed);
         self.wake.notify_all();
         drop(state);
         due.into_iter().for_each(|(_, then)| then());
@@ -303,7 +308,7 @@ impl Lane {
     /// Lets go of the lane until the fence is done. Gives the work back if it was aborted meanwhile.
     fn block_on(self: &Arc<Self>, hand: VecDeque<Work>, fence: Arc<dyn Fence>) -> Option<VecDeque<Work>> {
         let mut state = self.restore(hand);
-        if self.status.passed() < self.aborted.load(Ordering::Acquire) {
+        if self.status.passed() < self.signs.aborted.load(Ordering::Acquire) {
             return Some(state.take_work());
         }
         state.phase = Phase::Blocked;
@@ -357,7 +362,7 @@ impl Lane {
 
     /// Somebody waits from here on; what passed before is seen by a look after this.
     fn want(&self, state: &State) {
-        self.wanted.store(state.wanted(), Ordering::Relaxed);
+        self.signs.wanted.store(state.wanted(), Ordering::Relaxed);
         // Pairs with the fence in `announce`.
         fence(Ordering::SeqCst);
     }
@@ -447,7 +452,7 @@ impl LaneFence {
         if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
             state.sleepers.swap_remove(mine);
         }
-        lane.wanted.store(state.wanted(), Ordering::Relaxed);
+        lane.signs.wanted.store(state.wanted(), Ordering::Relaxed);
     }
 }
 

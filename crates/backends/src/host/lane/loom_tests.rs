@@ -88,7 +88,7 @@ fn aborted_work_completes_and_the_lane_lives_on() {
         fence(&lane).wait(None).expect("later work runs");
         move || {
             assert_eq!(lane.status.passed(), 2);
-            assert_eq!(lane.wanted.load(Ordering::Relaxed), NONE);
+            assert_eq!(lane.signs.wanted.load(Ordering::Relaxed), NONE);
         }
     });
 }
