@@ -150,3 +150,19 @@ fn work_after_an_abort_is_not_dropped() {
         move || assert_eq!(lane.status.take_error(), None)
     });
 }
+
+#[test]
+fn work_goes_on_though_nobody_helps() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        for _ in 0..2 {
+            submit(&lane, small_work());
+            // Learns of the end without lending a hand: the worker must be told of every op that finds it gone.
+            let done = Arc::new(loom::sync::Notify::new());
+            let told = done.clone();
+            fence(&lane).when_done(Box::new(move || told.notify()));
+            done.wait();
+        }
+        || ()
+    });
+}
