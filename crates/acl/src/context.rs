@@ -25,7 +25,6 @@ pub struct Context {
 
 impl Named for Context {
     const TAG: usize = 1;
-    const NOUN: &'static str = "context";
 }
 
 impl Context {

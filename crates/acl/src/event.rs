@@ -26,7 +26,6 @@ pub struct EventEntry {
 
 impl Named for EventEntry {
     const TAG: usize = 3;
-    const NOUN: &'static str = "event";
 }
 
 const ALL_FLAGS: u32 = (ACL_EVENT_SYNC

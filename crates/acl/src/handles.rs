@@ -1,17 +1,12 @@
 //! Handles given to C: a tag, a generation and an index, looked up here and never dereferenced. A generation is used once,
 //! so a destroyed handle never comes back to life.
 
-use std::{
-    marker::PhantomData,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What a handle names. The tag is part of its number, so that a stream passed as an event is recognised.
 pub trait Named {
     /// A small number of this kind of object.
     const TAG: usize;
-    /// What to call it in messages.
-    const NOUN: &'static str;
 }
 
 const INDEX_BITS: u32 = 24;
@@ -22,7 +17,6 @@ const TOP: usize = 0x46 << 56;
 /// A table of objects by handle.
 pub struct Handles<T> {
     slots: RwLock<Slots<T>>,
-    kind: PhantomData<T>,
 }
 
 struct Slots<T> {
@@ -37,7 +31,7 @@ struct Slot<T> {
 
 impl<T: Named> Default for Handles<T> {
     fn default() -> Self {
-        Handles { slots: RwLock::new(Slots { all: Vec::new(), free: Vec::new() }), kind: PhantomData }
+        Handles { slots: RwLock::new(Slots { all: Vec::new(), free: Vec::new() }) }
     }
 }
 
@@ -94,12 +88,10 @@ mod tests {
     struct Cat;
     impl Named for Cat {
         const TAG: usize = 1;
-        const NOUN: &'static str = "cat";
     }
     struct Dog;
     impl Named for Dog {
         const TAG: usize = 2;
-        const NOUN: &'static str = "dog";
     }
 
     #[test]

@@ -45,20 +45,26 @@ const B200I: u8 = 8;
 const INF: u8 = 16;
 const TRN: u8 = 32;
 
+/// What the newest products have in common; the others are described by what differs.
+const A2_LIKE: Product = Product {
+    tag: "A2",
+    soc: "Ascend910B1",
+    names: &["Ascend910B1", "Ascend910B2", "Ascend910B2C", "Ascend910B3", "Ascend910B4", "Ascend910B4-1"],
+    bit: A2,
+    max_streams: 1984,
+    max_events: 65536,
+    copies_2d_inside: true,
+    pads_allocations: true,
+    has_hbm: true,
+    has_giant_pages: true,
+};
+
+/// What the older products lack.
+const OLDER: Product = Product { copies_2d_inside: false, has_giant_pages: false, has_hbm: false, ..A2_LIKE };
+
 /// The products.
 pub static PRODUCTS: [Product; 6] = [
-    Product {
-        tag: "A2",
-        soc: "Ascend910B1",
-        names: &["Ascend910B1", "Ascend910B2", "Ascend910B2C", "Ascend910B3", "Ascend910B4", "Ascend910B4-1"],
-        bit: A2,
-        max_streams: 1984,
-        max_events: 65536,
-        copies_2d_inside: true,
-        pads_allocations: true,
-        has_hbm: true,
-        has_giant_pages: true,
-    },
+    A2_LIKE,
     Product {
         tag: "A3",
         soc: "Ascend910_9391",
@@ -71,24 +77,15 @@ pub static PRODUCTS: [Product; 6] = [
             "Ascend910_9362",
         ],
         bit: A3,
-        max_streams: 1984,
-        max_events: 65536,
-        copies_2d_inside: true,
-        pads_allocations: true,
-        has_hbm: true,
-        has_giant_pages: true,
+        ..A2_LIKE
     },
     Product {
         tag: "950",
         soc: "Ascend950PR_9599",
         names: &["Ascend950PR_9599"],
         bit: B950,
-        max_streams: 1984,
-        max_events: 65536,
-        copies_2d_inside: true,
         pads_allocations: false,
-        has_hbm: true,
-        has_giant_pages: true,
+        ..A2_LIKE
     },
     Product {
         tag: "200I",
@@ -96,11 +93,7 @@ pub static PRODUCTS: [Product; 6] = [
         names: &["Ascend310B1", "Ascend310B2", "Ascend310B3", "Ascend310B4"],
         bit: B200I,
         max_streams: 512,
-        max_events: 65536,
-        copies_2d_inside: false,
-        pads_allocations: true,
-        has_hbm: false,
-        has_giant_pages: false,
+        ..OLDER
     },
     Product {
         tag: "INF",
@@ -109,10 +102,7 @@ pub static PRODUCTS: [Product; 6] = [
         bit: INF,
         max_streams: 1024,
         max_events: 1023,
-        copies_2d_inside: false,
-        pads_allocations: true,
-        has_hbm: false,
-        has_giant_pages: false,
+        ..OLDER
     },
     Product {
         tag: "TRN",
@@ -121,10 +111,8 @@ pub static PRODUCTS: [Product; 6] = [
         bit: TRN,
         max_streams: 2048,
         max_events: 65535,
-        copies_2d_inside: false,
-        pads_allocations: true,
         has_hbm: true,
-        has_giant_pages: false,
+        ..OLDER
     },
 ];
 

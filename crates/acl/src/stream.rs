@@ -34,7 +34,6 @@ const ALL_FLAGS: u32 = 0x3f;
 
 impl Named for StreamEntry {
     const TAG: usize = 2;
-    const NOUN: &'static str = "stream";
 }
 
 impl StreamEntry {

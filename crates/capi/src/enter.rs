@@ -15,10 +15,7 @@ pub fn enter(name: &'static str, body: impl FnOnce() -> Result<()>) -> aclError 
 }
 
 /// Runs the body of a C function that some products or forms lack.
-#[inline]
-pub fn enter_limited(function: &Function, body: impl FnOnce() -> Result<()>) -> aclError {
-    call(function, body)
-}
+pub use ferry_acl::call::call as enter_limited;
 
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);

@@ -121,7 +121,24 @@ impl Engine {
 
     /// Spins until `done`, or for as long as spinning is thought to pay. Returns whether it is done.
     pub fn spin(&self, done: impl Fn() -> bool) -> bool {
-        self.spin_for(SPIN, done)
+        if done() {
+            return true;
+        }
+        if !self.spins {
+            return false;
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..16 {
+                spin_loop();
+            }
+            if done() {
+                return true;
+            }
+            if start.elapsed() > SPIN {
+                return false;
+            }
+        }
     }
 
     /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom, since every look takes
@@ -152,27 +169,6 @@ impl Engine {
             self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn spin_for(&self, time: Duration, done: impl Fn() -> bool) -> bool {
-        if done() {
-            return true;
-        }
-        if !self.spins {
-            return false;
-        }
-        let start = Instant::now();
-        loop {
-            for _ in 0..16 {
-                spin_loop();
-            }
-            if done() {
-                return true;
-            }
-            if start.elapsed() > time {
-                return false;
-            }
-        }
     }
 
     /// A worker's life.
