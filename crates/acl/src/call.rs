@@ -1,6 +1,6 @@
 //! What happens around every call: the fork check, product support, panics, and messages.
 
-use crate::{Error, Result, constants as c, products::Function, state};
+use crate::{Error, Result, constants as c, functions::Function, state};
 use ferry::probe;
 use ferry_core::Access;
 use std::{

@@ -15,6 +15,7 @@ pub mod event;
 mod explain;
 mod fault;
 pub mod fill;
+pub mod functions;
 pub mod handles;
 pub mod init;
 pub mod kinds;

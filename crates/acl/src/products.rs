@@ -1,7 +1,6 @@
-//! Products and forms: which function exists where, and the limits that differ. One table, here.
+//! Products and forms, and the limits that differ. Which function exists where: `functions.rs`.
 
-use crate::{Result, constants as c, error::fail, settings::settings};
-use std::sync::OnceLock;
+use crate::{Result, constants as c, error::fail};
 
 /// How a product is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub struct Product {
     pub soc: &'static str,
     /// All SoC names of it.
     pub names: &'static [&'static str],
-    bit: u8,
+    pub(crate) bit: u8,
     /// Streams of one device, the default streams included.
     pub max_streams: usize,
     /// Events of one device.
@@ -38,12 +37,12 @@ pub struct Product {
     pub has_giant_pages: bool,
 }
 
-const B950: u8 = 1;
-const A3: u8 = 2;
-const A2: u8 = 4;
-const B200I: u8 = 8;
-const INF: u8 = 16;
-const TRN: u8 = 32;
+pub(crate) const B950: u8 = 1;
+pub(crate) const A3: u8 = 2;
+pub(crate) const A2: u8 = 4;
+pub(crate) const B200I: u8 = 8;
+pub(crate) const INF: u8 = 16;
+pub(crate) const TRN: u8 = 32;
 
 /// What the newest products have in common; the others are described by what differs.
 const A2_LIKE: Product = Product {
@@ -148,79 +147,4 @@ impl Form {
             )),
         }
     }
-}
-
-/// A C function as the rules see it: its name, and where it exists.
-pub struct Function {
-    /// The C name.
-    pub name: &'static str,
-    products: u8,
-    forms: u8,
-}
-
-const EVERYWHERE: u8 = u8::MAX;
-const ALL_FORMS: u8 = u8::MAX;
-const NEWEST: u8 = B950 | A3 | A2;
-
-impl Function {
-    /// A function that exists on every product and form.
-    pub const fn everywhere(name: &'static str) -> Function {
-        Function { name, products: EVERYWHERE, forms: ALL_FORMS }
-    }
-
-    const fn only(name: &'static str, products: u8) -> Function {
-        Function { name, products, forms: ALL_FORMS }
-    }
-
-    const fn card_only(name: &'static str) -> Function {
-        Function { name, products: EVERYWHERE, forms: Form::Ep as u8 }
-    }
-
-    /// Whether the function exists on the product and form of this process; if not, it does nothing and says so.
-    #[inline]
-    pub fn allowed(&self) -> Result<()> {
-        if self.products == EVERYWHERE && self.forms == ALL_FORMS {
-            return Ok(());
-        }
-        let (product, form) = *current();
-        if self.products & product.bit != 0 && self.forms & form as u8 != 0 {
-            return Ok(());
-        }
-        Err(fail(
-            c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            format!("{} does not exist on {} in the {} form", self.name, product.soc, form.name()),
-        ))
-    }
-}
-
-/// The product and form of this process; the default ones where the settings make no sense, which aclInit and
-/// aclrtSetDevice complain about.
-fn current() -> &'static (&'static Product, Form) {
-    static CURRENT: OnceLock<(&'static Product, Form)> = OnceLock::new();
-    CURRENT.get_or_init(|| settings().map_or((&PRODUCTS[0], Form::Ep), |s| (s.product, s.form)))
-}
-
-/// The functions that do not exist everywhere, by their C names.
-#[allow(non_upper_case_globals, missing_docs)]
-pub mod limited {
-    use super::*;
-    pub const aclrtMemcpy2d: Function = Function::card_only("aclrtMemcpy2d");
-    pub const aclrtMemcpy2dAsync: Function = Function::card_only("aclrtMemcpy2dAsync");
-    pub const aclrtMemcpyBatch: Function = Function::only("aclrtMemcpyBatch", NEWEST);
-    pub const aclrtMemcpyBatchV2: Function = Function::only("aclrtMemcpyBatchV2", NEWEST);
-    pub const aclrtMemcpyBatchAsync: Function = Function::only("aclrtMemcpyBatchAsync", NEWEST);
-    pub const aclrtMemcpyBatchAsyncV2: Function = Function::only("aclrtMemcpyBatchAsyncV2", NEWEST);
-    pub const aclrtGetMemcpyDescSize: Function = Function::only("aclrtGetMemcpyDescSize", NEWEST | B200I);
-    pub const aclrtSetMemcpyDesc: Function = Function::only("aclrtSetMemcpyDesc", NEWEST | B200I);
-    pub const aclrtMemcpyAsyncWithDesc: Function = Function::only("aclrtMemcpyAsyncWithDesc", NEWEST | B200I);
-    pub const aclrtMemcpyAsyncWithOffset: Function =
-        Function::only("aclrtMemcpyAsyncWithOffset", NEWEST | TRN);
-    pub const aclrtMemsetD32: Function = Function::only("aclrtMemsetD32", NEWEST);
-    pub const aclrtMemsetD32Async: Function = Function::only("aclrtMemsetD32Async", NEWEST);
-    const fn peers(name: &'static str) -> Function {
-        Function { name, products: EVERYWHERE & !B200I, forms: ALL_FORMS & !(Form::CtrlCpu as u8) }
-    }
-    pub const aclrtDeviceCanAccessPeer: Function = peers("aclrtDeviceCanAccessPeer");
-    pub const aclrtDeviceEnablePeerAccess: Function = peers("aclrtDeviceEnablePeerAccess");
-    pub const aclrtDeviceDisablePeerAccess: Function = peers("aclrtDeviceDisablePeerAccess");
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     aclError, aclrtMemcpyBatchAttr, aclrtStream,
-    enter::{Out, array, enter, enter_limited},
+    enter::{Out, array, enter},
 };
 use ferry_acl::{
     Error, Result,
@@ -10,7 +10,7 @@ use ferry_acl::{
     copy::{self, On},
     descriptor::{self, Behind},
     fill,
-    products::{Function, limited},
+    functions::{self, Function},
 };
 use std::ffi::c_void;
 
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn aclrtMemcpy(
     _kind: i32,
 ) -> aclError {
     // SAFETY: the C contract.
-    enter("aclrtMemcpy", || unsafe { copy::memcpy(dst as usize, destMax, src as usize, count) })
+    enter(&functions::aclrtMemcpy, || unsafe { copy::memcpy(dst as usize, destMax, src as usize, count) })
 }
 
 /// Copies in stream order; page-locked memory asynchronously, pageable memory before it returns.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn aclrtMemcpyAsync(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter("aclrtMemcpyAsync", || {
+    enter(&functions::aclrtMemcpyAsync, || {
         // SAFETY: the C contract keeps both ranges alive until the copy is done.
         unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
     })
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithCondition(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter("aclrtMemcpyAsyncWithCondition", || {
+    enter(&functions::aclrtMemcpyAsyncWithCondition, || {
         // SAFETY: the C contract keeps both ranges alive until the copy is done.
         unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
     })
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn aclrtMemcpy2d(
     height: usize,
     kind: i32,
 ) -> aclError {
-    enter_limited(&limited::aclrtMemcpy2d, || {
+    enter(&functions::aclrtMemcpy2d, || {
         let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
         // SAFETY: the C contract keeps both matrices alive during the call.
         unsafe { copy::memcpy_2d(rows, kind, On::ThisThread) }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn aclrtMemcpy2dAsync(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter_limited(&limited::aclrtMemcpy2dAsync, || {
+    enter(&functions::aclrtMemcpy2dAsync, || {
         let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
         // SAFETY: the C contract keeps both matrices alive until the copy is done.
         unsafe { copy::memcpy_2d(rows, kind, On::Stream(stream as usize)) }
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatch(
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
     // SAFETY: the C contract.
-    unsafe { arrays.copy_and_tell(&limited::aclrtMemcpyBatch, failIndex, On::ThisThread) }
+    unsafe { arrays.copy_and_tell(&functions::aclrtMemcpyBatch, failIndex, On::ThisThread) }
 }
 
 /// Copies a batch in stream order; page-locked memory asynchronously, pageable memory before it returns.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatchAsync(
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
     // SAFETY: the C contract.
-    unsafe { arrays.copy_and_tell(&limited::aclrtMemcpyBatchAsync, failIndex, On::Stream(stream as usize)) }
+    unsafe { arrays.copy_and_tell(&functions::aclrtMemcpyBatchAsync, failIndex, On::Stream(stream as usize)) }
 }
 
 /// aclrtMemcpyBatch without failIndex.
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatchV2(
     numAttrs: usize,
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
-    enter_limited(&limited::aclrtMemcpyBatchV2, || {
+    enter(&functions::aclrtMemcpyBatchV2, || {
         // SAFETY: the C contract.
         unsafe { arrays.copy(On::ThisThread) }.map_err(|refusal| refusal.error)
     })
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatchAsyncV2(
     stream: aclrtStream,
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
-    enter_limited(&limited::aclrtMemcpyBatchAsyncV2, || {
+    enter(&functions::aclrtMemcpyBatchAsyncV2, || {
         // SAFETY: the C contract.
         unsafe { arrays.copy(On::Stream(stream as usize)) }.map_err(|refusal| refusal.error)
     })
@@ -215,7 +215,7 @@ impl Arrays {
     /// # Safety
     /// As the C functions.
     unsafe fn copy_and_tell(&self, function: &Function, failIndex: *mut usize, on: On) -> aclError {
-        enter_limited(function, || {
+        enter(function, || {
             let out = Out::new("failIndex", failIndex)?;
             // SAFETY: passed on.
             let result = unsafe { self.copy(on) };
@@ -271,7 +271,7 @@ fn attr(attr: &aclrtMemcpyBatchAttr) -> Attr {
 /// `descSize` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetMemcpyDescSize(kind: i32, descSize: *mut usize) -> aclError {
-    enter_limited(&limited::aclrtGetMemcpyDescSize, || {
+    enter(&functions::aclrtGetMemcpyDescSize, || {
         let out = Out::new("descSize", descSize)?;
         out.set(descriptor::size(kind)?);
         Ok::<(), Error>(())
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn aclrtSetMemcpyDesc(
     count: usize,
     _config: *mut c_void,
 ) -> aclError {
-    enter_limited(&limited::aclrtSetMemcpyDesc, || {
+    enter(&functions::aclrtSetMemcpyDesc, || {
         // SAFETY: the C contract.
         unsafe { descriptor::set(desc as usize, kind, srcAddr as usize, dstAddr as usize, count) }
     })
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithDesc(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter_limited(&limited::aclrtMemcpyAsyncWithDesc, || {
+    enter(&functions::aclrtMemcpyAsyncWithDesc, || {
         // SAFETY: the C contract.
         unsafe { descriptor::memcpy_async(desc as usize, kind, stream as usize) }
     })
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithOffset(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter_limited(&limited::aclrtMemcpyAsyncWithOffset, || {
+    enter(&functions::aclrtMemcpyAsyncWithOffset, || {
         let dst = Behind { cell: dst as usize, offset: dstDataOffset };
         let src = Behind { cell: src as usize, offset: srcDataOffset };
         // SAFETY: the C contract.
@@ -348,7 +348,9 @@ pub unsafe extern "C" fn aclrtMemset(
     count: usize,
 ) -> aclError {
     // SAFETY: the C contract.
-    enter("aclrtMemset", || unsafe { fill::memset(devPtr as usize, maxCount, value, count, On::ThisThread) })
+    enter(&functions::aclrtMemset, || unsafe {
+        fill::memset(devPtr as usize, maxCount, value, count, On::ThisThread)
+    })
 }
 
 /// Fills bytes in stream order.
@@ -363,7 +365,7 @@ pub unsafe extern "C" fn aclrtMemsetAsync(
     count: usize,
     stream: aclrtStream,
 ) -> aclError {
-    enter("aclrtMemsetAsync", || {
+    enter(&functions::aclrtMemsetAsync, || {
         // SAFETY: the C contract.
         unsafe { fill::memset(devPtr as usize, maxCount, value, count, On::Stream(stream as usize)) }
     })
@@ -375,7 +377,7 @@ pub unsafe extern "C" fn aclrtMemsetAsync(
 /// The range is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMemsetD32(ptr: *mut c_void, memSize: usize, value: u32, N: usize) -> aclError {
-    enter_limited(&limited::aclrtMemsetD32, || {
+    enter(&functions::aclrtMemsetD32, || {
         // SAFETY: the C contract.
         unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::ThisThread) }
     })
@@ -393,7 +395,7 @@ pub unsafe extern "C" fn aclrtMemsetD32Async(
     N: usize,
     stream: aclrtStream,
 ) -> aclError {
-    enter_limited(&limited::aclrtMemsetD32Async, || {
+    enter(&functions::aclrtMemsetD32Async, || {
         // SAFETY: the C contract.
         unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::Stream(stream as usize)) }
     })

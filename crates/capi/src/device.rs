@@ -2,9 +2,9 @@
 
 use crate::{
     aclError, aclrtContext,
-    enter::{Out, enter, enter_limited},
+    enter::{Out, enter},
 };
-use ferry_acl::{call::not_null, context, device, products::limited};
+use ferry_acl::{call::not_null, context, device, functions};
 
 /// Whether the application runs on the host or on the device.
 ///
@@ -12,7 +12,7 @@ use ferry_acl::{call::not_null, context, device, products::limited};
 /// `runMode` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetRunMode(runMode: *mut i32) -> aclError {
-    enter("aclrtGetRunMode", || {
+    enter(&functions::aclrtGetRunMode, || {
         let out = Out::new("runMode", runMode)?;
         out.set(device::run_mode()?);
         Ok(())
@@ -22,13 +22,13 @@ pub unsafe extern "C" fn aclrtGetRunMode(runMode: *mut i32) -> aclError {
 /// Makes a device current in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetDevice(deviceId: i32) -> aclError {
-    enter("aclrtSetDevice", || device::set(deviceId))
+    enter(&functions::aclrtSetDevice, || device::set(deviceId))
 }
 
 /// Undoes one aclrtSetDevice.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtResetDevice(deviceId: i32) -> aclError {
-    enter("aclrtResetDevice", || device::reset(deviceId))
+    enter(&functions::aclrtResetDevice, || device::reset(deviceId))
 }
 
 /// The current device of this thread.
@@ -37,7 +37,7 @@ pub extern "C" fn aclrtResetDevice(deviceId: i32) -> aclError {
 /// `deviceId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetDevice(deviceId: *mut i32) -> aclError {
-    enter("aclrtGetDevice", || {
+    enter(&functions::aclrtGetDevice, || {
         let out = Out::new("deviceId", deviceId)?;
         out.set(device::current()?);
         Ok(())
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn aclrtGetDevice(deviceId: *mut i32) -> aclError {
 /// `count` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetDeviceCount(count: *mut u32) -> aclError {
-    enter("aclrtGetDeviceCount", || {
+    enter(&functions::aclrtGetDeviceCount, || {
         let out = Out::new("count", count)?;
         out.set(device::count()?);
         Ok(())
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn aclrtGetDeviceCount(count: *mut u32) -> aclError {
 /// Waits for all streams of the current device.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeDevice() -> aclError {
-    enter("aclrtSynchronizeDevice", device::synchronize)
+    enter(&functions::aclrtSynchronizeDevice, device::synchronize)
 }
 
 /// Free and total bytes of the current device.
@@ -69,7 +69,7 @@ pub extern "C" fn aclrtSynchronizeDevice() -> aclError {
 /// `free` and `total` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize) -> aclError {
-    enter("aclrtGetMemInfo", || {
+    enter(&functions::aclrtGetMemInfo, || {
         let outs = (Out::new("free", free)?, Out::new("total", total)?);
         let (free, total) = device::memory_info(attr)?;
         outs.0.set(free);
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(
     deviceId: i32,
     peerDeviceId: i32,
 ) -> aclError {
-    enter_limited(&limited::aclrtDeviceCanAccessPeer, || {
+    enter(&functions::aclrtDeviceCanAccessPeer, || {
         let out = Out::new("canAccessPeer", canAccessPeer)?;
         out.set(device::can_access_peer(deviceId, peerDeviceId)?.into());
         Ok(())
@@ -98,15 +98,13 @@ pub unsafe extern "C" fn aclrtDeviceCanAccessPeer(
 /// Lets the current device reach another's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDeviceEnablePeerAccess(peerDeviceId: i32, flags: u32) -> aclError {
-    enter_limited(&limited::aclrtDeviceEnablePeerAccess, || {
-        device::set_peer_access(peerDeviceId, flags, true)
-    })
+    enter(&functions::aclrtDeviceEnablePeerAccess, || device::set_peer_access(peerDeviceId, flags, true))
 }
 
 /// Undoes aclrtDeviceEnablePeerAccess.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDeviceDisablePeerAccess(peerDeviceId: i32) -> aclError {
-    enter_limited(&limited::aclrtDeviceDisablePeerAccess, || device::set_peer_access(peerDeviceId, 0, false))
+    enter(&functions::aclrtDeviceDisablePeerAccess, || device::set_peer_access(peerDeviceId, 0, false))
 }
 
 /// Makes a context of a device and makes it current.
@@ -115,7 +113,7 @@ pub extern "C" fn aclrtDeviceDisablePeerAccess(peerDeviceId: i32) -> aclError {
 /// `context` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateContext(context: *mut aclrtContext, deviceId: i32) -> aclError {
-    enter("aclrtCreateContext", || {
+    enter(&functions::aclrtCreateContext, || {
         let out = Out::new("context", context)?;
         out.set(context::create(deviceId)? as aclrtContext);
         Ok(())
@@ -125,7 +123,7 @@ pub unsafe extern "C" fn aclrtCreateContext(context: *mut aclrtContext, deviceId
 /// Destroys a context made by aclrtCreateContext.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyContext(context: aclrtContext) -> aclError {
-    enter("aclrtDestroyContext", || {
+    enter(&functions::aclrtDestroyContext, || {
         not_null("context", context as usize)?;
         context::destroy(context as usize)
     })
@@ -134,7 +132,7 @@ pub extern "C" fn aclrtDestroyContext(context: aclrtContext) -> aclError {
 /// Makes a context current in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetCurrentContext(context: aclrtContext) -> aclError {
-    enter("aclrtSetCurrentContext", || {
+    enter(&functions::aclrtSetCurrentContext, || {
         not_null("context", context as usize)?;
         context::set_current(context as usize)
     })
@@ -146,7 +144,7 @@ pub extern "C" fn aclrtSetCurrentContext(context: aclrtContext) -> aclError {
 /// `context` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetCurrentContext(context: *mut aclrtContext) -> aclError {
-    enter("aclrtGetCurrentContext", || {
+    enter(&functions::aclrtGetCurrentContext, || {
         let out = Out::new("context", context)?;
         out.set(context::current()? as aclrtContext);
         Ok(())

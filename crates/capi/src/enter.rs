@@ -1,21 +1,13 @@
 //! The boundary: every C function runs inside [`enter`], and every pointer argument is made sense of here.
 
-use crate::aclError;
 use ferry_acl::{
     Result,
-    call::{call, not_null, readable, writable},
-    products::Function,
+    call::{not_null, readable, writable},
 };
 use std::{borrow::Cow, ffi::c_char};
 
-/// Runs the body of a C function that exists everywhere.
-#[inline]
-pub fn enter(name: &'static str, body: impl FnOnce() -> Result<()>) -> aclError {
-    call(&Function::everywhere(name), body)
-}
-
-/// Runs the body of a C function that some products or forms lack.
-pub use ferry_acl::call::call as enter_limited;
+/// Runs the body of a C function.
+pub use ferry_acl::call::call as enter;
 
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);

@@ -4,7 +4,7 @@ use crate::{
     aclError, aclrtEvent, aclrtStream,
     enter::{Out, enter},
 };
-use ferry_acl::{call::not_null, event};
+use ferry_acl::{call::not_null, event, functions};
 
 /// Makes an event for waiting and timing.
 ///
@@ -12,7 +12,7 @@ use ferry_acl::{call::not_null, event};
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
-    enter("aclrtCreateEvent", || {
+    enter(&functions::aclrtCreateEvent, || {
         let out = Out::new("event", event)?;
         out.set(event::create(event::PLAIN_FLAGS, false)? as aclrtEvent);
         Ok(())
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
-    enter("aclrtCreateEventWithFlag", || {
+    enter(&functions::aclrtCreateEventWithFlag, || {
         let out = Out::new("event", event)?;
         out.set(event::create(flag, false)? as aclrtEvent);
         Ok(())
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
-    enter("aclrtCreateEventExWithFlag", || {
+    enter(&functions::aclrtCreateEventExWithFlag, || {
         let out = Out::new("event", event)?;
         out.set(event::create(flag, true)? as aclrtEvent);
         Ok(())
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag
 /// Destroys an event; never blocks.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
-    enter("aclrtDestroyEvent", || {
+    enter(&functions::aclrtDestroyEvent, || {
         not_null("event", event as usize)?;
         event::destroy(event as usize)
     })
@@ -57,7 +57,7 @@ pub extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
 /// Captures what was submitted to the stream so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
-    enter("aclrtRecordEvent", || {
+    enter(&functions::aclrtRecordEvent, || {
         not_null("event", event as usize)?;
         event::record(event as usize, stream as usize)
     })
@@ -69,7 +69,7 @@ pub extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> ac
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i32) -> aclError {
-    enter("aclrtQueryEventStatus", || {
+    enter(&functions::aclrtQueryEventStatus, || {
         not_null("event", event as usize)?;
         let out = Out::new("status", status)?;
         out.set(event::query_status(event as usize)?);
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i
 /// Waits for what the event captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
-    enter("aclrtSynchronizeEvent", || {
+    enter(&functions::aclrtSynchronizeEvent, || {
         not_null("event", event as usize)?;
         event::synchronize(event as usize, None)
     })
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn aclrtEventElapsedTime(
     startEvent: aclrtEvent,
     endEvent: aclrtEvent,
 ) -> aclError {
-    enter("aclrtEventElapsedTime", || {
+    enter(&functions::aclrtEventElapsedTime, || {
         let out = Out::new("ms", ms)?;
         not_null("startEvent", startEvent as usize)?;
         not_null("endEvent", endEvent as usize)?;

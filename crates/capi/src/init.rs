@@ -4,7 +4,7 @@ use crate::{
     aclError,
     enter::{enter, text},
 };
-use ferry_acl::{call, init};
+use ferry_acl::{call, functions, init};
 use std::{
     ffi::{CStr, c_char},
     ptr,
@@ -16,7 +16,7 @@ use std::{
 /// `configPath` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclInit(configPath: *const c_char) -> aclError {
-    enter("aclInit", || {
+    enter(&functions::aclInit, || {
         // SAFETY: the C contract.
         let path = unsafe { text("configPath", configPath) }?;
         init::init(path.as_deref())
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn aclInit(configPath: *const c_char) -> aclError {
 /// Shuts acl down.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclFinalize() -> aclError {
-    enter("aclFinalize", init::finalize)
+    enter(&functions::aclFinalize, init::finalize)
 }
 
 /// Returns and clears the messages of this thread's failed calls, newest on top; NULL if there are none.
@@ -39,7 +39,7 @@ pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetSocName() -> *const c_char {
     let mut name = ptr::null();
-    enter("aclrtGetSocName", || {
+    enter(&functions::aclrtGetSocName, || {
         name = init::soc_name()?.as_ptr();
         Ok(())
     });

@@ -4,7 +4,7 @@ use crate::{
     aclError, aclrtMemLocation, aclrtPtrAttributes,
     enter::{Out, enter},
 };
-use ferry_acl::{call::not_null, memory};
+use ferry_acl::{call::not_null, functions, memory};
 use std::ffi::c_void;
 
 /// Allocates memory of the current device.
@@ -13,7 +13,7 @@ use std::ffi::c_void;
 /// `devPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMalloc(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
-    enter("aclrtMalloc", || {
+    enter(&functions::aclrtMalloc, || {
         let out = Out::new("devPtr", devPtr)?;
         out.set(memory::malloc(size, policy)? as *mut c_void);
         Ok(())
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn aclrtMalloc(devPtr: *mut *mut c_void, size: usize, poli
 /// Frees memory of aclrtMalloc; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFree(devPtr: *mut c_void) -> aclError {
-    enter("aclrtFree", || memory::free(devPtr as usize))
+    enter(&functions::aclrtFree, || memory::free(devPtr as usize))
 }
 
 /// Allocates page-locked host memory.
@@ -32,7 +32,7 @@ pub extern "C" fn aclrtFree(devPtr: *mut c_void) -> aclError {
 /// `hostPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMallocHost(hostPtr: *mut *mut c_void, size: usize) -> aclError {
-    enter("aclrtMallocHost", || {
+    enter(&functions::aclrtMallocHost, || {
         let out = Out::new("hostPtr", hostPtr)?;
         out.set(memory::malloc_host(size)? as *mut c_void);
         Ok(())
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn aclrtMallocHost(hostPtr: *mut *mut c_void, size: usize)
 /// Frees memory of aclrtMallocHost; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFreeHost(hostPtr: *mut c_void) -> aclError {
-    enter("aclrtFreeHost", || memory::free_host(hostPtr as usize))
+    enter(&functions::aclrtFreeHost, || memory::free_host(hostPtr as usize))
 }
 
 /// What a pointer belongs to.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn aclrtPointerGetAttributes(
     ptr: *const c_void,
     attributes: *mut aclrtPtrAttributes,
 ) -> aclError {
-    enter("aclrtPointerGetAttributes", || {
+    enter(&functions::aclrtPointerGetAttributes, || {
         not_null("ptr", ptr as usize)?;
         let out = Out::new("attributes", attributes)?;
         let found = memory::attributes(ptr as usize)?;

@@ -4,7 +4,7 @@ use crate::{
     aclError, aclrtEvent, aclrtHostFunc, aclrtStream,
     enter::{Out, enter},
 };
-use ferry_acl::{call::not_null, event, stream};
+use ferry_acl::{call::not_null, event, functions, stream};
 use std::ffi::c_void;
 
 /// Makes a stream of the current context.
@@ -13,7 +13,7 @@ use std::ffi::c_void;
 /// `stream` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateStream(stream: *mut aclrtStream) -> aclError {
-    enter("aclrtCreateStream", || {
+    enter(&functions::aclrtCreateStream, || {
         let out = Out::new("stream", stream)?;
         out.set(stream::create(0)? as aclrtStream);
         Ok(())
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
     _priority: u32,
     flag: u32,
 ) -> aclError {
-    enter("aclrtCreateStreamWithConfig", || {
+    enter(&functions::aclrtCreateStreamWithConfig, || {
         let out = Out::new("stream", stream)?;
         out.set(stream::create(flag)? as aclrtStream);
         Ok(())
@@ -40,19 +40,21 @@ pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
 /// Waits for a stream's tasks and destroys it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
-    enter("aclrtDestroyStream", || stream::destroy(stream as usize))
+    enter(&functions::aclrtDestroyStream, || stream::destroy(stream as usize))
 }
 
 /// Waits for everything submitted to a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {
-    enter("aclrtSynchronizeStream", || stream::synchronize(stream as usize, None))
+    enter(&functions::aclrtSynchronizeStream, || stream::synchronize(stream as usize, None))
 }
 
 /// Waits for everything submitted to a stream, for at most `timeout` milliseconds; -1 waits for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout: i32) -> aclError {
-    enter("aclrtSynchronizeStreamWithTimeout", || stream::synchronize_within(stream as usize, timeout))
+    enter(&functions::aclrtSynchronizeStreamWithTimeout, || {
+        stream::synchronize_within(stream as usize, timeout)
+    })
 }
 
 /// Whether everything submitted to a stream is done.
@@ -61,7 +63,7 @@ pub extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32) -> aclError {
-    enter("aclrtStreamQuery", || {
+    enter(&functions::aclrtStreamQuery, || {
         let out = Out::new("status", status)?;
         out.set(stream::query(stream as usize)?);
         Ok(())
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32)
 /// Later tasks of the stream wait for what the event has captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {
-    enter("aclrtStreamWaitEvent", || {
+    enter(&functions::aclrtStreamWaitEvent, || {
         not_null("event", event as usize)?;
         event::stream_wait(stream as usize, event as usize)
     })
@@ -87,7 +89,7 @@ pub unsafe extern "C" fn aclrtLaunchHostFunc(
     fn_: aclrtHostFunc,
     args: *mut c_void,
 ) -> aclError {
-    enter("aclrtLaunchHostFunc", || {
+    enter(&functions::aclrtLaunchHostFunc, || {
         not_null("fn", fn_.map_or(0, |function| function as usize))?;
         let (function, args) = (fn_, args as usize);
         stream::launch_host_func(stream as usize, move || {

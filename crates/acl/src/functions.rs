@@ -1,0 +1,219 @@
+//! Every C function and where it exists: one row each. The products and their limits: `products.rs`.
+
+use crate::{
+    Result, constants as c,
+    error::fail,
+    products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN},
+    settings::settings,
+};
+use std::sync::OnceLock;
+
+/// A C function as the rules see it: its name, and where it exists.
+pub struct Function {
+    /// The C name.
+    pub name: &'static str,
+    on: Where,
+}
+
+/// The products and the forms that have a function, as bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Where {
+    products: u8,
+    forms: u8,
+}
+
+const EVERY_PRODUCT: u8 = u8::MAX;
+const EVERY_FORM: u8 = u8::MAX;
+
+const EVERYWHERE: Where = Where { products: EVERY_PRODUCT, forms: EVERY_FORM };
+const NEWEST: Where = Where { products: B950 | A3 | A2, ..EVERYWHERE };
+const NEWEST_AND_200I: Where = Where { products: NEWEST.products | B200I, ..EVERYWHERE };
+const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWHERE };
+const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
+const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
+/// Where host and device memory are apart.
+const CARDS: Where = Where { forms: Form::Ep as u8, ..EVERYWHERE };
+const NOT_ON_BOARDS: Where = Where { forms: EVERY_FORM & !(Form::Rc as u8), ..EVERYWHERE };
+
+macro_rules! table {
+    ($($name:ident: $on:ident;)*) => {
+        $(
+            #[allow(non_upper_case_globals, missing_docs)]
+            pub const $name: Function = Function { name: stringify!($name), on: $on };
+        )*
+        /// All of them.
+        pub static ALL: &[Function] = &[$($name),*];
+    };
+}
+
+table! {
+    // Initialisation, versions, messages, logs.
+    aclInit: EVERYWHERE;
+    aclFinalize: EVERYWHERE;
+    aclFinalizeReference: EVERYWHERE;
+    aclGetRecentErrMsg: EVERYWHERE;
+    aclrtPeekAtLastError: EVERYWHERE;
+    aclrtGetLastError: EVERYWHERE;
+    aclrtGetSocName: EVERYWHERE;
+    aclrtGetVersion: EVERYWHERE;
+    aclsysGetVersionStr: EVERYWHERE;
+    aclsysGetVersionNum: EVERYWHERE;
+    aclsysGetCANNVersion: EVERYWHERE;
+    aclGetDeviceCapability: EVERYWHERE;
+    aclDataTypeSize: EVERYWHERE;
+    aclAppLog: EVERYWHERE;
+
+    // Devices.
+    aclrtGetRunMode: EVERYWHERE;
+    aclrtSetDevice: EVERYWHERE;
+    aclrtResetDevice: EVERYWHERE;
+    aclrtResetDeviceForce: EVERYWHERE;
+    aclrtGetDevice: EVERYWHERE;
+    aclrtGetDeviceCount: EVERYWHERE;
+    aclrtSynchronizeDevice: EVERYWHERE;
+    aclrtSynchronizeDeviceWithTimeout: EVERYWHERE;
+    aclrtGetMemInfo: EVERYWHERE;
+    aclrtGetDeviceInfo: EVERYWHERE;
+    aclrtGetDeviceUtilizationRate: EVERYWHERE;
+    aclrtDeviceGetBareTgid: EVERYWHERE;
+    aclrtSetDeviceSatMode: EVERYWHERE;
+    aclrtGetDeviceSatMode: EVERYWHERE;
+    aclrtSetSysParamOpt: EVERYWHERE;
+    aclrtGetSysParamOpt: EVERYWHERE;
+    aclrtSetOpExecuteTimeOut: EVERYWHERE;
+    aclrtDeviceCanAccessPeer: WITH_PEERS;
+    aclrtDeviceEnablePeerAccess: WITH_PEERS;
+    aclrtDeviceDisablePeerAccess: WITH_PEERS;
+    aclrtDevicePeerAccessStatus: WITH_PEERS;
+
+    // Contexts.
+    aclrtCreateContext: EVERYWHERE;
+    aclrtDestroyContext: EVERYWHERE;
+    aclrtSetCurrentContext: EVERYWHERE;
+    aclrtGetCurrentContext: EVERYWHERE;
+    aclrtCtxSetSysParamOpt: EVERYWHERE;
+    aclrtCtxGetSysParamOpt: EVERYWHERE;
+
+    // Streams.
+    aclrtCreateStream: EVERYWHERE;
+    aclrtCreateStreamWithConfig: EVERYWHERE;
+    aclrtDestroyStream: EVERYWHERE;
+    aclrtDestroyStreamForce: EVERYWHERE;
+    aclrtSynchronizeStream: EVERYWHERE;
+    aclrtSynchronizeStreamWithTimeout: EVERYWHERE;
+    aclrtStreamQuery: EVERYWHERE;
+    aclrtStreamWaitEvent: EVERYWHERE;
+    aclrtSetStreamFailureMode: EVERYWHERE;
+    aclrtStreamGetId: EVERYWHERE;
+    aclrtStreamAbort: NEWEST;
+
+    // Functions of the user's, in stream order.
+    aclrtLaunchHostFunc: EVERYWHERE;
+    aclrtSubscribeReport: EVERYWHERE;
+    aclrtProcessReport: EVERYWHERE;
+    aclrtLaunchCallback: EVERYWHERE;
+    aclrtUnSubscribeReport: EVERYWHERE;
+
+    // Events.
+    aclrtCreateEvent: EVERYWHERE;
+    aclrtCreateEventWithFlag: EVERYWHERE;
+    aclrtCreateEventExWithFlag: EVERYWHERE;
+    aclrtDestroyEvent: EVERYWHERE;
+    aclrtRecordEvent: EVERYWHERE;
+    aclrtResetEvent: EVERYWHERE;
+    aclrtQueryEvent: EVERYWHERE;
+    aclrtQueryEventStatus: EVERYWHERE;
+    aclrtQueryEventWaitStatus: EVERYWHERE;
+    aclrtSynchronizeEvent: EVERYWHERE;
+    aclrtSynchronizeEventWithTimeout: EVERYWHERE;
+    aclrtEventElapsedTime: EVERYWHERE;
+    aclrtEventGetTimestamp: EVERYWHERE;
+
+    // Memory.
+    aclrtMalloc: EVERYWHERE;
+    aclrtMallocAlign32: EVERYWHERE;
+    aclrtMallocCached: EVERYWHERE;
+    aclrtMallocWithCfg: EVERYWHERE;
+    aclrtFree: EVERYWHERE;
+    aclrtFreeWithDevSync: EVERYWHERE;
+    aclrtMallocHost: EVERYWHERE;
+    aclrtMallocHostWithCfg: EVERYWHERE;
+    aclrtFreeHost: EVERYWHERE;
+    aclrtFreeHostWithDevSync: EVERYWHERE;
+    aclrtPointerGetAttributes: EVERYWHERE;
+    aclrtHostRegister: NEWEST;
+    aclrtHostRegisterV2: NEWEST;
+    aclrtHostGetDevicePointer: NEWEST;
+    aclrtHostUnregister: NEWEST;
+
+    // Virtual memory.
+    aclrtReserveMemAddress: NOT_ON_BOARDS;
+    aclrtReleaseMemAddress: NOT_ON_BOARDS;
+    aclrtMallocPhysical: NOT_ON_BOARDS;
+    aclrtFreePhysical: NOT_ON_BOARDS;
+    aclrtMapMem: NOT_ON_BOARDS;
+    aclrtUnmapMem: NOT_ON_BOARDS;
+    aclrtMemGetAllocationGranularity: NOT_ON_BOARDS;
+    aclrtMemExportToShareableHandle: NOT_ON_BOARDS;
+    aclrtMemSetPidToShareableHandle: NOT_ON_BOARDS;
+    aclrtMemImportFromShareableHandle: NOT_ON_BOARDS;
+    aclrtMemExportToShareableHandleV2: NOT_ON_BOARDS;
+    aclrtMemSetPidToShareableHandleV2: NOT_ON_BOARDS;
+    aclrtMemImportFromShareableHandleV2: NOT_ON_BOARDS;
+
+    // Memory between processes.
+    aclrtIpcMemGetExportKey: NOT_200I;
+    aclrtIpcMemSetImportPid: NOT_200I;
+    aclrtIpcMemImportByKey: NOT_200I;
+    aclrtIpcMemClose: NOT_200I;
+
+    // Copies and fills.
+    aclrtMemcpy: EVERYWHERE;
+    aclrtMemcpyAsync: EVERYWHERE;
+    aclrtMemcpyAsyncWithCondition: EVERYWHERE;
+    aclrtMemset: EVERYWHERE;
+    aclrtMemsetAsync: EVERYWHERE;
+    aclrtMemcpy2d: CARDS;
+    aclrtMemcpy2dAsync: CARDS;
+    aclrtMemcpyBatch: NEWEST;
+    aclrtMemcpyBatchAsync: NEWEST;
+    aclrtMemcpyBatchV2: NEWEST;
+    aclrtMemcpyBatchAsyncV2: NEWEST;
+    aclrtMemsetD32: NEWEST;
+    aclrtMemsetD32Async: NEWEST;
+    aclrtGetMemcpyDescSize: NEWEST_AND_200I;
+    aclrtSetMemcpyDesc: NEWEST_AND_200I;
+    aclrtMemcpyAsyncWithDesc: NEWEST_AND_200I;
+    aclrtMemcpyAsyncWithOffset: NEWEST_AND_TRN;
+}
+
+impl Function {
+    /// Whether the function exists on this product in this form.
+    #[inline]
+    pub fn exists_on(&self, product: &Product, form: Form) -> bool {
+        self.on.products & product.bit != 0 && self.on.forms & form as u8 != 0
+    }
+
+    /// Whether the function exists on the product and form of this process; if not, it does nothing and says so.
+    #[inline]
+    pub fn allowed(&self) -> Result<()> {
+        if self.on == EVERYWHERE {
+            return Ok(());
+        }
+        let (product, form) = *current();
+        if self.exists_on(product, form) {
+            return Ok(());
+        }
+        Err(fail(
+            c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            format!("{} does not exist on {} in the {} form", self.name, product.soc, form.name()),
+        ))
+    }
+}
+
+/// The product and form of this process; the default ones where the settings make no sense, which aclInit and
+/// aclrtSetDevice complain about.
+fn current() -> &'static (&'static Product, Form) {
+    static CURRENT: OnceLock<(&'static Product, Form)> = OnceLock::new();
+    CURRENT.get_or_init(|| settings().map_or((&PRODUCTS[0], Form::Ep), |s| (s.product, s.form)))
+}
