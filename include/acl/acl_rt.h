@@ -187,6 +187,13 @@ typedef struct {
     uint64_t reserve; /**< Reserved, 0. */
 } aclrtPhysicalMemProp;
 
+/** Which granularity of physical memory is asked for. */
+typedef enum {
+    ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM = 0, /**< The smallest. */
+    ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1, /**< The one that serves best. */
+    ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF /**< None. */
+} aclrtMemGranularityOptions;
+
 /** Properties of a memory pool. */
 typedef struct {
     aclrtMemAllocationType allocType; /**< How its memory is allocated. */
@@ -519,17 +526,72 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 /** Allocates device memory on the current device. */
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
 
+/** The same without the 32 bytes of padding. */
+aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
+
+/** As aclrtMalloc; the policies HUGE_FIRST, HUGE_ONLY, NORMAL_ONLY and HUGE1G_ONLY only. */
+aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
+
+/** As aclrtMalloc, with settings; `cfg` may be NULL. */
+aclError aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy, aclrtMallocConfig *cfg);
+
 /** Frees device memory at once; copies that still use it are safe but meaningless. */
 aclError aclrtFree(void *devPtr);
+
+/** Waits for the device, then frees. */
+aclError aclrtFreeWithDevSync(void *devPtr);
 
 /** Allocates page-locked host memory. */
 aclError aclrtMallocHost(void **hostPtr, size_t size);
 
+/** The same with settings; `cfg` may be NULL. */
+aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cfg);
+
 /** Frees page-locked host memory at once. */
 aclError aclrtFreeHost(void *hostPtr);
 
+/** Waits for the current device, then frees. */
+aclError aclrtFreeHostWithDevSync(void *hostPtr);
+
+/** Maps host memory for devices; copies must not use the address it gives. */
+aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr);
+
+/** Maps or page-locks host memory: ACL_HOST_REG_ flags. Page-locked memory is copied asynchronously. */
+aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag);
+
+/** The address on devices of registered, mapped memory; `flag` is 0. Copies must not use it. */
+aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag);
+
+/** Takes back aclrtHostRegister or aclrtHostRegisterV2. */
+aclError aclrtHostUnregister(void *ptr);
+
 /** Tells what an address belongs to. */
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
+
+/* ---- Functions: virtual memory ---------------------------------------------------------------------------- */
+
+/** Reserves addresses; nothing is behind them until memory is mapped there. `alignment` is 0. */
+aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags);
+
+/** Gives reserved addresses back; nothing is mapped there any more. */
+aclError aclrtReleaseMemAddress(void *virPtr);
+
+/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. */
+aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop,
+                             uint64_t flags);
+
+/** Frees physical memory; while it is mapped it stays until it is unmapped. */
+aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
+
+/** Maps all of a piece of physical memory at reserved addresses; `offset` and `flags` are 0. */
+aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags);
+
+/** Takes back aclrtMapMem. */
+aclError aclrtUnmapMem(void *virPtr);
+
+/** The granularity of physical memory with these properties. */
+aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
+                                          size_t *granularity);
 
 /* ---- Functions: copies ------------------------------------------------------------------------------------ */
 

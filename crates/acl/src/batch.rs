@@ -7,6 +7,7 @@ use crate::{
     copy::{On, Target, within},
     error::fail,
     explain::with_addresses,
+    kinds::not_far,
     state::with_here,
 };
 use ferry_core::{Ends, Home, Kind, Place, Route, Rows};
@@ -164,6 +165,7 @@ impl Batch<'_> {
         if !attr.reserved_is_zero {
             return Err(Kind::BadRoute.because(format!("the reserved bytes of attrs[{group}] are not zero")));
         }
+        not_far(ends)?;
         attr.dst.matches("dstLoc", group, &ends.dst)?;
         attr.src.matches("srcLoc", group, &ends.src)?;
         let to_device = match ends.route() {

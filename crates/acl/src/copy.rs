@@ -5,7 +5,7 @@ use crate::{
     Result,
     call::{not_null, refuse},
     explain::explaining,
-    kinds::{CopyKind, reachable},
+    kinds::{CopyKind, not_far, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
@@ -123,7 +123,7 @@ pub unsafe fn memcpy_async(
         not_null("src", src)?;
         with_here(|here| {
             let target = Target::find(here, On::Stream(stream))?;
-            let kind = CopyKind::try_from(kind)?.not_inside_host()?;
+            let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
             within("count", count, "destMax", dest_max)?;
             let rows = Rows::linear(dst, src, count);
             let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
@@ -150,7 +150,12 @@ pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> R
             within("count", count, "destMax", dest_max)?;
             let rows = Rows::linear(dst, src, count);
             // SAFETY: the caller's promise.
-            unsafe { target.copy_one(rows, |ends| reachable(ends.route(), target.engine, target.device())) }
+            unsafe {
+                target.copy_one(rows, |ends| {
+                    not_far(ends)?;
+                    reachable(ends.route(), target.engine, target.device())
+                })
+            }
         })
     })
 }

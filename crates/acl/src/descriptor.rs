@@ -8,7 +8,7 @@ use crate::{
     state::with_here,
 };
 use ferry_core::{
-    Access, Indirect, Kind, Memory, Op, Place, Rows,
+    Access, Block, Home, Indirect, Kind, Memory, Op, Place, Rows,
     indirect::{Cell, DESCRIPTOR_LEN, Through, seal},
 };
 
@@ -30,9 +30,9 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
             let target = Target::find(here, On::ThisThread)?;
             inner_only(kind)?;
             let memory = target.engine.runtime.memory();
-            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
+            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN, target.device())?;
             for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
-                if memory.place(addr, count, access)?.device() != Some(home) {
+                if device_of(memory, &memory.place(addr, count, access)?, home) != Some(home) {
                     return Err(refuse(format!(
                         "{name} must be memory of device {home}, as the descriptor is"
                     )));
@@ -60,7 +60,7 @@ pub unsafe fn memcpy_async(desc: usize, kind: i32, stream: usize) -> Result<()> 
             inner_only(kind)?;
             let device = target.device();
             let make = |memory: &Memory| {
-                let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN)?;
+                let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN, device)?;
                 if home != device {
                     let note = format!("the descriptor is on device {home}, the stream on device {device}");
                     return Err(Kind::BadRoute.because(note));
@@ -125,16 +125,28 @@ pub unsafe fn memcpy_async_with_offset(
     })
 }
 
-fn on_device(memory: &Memory, name: &str, addr: usize, len: usize) -> ferry_core::Result<u32> {
+fn on_device(memory: &Memory, name: &str, addr: usize, len: usize, current: u32) -> ferry_core::Result<u32> {
     let place = memory.place(addr, len, Access::Read)?;
-    place
-        .device()
+    device_of(memory, &place, current)
         .ok_or_else(|| Kind::BadRoute.because(format!("{name} must be device memory, but is {place}")))
 }
 
-fn engine_address(memory: &Memory, addr: usize, len: usize) -> ferry_core::Result<usize> {
-    match memory.place(addr, len, Access::Read)? {
-        Place::Plain => Err(Kind::BadAddress.because(format!("{addr:#x} must be memory that acl allocated"))),
-        known => Ok(known.engine_address(addr)),
+/// The device whose memory this is; memory of acl on the host is the current device's where the two are one.
+fn device_of(memory: &Memory, place: &Place, current: u32) -> Option<u32> {
+    match place {
+        Place::Known(Block { home: Home::Host, .. }) if memory.is_unified() => Some(current),
+        other => other.device(),
     }
+}
+
+fn engine_address(memory: &Memory, addr: usize, len: usize) -> ferry_core::Result<usize> {
+    let place = memory.place(addr, len, Access::Read)?;
+    if place.is_plain() {
+        return Err(Kind::BadAddress.because(format!("{addr:#x} must be memory that acl allocated")));
+    }
+    if place.room_from(addr) < len {
+        let note = format!("{len} bytes at {addr:#x} lie in two mapped pieces: they must lie in one");
+        return Err(Kind::BadAddress.because(note));
+    }
+    Ok(place.engine_address(addr))
 }

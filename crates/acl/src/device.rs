@@ -1,12 +1,12 @@
 //! Devices: set, reset, count, memory, peers.
 
 use crate::{
-    Error, Result,
+    Result,
     call::refuse,
     constants::*,
     context::Context,
     error::fail,
-    state::{Engine, bad_device, engine, lock, with_here},
+    state::{Engine, engine, known_device, lock, with_here},
 };
 use ferry_core::Fence;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(id: i32) -> Result<()> {
     let engine = engine()?;
-    let device = known(engine, id)?;
+    let device = known_device(engine, id)?;
     let context = {
         let mut primary = lock(&engine.device(device)?.primary);
         if primary.context.is_none() {
@@ -32,7 +32,7 @@ pub fn set(id: i32) -> Result<()> {
 /// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
 pub fn reset(id: i32) -> Result<()> {
     let engine = engine()?;
-    let device = known(engine, id)?;
+    let device = known_device(engine, id)?;
     let mut primary = lock(&engine.device(device)?.primary);
     if primary.count == 0 {
         let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
@@ -118,7 +118,7 @@ pub fn memory_info(attr: i32) -> Result<(usize, usize)> {
 /// aclrtDeviceCanAccessPeer.
 pub fn can_access_peer(device: i32, peer: i32) -> Result<bool> {
     let engine = engine()?;
-    if known(engine, device)? == known(engine, peer)? {
+    if known_device(engine, device)? == known_device(engine, peer)? {
         return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
     }
     Ok(true)
@@ -131,7 +131,7 @@ pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
     if flags != 0 {
         return Err(refuse(format!("flags is {flags}: it must be 0")));
     }
-    let peer = known(engine, peer)?;
+    let peer = known_device(engine, peer)?;
     if peer == device {
         return Err(refuse(format!("device {peer} is the current device: a device is no peer of itself")));
     }
@@ -142,9 +142,4 @@ pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
         peers.remove(&(device, peer));
     }
     Ok(())
-}
-
-fn known(engine: &Engine, id: i32) -> Result<u32, Error> {
-    let count = engine.devices.len();
-    u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))
 }

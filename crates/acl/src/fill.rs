@@ -7,7 +7,7 @@ use crate::{
     explain::explaining,
     state::with_here,
 };
-use ferry_core::{Access, Fill, Op};
+use ferry_core::{Access, Fill, Memory, Op};
 
 /// aclrtMemset and aclrtMemsetAsync: `count` bytes become the low byte of `value`. Device or host memory, by the address.
 ///
@@ -52,19 +52,30 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
     })
 }
 
+/// One op, or one for each block where the range goes through several that are mapped next to each other.
+///
 /// # Safety
 /// The range stays valid until the fill is done.
 unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
-    let mut plain = false;
-    // SAFETY: the caller's promise.
-    let submitted = unsafe {
-        target.stream().submit(|memory| {
-            let place = memory.place(ptr, count, Access::Write)?;
+    target.engine.runtime.memory().place(ptr, count, Access::Write)?;
+    let (mut plain, mut done) = (false, 0);
+    loop {
+        let mut len = 0;
+        let mut turned = pattern;
+        turned.rotate_left(done % 4);
+        let make = |memory: &Memory| {
+            let (start, left) = (ptr + done, count - done);
+            let place = memory.place(start, left, Access::Write)?;
             plain = place.is_plain();
-            let dst = place.engine_address(ptr);
-            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern, device: place.device() }))
-        })
-    };
-    submitted?;
-    target.settle(plain)
+            len = place.room_from(start).min(left);
+            let (dst, device) = (place.engine_address(start), place.device());
+            Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: turned, device }))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { target.stream().submit(make) }?;
+        done += len;
+        if done == count {
+            return target.settle(plain);
+        }
+    }
 }

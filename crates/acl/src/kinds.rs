@@ -6,7 +6,7 @@ use crate::{
     error::fail,
     state::{Engine, lock},
 };
-use ferry_core::{Ends, Kind, Result, Route};
+use ferry_core::{Block, Ends, Kind, Origin, Place, Result, Route};
 
 /// aclrtMemcpyKind, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +64,10 @@ impl CopyKind {
         Err(fail(c::ACL_ERROR_INVALID_PARAM, note))
     }
 
-    /// Documented: asynchronous copies inside the host are not supported on a card.
-    pub fn not_inside_host(self) -> crate::Result<Self> {
-        if self != HostToHost {
+    /// Documented: asynchronous copies inside the host are not supported on a card. Where host and device memory are one they
+    /// are copies inside the device.
+    pub fn not_inside_host(self, engine: &Engine) -> crate::Result<Self> {
+        if self != HostToHost || engine.is_unified() {
             return Ok(self);
         }
         Err(fail(
@@ -79,8 +80,15 @@ impl CopyKind {
     /// Whether the addresses are what the kind says, and the device that does the copy may reach them.
     pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
         let route = ends.route();
+        if is_far(ends) && !matches!(self, DeviceToDevice | InnerDeviceToDevice) {
+            return Err(Kind::BadRoute.because(format!(
+                "kind {} with memory that another process exported on another device: only \
+                 ACL_MEMCPY_DEVICE_TO_DEVICE, asynchronous, reaches it",
+                self.name()
+            )));
+        }
         let fits = match (self, route) {
-            (Default, Route::HostToHost) => return Err(inside_host()),
+            (Default, Route::HostToHost) if !engine.is_unified() => return Err(inside_host()),
             (Default, _) => true,
             (HostToDevice | HostToBufToDevice, Route::HostToDevice { .. }) => true,
             (DeviceToHost, Route::DeviceToHost { .. }) => true,
@@ -89,7 +97,9 @@ impl CopyKind {
             (InterDeviceToDevice, Route::DeviceToDevice { from, to }) => from != to,
             _ => false,
         };
-        if !fits {
+        if !fits && engine.is_unified() {
+            self.agrees_in_one_memory(route)?;
+        } else if !fits {
             return Err(Kind::BadRoute.because(format!(
                 "kind {} contradicts the addresses; {} would fit",
                 self.name(),
@@ -98,6 +108,38 @@ impl CopyKind {
         }
         reachable(route, engine, device)
     }
+
+    /// Documented for boards and control CPUs: whatever the kind says, the copy is one inside the device.
+    fn agrees_in_one_memory(self, route: Route) -> Result<()> {
+        let apart = matches!(route, Route::DeviceToDevice { from, to } if from != to);
+        match self {
+            InterDeviceToDevice if !apart => {
+                let note = "kind ACL_MEMCPY_INTER_DEVICE_TO_DEVICE, but the addresses are not of two devices";
+                Err(Kind::BadRoute.because(note))
+            }
+            InnerDeviceToDevice if apart => {
+                let note = "kind ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, but the addresses are of two devices";
+                Err(Kind::BadRoute.because(note))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an end is memory that another process exported on a device other than the current one.
+fn is_far(ends: &Ends) -> bool {
+    let far = |place: &Place| matches!(place, Place::Known(Block { origin: Origin::ImportedFar, .. }));
+    far(&ends.dst) || far(&ends.src)
+}
+
+/// Documented: synchronous copies do not reach memory that another process exported on another device.
+pub fn not_far(ends: &Ends) -> Result<()> {
+    if !is_far(ends) {
+        return Ok(());
+    }
+    Err(Kind::BadRoute.because(
+        "memory that another process exported on another device: only asynchronous copies inside the device reach it",
+    ))
 }
 
 /// A copy between two devices needs that the device which does it has enabled access to the other.

@@ -21,8 +21,10 @@ pub mod init;
 pub mod kinds;
 pub mod memory;
 pub mod products;
+pub mod register;
 pub mod settings;
 pub mod state;
 pub mod stream;
+pub mod virtual_memory;
 
 pub use error::{Error, Result};

@@ -6,20 +6,102 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
+    register,
     settings::Settings,
-    state::{engine, with_here},
+    state::{Engine, engine, with_here},
 };
-use ferry_core::{Access, Block, Home, Kind, Place, Request};
+use ferry_core::{Access, Block, Home, Kind, Origin, Place, Request, space::Purpose};
 
-const NORMAL_PAGE: usize = 4 << 10;
-const HUGE_PAGE: usize = 2 << 20;
-const GIANT_PAGE: usize = 1 << 30;
+pub(crate) const NORMAL_PAGE: usize = 4 << 10;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const GIANT_PAGE: usize = 1 << 30;
+
+/// How much larger than asked for an allocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// Rounded up to 32 bytes, and 32 more where the product adds them.
+    Usual,
+    /// Rounded up to 32 bytes.
+    Align32,
+}
+
+/// One entry of aclrtMallocConfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// aclrtMallocAttrType.
+    pub attr: i32,
+    /// The value; the smaller members of the union read its low bytes.
+    pub value: u32,
+}
+
+/// aclrtMallocCached: as aclrtMalloc, with fewer policies.
+pub fn malloc_cached(size: usize, policy: i32) -> Result<usize> {
+    with_here(|here| here.context().map(drop))?;
+    match policy {
+        ACL_MEM_MALLOC_HUGE_FIRST
+        | ACL_MEM_MALLOC_HUGE_ONLY
+        | ACL_MEM_MALLOC_NORMAL_ONLY
+        | ACL_MEM_MALLOC_HUGE1G_ONLY => malloc(size, policy, Padding::Usual),
+        other => Err(refuse(format!(
+            "policy is {other}: cached memory takes HUGE_FIRST (0), HUGE_ONLY (1), NORMAL_ONLY (2) or HUGE1G_ONLY (6)"
+        ))),
+    }
+}
+
+/// aclrtMallocWithCfg: the policy may carry one flag of each further group.
+pub fn malloc_with(size: usize, policy: i32, config: &[Attribute]) -> Result<usize> {
+    const BANDWIDTH: i32 = ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH;
+    let device = with_here(|here| Ok(here.context()?.device))?;
+    if policy & BANDWIDTH == BANDWIDTH {
+        return Err(refuse(format!("policy is {policy:#x}: low and high bandwidth exclude each other")));
+    }
+    check_config(config, device, false)?;
+    malloc(size, policy & !(BANDWIDTH | ACL_MEM_ACCESS_USER_SPACE_READONLY), Padding::Usual)
+}
+
+/// aclrtMallocHostWithCfg.
+pub fn malloc_host_with(size: usize, config: &[Attribute]) -> Result<usize> {
+    let device = with_here(|here| Ok(here.context()?.device))?;
+    check_config(config, device, true)?;
+    malloc_host(size)
+}
+
+/// Module ids are taken as they come; a device must be the current one; the address flag is for host memory of some products.
+fn check_config(config: &[Attribute], device: u32, is_host: bool) -> Result<()> {
+    let settings = engine()?.settings;
+    for (index, Attribute { attr, value }) in config.iter().copied().enumerate() {
+        match attr {
+            ACL_RT_MEM_ATTR_RSV | ACL_RT_MEM_ATTR_MODULE_ID => {}
+            ACL_RT_MEM_ATTR_DEVICE_ID if value == device => {}
+            ACL_RT_MEM_ATTR_DEVICE_ID => {
+                return Err(refuse(format!(
+                    "attrs[{index}] says device {value}, but the current device is {device}"
+                )));
+            }
+            ACL_RT_MEM_ATTR_VA_FLAG if is_host && settings.product.has_va_flag && value <= 1 => {}
+            ACL_RT_MEM_ATTR_VA_FLAG if is_host && settings.product.has_va_flag => {
+                return Err(refuse(format!("attrs[{index}].value.vaFlag is {value}: give 0 or 1")));
+            }
+            ACL_RT_MEM_ATTR_VA_FLAG => {
+                let note =
+                    format!("attrs[{index}]: ACL_RT_MEM_ATTR_VA_FLAG is for host memory on A2 and A3 only");
+                return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
+            }
+            other => {
+                return Err(refuse(format!(
+                    "attrs[{index}].attr is {other}: not a member of aclrtMallocAttrType (0 to 3)"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
 
 /// aclrtMalloc on the current device. Documented: what prefers huge pages takes normal ones where those run short.
-pub fn malloc(size: usize, policy: i32) -> Result<usize> {
+pub fn malloc(size: usize, policy: i32, padding: Padding) -> Result<usize> {
     let engine = engine()?;
     let device = with_here(|here| Ok(here.context()?.device))?;
-    let (page, len) = shape(size, policy, engine.settings)?;
+    let (page, len) = shape(size, policy, padding, engine.settings)?;
     let alloc = |page| engine.runtime.alloc(&Request { home: Home::Device(device), len, page });
     let falls_back =
         page == HUGE_PAGE && !matches!(policy, ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P);
@@ -32,7 +114,7 @@ pub fn malloc(size: usize, policy: i32) -> Result<usize> {
 
 /// The page and the usable length of an allocation. Documented: rounded up to 32 and 32 more, except in 1 GiB pages, which
 /// are taken whole. An unknown policy takes huge pages from 2 MiB on.
-fn shape(size: usize, policy: i32, settings: &Settings) -> Result<(usize, usize)> {
+fn shape(size: usize, policy: i32, padding: Padding, settings: &Settings) -> Result<(usize, usize)> {
     let page = match policy {
         ACL_MEM_MALLOC_HUGE_FIRST | ACL_MEM_MALLOC_HUGE_FIRST_P2P if size > 1 << 20 => HUGE_PAGE,
         ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P => HUGE_PAGE,
@@ -47,7 +129,13 @@ fn shape(size: usize, policy: i32, settings: &Settings) -> Result<(usize, usize)
             format!("{} has no pages of 1 GiB", settings.soc),
         ));
     }
-    let pad = if settings.product.pads_allocations { 32 } else { 0 };
+    if (ACL_MEM_MALLOC_HUGE_FIRST_P2P..=ACL_MEM_MALLOC_NORMAL_ONLY_P2P).contains(&policy)
+        && !settings.product.has_p2p_memory
+    {
+        let note = format!("policy is {policy}: {} has no memory for copies between devices", settings.soc);
+        return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
+    }
+    let pad = if settings.product.pads_allocations && padding == Padding::Usual { 32 } else { 0 };
     let len = match (size, page) {
         (0, _) => return Err(refuse("size is 0")),
         (_, GIANT_PAGE) => size.checked_next_multiple_of(GIANT_PAGE),
@@ -72,13 +160,58 @@ pub fn malloc_host(size: usize) -> Result<usize> {
 pub fn free(ptr: usize) -> Result<()> {
     explaining([("devPtr", ptr)], || {
         not_null("devPtr", ptr)?;
-        release(ptr, |block| match block.home {
-            Home::Device(_) => Ok(()),
-            Home::Host => {
-                Err(Kind::BadAddress.because("this is page-locked memory: free it with aclrtFreeHost"))
-            }
-        })
+        release(ptr, device_memory)
     })
+}
+
+/// aclrtFreeWithDevSync: waits for all work of the memory's device first.
+pub fn free_with_sync(ptr: usize) -> Result<()> {
+    explaining([("devPtr", ptr)], || {
+        not_null("devPtr", ptr)?;
+        let engine = engine()?;
+        if let Some(Block { home: Home::Device(device), .. }) = engine.runtime.memory().table().find(ptr) {
+            wait_for_device(engine, device)?;
+        }
+        release(ptr, device_memory)
+    })
+}
+
+/// aclrtFreeHostWithDevSync: waits for all work of the current device first.
+pub fn free_host_with_sync(ptr: usize) -> Result<()> {
+    if ptr != 0 {
+        let device = with_here(|here| Ok(here.context()?.device))?;
+        wait_for_device(engine()?, device)?;
+    }
+    free_host(ptr)
+}
+
+/// Waits for everything submitted to a device; failures stay with their streams, whose next synchronise tells them.
+fn wait_for_device(engine: &Engine, device: u32) -> Result<()> {
+    let streams = engine.streams.all();
+    let fences = streams.iter().filter(|entry| entry.device == device).map(|entry| entry.stream.fence());
+    let fences: Vec<_> = fences.collect::<Result<_, _>>()?;
+    fences.iter().try_for_each(|fence| fence.wait(None))?;
+    Ok(())
+}
+
+fn device_memory(block: &Block) -> ferry_core::Result<()> {
+    match (block.home, block.origin) {
+        (Home::Device(_), Origin::Allocated) => Ok(()),
+        _ => {
+            Err(Kind::BadAddress.because(format!("this is not memory of aclrtMalloc: {}", undone_by(block))))
+        }
+    }
+}
+
+/// How a block is given back.
+fn undone_by(block: &Block) -> &'static str {
+    match (block.origin, block.home) {
+        (Origin::Allocated, Home::Host) => "free it with aclrtFreeHost",
+        (Origin::Allocated, Home::Device(_)) => "free it with aclrtFree",
+        (Origin::Registered, _) => "undo aclrtHostRegisterV2 with aclrtHostUnregister",
+        (Origin::Mapped, _) => "undo aclrtMapMem with aclrtUnmapMem",
+        (Origin::Imported | Origin::ImportedFar, _) => "close it with aclrtIpcMemClose",
+    }
 }
 
 /// aclrtFreeHost: returns at once; NULL is fine.
@@ -87,9 +220,10 @@ pub fn free_host(ptr: usize) -> Result<()> {
         return Ok(());
     }
     explaining([("hostPtr", ptr)], || {
-        release(ptr, |block| match block.home {
-            Home::Host => Ok(()),
-            Home::Device(_) => Err(Kind::BadAddress.because("this is device memory: free it with aclrtFree")),
+        release(ptr, |block| match (block.home, block.origin) {
+            (Home::Host, Origin::Allocated) => Ok(()),
+            _ => Err(Kind::BadAddress
+                .because(format!("this is not memory of aclrtMallocHost: {}", undone_by(block)))),
         })
     })
 }
@@ -97,6 +231,9 @@ pub fn free_host(ptr: usize) -> Result<()> {
 fn release(ptr: usize, fits: impl FnOnce(&Block) -> ferry_core::Result<()>) -> Result<()> {
     let engine = engine()?;
     let block = engine.runtime.free(ptr, fits)?;
+    if block.home == Home::Host {
+        register::forget_inside(engine, &block)?;
+    }
     with_here(|here| {
         engine.graves.dig(block, here);
         Ok(())
@@ -117,6 +254,11 @@ pub struct Attributes {
 /// aclrtPointerGetAttributes. Memory that acl does not know succeeds too.
 pub fn attributes(ptr: usize) -> Result<Attributes> {
     let memory = engine()?.runtime.memory();
+    if let Some(Purpose::ViewOf(host)) = memory.reserved_for(ptr) {
+        return Err(refuse(format!(
+            "ptr is {ptr:#x}, a device's address of registered host memory at {host:#x}: ask for the host address"
+        )));
+    }
     let known = memory.table().find(ptr).filter(|block| block.translate(ptr, 1).is_some());
     let place = known.map(Place::Known).or_else(|| memory.place(ptr, 0, Access::Read).ok());
     let unregistered =

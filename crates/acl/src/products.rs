@@ -35,6 +35,10 @@ pub struct Product {
     pub has_hbm: bool,
     /// Whether allocations in pages of 1 GiB exist.
     pub has_giant_pages: bool,
+    /// Whether memory meant for copies between devices exists.
+    pub has_p2p_memory: bool,
+    /// Whether page-locked memory can be asked for at the same address on devices.
+    pub has_va_flag: bool,
 }
 
 pub(crate) const B950: u8 = 1;
@@ -56,10 +60,18 @@ const A2_LIKE: Product = Product {
     pads_allocations: true,
     has_hbm: true,
     has_giant_pages: true,
+    has_p2p_memory: true,
+    has_va_flag: true,
 };
 
 /// What the older products lack.
-const OLDER: Product = Product { copies_2d_inside: false, has_giant_pages: false, has_hbm: false, ..A2_LIKE };
+const OLDER: Product = Product {
+    copies_2d_inside: false,
+    has_giant_pages: false,
+    has_hbm: false,
+    has_va_flag: false,
+    ..A2_LIKE
+};
 
 /// The products.
 pub static PRODUCTS: [Product; 6] = [
@@ -84,6 +96,7 @@ pub static PRODUCTS: [Product; 6] = [
         names: &["Ascend950PR_9599"],
         bit: B950,
         pads_allocations: false,
+        has_va_flag: false,
         ..A2_LIKE
     },
     Product {
@@ -92,6 +105,7 @@ pub static PRODUCTS: [Product; 6] = [
         names: &["Ascend310B1", "Ascend310B2", "Ascend310B3", "Ascend310B4"],
         bit: B200I,
         max_streams: 512,
+        has_p2p_memory: false,
         ..OLDER
     },
     Product {

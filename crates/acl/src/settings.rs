@@ -58,6 +58,7 @@ fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         backend: parse("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
         devices: parse("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?.unwrap_or(2),
         device_memory: parse("FERRY_DEVICE_MEMORY", &var, device_memory)?,
+        is_unified: form != Form::Ep,
         observer: None,
     };
     let is_on = |name| var(name).is_some_and(|value| !matches!(value.as_str(), "" | "0"));

@@ -8,8 +8,10 @@ use crate::{
     explain::Graves,
     fault,
     handles::Handles,
+    register::Registrations,
     settings::{Settings, settings},
     stream::StreamEntry,
+    virtual_memory::PhysicalEntry,
 };
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
@@ -32,6 +34,8 @@ pub struct Engine {
     pub(crate) events: Handles<EventEntry>,
     pub(crate) peers: Mutex<HashSet<(u32, u32)>>,
     pub(crate) graves: Graves,
+    pub(crate) registered: Registrations,
+    pub(crate) physicals: Handles<PhysicalEntry>,
 }
 
 /// What the process holds of one device.
@@ -68,6 +72,8 @@ fn open() -> Result<Engine> {
         events: Handles::default(),
         peers: Mutex::default(),
         graves: Graves::default(),
+        registered: Registrations::default(),
+        physicals: Handles::default(),
     };
     // SAFETY: the handler only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -110,9 +116,20 @@ impl Engine {
         )
     }
 
+    /// Whether host and device memory are one: boards, and control CPUs.
+    pub(crate) fn is_unified(&self) -> bool {
+        self.settings.options.is_unified
+    }
+
     pub(crate) fn device(&self, id: u32) -> Result<&DeviceState> {
         self.devices.get(id as usize).ok_or_else(|| bad_device(i64::from(id), self.devices.len()))
     }
+}
+
+/// The device of this number, if there is one.
+pub(crate) fn known_device(engine: &Engine, id: i32) -> Result<u32> {
+    let count = engine.devices.len();
+    u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))
 }
 
 pub(crate) fn bad_device(id: i64, count: usize) -> Error {

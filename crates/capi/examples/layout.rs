@@ -1,6 +1,9 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
-use ascendcl::{aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use ascendcl::{
+    aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemLocation, aclrtMemcpyBatchAttr,
+    aclrtPhysicalMemProp, aclrtPtrAttributes,
+};
 use std::mem::{align_of, offset_of, size_of};
 
 /// Size of the field that `_get` borrows.
@@ -22,10 +25,27 @@ macro_rules! layout {
     };
 }
 
+/// Members of a union, all of which start where it starts; their types are checked by making a value of each.
+macro_rules! members {
+    ($name:ident { $($field:ident: $type:ty),* }) => {
+        let name = stringify!($name);
+        $(
+            let _ = $name { $field: <$type>::default() };
+            println!("{name}.{}.offset {}", stringify!($field), offset_of!($name, $field));
+            println!("{name}.{}.size {}", stringify!($field), size_of::<$type>());
+        )*
+    };
+}
+
 fn main() {
     layout!(aclrtMemLocation { id, type_ });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });
+    layout!(aclrtMallocAttrValue {});
+    members!(aclrtMallocAttrValue { moduleId: u16, deviceId: u32, vaFlag: u32, rsv: [u8; 8] });
+    layout!(aclrtMallocAttribute { attr, value });
+    layout!(aclrtMallocConfig { attrs, numAttrs });
+    layout!(aclrtPhysicalMemProp { handleType, allocationType, memAttr, location, reserve });
     for (name, value) in ascendcl::constants::ALL {
         println!("{name} {value}");
     }

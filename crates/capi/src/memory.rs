@@ -1,10 +1,16 @@
 //! Allocation.
 
 use crate::{
-    aclError, aclrtMemLocation, aclrtPtrAttributes,
-    enter::{Out, enter},
+    aclError, aclrtMallocConfig, aclrtMemLocation, aclrtPtrAttributes,
+    enter::{Out, array, enter},
 };
-use ferry_acl::{call::not_null, functions, memory};
+use ferry_acl::{
+    Result,
+    call::not_null,
+    functions,
+    memory::{self, Attribute, Padding},
+    register,
+};
 use std::ffi::c_void;
 
 /// Allocates memory of the current device.
@@ -15,9 +21,85 @@ use std::ffi::c_void;
 pub unsafe extern "C" fn aclrtMalloc(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
     enter(&functions::aclrtMalloc, || {
         let out = Out::new("devPtr", devPtr)?;
-        out.set(memory::malloc(size, policy)? as *mut c_void);
+        out.set(memory::malloc(size, policy, Padding::Usual)? as *mut c_void);
         Ok(())
     })
+}
+
+/// Allocates memory of the current device, rounded up to 32 bytes and no more.
+///
+/// # Safety
+/// `devPtr` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMallocAlign32(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
+    enter(&functions::aclrtMallocAlign32, || {
+        let out = Out::new("devPtr", devPtr)?;
+        out.set(memory::malloc(size, policy, Padding::Align32)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Allocates memory of the current device; fewer policies than aclrtMalloc.
+///
+/// # Safety
+/// `devPtr` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMallocCached(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
+    enter(&functions::aclrtMallocCached, || {
+        let out = Out::new("devPtr", devPtr)?;
+        out.set(memory::malloc_cached(size, policy)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Allocates memory of the current device with settings.
+///
+/// # Safety
+/// `devPtr` and `cfg` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMallocWithCfg(
+    devPtr: *mut *mut c_void,
+    size: usize,
+    policy: i32,
+    cfg: *mut aclrtMallocConfig,
+) -> aclError {
+    enter(&functions::aclrtMallocWithCfg, || {
+        let out = Out::new("devPtr", devPtr)?;
+        // SAFETY: the C contract.
+        let config = unsafe { config(cfg) }?;
+        out.set(memory::malloc_with(size, policy, &config)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// The settings of an allocation; none if `cfg` is NULL.
+///
+/// # Safety
+/// The settings do not change during the call.
+unsafe fn config(cfg: *mut aclrtMallocConfig) -> Result<Vec<Attribute>> {
+    if cfg.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's promise.
+    let given = unsafe { array("cfg", cfg.cast_const(), 1) }?[0];
+    if given.numAttrs == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's promise.
+    let attrs = unsafe { array("cfg->attrs", given.attrs.cast_const(), given.numAttrs) }?;
+    let read = |one: &crate::aclrtMallocAttribute| {
+        let is_module = one.attr == ferry_acl::constants::ACL_RT_MEM_ATTR_MODULE_ID;
+        // SAFETY: every bit pattern is a value of either member, and the array was found readable.
+        let value = unsafe { if is_module { one.value.moduleId.into() } else { one.value.deviceId } };
+        Attribute { attr: one.attr, value }
+    };
+    Ok(attrs.iter().map(read).collect())
+}
+
+/// Waits for the device of the memory, then frees it.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtFreeWithDevSync(devPtr: *mut c_void) -> aclError {
+    enter(&functions::aclrtFreeWithDevSync, || memory::free_with_sync(devPtr as usize))
 }
 
 /// Frees memory of aclrtMalloc; returns at once.
@@ -37,6 +119,83 @@ pub unsafe extern "C" fn aclrtMallocHost(hostPtr: *mut *mut c_void, size: usize)
         out.set(memory::malloc_host(size)? as *mut c_void);
         Ok(())
     })
+}
+
+/// Allocates page-locked host memory with settings.
+///
+/// # Safety
+/// `ptr` and `cfg` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMallocHostWithCfg(
+    ptr: *mut *mut c_void,
+    size: u64,
+    cfg: *mut aclrtMallocConfig,
+) -> aclError {
+    enter(&functions::aclrtMallocHostWithCfg, || {
+        let out = Out::new("ptr", ptr)?;
+        // SAFETY: the C contract.
+        let config = unsafe { config(cfg) }?;
+        out.set(memory::malloc_host_with(size as usize, &config)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Waits for the current device, then frees memory of aclrtMallocHost.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtFreeHostWithDevSync(hostPtr: *mut c_void) -> aclError {
+    enter(&functions::aclrtFreeHostWithDevSync, || memory::free_host_with_sync(hostPtr as usize))
+}
+
+/// Maps host memory for devices.
+///
+/// # Safety
+/// `devPtr` is NULL or valid; the memory stays mapped until it is unregistered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtHostRegister(
+    ptr: *mut c_void,
+    size: u64,
+    r#type: i32,
+    devPtr: *mut *mut c_void,
+) -> aclError {
+    enter(&functions::aclrtHostRegister, || {
+        not_null("ptr", ptr as usize)?;
+        let out = Out::new("devPtr", devPtr)?;
+        out.set(register::register(ptr as usize, size as usize, r#type)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Maps host memory for devices, page-locks it, or both.
+///
+/// # Safety
+/// The memory stays mapped until it is unregistered and no copy uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtHostRegisterV2(ptr: *mut c_void, size: u64, flag: u32) -> aclError {
+    enter(&functions::aclrtHostRegisterV2, || register::register_v2(ptr as usize, size as usize, flag))
+}
+
+/// The address on devices of registered, mapped memory.
+///
+/// # Safety
+/// `pDevice` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtHostGetDevicePointer(
+    pHost: *mut c_void,
+    pDevice: *mut *mut c_void,
+    flag: u32,
+) -> aclError {
+    enter(&functions::aclrtHostGetDevicePointer, || {
+        not_null("pHost", pHost as usize)?;
+        let out = Out::new("pDevice", pDevice)?;
+        out.set(register::device_pointer(pHost as usize, flag)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Undoes aclrtHostRegister and aclrtHostRegisterV2; returns at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtHostUnregister(ptr: *mut c_void) -> aclError {
+    enter(&functions::aclrtHostUnregister, || register::unregister(ptr as usize))
 }
 
 /// Frees memory of aclrtMallocHost; returns at once.

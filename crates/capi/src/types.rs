@@ -10,6 +10,8 @@ pub type aclrtStream = *mut c_void;
 pub type aclrtEvent = *mut c_void;
 /// A context's handle.
 pub type aclrtContext = *mut c_void;
+/// A handle of physical memory.
+pub type aclrtDrvMemHandle = *mut c_void;
 /// A function that runs on the host in stream order.
 pub type aclrtHostFunc = Option<unsafe extern "C" fn(args: *mut c_void)>;
 
@@ -45,4 +47,54 @@ pub struct aclrtPtrAttributes {
     pub pageSize: u32,
     /// Zero.
     pub rsv: [u32; 4],
+}
+
+/// Value of one setting of an allocation: 16 bits for a module, 32 for a device or a flag.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union aclrtMallocAttrValue {
+    /// Module that owns the memory.
+    pub moduleId: u16,
+    /// Device of the memory.
+    pub deviceId: u32,
+    /// Kind of virtual address.
+    pub vaFlag: u32,
+    /// Reserved.
+    pub rsv: [u8; 8],
+}
+
+/// One setting of an allocation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct aclrtMallocAttribute {
+    /// aclrtMallocAttrType.
+    pub attr: i32,
+    /// Its value.
+    pub value: aclrtMallocAttrValue,
+}
+
+/// Settings of an allocation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct aclrtMallocConfig {
+    /// The settings.
+    pub attrs: *mut aclrtMallocAttribute,
+    /// How many.
+    pub numAttrs: usize,
+}
+
+/// Properties of physical memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtPhysicalMemProp {
+    /// aclrtMemHandleType.
+    pub handleType: i32,
+    /// aclrtMemAllocationType.
+    pub allocationType: i32,
+    /// aclrtMemAttr.
+    pub memAttr: i32,
+    /// Where.
+    pub location: aclrtMemLocation,
+    /// Reserved.
+    pub reserve: u64,
 }

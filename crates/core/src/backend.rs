@@ -1,6 +1,6 @@
 //! What a way to reach devices must offer: three small traits. Backends trust what they are given: the core has checked it.
 
-use crate::{Access, Block, DeviceId, Op, Request, Result, Status, Ticket, sync::Arc};
+use crate::{Access, Block, DeviceId, Kind, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc};
 use std::{any::Any, time::Duration};
 
 /// A way to reach devices: emulation on the host, a CUDA driver, a real NPU library.
@@ -17,10 +17,10 @@ pub trait Backend: Send + Sync {
     /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last granule.
     fn alloc(&self, request: &Request) -> Result<Block>;
 
-    /// Gives memory back.
+    /// Gives memory back: what `alloc`, `register` or `import` gave.
     ///
     /// # Safety
-    /// `block` came from `alloc` and was not freed before, and every op that could reach it is complete.
+    /// `block` came from here and was not freed before, and every op that could reach it is complete.
     unsafe fn free(&self, block: &Block) -> Result<()>;
 
     /// Says what `len` bytes at `addr`, unknown to the address table, are: memory that some other library made on a device
@@ -28,8 +28,54 @@ pub trait Backend: Send + Sync {
     /// addresses that the backend has reserved for itself, is a `BadAddress`. An empty range needs no memory behind it.
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>>;
 
+    /// Whether host and device memory are one: the CPU may touch what `alloc` gives of a device.
+    fn is_unified(&self) -> bool {
+        false
+    }
+
+    /// Page-locks memory of the user's, all of which can be read and written.
+    fn register(&self, base: usize, len: usize) -> Result<Block> {
+        Err(lacks(format!("page-locking {len} bytes at {base:#x}")))
+    }
+
+    /// Sets addresses aside, with nothing behind them and with nothing of ours next to them; a multiple of `align`, near `wish`
+    /// if that can be.
+    fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
+        Err(lacks(format!("reserving {len} bytes of addresses, aligned to {align}, near {wish:#x}")))
+    }
+
+    /// Undoes `reserve`. Nothing is mapped there.
+    fn release(&self, base: usize) {
+        let _ = base;
+    }
+
+    /// Where memory is unified: lets the CPU see `block`, which `alloc` gave, at the reserved address `base` too.
+    fn show(&self, base: usize, block: &Block) -> Result<()> {
+        let _ = (base, block);
+        Ok(())
+    }
+
+    /// Undoes `show`.
+    fn hide(&self, base: usize, len: usize) {
+        let _ = (base, len);
+    }
+
+    /// The file behind a block that `alloc` gave, for another process to import.
+    fn share(&self, block: &Block) -> Result<Shared> {
+        Err(lacks(format!("sharing {block} with other processes")))
+    }
+
+    /// Memory that another process shares, as memory of a device.
+    fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        Err(lacks(format!("{origin:?} memory of another process, {} bytes on device {device}", shared.len)))
+    }
+
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
+}
+
+fn lacks(what: String) -> crate::Error {
+    Kind::Unsupported.because(format!("this backend cannot do it yet: {what}"))
 }
 
 /// What a backend may know about the use of a queue.

@@ -3,7 +3,7 @@
 //! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and an earlier op of
 //! the stream may write it. A keyed seal over its fields tells a descriptor from bytes that nobody sealed.
 
-use crate::{DeviceId, Ends, Kind, Memory, Plan, Result, Rows, sync::Arc};
+use crate::{Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows, sync::Arc};
 use std::fmt;
 
 /// 64-bit words of a descriptor: mark, source, destination, length, seal.
@@ -112,8 +112,11 @@ impl Indirect {
     }
 
     fn inside(&self, ends: &Ends) -> Result<()> {
-        let want = Some(self.device);
-        if ends.dst.device() == want && ends.src.device() == want {
+        let fits = |place: &Place| match place {
+            Place::Known(Block { home: Home::Host, .. }) => self.memory.is_unified(),
+            other => other.device() == Some(self.device),
+        };
+        if fits(&ends.dst) && fits(&ends.src) {
             return Ok(());
         }
         Err(Kind::BadRoute.because(format!(

@@ -4,6 +4,8 @@ use crate::{
     AddressTable, Backend, Error, Kind, Observer, Result,
     limbo::{LOOK_AGAIN, Limbo, PATIENCE},
     line::Lines,
+    share::Loans,
+    space::Spaces,
     sync::{Arc, Mutex, MutexGuard, lock},
 };
 use std::{
@@ -37,6 +39,25 @@ pub struct Block {
     pub at: usize,
     /// The size of the pages it was asked to be made of.
     pub page: usize,
+    /// How it came to be known.
+    pub origin: Origin,
+}
+
+/// How a block came to be known, which decides who may free it and which copies it takes part in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Origin {
+    /// The backend allocated it.
+    #[default]
+    Allocated,
+    /// Memory of the user's that was page-locked. A range that leaves it is pageable, and no mistake.
+    Registered,
+    /// Physical memory mapped at reserved addresses. A range may go on into the block mapped next to it.
+    Mapped,
+    /// Memory of another process, on the same device.
+    Imported,
+    /// Memory of another process, on a device that this process reaches from afar.
+    ImportedFar,
 }
 
 /// What is asked of a backend's allocator.
@@ -103,6 +124,14 @@ impl Place {
         }
     }
 
+    /// How many bytes from the user's `addr` on lie in this place.
+    pub fn room_from(&self, addr: usize) -> usize {
+        match self {
+            Place::Known(block) => block.len - (addr - block.base).min(block.len),
+            Place::Plain => usize::MAX,
+        }
+    }
+
     /// Whether this is pageable host memory: copies of it finish before the call returns.
     pub fn is_plain(&self) -> bool {
         matches!(self, Place::Plain)
@@ -112,11 +141,17 @@ impl Place {
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.home {
-            Home::Host => write!(f, "page-locked host allocation {:#x} of {} bytes", self.base, self.len),
-            Home::Device(device) => {
-                write!(f, "device {device} allocation {:#x} of {} bytes", self.base, self.len)
-            }
+            Home::Host => f.write_str("page-locked host ")?,
+            Home::Device(device) => write!(f, "device {device} ")?,
         }
+        f.write_str(match self.origin {
+            Origin::Allocated => "allocation",
+            Origin::Registered => "memory, registered,",
+            Origin::Mapped => "memory, mapped",
+            Origin::Imported | Origin::ImportedFar => "memory of another process, imported",
+        })?;
+        let at = if self.origin == Origin::Allocated { "" } else { "at " };
+        write!(f, " {at}{:#x} of {} bytes", self.base, self.len)
     }
 }
 
@@ -129,6 +164,16 @@ impl fmt::Display for Place {
     }
 }
 
+/// What the address table knows of a range.
+pub(crate) enum Known {
+    /// All of it lies in this block.
+    Whole(Block),
+    /// It starts in this block and goes on through blocks mapped next to it.
+    Pieces(Block),
+    /// Nothing: it is some other library's, or plain host memory, or nobody's.
+    Not,
+}
+
 /// All memory of a runtime: the address table, the backend that makes memory, and limbo.
 pub struct Memory {
     table: AddressTable,
@@ -137,6 +182,8 @@ pub struct Memory {
     /// Held while blocks are on their way from limbo to the backend.
     giving: Mutex<()>,
     lines: Lines,
+    pub(crate) spaces: Spaces,
+    pub(crate) loans: Loans,
     seal_key: u64,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -150,6 +197,8 @@ impl Memory {
             limbo: Mutex::default(),
             giving: Mutex::default(),
             lines: Lines::default(),
+            spaces: Spaces::default(),
+            loans: Loans::default(),
             seal_key,
             observer,
         }
@@ -165,28 +214,67 @@ impl Memory {
         self.seal_key
     }
 
-    /// What `len` bytes at the user's `addr` are. A range that starts in an allocation must end in it; plain host memory
-    /// must be accessible.
+    /// What `len` bytes at the user's `addr` are. A range that starts in an allocation must end in it, or go on through blocks
+    /// mapped next to each other (the first of them is told); plain host memory must be accessible.
     pub fn place(&self, addr: usize, len: usize, access: Access) -> Result<Place> {
-        match self.known(addr, len) {
-            Some(known) => known.map(Place::Known),
-            None => Ok(self.backend.locate(addr, len, access)?.map_or(Place::Plain, Place::Known)),
+        match self.known(addr, len)? {
+            Known::Whole(block) | Known::Pieces(block) => Ok(Place::Known(block)),
+            Known::Not => Ok(self.locate(addr, len, access)?.map_or(Place::Plain, Place::Known)),
         }
     }
 
-    /// The allocation in which `addr` lies, if there is one; `len` bytes from there must lie in it too.
-    #[inline]
-    pub(crate) fn known(&self, addr: usize, len: usize) -> Option<Result<Block>> {
-        let block = self.table.find(addr)?;
-        Some(match block.translate(addr, len) {
-            Some(_) => Ok(block),
-            None => Err(block.left_by(addr, len)),
-        })
+    /// The block in which all of a range lies: the common case, and cheap.
+    #[inline(always)]
+    pub(crate) fn whole(&self, addr: usize, len: usize) -> Option<Block> {
+        self.table.find(addr).filter(|block| block.translate(addr, len).is_some())
+    }
+
+    /// What the table knows of a range.
+    pub(crate) fn known(&self, addr: usize, len: usize) -> Result<Known> {
+        let Some(block) = self.table.find(addr) else { return Ok(Known::Not) };
+        match block.translate(addr, len) {
+            Some(_) => Ok(Known::Whole(block)),
+            None => self.leaves(block, addr, len),
+        }
+    }
+
+    /// A range that starts in `block` and leaves it.
+    #[cold]
+    fn leaves(&self, block: Block, addr: usize, len: usize) -> Result<Known> {
+        if block.origin == Origin::Registered {
+            return Ok(Known::Not);
+        }
+        let mut last = block;
+        while last.origin == Origin::Mapped && addr - last.base < last.len {
+            let next = last.base + last.len;
+            match self.table.find(next) {
+                Some(more) if (more.base, more.home, more.origin) == (next, block.home, Origin::Mapped) => {
+                    if len <= more.base + more.len - addr {
+                        return Ok(Known::Pieces(block));
+                    }
+                    last = more;
+                }
+                _ => break,
+            }
+        }
+        let whole = Block { len: last.base + last.len - block.base, ..block };
+        Err(whole.left_by(addr, len))
+    }
+
+    /// What a range that the table does not know belongs to, by its first byte; nothing is touched.
+    pub(crate) fn beyond(&self, addr: usize, access: Access) -> Result<Place> {
+        Ok(self.locate(addr, 0, access)?.map_or(Place::Plain, Place::Known))
+    }
+
+    /// The backend's word on addresses that the table does not know.
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        self.spaces.refuse(addr, len)?;
+        self.backend.locate(addr, len, access)
     }
 
     /// Makes sure that `len` bytes at `addr` are plain host memory that can be accessed.
     pub(crate) fn plain(&self, addr: usize, len: usize, access: Access) -> Result<()> {
-        match self.backend.locate(addr, len, access)? {
+        match self.locate(addr, len, access)? {
             None => Ok(()),
             Some(block) => {
                 Err(Kind::BadAddress.because(format!("{len} bytes at {addr:#x} reach into {block}")))
@@ -201,19 +289,55 @@ impl Memory {
 
     pub(crate) fn alloc(&self, request: &Request) -> Result<Block> {
         let block = self.find_room(request)?;
-        if let Err(error) = self.table.insert(block) {
+        self.introduce(block)
+    }
+
+    /// Makes a block of the backend's known.
+    pub(crate) fn introduce(&self, block: Block) -> Result<Block> {
+        if let Err(error) = self.know(block) {
             // SAFETY: just made, and nobody has seen it.
             unsafe { self.backend.free(&block)? };
             return Err(error);
         }
+        Ok(block)
+    }
+
+    /// Lets the addresses of `block` be known.
+    pub(crate) fn know(&self, block: Block) -> Result<()> {
+        self.table.insert(block)?;
         if let Some(observer) = &self.observer {
             observer.allocated(&block);
+        }
+        Ok(())
+    }
+
+    /// Makes the addresses of the block at `base` unknown, if `fits` agrees.
+    pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
+        let block = self.table.remove(base, fits)?;
+        if let Some(observer) = &self.observer {
+            observer.freed(&block);
         }
         Ok(block)
     }
 
+    /// Gives a block that nobody knows any more back to the backend, when everything that was submitted until now has passed.
+    pub(crate) fn retire(&self, block: Block) -> Result<()> {
+        lock(&self.limbo).add(block);
+        self.settle_in_passing()
+    }
+
+    /// The backend.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Whether host and device memory are one.
+    pub fn is_unified(&self) -> bool {
+        self.backend.is_unified()
+    }
+
     /// Asks the backend; if it has no room while freed memory waits for work in flight, waits a little for that work.
-    fn find_room(&self, request: &Request) -> Result<Block> {
+    pub(crate) fn find_room(&self, request: &Request) -> Result<Block> {
         self.settle_in_passing()?;
         let out_of_memory = match self.backend.alloc(request) {
             Err(error) if error.kind == Kind::OutOfMemory && self.could_fit(request) => error,
@@ -246,12 +370,10 @@ impl Memory {
     /// Forgets the block at `base`, if `fits` agrees: from here on its addresses are unknown. Its memory is given back when
     /// everything that was submitted until now has passed.
     pub(crate) fn free(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
-        let block = self.table.remove(base, fits)?;
-        if let Some(observer) = &self.observer {
-            observer.freed(&block);
+        let block = self.forget(base, fits)?;
+        if !self.loans.hold(&block) {
+            self.retire(block)?;
         }
-        lock(&self.limbo).add(block);
-        self.settle_in_passing()?;
         Ok(block)
     }
 

@@ -1,6 +1,10 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
-use crate::{Access, DeviceId, Error, Kind, Memory, Place, Result, table::GRANULE};
+use crate::{
+    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
+    memory::{Block, Known},
+    table::GRANULE,
+};
 use smallvec::SmallVec;
 
 /// A rectangle of bytes to move; a linear copy is one row.
@@ -62,12 +66,14 @@ pub struct Misfit {
     pub error: Error,
 }
 
-/// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order.
+/// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order. One copy that was
+/// cut where its memory is mapped piece by piece is done in the order given, since its ends may overlap.
 #[derive(Clone, Debug)]
 pub struct Plan {
     rows: SmallVec<[Rows; 1]>,
     route: Route,
     plain: bool,
+    ordered: bool,
 }
 
 impl From<Error> for Misfit {
@@ -130,7 +136,7 @@ impl Plan {
         memory: &Memory,
         mut fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<Plan, Misfit> {
-        let mut plan = Plan { rows: SmallVec::new(), route: Route::HostToHost, plain: false };
+        let mut plan = Plan { rows: SmallVec::new(), route: Route::HostToHost, plain: false, ordered: false };
         for (item, rows) in pieces.into_iter().enumerate() {
             plan.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })?;
         }
@@ -149,9 +155,17 @@ impl Plan {
             (rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?);
         // Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking
         // costs a system call and brings pages in.
-        let (dst, dst_whole) = start_of(memory, rows.dst, dst_span, Access::Write)?;
-        let (src, src_whole) = start_of(memory, rows.src, src_span, Access::Read)?;
-        let ends = Ends { dst, src };
+        let (ends, dst_seen, src_seen) =
+            match (memory.whole(rows.dst, dst_span), memory.whole(rows.src, src_span)) {
+                (Some(dst), Some(src)) => {
+                    (Ends { dst: Place::Known(dst), src: Place::Known(src) }, Seen::Whole, Seen::Whole)
+                }
+                _ => {
+                    let (dst, dst_seen) = start_of(memory, rows.dst, dst_span, Access::Write)?;
+                    let (src, src_seen) = start_of(memory, rows.src, src_span, Access::Read)?;
+                    (Ends { dst, src }, dst_seen, src_seen)
+                }
+            };
         fits(item, &ends)?;
         let route = ends.route();
         if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
@@ -162,15 +176,57 @@ impl Plan {
         if dst_span == 0 {
             return Ok(());
         }
-        if !dst_whole {
+        if dst_seen == Seen::Start {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
         }
-        if !src_whole {
+        if src_seen == Seen::Start {
             touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
+        }
+        if dst_seen == Seen::Pieces || src_seen == Seen::Pieces {
+            return self.add_pieces(&rows, &ends, memory);
         }
         let (dst, src) = (ends.dst.engine_address(rows.dst), ends.src.engine_address(rows.src));
         self.rows.push(Rows { dst, src, ..rows }.straightened());
         Ok(())
+    }
+
+    /// Adds a rectangle of which an end goes through several mapped blocks: as many rows at once as lie in one block at each
+    /// end, and rows that cross a border in parts.
+    #[cold]
+    fn add_pieces(&mut self, rows: &Rows, ends: &Ends, memory: &Memory) -> Result<()> {
+        let first = self.rows.len();
+        let mut row = 0;
+        while row < rows.height {
+            let (mut dst, mut src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
+            let (to, from) = (room_at(memory, &ends.dst, dst)?, room_at(memory, &ends.src, src)?);
+            let fit =
+                |room: usize, pitch| if room < rows.width { 0 } else { (room - rows.width) / pitch + 1 };
+            let height = fit(to.1, rows.dst_pitch).min(fit(from.1, rows.src_pitch)).min(rows.height - row);
+            if height > 0 {
+                self.rows.push(Rows { dst: to.0, src: from.0, height, ..*rows }.straightened());
+                row += height;
+                continue;
+            }
+            let mut left = rows.width;
+            while left > 0 {
+                let (to, from) = (room_at(memory, &ends.dst, dst)?, room_at(memory, &ends.src, src)?);
+                let len = left.min(to.1).min(from.1);
+                self.rows.push(Rows::linear(to.0, from.0, len));
+                (dst, src, left) = (dst + len, src + len, left - len);
+            }
+            row += 1;
+        }
+        // As a whole copy would: from the end, if the destination lies behind the source's start.
+        if rows.dst > rows.src {
+            self.rows[first..].reverse();
+        }
+        self.ordered = true;
+        Ok(())
+    }
+
+    /// Whether the pieces must be done one after the other, in the order given.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// The pieces, none of them empty.
@@ -205,12 +261,38 @@ impl Rows {
     }
 }
 
-/// What a range belongs to, with no plain host memory touched yet, and whether all of it has been looked at.
-#[inline(always)]
-fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, bool)> {
-    match memory.known(addr, span) {
-        Some(known) => Ok((Place::Known(known?), true)),
-        None => Ok((memory.place(addr, 0, access)?, false)),
+/// How much of a range has been looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// All of it: one block.
+    Whole,
+    /// All of it: blocks mapped next to each other.
+    Pieces,
+    /// Its first byte.
+    Start,
+}
+
+/// What a range belongs to, with no plain host memory touched yet, and how much of it has been looked at.
+#[inline(never)]
+fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, Seen)> {
+    match memory.known(addr, span)? {
+        Known::Whole(block) => Ok((Place::Known(block), Seen::Whole)),
+        Known::Pieces(block) => Ok((Place::Known(block), Seen::Pieces)),
+        Known::Not => Ok((memory.beyond(addr, access)?, Seen::Start)),
+    }
+}
+
+/// The engine's address of `addr`, and how many bytes follow it there.
+fn room_at(memory: &Memory, place: &Place, addr: usize) -> Result<(usize, usize)> {
+    let Place::Known(Block { origin: Origin::Mapped, home, .. }) = place else {
+        return Ok((place.engine_address(addr), usize::MAX));
+    };
+    match memory.table().find(addr) {
+        Some(block) if (block.origin, block.home) == (Origin::Mapped, *home) => {
+            let offset = addr - block.base;
+            Ok((block.at + offset, block.len - offset))
+        }
+        _ => Err(Kind::BadAddress.because(format!("{addr:#x} was unmapped while the copy was planned"))),
     }
 }
 

@@ -47,6 +47,12 @@ impl Runtime {
         self.memory.free(base, fits)
     }
 
+    /// Lets memory of the user's, page-locked, be known. `BadAddress` if some of it is known already.
+    pub fn register(&self, base: usize, len: usize) -> Result<Block> {
+        let block = self.backend.register(base, len)?;
+        self.memory.introduce(block)
+    }
+
     /// Makes a stream on a device.
     pub fn stream(&self, device: DeviceId, options: QueueOptions) -> Result<Arc<Stream>> {
         let id = self.born.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,10 @@
 //! when first needed and stay. A region of 16 MiB that belongs to one block is marked whole, so that large allocations cost
 //! little. Writers take turns under a mutex.
 
-use crate::{Block, Home, Kind, Result, memory::DeviceId};
+use crate::{
+    Block, Home, Kind, Result,
+    memory::{DeviceId, Origin},
+};
 use std::sync::{
     Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
@@ -100,13 +103,21 @@ impl AddressTable {
         }
     }
 
-    /// Adds a block. Its granules belong to no other block.
+    /// Adds a block. `BadAddress` if one of its granules belongs to another block.
     pub fn insert(&self, block: Block) -> Result<()> {
         debug_assert!(
             block.base.is_multiple_of(GRANULE) && block.len > 0,
             "backends align blocks to granules"
         );
+        if block.base.checked_add(block.len).is_none_or(|end| end as u64 >> ADDRESS_BITS != 0) {
+            return Err(Kind::BadAddress
+                .because(format!("{} bytes at {:#x} lie above all user addresses", block.len, block.base)));
+        }
         let mut writer = self.writer();
+        if let Some(other) = self.first_in(block.base, block.len) {
+            return Err(Kind::BadAddress
+                .because(format!("{} bytes at {:#x} reach into {other}", block.len, block.base)));
+        }
         let number = match writer.spare.pop() {
             Some(number) => number,
             None if (writer.made as usize) < FAN * FAN => {
@@ -137,6 +148,31 @@ impl AddressTable {
         self.removals.fetch_add(1, Ordering::SeqCst);
         writer.spare.push(number);
         Ok(block)
+    }
+
+    /// The first block with a granule in the range.
+    fn first_in(&self, base: usize, len: usize) -> Option<Block> {
+        let end = base + (granules(len) << GRANULE_BITS);
+        let mut addr = base;
+        while addr < end {
+            let (top, index, leaf) = split(addr)?;
+            let stop = end.min(((addr >> REGION_BITS) + 1) << REGION_BITS);
+            if let Some(region) = self.root[top].get().map(|regions| &regions[index]) {
+                let whole = region.whole.load(Ordering::Relaxed);
+                let cells = region
+                    .leaf
+                    .get()
+                    .map_or(&[][..], |leaves| &leaves[leaf..leaf + ((stop - addr) >> GRANULE_BITS)]);
+                let single =
+                    || cells.iter().map(|cell| cell.load(Ordering::Relaxed)).find(|entry| *entry > 0);
+                let entry = Some(whole).filter(|entry| *entry > 0).or_else(single);
+                if let Some(number) = entry.and_then(|entry| entry.checked_sub(1)) {
+                    return self.slot(number).read();
+                }
+            }
+            addr = stop;
+        }
+        None
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -187,12 +223,14 @@ impl Slot {
     fn read(&self) -> Option<Block> {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
+            let home = self.home.load(Ordering::Relaxed);
             let block = Block {
                 base: self.base.load(Ordering::Relaxed),
                 len: self.len.load(Ordering::Relaxed),
-                home: decode(self.home.load(Ordering::Relaxed)),
+                home: decode_home(home),
                 at: self.at.load(Ordering::Relaxed),
                 page: self.page.load(Ordering::Relaxed),
+                origin: decode_origin(home),
             };
             fence(Ordering::Acquire);
             if turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn {
@@ -207,14 +245,15 @@ impl Slot {
         fence(Ordering::Release);
         self.base.store(block.base, Ordering::Relaxed);
         self.len.store(block.len, Ordering::Relaxed);
-        self.home.store(encode(block.home), Ordering::Relaxed);
+        self.home.store(encode(block), Ordering::Relaxed);
         self.at.store(block.at, Ordering::Relaxed);
         self.page.store(block.page, Ordering::Relaxed);
         self.turn.fetch_add(1, Ordering::Release);
     }
 
     fn clear(&self) {
-        self.write(&Block { base: 0, len: 0, home: Home::Host, at: 0, page: 0 });
+        let origin = Origin::Allocated;
+        self.write(&Block { base: 0, len: 0, home: Home::Host, at: 0, page: 0, origin });
     }
 }
 
@@ -237,18 +276,28 @@ fn split(addr: usize) -> Option<(usize, usize, usize)> {
         .then(|| (part(REGION_BITS + FAN_BITS), part(REGION_BITS), part(GRANULE_BITS)))
 }
 
-fn encode(home: Home) -> u32 {
-    match home {
+/// Home and origin in one word.
+fn encode(block: &Block) -> u32 {
+    let home = match block.home {
         Home::Host => 0,
         Home::Device(device) => device + 1,
-    }
+    };
+    home << 8 | block.origin as u32
 }
 
-fn decode(word: u32) -> Home {
-    match word.checked_sub(1) {
+fn decode_home(word: u32) -> Home {
+    match (word >> 8).checked_sub(1) {
         None => Home::Host,
         Some(device) => Home::Device(device as DeviceId),
     }
+}
+
+fn decode_origin(word: u32) -> Origin {
+    use Origin::*;
+    // As many as three bits can name, so that the look needs no check.
+    const ALL: [Origin; 8] =
+        [Allocated, Registered, Mapped, Imported, ImportedFar, Allocated, Allocated, Allocated];
+    ALL[(word & 7) as usize]
 }
 
 #[cfg(all(test, not(loom)))]
@@ -257,7 +306,14 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     fn block(base: usize, len: usize) -> Block {
-        Block { base, len, home: Home::Device(1), at: base + 0x7000_0000_0000, page: 4096 }
+        Block {
+            base,
+            len,
+            home: Home::Device(1),
+            at: base + 0x7000_0000_0000,
+            page: 4096,
+            origin: Origin::Mapped,
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The core over a device made of paper: it moves no bytes, and work completes when a test says so.
 
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Fence, Home, Kind, Misfit, Observer, Op, Plan, Queue, QueueOptions,
-    Request, Result, Route, Rows, Runtime, Status, Ticket,
+    Access, Backend, Block, DeviceId, Fence, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
+    QueueOptions, Request, Result, Route, Rows, Runtime, Status, Ticket,
 };
 use std::{
     sync::{
@@ -44,7 +44,14 @@ impl Backend for Paper {
     }
     fn alloc(&self, request: &Request) -> Result<Block> {
         let base = self.next.fetch_add(1 << 20, Ordering::Relaxed);
-        Ok(Block { base, len: request.len, home: request.home, at: base + (1 << 40), page: request.page })
+        Ok(Block {
+            base,
+            len: request.len,
+            home: request.home,
+            at: base + (1 << 40),
+            page: request.page,
+            origin: Origin::Allocated,
+        })
     }
     unsafe fn free(&self, block: &Block) -> Result<()> {
         self.log.lock().unwrap().push(format!("gone {:#x}", block.base));

@@ -25,6 +25,8 @@ pub struct Options {
     pub devices: usize,
     /// Bytes of each device of the host backend; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
+    /// Host and device memory are one, as on boards where the application runs on the device. The host backend only.
+    pub is_unified: bool,
     /// Watches everything.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -41,7 +43,13 @@ pub enum BackendName {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { backend: BackendName::Host, devices: 2, device_memory: None, observer: None }
+        Options {
+            backend: BackendName::Host,
+            devices: 2,
+            device_memory: None,
+            is_unified: false,
+            observer: None,
+        }
     }
 }
 
@@ -60,7 +68,13 @@ impl FromStr for BackendName {
 pub fn open(options: &Options) -> Result<Runtime> {
     let backend = match options.backend {
         BackendName::Host => {
-            Host::open(HostOptions { devices: options.devices, device_memory: options.device_memory })?
+            let Options { devices, device_memory, is_unified, .. } = *options;
+            Host::open(HostOptions { devices, device_memory, is_unified })?
+        }
+        BackendName::Cuda if options.is_unified => {
+            return Err(Kind::Unsupported.because(
+                "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
+            ));
         }
         BackendName::Cuda => Cuda::open()?,
     };

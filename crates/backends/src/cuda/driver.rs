@@ -3,7 +3,7 @@
 //! The table is our own since it is short and plain: thirty-odd functions with numbers for handles and addresses, so that
 //! nothing needs a CUDA toolkit to build and no binding's types spread.
 
-use ferry_core::{Block, Error, Home, Kind, Result, table::GRANULE};
+use ferry_core::{Block, Error, Home, Kind, Origin, Result, table::GRANULE};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -106,6 +106,8 @@ functions! {
     cuMemFree = "cuMemFree_v2" (usize);
     cuMemHostAlloc = "cuMemHostAlloc" (*mut usize, usize, u32);
     cuMemFreeHost = "cuMemFreeHost" (usize);
+    cuMemHostRegister = "cuMemHostRegister_v2" (usize, usize, u32);
+    cuMemHostUnregister = "cuMemHostUnregister" (usize);
     cuPointerGetAttributes = "cuPointerGetAttributes" (u32, *const Attribute, *mut *mut c_void, usize);
     cuStreamCreate = "cuStreamCreate" (*mut Handle, u32);
     cuStreamDestroy = "cuStreamDestroy_v2" (Handle);
@@ -183,7 +185,7 @@ impl Driver {
         )?;
         let home = if kind == MEMORY_DEVICE { Home::Device(device) } else { Home::Host };
         let known = kind != 0 && base != 0 && len != 0;
-        Ok(known.then_some(Block { base, len, home, at: base, page: GRANULE }))
+        Ok(known.then_some(Block { base, len, home, at: base, page: GRANULE, origin: Origin::Allocated }))
     }
 
     /// Asks several things about `addr`; each answer goes where its pointer says. Memory unknown to the driver answers 0.

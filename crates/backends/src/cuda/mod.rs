@@ -20,7 +20,7 @@ use device::Device;
 use driver::Driver;
 use fence::Watcher;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Queue, QueueOptions, Request, Result, Status,
+    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Status,
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
@@ -178,10 +178,25 @@ impl Backend for Cuda {
         }
         lock(&self.pieces).add(start, size, home);
         let base = start.next_multiple_of(align);
-        Ok(Block { base, len, home, at: base, page })
+        Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
+    }
+
+    fn register(&self, base: usize, len: usize) -> Result<Block> {
+        let _here = self.any_device()?.enter()?;
+        let (whole, flags) = (len.next_multiple_of(GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
+        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
+        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
+        self.driver.check("cuMemHostRegister", code)?;
+        Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
+        if block.origin == Origin::Registered {
+            let _here = self.any_device()?.enter()?;
+            // SAFETY: locked by `register`, and nothing uses it any more.
+            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(block.base) };
+            return self.driver.check("cuMemHostUnregister", code);
+        }
         let mut pieces = lock(&self.pieces);
         if !pieces.rest(block.base) {
             unreachable!("{block} is not of this backend");

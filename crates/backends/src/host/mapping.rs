@@ -4,8 +4,7 @@ use ferry_core::{Error, Kind, Result};
 use std::{
     ffi::{CStr, CString, c_void},
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    ptr,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
 /// A mapping of ours.
@@ -26,6 +25,9 @@ impl Mapping {
         if unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) } != 0 {
             return Err(system(&format!("making {name} {len} bytes large")));
         }
+        // Whoever maps a part of it in another process may touch it for as long as they like.
+        // SAFETY: the descriptor is ours; where seals are unknown nothing is sealed and nobody can import.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
         Ok((Mapping::make(name, len, flags, file.as_raw_fd())?, Some(file)))
     }
 
@@ -45,9 +47,76 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// As `bare`, at `wish` if nothing is there.
+    pub fn bare_near(name: &str, len: usize, wish: usize) -> Result<Mapping> {
+        let file = memory_file(name)?;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        Mapping::make_at(wish, name, len, libc::PROT_NONE, flags, file.as_raw_fd(), 0)
+    }
+
+    /// A part of a file that another process made, readable and writable. The file cannot shrink, so touching it is safe.
+    pub fn of_file(name: &str, file: BorrowedFd, offset: u64, len: usize) -> Result<Mapping> {
+        check_file(file, offset, len)?;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let mapping =
+            Mapping::make_at(0, name, len, rights, libc::MAP_SHARED, file.as_raw_fd(), offset as i64)?;
+        mapping.advise(0, len, libc::MADV_DONTFORK);
+        mapping.advise(0, len, libc::MADV_DONTDUMP);
+        Ok(mapping)
+    }
+
+    /// Lays a part of a file over a part of this mapping, readable and writable.
+    pub fn lay(&self, addr: usize, file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
+        check_file(file, offset, len)?;
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: a part of this mapping, at which nothing lies yet.
+        let laid =
+            unsafe { libc::mmap(addr as *mut c_void, len, rights, flags, file.as_raw_fd(), offset as i64) };
+        if laid == libc::MAP_FAILED {
+            return Err(system(&format!("mapping {len} bytes at {addr:#x}")));
+        }
+        Ok(())
+    }
+
+    /// Undoes `lay`: no access rights, nothing behind it.
+    pub fn bare_again(&self, addr: usize, len: usize) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: a part of this mapping, which the user gave up.
+        unsafe { libc::mmap(addr as *mut c_void, len, libc::PROT_NONE, flags, -1, 0) };
+    }
+
+    /// Whether the range lies in this mapping.
+    pub fn contains(&self, addr: usize, len: usize) -> bool {
+        addr.checked_sub(self.addr).is_some_and(|offset| offset <= self.len && len <= self.len - offset)
+    }
+
+    /// Locks pages of the user's in memory.
+    pub fn lock_pages(addr: usize, len: usize) -> bool {
+        // SAFETY: locking changes no byte.
+        unsafe { libc::mlock(addr as *const c_void, len) == 0 }
+    }
+
+    /// Undoes `lock_pages`.
+    pub fn unlock_pages(addr: usize, len: usize) {
+        // SAFETY: unlocking changes no byte; what is no longer mapped is refused.
+        unsafe { libc::munlock(addr as *const c_void, len) };
+    }
+
     fn make(name: &str, len: usize, flags: i32, fd: i32) -> Result<Mapping> {
-        // SAFETY: no address is asked for, so no existing mapping is touched.
-        let addr = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, fd, 0) };
+        Mapping::make_at(0, name, len, libc::PROT_NONE, flags, fd, 0)
+    }
+
+    fn make_at(
+        wish: usize,
+        name: &str,
+        len: usize,
+        rights: i32,
+        flags: i32,
+        fd: i32,
+        offset: i64,
+    ) -> Result<Mapping> {
+        // SAFETY: the address is a wish, so no existing mapping is touched.
+        let addr = unsafe { libc::mmap(wish as *mut c_void, len, rights, flags, fd, offset) };
         if addr == libc::MAP_FAILED {
             return Err(system(&format!("reserving {len} bytes of addresses for {name}")));
         }
@@ -116,12 +185,31 @@ fn limit(resource: libc::__rlimit_resource_t) -> usize {
 fn memory_file(name: &str) -> Result<OwnedFd> {
     let name_c = CString::new(name).expect("our names have no NUL");
     // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(name_c.as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(name_c.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
         return Err(system(&format!("creating {name}")));
     }
     // SAFETY: the call just returned this descriptor and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes sure that the range lies in the file and that the file cannot shrink: touching it would end the process.
+fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
+    // SAFETY: plain data for fstat to fill.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: both calls take an open descriptor; the first fills `stat`.
+    let (known, seals) = unsafe {
+        (libc::fstat(file.as_raw_fd(), &mut stat) == 0, libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS))
+    };
+    let end = offset.checked_add(len as u64);
+    if !known || seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        return Err(Kind::BadAddress.because("the file behind this memory is not one of Ferry's"));
+    }
+    if end.is_none_or(|end| end > stat.st_size as u64) {
+        let note = format!("{len} bytes at {offset} of a file of {} bytes", stat.st_size);
+        return Err(Kind::OutOfBounds.because(note));
+    }
+    Ok(())
 }
 
 fn system(doing: &str) -> Error {

@@ -4,15 +4,18 @@ mod copy;
 mod engine;
 mod lane;
 mod mapping;
+mod outside;
 mod region;
 mod work;
 
 use crate::probe;
 use engine::Engine;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Queue, QueueOptions, Request, Result, Status, sync::Arc,
+    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
+    Status, sync::Arc,
 };
 use lane::{Lane, LaneQueue};
+use outside::Outside;
 use region::Region;
 
 /// How many devices there are, and how large.
@@ -22,6 +25,8 @@ pub struct HostOptions {
     pub devices: usize,
     /// Bytes of each device; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
+    /// Host and device memory are one: the CPU may touch device memory.
+    pub is_unified: bool,
 }
 
 /// The host backend.
@@ -29,11 +34,13 @@ pub struct Host {
     regions: Arc<Regions>,
     engine: Arc<Engine>,
     cpus: usize,
+    is_unified: bool,
 }
 
 struct Regions {
     devices: Vec<Region>,
     page_locked: Region,
+    outside: Outside,
 }
 
 impl Host {
@@ -47,12 +54,12 @@ impl Host {
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
         let devices = (0..options.devices)
-            .map(|id| Region::device(id as u32, capacity, most))
+            .map(|id| Region::device(id as u32, capacity, most, options.is_unified))
             .collect::<Result<_>>()?;
         let page_locked = Region::page_locked(2 * half_of_this_machine(), most)?;
-        let regions = Arc::new(Regions { devices, page_locked });
+        let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus })
+        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus, is_unified: options.is_unified })
     }
 
     fn region(&self, home: Home) -> Result<&Region> {
@@ -89,7 +96,10 @@ impl Backend for Host {
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        self.region(block.home)?.free(block);
+        match block.origin {
+            Origin::Allocated => self.region(block.home)?.free(block),
+            _ => self.regions.outside.free(block),
+        }
         Ok(())
     }
 
@@ -103,6 +113,44 @@ impl Backend for Host {
         }
         probe::accessible(addr, len, access)?;
         Ok(None)
+    }
+
+    fn is_unified(&self) -> bool {
+        self.is_unified
+    }
+
+    fn register(&self, base: usize, len: usize) -> Result<Block> {
+        Ok(self.regions.outside.register(base, len))
+    }
+
+    fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
+        self.regions.outside.reserve(len, align, wish)
+    }
+
+    fn release(&self, base: usize) {
+        self.regions.outside.release(base);
+    }
+
+    fn show(&self, base: usize, block: &Block) -> Result<()> {
+        match self.is_unified {
+            true => self.regions.outside.show(base, &self.share(block)?),
+            false => Ok(()),
+        }
+    }
+
+    fn hide(&self, base: usize, len: usize) {
+        if self.is_unified {
+            self.regions.outside.hide(base, len);
+        }
+    }
+
+    fn share(&self, block: &Block) -> Result<Shared> {
+        self.region(block.home)?.share(block)
+    }
+
+    fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        self.region(Home::Device(device))?;
+        self.regions.outside.import(shared, device, origin, self.is_unified)
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
@@ -135,7 +183,7 @@ mod tests {
 
     #[test]
     fn ranges_that_reach_into_ours_are_refused_and_say_so() {
-        let options = HostOptions { devices: 2, device_memory: Some(1 << 20) };
+        let options = HostOptions { devices: 2, device_memory: Some(1 << 20), is_unified: false };
         let regions = |host: &Host| (host.regions.devices[1].base(), host.regions.page_locked.base());
         let host = Host::new(options).expect("two small devices");
         let (device, page_locked) = regions(&host);

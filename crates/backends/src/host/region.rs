@@ -2,10 +2,11 @@
 //!
 //! A device's range is a bare reservation: the user's addresses have no access rights and nothing behind them, so a program
 //! that dereferences a device pointer dies as it would with a real card. The bytes live in a second mapping, at the same
-//! offset, that only the engine knows. Page-locked memory has one mapping for both. Both show by name in `/proc/self/maps`.
+//! offset, that only the engine knows. Page-locked memory has one mapping for both, and so has a device of a product whose host
+//! and device memory are one. All show by name in `/proc/self/maps`.
 
 use super::mapping::Mapping;
-use ferry_core::{Block, Home, Kind, Request, Result, table::GRANULE};
+use ferry_core::{Block, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
@@ -54,14 +55,18 @@ struct Space {
 }
 
 impl Region {
-    /// Device memory of `capacity` bytes, in mappings of at most `most` bytes each.
-    pub fn device(device: u32, capacity: usize, most: usize) -> Result<Region> {
+    /// Device memory of `capacity` bytes, in mappings of at most `most` bytes each. Where memory is unified there is one
+    /// mapping, which the CPU may touch.
+    pub fn device(device: u32, capacity: usize, most: usize, is_unified: bool) -> Result<Region> {
         shrinking(span_for(capacity, most), |len| {
-            let bare = Mapping::bare(&format!("ferry:device{device}"), len)?;
             let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
             bytes.advise(0, len, libc::MADV_DONTFORK);
             bytes.advise(0, len, libc::MADV_DONTDUMP);
-            Ok(Region::new(Home::Device(device), bare, Some(bytes), file, capacity))
+            let (user, bytes) = match is_unified {
+                true => (bytes, None),
+                false => (Mapping::bare(&format!("ferry:device{device}"), len)?, Some(bytes)),
+            };
+            Ok(Region::new(Home::Device(device), user, bytes, file, capacity))
         })
     }
 
@@ -151,7 +156,16 @@ impl Region {
             self.lock_pages.store(false, Ordering::Relaxed); // past the limit of this process: best effort
         }
         let (base, at) = (self.base() + offset, self.engine().addr() + offset);
-        Ok(Block { base, len: request.len, home: self.home, at, page })
+        Ok(Block { base, len: request.len, home: self.home, at, page, origin: Origin::Allocated })
+    }
+
+    /// The file behind a block.
+    pub fn share(&self, block: &Block) -> Result<Shared> {
+        let file = self.file.as_ref().ok_or_else(|| {
+            Kind::Unsupported.because("files may not be large enough here (RLIMIT_FSIZE) to share memory")
+        })?;
+        let file = file.try_clone().map_err(|why| Kind::Device.because(format!("sharing {block}: {why}")))?;
+        Ok(Shared { file, offset: (block.at - self.engine().addr()) as u64, len: block.len })
     }
 
     /// Gives the pages of a block back to the system.
@@ -297,7 +311,7 @@ mod tests {
 
     #[test]
     fn freed_addresses_rest_and_bytes_come_back() {
-        let region = Region::device(0, 64 << 20, usize::MAX).expect("a small device");
+        let region = Region::device(0, 64 << 20, usize::MAX, false).expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
         assert_eq!(region.info(), ((64 << 20) - 4096, 64 << 20));
         region.free(&first);
@@ -307,7 +321,7 @@ mod tests {
 
     #[test]
     fn large_pages_are_aligned_and_counted_whole() {
-        let region = Region::device(0, 64 << 20, usize::MAX).expect("a small device");
+        let region = Region::device(0, 64 << 20, usize::MAX, false).expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
         assert_eq!(region.info().0, 60 << 20);
@@ -318,7 +332,7 @@ mod tests {
 
     #[test]
     fn everything_is_used_again_when_space_runs_short() {
-        let region = Region::device(0, 1 << 20, usize::MAX).expect("a small device");
+        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
         for round in 0..20_000 {
             let block =
                 region.alloc(&request(1 << 20, 4096)).unwrap_or_else(|e| panic!("round {round}: {e}"));
@@ -328,7 +342,7 @@ mod tests {
 
     #[test]
     fn mappings_show_by_name() {
-        let region = Region::device(7, 1 << 20, usize::MAX).expect("a small device");
+        let region = Region::device(7, 1 << 20, usize::MAX, false).expect("a small device");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         let line = maps
             .lines()

@@ -1,0 +1,144 @@
+//! Addresses of the user's that are not in one of our regions: memory of the user's that was page-locked, addresses that were
+//! reserved, and memory of other processes.
+
+use super::mapping::Mapping;
+use ferry_core::{
+    Block, DeviceId, Home, Kind, Origin, Result, Shared,
+    sync::{Mutex, lock},
+    table::GRANULE,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::AsFd,
+};
+
+/// What there is of it.
+#[derive(Default)]
+pub struct Outside {
+    locked: Mutex<HashSet<usize>>,
+    reserved: Mutex<HashMap<usize, Mapping>>,
+    imported: Mutex<HashMap<usize, Imported>>,
+}
+
+/// The user's addresses of imported memory, and the engine's view of it where that is another one.
+struct Imported {
+    _user: Mapping,
+    _bytes: Option<Mapping>,
+}
+
+impl Outside {
+    /// Locks the pages of memory of the user's; best effort, as with our own.
+    pub fn register(&self, base: usize, len: usize) -> Block {
+        if Mapping::lock_pages(base, len) {
+            lock(&self.locked).insert(base);
+        }
+        Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered }
+    }
+
+    /// Sets addresses aside.
+    pub fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
+        // Room to align, and a page at the end that nothing is ever mapped to: blocks that touch are of one reservation.
+        let slack = align.max(GRANULE).checked_add(GRANULE);
+        let whole = slack.and_then(|slack| len.checked_next_multiple_of(GRANULE)?.checked_add(slack));
+        let whole = whole.ok_or_else(|| {
+            Kind::OutOfMemory.because(format!("{len} bytes are more than there are addresses"))
+        })?;
+        let mapping = Mapping::bare_near("ferry:reserved", whole, wish)
+            .map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
+        let base = mapping.addr().next_multiple_of(align.max(GRANULE));
+        lock(&self.reserved).insert(base, mapping);
+        Ok(base)
+    }
+
+    /// Gives reserved addresses back to the system.
+    pub fn release(&self, base: usize) {
+        lock(&self.reserved).remove(&base);
+    }
+
+    /// Lets the CPU see a part of a file at reserved addresses.
+    pub fn show(&self, base: usize, shared: &Shared) -> Result<()> {
+        let reserved = lock(&self.reserved);
+        let inside = reserved.values().find(|mapping| mapping.contains(base, shared.len));
+        let mapping = inside.ok_or_else(|| Kind::BadAddress.because(format!("{base:#x} is not reserved")))?;
+        mapping.lay(base, shared.file.as_fd(), shared.offset, shared.len)
+    }
+
+    /// Undoes `show`.
+    pub fn hide(&self, base: usize, len: usize) {
+        let reserved = lock(&self.reserved);
+        if let Some(mapping) = reserved.values().find(|mapping| mapping.contains(base, len)) {
+            mapping.bare_again(base, len);
+        }
+    }
+
+    /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the user too.
+    pub fn import(
+        &self,
+        shared: &Shared,
+        device: DeviceId,
+        origin: Origin,
+        is_unified: bool,
+    ) -> Result<Block> {
+        let whole = shared.len.next_multiple_of(GRANULE);
+        let name = format!("ferry:device{device}-imported");
+        let bytes = Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?;
+        let at = bytes.addr();
+        let (user, bytes) = match is_unified {
+            true => (bytes, None),
+            false => (Mapping::bare(&name, whole)?, Some(bytes)),
+        };
+        let base = user.addr();
+        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes });
+        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+    }
+
+    /// Undoes `register` or `import`, when nothing uses the memory any more.
+    pub fn free(&self, block: &Block) {
+        match block.origin {
+            Origin::Registered => {
+                if lock(&self.locked).remove(&block.base) {
+                    Mapping::unlock_pages(block.base, block.len);
+                }
+            }
+            _ => drop(lock(&self.imported).remove(&block.base)),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::host::region::Region;
+    use ferry_core::Request;
+
+    #[test]
+    fn reserved_addresses_are_aligned_and_have_a_gap_behind_them() {
+        let outside = Outside::default();
+        for _ in 0..8 {
+            let base = outside.reserve(4 << 20, 2 << 20, 0).expect("addresses");
+            assert_eq!(base % (2 << 20), 0);
+            let mapping = &lock(&outside.reserved)[&base];
+            assert!(mapping.contains(base, (4 << 20) + GRANULE), "the gap is ours");
+        }
+        assert!(outside.reserve(usize::MAX, 4096, 0).is_err());
+        assert!(outside.reserve(1 << 50, 4096, 0).is_err());
+    }
+
+    #[test]
+    fn imported_bytes_are_the_exporters() {
+        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let block = region.alloc(&Request { home: Home::Device(0), len: 5000, page: 4096 }).expect("room");
+        let shared = region.share(&block).expect("a file");
+        let outside = Outside::default();
+        let there = outside.import(&shared, 1, Origin::Imported, false).expect("mapped");
+        // SAFETY: both are engine's addresses of live memory.
+        unsafe {
+            std::ptr::write_bytes(block.at as *mut u8, 7, 5000);
+            assert_eq!(*((there.at + 4999) as *const u8), 7);
+        }
+        assert_ne!(there.base, there.at);
+        let past_the_end = Shared { len: 1 << 50, ..region.share(&block).expect("a file") };
+        assert!(outside.import(&past_the_end, 1, Origin::Imported, false).is_err());
+        outside.free(&there);
+    }
+}
