@@ -5,6 +5,7 @@
 
 mod abi;
 mod c;
+mod client;
 mod count;
 mod deep;
 mod dist;

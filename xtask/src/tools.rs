@@ -36,6 +36,21 @@ impl Tool {
     }
 }
 
+/// The folder that holds libclang: `$LIBCLANG_PATH`, else the one of the Python package.
+pub fn libclang(root: &Path) -> Result<PathBuf, String> {
+    if let Some(given) = std::env::var_os("LIBCLANG_PATH").filter(|path| !path.is_empty()) {
+        return Ok(given.into());
+    }
+    let find = || {
+        let code = "import clang; print(clang.__path__[0])";
+        let said = Command::new(folder(root).join("bin/python3")).args(["-c", code]).output().ok()?;
+        let native = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("native");
+        native.join("libclang.so").exists().then_some(native)
+    };
+    let found = find().or_else(|| if install(root, "libclang") { find() } else { None });
+    found.ok_or_else(|| "LIBCLANG_PATH names no libclang, and pip could not get one".to_owned())
+}
+
 fn folder(root: &Path) -> PathBuf {
     shell::target_dir(root).join("tools")
 }
