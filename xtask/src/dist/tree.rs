@@ -4,7 +4,7 @@
 //! tree leaves a list of its files behind; the next one put there removes what it no longer has. It never touches
 //! anything else, and it does not replace a library that is not ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -60,17 +60,18 @@ impl Tree {
         refuse_foreign_library(prefix, &before)?;
         let mut tree = self.clone();
         tree.suit_lib64(prefix)?;
-        tree.file(LIST, "");
-        let names: Vec<String> = tree.0.keys().map(|path| format!("{}\n", path.display())).collect();
-        tree.file(LIST, names.concat());
+        // First the list, with old and new: if this is cut short, the next attempt knows what is ours.
+        let paths: BTreeSet<&Path> = before.iter().chain(tree.0.keys()).map(PathBuf::as_path).collect();
+        put_list(prefix, paths)?;
         for (path, entry) in &tree.0 {
             let place = prefix.join(path);
             entry.put(&place).map_err(|e| format!("{}: {e}", place.display()))?;
         }
-        for old in before.iter().filter(|old| !tree.0.contains_key(*old)) {
+        for old in before.iter().filter(|old| !tree.0.contains_key(*old) && *old != Path::new(LIST)) {
             let place = prefix.join(old);
             remove(&place).map_err(|e| format!("{}: {e}", place.display()))?;
         }
+        put_list(prefix, tree.0.keys().map(PathBuf::as_path).collect())?;
         println!("installed to {}", prefix.display());
         Ok(())
     }
@@ -133,6 +134,14 @@ impl Entry {
             }
         }
     }
+}
+
+/// Writes the list of files, itself among them.
+fn put_list(prefix: &Path, mut paths: BTreeSet<&Path>) -> Result<(), String> {
+    paths.insert(Path::new(LIST));
+    let lines: Vec<String> = paths.iter().map(|path| format!("{}\n", path.display())).collect();
+    let list = Entry::File { bytes: lines.concat().into_bytes(), mode: 0o644 };
+    list.put(&prefix.join(LIST)).map_err(|e| format!("{}: {e}", prefix.join(LIST).display()))
 }
 
 /// What an earlier tree put below `prefix`. A path that would lead out of it is nothing that a tree wrote.
@@ -228,6 +237,20 @@ mod tests {
             names.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).count()
         };
         assert_eq!(hidden("lib") + hidden("share/doc"), 0, "something was left beside its place");
+        fs::remove_dir_all(prefix).expect("ours");
+    }
+
+    #[test]
+    fn an_attempt_that_was_cut_short_can_be_repeated() {
+        let prefix = scratch("cut");
+        fs::create_dir_all(&prefix).expect("writable");
+        fs::write(prefix.join("zone"), "in the way").expect("writable");
+        let why = tree("one", &["zone/file"]).put(&prefix).expect_err("a file where a folder must be");
+        assert!(why.contains("zone/file"), "{why}");
+        assert!(prefix.join("lib/libascendcl.so").exists());
+        fs::remove_file(prefix.join("zone")).expect("ours");
+        tree("two", &["zone/file"]).put(&prefix).expect("nothing is in the way any more");
+        assert_eq!(text(prefix.join("lib64/libacl_rt.so")), "two");
         fs::remove_dir_all(prefix).expect("ours");
     }
 
