@@ -133,7 +133,9 @@ impl Trial<'_> {
 
     /// Runs one; its last line must begin with `ok:`, and it must have used the library in `dist/`.
     fn try_program(&self, program: &Path, argument: Option<&OsStr>) -> Result<(), String> {
-        let mut command = Command::new(program);
+        // A safety net: one that hangs has to end somehow.
+        let mut command = Command::new("timeout");
+        command.arg("120").arg(program);
         // cargo's own library path would decide instead of the program's.
         command.env_remove("LD_LIBRARY_PATH").env("FERRY_VERBOSE", "1").args(argument);
         let out = command.output().map_err(|e| format!("{}: {e}", program.display()))?;
