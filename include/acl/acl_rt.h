@@ -328,6 +328,28 @@ typedef enum {
     ACL_HOST = 1 /**< On a host with the device as a card. */
 } aclrtRunMode;
 
+/** A package of CANN. */
+typedef enum {
+    ACL_PKG_NAME_CANN = 0, /**< The whole. */
+    ACL_PKG_NAME_RUNTIME = 1, /**< Runtime. */
+    ACL_PKG_NAME_COMPILER = 2, /**< Compiler. */
+    ACL_PKG_NAME_HCCL = 3, /**< Collective communication. */
+    ACL_PKG_NAME_TOOLKIT = 4, /**< Tools. */
+    ACL_PKG_NAME_OPP = 5, /**< Operators. */
+    ACL_PKG_NAME_OPP_KERNEL = 6, /**< Operators' kernels. */
+    ACL_PKG_NAME_DRIVER = 7 /**< Driver. */
+} aclCANNPackageName;
+
+/** The version of a package, whole and in parts; a part that is not there is "0". */
+typedef struct {
+    char version[ACL_PKG_VERSION_MAX_SIZE]; /**< The whole. */
+    char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< First part. */
+    char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Second part. */
+    char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Third part. */
+    char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Fourth part. */
+    char reserved[ACL_PKG_VERSION_MAX_SIZE]; /**< Reserved, 0. */
+} aclCANNPackageVersion;
+
 /** Whose last error is meant. */
 typedef enum {
     ACL_RT_THREAD_LEVEL = 0 /**< The calling thread's. */
@@ -409,6 +431,27 @@ aclError aclInit(const char *configPath);
 
 /** Ends the library, however often it was started. */
 aclError aclFinalize(void);
+
+/** Takes back one aclInit, and ends the library with the last; `refCount`, if not NULL, receives how many are left. */
+aclError aclFinalizeReference(uint64_t *refCount);
+
+/** Code of the calling thread's last call that failed; ACL_SUCCESS if there is none. */
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
+
+/** The same, and forgets it. */
+aclError aclrtGetLastError(aclrtLastErrLevel level);
+
+/** Version of the API. */
+aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
+
+/** Version of a package as text, into ACL_PKG_VERSION_MAX_SIZE bytes. */
+aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
+
+/** Version of a package as a number; later versions have larger ones. */
+aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
+
+/** Version of a package in parts. */
+aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version);
 
 /** Takes the calling thread's messages, newest first; NULL if there are none. Valid until the next call. */
 const char *aclGetRecentErrMsg(void);

@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::{aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use crate::{aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
 
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
@@ -23,6 +23,13 @@ macro_rules! calls {
 calls! {
     aclInit(configPath: *const c_char);
     aclFinalize();
+    aclFinalizeReference(refCount: *mut u64);
+    aclrtPeekAtLastError(level: i32);
+    aclrtGetLastError(level: i32);
+    aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *mut i32);
+    aclsysGetVersionStr(pkgName: *const c_char, versionStr: *mut c_char);
+    aclsysGetVersionNum(pkgName: *const c_char, versionNum: *mut i32);
+    aclsysGetCANNVersion(name: i32, version: *mut aclCANNPackageVersion);
     aclrtGetRunMode(runMode: *mut i32);
 
     aclrtSetDevice(device: i32);

@@ -14,7 +14,9 @@ mod wild;
 
 use std::time::{Duration, Instant};
 
-pub use ascendcl::{aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+pub use ascendcl::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes,
+};
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;

@@ -30,11 +30,12 @@ pub fn call(function: &Function, body: impl FnOnce() -> Result<()>) -> i32 {
     }
 }
 
-/// Keeps the message for aclGetRecentErrMsg.
+/// Keeps the code for aclrtGetLastError and the message for aclGetRecentErrMsg.
 #[cold]
 fn report(name: &str, error: &Error) -> i32 {
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     let _ = state::with_here(|here| {
+        here.last_error.set(error.code);
         let mut messages = here.messages.borrow_mut();
         if messages.len() == MOST_MESSAGES {
             messages.remove(0);
@@ -43,6 +44,22 @@ fn report(name: &str, error: &Error) -> i32 {
         Ok(())
     });
     error.code
+}
+
+/// aclrtPeekAtLastError, and with `reset` aclrtGetLastError: the code of this thread's last call that failed. A call that
+/// succeeds does not change it.
+pub fn last_error(level: i32, reset: bool) -> Result<i32> {
+    if level != c::ACL_RT_THREAD_LEVEL {
+        let note = format!("level is {level}: it must be ACL_RT_THREAD_LEVEL (0)");
+        return Err(crate::error::fail(c::ACL_ERROR_INVALID_PARAM, note));
+    }
+    state::with_here(|here| {
+        let code = here.last_error.get();
+        if reset {
+            here.last_error.set(c::ACL_SUCCESS);
+        }
+        Ok(code)
+    })
 }
 
 /// The messages of this thread, newest on top, once. The text is valid until the next call of this.

@@ -39,12 +39,28 @@ pub fn init(config: Option<&str>) -> Result<()> {
 
 /// aclFinalize: shuts down whatever the count.
 pub fn finalize() -> Result<()> {
+    count_down(|_| 0).map(drop)
+}
+
+/// aclFinalizeReference: takes one aclInit back, and shuts down when none is left. Returns how many are.
+pub fn finalize_reference() -> Result<u64> {
+    count_down(|count| count - 1)
+}
+
+/// Lowers the count to what `left` makes of it; at 0 everything ends. The lock is not held then: what ends may wait for
+/// functions of the user's.
+fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
     let mut count = lock(&COUNT);
     if *count == 0 {
         return Err(fail(ACL_ERROR_REPEAT_FINALIZE, "acl is not initialised, or was finalised already"));
     }
-    *count = 0;
-    device::reset_all(engine()?)
+    *count = left(*count);
+    let left = *count;
+    drop(count);
+    if left == 0 {
+        device::reset_all(engine()?)?;
+    }
+    Ok(left)
 }
 
 fn check_config(path: &str) -> Result<()> {

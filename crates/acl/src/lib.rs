@@ -24,5 +24,6 @@ pub mod products;
 pub mod settings;
 pub mod state;
 pub mod stream;
+pub mod version;
 
 pub use error::{Error, Result};

@@ -5,6 +5,7 @@ use crate::{
     constants::ACL_ERROR_INVALID_PARAM,
     error::fail,
     products::{Form, PRODUCTS, Product},
+    version::Version,
 };
 use ferry::{BackendName, Options};
 use std::{env, str::FromStr, sync::OnceLock};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub options: Options,
     /// Batches larger than this are refused, if set.
     pub batch_limit: Option<usize>,
+    /// The version of CANN that we say we are.
+    pub cann_version: Version,
     /// Say on standard error what was opened.
     pub verbose: bool,
     /// Explain a crash on a device pointer.
@@ -67,6 +70,7 @@ fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         form,
         options,
         batch_limit: parse("FERRY_BATCH_LIMIT", &var, |text| count(text, usize::MAX))?,
+        cann_version: parse("FERRY_CANN_VERSION", &var, Version::from_str)?.unwrap_or_default(),
         verbose: is_on("FERRY_VERBOSE"),
         fault_note: is_on("FERRY_FAULT_NOTE"),
     })
@@ -114,6 +118,9 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
             ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
+            ("FERRY_CANN_VERSION", "", "8.5.0"),
+            ("FERRY_CANN_VERSION", "new", "8.5.0"),
+            ("FERRY_CANN_VERSION", "8", "8.5.0"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);

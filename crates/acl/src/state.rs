@@ -142,6 +142,8 @@ pub struct Here {
     pub(crate) stream: RefCell<Option<Arc<StreamEntry>>>,
     pub(crate) messages: RefCell<Vec<String>>,
     pub(crate) shown: RefCell<Option<std::ffi::CString>>,
+    /// The code of the last call that failed.
+    pub(crate) last_error: Cell<i32>,
     pub(crate) calls: Cell<u64>,
     pub(crate) number: u64,
     quiet: RefCell<Vec<Arc<Stream>>>,
@@ -212,6 +214,7 @@ impl Here {
             stream: RefCell::default(),
             messages: RefCell::default(),
             shown: RefCell::default(),
+            last_error: Cell::new(c::ACL_SUCCESS),
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
             quiet: RefCell::default(),

@@ -1,6 +1,6 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
-use ascendcl::{aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use ascendcl::{aclCANNPackageVersion, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
 use std::mem::{align_of, offset_of, size_of};
 
 /// Size of the field that `_get` borrows.
@@ -23,6 +23,14 @@ macro_rules! layout {
 }
 
 fn main() {
+    layout!(aclCANNPackageVersion {
+        version,
+        majorVersion,
+        minorVersion,
+        releaseVersion,
+        patchVersion,
+        reserved
+    });
     layout!(aclrtMemLocation { id, type_ });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });

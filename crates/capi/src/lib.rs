@@ -10,6 +10,7 @@ mod init;
 mod memory;
 mod stream;
 mod types;
+mod version;
 
 pub use copy::*;
 pub use device::*;
@@ -19,3 +20,4 @@ pub use init::*;
 pub use memory::*;
 pub use stream::*;
 pub use types::*;
+pub use version::*;

@@ -1,6 +1,6 @@
 //! The C types.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 /// 0 is success; see the error table.
 pub type aclError = i32;
@@ -45,4 +45,22 @@ pub struct aclrtPtrAttributes {
     pub pageSize: u32,
     /// Zero.
     pub rsv: [u32; 4],
+}
+
+/// The version of a package, whole and in parts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct aclCANNPackageVersion {
+    /// The whole.
+    pub version: [c_char; 128],
+    /// The first part.
+    pub majorVersion: [c_char; 64],
+    /// The second part.
+    pub minorVersion: [c_char; 64],
+    /// The third part, or 0.
+    pub releaseVersion: [c_char; 64],
+    /// The fourth part, or 0.
+    pub patchVersion: [c_char; 64],
+    /// Zero.
+    pub reserved: [c_char; 128],
 }
