@@ -135,6 +135,9 @@ typedef enum {
     ACL_FLOAT4_E1M2 = 41 /**< 4-bit float, 1 exponent and 2 mantissa bits. */
 } aclDataType;
 
+/** Bytes of an element of this type; 0 for ACL_STRING and what is no type. */
+size_t aclDataTypeSize(aclDataType dataType);
+
 /** Where memory given to the library lies. */
 typedef enum {
     ACL_MEMTYPE_DEVICE = 0,                  /**< Device memory. */

@@ -389,6 +389,28 @@ typedef enum {
     ACL_DEV_ATTR_NPU_ARCH = 601 /**< Architecture. */
 } aclrtDevAttr;
 
+/** Numbers of a device, in the older query. */
+typedef enum {
+    ACL_DEVICE_INFO_UNDEFINED = -1, /**< None. */
+    ACL_DEVICE_INFO_AI_CORE_NUM = 0, /**< AI cores. */
+    ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1, /**< Vector cores. */
+    ACL_DEVICE_INFO_L2_SIZE = 2 /**< Bytes of L2 cache. */
+} aclDeviceInfo;
+
+/** What a float becomes that is too large. */
+typedef enum {
+    ACL_RT_OVERFLOW_MODE_SATURATION = 0, /**< The largest finite number. */
+    ACL_RT_OVERFLOW_MODE_INFNAN = 1, /**< Infinity. */
+    ACL_RT_OVERFLOW_MODE_UNDEF = 2 /**< Neither. */
+} aclrtFloatOverflowMode;
+
+/** Parameters that operators read. */
+typedef enum {
+    ACL_OPT_DETERMINISTIC = 0, /**< Same input, same output. */
+    ACL_OPT_ENABLE_DEBUG_KERNEL = 1, /**< Operators check their memory accesses. */
+    ACL_OPT_STRONG_CONSISTENCY = 2 /**< Results do not depend on where data lies. */
+} aclSysParamOpt;
+
 #define ACL_DEV_FEATURE_NOT_SUPPORT 0 /**< The device does not have the feature. */
 #define ACL_DEV_FEATURE_SUPPORT 1 /**< The device has the feature. */
 
@@ -491,6 +513,36 @@ aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 /** Takes back aclrtDeviceEnablePeerAccess. */
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
+/** Asks whether `deviceId` may reach memory of `peerDeviceId` now: 1 or 0. */
+aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status);
+
+/** A number of a device: cores, cache. */
+aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value);
+
+/** A fact about a device. */
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value);
+
+/** How busy a device is. */
+aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo);
+
+/** Process id by which other processes' white lists know this one. */
+aclError aclrtDeviceGetBareTgid(int32_t *pid);
+
+/** Sets what too large a float becomes, in streams made on the current device afterwards. */
+aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
+
+/** What too large a float becomes on the current device. */
+aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode);
+
+/** Sets a parameter of the process. */
+aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the process; 0 if it was never set. */
+aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
+
+/** Sets how many seconds an operator may run; copies are not meant. */
+aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
+
 /* ---- Functions: contexts ---------------------------------------------------------------------------------- */
 
 /** Creates a context on a device and makes it current. */
@@ -504,6 +556,12 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
+
+/** Sets a parameter of the current context. */
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the current context; one that was never set is an error. */
+aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 
 /* ---- Functions: streams ----------------------------------------------------------------------------------- */
 

@@ -7,7 +7,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::{aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use crate::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes, aclrtUtilizationInfo,
+};
 
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
@@ -41,6 +43,18 @@ calls! {
     aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
     aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
     aclrtDeviceDisablePeerAccess(peer: i32);
+    aclrtDevicePeerAccessStatus(device: i32, peer: i32, status: *mut i32);
+    aclGetDeviceCapability(device: u32, info: i32, value: *mut i64);
+    aclrtGetDeviceInfo(device: u32, attr: i32, value: *mut i64);
+    aclrtGetDeviceUtilizationRate(device: i32, info: *mut aclrtUtilizationInfo);
+    aclrtDeviceGetBareTgid(pid: *mut i32);
+    aclrtSetDeviceSatMode(mode: i32);
+    aclrtGetDeviceSatMode(mode: *mut i32);
+    aclrtSetSysParamOpt(opt: i32, value: i64);
+    aclrtGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtCtxSetSysParamOpt(opt: i32, value: i64);
+    aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtSetOpExecuteTimeOut(timeout: u32);
 
     aclrtCreateContext(context: *mut usize, device: i32);
     aclrtDestroyContext(context: usize);
@@ -117,6 +131,11 @@ pub fn message() -> Option<String> {
 pub fn soc_name() -> Option<String> {
     // SAFETY: takes no argument; the name lives as long as the library.
     unsafe { text(ascendcl::aclrtGetSocName()) }
+}
+
+/// aclDataTypeSize.
+pub fn data_type_size(data_type: i32) -> usize {
+    ascendcl::aclDataTypeSize(data_type)
 }
 
 /// # Safety

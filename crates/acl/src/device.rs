@@ -144,6 +144,17 @@ pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
     Ok(())
 }
 
+/// aclrtDevicePeerAccessStatus: whether `device` may reach memory of `peer`.
+pub fn peer_access_status(device: i32, peer: i32) -> Result<bool> {
+    let engine = engine()?;
+    let known = |id| known(engine, id).map_err(|error| refuse(error.note.clone()));
+    let pair = (known(device)?, known(peer)?);
+    if pair.0 == pair.1 {
+        return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
+    }
+    Ok(lock(&engine.peers).contains(&pair))
+}
+
 fn known(engine: &Engine, id: i32) -> Result<u32, Error> {
     let count = engine.devices.len();
     u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))

@@ -18,7 +18,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -27,6 +27,8 @@ pub struct Engine {
     pub(crate) runtime: Runtime,
     pub(crate) settings: &'static Settings,
     pub(crate) devices: Vec<DeviceState>,
+    /// The number that each device has on this machine, whatever this process sees of it: what two processes mean by a device.
+    pub(crate) physical: Vec<u32>,
     pub(crate) contexts: Handles<Context>,
     pub(crate) streams: Handles<StreamEntry>,
     pub(crate) events: Handles<EventEntry>,
@@ -40,6 +42,7 @@ pub struct DeviceState {
     pub(crate) primary: Mutex<Primary>,
     pub(crate) streams: AtomicUsize,
     pub(crate) events: AtomicUsize,
+    pub(crate) sat_mode: AtomicI32,
 }
 
 /// The default context of a device and how often aclrtSetDevice asked for it.
@@ -58,11 +61,13 @@ pub fn engine() -> Result<&'static Engine> {
 fn open() -> Result<Engine> {
     let settings = settings()?;
     let runtime = ferry::open(&settings.options)?;
-    let devices = (0..runtime.backend().device_count()).map(|_| DeviceState::default()).collect();
+    let count = runtime.backend().device_count();
+    let devices = (0..count).map(|_| DeviceState::default()).collect();
     let engine = Engine {
         runtime,
         settings,
         devices,
+        physical: (0..count as u32).collect(),
         contexts: Handles::default(),
         streams: Handles::default(),
         events: Handles::default(),

@@ -1,6 +1,8 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
-use ascendcl::{aclCANNPackageVersion, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use ascendcl::{
+    aclCANNPackageVersion, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes, aclrtUtilizationInfo,
+};
 use std::mem::{align_of, offset_of, size_of};
 
 /// Size of the field that `_get` borrows.
@@ -34,6 +36,13 @@ fn main() {
     layout!(aclrtMemLocation { id, type_ });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });
+    layout!(aclrtUtilizationInfo {
+        cubeUtilization,
+        vectorUtilization,
+        aicpuUtilization,
+        memoryUtilization,
+        utilizationExtend
+    });
     for (name, value) in ascendcl::constants::ALL {
         println!("{name} {value}");
     }

@@ -64,3 +64,19 @@ pub struct aclCANNPackageVersion {
     /// Zero.
     pub reserved: [c_char; 128],
 }
+
+/// How busy a device is, in per cent; -1 where it cannot tell.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct aclrtUtilizationInfo {
+    /// Cube cores.
+    pub cubeUtilization: i32,
+    /// Vector cores.
+    pub vectorUtilization: i32,
+    /// AI CPUs.
+    pub aicpuUtilization: i32,
+    /// Memory.
+    pub memoryUtilization: i32,
+    /// NULL.
+    pub utilizationExtend: *mut c_void,
+}
