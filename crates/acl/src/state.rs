@@ -8,7 +8,7 @@ use crate::{
     explain::Graves,
     fault,
     handles::Handles,
-    settings::{Settings, settings},
+    settings::{Settings, VISIBLE, settings},
     stream::StreamEntry,
 };
 use ferry_core::{QueueOptions, Runtime, Stream};
@@ -67,7 +67,7 @@ fn open() -> Result<Engine> {
         runtime,
         settings,
         devices,
-        physical: (0..count as u32).collect(),
+        physical: physical(settings, count as u32),
         contexts: Handles::default(),
         streams: Handles::default(),
         events: Handles::default(),
@@ -83,6 +83,14 @@ fn open() -> Result<Engine> {
         eprintln!("{}", engine.describe());
     }
     Ok(engine)
+}
+
+/// The devices of this process by their numbers on this machine. The visible ones ascend, so those that exist are the first.
+fn physical(settings: &Settings, count: u32) -> Vec<u32> {
+    match &settings.options.visible {
+        None => (0..count).collect(),
+        Some(visible) => visible.iter().copied().take(count as usize).collect(),
+    }
 }
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -121,10 +129,16 @@ impl Engine {
 }
 
 pub(crate) fn bad_device(id: i64, count: usize) -> Error {
-    fail(
-        c::ACL_ERROR_RT_INVALID_DEVICEID,
-        format!("device {id} does not exist: there are {count}, numbered from 0"),
-    )
+    let mut note = match count {
+        0 => format!("device {id} does not exist: no device is visible"),
+        _ => format!("device {id} does not exist: there are {count}, numbered from 0"),
+    };
+    if let (Ok(list), Ok(settings)) = (std::env::var(VISIBLE), settings()) {
+        let all = settings.options.devices;
+        note +=
+            &format!("; {VISIBLE} is '{list}', chosen from the {all} devices of FERRY_DEVICES (or the GPUs)");
+    }
+    fail(c::ACL_ERROR_RT_INVALID_DEVICEID, note)
 }
 
 /// The file this code was loaded from.

@@ -23,6 +23,9 @@ pub struct Options {
     pub backend: BackendName,
     /// Number of devices of the host backend.
     pub devices: usize,
+    /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not exist are passed
+    /// over. `None` is all of them.
+    pub visible: Option<Vec<u32>>,
     /// Bytes of each device of the host backend; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
     /// Watches everything.
@@ -41,7 +44,7 @@ pub enum BackendName {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { backend: BackendName::Host, devices: 2, device_memory: None, observer: None }
+        Options { backend: BackendName::Host, devices: 2, visible: None, device_memory: None, observer: None }
     }
 }
 
@@ -60,9 +63,12 @@ impl FromStr for BackendName {
 pub fn open(options: &Options) -> Result<Runtime> {
     let backend = match options.backend {
         BackendName::Host => {
-            Host::open(HostOptions { devices: options.devices, device_memory: options.device_memory })?
+            // One device made of memory is like the other: as many as are visible will do.
+            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < options.devices).count();
+            let devices = options.visible.as_ref().map_or(options.devices, seen);
+            Host::open(HostOptions { devices, device_memory: options.device_memory })?
         }
-        BackendName::Cuda => Cuda::open()?,
+        BackendName::Cuda => Cuda::open_some(options.visible.as_deref())?,
     };
     Ok(Runtime::new(backend, options.observer.clone()))
 }
