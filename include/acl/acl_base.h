@@ -153,6 +153,12 @@ typedef enum {
     ACL_ERROR = 3    /**< A failure. */
 } aclLogLevel;
 
+/** Writes a line of the program's to the log; `fmt` and what follows as in printf. */
+void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...);
+
+/** The same, with the place filled in: ACL_APP_LOG(ACL_INFO, "%d copies", 3). */
+#define ACL_APP_LOG(level, ...) aclAppLog((level), __func__, __FILE__, (uint32_t)__LINE__, __VA_ARGS__)
+
 #ifdef __cplusplus
 }
 #endif

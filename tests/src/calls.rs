@@ -138,6 +138,18 @@ pub fn data_type_size(data_type: i32) -> usize {
     ascendcl::aclDataTypeSize(data_type)
 }
 
+/// aclAppLog without anything behind the format.
+pub fn app_log(level: i32, func: &CStr, file: &CStr, line: u32, fmt: &CStr) {
+    app_log_raw(level, Some(func), Some(file), line, Some(fmt));
+}
+
+/// The same where anything may be NULL.
+pub fn app_log_raw(level: i32, func: Option<&CStr>, file: Option<&CStr>, line: u32, fmt: Option<&CStr>) {
+    let raw = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: NULL or C strings, and the tests' formats ask for no arguments.
+    unsafe { ascendcl::aclAppLog(level, raw(func), raw(file), line, raw(fmt)) }
+}
+
 /// # Safety
 /// `chars` is NULL or a C string.
 unsafe fn text(chars: *const c_char) -> Option<String> {

@@ -8,6 +8,7 @@
 mod batch;
 pub mod blocked;
 mod calls;
+pub mod children;
 mod gate;
 mod memory;
 mod wild;

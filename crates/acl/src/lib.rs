@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod call;
+mod config;
 pub mod constants;
 pub mod context;
 pub mod copy;
@@ -20,7 +21,9 @@ pub mod handles;
 pub mod info;
 pub mod init;
 pub mod kinds;
+pub mod log;
 pub mod memory;
+pub mod messages;
 pub mod params;
 pub mod products;
 pub mod settings;

@@ -3,11 +3,13 @@
 use crate::{
     Error, Result, constants as c,
     context::Context,
+    device,
     error::fail,
     event::EventEntry,
     explain::Graves,
     fault,
     handles::Handles,
+    log::{self, Level, Module},
     settings::{Settings, VISIBLE, settings},
     stream::StreamEntry,
 };
@@ -18,7 +20,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -50,6 +52,8 @@ pub struct DeviceState {
 pub struct Primary {
     pub(crate) count: u64,
     pub(crate) context: Option<Arc<Context>>,
+    /// Threads that chose no device use it, so it stays whatever the count.
+    pub(crate) implicit: bool,
 }
 
 /// The engine of this process, opened by the first call that needs it.
@@ -79,6 +83,7 @@ fn open() -> Result<Engine> {
     if settings.fault_note {
         fault::install();
     }
+    log::write(Module::Runtime, Level::Info, || engine.describe());
     if settings.verbose {
         eprintln!("{}", engine.describe());
     }
@@ -111,7 +116,7 @@ pub(crate) fn not_forked() -> Result<()> {
 }
 
 impl Engine {
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let (name, count) = (self.runtime.backend().name(), self.devices.len());
         let memory = self.runtime.memory_info(0).map_or(0, |(_, total)| total >> 20);
         format!(
@@ -155,10 +160,24 @@ fn library_path() -> String {
     unsafe { std::ffi::CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned()
 }
 
+/// The device of threads that never chose one; below 0 is none.
+static DEFAULT_DEVICE: AtomicI64 = AtomicI64::new(-1);
+
+/// Gives threads that never chose a device this one, or none any more.
+pub(crate) fn set_default_device(id: Option<u32>) {
+    DEFAULT_DEVICE.store(id.map_or(-1, i64::from), Ordering::Relaxed);
+}
+
+fn default_device() -> Option<u32> {
+    u32::try_from(DEFAULT_DEVICE.load(Ordering::Relaxed)).ok()
+}
+
 /// The state of a thread.
 pub struct Here {
     pub(crate) context: RefCell<Option<Arc<Context>>>,
     pub(crate) stream: RefCell<Option<Arc<StreamEntry>>>,
+    /// The handle of the context that it has without having asked for one, or 0.
+    implicit: Cell<usize>,
     pub(crate) messages: RefCell<Vec<String>>,
     pub(crate) shown: RefCell<Option<std::ffi::CString>>,
     /// The code of the last call that failed.
@@ -231,6 +250,7 @@ impl Here {
         let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
             stream: RefCell::default(),
+            implicit: Cell::new(0),
             messages: RefCell::default(),
             shown: RefCell::default(),
             last_error: Cell::new(c::ACL_SUCCESS),
@@ -248,18 +268,32 @@ impl Here {
 impl Here {
     /// The current context, alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
-        match &*self.context.borrow() {
-            Some(context) if context.is_alive() => Ok(context.clone()),
-            Some(_) => Err(fail(
-                c::ACL_ERROR_RT_CONTEXT_NULL,
-                "the current context of this thread was destroyed, or its device was reset: call aclrtSetDevice or \
-                 aclrtSetCurrentContext again",
-            )),
-            None => Err(fail(
-                c::ACL_ERROR_RT_CONTEXT_NULL,
-                "this thread has no current context: call aclrtSetDevice or aclrtSetCurrentContext first",
-            )),
+        if let Some(context) = &*self.context.borrow()
+            && context.is_alive()
+        {
+            return Ok(context.clone());
         }
+        self.implicit_context()
+    }
+
+    /// The default context of the default device, for a thread that never chose one itself; it becomes current.
+    #[cold]
+    fn implicit_context(&self) -> Result<Arc<Context>> {
+        let had = self.context.borrow().as_ref().map(|context| context.handle);
+        let chose = had.is_some_and(|handle| handle != self.implicit.get());
+        if let Some(id) = default_device().filter(|_| !chose) {
+            let context = device::primary(engine()?, id, |primary| primary.implicit = true)?;
+            self.implicit.set(context.handle);
+            return Ok(self.context.borrow_mut().insert(context).clone());
+        }
+        let note = match had {
+            Some(_) => {
+                "the current context of this thread was destroyed, or its device was reset: call aclrtSetDevice or \
+                 aclrtSetCurrentContext again"
+            }
+            None => "this thread has no current context: call aclrtSetDevice or aclrtSetCurrentContext first",
+        };
+        Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, note))
     }
 
     /// The hidden stream of this thread and device, on which synchronous calls run: never behind other streams' work, not

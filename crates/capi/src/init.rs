@@ -5,9 +5,9 @@ use crate::{
     enter::{Out, enter, text},
 };
 use ferry_acl::{
-    Result, call,
+    Result,
     functions::{self, Function},
-    init,
+    init, messages,
 };
 use std::{
     ffi::{CStr, c_char},
@@ -52,13 +52,13 @@ pub unsafe extern "C" fn aclFinalizeReference(refCount: *mut u64) -> aclError {
 /// The code of this thread's last call that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtPeekAtLastError(level: i32) -> aclError {
-    or_refusal(&functions::aclrtPeekAtLastError, || call::last_error(level, false))
+    or_refusal(&functions::aclrtPeekAtLastError, || messages::last_error(level, false))
 }
 
 /// The same, and forgets it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
-    or_refusal(&functions::aclrtGetLastError, || call::last_error(level, true))
+    or_refusal(&functions::aclrtGetLastError, || messages::last_error(level, true))
 }
 
 /// What `ask` finds, or the code of its refusal.
@@ -74,7 +74,7 @@ fn or_refusal(function: &Function, ask: impl FnOnce() -> Result<aclError>) -> ac
 /// Returns and clears the messages of this thread's failed calls, newest on top; NULL if there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
-    call::take_messages(|text| text.map_or(ptr::null(), CStr::as_ptr))
+    messages::take(|text| text.map_or(ptr::null(), CStr::as_ptr))
 }
 
 /// The name of the SoC.

@@ -2,6 +2,7 @@
 //! `ferry-acl`; there is nothing else here. The headers in `include/acl` are the contract, and `xtask abi` compares the two.
 #![allow(non_camel_case_types, non_snake_case)]
 
+mod app_log;
 mod copy;
 mod device;
 mod enter;
@@ -13,6 +14,7 @@ mod stream;
 mod types;
 mod version;
 
+pub use app_log::*;
 pub use copy::*;
 pub use device::*;
 pub use event::*;
