@@ -10,7 +10,7 @@ const MIB: usize = 1024 * 1024;
 
 type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
 
-const CASES: [Case; 23] = [
+const CASES: [Case; 26] = [
     ("huge pages run short", &[("FERRY_DEVICE_MEMORY", "3700000")], huge_pages_run_short),
     ("a product that nobody built", &[("FERRY_SOC", "Ascend910Bogus")], || {
         refused_setting(&["FERRY_SOC", "Ascend910B1"])
@@ -34,6 +34,11 @@ const CASES: [Case; 23] = [
     ("no device", &visible("2", ""), || no_device("''")),
     ("a device that is not there", &visible("2", "7"), || no_device("'7'")),
     ("no list at all", &visible("2", "none"), || no_device("'none'")),
+    ("a product without vector cores", &[("FERRY_SOC", "Ascend910A")], || numbers([32, 0, 1001], -1, false)),
+    ("a product of the inference kind", &[("FERRY_SOC", "Ascend310P3")], || numbers([10, 8, 2002], 0, false)),
+    ("a product with programs in threads", &[("FERRY_SOC", "Ascend950PR_9599")], || {
+        numbers([32, 64, 3510], 0, true)
+    }),
     ("another version", &[("FERRY_CANN_VERSION", "9.0.0-beta.2")], another_version),
     ("a limit for batches", &[("FERRY_BATCH_LIMIT", "16")], batch_limit),
     ("another product of the same rules", &[("FERRY_SOC", "Ascend910B1")], || {
@@ -106,6 +111,37 @@ fn no_device(list: &str) {
     expect("a context", aclrtCreateContext(&mut context, 0), INVALID_DEVICEID);
     assert_eq!(context, 7);
     ok(aclFinalize());
+}
+
+/// Cores, vector cores and architecture; how busy the vector cores are; whether there are programs in threads. Products with
+/// none of the newest features have no overflow mode either.
+fn numbers(want: [i64; 3], busy: i32, threads: bool) {
+    use_device();
+    let ask = |attr| {
+        let mut value = -7;
+        (aclrtGetDeviceInfo(0, attr, &mut value), value)
+    };
+    assert_eq!([101, 201, 601].map(ask), want.map(|value| (0, value)));
+    for attr in 202..=204 {
+        let (code, value) = ask(attr);
+        assert_eq!(code, if threads { 0 } else { FEATURE_NOT_SUPPORT }, "{attr}");
+        assert_eq!(value > 0, threads, "{attr}");
+    }
+    for attr in 205..=212 {
+        let (code, value) = ask(attr);
+        assert_eq!((code, value > 0), (0, threads), "{attr}");
+    }
+    let mut info = aclrtUtilizationInfo {
+        cubeUtilization: 7,
+        vectorUtilization: 7,
+        aicpuUtilization: 7,
+        memoryUtilization: 7,
+        utilizationExtend: std::ptr::null_mut(),
+    };
+    ok(aclrtGetDeviceUtilizationRate(0, &mut info));
+    assert_eq!(info.vectorUtilization, busy);
+    let newest = if threads { 0 } else { FEATURE_NOT_SUPPORT };
+    expect("the overflow mode", aclrtSetDeviceSatMode(1), newest);
 }
 
 fn another_version() {

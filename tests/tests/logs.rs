@@ -157,6 +157,21 @@ fn the_level_decides_what_is_logged() {
 }
 
 #[test]
+fn a_list_of_devices_that_is_cut_short_is_worth_a_warning() {
+    let list = "ASCEND_RT_VISIBLE_DEVICES";
+    for (settings, want) in [(&[(list, "0,1")][..], 0), (&[(list, "0,1, 5")], 1), (&[(list, "0,1,9")], 1)] {
+        let folder = Folder::new("list");
+        folder.run("no failure", &[settings, &[("ASCEND_GLOBAL_LOG_LEVEL", "2")]].concat());
+        let lines = folder.lines(DEBUG);
+        assert_eq!(lines.len(), want, "{settings:?}: {lines:#?}");
+        for line in &lines {
+            process_of(line, "WARNING", "RUNTIME");
+            assert!(line.contains(settings[0].1) && line.contains("'0,1'"), "{line}");
+        }
+    }
+}
+
+#[test]
 fn logs_go_where_they_are_wanted() {
     let (new, old) = ("ASCEND_LOG_PRINT_TO_STDOUT", "ASCEND_SLOG_PRINT_TO_STDOUT");
     for settings in [&[(new, "1")][..], &[(old, "1")], &[(new, "1"), (old, "0")]] {

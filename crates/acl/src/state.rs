@@ -84,6 +84,7 @@ fn open() -> Result<Engine> {
         fault::install();
     }
     log::write(Module::Runtime, Level::Info, || engine.describe());
+    warn_of_cut_list(&engine);
     if settings.verbose {
         eprintln!("{}", engine.describe());
     }
@@ -95,6 +96,17 @@ fn physical(settings: &Settings, count: u32) -> Vec<u32> {
     match &settings.options.visible {
         None => (0..count).collect(),
         Some(visible) => visible.iter().copied().take(count as usize).collect(),
+    }
+}
+
+/// A list of devices that was not taken whole is no error, but seldom meant.
+fn warn_of_cut_list(engine: &Engine) {
+    let Ok(list) = std::env::var(VISIBLE) else { return };
+    let taken = engine.physical.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    if taken != list {
+        log::write(Module::Runtime, Level::Warning, || {
+            format!("{VISIBLE} is '{list}': only '{taken}' of it makes sense here")
+        });
     }
 }
 
