@@ -427,6 +427,9 @@ aclError aclrtSetDevice(int32_t deviceId);
 /** Takes back one aclrtSetDevice; the last one waits and frees the default context. */
 aclError aclrtResetDevice(int32_t deviceId);
 
+/** Takes back every aclrtSetDevice of a device at once: waits and frees the default context. */
+aclError aclrtResetDeviceForce(int32_t deviceId);
+
 /** The calling thread's device. */
 aclError aclrtGetDevice(int32_t *deviceId);
 
@@ -435,6 +438,9 @@ aclError aclrtGetDeviceCount(uint32_t *count);
 
 /** Waits for all streams of the current device. */
 aclError aclrtSynchronizeDevice(void);
+
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 
 /** Free and total bytes of a kind of memory on the current device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
@@ -482,6 +488,9 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /** Asks, without waiting, whether a stream's tasks are done. */
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 
+/** A small number that no other living stream of the process has. */
+aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
+
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
@@ -510,6 +519,9 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 
 /** Waits for the recorded tasks. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
+
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 
 /** Milliseconds between two events. */
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);

@@ -27,9 +27,11 @@ calls! {
 
     aclrtSetDevice(device: i32);
     aclrtResetDevice(device: i32);
+    aclrtResetDeviceForce(device: i32);
     aclrtGetDevice(device: *mut i32);
     aclrtGetDeviceCount(count: *mut u32);
     aclrtSynchronizeDevice();
+    aclrtSynchronizeDeviceWithTimeout(timeout: i32);
     aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize);
     aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
     aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
@@ -46,6 +48,7 @@ calls! {
     aclrtSynchronizeStream(stream: usize);
     aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
     aclrtStreamQuery(stream: usize, status: *mut i32);
+    aclrtStreamGetId(stream: usize, id: *mut i32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
 
     aclrtCreateEvent(event: *mut usize);
@@ -55,6 +58,7 @@ calls! {
     aclrtRecordEvent(event: usize, stream: usize);
     aclrtQueryEventStatus(event: usize, status: *mut i32);
     aclrtSynchronizeEvent(event: usize);
+    aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
 
     aclrtLaunchHostFunc(stream: usize, func: aclrtHostFunc, args: usize);

@@ -41,6 +41,7 @@ pub mod code {
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
+    pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
 }
 
 /// aclrtMemcpyKind, 0 to 7 in order.

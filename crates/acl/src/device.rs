@@ -7,9 +7,13 @@ use crate::{
     context::Context,
     error::fail,
     state::{Engine, bad_device, engine, lock, with_here},
+    stream::{late, limit_ms},
 };
 use ferry_core::Fence;
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(id: i32) -> Result<()> {
@@ -31,6 +35,15 @@ pub fn set(id: i32) -> Result<()> {
 
 /// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
 pub fn reset(id: i32) -> Result<()> {
+    reset_to(id, |count| count - 1)
+}
+
+/// aclrtResetDeviceForce: as the last aclrtResetDevice, whatever the count.
+pub fn reset_force(id: i32) -> Result<()> {
+    reset_to(id, |_| 0)
+}
+
+fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     let engine = engine()?;
     let device = known(engine, id)?;
     let mut primary = lock(&engine.device(device)?.primary);
@@ -38,7 +51,7 @@ pub fn reset(id: i32) -> Result<()> {
         let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
         return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
     }
-    primary.count -= 1;
+    primary.count = left(primary.count);
     if primary.count > 0 {
         return Ok(());
     }
@@ -81,15 +94,27 @@ pub fn run_mode() -> Result<i32> {
     })
 }
 
+/// aclrtSynchronizeDeviceWithTimeout: for ever if -1.
+pub fn synchronize_within(timeout: i32) -> Result<()> {
+    with_here(|here| here.context().map(drop))?;
+    wait_for_all(limit_ms(timeout)?)
+}
+
 /// aclrtSynchronizeDevice: waits for all streams of the current device, of every context, and reports the first failure.
 pub fn synchronize() -> Result<()> {
+    wait_for_all(None)
+}
+
+fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
     let device = with_here(|here| Ok(here.context()?.device))?;
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let streams: Vec<_> = engine.streams.all().into_iter().filter(|entry| entry.device == device).collect();
     let fences: Vec<Arc<dyn Fence>> =
         streams.iter().map(|entry| entry.stream.fence()).collect::<Result<_, _>>()?;
     for fence in fences {
-        fence.wait(None)?;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        fence.wait(left).map_err(|error| late(error, limit, format!("device {device}")))?;
     }
     match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
         Some(error) => Err(error.into()),

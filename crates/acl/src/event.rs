@@ -7,8 +7,9 @@ use crate::{
     error::fail,
     handles::Named,
     state::{Engine, engine, with_here},
+    stream::limit_ms,
 };
-use ferry_core::{Event, Fence};
+use ferry_core::{Event, Fence, Kind};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -107,12 +108,21 @@ pub fn query_status(handle: usize) -> Result<i32> {
     Ok(if complete { ACL_EVENT_RECORDED_STATUS_COMPLETE } else { ACL_EVENT_RECORDED_STATUS_NOT_READY })
 }
 
+/// aclrtSynchronizeEventWithTimeout: for ever if -1.
+pub fn synchronize_within(handle: usize, timeout: i32) -> Result<()> {
+    find(engine()?, handle)?;
+    synchronize(handle, limit_ms(timeout)?)
+}
+
 /// aclrtSynchronizeEvent.
 pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find(engine()?, handle)?;
     let Some(mark) = entry.event.latest() else { return Ok(()) };
-    mark.wait(limit).map_err(|error| match error.kind {
-        ferry_core::Kind::Timeout => fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, error.note.clone()),
+    mark.wait(limit).map_err(|error| match (error.kind, limit) {
+        (Kind::Timeout, Some(limit)) => {
+            let note = format!("event {handle:#x} is not complete after {} ms", limit.as_millis());
+            fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, note)
+        }
         _ => error.into(),
     })
 }

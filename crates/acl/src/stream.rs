@@ -1,12 +1,12 @@
 //! Streams by handle.
 
 use crate::{
-    Result,
+    Error, Result,
     call::refuse,
     constants::{self as c, *},
     context::Context,
     error::fail,
-    handles::Named,
+    handles::{Handles, Named},
     state::{Engine, Here, engine, with_here},
 };
 use ferry_core::{Kind, QueueOptions, Stream};
@@ -158,13 +158,18 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     if entry.is_never_waited_for() {
         return Ok(());
     }
-    entry.stream.synchronize(limit).map_err(|error| match (error.kind, limit) {
+    entry.stream.synchronize(limit).map_err(|error| late(error, limit, format!("stream {handle:#x}")))
+}
+
+/// What came of a wait for streams that failed: if it took too long, the note says whose work is left.
+pub(crate) fn late(error: ferry_core::Error, limit: Option<Duration>, whose: String) -> Error {
+    match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
-            let note = format!("stream {handle:#x} still has work after {} ms", limit.as_millis());
+            let note = format!("{whose} still has work after {} ms", limit.as_millis());
             fail(c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, note)
         }
         _ => error.into(),
-    })
+    }
 }
 
 /// A wait in milliseconds as the C functions take it: -1 for ever, or more than 0.
@@ -184,6 +189,13 @@ pub fn query(handle: usize) -> Result<i32> {
         return Ok(ACL_STREAM_STATUS_NOT_READY);
     }
     entry.stream.status().take_error().map_or(Ok(ACL_STREAM_STATUS_COMPLETE), |error| Err(error.into()))
+}
+
+/// aclrtStreamGetId: a small number that no other living stream of the process has.
+pub fn id(handle: usize) -> Result<i32> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    Ok(Handles::<StreamEntry>::index(entry.handle) as i32)
 }
 
 /// aclrtLaunchHostFunc: `function` runs in stream order on a thread of ours.

@@ -86,6 +86,15 @@ pub extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
     })
 }
 
+/// Waits for what the event captured, for at most `timeout` milliseconds; -1 waits for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeEventWithTimeout(event: aclrtEvent, timeout: i32) -> aclError {
+    enter(&functions::aclrtSynchronizeEventWithTimeout, || {
+        not_null("event", event as usize)?;
+        event::synchronize_within(event as usize, timeout)
+    })
+}
+
 /// Milliseconds between two events.
 ///
 /// # Safety

@@ -70,6 +70,19 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32)
     })
 }
 
+/// A small number of a stream.
+///
+/// # Safety
+/// `streamId` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtStreamGetId(stream: aclrtStream, streamId: *mut i32) -> aclError {
+    enter(&functions::aclrtStreamGetId, || {
+        let out = Out::new("streamId", streamId)?;
+        out.set(stream::id(stream as usize)?);
+        Ok(())
+    })
+}
+
 /// Later tasks of the stream wait for what the event has captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {

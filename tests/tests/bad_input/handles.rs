@@ -9,7 +9,8 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 7] = [
+    let functions: [(&str, Call); 8] = [
+        ("aclrtStreamGetId", |_, stream| aclrtStreamGetId(stream, &mut 0)),
         ("aclrtSynchronizeStream", |_, stream| aclrtSynchronizeStream(stream)),
         ("aclrtSynchronizeStreamWithTimeout", |_, stream| aclrtSynchronizeStreamWithTimeout(stream, 1000)),
         ("aclrtStreamQuery", |_, stream| aclrtStreamQuery(stream, &mut 0)),
@@ -46,7 +47,8 @@ fn functions_that_take_an_event() {
         ("a destroyed event", dead, INVALID_HANDLE),
     ];
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 7] = [
+    let functions: [(&str, Call); 8] = [
+        ("aclrtSynchronizeEventWithTimeout", |_, event| aclrtSynchronizeEventWithTimeout(event, 1000)),
         ("aclrtRecordEvent", |s, event| aclrtRecordEvent(event, s.stream)),
         ("aclrtStreamWaitEvent", |s, event| aclrtStreamWaitEvent(s.stream, event)),
         ("aclrtQueryEventStatus", |_, event| aclrtQueryEventStatus(event, &mut 0)),
@@ -91,7 +93,10 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 30] = [
+    let rows: [(&str, &str, i32, Call); 31] = [
+        ("aclrtStreamGetId", "streamId NULL", INVALID_PARAM, |s, _| {
+            aclrtStreamGetId(s.stream, std::ptr::null_mut())
+        }),
         ("aclrtMalloc", "devPtr NULL", INVALID_PARAM, |_, _| aclrtMalloc(std::ptr::null_mut(), 64, 0)),
         ("aclrtMalloc", "size 0", RT_PARAM_INVALID, |_, out| aclrtMalloc(out, 0, 0)),
         ("aclrtMalloc", "more than there is", MEMORY_ALLOCATION, |_, out| aclrtMalloc(out, 1 << 50, 0)),
