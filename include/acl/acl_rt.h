@@ -514,8 +514,17 @@ aclError aclrtDestroyEvent(aclrtEvent event);
 /** Records what was submitted to a stream so far. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 
+/** Has a stream reset an event: it counts as not recorded, and later waits wait for the next record. */
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
+
 /** Asks, without waiting, whether the recorded tasks are done. */
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status);
+
+/** The same in the numbers of aclrtEventStatus; deprecated. */
+aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status);
+
+/** Asks, without waiting, whether every aclrtStreamWaitEvent for an event so far has been passed. */
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status);
 
 /** Waits for the recorded tasks. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
@@ -525,6 +534,9 @@ aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 
 /** Milliseconds between two events. */
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
+
+/** When an event was reached, in microseconds of its device's clock. */
+aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
 
 /* ---- Functions: memory ------------------------------------------------------------------------------------ */
 

@@ -56,6 +56,10 @@ calls! {
     aclrtCreateEventExWithFlag(event: *mut usize, flag: u32);
     aclrtDestroyEvent(event: usize);
     aclrtRecordEvent(event: usize, stream: usize);
+    aclrtResetEvent(event: usize, stream: usize);
+    aclrtQueryEvent(event: usize, status: *mut i32);
+    aclrtQueryEventWaitStatus(event: usize, status: *mut i32);
+    aclrtEventGetTimestamp(event: usize, timestamp: *mut u64);
     aclrtQueryEventStatus(event: usize, status: *mut i32);
     aclrtSynchronizeEvent(event: usize);
     aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);

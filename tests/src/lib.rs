@@ -40,6 +40,7 @@ pub mod code {
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
+    pub const EVENT_NOT_COMPLETE: i32 = 507006;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
     pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
 }

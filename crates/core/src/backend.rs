@@ -78,6 +78,11 @@ pub trait Fence: Any + Send + Sync {
         false
     }
 
+    /// Microseconds of the device's clock when this was reached, if it is a mark that is done and not dropped.
+    fn reached_us(&self) -> Option<u64> {
+        None
+    }
+
     /// Milliseconds from when `since` was reached to when this was, if both are marks of one device that are done.
     fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64>;
 }

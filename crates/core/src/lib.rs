@@ -8,6 +8,7 @@
 pub mod backend;
 pub mod error;
 pub mod event;
+pub mod gate;
 pub mod indirect;
 mod limbo;
 mod line;
@@ -24,6 +25,7 @@ pub mod table;
 pub use backend::{Backend, Fence, Queue, QueueOptions};
 pub use error::{Error, Kind, Result};
 pub use event::Event;
+pub use gate::Gate;
 pub use indirect::Indirect;
 pub use memory::{Access, Block, DeviceId, Home, Memory, Place, Request};
 pub use observe::Observer;

@@ -60,10 +60,12 @@ impl Stream {
         Ok(ticket)
     }
 
-    /// Later work of this stream waits until `fence` is done.
-    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Ticket> {
+    /// Later work of this stream waits until `fence` is done. Returns a fence after that wait.
+    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Arc<dyn Fence>> {
+        let mut last = lock(&self.line.last);
         // SAFETY: the op has no addresses.
-        unsafe { self.hand_over(&mut lock(&self.line.last), Op::Wait(fence)) }
+        unsafe { self.hand_over(&mut last, Op::Wait(fence))? };
+        self.line.queue.fence()
     }
 
     /// Runs `function` on a thread where it may block, in stream order.

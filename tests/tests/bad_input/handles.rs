@@ -9,7 +9,8 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 8] = [
+    let functions: [(&str, Call); 9] = [
+        ("aclrtResetEvent", |s, stream| aclrtResetEvent(s.event, stream)),
         ("aclrtStreamGetId", |_, stream| aclrtStreamGetId(stream, &mut 0)),
         ("aclrtSynchronizeStream", |_, stream| aclrtSynchronizeStream(stream)),
         ("aclrtSynchronizeStreamWithTimeout", |_, stream| aclrtSynchronizeStreamWithTimeout(stream, 1000)),
@@ -47,7 +48,11 @@ fn functions_that_take_an_event() {
         ("a destroyed event", dead, INVALID_HANDLE),
     ];
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 8] = [
+    let functions: [(&str, Call); 12] = [
+        ("aclrtResetEvent", |s, event| aclrtResetEvent(event, s.stream)),
+        ("aclrtQueryEvent", |_, event| aclrtQueryEvent(event, &mut 0)),
+        ("aclrtQueryEventWaitStatus", |_, event| aclrtQueryEventWaitStatus(event, &mut 0)),
+        ("aclrtEventGetTimestamp", |_, event| aclrtEventGetTimestamp(event, &mut 0)),
         ("aclrtSynchronizeEventWithTimeout", |_, event| aclrtSynchronizeEventWithTimeout(event, 1000)),
         ("aclrtRecordEvent", |s, event| aclrtRecordEvent(event, s.stream)),
         ("aclrtStreamWaitEvent", |s, event| aclrtStreamWaitEvent(s.stream, event)),
@@ -93,7 +98,16 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 31] = [
+    let rows: [(&str, &str, i32, Call); 34] = [
+        ("aclrtQueryEvent", "status NULL", INVALID_PARAM, |s, _| {
+            aclrtQueryEvent(s.event, std::ptr::null_mut())
+        }),
+        ("aclrtQueryEventWaitStatus", "status NULL", INVALID_PARAM, |s, _| {
+            aclrtQueryEventWaitStatus(s.event, std::ptr::null_mut())
+        }),
+        ("aclrtEventGetTimestamp", "timestamp NULL", INVALID_PARAM, |s, _| {
+            aclrtEventGetTimestamp(s.event, std::ptr::null_mut())
+        }),
         ("aclrtStreamGetId", "streamId NULL", INVALID_PARAM, |s, _| {
             aclrtStreamGetId(s.stream, std::ptr::null_mut())
         }),

@@ -367,15 +367,9 @@ impl Lane {
         fence(Ordering::SeqCst);
     }
 
-    fn fence_at(self: &Arc<Self>, ticket: Ticket, timed: bool) -> Arc<LaneFence> {
-        let lane = self.clone();
-        Arc::new(LaneFence {
-            lane,
-            ticket,
-            timed,
-            reached: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-        })
+    fn fence_at(self: &Arc<Self>, ticket: Ticket) -> Arc<LaneFence> {
+        let (lane, failed) = (self.clone(), AtomicBool::new(false));
+        Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed })
     }
 }
 
@@ -409,12 +403,12 @@ impl Queue for LaneQueue {
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
-        Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire), false))
+        Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire)))
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         let mut mark = None;
-        self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket, true)).clone()));
+        self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket)).clone()));
         Ok(mark.expect("push makes the work"))
     }
 
@@ -427,8 +421,7 @@ impl Queue for LaneQueue {
 pub struct LaneFence {
     lane: Arc<Lane>,
     ticket: Ticket,
-    timed: bool,
-    /// Nanoseconds of the engine's clock, plus one; 0 until reached.
+    /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was dropped.
     reached: AtomicU64,
     failed: AtomicBool,
 }
@@ -438,6 +431,14 @@ impl LaneFence {
     pub fn reach(&self, status: &Status) {
         self.failed.store(status.has_failed(), Ordering::Relaxed);
         self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
+    }
+
+    /// When the lane came to this mark, on the engine's clock; `None` if it did not, or if this is no mark.
+    fn nanos(&self) -> Option<u64> {
+        if !self.is_done() {
+            return None;
+        }
+        self.reached.load(Ordering::Relaxed).checked_sub(1)
     }
 
     fn park(&self, deadline: Option<Instant>) {
@@ -506,13 +507,13 @@ impl Fence for LaneFence {
         self.failed.load(Ordering::Relaxed)
     }
 
+    fn reached_us(&self) -> Option<u64> {
+        Some(self.nanos()? / 1000)
+    }
+
     fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
         let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
-        if !(self.timed && since.timed && self.is_done() && since.is_done()) {
-            return None;
-        }
-        let (end, start) = (self.reached.load(Ordering::Relaxed), since.reached.load(Ordering::Relaxed));
-        (end > 0 && start > 0).then(|| (end as f64 - start as f64) / 1e6)
+        Some((self.nanos()? as f64 - since.nanos()? as f64) / 1e6)
     }
 }
 
