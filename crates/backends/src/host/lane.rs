@@ -1,24 +1,26 @@
-//! A queue of the host backend, and its fences.
+//! A queue of the host backend. Its fences: `lane/fence.rs`.
 //!
 //! A lane is a list of work and a phase. Whoever turns `Ready` into `Running` owns the lane: a worker of the engine, or a
 //! thread that waits for one of its fences and helps. The owner takes the whole list, works through it without the lock, and
 //! counts completed work in the stream's status. A lane that waits for a fence or for a user's function has no owner; the
 //! fence or the function's thread makes it `Ready` again.
 
+mod fence;
+
 use super::{
     engine::Engine,
     work::{Step, Work},
 };
+pub use fence::LaneFence;
 use ferry_core::{
     Fence, Kind, Op, Queue, Result, Status, Ticket,
-    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{
-    any::Any,
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
@@ -368,8 +370,7 @@ impl Lane {
     }
 
     fn fence_at(self: &Arc<Self>, ticket: Ticket) -> Arc<LaneFence> {
-        let (lane, failed) = (self.clone(), AtomicBool::new(false));
-        Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed })
+        LaneFence::new(self.clone(), ticket)
     }
 }
 
@@ -414,106 +415,6 @@ impl Queue for LaneQueue {
 
     fn abort(&self) {
         self.0.abort();
-    }
-}
-
-/// "This lane has passed this ticket", and, for a mark, when.
-pub struct LaneFence {
-    lane: Arc<Lane>,
-    ticket: Ticket,
-    /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was dropped.
-    reached: AtomicU64,
-    failed: AtomicBool,
-}
-
-impl LaneFence {
-    /// The lane has come to this mark.
-    pub fn reach(&self, status: &Status) {
-        self.failed.store(status.has_failed(), Ordering::Relaxed);
-        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
-    }
-
-    /// When the lane came to this mark, on the engine's clock; `None` if it did not, or if this is no mark.
-    fn nanos(&self) -> Option<u64> {
-        if !self.is_done() {
-            return None;
-        }
-        self.reached.load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    fn park(&self, deadline: Option<Instant>) {
-        let lane = &self.lane;
-        let mut state = lock(&lane.state);
-        state.sleepers.push(self.ticket);
-        lane.want(&state);
-        if !self.is_done() && state.phase != Phase::Ready {
-            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = wait_on(&lane.wake, state, limit);
-        }
-        if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
-            state.sleepers.swap_remove(mine);
-        }
-        lane.signs.wanted.store(state.wanted(), Ordering::Relaxed);
-    }
-}
-
-fn wait_on<'a>(
-    wake: &Condvar,
-    state: MutexGuard<'a, State>,
-    limit: Option<Duration>,
-) -> MutexGuard<'a, State> {
-    match limit {
-        None => wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
-        Some(limit) => wake.wait_timeout(state, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
-    }
-}
-
-impl Fence for LaneFence {
-    fn is_done(&self) -> bool {
-        self.lane.status.passed() >= self.ticket
-    }
-
-    fn wait(&self, limit: Option<Duration>) -> Result<()> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        loop {
-            if self.is_done() {
-                return Ok(());
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Kind::Timeout.because("the work was not done in time"));
-            }
-            if !self.lane.help(self.ticket, deadline) && !self.lane.engine.spin(|| self.is_done()) {
-                self.park(deadline);
-            }
-        }
-    }
-
-    fn when_done(&self, then: Then) {
-        if self.is_done() {
-            return then();
-        }
-        let lane = &self.lane;
-        let mut state = lock(&lane.state);
-        state.watchers.push((self.ticket, then));
-        lane.want(&state);
-        drop(state);
-        if self.is_done() {
-            // It may have passed before anybody could see that it is wanted.
-            lane.announce();
-        }
-    }
-
-    fn failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    fn reached_us(&self) -> Option<u64> {
-        Some(self.nanos()? / 1000)
-    }
-
-    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
-        let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
-        Some((self.nanos()? as f64 - since.nanos()? as f64) / 1e6)
     }
 }
 

@@ -4,6 +4,7 @@
 use super::*;
 use ferry_core::{Fill, sync::AtomicUsize};
 use loom::thread;
+use std::time::Duration;
 
 fn small_work() -> Op {
     Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4], device: None })
