@@ -479,6 +479,12 @@ aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uin
 /** Waits for a stream's tasks and destroys it. */
 aclError aclrtDestroyStream(aclrtStream stream);
 
+/** Destroys a stream at once and drops its tasks. */
+aclError aclrtDestroyStreamForce(aclrtStream stream);
+
+/** Stops and drops a stream's tasks; calls that wait for it return ACL_ERROR_RT_STREAM_ABORT. It can be used again. */
+aclError aclrtStreamAbort(aclrtStream stream);
+
 /** Waits for a stream's tasks and returns the first error that was not yet reported. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 

@@ -45,6 +45,8 @@ calls! {
     aclrtCreateStream(stream: *mut usize);
     aclrtCreateStreamWithConfig(stream: *mut usize, priority: u32, flag: u32);
     aclrtDestroyStream(stream: usize);
+    aclrtDestroyStreamForce(stream: usize);
+    aclrtStreamAbort(stream: usize);
     aclrtSynchronizeStream(stream: usize);
     aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
     aclrtStreamQuery(stream: usize, status: *mut i32);

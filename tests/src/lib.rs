@@ -37,6 +37,7 @@ pub mod code {
     pub const TIMESTAMP_INVALID: i32 = 107006;
     pub const TIMESTAMP_REVERSAL: i32 = 107007;
     pub const INVALID_HANDLE: i32 = 107017;
+    pub const STREAM_ABORT: i32 = 107023;
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;

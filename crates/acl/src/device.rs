@@ -7,9 +7,8 @@ use crate::{
     context::Context,
     error::fail,
     state::{Engine, bad_device, engine, lock, with_here},
-    stream::{late, limit_ms},
+    stream::{StreamEntry, late, limit_ms},
 };
-use ferry_core::Fence;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -107,14 +106,19 @@ pub fn synchronize() -> Result<()> {
 
 fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let context = with_here(|here| here.context())?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let streams: Vec<_> = engine.streams.all().into_iter().filter(|entry| entry.device == device).collect();
-    let fences: Vec<Arc<dyn Fence>> =
-        streams.iter().map(|entry| entry.stream.fence()).collect::<Result<_, _>>()?;
-    for fence in fences {
+    let counts = |entry: &Arc<StreamEntry>| {
+        // That another context has stopped for good is told to those who use it.
+        let stopped = entry.context != context.handle && entry.stream.status().is_halted();
+        entry.device == context.device && !stopped
+    };
+    let streams: Vec<_> = engine.streams.all().into_iter().filter(counts).collect();
+    // What was submitted when the call began is waited for, and no more: streams that are kept busy would hold it for ever.
+    let all: Vec<_> = streams.iter().map(|entry| entry.stream.so_far()).collect::<Result<_, _>>()?;
+    for work in all {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        fence.wait(left).map_err(|error| late(error, limit, format!("device {device}")))?;
+        work.wait(left).map_err(|error| late(error, limit, format!("device {}", context.device)))?;
     }
     match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
         Some(error) => Err(error.into()),

@@ -57,14 +57,13 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
 unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
     let mut plain = false;
     // SAFETY: the caller's promise.
-    let submitted = unsafe {
+    let ticket = unsafe {
         target.stream().submit(|memory| {
             let place = memory.place(ptr, count, Access::Write)?;
             plain = place.is_plain();
             let dst = place.engine_address(ptr);
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len: count, pattern, device: place.device() }))
         })
-    };
-    submitted?;
-    target.settle(plain)
+    }?;
+    target.settle(ticket, plain)
 }

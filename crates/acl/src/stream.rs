@@ -83,6 +83,13 @@ impl StreamEntry {
         }
     }
 
+    fn not_default(self: Arc<Self>) -> Result<Arc<Self>> {
+        if self.is_default {
+            return Err(refuse("the default stream of a context cannot be destroyed"));
+        }
+        Ok(self)
+    }
+
     /// Documented: synchronising such a stream returns at once.
     fn is_never_waited_for(&self) -> bool {
         self.flags & (ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY) as u32
@@ -133,15 +140,31 @@ pub fn create(flags: u32) -> Result<usize> {
 pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     with_here(|here| {
-        let entry = here.stream(engine, handle)?;
-        if entry.is_default {
-            return Err(refuse("the default stream of a context cannot be destroyed"));
-        }
+        let entry = here.stream(engine, handle)?.not_default()?;
         entry.stream.fence()?.wait(None)?;
         entry.end(engine);
         *here.stream.borrow_mut() = None;
         Ok(())
     })
+}
+
+/// aclrtDestroyStreamForce: drops its tasks.
+pub fn destroy_force(handle: usize) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| {
+        let entry = here.stream(engine, handle)?.not_default()?;
+        entry.end(engine);
+        entry.stream.abort();
+        *here.stream.borrow_mut() = None;
+        Ok(())
+    })
+}
+
+/// aclrtStreamAbort: drops its tasks; whoever waits for the stream is told. It can be used again afterwards.
+pub fn abort(handle: usize) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| here.stream(engine, handle))?.stream.abort();
+    Ok(())
 }
 
 /// aclrtSynchronizeStreamWithTimeout: for ever if -1.

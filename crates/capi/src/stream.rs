@@ -43,6 +43,18 @@ pub extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
     enter(&functions::aclrtDestroyStream, || stream::destroy(stream as usize))
 }
 
+/// Destroys a stream and drops its tasks.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDestroyStreamForce(stream: aclrtStream) -> aclError {
+    enter(&functions::aclrtDestroyStreamForce, || stream::destroy_force(stream as usize))
+}
+
+/// Drops a stream's tasks.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtStreamAbort(stream: aclrtStream) -> aclError {
+    enter(&functions::aclrtStreamAbort, || stream::abort(stream as usize))
+}
+
 /// Waits for everything submitted to a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {

@@ -57,8 +57,13 @@ pub trait Queue: Send + Sync {
     /// Sends what was held back to be gathered.
     fn flush(&self) {}
 
-    /// Drops what has not begun. Fences of dropped work are done.
+    /// Drops what has not begun and stops what runs; returns when no byte of it moves any more. A function of the user's that
+    /// runs is not waited for, and later work still comes after it. Fences of dropped work are done, and the status knows.
     fn abort(&self);
+
+    /// The status is halted: drop what there is now, and not only when what the queue waits for is done. Called once, by a
+    /// thread that may be at work on any queue.
+    fn look(&self) {}
 }
 
 /// "Everything submitted so far." Events, futures, query and synchronise are views of it.

@@ -9,7 +9,9 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 9] = [
+    let functions: [(&str, Call); 11] = [
+        ("aclrtStreamAbort", |_, stream| aclrtStreamAbort(stream)),
+        ("aclrtDestroyStreamForce", |_, stream| aclrtDestroyStreamForce(stream)),
         ("aclrtResetEvent", |s, stream| aclrtResetEvent(s.event, stream)),
         ("aclrtStreamGetId", |_, stream| aclrtStreamGetId(stream, &mut 0)),
         ("aclrtSynchronizeStream", |_, stream| aclrtSynchronizeStream(stream)),
