@@ -494,6 +494,10 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /** Asks, without waiting, whether a stream's tasks are done. */
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 
+/** Sets, once, what follows when a task of a stream fails: ACL_CONTINUE_ON_FAILURE, or ACL_STOP_ON_FAILURE, which stops
+ *  all streams of the context for good. NULL is the default stream, on some products only. */
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
+
 /** A small number that no other living stream of the process has. */
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
 

@@ -50,6 +50,7 @@ calls! {
     aclrtSynchronizeStream(stream: usize);
     aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
     aclrtStreamQuery(stream: usize, status: *mut i32);
+    aclrtSetStreamFailureMode(stream: usize, mode: u64);
     aclrtStreamGetId(stream: usize, id: *mut i32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
 

@@ -10,8 +10,10 @@ use ferry_tests::*;
 const LEN: usize = 64 * 1024;
 const POISON: u8 = 0xa5;
 
-/// Ways in which a stream stands still with work behind it. What is returned keeps it so.
-fn holders() -> [(&'static str, fn(usize) -> Gate); 2] {
+/// Makes a stream stand still until the gate is opened.
+type Hold = fn(usize) -> Gate;
+
+fn holders() -> [(&'static str, Hold); 2] {
     [
         ("a host function that runs", |stream| {
             let gate = Gate::on(stream);
@@ -160,7 +162,7 @@ fn the_default_stream_can_be_aborted_and_a_query_tells_too() {
     ok(aclrtDestroyContext(context));
 }
 
-/// The bytes of the two halves, large enough that a copy of them takes many slices.
+/// Zeros and ones, so many that a copy of them takes many slices.
 fn large() -> (Memory, Memory) {
     const LARGE: usize = 48 << 20;
     let (dst, src) = (Memory::device(LARGE), Memory::device(LARGE));

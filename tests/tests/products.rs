@@ -46,6 +46,7 @@ fn one_row() {
     use_device();
     assert_eq!(soc_name().as_deref(), Some(soc.as_str()));
     what_exists(row.2);
+    streams_that_stop(["Ascend910B1", "Ascend910_9391", "Ascend950PR_9599"].contains(&soc.as_str()));
     if form == "ep" {
         host_to_host_is_refused();
         copies_work();
@@ -78,6 +79,13 @@ fn what_exists([no_2d, no_batch, no_desc, no_offset]: [bool; 4]) {
     for form in BatchForm::ALL {
         assert_eq!(batch(form), if no_batch { UNSUPPORTED } else { NULL }, "{form:?}");
     }
+}
+
+/// The newest products abort streams and let the default stream have a failure mode.
+fn streams_that_stop(newest: bool) {
+    assert_eq!(aclrtStreamAbort(0), if newest { 0 } else { UNSUPPORTED });
+    assert_eq!(aclrtSetStreamFailureMode(0, 0), if newest { 0 } else { 107000 });
+    ok(aclrtSetStreamFailureMode(stream(), 1));
 }
 
 fn host_to_host_is_refused() {

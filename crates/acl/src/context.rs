@@ -9,6 +9,7 @@ use crate::{
     state::{Engine, bad_device, engine, with_here},
     stream::StreamEntry,
 };
+use ferry_core::Halt;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
@@ -20,6 +21,8 @@ pub struct Context {
     pub(crate) device: u32,
     explicit: bool,
     alive: AtomicBool,
+    /// What stops all streams of the context when one that is to do so fails.
+    pub(crate) halt: Arc<Halt>,
     default_stream: OnceLock<Arc<StreamEntry>>,
 }
 
@@ -35,6 +38,7 @@ impl Context {
             device,
             explicit,
             alive: AtomicBool::new(true),
+            halt: Halt::new(),
             default_stream: OnceLock::new(),
         });
         match StreamEntry::make(engine, &context, 0, true) {

@@ -27,6 +27,8 @@ pub struct StreamEntry {
     flags: u32,
     is_default: bool,
     alive: AtomicBool,
+    /// Its failure mode was set, which can be done once.
+    has_mode: AtomicBool,
 }
 
 /// The flags there are; a stream with others is a plain one.
@@ -53,7 +55,8 @@ impl StreamEntry {
             );
             return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
         }
-        let stream = engine.runtime.stream(context.device, QueueOptions::default()).inspect_err(|_| {
+        let (halt, options) = (Some(&context.halt), QueueOptions::default());
+        let stream = engine.runtime.stream_under(halt, context.device, options).inspect_err(|_| {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         })?;
         let entry = engine.streams.insert(|handle| StreamEntry {
@@ -64,6 +67,7 @@ impl StreamEntry {
             flags: if flags & !ALL_FLAGS == 0 { flags } else { 0 },
             is_default,
             alive: AtomicBool::new(true),
+            has_mode: AtomicBool::new(false),
         });
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
@@ -212,6 +216,34 @@ pub fn query(handle: usize) -> Result<i32> {
         return Ok(ACL_STREAM_STATUS_NOT_READY);
     }
     entry.stream.status().take_error().map_or(Ok(ACL_STREAM_STATUS_COMPLETE), |error| Err(error.into()))
+}
+
+/// aclrtSetStreamFailureMode: 1 stops all streams of the context when work of this one fails. Documented: once per stream.
+pub fn set_failure_mode(handle: usize, mode: u64) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    let settings = engine.settings;
+    if handle == 0 && !settings.product.is_newest() {
+        return Err(refuse(format!(
+            "stream is NULL: on {} the default stream keeps continuing after a failure",
+            settings.soc
+        )));
+    }
+    let stop = match i32::try_from(mode) {
+        Ok(ACL_CONTINUE_ON_FAILURE) => false,
+        Ok(ACL_STOP_ON_FAILURE) => true,
+        _ => {
+            let note = format!("mode is {mode}: give ACL_CONTINUE_ON_FAILURE (0) or ACL_STOP_ON_FAILURE (1)");
+            return Err(refuse(note));
+        }
+    };
+    if entry.has_mode.swap(true, Ordering::AcqRel) {
+        return Err(refuse(format!("the failure mode of stream {handle:#x} was set before: it is set once")));
+    }
+    if stop {
+        entry.stream.status().stop_all_on_failure();
+    }
+    Ok(())
 }
 
 /// aclrtStreamGetId: a small number that no other living stream of the process has.

@@ -82,6 +82,12 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32)
     })
 }
 
+/// What a failure of a stream's work does to the streams of its context.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSetStreamFailureMode(stream: aclrtStream, mode: u64) -> aclError {
+    enter(&functions::aclrtSetStreamFailureMode, || stream::set_failure_mode(stream as usize, mode))
+}
+
 /// A small number of a stream.
 ///
 /// # Safety

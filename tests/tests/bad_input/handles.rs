@@ -9,7 +9,8 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 11] = [
+    let functions: [(&str, Call); 12] = [
+        ("aclrtSetStreamFailureMode", |_, stream| aclrtSetStreamFailureMode(stream, 1)),
         ("aclrtStreamAbort", |_, stream| aclrtStreamAbort(stream)),
         ("aclrtDestroyStreamForce", |_, stream| aclrtDestroyStreamForce(stream)),
         ("aclrtResetEvent", |s, stream| aclrtResetEvent(s.event, stream)),
@@ -100,7 +101,13 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 34] = [
+    let rows: [(&str, &str, i32, Call); 36] = [
+        ("aclrtSetStreamFailureMode", "mode 2", RT_PARAM_INVALID, |s, _| {
+            aclrtSetStreamFailureMode(s.stream, 2)
+        }),
+        ("aclrtSetStreamFailureMode", "mode 2^32", RT_PARAM_INVALID, |s, _| {
+            aclrtSetStreamFailureMode(s.stream, 1 << 32)
+        }),
         ("aclrtQueryEvent", "status NULL", INVALID_PARAM, |s, _| {
             aclrtQueryEvent(s.event, std::ptr::null_mut())
         }),
