@@ -507,6 +507,18 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 /** Has a stream run a host function, in order with its tasks. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 
+/** Binds a stream to the thread that is to run its callbacks: what pthread_self() returns there. */
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
+
+/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. */
+aclError aclrtProcessReport(int32_t timeout);
+
+/** Has the thread that a stream is bound to run a function, in order with the stream's tasks. */
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream);
+
+/** Takes back aclrtSubscribeReport; callbacks that have not run never will. */
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
+
 /* ---- Functions: events ------------------------------------------------------------------------------------ */
 
 /** Creates an event for timing and for waiting. */

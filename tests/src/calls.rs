@@ -68,6 +68,10 @@ calls! {
     aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
 
+    aclrtSubscribeReport(thread: u64, stream: usize);
+    aclrtProcessReport(timeout: i32);
+    aclrtLaunchCallback(func: aclrtHostFunc, data: usize, block: i32, stream: usize);
+    aclrtUnSubscribeReport(thread: u64, stream: usize);
     aclrtLaunchHostFunc(stream: usize, func: aclrtHostFunc, args: usize);
 
     aclrtMalloc(ptr: *mut usize, size: usize, policy: i32);

@@ -34,6 +34,7 @@ macro_rules! programs {
 programs! {
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
+    callbacks: "tests/c/callbacks.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",

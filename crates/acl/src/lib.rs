@@ -21,6 +21,7 @@ pub mod init;
 pub mod kinds;
 pub mod memory;
 pub mod products;
+pub mod report;
 pub mod settings;
 pub mod state;
 pub mod stream;

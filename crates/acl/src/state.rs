@@ -8,6 +8,7 @@ use crate::{
     explain::Graves,
     fault,
     handles::Handles,
+    report::Reports,
     settings::{Settings, settings},
     stream::StreamEntry,
 };
@@ -32,6 +33,7 @@ pub struct Engine {
     pub(crate) events: Handles<EventEntry>,
     pub(crate) peers: Mutex<HashSet<(u32, u32)>>,
     pub(crate) graves: Graves,
+    pub(crate) reports: Reports,
 }
 
 /// What the process holds of one device.
@@ -68,6 +70,7 @@ fn open() -> Result<Engine> {
         events: Handles::default(),
         peers: Mutex::default(),
         graves: Graves::default(),
+        reports: Reports::default(),
     };
     // SAFETY: the handler only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -7,12 +7,13 @@ use crate::{
     context::Context,
     error::fail,
     handles::{Handles, Named},
+    report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
 use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -29,6 +30,8 @@ pub struct StreamEntry {
     alive: AtomicBool,
     /// Its failure mode was set, which can be done once.
     has_mode: AtomicBool,
+    /// Where its callbacks go.
+    pub(crate) mailbox: Mutex<Option<Arc<Mailbox>>>,
 }
 
 /// The flags there are; a stream with others is a plain one.
@@ -68,6 +71,7 @@ impl StreamEntry {
             is_default,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
+            mailbox: Mutex::new(None),
         });
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
@@ -80,11 +84,16 @@ impl StreamEntry {
     /// Takes the stream out of the tables. The caller has waited, or does not care.
     pub(crate) fn end(&self, engine: &Engine) {
         self.alive.store(false, Ordering::Release);
+        engine.reports.forget(self);
         if engine.streams.remove(self.handle).is_some()
             && let Ok(device) = engine.device(self.device)
         {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
     }
 
     fn not_default(self: Arc<Self>) -> Result<Arc<Self>> {
@@ -114,7 +123,7 @@ impl Here {
         }
         let mut last = self.stream.borrow_mut();
         let entry = match &*last {
-            Some(entry) if entry.handle == handle && entry.alive.load(Ordering::Acquire) => entry,
+            Some(entry) if entry.handle == handle && entry.is_alive() => entry,
             _ => last.insert(engine.streams.get(handle).ok_or_else(|| {
                 fail(
                     c::ACL_ERROR_RT_INVALID_HANDLE,
@@ -157,8 +166,8 @@ pub fn destroy_force(handle: usize) -> Result<()> {
     let engine = engine()?;
     with_here(|here| {
         let entry = here.stream(engine, handle)?.not_default()?;
-        entry.end(engine);
         entry.stream.abort();
+        entry.end(engine);
         *here.stream.borrow_mut() = None;
         Ok(())
     })

@@ -8,6 +8,7 @@ mod enter;
 mod event;
 mod init;
 mod memory;
+mod report;
 mod stream;
 mod types;
 
@@ -17,5 +18,6 @@ pub use event::*;
 pub use ferry_acl::constants;
 pub use init::*;
 pub use memory::*;
+pub use report::*;
 pub use stream::*;
 pub use types::*;

@@ -9,7 +9,10 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 12] = [
+    let functions: [(&str, Call); 15] = [
+        ("aclrtSubscribeReport", |_, stream| aclrtSubscribeReport(1, stream)),
+        ("aclrtUnSubscribeReport", |_, stream| aclrtUnSubscribeReport(1, stream)),
+        ("aclrtLaunchCallback", |_, stream| aclrtLaunchCallback(Some(never), 0, 0, stream)),
         ("aclrtSetStreamFailureMode", |_, stream| aclrtSetStreamFailureMode(stream, 1)),
         ("aclrtStreamAbort", |_, stream| aclrtStreamAbort(stream)),
         ("aclrtDestroyStreamForce", |_, stream| aclrtDestroyStreamForce(stream)),
@@ -101,7 +104,14 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 36] = [
+    let rows: [(&str, &str, i32, Call); 41] = [
+        ("aclrtLaunchCallback", "fn NULL", INVALID_PARAM, |s, _| aclrtLaunchCallback(None, 0, 0, s.stream)),
+        ("aclrtLaunchCallback", "block type 2", RT_PARAM_INVALID, |s, _| {
+            aclrtLaunchCallback(Some(never), 0, 2, s.stream)
+        }),
+        ("aclrtLaunchCallback", "no thread", 107015, |s, _| aclrtLaunchCallback(Some(never), 0, 0, s.stream)),
+        ("aclrtProcessReport", "timeout 0", RT_PARAM_INVALID, |_, _| aclrtProcessReport(0)),
+        ("aclrtProcessReport", "no stream", 107012, |_, _| aclrtProcessReport(1)),
         ("aclrtSetStreamFailureMode", "mode 2", RT_PARAM_INVALID, |s, _| {
             aclrtSetStreamFailureMode(s.stream, 2)
         }),
