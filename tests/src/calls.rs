@@ -36,9 +36,11 @@ calls! {
 
     aclrtSetDevice(device: i32);
     aclrtResetDevice(device: i32);
+    aclrtResetDeviceForce(device: i32);
     aclrtGetDevice(device: *mut i32);
     aclrtGetDeviceCount(count: *mut u32);
     aclrtSynchronizeDevice();
+    aclrtSynchronizeDeviceWithTimeout(timeout: i32);
     aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize);
     aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
     aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
@@ -64,9 +66,13 @@ calls! {
     aclrtCreateStream(stream: *mut usize);
     aclrtCreateStreamWithConfig(stream: *mut usize, priority: u32, flag: u32);
     aclrtDestroyStream(stream: usize);
+    aclrtDestroyStreamForce(stream: usize);
+    aclrtStreamAbort(stream: usize);
     aclrtSynchronizeStream(stream: usize);
     aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
     aclrtStreamQuery(stream: usize, status: *mut i32);
+    aclrtSetStreamFailureMode(stream: usize, mode: u64);
+    aclrtStreamGetId(stream: usize, id: *mut i32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
 
     aclrtCreateEvent(event: *mut usize);
@@ -74,10 +80,19 @@ calls! {
     aclrtCreateEventExWithFlag(event: *mut usize, flag: u32);
     aclrtDestroyEvent(event: usize);
     aclrtRecordEvent(event: usize, stream: usize);
+    aclrtResetEvent(event: usize, stream: usize);
+    aclrtQueryEvent(event: usize, status: *mut i32);
+    aclrtQueryEventWaitStatus(event: usize, status: *mut i32);
+    aclrtEventGetTimestamp(event: usize, timestamp: *mut u64);
     aclrtQueryEventStatus(event: usize, status: *mut i32);
     aclrtSynchronizeEvent(event: usize);
+    aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
 
+    aclrtSubscribeReport(thread: u64, stream: usize);
+    aclrtProcessReport(timeout: i32);
+    aclrtLaunchCallback(func: aclrtHostFunc, data: usize, block: i32, stream: usize);
+    aclrtUnSubscribeReport(thread: u64, stream: usize);
     aclrtLaunchHostFunc(stream: usize, func: aclrtHostFunc, args: usize);
 
     aclrtMalloc(ptr: *mut usize, size: usize, policy: i32);

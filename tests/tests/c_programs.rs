@@ -35,6 +35,7 @@ programs! {
     app_log: "tests/c/app_log.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
+    callbacks: "tests/c/callbacks.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",

@@ -9,7 +9,7 @@ use crate::{
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
-use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream};
+use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
 use std::sync::Arc;
 
 /// Documented: larger ones fail in the asynchronous 2-D copy.
@@ -59,11 +59,11 @@ impl<'a> Target<'a> {
         self.stream().device()
     }
 
-    /// Waits if the call must not return before its work is done: a synchronous call, or pageable memory.
-    pub(crate) fn settle(&self, plain: bool) -> Result<()> {
+    /// Waits if the call must not return before its work, up to `ticket`, is done: a synchronous call, or pageable memory.
+    pub(crate) fn settle(&self, ticket: Ticket, plain: bool) -> Result<()> {
         match &self.lane {
             Lane::Hidden(stream) => Ok(stream.synchronize(None)?),
-            Lane::Given(entry) if plain => Ok(entry.stream.fence()?.wait(None)?),
+            Lane::Given(entry) if plain => Ok(entry.stream.wait_with(ticket)?),
             Lane::Given(_) => Ok(()),
         }
     }
@@ -79,14 +79,14 @@ impl<'a> Target<'a> {
     ) -> Result<(), Misfit> {
         let mut plain = false;
         // SAFETY: the caller's promise.
-        unsafe {
+        let ticket = unsafe {
             self.stream().submit(|memory| {
                 let plan = Plan::new(pieces(), memory, &fits)?;
                 plain = plan.is_plain();
                 Ok::<_, Misfit>(Op::Copy(plan))
             })?
         };
-        self.settle(plain).map_err(|error| Misfit {
+        self.settle(ticket, plain).map_err(|error| Misfit {
             item: 0,
             error: ferry_core::Kind::Native(error.code).because(error.note.clone()),
         })

@@ -27,6 +27,7 @@ pub mod messages;
 pub mod params;
 pub mod products;
 pub mod register;
+pub mod report;
 pub mod settings;
 pub mod state;
 pub mod stream;

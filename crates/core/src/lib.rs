@@ -8,6 +8,8 @@
 pub mod backend;
 pub mod error;
 pub mod event;
+pub mod gate;
+pub mod halt;
 pub mod indirect;
 mod limbo;
 mod line;
@@ -26,6 +28,8 @@ pub mod table;
 pub use backend::{Backend, Fence, Queue, QueueOptions};
 pub use error::{Error, Kind, Result};
 pub use event::Event;
+pub use gate::Gate;
+pub use halt::Halt;
 pub use indirect::Indirect;
 pub use memory::{Access, Block, DeviceId, Home, Memory, Origin, Place, Request};
 pub use observe::Observer;
