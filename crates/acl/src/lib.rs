@@ -18,6 +18,7 @@ pub mod fill;
 pub mod functions;
 pub mod handles;
 pub mod init;
+pub mod ipc;
 pub mod kinds;
 pub mod memory;
 pub mod products;
