@@ -14,7 +14,9 @@ mod wild;
 
 use std::time::{Duration, Instant};
 
-pub use ascendcl::{aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+pub use ascendcl::{
+    aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
+};
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
@@ -40,6 +42,8 @@ pub mod code {
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
+    pub const NO_PERMISSION: i32 = 207006;
+    pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
 }
 
