@@ -105,7 +105,7 @@ fn made_sense_of(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared
         )),
         Answer::Full => Err(fail(
             c::ACL_ERROR_RT_IPC_ERROR,
-            "the exporter serves as many imports as it can: close some of them",
+            "the exporter serves as many imports as it, or its limit of open files, can: close some of them",
         )),
     }
 }

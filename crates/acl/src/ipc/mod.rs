@@ -20,8 +20,8 @@ use crate::{
     state::{Engine, engine, lock, with_here},
 };
 use ask::{PATIENCE, ask};
-use ferry_core::{Block, Home, Origin};
-use service::{Grant, Service};
+use ferry_core::{Block, Home, Kind, Origin};
+use service::{Grant, Refusal, Service};
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, LazyLock, Mutex, PoisonError, RwLock},
@@ -48,8 +48,8 @@ pub fn export_key(ptr: usize, size: usize, len: usize, flags: u64) -> Result<[u8
     let device = physical(engine, device_of(engine, ptr)?);
     let offer = move || {
         let _ = &loan; // while the offer stands, no other allocation can be at this address
-        let (loan, shared) = lend().ok()?;
-        Some(Grant { shared, device, keep: Box::new(loan) })
+        let (loan, shared) = lend().map_err(|error| refusal(&error))?;
+        Ok(Grant { shared, device, keep: Box::new(loan) })
     };
     let name = service()?.export((Lent::Allocation, ptr), Box::new(offer), open_to_all)?;
     if let Err(error) = device_of(engine, ptr) {
@@ -147,6 +147,14 @@ fn add_pids(name: &Name, pids: &[i32]) -> Result<()> {
         return Ok(());
     }
     Err(refuse("nothing is exported by this process under this name, or not any more"))
+}
+
+/// What an importer is told: the memory is not there any more, or it could not be lent.
+fn refusal(error: &ferry_core::Error) -> Refusal {
+    match error.kind {
+        Kind::BadAddress => Refusal::Freed,
+        _ => Refusal::Short,
+    }
 }
 
 fn device_of(engine: &Engine, ptr: usize) -> Result<u32> {

@@ -39,8 +39,17 @@ pub struct Grant {
     pub keep: Box<dyn Any + Send>,
 }
 
-/// Lends something once more; `None` if it has been freed.
-pub type Offer = Box<dyn Fn() -> Option<Grant> + Send + Sync>;
+/// Lends something once more, or says why not.
+pub type Offer = Box<dyn Fn() -> Result<Grant, Refusal> + Send + Sync>;
+
+/// Why something is not lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has been freed.
+    Freed,
+    /// The system has nothing left to lend it with.
+    Short,
+}
 
 /// What a process lends, by its own word for it: an address, or a handle.
 pub type Source = (Lent, usize);
@@ -158,7 +167,11 @@ impl Service {
         if !export.open_to_all && !export.pids.contains(&pid) {
             return Err(Answer::NotListed);
         }
-        export.offer.as_ref().and_then(|lend| lend()).ok_or(Answer::Freed)
+        let lend = export.offer.as_ref().ok_or(Answer::Freed)?;
+        lend().map_err(|refusal| match refusal {
+            Refusal::Freed => Answer::Freed,
+            Refusal::Short => Answer::Full,
+        })
     }
 }
 

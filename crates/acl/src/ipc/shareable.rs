@@ -5,7 +5,7 @@ use super::{
     Imports, add_pids,
     ask::{PATIENCE, ask},
     physical, running, service,
-    service::Grant,
+    service::{Grant, Refusal},
     wire::{Lent, Name},
     without_list,
 };
@@ -54,8 +54,9 @@ fn offer(handle: usize, flags: u64) -> Result<u64> {
     entry.physical.share()?;
     let device = physical(engine, device);
     let lend = move || {
-        let memory = engine.physicals.get(handle)?.physical.clone();
-        Some(Grant { shared: memory.share().ok()?, device, keep: Box::new(memory) })
+        let memory = engine.physicals.get(handle).ok_or(Refusal::Freed)?.physical.clone();
+        let shared = memory.share().map_err(|_| Refusal::Short)?;
+        Ok(Grant { shared, device, keep: Box::new(memory) })
     };
     let name = service()?.export_once(source, Box::new(lend), open_to_all)?;
     let twice = || refuse("handle is exported already: it has one shareable handle, until it is freed");

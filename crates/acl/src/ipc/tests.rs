@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Loaned, PATIENCE, ask},
-    service::{Grant, Service, Source},
+    service::{Grant, Refusal, Service, Source},
     socket::{Socket, random, wait, watch},
     wire::{Answer, Lent, Name},
 };
@@ -49,7 +49,7 @@ fn export(service: &Service, source: Source, open: bool, bytes: &[u8]) -> (Name,
     let lend = move || {
         let file = file.try_clone().expect("a descriptor").into();
         let shared = Shared { file, offset: 0, len };
-        Some(Grant { shared, device: 3, keep: Box::new(Kept(sender.clone())) })
+        Ok(Grant { shared, device: 3, keep: Box::new(Kept(sender.clone())) })
     };
     (service.export(source, Box::new(lend), open).expect("random numbers"), ended)
 }
@@ -114,7 +114,8 @@ fn freed_memory_is_lent_no_more() {
         let source = (what, 0x2000);
         let (name, _ended) = export(&service, source, true, b"x");
         let (other, _other_ended) = export(&service, (what, 0x3000), true, b"y");
-        let once = || service.export_once(source, Box::new(|| None), true).expect("random numbers");
+        let once =
+            || service.export_once(source, Box::new(|| Err(Refusal::Freed)), true).expect("random numbers");
         assert_eq!(once(), None, "it is exported");
         service.freed(source);
         assert!(once().is_some(), "nothing of it is exported any more");

@@ -102,7 +102,7 @@ pub enum Answer {
     Freed,
     /// The importer's process is not on the white list.
     NotListed,
-    /// The exporter serves as many importers as it can.
+    /// The exporter serves as many importers as it can, or the system gives it no descriptors.
     Full,
 }
 
