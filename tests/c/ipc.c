@@ -79,7 +79,8 @@ int main(int argc, char **argv)
     OK(aclrtIpcMemGetExportKey(memory, LEN, key, KEY, ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT));
     THAT(strlen(key) == KEY - 1);
     THAT(pipe(down) == 0 && pipe(up) == 0);
-    child = start("/proc/self/exe", key, down[0], up[1]);
+    child = start(argv[0], key, down[0], up[1]);
+    THAT(close(down[0]) == 0 && close(up[1]) == 0); // if the other dies, hearing it fails
     hear(up[0]); // it was refused
     pid = (int32_t)child;
     OK(aclrtIpcMemSetImportPid(key, &pid, 1));
