@@ -22,7 +22,10 @@ static void hear(int from)
 static int importer(const char *key, int from, int to)
 {
     void *memory = NULL;
+    int32_t pid = 0;
     begin();
+    OK(aclrtDeviceGetBareTgid(&pid));
+    THAT(pid == (int32_t)getpid()); // what the exporter will list
     CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT), ACL_ERROR_RT_NO_PERMISSION);
     THAT(memory == NULL);
     say(to);

@@ -234,6 +234,24 @@ fn memory_of_another_device_takes_part_in_few_copies() {
     assert_eq!(importer.ok(&format!("holds {there} {LEN} 1")), "true");
 }
 
+/// Processes that number devices differently mean the same device by what all of them call it.
+#[test]
+fn devices_are_compared_by_what_all_processes_call_them() {
+    let seeing = |devices| [("ASCEND_RT_VISIBLE_DEVICES", devices)];
+    let (mut exporter, mut near) = (Other::on(1), Other::with(0, &seeing("1")));
+    let (_, key) = exported(&mut exporter, LEN, 1);
+    let there = near.ok(&format!("import {key} 0"));
+    assert_eq!(near.ok(&format!("holds {there} {LEN} 1")), "true");
+
+    // It sees only the other device, so nothing has to be enabled, but far away it is.
+    let mut blind = Other::with(0, &seeing("0"));
+    let there = blind.ok(&format!("import {key} 1"));
+    let own = blind.ok(&format!("malloc {LEN}"));
+    blind.refused(&format!("holds {there} {LEN} 1"), RT_PARAM_INVALID, "another process");
+    blind.ok(&format!("copy-async {own} {there} {LEN} {D2D}"));
+    assert_eq!(blind.ok(&format!("holds {own} {LEN} 1")), "true");
+}
+
 /// This process imports here: it can hold a stream.
 #[test]
 fn closing_with_copies_queued_returns_at_once_and_the_bytes_wait_for_them() {

@@ -21,8 +21,14 @@ pub struct Other {
 impl Other {
     /// Starts one with this device as its current one.
     pub fn on(device: i32) -> Other {
+        Other::with(device, &[])
+    }
+
+    /// Starts one with these settings.
+    pub fn with(device: i32, settings: &[(&str, &str)]) -> Other {
         let mut child = Command::new(std::env::current_exe().expect("a program"))
             .args(["--ignored", "--exact", "other::process", "--nocapture"])
+            .envs(settings.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -165,13 +165,13 @@ fn device_of(engine: &Engine, ptr: usize) -> Result<u32> {
 }
 
 /// The number that all processes have for a device of this one.
-fn physical(_engine: &Engine, device: u32) -> u32 {
-    device
+fn physical(engine: &Engine, device: u32) -> u32 {
+    engine.physical[device as usize]
 }
 
 /// The device of this process that all processes know under a number.
 fn visible(engine: &Engine, physical: u32) -> Option<u32> {
-    (0..engine.devices.len() as u32).find(|device| self::physical(engine, *device) == physical)
+    engine.physical.iter().position(|number| *number == physical).map(|device| device as u32)
 }
 
 static SERVICE: RwLock<Option<Arc<Service>>> = RwLock::new(None);
