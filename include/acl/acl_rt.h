@@ -178,6 +178,19 @@ typedef enum {
     ACL_MEM_HANDLE_TYPE_POSIX = 2 /**< By a file descriptor. */
 } aclrtMemHandleType;
 
+/** How far a shareable handle reaches. */
+typedef enum {
+    ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT = 1, /**< Inside one machine; the handle is a uint64_t. */
+    ACL_MEM_SHARE_HANDLE_TYPE_FABRIC = 2 /**< Between machines; not supported. */
+} aclrtMemSharedHandleType;
+
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the key. */
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the key may import it. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL /**< Import flag: just the memory. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL /**< Import flag: and access to its device. */
+#define ACL_RT_VMM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the handle. */
+#define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the handle may import it. */
+
 /** Properties of physical memory. */
 typedef struct {
     aclrtMemHandleType handleType; /**< How it can be shared. */
@@ -739,6 +752,42 @@ aclError aclrtUnmapMem(void *virPtr);
 /** The granularity of physical memory with these properties. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                           size_t *granularity);
+
+/** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
+                                         uint64_t *shareableHandle);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a shareable handle. */
+aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
+
+/** Makes a handle for another process's physical memory, to be mapped as memory of device `deviceId`. */
+aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle);
+
+/** As aclrtMemExportToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
+                                           aclrtMemSharedHandleType shareType, void *shareableHandle);
+
+/** As aclrtMemSetPidToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
+                                           size_t pidNum);
+
+/** As aclrtMemImportFromShareableHandle, as memory of the current device; `flags` is 0. */
+aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
+                                             aclrtDrvMemHandle *handle);
+
+/* ---- Functions: memory between processes ------------------------------------------------------------------ */
+
+/** Lets other processes import the first `size` bytes of memory of aclrtMalloc; the key has 64 characters, `len` is 65. */
+aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a key. */
+aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
+
+/** Makes memory that another process exported known here. */
+aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
+
+/** Ends an import, or an export; importers come first, and one that does not keeps its memory all the same. */
+aclError aclrtIpcMemClose(const char *key);
 
 /* ---- Functions: copies ------------------------------------------------------------------------------------ */
 

@@ -8,7 +8,8 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
+    aclrtUtilizationInfo,
 };
 
 macro_rules! calls {
@@ -100,6 +101,23 @@ calls! {
     aclrtMallocHost(ptr: *mut usize, size: usize);
     aclrtFreeHost(ptr: usize);
     aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
+
+    aclrtReserveMemAddress(virPtr: *mut usize, size: usize, alignment: usize, expectPtr: usize, flags: u64);
+    aclrtMallocPhysical(handle: *mut usize, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64);
+    aclrtFreePhysical(handle: usize);
+    aclrtMapMem(virPtr: usize, size: usize, offset: usize, handle: usize, flags: u64);
+    aclrtUnmapMem(virPtr: usize);
+    aclrtMemExportToShareableHandle(handle: usize, handleType: i32, flags: u64, shareableHandle: *mut u64);
+    aclrtMemSetPidToShareableHandle(shareableHandle: u64, pid: *mut i32, pidNum: usize);
+    aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);
+    aclrtMemExportToShareableHandleV2(handle: usize, flags: u64, shareType: i32, shareableHandle: usize);
+    aclrtMemSetPidToShareableHandleV2(shareableHandle: usize, shareType: i32, pid: *mut i32, pidNum: usize);
+    aclrtMemImportFromShareableHandleV2(shareableHandle: usize, shareType: i32, flags: u64, handle: *mut usize);
+
+    aclrtIpcMemGetExportKey(devPtr: usize, size: usize, key: *mut c_char, len: usize, flags: u64);
+    aclrtIpcMemSetImportPid(key: *const c_char, pid: *mut i32, num: usize);
+    aclrtIpcMemImportByKey(devPtr: *mut usize, key: *const c_char, flags: u64);
+    aclrtIpcMemClose(key: *const c_char);
 
     aclrtMemcpy(dst: usize, destMax: usize, src: usize, count: usize, kind: i32);
     aclrtMemcpyAsync(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);

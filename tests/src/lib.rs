@@ -16,8 +16,8 @@ mod wild;
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes,
-    aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
+    aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
@@ -53,6 +53,8 @@ pub mod code {
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
     pub const EVENT_NOT_COMPLETE: i32 = 507006;
     pub const REPORT_TIMEOUT: i32 = 507012;
+    pub const NO_PERMISSION: i32 = 207006;
+    pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
     pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
 }

@@ -45,6 +45,7 @@ programs! {
     exit_in_flight: "tests/c/exit_in_flight.c",
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
+    ipc: "tests/c/ipc.c",
     memcpy: "tests/c/memcpy.c",
     memcpy2d: "tests/c/memcpy2d.c",
     memcpy2d_async: "tests/c/memcpy2d_async.c",

@@ -36,7 +36,7 @@ pub use observe::Observer;
 pub use op::{Fill, Op};
 pub use plan::{Ends, Misfit, Plan, Route, Rows};
 pub use runtime::Runtime;
-pub use share::{Loan, Shared};
+pub use share::{Lease, Loan, Shared};
 pub use space::Physical;
 pub use status::{Status, Ticket};
 pub use stream::Stream;
