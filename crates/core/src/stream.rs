@@ -74,6 +74,7 @@ impl Stream {
 
     /// # Safety
     /// As [`Queue::submit`](crate::Queue::submit).
+    #[inline]
     unsafe fn hand_over(&self, last: &mut Last, op: Op) -> Result<Ticket> {
         let ticket = last.ticket + 1;
         if let Some(observer) = &self.observer {
