@@ -4,7 +4,7 @@
 use crate::{
     Result,
     call::{not_null, refuse},
-    explain::explaining,
+    explain::with_addresses,
     kinds::{CopyKind, not_far, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
@@ -102,7 +102,7 @@ impl<'a> Target<'a> {
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
+        unsafe { self.copy(|| Some(rows), |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
     }
 }
 
@@ -118,21 +118,18 @@ pub unsafe fn memcpy_async(
     kind: i32,
     stream: usize,
 ) -> Result<()> {
-    explaining([("dst", dst), ("src", src)], || {
-        not_null("dst", dst)?;
-        not_null("src", src)?;
+    between(dst, src, || {
         with_here(|here| {
             let target = Target::find(here, On::Stream(stream))?;
             let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
             within("count", count, "destMax", dest_max)?;
-            let rows = Rows::linear(dst, src, count);
             let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
             if kind == CopyKind::HostToBufToDevice {
                 // SAFETY: the caller's promise; the source is read before this returns.
-                return unsafe { staged(&target, rows, agrees) };
+                return unsafe { staged(&target, Rows::linear(dst, src, count), agrees) };
             }
             // SAFETY: the caller's promise.
-            unsafe { target.copy_one(rows, agrees) }
+            unsafe { target.copy_one(Rows::linear(dst, src, count), agrees) }
         })
     })
 }
@@ -142,9 +139,7 @@ pub unsafe fn memcpy_async(
 /// # Safety
 /// Both ranges are valid.
 pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> Result<()> {
-    explaining([("dst", dst), ("src", src)], || {
-        not_null("dst", dst)?;
-        not_null("src", src)?;
+    between(dst, src, || {
         with_here(|here| {
             let target = Target::find(here, On::ThisThread)?;
             within("count", count, "destMax", dest_max)?;
@@ -170,9 +165,7 @@ pub fn rows(dst: usize, dst_pitch: usize, src: usize, src_pitch: usize, width: u
 /// # Safety
 /// Both matrices stay valid until the copy is done.
 pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
-    explaining([("dst", rows.dst), ("src", rows.src)], || {
-        not_null("dst", rows.dst)?;
-        not_null("src", rows.src)?;
+    between(rows.dst, rows.src, || {
         with_here(|here| {
             let target = Target::find(here, on)?;
             let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
@@ -216,12 +209,22 @@ unsafe fn staged(
     moved
 }
 
+/// Runs the body of a copy between two addresses, neither of them NULL; a refusal also says what they belong to.
+#[inline]
+fn between(dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let copied = not_null("dst", dst).and_then(|()| not_null("src", src)).and_then(|()| body());
+    copied.map_err(|error| with_addresses(error, &[("dst", dst), ("src", src)]))
+}
+
 /// Refuses `value` if it is more than `most`.
+#[inline]
 pub(crate) fn within(name: &str, value: usize, most_name: &str, most: usize) -> Result<()> {
-    if value <= most {
-        return Ok(());
-    }
-    Err(refuse(format!("{name} is {value}, more than {most_name}, which is {most}")))
+    if value <= most { Ok(()) } else { Err(exceeds(name, value, most_name, most)) }
+}
+
+#[cold]
+fn exceeds(name: &str, value: usize, most_name: &str, most: usize) -> crate::Error {
+    refuse(format!("{name} is {value}, more than {most_name}, which is {most}"))
 }
 
 /// Refuses anything but the kind of copies inside one device.

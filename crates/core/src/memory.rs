@@ -225,12 +225,6 @@ impl Memory {
         }
     }
 
-    /// The block in which all of a range lies: the common case, and cheap.
-    #[inline(always)]
-    pub(crate) fn whole(&self, addr: usize, len: usize) -> Option<Block> {
-        self.table.find(addr).filter(|block| block.translate(addr, len).is_some())
-    }
-
     /// What the table knows of a range.
     pub(crate) fn known(&self, addr: usize, len: usize) -> Result<Known> {
         let Some(block) = self.table.find(addr) else { return Ok(Known::Not) };

@@ -76,6 +76,7 @@ impl Stream {
 
     /// # Safety
     /// As [`Queue::submit`](crate::Queue::submit).
+    #[inline]
     unsafe fn hand_over(&self, last: &mut Last, op: Op) -> Result<Ticket> {
         if let Some(why) = self.status().refusal() {
             return Err(why);

@@ -220,7 +220,7 @@ impl Lane {
             Op::Fill(fill) => self.when_reached(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } => {
-                    self.copy_sealed(ticket, at, through).map(|()| Next::Follows)
+                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
                 }
                 Through::Cells { dst, src, .. } => {
                     let lane = self.clone();

@@ -454,7 +454,8 @@ pub struct LaneQueue(pub Arc<Lane>);
 
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(|_| Work::from(op)))
+        let work = Work::from(op);
+        Ok(self.0.push(|_| work))
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
