@@ -10,18 +10,20 @@ pub mod blocked;
 mod calls;
 pub mod children;
 mod gate;
+mod mapped;
 mod memory;
 mod wild;
 
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes,
-    aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
+    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
+pub use mapped::{Mapped, NORMAL_PAGES, physical, properties, reserve};
 pub use memory::{Home, Memory, pattern};
 pub use wild::{Wild, page_size};
 
@@ -41,12 +43,15 @@ pub mod code {
     pub const STREAM_CONTEXT: i32 = 107003;
     pub const TIMESTAMP_INVALID: i32 = 107006;
     pub const TIMESTAMP_REVERSAL: i32 = 107007;
+    pub const ADDR_UNALIGNED: i32 = 107008;
     pub const INVALID_HANDLE: i32 = 107017;
     pub const PARAM_NOT_SET: i32 = 107021;
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
+    pub const ALREADY_REGISTERED: i32 = 507910;
+    pub const NOT_REGISTERED: i32 = 507911;
 }
 
 /// aclrtMemcpyKind, 0 to 7 in order.
