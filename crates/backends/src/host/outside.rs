@@ -7,15 +7,13 @@ use ferry_core::{
     sync::{Mutex, lock},
     table::GRANULE,
 };
-use std::{
-    collections::{HashMap, HashSet},
-    os::fd::AsFd,
-};
+use std::{collections::HashMap, os::fd::AsFd};
 
 /// What there is of it.
 #[derive(Default)]
 pub struct Outside {
-    locked: Mutex<HashSet<usize>>,
+    /// Where pages of the user's are locked, and how many bytes.
+    locked: Mutex<Vec<(usize, usize)>>,
     reserved: Mutex<HashMap<usize, Mapping>>,
     imported: Mutex<HashMap<usize, Imported>>,
 }
@@ -30,7 +28,7 @@ impl Outside {
     /// Locks the pages of memory of the user's; best effort, as with our own.
     pub fn register(&self, base: usize, len: usize) -> Block {
         if Mapping::lock_pages(base, len) {
-            lock(&self.locked).insert(base);
+            lock(&self.locked).push((base, len));
         }
         Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered }
     }
@@ -92,14 +90,23 @@ impl Outside {
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
+    /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
+    fn unlock(&self, base: usize, len: usize) {
+        let mut locked = lock(&self.locked);
+        let Some(index) = locked.iter().position(|entry| *entry == (base, len)) else { return };
+        locked.swap_remove(index);
+        Mapping::unlock_pages(base, len);
+        for (start, count) in
+            locked.iter().filter(|(start, count)| *start < base + len && base < start + count)
+        {
+            Mapping::lock_pages(*start, *count);
+        }
+    }
+
     /// Undoes `register` or `import`, when nothing uses the memory any more.
     pub fn free(&self, block: &Block) {
         match block.origin {
-            Origin::Registered => {
-                if lock(&self.locked).remove(&block.base) {
-                    Mapping::unlock_pages(block.base, block.len);
-                }
-            }
+            Origin::Registered => self.unlock(block.base, block.len),
             _ => drop(lock(&self.imported).remove(&block.base)),
         }
     }
