@@ -22,6 +22,7 @@ pub struct Outside {
 struct Imported {
     _user: Mapping,
     _bytes: Option<Mapping>,
+    shared: Shared,
 }
 
 impl Outside {
@@ -41,6 +42,8 @@ impl Outside {
         let whole = whole.ok_or_else(|| {
             Kind::OutOfMemory.because(format!("{len} bytes are more than there are addresses"))
         })?;
+        // A wish for high addresses would be met on machines that have them, and the address table has none.
+        let wish = if wish >> 47 == 0 { wish } else { 0 };
         let mapping = Mapping::bare_near("ferry:reserved", whole, wish)
             .map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
         let base = mapping.addr().next_multiple_of(align.max(GRANULE));
@@ -86,8 +89,18 @@ impl Outside {
             false => (Mapping::bare(&name, whole)?, Some(bytes)),
         };
         let base = user.addr();
-        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes });
-        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+        let shared = clone(shared)?;
+        let len = shared.len;
+        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes, shared });
+        Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
+    }
+
+    /// The file behind imported memory.
+    pub fn share(&self, block: &Block) -> Result<Shared> {
+        let imported = lock(&self.imported);
+        let found = imported.get(&block.base);
+        let found = found.ok_or_else(|| Kind::BadAddress.because(format!("{block} is not shared memory")))?;
+        clone(&found.shared)
     }
 
     /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
@@ -110,6 +123,12 @@ impl Outside {
             _ => drop(lock(&self.imported).remove(&block.base)),
         }
     }
+}
+
+fn clone(shared: &Shared) -> Result<Shared> {
+    let file = shared.file.try_clone();
+    let file = file.map_err(|why| Kind::Device.because(format!("keeping a file of shared memory: {why}")))?;
+    Ok(Shared { file, offset: shared.offset, len: shared.len })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -144,8 +163,13 @@ mod tests {
             assert_eq!(*((there.at + 4999) as *const u8), 7);
         }
         assert_ne!(there.base, there.at);
+        let again = outside.import(&outside.share(&there).expect("a file"), 0, Origin::Imported, true);
+        let again = again.expect("imported memory can be lent on");
+        // SAFETY: as above; where memory is one, the user's address is the engine's.
+        assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
         let past_the_end = Shared { len: 1 << 50, ..region.share(&block).expect("a file") };
         assert!(outside.import(&past_the_end, 1, Origin::Imported, false).is_err());
         outside.free(&there);
+        assert!(outside.share(&there).is_err(), "given back");
     }
 }
