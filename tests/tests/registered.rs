@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use ferry_tests::children::{self, Case};
 use ferry_tests::code::*;
 use ferry_tests::kind::{BUFFERED, D2D, D2H, DEFAULT, H2D, H2H, INNER};
 use ferry_tests::*;
@@ -177,37 +178,25 @@ fn locked_kib() -> usize {
     line.split_whitespace().next().expect("a number").parse().expect("a number")
 }
 
-/// The parent of cases that count for the whole process.
+/// Cases that count for the whole process.
+const ALONE: [Case; 2] =
+    [("pages are locked", pages_are_locked), ("rounds leave nothing", rounds_leave_nothing)];
+/// Cases that end it.
+const DEADLY: [Case; 2] = [("read", touch), ("write", touch)];
+
 #[test]
 fn each_case_in_a_process_of_its_own() {
     for (name, _) in ALONE {
-        let done = child(name);
-        let said = String::from_utf8_lossy(&done.stdout);
-        let why = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success() && said.contains("1 passed"), "{name}: {said}{why}");
+        children::run(name, &[]);
     }
 }
-
-fn child(name: &str) -> std::process::Output {
-    let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
-    child.args(["--ignored", "--exact", "one_case", "--nocapture"]).env("FERRY_TEST_CASE", name);
-    child.output().expect("this program can be started")
-}
-
-type Case = (&'static str, fn());
-
-const ALONE: [Case; 2] =
-    [("pages are locked", pages_are_locked), ("rounds leave nothing", rounds_leave_nothing)];
 
 /// The child's part.
 #[test]
 #[ignore = "run by each_case_in_a_process_of_its_own and the_cpu_cannot_touch_a_device_address"]
 fn one_case() {
-    let name = std::env::var("FERRY_TEST_CASE").expect("the parent says which case");
-    let touches = [("read", touch as fn()), ("write", touch)];
-    let (_, case) = ALONE.into_iter().chain(touches).find(|c| c.0 == name).expect("a case of this name");
     use_device();
-    case();
+    children::play(&[ALONE, DEADLY].concat());
 }
 
 /// Registered memory is locked in memory, where the limits of the process allow it, and unlocked again.
@@ -580,8 +569,10 @@ fn touch() {
 // proves: X5
 #[test]
 fn the_cpu_cannot_touch_a_device_address() {
-    for name in ["read", "write"] {
-        let done = child(name);
+    for (name, _) in DEADLY {
+        let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
+        child.args(["--ignored", "--exact", "one_case", "--nocapture"]).env("FERRY_TEST_CASE", name);
+        let done = child.output().expect("this program can be started");
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(said.contains("about to touch") && !said.contains("came through"), "{name}: {said}");
         let signal = done.status.signal();

@@ -1,8 +1,6 @@
-//! What counts for the whole process: free memory, resident memory, mappings. Each case is a child process: this program
-//! again, told by FERRY_TEST_CASE what to do.
+//! What counts for the whole process: free memory, resident memory, mappings. Each case is a child process.
 
-use std::process::Command;
-
+use ferry_tests::children::{self, Case};
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2H, H2D};
 use ferry_tests::*;
@@ -11,9 +9,7 @@ use crate::PAGE;
 
 const MIB: usize = 1 << 20;
 
-type Case = (&'static str, fn());
-
-const CASES: [Case; 4] = [
+pub const CASES: [Case; 4] = [
     ("physical memory counts", physical_memory_counts),
     ("physical memory comes back when queued copies have passed", queued_copies_hold_memory),
     ("physical memory runs out", runs_out),
@@ -22,26 +18,9 @@ const CASES: [Case; 4] = [
 
 #[test]
 fn each_case_in_a_process_of_its_own() {
-    let program = std::env::current_exe().expect("Linux knows which program runs");
     for (name, _) in CASES {
-        let mut child = Command::new(&program);
-        child.args(["--ignored", "--exact", "alone::one_case", "--nocapture"]);
-        child.env("FERRY_TEST_CASE", name).env("FERRY_DEVICE_MEMORY", "64M");
-        let done = child.output().expect("this program can be started");
-        let said = String::from_utf8_lossy(&done.stdout);
-        let why = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success() && said.contains("1 passed"), "{name}: {said}{why}");
+        children::run(name, &[("FERRY_DEVICE_MEMORY", Some("64M"))]);
     }
-}
-
-/// The child's part.
-#[test]
-#[ignore = "run by each_case_in_a_process_of_its_own"]
-fn one_case() {
-    let name = std::env::var("FERRY_TEST_CASE").expect("the parent says which case");
-    let (_, case) = CASES.into_iter().find(|c| c.0 == name).expect("a case of this name");
-    use_device();
-    case();
 }
 
 /// Free bytes of device 0.
@@ -59,6 +38,7 @@ fn made(attribute: i32, len: usize) -> usize {
 }
 
 fn physical_memory_counts() {
+    use_device();
     assert_eq!(free(), 64 * MIB);
     let base = reserve(32 * MIB);
     assert_eq!(free(), 64 * MIB, "addresses are free");
@@ -80,6 +60,7 @@ fn physical_memory_counts() {
 }
 
 fn queued_copies_hold_memory() {
+    use_device();
     let (base, stream, host) = (reserve(4 * MIB), stream(), Memory::pinned(4 * MIB));
     for unmap_first in [true, false] {
         let handles = [made(NORMAL_PAGES, MIB), made(NORMAL_PAGES, MIB)];
@@ -116,6 +97,7 @@ fn queued_copies_hold_memory() {
 }
 
 fn runs_out() {
+    use_device();
     let base = reserve(128 * MIB);
     let mut handles: Vec<usize> = (0..32).map(|_| made(13, 2 * MIB)).collect();
     let mut one_more = 77;
@@ -151,6 +133,7 @@ fn footprint() -> (usize, usize) {
 }
 
 fn nothing_is_left() {
+    use_device();
     let (stream, host) = (stream(), Memory::pinned(4 * PAGE));
     let round = |index: usize| {
         // Now and then another reservation, and copies that are still queued when their memory goes.

@@ -9,3 +9,10 @@ mod threads;
 /// The size of the smallest piece.
 const PAGE: usize = 4096;
 const POISON: u8 = 0xa5;
+
+/// The child's part.
+#[test]
+#[ignore = "run by alone::each_case_in_a_process_of_its_own"]
+fn one_case() {
+    ferry_tests::children::play(&alone::CASES);
+}
