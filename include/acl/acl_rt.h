@@ -335,6 +335,28 @@ typedef enum {
     ACL_HOST = 1 /**< On a host with the device as a card. */
 } aclrtRunMode;
 
+/** A package of CANN. */
+typedef enum {
+    ACL_PKG_NAME_CANN = 0, /**< The whole. */
+    ACL_PKG_NAME_RUNTIME = 1, /**< Runtime. */
+    ACL_PKG_NAME_COMPILER = 2, /**< Compiler. */
+    ACL_PKG_NAME_HCCL = 3, /**< Collective communication. */
+    ACL_PKG_NAME_TOOLKIT = 4, /**< Tools. */
+    ACL_PKG_NAME_OPP = 5, /**< Operators. */
+    ACL_PKG_NAME_OPP_KERNEL = 6, /**< Operators' kernels. */
+    ACL_PKG_NAME_DRIVER = 7 /**< Driver. */
+} aclCANNPackageName;
+
+/** The version of a package, whole and in parts; a part that is not there is "0". */
+typedef struct {
+    char version[ACL_PKG_VERSION_MAX_SIZE]; /**< The whole. */
+    char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< First part. */
+    char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Second part. */
+    char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Third part. */
+    char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Fourth part. */
+    char reserved[ACL_PKG_VERSION_MAX_SIZE]; /**< Reserved, 0. */
+} aclCANNPackageVersion;
+
 /** Whose last error is meant. */
 typedef enum {
     ACL_RT_THREAD_LEVEL = 0 /**< The calling thread's. */
@@ -373,6 +395,28 @@ typedef enum {
     ACL_DEV_ATTR_IS_VIRTUAL = 501, /**< Whether it is virtual. */
     ACL_DEV_ATTR_NPU_ARCH = 601 /**< Architecture. */
 } aclrtDevAttr;
+
+/** Numbers of a device, in the older query. */
+typedef enum {
+    ACL_DEVICE_INFO_UNDEFINED = -1, /**< None. */
+    ACL_DEVICE_INFO_AI_CORE_NUM = 0, /**< AI cores. */
+    ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1, /**< Vector cores. */
+    ACL_DEVICE_INFO_L2_SIZE = 2 /**< Bytes of L2 cache. */
+} aclDeviceInfo;
+
+/** What a float becomes that is too large. */
+typedef enum {
+    ACL_RT_OVERFLOW_MODE_SATURATION = 0, /**< The largest finite number. */
+    ACL_RT_OVERFLOW_MODE_INFNAN = 1, /**< Infinity. */
+    ACL_RT_OVERFLOW_MODE_UNDEF = 2 /**< Neither. */
+} aclrtFloatOverflowMode;
+
+/** Parameters that operators read. */
+typedef enum {
+    ACL_OPT_DETERMINISTIC = 0, /**< Same input, same output. */
+    ACL_OPT_ENABLE_DEBUG_KERNEL = 1, /**< Operators check their memory accesses. */
+    ACL_OPT_STRONG_CONSISTENCY = 2 /**< Results do not depend on where data lies. */
+} aclSysParamOpt;
 
 #define ACL_DEV_FEATURE_NOT_SUPPORT 0 /**< The device does not have the feature. */
 #define ACL_DEV_FEATURE_SUPPORT 1 /**< The device has the feature. */
@@ -417,6 +461,27 @@ aclError aclInit(const char *configPath);
 /** Ends the library, however often it was started. */
 aclError aclFinalize(void);
 
+/** Takes back one aclInit, and ends the library with the last; `refCount`, if not NULL, receives how many are left. */
+aclError aclFinalizeReference(uint64_t *refCount);
+
+/** Code of the calling thread's last call that failed; ACL_SUCCESS if there is none. */
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
+
+/** The same, and forgets it. */
+aclError aclrtGetLastError(aclrtLastErrLevel level);
+
+/** Version of the API. */
+aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
+
+/** Version of a package as text, into ACL_PKG_VERSION_MAX_SIZE bytes. */
+aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
+
+/** Version of a package as a number; later versions have larger ones. */
+aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
+
+/** Version of a package in parts. */
+aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version);
+
 /** Takes the calling thread's messages, newest first; NULL if there are none. Valid until the next call. */
 const char *aclGetRecentErrMsg(void);
 
@@ -455,6 +520,36 @@ aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 /** Takes back aclrtDeviceEnablePeerAccess. */
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
+/** Asks whether `deviceId` may reach memory of `peerDeviceId` now: 1 or 0. */
+aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status);
+
+/** A number of a device: cores, cache. */
+aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value);
+
+/** A fact about a device. */
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value);
+
+/** How busy a device is. */
+aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo);
+
+/** Process id by which other processes' white lists know this one. */
+aclError aclrtDeviceGetBareTgid(int32_t *pid);
+
+/** Sets what too large a float becomes, in streams made on the current device afterwards. */
+aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
+
+/** What too large a float becomes on the current device. */
+aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode);
+
+/** Sets a parameter of the process. */
+aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the process; 0 if it was never set. */
+aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
+
+/** Sets how many seconds an operator may run; copies are not meant. */
+aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
+
 /* ---- Functions: contexts ---------------------------------------------------------------------------------- */
 
 /** Creates a context on a device and makes it current. */
@@ -468,6 +563,12 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
+
+/** Sets a parameter of the current context. */
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the current context; one that was never set is an error. */
+aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 
 /* ---- Functions: streams ----------------------------------------------------------------------------------- */
 

@@ -7,7 +7,9 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::{aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use crate::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes, aclrtUtilizationInfo,
+};
 
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
@@ -23,6 +25,13 @@ macro_rules! calls {
 calls! {
     aclInit(configPath: *const c_char);
     aclFinalize();
+    aclFinalizeReference(refCount: *mut u64);
+    aclrtPeekAtLastError(level: i32);
+    aclrtGetLastError(level: i32);
+    aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *mut i32);
+    aclsysGetVersionStr(pkgName: *const c_char, versionStr: *mut c_char);
+    aclsysGetVersionNum(pkgName: *const c_char, versionNum: *mut i32);
+    aclsysGetCANNVersion(name: i32, version: *mut aclCANNPackageVersion);
     aclrtGetRunMode(runMode: *mut i32);
 
     aclrtSetDevice(device: i32);
@@ -34,6 +43,18 @@ calls! {
     aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
     aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
     aclrtDeviceDisablePeerAccess(peer: i32);
+    aclrtDevicePeerAccessStatus(device: i32, peer: i32, status: *mut i32);
+    aclGetDeviceCapability(device: u32, info: i32, value: *mut i64);
+    aclrtGetDeviceInfo(device: u32, attr: i32, value: *mut i64);
+    aclrtGetDeviceUtilizationRate(device: i32, info: *mut aclrtUtilizationInfo);
+    aclrtDeviceGetBareTgid(pid: *mut i32);
+    aclrtSetDeviceSatMode(mode: i32);
+    aclrtGetDeviceSatMode(mode: *mut i32);
+    aclrtSetSysParamOpt(opt: i32, value: i64);
+    aclrtGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtCtxSetSysParamOpt(opt: i32, value: i64);
+    aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtSetOpExecuteTimeOut(timeout: u32);
 
     aclrtCreateContext(context: *mut usize, device: i32);
     aclrtDestroyContext(context: usize);
@@ -110,6 +131,23 @@ pub fn message() -> Option<String> {
 pub fn soc_name() -> Option<String> {
     // SAFETY: takes no argument; the name lives as long as the library.
     unsafe { text(ascendcl::aclrtGetSocName()) }
+}
+
+/// aclDataTypeSize.
+pub fn data_type_size(data_type: i32) -> usize {
+    ascendcl::aclDataTypeSize(data_type)
+}
+
+/// aclAppLog without anything behind the format.
+pub fn app_log(level: i32, func: &CStr, file: &CStr, line: u32, fmt: &CStr) {
+    app_log_raw(level, Some(func), Some(file), line, Some(fmt));
+}
+
+/// The same where anything may be NULL.
+pub fn app_log_raw(level: i32, func: Option<&CStr>, file: Option<&CStr>, line: u32, fmt: Option<&CStr>) {
+    let raw = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: NULL or C strings, and the tests' formats ask for no arguments.
+    unsafe { ascendcl::aclAppLog(level, raw(func), raw(file), line, raw(fmt)) }
 }
 
 /// # Safety

@@ -8,13 +8,17 @@
 mod batch;
 pub mod blocked;
 mod calls;
+pub mod children;
 mod gate;
 mod memory;
 mod wild;
 
 use std::time::{Duration, Instant};
 
-pub use ascendcl::{aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+pub use ascendcl::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes,
+    aclrtUtilizationInfo,
+};
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
@@ -29,6 +33,7 @@ pub mod code {
     pub const REPEAT_INITIALIZE: i32 = 100002;
     pub const INVALID_FILE: i32 = 100003;
     pub const PARSE_FILE: i32 = 100006;
+    pub const FILE_ATTR_INVALID: i32 = 100008;
     pub const REPEAT_FINALIZE: i32 = 100037;
     pub const RT_PARAM_INVALID: i32 = 107000;
     pub const INVALID_DEVICEID: i32 = 107001;
@@ -37,6 +42,7 @@ pub mod code {
     pub const TIMESTAMP_INVALID: i32 = 107006;
     pub const TIMESTAMP_REVERSAL: i32 = 107007;
     pub const INVALID_HANDLE: i32 = 107017;
+    pub const PARAM_NOT_SET: i32 = 107021;
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;

@@ -32,6 +32,7 @@ macro_rules! programs {
 }
 
 programs! {
+    app_log: "tests/c/app_log.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
     contexts: "tests/c/contexts.c",

@@ -6,6 +6,7 @@ use crate::{
     constants as c,
     error::fail,
     handles::Named,
+    params::Params,
     state::{Engine, bad_device, engine, with_here},
     stream::StreamEntry,
 };
@@ -18,6 +19,7 @@ use std::sync::{
 pub struct Context {
     pub(crate) handle: usize,
     pub(crate) device: u32,
+    pub(crate) params: Params,
     explicit: bool,
     alive: AtomicBool,
     default_stream: OnceLock<Arc<StreamEntry>>,
@@ -33,6 +35,7 @@ impl Context {
         let context = engine.contexts.insert(|handle| Context {
             handle,
             device,
+            params: Params::default(),
             explicit,
             alive: AtomicBool::new(true),
             default_stream: OnceLock::new(),

@@ -6,27 +6,32 @@ use crate::{
     constants::*,
     context::Context,
     error::fail,
-    state::{Engine, engine, known_device, lock, with_here},
+    log::{self, Level, Module},
+    state::{Engine, Primary, engine, known_device, lock, with_here},
 };
 use ferry_core::Fence;
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(id: i32) -> Result<()> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
-    let context = {
-        let mut primary = lock(&engine.device(device)?.primary);
-        if primary.context.is_none() {
-            primary.context = Some(Context::make(engine, device, false)?);
-        }
-        primary.count += 1;
-        primary.context.clone()
-    };
+    let context = primary(engine, known_device(engine, id)?, |primary| primary.count += 1)?;
+    log::write(Module::Ascendcl, Level::Info, || format!("aclrtSetDevice: device {id}"));
     with_here(|here| {
-        *here.context.borrow_mut() = context;
+        *here.context.borrow_mut() = Some(context);
         Ok(())
     })
+}
+
+/// The default context of a device, made if there is none; `take` notes who wants it.
+pub(crate) fn primary(engine: &Engine, device: u32, take: impl FnOnce(&mut Primary)) -> Result<Arc<Context>> {
+    let mut primary = lock(&engine.device(device)?.primary);
+    let context = match &primary.context {
+        Some(context) => context.clone(),
+        None => primary.context.insert(Context::make(engine, device, false)?).clone(),
+    };
+    take(&mut primary);
+    Ok(context)
 }
 
 /// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
@@ -39,7 +44,10 @@ pub fn reset(id: i32) -> Result<()> {
         return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
     }
     primary.count -= 1;
-    if primary.count > 0 {
+    log::write(Module::Ascendcl, Level::Info, || {
+        format!("aclrtResetDevice: device {id}, {} left", primary.count)
+    });
+    if primary.count > 0 || primary.implicit {
         return Ok(());
     }
     let context = primary.context.take();
@@ -53,8 +61,7 @@ pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
     for device in &engine.devices {
         let context = {
             let mut primary = lock(&device.primary);
-            primary.count = 0;
-            primary.context.take()
+            mem::take(&mut *primary).context
         };
         if let Some(context) = context {
             context.end(engine)?;
@@ -142,4 +149,15 @@ pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
         peers.remove(&(device, peer));
     }
     Ok(())
+}
+
+/// aclrtDevicePeerAccessStatus: whether `device` may reach memory of `peer`.
+pub fn peer_access_status(device: i32, peer: i32) -> Result<bool> {
+    let engine = engine()?;
+    let known = |id| known_device(engine, id).map_err(|error| refuse(error.note.clone()));
+    let pair = (known(device)?, known(peer)?);
+    if pair.0 == pair.1 {
+        return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
+    }
+    Ok(lock(&engine.peers).contains(&pair))
 }

@@ -93,11 +93,13 @@ impl StreamEntry {
 impl Here {
     /// The stream of this handle, which must be of the current context; 0 is that context's default stream.
     pub(crate) fn stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
-        let context = self.context.borrow();
-        let context = match &*context {
-            Some(context) if context.is_alive() => context,
-            _ => return Err(self.context().err().unwrap_or_else(|| refuse("no context"))),
-        };
+        let mut context = self.context.borrow();
+        if !context.as_ref().is_some_and(|context| context.is_alive()) {
+            drop(context);
+            self.context()?; // the default device's may become current here
+            context = self.context.borrow();
+        }
+        let Some(context) = &*context else { return Err(refuse("no context")) };
         if handle == 0 {
             return context.default_stream();
         }

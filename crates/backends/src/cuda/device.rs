@@ -6,7 +6,7 @@ use super::{
     workers::Workers,
 };
 use ferry_core::{
-    DeviceId, Result,
+    Result,
     sync::{Arc, Mutex, lock},
 };
 use std::{
@@ -41,16 +41,16 @@ pub struct Kernels {
 pub struct Here<'a>(&'a Device);
 
 impl Device {
-    /// Keeps the primary context of device `id`, making it if nobody has.
+    /// Keeps the primary context of the GPU that the driver calls `ordinal`, making it if nobody has.
     pub fn open(
         driver: Arc<Driver>,
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
-        id: DeviceId,
+        ordinal: u32,
     ) -> Result<Device> {
         let (mut handle, mut context) = (0, 0);
         // SAFETY: `handle` receives the device.
-        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, id as i32) };
+        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, ordinal as i32) };
         driver.check("cuDeviceGet", code)?;
         // SAFETY: the device is valid and `context` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
