@@ -178,6 +178,19 @@ typedef enum {
     ACL_MEM_HANDLE_TYPE_POSIX = 2 /**< By a file descriptor. */
 } aclrtMemHandleType;
 
+/** How far a shareable handle reaches. */
+typedef enum {
+    ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT = 1, /**< Inside one machine; the handle is a uint64_t. */
+    ACL_MEM_SHARE_HANDLE_TYPE_FABRIC = 2 /**< Between machines; not supported. */
+} aclrtMemSharedHandleType;
+
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the key. */
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the key may import it. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL /**< Import flag: just the memory. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL /**< Import flag: and access to its device. */
+#define ACL_RT_VMM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the handle. */
+#define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the handle may import it. */
+
 /** Properties of physical memory. */
 typedef struct {
     aclrtMemHandleType handleType; /**< How it can be shared. */
@@ -499,6 +512,9 @@ aclError aclrtSetDevice(int32_t deviceId);
 /** Takes back one aclrtSetDevice; the last one waits and frees the default context. */
 aclError aclrtResetDevice(int32_t deviceId);
 
+/** Takes back every aclrtSetDevice of a device at once: waits and frees the default context. */
+aclError aclrtResetDeviceForce(int32_t deviceId);
+
 /** The calling thread's device. */
 aclError aclrtGetDevice(int32_t *deviceId);
 
@@ -507,6 +523,9 @@ aclError aclrtGetDeviceCount(uint32_t *count);
 
 /** Waits for all streams of the current device. */
 aclError aclrtSynchronizeDevice(void);
+
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 
 /** Free and total bytes of a kind of memory on the current device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
@@ -581,6 +600,12 @@ aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uin
 /** Waits for a stream's tasks and destroys it. */
 aclError aclrtDestroyStream(aclrtStream stream);
 
+/** Destroys a stream at once and drops its tasks. */
+aclError aclrtDestroyStreamForce(aclrtStream stream);
+
+/** Stops and drops a stream's tasks; calls that wait for it return ACL_ERROR_RT_STREAM_ABORT. It can be used again. */
+aclError aclrtStreamAbort(aclrtStream stream);
+
 /** Waits for a stream's tasks and returns the first error that was not yet reported. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 
@@ -590,11 +615,30 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /** Asks, without waiting, whether a stream's tasks are done. */
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 
+/** Sets, once, what follows when a task of a stream fails: ACL_CONTINUE_ON_FAILURE, or ACL_STOP_ON_FAILURE, which stops
+ *  all streams of the context for good. NULL is the default stream, on some products only. */
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
+
+/** A small number that no other living stream of the process has. */
+aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
+
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
 /** Has a stream run a host function, in order with its tasks. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
+
+/** Binds a stream to the thread that is to run its callbacks: what pthread_self() returns there. */
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
+
+/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. */
+aclError aclrtProcessReport(int32_t timeout);
+
+/** Has the thread that a stream is bound to run a function, in order with the stream's tasks. */
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream);
+
+/** Takes back aclrtSubscribeReport; callbacks that have not run never will. */
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 
 /* ---- Functions: events ------------------------------------------------------------------------------------ */
 
@@ -613,14 +657,29 @@ aclError aclrtDestroyEvent(aclrtEvent event);
 /** Records what was submitted to a stream so far. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 
+/** Has a stream reset an event: it counts as not recorded, and later waits wait for the next record. */
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
+
 /** Asks, without waiting, whether the recorded tasks are done. */
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status);
+
+/** The same in the numbers of aclrtEventStatus; deprecated. */
+aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status);
+
+/** Asks, without waiting, whether every aclrtStreamWaitEvent for an event so far has been passed. */
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status);
 
 /** Waits for the recorded tasks. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
+
 /** Milliseconds between two events. */
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
+
+/** When an event was reached, in microseconds of its device's clock. */
+aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
 
 /* ---- Functions: memory ------------------------------------------------------------------------------------ */
 
@@ -693,6 +752,42 @@ aclError aclrtUnmapMem(void *virPtr);
 /** The granularity of physical memory with these properties. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                           size_t *granularity);
+
+/** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
+                                         uint64_t *shareableHandle);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a shareable handle. */
+aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
+
+/** Makes a handle for another process's physical memory, to be mapped as memory of device `deviceId`. */
+aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle);
+
+/** As aclrtMemExportToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
+                                           aclrtMemSharedHandleType shareType, void *shareableHandle);
+
+/** As aclrtMemSetPidToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
+                                           size_t pidNum);
+
+/** As aclrtMemImportFromShareableHandle, as memory of the current device; `flags` is 0. */
+aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
+                                             aclrtDrvMemHandle *handle);
+
+/* ---- Functions: memory between processes ------------------------------------------------------------------ */
+
+/** Lets other processes import the first `size` bytes of memory of aclrtMalloc; the key has 64 characters, `len` is 65. */
+aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a key. */
+aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
+
+/** Makes memory that another process exported known here. */
+aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
+
+/** Ends an import, or an export; importers come first, and one that does not keeps its memory all the same. */
+aclError aclrtIpcMemClose(const char *key);
 
 /* ---- Functions: copies ------------------------------------------------------------------------------------ */
 

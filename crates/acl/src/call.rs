@@ -41,10 +41,12 @@ fn report(name: &str, error: &Error) -> i32 {
 /// `addr`, unless it is NULL.
 #[inline]
 pub fn not_null(name: &'static str, addr: usize) -> Result<()> {
-    if addr != 0 {
-        return Ok(());
-    }
-    Err(crate::error::fail(c::ACL_ERROR_INVALID_PARAM, format!("{name} is NULL")))
+    if addr != 0 { Ok(()) } else { Err(is_null(name)) }
+}
+
+#[cold]
+fn is_null(name: &'static str) -> Error {
+    crate::error::fail(c::ACL_ERROR_INVALID_PARAM, format!("{name} is NULL"))
 }
 
 /// Makes sure that `len` bytes at an output argument can be written.

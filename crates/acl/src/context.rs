@@ -10,6 +10,7 @@ use crate::{
     state::{Engine, bad_device, engine, with_here},
     stream::StreamEntry,
 };
+use ferry_core::Halt;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
@@ -22,6 +23,8 @@ pub struct Context {
     pub(crate) params: Params,
     explicit: bool,
     alive: AtomicBool,
+    /// What stops all streams of the context when one that is to do so fails.
+    pub(crate) halt: Arc<Halt>,
     default_stream: OnceLock<Arc<StreamEntry>>,
 }
 
@@ -38,6 +41,7 @@ impl Context {
             params: Params::default(),
             explicit,
             alive: AtomicBool::new(true),
+            halt: Halt::new(),
             default_stream: OnceLock::new(),
         });
         match StreamEntry::make(engine, &context, 0, true) {

@@ -8,9 +8,13 @@ use crate::{
     error::fail,
     log::{self, Level, Module},
     state::{Engine, Primary, engine, known_device, lock, with_here},
+    stream::{StreamEntry, late, limit_ms},
 };
-use ferry_core::Fence;
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(id: i32) -> Result<()> {
@@ -36,6 +40,15 @@ pub(crate) fn primary(engine: &Engine, device: u32, take: impl FnOnce(&mut Prima
 
 /// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
 pub fn reset(id: i32) -> Result<()> {
+    reset_to(id, |count| count - 1)
+}
+
+/// aclrtResetDeviceForce: as the last aclrtResetDevice, whatever the count.
+pub fn reset_force(id: i32) -> Result<()> {
+    reset_to(id, |_| 0)
+}
+
+fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     let engine = engine()?;
     let device = known_device(engine, id)?;
     let mut primary = lock(&engine.device(device)?.primary);
@@ -43,9 +56,9 @@ pub fn reset(id: i32) -> Result<()> {
         let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
         return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
     }
-    primary.count -= 1;
+    primary.count = left(primary.count);
     log::write(Module::Ascendcl, Level::Info, || {
-        format!("aclrtResetDevice: device {id}, {} left", primary.count)
+        format!("device {id} is reset, {} more to come", primary.count)
     });
     if primary.count > 0 || primary.implicit {
         return Ok(());
@@ -88,15 +101,32 @@ pub fn run_mode() -> Result<i32> {
     })
 }
 
+/// aclrtSynchronizeDeviceWithTimeout: for ever if -1.
+pub fn synchronize_within(timeout: i32) -> Result<()> {
+    with_here(|here| here.context().map(drop))?;
+    wait_for_all(limit_ms(timeout)?)
+}
+
 /// aclrtSynchronizeDevice: waits for all streams of the current device, of every context, and reports the first failure.
 pub fn synchronize() -> Result<()> {
+    wait_for_all(None)
+}
+
+fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
-    let streams: Vec<_> = engine.streams.all().into_iter().filter(|entry| entry.device == device).collect();
-    let fences: Vec<Arc<dyn Fence>> =
-        streams.iter().map(|entry| entry.stream.fence()).collect::<Result<_, _>>()?;
-    for fence in fences {
-        fence.wait(None)?;
+    let context = with_here(|here| here.context())?;
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let counts = |entry: &Arc<StreamEntry>| {
+        // That another context has stopped for good is told to those who use it.
+        let stopped = entry.context != context.handle && entry.stream.status().is_halted();
+        entry.device == context.device && !stopped
+    };
+    let streams: Vec<_> = engine.streams.all().into_iter().filter(counts).collect();
+    // What was submitted when the call began is waited for, and no more: streams that are kept busy would hold it for ever.
+    let all: Vec<_> = streams.iter().map(|entry| entry.stream.so_far()).collect::<Result<_, _>>()?;
+    for work in all {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        work.wait(left).map_err(|error| late(error, limit, format!("device {}", context.device)))?;
     }
     match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
         Some(error) => Err(error.into()),

@@ -178,6 +178,11 @@ pub static PRODUCTS: [Product; 6] = [
 ];
 
 impl Product {
+    /// Whether it is one of the newest three.
+    pub(crate) fn is_newest(&self) -> bool {
+        self.bit & (B950 | A3 | A2) != 0
+    }
+
     /// The product of a SoC name.
     pub fn of_soc(soc: &str) -> Option<&'static Product> {
         PRODUCTS.iter().find(|product| product.names.contains(&soc))

@@ -11,6 +11,7 @@ use crate::{
     handles::Handles,
     log::{self, Level, Module},
     register::Registrations,
+    report::Reports,
     settings::{Settings, VISIBLE, settings},
     stream::StreamEntry,
     virtual_memory::PhysicalEntry,
@@ -40,6 +41,7 @@ pub struct Engine {
     pub(crate) graves: Graves,
     pub(crate) registered: Registrations,
     pub(crate) physicals: Handles<PhysicalEntry>,
+    pub(crate) reports: Reports,
 }
 
 /// What the process holds of one device.
@@ -83,6 +85,7 @@ fn open() -> Result<Engine> {
         graves: Graves::default(),
         registered: Registrations::default(),
         physicals: Handles::default(),
+        reports: Reports::default(),
     };
     // SAFETY: the handler only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

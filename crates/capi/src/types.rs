@@ -15,6 +15,9 @@ pub type aclrtDrvMemHandle = *mut c_void;
 /// A function that runs on the host in stream order.
 pub type aclrtHostFunc = Option<unsafe extern "C" fn(args: *mut c_void)>;
 
+/// A function that a subscribed thread runs.
+pub type aclrtCallback = Option<unsafe extern "C" fn(userData: *mut c_void)>;
+
 /// Where memory is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
