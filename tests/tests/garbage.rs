@@ -81,19 +81,36 @@ enum Base {
     Zeros,
     HostMemory,
     DeviceMemory,
-    /// Device memory, and numbers with which many calls go through.
-    Sizes,
+    /// What most calls go through with: a copy from the host to a device, say.
+    Good,
+    /// The same inside the device.
+    Inner,
 }
 
 impl Base {
-    const ALL: [Base; 4] = [Base::Zeros, Base::HostMemory, Base::DeviceMemory, Base::Sizes];
+    const ALL: [Base; 5] = [Base::Zeros, Base::HostMemory, Base::DeviceMemory, Base::Good, Base::Inner];
 
-    fn number(self, is_enum: bool) -> usize {
-        match (self, is_enum) {
+    fn is_good(self) -> bool {
+        matches!(self, Base::Good | Base::Inner)
+    }
+
+    fn number(self, name: &str) -> usize {
+        match (self, name) {
             (Base::Zeros | Base::DeviceMemory, _) => 0,
             (Base::HostMemory, _) => 1,
-            (Base::Sizes, true) => 6,
-            (Base::Sizes, false) => 64,
+            (_, "size" | "destMax" | "maxCount" | "memSize") => LEN,
+            (_, "count" | "width" | "height" | "dpitch" | "spitch" | "N") => 64,
+            (_, "len") => 65,
+            (_, "numBatches" | "numAttrs" | "num" | "pidNum") => 1,
+            _ => 0,
+        }
+    }
+
+    fn member(self, name: &str) -> usize {
+        match (self, name) {
+            (Base::HostMemory, _) | (Base::Good, "kind" | "shareType") | (Base::Inner, "type") => 1,
+            (Base::Inner, "kind") => 6,
+            _ => 0,
         }
     }
 }
@@ -173,6 +190,9 @@ impl Value {
 /// Bytes of each of the canary's memories, and of memory that calls are given.
 const LEN: usize = 4096;
 
+/// aclrtPhysicalMemProp: in normal pages (5), location device (1) 0.
+const PROPERTY: [usize; 4] = [0, 5, 1, 0];
+
 /// The library, what garbage is made of, and what must go on working.
 struct Scene {
     library: Library,
@@ -187,8 +207,9 @@ struct Scene {
     reserved: usize,
     /// A stream, an event, a context and physical memory that were given back.
     dead: [usize; 4],
-    /// One page for each argument that wants an address.
+    /// One page for each argument that wants an address: plain memory, and page-locked memory.
     pages: Vec<Memory>,
+    locked_pages: Vec<Memory>,
 }
 
 struct Canary {
@@ -250,6 +271,7 @@ impl Scene {
             reserved,
             dead,
             pages: (0..12).map(|_| guarded(LEN)).collect(),
+            locked_pages: (0..12).map(|_| locked(&library)).collect(),
             library,
         }
     }
@@ -257,7 +279,7 @@ impl Scene {
     /// One call, its answer, and a look whether everything else still works.
     fn call(&mut self, function: &Function, base: Base, garbage: Option<(usize, Value)>) {
         let what = match garbage {
-            Some((index, value)) => format!("{:?} as {}", value, function.arguments[index].name),
+            Some((index, value)) => format!("{value:x?} as {}", function.arguments[index].name),
             None => "nothing wrong".into(),
         };
         println!("{} ({base:?}, {what})", function.name);
@@ -274,6 +296,10 @@ impl Scene {
         let result = self.library.call(&function.name, &given);
         println!("    {}", result as i32);
         self.check_result(&function.result, result);
+        self.library.call("aclrtUnmapMem", &[self.reserved]);
+        for page in &self.pages {
+            self.library.call("aclrtHostUnregister", &[page.addr]);
+        }
         spares.give_back(&self.library);
         self.check_canary();
     }
@@ -305,26 +331,50 @@ impl Scene {
 
     fn plausible(&self, argument: &Argument, index: usize, base: Base, spares: &Spares) -> usize {
         let plain = argument.type_.trim_start_matches("const ");
-        let memory = if base == Base::HostMemory { spares.pinned } else { spares.device };
+        let is_source = argument.name.starts_with("src");
+        let memory = match base {
+            Base::HostMemory => spares.pinned,
+            Base::Good if is_source => spares.pinned,
+            _ => spares.device,
+        };
         match (argument.kind, plain) {
             (Kind::Function, _) => does_nothing as *const () as usize,
-            (Kind::Number, _) => base.number(false),
-            (Kind::Enum, _) => base.number(true),
+            (Kind::Number, _) => base.number(&argument.name),
+            (Kind::Enum, _) => base.member(&argument.name),
             _ if base == Base::Zeros => 0,
             (Kind::Handle, "aclrtStream") => spares.stream,
             (Kind::Handle, "aclrtEvent") => spares.event,
             (Kind::Handle, "aclrtContext") => spares.context,
             (Kind::Handle, _) => spares.physical,
+            (Kind::Pointer, "void *") if base.is_good() => match argument.name.as_str() {
+                "virPtr" => self.reserved,
+                "config" | "expectPtr" => 0,
+                // Host memory that can be registered.
+                "ptr" if base == Base::Good => self.pages[index].addr,
+                _ => memory,
+            },
             (Kind::Pointer, "void *") => memory,
-            (Kind::Pointer, _) => self.page(index, plain, memory),
+            (Kind::Pointer, _) => self.page(argument, index, base, memory),
         }
     }
 
-    /// A page that is an array of addresses, or of zeros: empty text, no settings, whatever.
-    fn page(&self, index: usize, plain: &str, memory: usize) -> usize {
-        let page = self.pages[index];
-        let word = if plain.matches('*').count() > 1 { memory } else { 0 };
-        page.write(&word.to_ne_bytes().repeat(LEN / 8));
+    /// A page that is an array of what the argument takes, or zeros: empty text, no settings, whatever.
+    fn page(&self, argument: &Argument, index: usize, base: Base, memory: usize) -> usize {
+        let plain = argument.type_.trim_start_matches("const ");
+        let is_addresses = plain.matches('*').count() > 1;
+        // Pointers that a task reads must be memory of acl.
+        let page =
+            if is_addresses && base == Base::Inner { self.locked_pages[index] } else { self.pages[index] };
+        let words: &[usize] = match plain {
+            _ if is_addresses => &[memory],
+            "size_t *" if base.is_good() && !argument.name.contains("Index") => &[64],
+            // Destinations on device 0, sources on the host, in the order of the struct's 32-bit numbers.
+            "aclrtMemcpyBatchAttr *" if base.is_good() => &[1 << 32, 0, 0, 0],
+            "aclrtPhysicalMemProp *" if base.is_good() => &PROPERTY,
+            _ => &[0],
+        };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        page.write(&bytes.repeat(LEN / bytes.len()));
         page.addr
     }
 
@@ -367,13 +417,11 @@ impl Spares {
     fn new(library: &Library, current: usize) -> Spares {
         let context = library.made("aclrtCreateContext", &[0]);
         library.must("aclrtSetCurrentContext", &[current]);
-        // aclrtPhysicalMemProp: page-locked, in normal pages, on device 0.
-        let property: [u32; 8] = [0, 0, 5, 0, 1, 0, 0, 0];
         Spares {
             context,
             stream: library.made("aclrtCreateStream", &[]),
             event: library.made("aclrtCreateEvent", &[]),
-            physical: library.made("aclrtMallocPhysical", &[LEN, property.as_ptr() as usize, 0]),
+            physical: library.made("aclrtMallocPhysical", &[LEN, PROPERTY.as_ptr() as usize, 0]),
             device: library.made("aclrtMalloc", &[LEN, 0]),
             pinned: library.made("aclrtMallocHost", &[LEN]),
         }
@@ -434,6 +482,10 @@ fn guarded(len: usize) -> Memory {
     // SAFETY: the last page of a mapping that was just made.
     assert_eq!(unsafe { libc::munmap((memory.addr + memory.len - page) as *mut c_void, page) }, 0);
     memory.part(memory.len - page - len, len)
+}
+
+fn locked(library: &Library) -> Memory {
+    Memory { addr: library.made("aclrtMallocHost", &[LEN]), len: LEN, home: Home::Pinned }
 }
 
 unsafe extern "C" fn does_nothing(_: *mut c_void) {}
