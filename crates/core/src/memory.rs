@@ -241,7 +241,7 @@ impl Memory {
             return Ok(Known::Not);
         }
         let mut last = block;
-        while last.origin == Origin::Mapped {
+        while last.origin == Origin::Mapped && addr - last.base < last.len {
             let next = last.base + last.len;
             match self.table.find(next) {
                 Some(more) if (more.base, more.home, more.origin) == (next, block.home, Origin::Mapped) => {
