@@ -54,6 +54,7 @@ programs! {
     memset: "tests/c/memset.c",
     offset: "tests/c/offset.c",
     stale_handles: "tests/c/stale_handles.c",
+    stopping: "tests/c/stopping.c",
     streams: "tests/c/streams.c",
     threads: "tests/c/threads.c",
     with_condition: "tests/c/with_condition.c",

@@ -66,8 +66,12 @@ impl Ground {
     }
 }
 
+/// Waits for the device, which may be told that some stream was aborted: then nothing is freed yet.
 fn with_dev_sync(base: usize) -> i32 {
-    ascendcl::aclrtFreeWithDevSync(base as _)
+    match ascendcl::aclrtFreeWithDevSync(base as _) {
+        code::STREAM_ABORT => with_dev_sync(base),
+        other => other,
+    }
 }
 
 impl Mapped {

@@ -7,6 +7,7 @@
 mod acts;
 mod gauge;
 mod ground;
+mod guests;
 mod random;
 mod site;
 mod worker;

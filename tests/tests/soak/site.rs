@@ -284,11 +284,21 @@ impl Site {
                 self.must(aclrtRecordEvent(self.event, self.stream), "aclrtRecordEvent");
                 eventually("an event is complete", || event_status(self.event) == EVENT_COMPLETE);
             }
-            6 if random.one_in(20) => self.must(aclrtSynchronizeDevice(), "aclrtSynchronizeDevice"),
+            6 if random.one_in(20) => self.wait_for_device(),
             6 => self.must(aclrtSynchronizeStream(self.stream), "aclrtSynchronizeStream"),
             _ => self.must(aclrtSynchronizeStreamWithTimeout(self.stream, -1), "with timeout -1"),
         }
         self.verify();
+    }
+
+    /// Waits for everybody's streams, until none of them is aborted meanwhile.
+    fn wait_for_device(&self) {
+        loop {
+            match aclrtSynchronizeDevice() {
+                code::STREAM_ABORT => {}
+                other => return self.must(other, "aclrtSynchronizeDevice"),
+            }
+        }
     }
 
     fn wait_with_timeouts(&self) {

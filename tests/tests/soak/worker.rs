@@ -8,6 +8,7 @@ use ferry_tests::kind::*;
 use ferry_tests::*;
 
 use crate::acts::ACTS;
+use crate::guests;
 use crate::random::Random;
 use crate::site::{Part, Site};
 
@@ -88,7 +89,7 @@ pub struct Worker {
 type Deed = (&'static str, fn(&mut Worker, usize, usize));
 
 /// Acts that touch more than one stream, or stop it; how many in a thousand.
-const DEEDS: [(usize, Deed); 14] = [
+const DEEDS: [(usize, Deed); 18] = [
     (60, ("settle", |w, camp, site| w.camps[camp].sites[site].settle(&mut w.random))),
     (40, ("copy from a neighbour", Worker::copy_from_neighbour)),
     (20, ("wait for a beacon", Worker::wait_for_beacon)),
@@ -101,6 +102,10 @@ const DEEDS: [(usize, Deed); 14] = [
     (10, ("copy from the other device", Worker::copy_across)),
     (5, ("time out", Worker::time_out)),
     (5, ("large memory", Worker::large_memory)),
+    (5, ("abort", guests::abort)),
+    (5, ("destroy by force", guests::destroy_by_force)),
+    (5, ("callbacks", guests::callbacks)),
+    (2, ("export", guests::export)),
     (4, ("a short thread", Worker::short_thread)),
     (1, ("renew the context", Worker::renew_context)),
 ];
@@ -144,6 +149,11 @@ impl Worker {
 
     fn at(&self, act: usize) {
         self.board.at[self.number].store(act, Ordering::Relaxed);
+    }
+
+    /// A site, and what chooses for it.
+    pub fn site(&mut self, camp: usize, site: usize) -> (&mut Site, &mut Random) {
+        (&mut self.camps[camp].sites[site], &mut self.random)
     }
 
     fn act(&mut self) {
