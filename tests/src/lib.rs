@@ -10,6 +10,7 @@ pub mod blocked;
 mod calls;
 pub mod children;
 mod gate;
+pub mod headers;
 mod mapped;
 mod memory;
 mod wild;

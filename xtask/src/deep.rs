@@ -1,4 +1,4 @@
-//! The slow checks of `cargo xtask test --deep`: data races and memory errors while the tests run.
+//! The slow checks of `cargo xtask test --deep`: data races, memory errors, and what only shows after a long time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,6 +54,13 @@ fn has_rust_source(root: &Path) -> bool {
     let sysroot =
         shell::output(shell::program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
     Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir()
+}
+
+/// Runs the soak test for five minutes in place of three seconds, as fast as the engine can.
+pub fn soak(root: &Path) -> Result<Outcome, String> {
+    let mut test = cargo(root, "test --release -p ferry-tests --test soak -- --nocapture");
+    shell::run(test.env("FERRY_SOAK_SECONDS", "300"))?;
+    Ok(Outcome::Passed)
 }
 
 /// Compiles every program of `tests/c` and runs it under valgrind's memory checker.
