@@ -4,7 +4,7 @@ mod copy;
 mod engine;
 mod lane;
 mod mapping;
-mod outside;
+pub(crate) mod outside;
 mod region;
 mod work;
 
