@@ -92,12 +92,9 @@ fn device(library: &Library, id: i32) -> Result<Device> {
 
 /// ACL_HOST: programs run on the host, apart from the devices. ACL_DEVICE: they run on the board itself.
 fn run_mode(library: &Library) -> Result<&'static str> {
-    let mut mode = -1;
-    // SAFETY: `mode` is writable for the time of the call.
-    library.check("aclrtGetRunMode", unsafe { (library.functions.aclrtGetRunMode)(&mut mode) })?;
-    match mode {
+    match library.run_mode()? {
         0 => Ok("device"),
         1 => Ok("host"),
-        _ => Err(Error::Setup(format!("aclrtGetRunMode wrote {mode}, neither 0 (device) nor 1 (host)"))),
+        mode => Err(Error::Setup(format!("aclrtGetRunMode wrote {mode}, neither 0 (device) nor 1 (host)"))),
     }
 }

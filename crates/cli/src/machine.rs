@@ -63,6 +63,11 @@ pub fn backend_name() -> String {
     std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 
+/// Whether somebody chose a product or a form other than the one that has every function.
+pub fn is_other_product() -> bool {
+    ["FERRY_SOC", "FERRY_FORM"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
 /// Accepts what the library accepts: digits and at most one of K, M, G, T.
 fn size(text: &str) -> Result<String, String> {
     let digits = text.strip_suffix(|c: char| "KMGTkmgt".contains(c)).unwrap_or(text);

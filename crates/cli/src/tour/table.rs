@@ -58,9 +58,10 @@ impl Table {
                 self.verified += proof.verified;
                 self.row(part, Some(&proof), Colour::Good, "ok");
             }
-            Outcome::NotYet => {
+            Outcome::NotYet(why) => {
                 self.not_yet += 1;
                 self.row(part, None, Colour::Unsure, "not yet");
+                self.note(&why);
             }
             Outcome::NotHere(why) => {
                 self.not_here += 1;
