@@ -29,7 +29,7 @@ impl Margin {
     pub const BUSY: [Margin; 4] = [
         Margin { name: "KiB resident", of: |g| g.resident, percent: 4, more: 24 * 1024 },
         Margin { name: "mappings", of: |g| g.mappings, percent: 4, more: 64 },
-        Margin { name: "threads", of: |g| g.threads, percent: 20, more: 10 },
+        Margin { name: "threads", of: |g| g.threads, percent: 50, more: 24 },
         Margin { name: "file descriptors", of: |g| g.descriptors, percent: 0, more: 4 },
     ];
     /// With everything given back: allocators keep a little, and not always the same.
