@@ -11,18 +11,20 @@ mod calls;
 pub mod children;
 mod gate;
 pub mod headers;
+mod mapped;
 mod memory;
 mod wild;
 
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
-    aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
+    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
+pub use mapped::{Mapped, NORMAL_PAGES, physical, properties, reserve};
 pub use memory::{Home, Memory, pattern};
 pub use wild::{Wild, page_size};
 
@@ -46,6 +48,7 @@ pub mod code {
     pub const STREAM_SUBSCRIBE: i32 = 107011;
     pub const THREAD_SUBSCRIBE: i32 = 107012;
     pub const STREAM_NO_CB_REG: i32 = 107015;
+    pub const ADDR_UNALIGNED: i32 = 107008;
     pub const INVALID_HANDLE: i32 = 107017;
     pub const PARAM_NOT_SET: i32 = 107021;
     pub const STREAM_ABORT: i32 = 107023;
@@ -58,6 +61,8 @@ pub mod code {
     pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
     pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
+    pub const ALREADY_REGISTERED: i32 = 507910;
+    pub const NOT_REGISTERED: i32 = 507911;
 }
 
 /// aclrtMemcpyKind, 0 to 7 in order.

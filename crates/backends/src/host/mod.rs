@@ -145,7 +145,10 @@ impl Backend for Host {
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
-        self.region(block.home)?.share(block)
+        match block.origin {
+            Origin::Allocated => self.region(block.home)?.share(block),
+            _ => self.regions.outside.share(block),
+        }
     }
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
@@ -203,6 +206,24 @@ mod tests {
         let plain = [0_u8; 64];
         assert_eq!(host.locate(plain.as_ptr() as usize, 64, Access::Read), Ok(None));
         assert_eq!(host.region(Home::Device(2)).err().map(|error| error.kind), Some(Kind::NoDevice));
+    }
+
+    #[test]
+    fn imported_memory_is_shown_to_the_cpu() {
+        let options = HostOptions { devices: 1, device_memory: Some(1 << 20), is_unified: true };
+        let host = Host::new(options).expect("a small board");
+        let block = host.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        let shared = host.share(&block).expect("a file");
+        let there = host.import(&shared, 0, Origin::Imported).expect("mapped");
+        let base = host.reserve(8192, 4096, 0).expect("addresses");
+        host.show(base, &there).expect("laid over the reservation");
+        // SAFETY: one memory at three addresses, all mapped.
+        unsafe {
+            ((base + 8191) as *mut u8).write(9);
+            assert_eq!(((block.at + 8191) as *const u8).read(), 9);
+        }
+        host.hide(base, 8192);
+        host.release(base);
     }
 
     #[test]

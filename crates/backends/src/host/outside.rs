@@ -7,15 +7,13 @@ use ferry_core::{
     sync::{Mutex, lock},
     table::GRANULE,
 };
-use std::{
-    collections::{HashMap, HashSet},
-    os::fd::AsFd,
-};
+use std::{collections::HashMap, os::fd::AsFd};
 
 /// What there is of it.
 #[derive(Default)]
 pub struct Outside {
-    locked: Mutex<HashSet<usize>>,
+    /// Where pages of the user's are locked, and how many bytes.
+    locked: Mutex<Vec<(usize, usize)>>,
     reserved: Mutex<HashMap<usize, Mapping>>,
     imported: Mutex<HashMap<usize, Imported>>,
 }
@@ -24,13 +22,14 @@ pub struct Outside {
 struct Imported {
     _user: Mapping,
     _bytes: Option<Mapping>,
+    shared: Shared,
 }
 
 impl Outside {
     /// Locks the pages of memory of the user's; best effort, as with our own.
     pub fn register(&self, base: usize, len: usize) -> Block {
         if Mapping::lock_pages(base, len) {
-            lock(&self.locked).insert(base);
+            lock(&self.locked).push((base, len));
         }
         Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered }
     }
@@ -43,6 +42,8 @@ impl Outside {
         let whole = whole.ok_or_else(|| {
             Kind::OutOfMemory.because(format!("{len} bytes are more than there are addresses"))
         })?;
+        // A wish for high addresses would be met on machines that have them, and the address table has none.
+        let wish = if wish >> 47 == 0 { wish } else { 0 };
         let mapping = Mapping::bare_near("ferry:reserved", whole, wish)
             .map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
         let base = mapping.addr().next_multiple_of(align.max(GRANULE));
@@ -88,21 +89,46 @@ impl Outside {
             false => (Mapping::bare(&name, whole)?, Some(bytes)),
         };
         let base = user.addr();
-        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes });
-        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+        let shared = clone(shared)?;
+        let len = shared.len;
+        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes, shared });
+        Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
+    }
+
+    /// The file behind imported memory.
+    pub fn share(&self, block: &Block) -> Result<Shared> {
+        let imported = lock(&self.imported);
+        let found = imported.get(&block.base);
+        let found = found.ok_or_else(|| Kind::BadAddress.because(format!("{block} is not shared memory")))?;
+        clone(&found.shared)
+    }
+
+    /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
+    fn unlock(&self, base: usize, len: usize) {
+        let mut locked = lock(&self.locked);
+        let Some(index) = locked.iter().position(|entry| *entry == (base, len)) else { return };
+        locked.swap_remove(index);
+        Mapping::unlock_pages(base, len);
+        for (start, count) in
+            locked.iter().filter(|(start, count)| *start < base + len && base < start + count)
+        {
+            Mapping::lock_pages(*start, *count);
+        }
     }
 
     /// Undoes `register` or `import`, when nothing uses the memory any more.
     pub fn free(&self, block: &Block) {
         match block.origin {
-            Origin::Registered => {
-                if lock(&self.locked).remove(&block.base) {
-                    Mapping::unlock_pages(block.base, block.len);
-                }
-            }
+            Origin::Registered => self.unlock(block.base, block.len),
             _ => drop(lock(&self.imported).remove(&block.base)),
         }
     }
+}
+
+fn clone(shared: &Shared) -> Result<Shared> {
+    let file = shared.file.try_clone();
+    let file = file.map_err(|why| Kind::Device.because(format!("keeping a file of shared memory: {why}")))?;
+    Ok(Shared { file, offset: shared.offset, len: shared.len })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -137,8 +163,13 @@ mod tests {
             assert_eq!(*((there.at + 4999) as *const u8), 7);
         }
         assert_ne!(there.base, there.at);
+        let again = outside.import(&outside.share(&there).expect("a file"), 0, Origin::Imported, true);
+        let again = again.expect("imported memory can be lent on");
+        // SAFETY: as above; where memory is one, the user's address is the engine's.
+        assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
         let past_the_end = Shared { len: 1 << 50, ..region.share(&block).expect("a file") };
         assert!(outside.import(&past_the_end, 1, Origin::Imported, false).is_err());
         outside.free(&there);
+        assert!(outside.share(&there).is_err(), "given back");
     }
 }
