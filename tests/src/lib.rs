@@ -100,6 +100,16 @@ pub fn expect(what: &str, code: i32, want: i32) {
     assert_eq!(code, want, "{what}: {said}");
 }
 
+/// Asserts the code, and that the message says all of `words`.
+#[track_caller]
+pub fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
+    let said = message().unwrap_or_default();
+    assert_eq!(code, want, "{what}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
+    }
+}
+
 /// Makes device 0 current in this thread.
 #[track_caller]
 pub fn use_device() {

@@ -53,16 +53,6 @@ fn one_case() {
     children::play(&CASES);
 }
 
-/// Asserts the code, and that the message says all of `words`.
-#[track_caller]
-fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
-    let said = message().unwrap_or_default();
-    assert_eq!(code, want, "{what}: {said}");
-    for word in words {
-        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
-    }
-}
-
 /// Asserts that exactly `usable` bytes may be used of what was allocated.
 #[track_caller]
 fn holds(what: &str, addr: usize, usable: usize) {

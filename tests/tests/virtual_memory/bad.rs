@@ -8,16 +8,6 @@ use crate::PAGE;
 const HUGE: usize = 2 << 20;
 const GIANT: usize = 1 << 30;
 
-/// Asserts the code, and that the message says all of `words`.
-#[track_caller]
-fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
-    let said = message().unwrap_or_default();
-    assert_eq!(code, want, "{what}: {said}");
-    for word in words {
-        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
-    }
-}
-
 #[test]
 fn granularity_by_attribute() {
     use_device();

@@ -267,6 +267,35 @@ fn undone_in_either_order() {
     }
 }
 
+/// A range has one home: pieces of two devices side by side are used one by one.
+#[test]
+fn pieces_of_two_devices_are_not_one_range() {
+    use_device();
+    let (base, host, mut other) = (reserve(2 * PAGE), Memory::pinned(2 * PAGE), 0);
+    ok(aclrtMallocPhysical(&mut other, PAGE, &properties(NORMAL_PAGES, 1), 0));
+    ok(aclrtMapMem(base, PAGE, 0, physical(PAGE), 0));
+    ok(aclrtMapMem(base + PAGE, PAGE, 0, other, 0));
+    for (device, start) in [(0, base), (1, base + PAGE)] {
+        let (memory, mut attributes) = (at(start, PAGE), aclrtPtrAttributes::default());
+        memory.fill(device as u8);
+        ok(aclrtPointerGetAttributes(start, &mut attributes));
+        assert_eq!(attributes.location, location(1, device));
+    }
+    let (both, stream) = (2 * PAGE, stream());
+    let codes = [
+        ("aclrtMemcpy", aclrtMemcpy(base, both, host.addr, both, H2D)),
+        ("aclrtMemcpyAsync", aclrtMemcpyAsync(host.addr, both, base, both, D2H, stream)),
+        ("aclrtMemset", aclrtMemset(base, both, 9, both)),
+        ("aclrtMemcpy2d", aclrtMemcpy2d(base, PAGE, host.addr, PAGE, 10, 2, H2D)),
+    ];
+    for (name, code) in codes {
+        expect(name, code, RT_PARAM_INVALID);
+    }
+    finish(stream);
+    at(base, PAGE).assert_all(0, "device 0");
+    at(base + PAGE, PAGE).assert_all(1, "device 1");
+}
+
 /// Documented: virtual memory is copied between devices by aclrtMemcpyAsync only.
 // proves: X7
 #[test]

@@ -80,7 +80,9 @@ impl Outside {
         origin: Origin,
         is_unified: bool,
     ) -> Result<Block> {
-        let whole = shared.len.next_multiple_of(GRANULE);
+        let whole = shared.len.checked_next_multiple_of(GRANULE).ok_or_else(|| {
+            Kind::OutOfBounds.because(format!("{} bytes are more than there are addresses", shared.len))
+        })?;
         let name = format!("ferry:device{device}-imported");
         let bytes = Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?;
         let at = bytes.addr();
@@ -167,8 +169,10 @@ mod tests {
         let again = again.expect("imported memory can be lent on");
         // SAFETY: as above; where memory is one, the user's address is the engine's.
         assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
-        let past_the_end = Shared { len: 1 << 50, ..region.share(&block).expect("a file") };
-        assert!(outside.import(&past_the_end, 1, Origin::Imported, false).is_err());
+        for len in [0, 1 << 50, usize::MAX] {
+            let bad = Shared { len, ..region.share(&block).expect("a file") };
+            assert!(outside.import(&bad, 1, Origin::Imported, false).is_err(), "{len} bytes");
+        }
         outside.free(&there);
         assert!(outside.share(&there).is_err(), "given back");
     }
