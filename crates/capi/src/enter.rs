@@ -53,6 +53,24 @@ pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<
         .map_or(Ok(None), |()| Ok(Some(String::from_utf8_lossy(&bytes).into_owned())))
 }
 
+/// Makes sure that a C string of any length can be read to its end.
+///
+/// # Safety
+/// The string does not change during the call.
+pub unsafe fn ends(name: &'static str, pointer: *const c_char) -> Result<()> {
+    const PAGE: usize = 4096;
+    let mut at = pointer as usize;
+    loop {
+        let len = PAGE - at % PAGE;
+        readable(name, at, len, 1)?;
+        // SAFETY: every byte up to the end of the page was just found readable.
+        if unsafe { std::slice::from_raw_parts(at as *const u8, len) }.contains(&0) {
+            return Ok(());
+        }
+        at += len;
+    }
+}
+
 /// An array argument of `count` elements that can be read, at any alignment.
 ///
 /// # Safety

@@ -1,6 +1,5 @@
 //! What a site does in its stream: every kind of copy and fill, each followed by a copy back of what it changed.
 
-use ascendcl::{aclrtHostRegisterV2, aclrtHostUnregister};
 use ferry_tests::kind::*;
 use ferry_tests::*;
 
@@ -119,11 +118,10 @@ fn write_registered(site: &mut Site, random: &mut Random) {
     let bytes = site.stamped(part.len);
     let memory = Memory::new(Home::Mapped, MOST.next_multiple_of(4096));
     memory.write(&bytes);
-    // SAFETY: the mapping stays until the stream was waited for.
-    let code = unsafe { aclrtHostRegisterV2(memory.addr as _, memory.len as u64, random.pick(&PINNED)) };
+    let code = aclrtHostRegisterV2(memory.addr, memory.len, random.pick(&PINNED));
     site.must(code, "aclrtHostRegisterV2");
     site.accept(aclrtMemcpyAsync(site.addr(part), site.room(part), memory.addr, part.len, H2D, site.stream));
-    site.must(aclrtHostUnregister(memory.addr as _), "aclrtHostUnregister");
+    site.must(aclrtHostUnregister(memory.addr), "aclrtHostUnregister");
     site.outlived.push(memory);
     changed(site, part, &bytes, random);
 }

@@ -3,11 +3,15 @@
 use std::fmt;
 use std::fs;
 
+use crate::heap;
+
 /// One look at the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gauge {
     /// Resident memory in KiB.
     pub resident: usize,
+    /// Allocated on the heap, in KiB.
+    pub heap: usize,
     /// Lines of /proc/self/maps.
     pub mappings: usize,
     pub threads: usize,
@@ -26,15 +30,18 @@ pub struct Margin {
 
 impl Margin {
     /// During the soak: work in flight makes each number go up and down; what leaks goes up with every act, and there are many.
-    pub const BUSY: [Margin; 4] = [
+    pub const BUSY: [Margin; 5] = [
         Margin { name: "KiB resident", of: |g| g.resident, percent: 4, more: 24 * 1024 },
+        Margin { name: "KiB of heap", of: |g| g.heap, percent: 20, more: 24 * 1024 },
         Margin { name: "mappings", of: |g| g.mappings, percent: 4, more: 64 },
-        Margin { name: "threads", of: |g| g.threads, percent: 20, more: 10 },
+        Margin { name: "threads", of: |g| g.threads, percent: 50, more: 24 },
         Margin { name: "file descriptors", of: |g| g.descriptors, percent: 0, more: 4 },
     ];
-    /// With everything given back: allocators keep a little, and not always the same.
-    pub const AT_REST: [Margin; 4] = [
-        Margin { name: "KiB resident", of: |g| g.resident, percent: 0, more: 8 * 1024 },
+    /// With everything given back: what is allocated is the same but for tables that grow by steps. The C library's heap keeps pages
+    /// with one small thing in each, and not always as many.
+    pub const AT_REST: [Margin; 5] = [
+        Margin { name: "KiB resident", of: |g| g.resident, percent: 0, more: 32 * 1024 },
+        Margin { name: "KiB of heap", of: |g| g.heap, percent: 0, more: 512 },
         Margin { name: "mappings", of: |g| g.mappings, percent: 0, more: 32 },
         Margin { name: "threads", of: |g| g.threads, percent: 0, more: 1 },
         Margin { name: "file descriptors", of: |g| g.descriptors, percent: 0, more: 1 },
@@ -52,6 +59,7 @@ impl Gauge {
         let maps = fs::read_to_string("/proc/self/maps").expect("the process has mappings");
         Gauge {
             resident: value("VmRSS:"),
+            heap: heap::in_use() / 1024,
             mappings: maps.lines().count(),
             threads: value("Threads:"),
             // The folder itself is open while it is read.
@@ -68,6 +76,7 @@ impl Gauge {
         };
         Gauge {
             resident: of(|g| g.resident),
+            heap: of(|g| g.heap),
             mappings: of(|g| g.mappings),
             threads: of(|g| g.threads),
             descriptors: of(|g| g.descriptors),
@@ -76,7 +85,7 @@ impl Gauge {
 
     /// Asserts that no number is above `earlier`'s by more than its margin.
     #[track_caller]
-    pub fn assert_not_above(&self, earlier: &Gauge, margins: [Margin; 4], what: &str) {
+    pub fn assert_not_above(&self, earlier: &Gauge, margins: [Margin; 5], what: &str) {
         for Margin { name, of, percent, more } in margins {
             let (now, then) = (of(self), of(earlier));
             let most = then + then * percent / 100 + more;
@@ -87,12 +96,9 @@ impl Gauge {
 
 impl fmt::Display for Gauge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Gauge { resident, mappings, threads, descriptors } = self;
-        write!(
-            f,
-            "{} MiB resident, {mappings} mappings, {threads} threads, {descriptors} files",
-            resident / 1024
-        )
+        let Gauge { resident, heap, mappings, threads, descriptors } = self;
+        write!(f, "{} MiB resident, {heap} KiB of heap, ", resident / 1024)?;
+        write!(f, "{mappings} mappings, {threads} threads, {descriptors} files")
     }
 }
 

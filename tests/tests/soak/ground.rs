@@ -1,16 +1,15 @@
 //! Device memory that copies land on: an allocation, or pieces of physical memory mapped next to each other.
 
-use std::ptr::null_mut;
-
-use ascendcl::{aclrtMemLocation, aclrtPhysicalMemProp};
-use ferry_tests::*;
+use ferry_tests::{
+    NORMAL_PAGES, aclrtFree, aclrtFreePhysical, aclrtFreeWithDevSync, aclrtMalloc, aclrtMallocPhysical,
+    aclrtMapMem, aclrtReleaseMemAddress, aclrtUnmapMem, code, ok, properties, reserve,
+};
 
 use crate::random::Random;
 
-/// The page of physical memory of [`PROPERTY`]'s kind.
+/// The pages that physical memory is made of here.
 const PAGE: usize = 4096;
-/// Device memory in normal pages.
-const HBM_NORMAL: i32 = 5;
+/// Policies of aclrtMalloc that take pages as small as can be, for copies between devices and not.
 const POLICIES: [i32; 3] = [0, 2, 5];
 
 pub enum Ground {
@@ -68,7 +67,7 @@ impl Ground {
 
 /// Waits for the device, which may be told that some stream was aborted: then nothing is freed yet.
 fn with_dev_sync(base: usize) -> i32 {
-    match ascendcl::aclrtFreeWithDevSync(base as _) {
+    match aclrtFreeWithDevSync(base) {
         code::STREAM_ABORT => with_dev_sync(base),
         other => other,
     }
@@ -78,10 +77,7 @@ impl Mapped {
     fn new(device: u32, random: &mut Random) -> Mapped {
         let pieces: Vec<Piece> = (0..random.within(1..4)).map(|_| Piece::new(device, random)).collect();
         let len = pieces.iter().map(|piece| piece.len).sum();
-        let mut reservation = null_mut();
-        // SAFETY: the address goes to a local.
-        ok(unsafe { ascendcl::aclrtReserveMemAddress(&mut reservation, 2 * len, 0, null_mut(), 0) });
-        let mapped = Mapped { reservation: reservation as usize, len, in_second_half: false, pieces };
+        let mapped = Mapped { reservation: reserve(2 * len), len, in_second_half: false, pieces };
         mapped.map();
         mapped
     }
@@ -94,7 +90,7 @@ impl Mapped {
         let mut at = self.base();
         for piece in &self.pieces {
             let handle = piece.handle.expect("a piece that is mapped has its handle");
-            ok(ascendcl::aclrtMapMem(at as _, piece.len, 0, handle as _, 0));
+            ok(aclrtMapMem(at, piece.len, 0, handle, 0));
             at += piece.len;
         }
     }
@@ -102,7 +98,7 @@ impl Mapped {
     fn unmap(&self) {
         let mut at = self.base();
         for piece in &self.pieces {
-            ok(ascendcl::aclrtUnmapMem(at as _));
+            ok(aclrtUnmapMem(at));
             at += piece.len;
         }
     }
@@ -119,7 +115,7 @@ impl Mapped {
     /// Frees the handles while the memory is mapped.
     pub fn free_handles(&mut self) {
         for handle in self.pieces.iter_mut().filter_map(|piece| piece.handle.take()) {
-            ok(ascendcl::aclrtFreePhysical(handle as _));
+            ok(aclrtFreePhysical(handle));
         }
     }
 
@@ -129,7 +125,7 @@ impl Mapped {
         if handles_first {
             self.free_handles();
         }
-        ok(ascendcl::aclrtReleaseMemAddress(self.reservation as _));
+        ok(aclrtReleaseMemAddress(self.reservation));
         self.free_handles();
     }
 }
@@ -137,14 +133,8 @@ impl Mapped {
 impl Piece {
     fn new(device: u32, random: &mut Random) -> Piece {
         let len = random.within(1..4) * PAGE;
-        let property = aclrtPhysicalMemProp {
-            memAttr: HBM_NORMAL,
-            location: aclrtMemLocation { id: device, type_: 1 },
-            ..aclrtPhysicalMemProp::default()
-        };
-        let mut handle = null_mut();
-        // SAFETY: both places are locals.
-        ok(unsafe { ascendcl::aclrtMallocPhysical(&mut handle, len, &property, 0) });
-        Piece { len, handle: Some(handle as usize) }
+        let mut handle = 0;
+        ok(aclrtMallocPhysical(&mut handle, len, &properties(NORMAL_PAGES, device), 0));
+        Piece { len, handle: Some(handle) }
     }
 }

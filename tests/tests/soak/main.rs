@@ -8,6 +8,7 @@ mod acts;
 mod gauge;
 mod ground;
 mod guests;
+mod heap;
 mod random;
 mod site;
 mod worker;
