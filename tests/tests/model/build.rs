@@ -15,8 +15,12 @@ use crate::wish::{Repair, Wish};
 pub struct Builder {
     races: bool,
     sizes: Vec<usize>,
+    /// Spans in windows are chosen without looking for holes.
+    pub careless: bool,
+    /// Buffers that can be registered and were, if only once.
+    pub known_pages: BTreeSet<usize>,
     pub program: Program,
-    oracle: Oracle,
+    pub oracle: Oracle,
     pub slots: [Option<usize>; SLOTS.len()],
     lives: [usize; SLOTS.len()],
     pub descs: [Option<(Span, Span)>; DESCS.len()],
@@ -34,6 +38,8 @@ impl Builder {
         Builder {
             races,
             sizes: sizes.to_vec(),
+            careless: false,
+            known_pages: BTreeSet::new(),
             program: Program::default(),
             oracle: Oracle::default(),
             slots: [None; SLOTS.len()],
@@ -70,9 +76,16 @@ impl Builder {
         (0..2).for_each(|device| {
             self.place(0, Act::SyncDevice { device }, Repair::SyncStream);
         });
-        let buffers: Vec<_> = self.slots.iter().flatten().copied().collect();
+        let buffers = self.memories();
         self.place(0, Act::Check { buffers }, Repair::SyncStream);
         self.program
+    }
+
+    /// All that has bytes: what is allocated, and physical memory that was freed but is still mapped.
+    fn memories(&self) -> Vec<usize> {
+        let allocated = self.slots.iter().flatten().copied();
+        let all: BTreeSet<_> = allocated.chain(self.oracle.layout.mapped()).collect();
+        all.into_iter().filter(|b| self.program.form(*b) != Form::Window).collect()
     }
 
     fn grant(&mut self, wish: &Wish) {
@@ -88,7 +101,7 @@ impl Builder {
     /// Checks what this thread has used lately.
     fn look(&mut self, thread: usize) {
         let used = |b: &usize| self.users[*b][thread];
-        let buffers: Vec<_> = self.slots.iter().flatten().copied().filter(used).collect();
+        let buffers: Vec<_> = self.memories().into_iter().filter(used).collect();
         if !buffers.is_empty() {
             self.place(thread, Act::Check { buffers }, Repair::SyncStream);
         }
@@ -110,6 +123,9 @@ impl Builder {
             };
             let old = trial.races(&self.oracle).find(hard).map(|(old, _)| old.step);
             let Some(old) = old else {
+                for b in self.oracle.layout.names(&self.program, &act) {
+                    self.users[b][thread] = true;
+                }
                 self.oracle.accept(trial);
                 self.push(step);
                 return true;
@@ -167,10 +183,9 @@ impl Builder {
     /// Whether the other thread's use of a handle is in no order with this one.
     fn quarrels(&self, thread: usize, act: &Act) -> bool {
         let other = 1 - thread;
-        let fresh = matches!(act, Act::Alloc { .. });
-        let freed = matches!(act, Act::Free { .. });
-        let over = |b: &usize| self.makers[*b] == Some(other) || freed && self.users[*b][other];
-        !fresh && act.buffers().iter().any(over)
+        let remakes = !act.remakes().is_empty();
+        let over = |b: &usize| self.makers[*b] == Some(other) || remakes && self.users[*b][other];
+        self.oracle.layout.names(&self.program, act).iter().any(over)
             || act.event().is_some_and(|e| self.event_users[e] == Some(other))
     }
 
@@ -193,14 +208,11 @@ impl Builder {
     /// Keeps the books on a step that has become part of the program.
     fn push(&mut self, step: Step) {
         let thread = step.thread;
-        for b in step.act.buffers() {
-            self.users[b][thread] = true;
-        }
+        step.act.remakes().into_iter().for_each(|b| self.makers[b] = Some(thread));
         if let Some(event) = step.act.event() {
             self.event_users[event] = Some(thread);
         }
         match step.act {
-            Act::Alloc { buffer } => self.makers[buffer] = Some(thread),
             Act::Free { buffer } => self.slots[self.program.buffers[buffer].slot] = None,
             Act::SetDesc { desc, dst, src } => self.descs[desc] = Some((dst, src)),
             Act::CopyDesc { dst, src, .. } => self.descs[dst] = self.descs[src],
@@ -226,12 +238,28 @@ impl Builder {
             return buffer;
         }
         let buffer = self.program.buffers.len();
-        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len: self.sizes[slot] + 2 * GUARD });
+        let len = self.len_of(slot);
+        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len });
         self.lives[slot] += 1;
         self.users.push([false; THREADS]);
         self.makers.push(None);
         self.slots[slot] = Some(buffer);
         self.place(thread, Act::Alloc { buffer }, Repair::SyncStream);
         buffer
+    }
+
+    fn len_of(&self, slot: usize) -> usize {
+        let size = self.sizes[slot];
+        // All of one size, so that any physical memory fits any cell.
+        let unit = match self.sizes[0] {
+            few @ ..0x1_0000 => (1 + few % 3) * PAGE,
+            many => many / CELLS / PAGE * PAGE,
+        };
+        match SLOTS[slot].2 {
+            Form::Plain => size + 2 * GUARD,
+            Form::Pages => (size + 2 * GUARD).next_multiple_of(PAGE) + PAGE,
+            Form::Window => CELLS * unit,
+            Form::Physical => unit,
+        }
     }
 }

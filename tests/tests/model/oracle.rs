@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::layout::{Layout, Real};
 use crate::order::{Order, Placed, Point};
-use crate::program::{Act, Home, Pattern, Program, Span, Step, Timing, bytes_in};
+use crate::program::{Act, CELLS, Form, Home, Pattern, Program, Span, Step, Timing, bytes_in};
 use crate::ranges::Ranges;
 
 /// What an access is made to.
@@ -17,7 +18,8 @@ pub enum Place {
     Buffer(usize),
     /// A descriptor, as one piece. Its readers and writers must be ordered as listed.
     Desc(usize),
-    /// That a buffer is allocated, which a descriptor copy finds out when it runs: it must be freed later.
+    /// That a buffer is allocated, or what is mapped in each cell of a window, which a descriptor copy finds out when it
+    /// runs: it must change later.
     Life(usize),
 }
 
@@ -37,7 +39,9 @@ pub struct Access {
 /// A step on trial: what accepting it would mean.
 pub struct Trial {
     order: Order,
+    layout: Layout,
     placed: Placed,
+    real: Real,
     accesses: Vec<Access>,
     /// Earlier access, position of the new one, the bytes in question.
     races: Vec<(usize, usize, Ranges)>,
@@ -64,7 +68,10 @@ pub struct Expected {
 #[derive(Default)]
 pub struct Oracle {
     order: Order,
+    pub layout: Layout,
     placed: Vec<Placed>,
+    /// What each step moves, in the memories that its addresses stood for when it was called.
+    real: Vec<Real>,
     accesses: Vec<Access>,
 }
 
@@ -90,8 +97,12 @@ impl Oracle {
     pub fn consider(&self, program: &Program, step: &Step) -> Trial {
         let mut order = self.order.clone();
         let placed = order.step(program, step);
-        let mut trial = Trial { order, placed, accesses: vec![], races: vec![], trims: vec![] };
-        for mut new in self.accesses_of(program, step, placed) {
+        let real = self.layout.real(program, &step.act).expect("only refused calls reach into holes");
+        let mut layout = self.layout.clone();
+        layout.step(program, &step.act);
+        let new = self.accesses_of(program, step, placed, &real);
+        let mut trial = Trial { order, layout, placed, real, accesses: vec![], races: vec![], trims: vec![] };
+        for mut new in new {
             self.collide(&mut new, &mut trial);
             trial.accesses.push(new);
         }
@@ -119,7 +130,7 @@ impl Oracle {
 
     /// Takes the step that was on trial.
     pub fn accept(&mut self, trial: Trial) {
-        let Trial { order, placed, accesses, races, trims } = trial;
+        let Trial { order, layout, placed, real, accesses, races, trims } = trial;
         let first = self.accesses.len();
         self.accesses.extend(accesses);
         for (old, new, bytes) in races {
@@ -135,10 +146,11 @@ impl Oracle {
             self.accesses[check].bytes.remove_all(&bytes);
         }
         self.placed.push(placed);
-        self.order = order;
+        self.real.push(real);
+        (self.order, self.layout) = (order, layout);
     }
 
-    fn accesses_of(&self, program: &Program, step: &Step, placed: Placed) -> Vec<Access> {
+    fn accesses_of(&self, program: &Program, step: &Step, placed: Placed, real: &Real) -> Vec<Access> {
         let (read, write) = match program.timing(&step.act) {
             Some(Timing::Staged { .. }) => (placed.call, placed.task),
             _ => (placed.task, placed.task),
@@ -151,14 +163,15 @@ impl Oracle {
             list.push(Access { step: self.placed.len(), place, write, point, bytes, blur, soft });
         };
         match &step.act {
+            Act::Alloc { buffer } if program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => add(Place::Buffer(*buffer), whole(*buffer), true, write),
             // Plain memory goes back to the C library, so nothing may still use it; the engine keeps its own.
             Act::Free { buffer } if program.home(*buffer) == Home::Heap => {
                 add(Place::Buffer(*buffer), whole(*buffer), true, write);
             }
-            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..1), true, write),
-            Act::Poke { dst, .. } | Act::Fill { dst, .. } => {
-                add(Place::Buffer(dst.buffer), Ranges::of(dst.bytes()), true, write);
+            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..CELLS), true, write),
+            Act::Map { window, cell, .. } | Act::Unmap { window, cell, .. } => {
+                add(Place::Life(*window), Ranges::of(*cell..cell + 1), true, write);
             }
             Act::Check { buffers } => {
                 buffers.iter().for_each(|b| add(Place::Buffer(*b), whole(*b), false, read));
@@ -169,14 +182,21 @@ impl Oracle {
                 add(Place::Desc(*dst), Ranges::of(0..1), true, write);
             }
             Act::RunDesc { desc, dst, src, .. } => {
-                let places = [Place::Desc(*desc), Place::Life(dst.buffer), Place::Life(src.buffer)];
-                places.into_iter().for_each(|place| add(place, Ranges::of(0..1), false, read));
+                add(Place::Desc(*desc), Ranges::of(0..1), false, read);
+                for end in [dst, src] {
+                    let window = program.form(end.buffer) == Form::Window;
+                    let cells = if window { Layout::cells_of(program, *end) } else { 0..1 };
+                    add(Place::Life(end.buffer), Ranges::of(cells), false, read);
+                }
             }
             _ => {}
         }
-        let moves = step.act.moves();
         for (is_write, point) in [(false, read), (true, write)] {
-            let spans = || moves.iter().map(|(d, s)| if is_write { *d } else { *s });
+            let fills = real.fills.iter().copied().filter(|_| is_write);
+            let spans = || {
+                let end = |(d, s): &(Span, Span)| if is_write { *d } else { *s };
+                real.moves.iter().map(end).chain(fills.clone())
+            };
             let mut buffers: Vec<_> = spans().map(|s| s.buffer).collect();
             buffers.sort_unstable();
             buffers.dedup();
@@ -210,7 +230,7 @@ impl Oracle {
             let (act, placed) = (&program.steps[i].act, self.placed[i]);
             let early = matches!(program.timing(act), Some(Timing::Staged { .. }));
             if point == if early { placed.call } else { placed.task } {
-                staged.insert(i, mirror.read(i, act));
+                staged.insert(i, mirror.read(i));
             }
             if point == placed.task {
                 mirror.write(program, i, act, staged.remove(&i).expect("read before or at the task"));
@@ -242,7 +262,7 @@ impl Mirror<'_> {
     }
 
     /// What the pieces of a copy read: bytes, and which of them are known.
-    fn read(&self, step: usize, act: &Act) -> Vec<Memory> {
+    fn read(&self, step: usize) -> Vec<Memory> {
         let one = |src: Span| {
             let memory = &self.buffers[src.buffer];
             let mut known: Ranges = memory.known.within(src.bytes()).collect();
@@ -252,7 +272,7 @@ impl Mirror<'_> {
             let known = known.iter().map(|r| r.start - src.at..r.end - src.at).collect();
             Memory { bytes: memory.bytes[src.bytes()].to_vec(), known }
         };
-        act.moves().iter().map(|(_, src)| one(*src)).collect()
+        self.oracle.real[step].moves.iter().map(|(_, src)| one(*src)).collect()
     }
 
     fn put(&mut self, step: usize, dst: Span, from: &Memory) {
@@ -266,14 +286,27 @@ impl Mirror<'_> {
 
     fn write(&mut self, program: &Program, step: usize, act: &Act, read: Vec<Memory>) {
         match act {
+            Act::Alloc { buffer } if program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => {
                 let len = program.buffers[*buffer].len;
                 let bytes = first_bytes(*buffer, len).to_vec();
                 self.buffers[*buffer] = Memory { bytes, known: Ranges::of(0..len) };
             }
-            Act::Poke { dst, seed } => self.put(step, *dst, &known(noise(*seed, dst.len).to_vec())),
-            Act::Fill { dst, with, .. } => self.put(step, *dst, &known(with.bytes(dst.len))),
-            _ => act.moves().iter().zip(read).for_each(|((dst, _), memory)| self.put(step, *dst, &memory)),
+            Act::Poke { dst, seed } => self.spread(step, noise(*seed, dst.len)),
+            Act::Fill { dst, with, .. } => self.spread(step, &with.bytes(dst.len)),
+            _ => {
+                let moves = &self.oracle.real[step].moves;
+                moves.iter().zip(read).for_each(|((dst, _), memory)| self.put(step, *dst, &memory));
+            }
+        }
+    }
+
+    /// Puts bytes into the parts of what a step fills.
+    fn spread(&mut self, step: usize, mut bytes: &[u8]) {
+        for part in &self.oracle.real[step].fills {
+            let (now, rest) = bytes.split_at(part.len);
+            self.put(step, *part, &known(now.to_vec()));
+            bytes = rest;
         }
     }
 
@@ -396,7 +429,7 @@ mod tests {
             (after_poke.as_str(), vec![fill(PIN, 4, 0x11, 0), sync(0), poke]),
         ];
         for (want, acts) in table {
-            let buffers = [0, 5].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
+            let buffers = [0, 7].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
             let allocs = [Act::Alloc { buffer: DEV }, Act::Alloc { buffer: PIN }];
             let acts: Vec<_> =
                 allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();

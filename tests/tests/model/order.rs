@@ -188,7 +188,7 @@ mod tests {
     fn pageable(stream: usize) -> Act {
         let span = |buffer| Span { buffer, at: 0, len: 1 };
         let (dst, src, kind) = (span(DEVICE_BUFFER), span(HEAP_BUFFER), crate::program::Kind::HOST_TO_DEVICE);
-        Act::Copy { dst, src, kind, way: Way::On(stream), with_condition: false }
+        Act::Copy { dst, src, kind, way: Way::Awaited(stream), with_condition: false }
     }
 
     fn on(stream: usize) -> Act {
@@ -253,7 +253,7 @@ mod tests {
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
             ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
         ];
-        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 8, life: 0, len: 1 }];
+        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 10, life: 0, len: 1 }];
         let program = Program { buffers, ..Program::default() };
         for (want, steps) in table {
             let mut order = Order::default();

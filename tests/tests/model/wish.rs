@@ -95,6 +95,27 @@ pub enum Want {
     Free {
         slot: usize,
     },
+    /// Maps a physical memory in a cell of the stream's device's window, in place of what is there.
+    Map {
+        slot: usize,
+        cell: usize,
+        /// What was there is freed, and new memory mapped.
+        fresh: bool,
+    },
+    Unmap {
+        cell: usize,
+    },
+    /// Page-locks pages from a share of a buffer on, or lets them go if some are.
+    Register {
+        slot: usize,
+        at: u16,
+        len: u16,
+    },
+    Unregister {
+        slot: usize,
+    },
+    /// Something that does not look where in a window anything is mapped.
+    Careless(Box<Want>),
     Hold,
     Release,
     Record {
@@ -146,8 +167,12 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     prop_oneof![any::<u8>().prop_map(Pattern::Byte), any::<u32>().prop_map(Pattern::Word)]
 }
 
-fn want() -> impl Strategy<Value = Want> {
-    let len = || prop_oneof![3 => any::<u16>(), 1 => Just(u16::MAX)];
+fn len() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => any::<u16>(), 1 => Just(u16::MAX)]
+}
+
+/// Copies and fills.
+fn transfer() -> impl Strategy<Value = Want> {
     let copy = (towards(), pick(), pick(), len(), 0..3usize, rarely(), any::<bool>());
     let copy2d = (towards(), pick(), pick(), len(), 1..9usize, (0..9usize, 0..9usize), rarely());
     let items = prop::collection::vec((pick(), pick(), len()), 1..6);
@@ -164,13 +189,24 @@ fn want() -> impl Strategy<Value = Want> {
             Want::Batch { towards, items, how, sync }
         }),
         4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
+    ]
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    prop_oneof![
+        22 => transfer(),
+        1 => transfer().prop_map(|want| Want::Careless(Box::new(want))),
         3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
         2 => (desc(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
         1 => desc().prop_map(|dst| Want::CopyDesc { dst }),
         5 => (desc(), pick(), pick(), len(), rarely()).prop_map(|(desc, dst, src, len, copied)| {
             Want::RunDesc { desc, dst, src, len, copied }
         }),
-        3 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        4 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        5 => (0..60usize, 0..CELLS, any::<bool>()).prop_map(|(slot, cell, fresh)| Want::Map { slot, cell, fresh }),
+        1 => (0..CELLS).prop_map(|cell| Want::Unmap { cell }),
+        3 => (0..60usize, any::<u16>(), len()).prop_map(|(slot, at, len)| Want::Register { slot, at, len }),
+        1 => (0..60usize).prop_map(|slot| Want::Unregister { slot }),
         3 => Just(Want::Hold),
         1 => Just(Want::Release),
         2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
