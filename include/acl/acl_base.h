@@ -135,6 +135,9 @@ typedef enum {
     ACL_FLOAT4_E1M2 = 41 /**< 4-bit float, 1 exponent and 2 mantissa bits. */
 } aclDataType;
 
+/** Bytes of an element of this type; 0 for ACL_STRING and what is no type. */
+size_t aclDataTypeSize(aclDataType dataType);
+
 /** Where memory given to the library lies. */
 typedef enum {
     ACL_MEMTYPE_DEVICE = 0,                  /**< Device memory. */
@@ -149,6 +152,12 @@ typedef enum {
     ACL_WARNING = 2, /**< Something unexpected that was dealt with. */
     ACL_ERROR = 3    /**< A failure. */
 } aclLogLevel;
+
+/** Writes a line of the program's to the log; `fmt` and what follows as in printf. */
+void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...);
+
+/** The same, with the place filled in: ACL_APP_LOG(ACL_INFO, "%d copies", 3). */
+#define ACL_APP_LOG(level, ...) aclAppLog((level), __func__, __FILE__, (uint32_t)__LINE__, __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -178,6 +178,19 @@ typedef enum {
     ACL_MEM_HANDLE_TYPE_POSIX = 2 /**< By a file descriptor. */
 } aclrtMemHandleType;
 
+/** How far a shareable handle reaches. */
+typedef enum {
+    ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT = 1, /**< Inside one machine; the handle is a uint64_t. */
+    ACL_MEM_SHARE_HANDLE_TYPE_FABRIC = 2 /**< Between machines; not supported. */
+} aclrtMemSharedHandleType;
+
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the key. */
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the key may import it. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL /**< Import flag: just the memory. */
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL /**< Import flag: and access to its device. */
+#define ACL_RT_VMM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the handle. */
+#define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the handle may import it. */
+
 /** Properties of physical memory. */
 typedef struct {
     aclrtMemHandleType handleType; /**< How it can be shared. */
@@ -335,6 +348,28 @@ typedef enum {
     ACL_HOST = 1 /**< On a host with the device as a card. */
 } aclrtRunMode;
 
+/** A package of CANN. */
+typedef enum {
+    ACL_PKG_NAME_CANN = 0, /**< The whole. */
+    ACL_PKG_NAME_RUNTIME = 1, /**< Runtime. */
+    ACL_PKG_NAME_COMPILER = 2, /**< Compiler. */
+    ACL_PKG_NAME_HCCL = 3, /**< Collective communication. */
+    ACL_PKG_NAME_TOOLKIT = 4, /**< Tools. */
+    ACL_PKG_NAME_OPP = 5, /**< Operators. */
+    ACL_PKG_NAME_OPP_KERNEL = 6, /**< Operators' kernels. */
+    ACL_PKG_NAME_DRIVER = 7 /**< Driver. */
+} aclCANNPackageName;
+
+/** The version of a package, whole and in parts; a part that is not there is "0". */
+typedef struct {
+    char version[ACL_PKG_VERSION_MAX_SIZE]; /**< The whole. */
+    char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< First part. */
+    char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Second part. */
+    char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Third part. */
+    char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE]; /**< Fourth part. */
+    char reserved[ACL_PKG_VERSION_MAX_SIZE]; /**< Reserved, 0. */
+} aclCANNPackageVersion;
+
 /** Whose last error is meant. */
 typedef enum {
     ACL_RT_THREAD_LEVEL = 0 /**< The calling thread's. */
@@ -373,6 +408,28 @@ typedef enum {
     ACL_DEV_ATTR_IS_VIRTUAL = 501, /**< Whether it is virtual. */
     ACL_DEV_ATTR_NPU_ARCH = 601 /**< Architecture. */
 } aclrtDevAttr;
+
+/** Numbers of a device, in the older query. */
+typedef enum {
+    ACL_DEVICE_INFO_UNDEFINED = -1, /**< None. */
+    ACL_DEVICE_INFO_AI_CORE_NUM = 0, /**< AI cores. */
+    ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1, /**< Vector cores. */
+    ACL_DEVICE_INFO_L2_SIZE = 2 /**< Bytes of L2 cache. */
+} aclDeviceInfo;
+
+/** What a float becomes that is too large. */
+typedef enum {
+    ACL_RT_OVERFLOW_MODE_SATURATION = 0, /**< The largest finite number. */
+    ACL_RT_OVERFLOW_MODE_INFNAN = 1, /**< Infinity. */
+    ACL_RT_OVERFLOW_MODE_UNDEF = 2 /**< Neither. */
+} aclrtFloatOverflowMode;
+
+/** Parameters that operators read. */
+typedef enum {
+    ACL_OPT_DETERMINISTIC = 0, /**< Same input, same output. */
+    ACL_OPT_ENABLE_DEBUG_KERNEL = 1, /**< Operators check their memory accesses. */
+    ACL_OPT_STRONG_CONSISTENCY = 2 /**< Results do not depend on where data lies. */
+} aclSysParamOpt;
 
 #define ACL_DEV_FEATURE_NOT_SUPPORT 0 /**< The device does not have the feature. */
 #define ACL_DEV_FEATURE_SUPPORT 1 /**< The device has the feature. */
@@ -417,6 +474,27 @@ aclError aclInit(const char *configPath);
 /** Ends the library, however often it was started. */
 aclError aclFinalize(void);
 
+/** Takes back one aclInit, and ends the library with the last; `refCount`, if not NULL, receives how many are left. */
+aclError aclFinalizeReference(uint64_t *refCount);
+
+/** Code of the calling thread's last call that failed; ACL_SUCCESS if there is none. */
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
+
+/** The same, and forgets it. */
+aclError aclrtGetLastError(aclrtLastErrLevel level);
+
+/** Version of the API. */
+aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
+
+/** Version of a package as text, into ACL_PKG_VERSION_MAX_SIZE bytes. */
+aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
+
+/** Version of a package as a number; later versions have larger ones. */
+aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
+
+/** Version of a package in parts. */
+aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version);
+
 /** Takes the calling thread's messages, newest first; NULL if there are none. Valid until the next call. */
 const char *aclGetRecentErrMsg(void);
 
@@ -434,6 +512,9 @@ aclError aclrtSetDevice(int32_t deviceId);
 /** Takes back one aclrtSetDevice; the last one waits and frees the default context. */
 aclError aclrtResetDevice(int32_t deviceId);
 
+/** Takes back every aclrtSetDevice of a device at once: waits and frees the default context. */
+aclError aclrtResetDeviceForce(int32_t deviceId);
+
 /** The calling thread's device. */
 aclError aclrtGetDevice(int32_t *deviceId);
 
@@ -442,6 +523,9 @@ aclError aclrtGetDeviceCount(uint32_t *count);
 
 /** Waits for all streams of the current device. */
 aclError aclrtSynchronizeDevice(void);
+
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 
 /** Free and total bytes of a kind of memory on the current device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
@@ -454,6 +538,36 @@ aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 
 /** Takes back aclrtDeviceEnablePeerAccess. */
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
+
+/** Asks whether `deviceId` may reach memory of `peerDeviceId` now: 1 or 0. */
+aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status);
+
+/** A number of a device: cores, cache. */
+aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value);
+
+/** A fact about a device. */
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value);
+
+/** How busy a device is. */
+aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo);
+
+/** Process id by which other processes' white lists know this one. */
+aclError aclrtDeviceGetBareTgid(int32_t *pid);
+
+/** Sets what too large a float becomes, in streams made on the current device afterwards. */
+aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
+
+/** What too large a float becomes on the current device. */
+aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode);
+
+/** Sets a parameter of the process. */
+aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the process; 0 if it was never set. */
+aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
+
+/** Sets how many seconds an operator may run; copies are not meant. */
+aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
 
 /* ---- Functions: contexts ---------------------------------------------------------------------------------- */
 
@@ -469,6 +583,12 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
 
+/** Sets a parameter of the current context. */
+aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
+
+/** A parameter of the current context; one that was never set is an error. */
+aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
+
 /* ---- Functions: streams ----------------------------------------------------------------------------------- */
 
 /** Creates a stream in the current context. */
@@ -480,6 +600,12 @@ aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uin
 /** Waits for a stream's tasks and destroys it. */
 aclError aclrtDestroyStream(aclrtStream stream);
 
+/** Destroys a stream at once and drops its tasks. */
+aclError aclrtDestroyStreamForce(aclrtStream stream);
+
+/** Stops and drops a stream's tasks; calls that wait for it return ACL_ERROR_RT_STREAM_ABORT. It can be used again. */
+aclError aclrtStreamAbort(aclrtStream stream);
+
 /** Waits for a stream's tasks and returns the first error that was not yet reported. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 
@@ -489,11 +615,30 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /** Asks, without waiting, whether a stream's tasks are done. */
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 
+/** Sets, once, what follows when a task of a stream fails: ACL_CONTINUE_ON_FAILURE, or ACL_STOP_ON_FAILURE, which stops
+ *  all streams of the context for good. NULL is the default stream, on some products only. */
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
+
+/** A small number that no other living stream of the process has. */
+aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
+
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
 /** Has a stream run a host function, in order with its tasks. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
+
+/** Binds a stream to the thread that is to run its callbacks: what pthread_self() returns there. */
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
+
+/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. */
+aclError aclrtProcessReport(int32_t timeout);
+
+/** Has the thread that a stream is bound to run a function, in order with the stream's tasks. */
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream);
+
+/** Takes back aclrtSubscribeReport; callbacks that have not run never will. */
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 
 /* ---- Functions: events ------------------------------------------------------------------------------------ */
 
@@ -512,14 +657,29 @@ aclError aclrtDestroyEvent(aclrtEvent event);
 /** Records what was submitted to a stream so far. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 
+/** Has a stream reset an event: it counts as not recorded, and later waits wait for the next record. */
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
+
 /** Asks, without waiting, whether the recorded tasks are done. */
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status);
+
+/** The same in the numbers of aclrtEventStatus; deprecated. */
+aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status);
+
+/** Asks, without waiting, whether every aclrtStreamWaitEvent for an event so far has been passed. */
+aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status);
 
 /** Waits for the recorded tasks. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 
+/** The same with a limit in milliseconds; -1 is no limit. */
+aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
+
 /** Milliseconds between two events. */
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
+
+/** When an event was reached, in microseconds of its device's clock. */
+aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
 
 /* ---- Functions: memory ------------------------------------------------------------------------------------ */
 
@@ -592,6 +752,42 @@ aclError aclrtUnmapMem(void *virPtr);
 /** The granularity of physical memory with these properties. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                           size_t *granularity);
+
+/** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
+                                         uint64_t *shareableHandle);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a shareable handle. */
+aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
+
+/** Makes a handle for another process's physical memory, to be mapped as memory of device `deviceId`. */
+aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle);
+
+/** As aclrtMemExportToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
+                                           aclrtMemSharedHandleType shareType, void *shareableHandle);
+
+/** As aclrtMemSetPidToShareableHandle; `shareableHandle` points to what `shareType` says. */
+aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
+                                           size_t pidNum);
+
+/** As aclrtMemImportFromShareableHandle, as memory of the current device; `flags` is 0. */
+aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
+                                             aclrtDrvMemHandle *handle);
+
+/* ---- Functions: memory between processes ------------------------------------------------------------------ */
+
+/** Lets other processes import the first `size` bytes of memory of aclrtMalloc; the key has 64 characters, `len` is 65. */
+aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a key. */
+aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
+
+/** Makes memory that another process exported known here. */
+aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
+
+/** Ends an import, or an export; importers come first, and one that does not keeps its memory all the same. */
+aclError aclrtIpcMemClose(const char *key);
 
 /* ---- Functions: copies ------------------------------------------------------------------------------------ */
 

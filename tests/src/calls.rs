@@ -7,7 +7,10 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::{aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+use crate::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
+    aclrtUtilizationInfo,
+};
 
 macro_rules! calls {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
@@ -23,17 +26,38 @@ macro_rules! calls {
 calls! {
     aclInit(configPath: *const c_char);
     aclFinalize();
+    aclFinalizeReference(refCount: *mut u64);
+    aclrtPeekAtLastError(level: i32);
+    aclrtGetLastError(level: i32);
+    aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *mut i32);
+    aclsysGetVersionStr(pkgName: *const c_char, versionStr: *mut c_char);
+    aclsysGetVersionNum(pkgName: *const c_char, versionNum: *mut i32);
+    aclsysGetCANNVersion(name: i32, version: *mut aclCANNPackageVersion);
     aclrtGetRunMode(runMode: *mut i32);
 
     aclrtSetDevice(device: i32);
     aclrtResetDevice(device: i32);
+    aclrtResetDeviceForce(device: i32);
     aclrtGetDevice(device: *mut i32);
     aclrtGetDeviceCount(count: *mut u32);
     aclrtSynchronizeDevice();
+    aclrtSynchronizeDeviceWithTimeout(timeout: i32);
     aclrtGetMemInfo(attr: i32, free: *mut usize, total: *mut usize);
     aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
     aclrtDeviceEnablePeerAccess(peer: i32, flags: u32);
     aclrtDeviceDisablePeerAccess(peer: i32);
+    aclrtDevicePeerAccessStatus(device: i32, peer: i32, status: *mut i32);
+    aclGetDeviceCapability(device: u32, info: i32, value: *mut i64);
+    aclrtGetDeviceInfo(device: u32, attr: i32, value: *mut i64);
+    aclrtGetDeviceUtilizationRate(device: i32, info: *mut aclrtUtilizationInfo);
+    aclrtDeviceGetBareTgid(pid: *mut i32);
+    aclrtSetDeviceSatMode(mode: i32);
+    aclrtGetDeviceSatMode(mode: *mut i32);
+    aclrtSetSysParamOpt(opt: i32, value: i64);
+    aclrtGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtCtxSetSysParamOpt(opt: i32, value: i64);
+    aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64);
+    aclrtSetOpExecuteTimeOut(timeout: u32);
 
     aclrtCreateContext(context: *mut usize, device: i32);
     aclrtDestroyContext(context: usize);
@@ -43,9 +67,13 @@ calls! {
     aclrtCreateStream(stream: *mut usize);
     aclrtCreateStreamWithConfig(stream: *mut usize, priority: u32, flag: u32);
     aclrtDestroyStream(stream: usize);
+    aclrtDestroyStreamForce(stream: usize);
+    aclrtStreamAbort(stream: usize);
     aclrtSynchronizeStream(stream: usize);
     aclrtSynchronizeStreamWithTimeout(stream: usize, timeout: i32);
     aclrtStreamQuery(stream: usize, status: *mut i32);
+    aclrtSetStreamFailureMode(stream: usize, mode: u64);
+    aclrtStreamGetId(stream: usize, id: *mut i32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
 
     aclrtCreateEvent(event: *mut usize);
@@ -53,10 +81,19 @@ calls! {
     aclrtCreateEventExWithFlag(event: *mut usize, flag: u32);
     aclrtDestroyEvent(event: usize);
     aclrtRecordEvent(event: usize, stream: usize);
+    aclrtResetEvent(event: usize, stream: usize);
+    aclrtQueryEvent(event: usize, status: *mut i32);
+    aclrtQueryEventWaitStatus(event: usize, status: *mut i32);
+    aclrtEventGetTimestamp(event: usize, timestamp: *mut u64);
     aclrtQueryEventStatus(event: usize, status: *mut i32);
     aclrtSynchronizeEvent(event: usize);
+    aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
 
+    aclrtSubscribeReport(thread: u64, stream: usize);
+    aclrtProcessReport(timeout: i32);
+    aclrtLaunchCallback(func: aclrtHostFunc, data: usize, block: i32, stream: usize);
+    aclrtUnSubscribeReport(thread: u64, stream: usize);
     aclrtLaunchHostFunc(stream: usize, func: aclrtHostFunc, args: usize);
 
     aclrtMalloc(ptr: *mut usize, size: usize, policy: i32);
@@ -64,6 +101,23 @@ calls! {
     aclrtMallocHost(ptr: *mut usize, size: usize);
     aclrtFreeHost(ptr: usize);
     aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
+
+    aclrtReserveMemAddress(virPtr: *mut usize, size: usize, alignment: usize, expectPtr: usize, flags: u64);
+    aclrtMallocPhysical(handle: *mut usize, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64);
+    aclrtFreePhysical(handle: usize);
+    aclrtMapMem(virPtr: usize, size: usize, offset: usize, handle: usize, flags: u64);
+    aclrtUnmapMem(virPtr: usize);
+    aclrtMemExportToShareableHandle(handle: usize, handleType: i32, flags: u64, shareableHandle: *mut u64);
+    aclrtMemSetPidToShareableHandle(shareableHandle: u64, pid: *mut i32, pidNum: usize);
+    aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);
+    aclrtMemExportToShareableHandleV2(handle: usize, flags: u64, shareType: i32, shareableHandle: usize);
+    aclrtMemSetPidToShareableHandleV2(shareableHandle: usize, shareType: i32, pid: *mut i32, pidNum: usize);
+    aclrtMemImportFromShareableHandleV2(shareableHandle: usize, shareType: i32, flags: u64, handle: *mut usize);
+
+    aclrtIpcMemGetExportKey(devPtr: usize, size: usize, key: *mut c_char, len: usize, flags: u64);
+    aclrtIpcMemSetImportPid(key: *const c_char, pid: *mut i32, num: usize);
+    aclrtIpcMemImportByKey(devPtr: *mut usize, key: *const c_char, flags: u64);
+    aclrtIpcMemClose(key: *const c_char);
 
     aclrtMemcpy(dst: usize, destMax: usize, src: usize, count: usize, kind: i32);
     aclrtMemcpyAsync(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);
@@ -110,6 +164,23 @@ pub fn message() -> Option<String> {
 pub fn soc_name() -> Option<String> {
     // SAFETY: takes no argument; the name lives as long as the library.
     unsafe { text(ascendcl::aclrtGetSocName()) }
+}
+
+/// aclDataTypeSize.
+pub fn data_type_size(data_type: i32) -> usize {
+    ascendcl::aclDataTypeSize(data_type)
+}
+
+/// aclAppLog without anything behind the format.
+pub fn app_log(level: i32, func: &CStr, file: &CStr, line: u32, fmt: &CStr) {
+    app_log_raw(level, Some(func), Some(file), line, Some(fmt));
+}
+
+/// The same where anything may be NULL.
+pub fn app_log_raw(level: i32, func: Option<&CStr>, file: Option<&CStr>, line: u32, fmt: Option<&CStr>) {
+    let raw = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: NULL or C strings, and the tests' formats ask for no arguments.
+    unsafe { ascendcl::aclAppLog(level, raw(func), raw(file), line, raw(fmt)) }
 }
 
 /// # Safety

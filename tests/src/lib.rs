@@ -8,13 +8,17 @@
 mod batch;
 pub mod blocked;
 mod calls;
+pub mod children;
 mod gate;
 mod memory;
 mod wild;
 
 use std::time::{Duration, Instant};
 
-pub use ascendcl::{aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPtrAttributes};
+pub use ascendcl::{
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
+    aclrtPtrAttributes, aclrtUtilizationInfo,
+};
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
@@ -29,6 +33,8 @@ pub mod code {
     pub const REPEAT_INITIALIZE: i32 = 100002;
     pub const INVALID_FILE: i32 = 100003;
     pub const PARSE_FILE: i32 = 100006;
+    pub const FILE_ATTR_INVALID: i32 = 100008;
+    pub const REPEAT_SUBSCRIBE: i32 = 100033;
     pub const REPEAT_FINALIZE: i32 = 100037;
     pub const RT_PARAM_INVALID: i32 = 107000;
     pub const INVALID_DEVICEID: i32 = 107001;
@@ -36,11 +42,21 @@ pub mod code {
     pub const STREAM_CONTEXT: i32 = 107003;
     pub const TIMESTAMP_INVALID: i32 = 107006;
     pub const TIMESTAMP_REVERSAL: i32 = 107007;
+    pub const STREAM_SUBSCRIBE: i32 = 107011;
+    pub const THREAD_SUBSCRIBE: i32 = 107012;
+    pub const STREAM_NO_CB_REG: i32 = 107015;
     pub const INVALID_HANDLE: i32 = 107017;
+    pub const PARAM_NOT_SET: i32 = 107021;
+    pub const STREAM_ABORT: i32 = 107023;
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
+    pub const EVENT_NOT_COMPLETE: i32 = 507006;
+    pub const REPORT_TIMEOUT: i32 = 507012;
+    pub const NO_PERMISSION: i32 = 207006;
+    pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
+    pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
 }
 
 /// aclrtMemcpyKind, 0 to 7 in order.

@@ -32,8 +32,10 @@ macro_rules! programs {
 }
 
 programs! {
+    app_log: "tests/c/app_log.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
+    callbacks: "tests/c/callbacks.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",
@@ -43,6 +45,7 @@ programs! {
     exit_in_flight: "tests/c/exit_in_flight.c",
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
+    ipc: "tests/c/ipc.c",
     memcpy: "tests/c/memcpy.c",
     memcpy2d: "tests/c/memcpy2d.c",
     memcpy2d_async: "tests/c/memcpy2d_async.c",

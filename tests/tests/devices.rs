@@ -155,6 +155,32 @@ fn the_last_reset_takes_the_default_context_away() {
 }
 
 #[test]
+fn a_forced_reset_takes_the_default_context_away_whatever_the_count() {
+    let _turn = turn();
+    expect("a forced reset of what was never set", aclrtResetDeviceForce(0), CONTEXT_NULL);
+    for bad in [2, -1, i32::MIN] {
+        expect("a forced reset of what does not exist", aclrtResetDeviceForce(bad), INVALID_DEVICEID);
+    }
+    for resets_before in [0, 1] {
+        for _ in 0..3 {
+            ok(aclrtSetDevice(0));
+        }
+        let stream = stream();
+        (0..resets_before).for_each(|_| ok(aclrtResetDevice(0)));
+        let gate = Gate::on(stream);
+        let reset = blocked::call(|| aclrtResetDeviceForce(0)).blocked("it waits for tasks all the same");
+        gate.open();
+        assert_eq!(reset.join(), 0);
+        assert_eq!(current_device(), Err(CONTEXT_NULL));
+        expect("a second forced reset", aclrtResetDeviceForce(0), CONTEXT_NULL);
+        expect("a reset after a forced one", aclrtResetDevice(0), CONTEXT_NULL);
+        ok(aclrtSetDevice(0));
+        expect("a stream of the reset device", aclrtSynchronizeStream(stream), INVALID_HANDLE);
+        ok(aclrtResetDeviceForce(0));
+    }
+}
+
+#[test]
 fn the_last_reset_waits_for_work() {
     let _turn = turn();
     ok(aclrtSetDevice(1));

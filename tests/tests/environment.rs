@@ -10,7 +10,7 @@ const MIB: usize = 1024 * 1024;
 
 type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 26] = [
     ("huge pages run short", &[("FERRY_DEVICE_MEMORY", "3700000")], huge_pages_run_short),
     ("a product that nobody built", &[("FERRY_SOC", "Ascend910Bogus")], || {
         refused_setting(&["FERRY_SOC", "Ascend910B1"])
@@ -26,6 +26,20 @@ const CASES: [Case; 14] = [
     ("memory in kibibytes", &[("FERRY_DEVICE_MEMORY", "32768K")], || assert_eq!(mem_info().1, 32 * MIB)),
     ("limbo in small memory", &[("FERRY_DEVICE_MEMORY", "64M")], limbo_in_small_memory),
     ("five devices", &[("FERRY_DEVICES", "5")], five_devices),
+    ("a foreign character in the list", &visible("8", "1, 2,3"), || sees(&[1])),
+    ("a device too many in the list", &visible("8", "1,3,8"), || sees(&[1, 3])),
+    ("devices in the wrong order", &visible("8", "4,2"), || sees(&[4])),
+    ("two of two devices", &visible("2", "0,1"), || sees(&[0, 1])),
+    ("the second of two devices", &visible("2", "1"), || sees(&[1])),
+    ("no device", &visible("2", ""), || no_device("''")),
+    ("a device that is not there", &visible("2", "7"), || no_device("'7'")),
+    ("no list at all", &visible("2", "none"), || no_device("'none'")),
+    ("a product without vector cores", &[("FERRY_SOC", "Ascend910A")], || numbers([32, 0, 1001], -1, false)),
+    ("a product of the inference kind", &[("FERRY_SOC", "Ascend310P3")], || numbers([10, 8, 2002], 0, false)),
+    ("a product with programs in threads", &[("FERRY_SOC", "Ascend950PR_9599")], || {
+        numbers([32, 64, 3510], 0, true)
+    }),
+    ("another version", &[("FERRY_CANN_VERSION", "9.0.0-beta.2")], another_version),
     ("a limit for batches", &[("FERRY_BATCH_LIMIT", "16")], batch_limit),
     ("another product of the same rules", &[("FERRY_SOC", "Ascend910B1")], || {
         assert_eq!(soc_name().as_deref(), Some("Ascend910B1"));
@@ -60,6 +74,83 @@ fn one_case() {
     let name = std::env::var("FERRY_TEST_CASE").expect("the parent says which case");
     let (_, _, case) = CASES.into_iter().find(|c| c.0 == name).expect("a case of this name");
     case();
+}
+
+/// So many devices, of which only some are visible.
+const fn visible(devices: &'static str, list: &'static str) -> [(&'static str, &'static str); 2] {
+    [("FERRY_DEVICES", devices), ("ASCEND_RT_VISIBLE_DEVICES", list)]
+}
+
+/// The process sees the devices that have these numbers on the machine, and numbers them from 0.
+fn sees(physical: &[i64]) {
+    let (mut count, mut id) = (0, -1);
+    ok(aclrtGetDeviceCount(&mut count));
+    assert_eq!(count as usize, physical.len());
+    for (device, number) in physical.iter().enumerate() {
+        ok(aclrtSetDevice(device as i32));
+        let memory = Memory::device(4096);
+        memory.fill(device as u8 + 1);
+        memory.assert_all(device as u8 + 1, "a device of its own");
+        ok(aclrtGetDeviceInfo(device as u32, 402, &mut id));
+        assert_eq!(id, *number, "the number on the machine");
+    }
+    expect("one more", aclrtSetDevice(count as i32), INVALID_DEVICEID);
+}
+
+/// Nothing is visible: every call that needs a device says why.
+fn no_device(list: &str) {
+    let (mut count, mut context) = (7, 7);
+    ok(aclInit(std::ptr::null()));
+    ok(aclrtGetDeviceCount(&mut count));
+    assert_eq!(count, 0);
+    assert_eq!(aclrtSetDevice(0), INVALID_DEVICEID);
+    let said = message().expect("a message");
+    for word in ["ASCEND_RT_VISIBLE_DEVICES", "FERRY_DEVICES", list] {
+        assert!(said.contains(word), "{word} is not in {said}");
+    }
+    expect("a context", aclrtCreateContext(&mut context, 0), INVALID_DEVICEID);
+    assert_eq!(context, 7);
+    ok(aclFinalize());
+}
+
+/// Cores, vector cores and architecture; how busy the vector cores are; whether there are programs in threads. Products with
+/// none of the newest features have no overflow mode either.
+fn numbers(want: [i64; 3], busy: i32, threads: bool) {
+    use_device();
+    let ask = |attr| {
+        let mut value = -7;
+        (aclrtGetDeviceInfo(0, attr, &mut value), value)
+    };
+    assert_eq!([101, 201, 601].map(ask), want.map(|value| (0, value)));
+    for attr in 202..=204 {
+        let (code, value) = ask(attr);
+        assert_eq!(code, if threads { 0 } else { FEATURE_NOT_SUPPORT }, "{attr}");
+        assert_eq!(value > 0, threads, "{attr}");
+    }
+    for attr in 205..=212 {
+        let (code, value) = ask(attr);
+        assert_eq!((code, value > 0), (0, threads), "{attr}");
+    }
+    let mut info = aclrtUtilizationInfo {
+        cubeUtilization: 7,
+        vectorUtilization: 7,
+        aicpuUtilization: 7,
+        memoryUtilization: 7,
+        utilizationExtend: std::ptr::null_mut(),
+    };
+    ok(aclrtGetDeviceUtilizationRate(0, &mut info));
+    assert_eq!(info.vectorUtilization, busy);
+    let newest = if threads { 0 } else { FEATURE_NOT_SUPPORT };
+    expect("the overflow mode", aclrtSetDeviceSatMode(1), newest);
+}
+
+fn another_version() {
+    let (mut chars, mut number) = ([0; 128], 0);
+    ok(aclsysGetVersionStr(c"runtime".as_ptr(), chars.as_mut_ptr()));
+    let text: String = chars.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+    assert_eq!(text, "9.0.0-beta.2");
+    ok(aclsysGetVersionNum(c"runtime".as_ptr(), &mut number));
+    assert!((80_500_000..90_000_000).contains(&number), "{number}: after 8.5.0 and before 9.0.0");
 }
 
 /// Free and total bytes of device 0.

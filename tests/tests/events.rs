@@ -188,3 +188,161 @@ fn an_event_behind_failed_work_lets_others_go_on_and_does_not_count_as_complete(
     expect("the failed copy", aclrtSynchronizeStream(failing), RT_PARAM_INVALID);
     assert_eq!(event_status(event), EVENT_NOT_READY, "its tasks failed");
 }
+
+/// aclrtQueryEvent, whose numbers are the other way round.
+fn old_status(event: usize) -> i32 {
+    let mut status = -1;
+    ok(aclrtQueryEvent(event, &mut status));
+    status
+}
+
+fn wait_status(event: usize) -> i32 {
+    let mut status = -1;
+    ok(aclrtQueryEventWaitStatus(event, &mut status));
+    status
+}
+
+const COMPLETE: i32 = 0;
+const NOT_READY: i32 = 1;
+
+#[test]
+fn the_older_queries() {
+    use_device();
+    for event in [event(), with_flag(SYNC)] {
+        let (held, waiting) = (stream(), stream());
+        assert_eq!((old_status(event), wait_status(event)), (NOT_READY, COMPLETE), "never recorded");
+        let gate = Gate::on(held);
+        ok(aclrtRecordEvent(event, held));
+        assert_eq!((old_status(event), wait_status(event)), (NOT_READY, COMPLETE), "nobody waits");
+        ok(aclrtStreamWaitEvent(waiting, event));
+        assert_eq!((old_status(event), wait_status(event)), (NOT_READY, NOT_READY));
+        gate.open();
+        finish(waiting);
+        assert_eq!((old_status(event), wait_status(event)), (COMPLETE, COMPLETE));
+        // Work behind the wait is no concern of the event's.
+        ok(aclrtStreamWaitEvent(waiting, event));
+        let behind = Gate::on(waiting);
+        behind.wait_until_reached();
+        assert_eq!(wait_status(event), COMPLETE);
+        behind.open();
+    }
+    let newest = ex_with_flag(SYNC);
+    let mut status = 7;
+    expect("aclrtQueryEvent of an Ex event", aclrtQueryEvent(newest, &mut status), RT_PARAM_INVALID);
+    assert_eq!(aclrtQueryEventWaitStatus(newest, &mut status), RT_PARAM_INVALID);
+    assert!(message().unwrap_or_default().contains("aclrtCreateEventExWithFlag"));
+    assert_eq!(status, 7, "a refused call writes nothing");
+}
+
+#[test]
+fn a_reset_is_a_task_and_later_waits_are_for_the_next_record() {
+    use_device();
+    let (event, recorder, resetter) = (with_flag(SYNC), stream(), stream());
+    let (early, late) = (stream(), stream());
+    ok(aclrtRecordEvent(event, recorder));
+    finish(recorder);
+    let gate = Gate::on(resetter);
+    ok(aclrtStreamWaitEvent(early, event));
+    ok(aclrtResetEvent(event, resetter));
+    assert_eq!(event_status(event), EVENT_COMPLETE, "the reset has not run");
+    ok(aclrtSynchronizeEvent(event));
+    ok(aclrtStreamWaitEvent(late, event));
+    finish(early);
+    gate.open();
+    finish(resetter);
+    assert_eq!((event_status(event), old_status(event)), (EVENT_NOT_READY, NOT_READY), "the reset has run");
+    let code = blocked::call(move || aclrtSynchronizeEvent(event)).returned("a reset event");
+    assert_eq!(code, 0, "it counts as not recorded");
+    blocked::settle();
+    assert_eq!((stream_status(late), wait_status(event)), (STREAM_NOT_READY, NOT_READY));
+    // The record counts when it is done, not when it is called.
+    let gate = Gate::on(recorder);
+    ok(aclrtRecordEvent(event, recorder));
+    blocked::settle();
+    assert_eq!((stream_status(late), event_status(event)), (STREAM_NOT_READY, EVENT_NOT_READY));
+    gate.open();
+    finish(late);
+    assert_eq!((event_status(event), wait_status(event)), (EVENT_COMPLETE, COMPLETE));
+}
+
+#[test]
+fn the_documented_ring_of_wait_and_reset() {
+    use_device();
+    let (event, producer, consumer) = (with_flag(SYNC), stream(), stream());
+    let (device, host) = (Memory::device(4096), Memory::pinned(4096));
+    for round in 0..200u8 {
+        ok(aclrtMemsetAsync(device.addr, 4096, round.into(), 4096, producer));
+        ok(aclrtRecordEvent(event, producer));
+        ok(aclrtStreamWaitEvent(consumer, event));
+        ok(aclrtResetEvent(event, consumer));
+        ok(aclrtMemcpyAsync(host.addr, 4096, device.addr, 4096, ferry_tests::kind::D2H, consumer));
+        finish(consumer);
+        host.assert_all(round, "the consumer saw what the producer wrote");
+    }
+}
+
+#[test]
+fn destroying_a_reset_event_lets_its_waiters_go() {
+    use_device();
+    let (event, resetter, late) = (with_flag(SYNC), stream(), stream());
+    ok(aclrtResetEvent(event, resetter));
+    ok(aclrtResetEvent(event, resetter));
+    ok(aclrtStreamWaitEvent(late, event));
+    finish(resetter);
+    blocked::settle();
+    assert_eq!(stream_status(late), STREAM_NOT_READY);
+    ok(aclrtDestroyEvent(event));
+    finish(late);
+}
+
+#[test]
+fn events_that_must_not_be_reset() {
+    use_device();
+    let stream = stream();
+    for (what, event) in [
+        ("aclrtCreateEvent: undefined by the documents", event()),
+        ("no ACL_EVENT_SYNC", with_flag(TIME_LINE)),
+        ("aclrtCreateEventExWithFlag", ex_with_flag(SYNC)),
+    ] {
+        ok(aclrtRecordEvent(event, stream));
+        finish(stream);
+        expect(what, aclrtResetEvent(event, stream), RT_PARAM_INVALID);
+        assert_eq!(event_status(event), EVENT_COMPLETE, "{what}: a refused reset changes nothing");
+    }
+    ok(aclrtSetDevice(1));
+    let distant = with_flag(SYNC);
+    use_device();
+    expect("an event of another device", aclrtResetEvent(distant, stream), STREAM_CONTEXT);
+}
+
+#[test]
+fn timestamps_follow_the_device_clock() {
+    use_device();
+    let (stream, other) = (stream(), stream());
+    let (first, second, never) = (with_flag(TIME_LINE), event(), with_flag(TIME_LINE));
+    let stamp = |event| {
+        let mut us = u64::MAX;
+        ok(aclrtEventGetTimestamp(event, &mut us));
+        us
+    };
+    ok(aclrtRecordEvent(first, stream));
+    finish(stream);
+    let gate = Gate::on(other);
+    ok(aclrtRecordEvent(second, other));
+    let mut us = 7;
+    expect("not complete", aclrtEventGetTimestamp(second, &mut us), EVENT_NOT_COMPLETE);
+    expect("never recorded", aclrtEventGetTimestamp(never, &mut us), TIMESTAMP_INVALID);
+    let untimed = with_flag(SYNC);
+    ok(aclrtRecordEvent(untimed, stream));
+    finish(stream);
+    expect("no ACL_EVENT_TIME_LINE", aclrtEventGetTimestamp(untimed, &mut us), TIMESTAMP_INVALID);
+    assert_eq!(us, 7, "a refused call writes nothing");
+    gate.open();
+    finish(other);
+    let mut ms = -1.0;
+    ok(aclrtEventElapsedTime(&mut ms, first, second));
+    let (start, end) = (stamp(first), stamp(second));
+    assert!(end >= start, "{start} us, then {end} us, in two streams of one device");
+    assert!(((end - start) as f32 - ms * 1000.0).abs() < 2.0 + ms, "{} us and {ms} ms", end - start);
+    assert_eq!(stamp(second), end, "it stays");
+}

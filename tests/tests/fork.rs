@@ -58,11 +58,11 @@ fn a_forked_child_is_told_that_it_is_one() {
     let before = device.read();
 
     let (d, heap) = (device.addr, Memory::heap(4096).addr);
-    let (mut out, mut status, mut count, mut ms) = (0usize, 0i32, 0u32, 0f32);
+    let (mut out, mut status, mut count, mut ms, mut number) = (0usize, 0i32, 0u32, 0f32, 0i64);
     let said = forked(|| {
         let mut batch = Batch::of(&[(d, heap, 64)], HOST_TO_DEVICE);
         type Call<'a> = &'a mut dyn FnMut() -> i32;
-        let rows: [Call; 26] = [
+        let rows: [Call; 32] = [
             &mut || aclInit(std::ptr::null()),
             &mut || aclrtSetDevice(0),
             &mut || aclrtGetDevice(&mut status),
@@ -88,6 +88,12 @@ fn a_forked_child_is_told_that_it_is_one() {
             &mut || aclrtMemset(d, 64, 0, 64),
             &mut || aclrtMemsetAsync(d, 64, 0, 64, stream),
             &mut || aclrtMemsetD32Async(d, 64, 0, 16, stream),
+            &mut || aclrtGetLastError(0),
+            &mut || aclrtGetDeviceInfo(0, 101, &mut number),
+            &mut || aclrtSetSysParamOpt(0, 1),
+            &mut || aclrtSetDeviceSatMode(0),
+            &mut || aclsysGetVersionNum(c"runtime".as_ptr(), &mut { 0 }),
+            &mut || aclFinalizeReference(std::ptr::null_mut()),
             &mut || aclFinalize(),
         ];
         message();

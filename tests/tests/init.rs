@@ -58,4 +58,47 @@ fn initialising_and_finalising() {
     expect("a second aclFinalize", aclFinalize(), REPEAT_FINALIZE);
     ok(aclInit(std::ptr::null()));
     ok(aclFinalize());
+    one_by_one();
+}
+
+/// aclFinalizeReference counts down, and the last one shuts down.
+fn one_by_one() {
+    let mut left = 99;
+    expect("taking back what was never done", aclFinalizeReference(&mut left), REPEAT_FINALIZE);
+    assert_eq!(left, 99, "nothing is written by a call that fails");
+    ok(aclInit(std::ptr::null()));
+    for _ in 0..3 {
+        expect("aclInit again", aclInit(std::ptr::null()), REPEAT_INITIALIZE);
+    }
+    use_device();
+    expect("garbage for the count", aclFinalizeReference(64 as *mut u64), RT_PARAM_INVALID);
+    ok(aclFinalizeReference(&mut left));
+    assert_eq!(left, 3);
+    ok(aclFinalizeReference(std::ptr::null_mut()));
+    ok(aclFinalizeReference(&mut left));
+    assert_eq!(left, 1);
+    let mut device = -1;
+    ok(aclrtGetDevice(&mut device));
+    ok(aclFinalizeReference(&mut left));
+    assert_eq!(left, 0);
+    expect("the device after the last one", aclrtGetDevice(&mut device), CONTEXT_NULL);
+    expect("one more", aclFinalizeReference(&mut left), REPEAT_FINALIZE);
+    expect("aclFinalize after the last one", aclFinalize(), REPEAT_FINALIZE);
+
+    // Many threads, each with a pair of calls: the last one to leave finds 0.
+    let zeros: u64 = (0..8)
+        .map(|_| {
+            std::thread::spawn(|| {
+                let mut left = 99;
+                aclInit(std::ptr::null());
+                ok(aclFinalizeReference(&mut left));
+                u64::from(left == 0)
+            })
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|thread| thread.join().expect("a thread"))
+        .sum();
+    assert!(zeros >= 1, "somebody was the last");
+    expect("all are gone", aclFinalize(), REPEAT_FINALIZE);
 }

@@ -1,6 +1,6 @@
 //! Peer access, which is a state of the whole process: one test, in a process of its own.
 
-use ferry_tests::code::RT_PARAM_INVALID;
+use ferry_tests::code::{INVALID_PARAM, RT_PARAM_INVALID};
 use ferry_tests::kind::{D2D, DEFAULT, INNER, INTER};
 use ferry_tests::*;
 
@@ -58,6 +58,19 @@ fn copies_between_devices_need_peer_access_from_where_they_start() {
     }
     assert_ne!(aclrtDeviceCanAccessPeer(std::ptr::null_mut(), 0, 1), 0);
 
+    let status = |device, peer| {
+        let mut status = -1;
+        ok(aclrtDevicePeerAccessStatus(device, peer, &mut status));
+        status
+    };
+    for (device, peer) in [(0, 0), (0, 2), (-1, 0), (7, 1)] {
+        let code = aclrtDevicePeerAccessStatus(device, peer, &mut can);
+        expect("status of no pair of devices", code, RT_PARAM_INVALID);
+    }
+    assert_eq!(can, 1, "nothing is written by a call that fails");
+    expect("no room", aclrtDevicePeerAccessStatus(0, 1, std::ptr::null_mut()), INVALID_PARAM);
+    assert_eq!((status(0, 1), status(1, 0)), (0, 0));
+
     all(copies(0, here, there), RT_PARAM_INVALID);
     all(copies(0, there, here), RT_PARAM_INVALID);
 
@@ -68,6 +81,7 @@ fn copies_between_devices_need_peer_access_from_where_they_start() {
     all(copies(0, here, there), RT_PARAM_INVALID);
 
     ok(aclrtDeviceEnablePeerAccess(1, 0));
+    assert_eq!((status(0, 1), status(1, 0)), (1, 0), "one way");
     all(copies(0, here, there), 0);
     all(copies(0, there, here), 0);
     // The access goes one way: device 1 has not enabled device 0.
@@ -83,6 +97,7 @@ fn copies_between_devices_need_peer_access_from_where_they_start() {
     expect("INNER between two devices", code, RT_PARAM_INVALID);
 
     ok(aclrtDeviceDisablePeerAccess(1));
+    assert_eq!((status(0, 1), status(1, 0)), (0, 1), "one way");
     all(copies(0, here, there), RT_PARAM_INVALID);
     all(copies(1, here, there), 0);
 }

@@ -49,6 +49,8 @@ const LIMITED: &[(&str, &[&str], &[&str])] = &[
     ("aclrtDeviceDisablePeerAccess", NOT_200I, &["ctrlcpu"]),
     ("aclrtDevicePeerAccessStatus", NOT_200I, &["ctrlcpu"]),
     ("aclrtStreamAbort", NEWEST, &[]),
+    ("aclrtSetDeviceSatMode", NEWEST, &[]),
+    ("aclrtGetDeviceSatMode", NEWEST, &[]),
     ("aclrtHost*", NEWEST, &[]),
     ("aclrtIpcMem*", NOT_200I, &[]),
     ("aclrtReserveMemAddress", ALL, &["rc"]),
@@ -104,6 +106,7 @@ fn one_row() {
     every_function_of_the_headers(row);
     use_device();
     assert_eq!(soc_name().as_deref(), Some(soc.as_str()));
+    streams_that_stop(NEWEST.contains(&row.tag));
     limits(row);
     if form == "ep" {
         host_to_host_is_refused();
@@ -115,7 +118,7 @@ fn one_row() {
 /// product lacks says so before it looks at anything; any other has another complaint, or none.
 fn every_function_of_the_headers(row: &Row) {
     let names = declared();
-    assert!(names.len() > 70, "the headers declare {} functions", names.len());
+    assert!(names.len() > 115, "the headers declare {} functions", names.len());
     let library = Library::open();
     for name in names {
         let code = library.call_with_zeros(&name);
@@ -193,6 +196,15 @@ fn limits(row: &Row) {
         expect(&format!("event {made} of {events}"), aclrtCreateEvent(&mut handle), 0);
     }
     expect("one event more", aclrtCreateEvent(&mut handle), 207007);
+}
+
+/// The newest products abort streams and let the default stream have a failure mode.
+fn streams_that_stop(newest: bool) {
+    assert_eq!(aclrtStreamAbort(0), if newest { 0 } else { UNSUPPORTED });
+    assert_eq!(aclrtSetStreamFailureMode(0, 0), if newest { 0 } else { 107000 });
+    let stream = stream();
+    ok(aclrtSetStreamFailureMode(stream, 1));
+    ok(aclrtDestroyStream(stream));
 }
 
 fn host_to_host_is_refused() {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferry_tests::code::STREAM_SYNC_TIMEOUT;
+use ferry_tests::code::{EVENT_SYNC_TIMEOUT, STREAM_SYNC_TIMEOUT};
 use ferry_tests::kind::{D2D, D2H, H2D};
 use ferry_tests::*;
 
@@ -86,6 +86,51 @@ fn a_wait_with_a_limit_says_when_it_gave_up() {
             107000,
         );
     }
+}
+
+#[test]
+fn waits_for_a_device_and_an_event_give_up_too() {
+    // Tests that run beside this one hold device 1 for moments only.
+    ok(aclrtSetDevice(1));
+    let (stream, event) = (stream(), event());
+    ok(aclrtSynchronizeDeviceWithTimeout(60_000));
+    ok(aclrtSynchronizeEventWithTimeout(event, 1)); // never recorded: nothing to wait for
+    let gate = Gate::on(stream);
+    ok(aclrtRecordEvent(event, stream));
+    for limit in [1, 20] {
+        assert_eq!(aclrtSynchronizeDeviceWithTimeout(limit), STREAM_SYNC_TIMEOUT);
+        assert!(message().unwrap_or_default().contains("device 1 still has work"));
+        assert_eq!(aclrtSynchronizeEventWithTimeout(event, limit), EVENT_SYNC_TIMEOUT);
+        assert!(message().unwrap_or_default().contains("is not complete after"));
+    }
+    let patient = blocked::call(|| aclrtSynchronizeDeviceWithTimeout(-1)).blocked("a device held by a gate");
+    let waiting =
+        blocked::call(move || aclrtSynchronizeEventWithTimeout(event, -1)).blocked("an event behind it");
+    gate.open();
+    assert_eq!((patient.join(), waiting.join()), (0, 0));
+    for limit in [0, -2, i32::MIN] {
+        let what = "a limit that is neither -1 nor above 0";
+        expect(what, aclrtSynchronizeDeviceWithTimeout(limit), 107000);
+        expect(what, aclrtSynchronizeEventWithTimeout(event, limit), 107000);
+    }
+}
+
+#[test]
+fn living_streams_have_numbers_of_their_own() {
+    use_device();
+    let id = |stream| {
+        let mut id = -1;
+        ok(aclrtStreamGetId(stream, &mut id));
+        id
+    };
+    let streams: Vec<usize> = (0..40).map(|_| stream()).collect();
+    let mut ids: Vec<i32> = streams.iter().map(|stream| id(*stream)).collect();
+    assert_eq!(ids[7], id(streams[7]), "a stream keeps its number");
+    ids.push(id(0));
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 41, "no two of 40 streams and the default stream share one");
+    assert!(ids.iter().all(|id| (0..1 << 24).contains(id)), "{ids:?}");
 }
 
 #[test]

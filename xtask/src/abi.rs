@@ -23,6 +23,7 @@ const HEADERS: &[&str] =
 
 /// Size and alignment of every struct and union as documented for LP64, whether or not Rust knows it yet.
 const DOCUMENTED: &[(&str, u64, u64)] = &[
+    ("aclCANNPackageVersion", 512, 1),
     ("aclrtIpcEventHandle", 64, 1),
     ("aclrtMallocAttrValue", 8, 4),
     ("aclrtMallocAttribute", 12, 4),

@@ -10,7 +10,7 @@ use crate::shell::{self, cargo};
 use crate::{c, steps::Outcome};
 
 /// The most instructions that one page-locked `aclrtMemcpyAsync` may take.
-const LIMIT: u64 = 950;
+const LIMIT: u64 = 830;
 
 /// How many allocations there are when there are many; finding one of them must cost no more than this many instructions
 /// on top.

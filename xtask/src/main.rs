@@ -5,12 +5,15 @@
 
 mod abi;
 mod c;
+mod client;
 mod count;
 mod deep;
+mod dist;
 mod readme;
 mod requirements;
 mod shell;
 mod steps;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +24,9 @@ usage: cargo xtask COMMAND
   test [--deep] [--only STEP]...   run every check, or only the named steps; --deep adds the slow ones
   abi                              compare the headers with the library
   requirements [--check]           write docs/requirements.md; --check only says whether it is right
-  count                            count the instructions of one submitted copy";
+  count                            count the instructions of one submitted copy
+  dist                             fill dist/ with what people install
+  install --prefix DIR             put the same below DIR";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +41,8 @@ fn main() -> ExitCode {
             steps::Outcome::Passed => Ok(()),
             steps::Outcome::Skipped(why) => Err(format!("not counted: {why}")),
         }),
+        ["dist"] => dist::fill(&root),
+        ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n\nsteps: {}", steps::names());
             Ok(())
@@ -63,6 +70,12 @@ fn test(root: &Path, options: &[&str]) -> Result<(), String> {
         }
     }
     steps::run(root, deep, &only)
+}
+
+/// A prefix is meant from where the command is typed.
+fn install(root: &Path, prefix: &str) -> Result<(), String> {
+    let prefix = std::path::absolute(prefix).map_err(|e| format!("{prefix}: {e}"))?;
+    dist::install(root, &prefix)
 }
 
 /// The top of the repository: the folder above this package.

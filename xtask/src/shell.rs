@@ -60,20 +60,22 @@ pub fn quiet(command: &mut Command) -> bool {
 
 /// Makes sure of valgrind, installing it where that needs no questions; otherwise says why it is not there.
 pub fn need_valgrind() -> Result<(), String> {
-    if exists("valgrind") {
-        return Ok(());
-    }
+    if exists("valgrind") { Ok(()) } else { apt_get("valgrind", "valgrind") }
+}
+
+/// Installs what brings the program `name` from the system's packages, or says why not.
+pub fn apt_get(name: &str, package: &str) -> Result<(), String> {
     let user = Command::new("id").arg("-u").output().map(|out| out.stdout).unwrap_or_default();
     if user.trim_ascii() != b"0" || !exists("apt-get") {
-        return Err("valgrind is not installed, and installing it needs root and apt-get".into());
+        return Err(format!("{name} is not installed, and installing it needs root and apt-get"));
     }
-    println!("valgrind is missing: apt-get install -y valgrind");
-    let install = || quiet(Command::new("apt-get").args(["install", "-y", "valgrind"]));
+    println!("{name} is missing: apt-get install -y {package}");
+    let install = || quiet(Command::new("apt-get").args(["install", "-y", package]));
     let update = || quiet(Command::new("apt-get").arg("update"));
     if install() || (update() && install()) {
         return Ok(());
     }
-    Err("valgrind is not installed, and apt-get could not install it".into())
+    Err(format!("{name} is not installed, and apt-get could not install it"))
 }
 
 /// Whether a part of the toolchain is there, after asking rustup for it when it is not.

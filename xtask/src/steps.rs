@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, cargo};
-use crate::{abi, count, deep, readme, requirements};
+use crate::{abi, client, count, deep, dist, readme, requirements};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -47,6 +47,8 @@ const STEPS: &[Step] = &[
     step("tour", "every function end to end, every byte verified", |root| {
         plain(root, "run --release -- tour")
     }),
+    step("dist", "what people install works, through pkg-config and CMake", dist::trial),
+    step("client", "published bindings build against dist/ and move memory", client::run),
     step("aarch64", "the code compiles for 64-bit Arm", aarch64),
     step("count", "instructions of one submitted copy", count::run),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),

@@ -6,9 +6,11 @@ use crate::{
     constants as c,
     error::fail,
     handles::Named,
+    params::Params,
     state::{Engine, bad_device, engine, with_here},
     stream::StreamEntry,
 };
+use ferry_core::Halt;
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
@@ -18,8 +20,11 @@ use std::sync::{
 pub struct Context {
     pub(crate) handle: usize,
     pub(crate) device: u32,
+    pub(crate) params: Params,
     explicit: bool,
     alive: AtomicBool,
+    /// What stops all streams of the context when one that is to do so fails.
+    pub(crate) halt: Arc<Halt>,
     default_stream: OnceLock<Arc<StreamEntry>>,
 }
 
@@ -33,8 +38,10 @@ impl Context {
         let context = engine.contexts.insert(|handle| Context {
             handle,
             device,
+            params: Params::default(),
             explicit,
             alive: AtomicBool::new(true),
+            halt: Halt::new(),
             default_stream: OnceLock::new(),
         });
         match StreamEntry::make(engine, &context, 0, true) {

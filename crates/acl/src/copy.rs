@@ -4,12 +4,12 @@
 use crate::{
     Result,
     call::{not_null, refuse},
-    explain::explaining,
+    explain::with_addresses,
     kinds::{CopyKind, not_far, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
-use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream};
+use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
 use std::sync::Arc;
 
 /// Documented: larger ones fail in the asynchronous 2-D copy.
@@ -59,11 +59,11 @@ impl<'a> Target<'a> {
         self.stream().device()
     }
 
-    /// Waits if the call must not return before its work is done: a synchronous call, or pageable memory.
-    pub(crate) fn settle(&self, plain: bool) -> Result<()> {
+    /// Waits if the call must not return before its work, up to `ticket`, is done: a synchronous call, or pageable memory.
+    pub(crate) fn settle(&self, ticket: Ticket, plain: bool) -> Result<()> {
         match &self.lane {
             Lane::Hidden(stream) => Ok(stream.synchronize(None)?),
-            Lane::Given(entry) if plain => Ok(entry.stream.fence()?.wait(None)?),
+            Lane::Given(entry) if plain => Ok(entry.stream.wait_with(ticket)?),
             Lane::Given(_) => Ok(()),
         }
     }
@@ -79,14 +79,14 @@ impl<'a> Target<'a> {
     ) -> Result<(), Misfit> {
         let mut plain = false;
         // SAFETY: the caller's promise.
-        unsafe {
+        let ticket = unsafe {
             self.stream().submit(|memory| {
                 let plan = Plan::new(pieces(), memory, &fits)?;
                 plain = plan.is_plain();
                 Ok::<_, Misfit>(Op::Copy(plan))
             })?
         };
-        self.settle(plain).map_err(|error| Misfit {
+        self.settle(ticket, plain).map_err(|error| Misfit {
             item: 0,
             error: ferry_core::Kind::Native(error.code).because(error.note.clone()),
         })
@@ -102,7 +102,7 @@ impl<'a> Target<'a> {
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(|| [rows], |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
+        unsafe { self.copy(|| Some(rows), |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
     }
 }
 
@@ -118,21 +118,18 @@ pub unsafe fn memcpy_async(
     kind: i32,
     stream: usize,
 ) -> Result<()> {
-    explaining([("dst", dst), ("src", src)], || {
-        not_null("dst", dst)?;
-        not_null("src", src)?;
+    between(dst, src, || {
         with_here(|here| {
             let target = Target::find(here, On::Stream(stream))?;
             let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
             within("count", count, "destMax", dest_max)?;
-            let rows = Rows::linear(dst, src, count);
             let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
             if kind == CopyKind::HostToBufToDevice {
                 // SAFETY: the caller's promise; the source is read before this returns.
-                return unsafe { staged(&target, rows, agrees) };
+                return unsafe { staged(&target, Rows::linear(dst, src, count), agrees) };
             }
             // SAFETY: the caller's promise.
-            unsafe { target.copy_one(rows, agrees) }
+            unsafe { target.copy_one(Rows::linear(dst, src, count), agrees) }
         })
     })
 }
@@ -142,9 +139,7 @@ pub unsafe fn memcpy_async(
 /// # Safety
 /// Both ranges are valid.
 pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> Result<()> {
-    explaining([("dst", dst), ("src", src)], || {
-        not_null("dst", dst)?;
-        not_null("src", src)?;
+    between(dst, src, || {
         with_here(|here| {
             let target = Target::find(here, On::ThisThread)?;
             within("count", count, "destMax", dest_max)?;
@@ -170,9 +165,7 @@ pub fn rows(dst: usize, dst_pitch: usize, src: usize, src_pitch: usize, width: u
 /// # Safety
 /// Both matrices stay valid until the copy is done.
 pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
-    explaining([("dst", rows.dst), ("src", rows.src)], || {
-        not_null("dst", rows.dst)?;
-        not_null("src", rows.src)?;
+    between(rows.dst, rows.src, || {
         with_here(|here| {
             let target = Target::find(here, on)?;
             let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
@@ -216,12 +209,22 @@ unsafe fn staged(
     moved
 }
 
+/// Runs the body of a copy between two addresses, neither of them NULL; a refusal also says what they belong to.
+#[inline]
+fn between(dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let copied = not_null("dst", dst).and_then(|()| not_null("src", src)).and_then(|()| body());
+    copied.map_err(|error| with_addresses(error, &[("dst", dst), ("src", src)]))
+}
+
 /// Refuses `value` if it is more than `most`.
+#[inline]
 pub(crate) fn within(name: &str, value: usize, most_name: &str, most: usize) -> Result<()> {
-    if value <= most {
-        return Ok(());
-    }
-    Err(refuse(format!("{name} is {value}, more than {most_name}, which is {most}")))
+    if value <= most { Ok(()) } else { Err(exceeds(name, value, most_name, most)) }
+}
+
+#[cold]
+fn exceeds(name: &str, value: usize, most_name: &str, most: usize) -> crate::Error {
+    refuse(format!("{name} is {value}, more than {most_name}, which is {most}"))
 }
 
 /// Refuses anything but the kind of copies inside one device.

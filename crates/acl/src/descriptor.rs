@@ -68,7 +68,8 @@ pub unsafe fn memcpy_async(desc: usize, kind: i32, stream: usize) -> Result<()> 
                 let at = engine_address(memory, desc, DESCRIPTOR_LEN)?;
                 let through = Through::Descriptor { at, user: desc };
                 let memory = target.engine.runtime.memory().clone();
-                Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through, memory }))
+                let late = Box::new(Indirect { call, device, through, memory });
+                Ok::<_, ferry_core::Error>(Op::CopyThrough(late))
             };
             // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
             unsafe { target.stream().submit(make) }?;
@@ -116,7 +117,8 @@ pub unsafe fn memcpy_async_with_offset(
                 };
                 let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
                 let memory = target.engine.runtime.memory().clone();
-                Ok::<_, ferry_core::Error>(Op::CopyThrough(Indirect { call, device, through, memory }))
+                let late = Box::new(Indirect { call, device, through, memory });
+                Ok::<_, ferry_core::Error>(Op::CopyThrough(late))
             };
             // SAFETY: the op reads the two cells, which are known memory; what they name is looked up when it runs.
             unsafe { target.stream().submit(make) }?;

@@ -6,31 +6,49 @@ use crate::{
     constants::*,
     context::Context,
     error::fail,
-    state::{Engine, engine, known_device, lock, with_here},
+    log::{self, Level, Module},
+    state::{Engine, Primary, engine, known_device, lock, with_here},
+    stream::{StreamEntry, late, limit_ms},
 };
-use ferry_core::Fence;
-use std::sync::Arc;
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(id: i32) -> Result<()> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
-    let context = {
-        let mut primary = lock(&engine.device(device)?.primary);
-        if primary.context.is_none() {
-            primary.context = Some(Context::make(engine, device, false)?);
-        }
-        primary.count += 1;
-        primary.context.clone()
-    };
+    let context = primary(engine, known_device(engine, id)?, |primary| primary.count += 1)?;
+    log::write(Module::Ascendcl, Level::Info, || format!("aclrtSetDevice: device {id}"));
     with_here(|here| {
-        *here.context.borrow_mut() = context;
+        *here.context.borrow_mut() = Some(context);
         Ok(())
     })
 }
 
+/// The default context of a device, made if there is none; `take` notes who wants it.
+pub(crate) fn primary(engine: &Engine, device: u32, take: impl FnOnce(&mut Primary)) -> Result<Arc<Context>> {
+    let mut primary = lock(&engine.device(device)?.primary);
+    let context = match &primary.context {
+        Some(context) => context.clone(),
+        None => primary.context.insert(Context::make(engine, device, false)?).clone(),
+    };
+    take(&mut primary);
+    Ok(context)
+}
+
 /// aclrtResetDevice: at count 0 the default context and its streams end, after their work.
 pub fn reset(id: i32) -> Result<()> {
+    reset_to(id, |count| count - 1)
+}
+
+/// aclrtResetDeviceForce: as the last aclrtResetDevice, whatever the count.
+pub fn reset_force(id: i32) -> Result<()> {
+    reset_to(id, |_| 0)
+}
+
+fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     let engine = engine()?;
     let device = known_device(engine, id)?;
     let mut primary = lock(&engine.device(device)?.primary);
@@ -38,8 +56,11 @@ pub fn reset(id: i32) -> Result<()> {
         let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
         return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
     }
-    primary.count -= 1;
-    if primary.count > 0 {
+    primary.count = left(primary.count);
+    log::write(Module::Ascendcl, Level::Info, || {
+        format!("device {id} is reset, {} more to come", primary.count)
+    });
+    if primary.count > 0 || primary.implicit {
         return Ok(());
     }
     let context = primary.context.take();
@@ -53,8 +74,7 @@ pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
     for device in &engine.devices {
         let context = {
             let mut primary = lock(&device.primary);
-            primary.count = 0;
-            primary.context.take()
+            mem::take(&mut *primary).context
         };
         if let Some(context) = context {
             context.end(engine)?;
@@ -81,15 +101,32 @@ pub fn run_mode() -> Result<i32> {
     })
 }
 
+/// aclrtSynchronizeDeviceWithTimeout: for ever if -1.
+pub fn synchronize_within(timeout: i32) -> Result<()> {
+    with_here(|here| here.context().map(drop))?;
+    wait_for_all(limit_ms(timeout)?)
+}
+
 /// aclrtSynchronizeDevice: waits for all streams of the current device, of every context, and reports the first failure.
 pub fn synchronize() -> Result<()> {
+    wait_for_all(None)
+}
+
+fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
-    let streams: Vec<_> = engine.streams.all().into_iter().filter(|entry| entry.device == device).collect();
-    let fences: Vec<Arc<dyn Fence>> =
-        streams.iter().map(|entry| entry.stream.fence()).collect::<Result<_, _>>()?;
-    for fence in fences {
-        fence.wait(None)?;
+    let context = with_here(|here| here.context())?;
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let counts = |entry: &Arc<StreamEntry>| {
+        // That another context has stopped for good is told to those who use it.
+        let stopped = entry.context != context.handle && entry.stream.status().is_halted();
+        entry.device == context.device && !stopped
+    };
+    let streams: Vec<_> = engine.streams.all().into_iter().filter(counts).collect();
+    // What was submitted when the call began is waited for, and no more: streams that are kept busy would hold it for ever.
+    let all: Vec<_> = streams.iter().map(|entry| entry.stream.so_far()).collect::<Result<_, _>>()?;
+    for work in all {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        work.wait(left).map_err(|error| late(error, limit, format!("device {}", context.device)))?;
     }
     match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
         Some(error) => Err(error.into()),
@@ -142,4 +179,15 @@ pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
         peers.remove(&(device, peer));
     }
     Ok(())
+}
+
+/// aclrtDevicePeerAccessStatus: whether `device` may reach memory of `peer`.
+pub fn peer_access_status(device: i32, peer: i32) -> Result<bool> {
+    let engine = engine()?;
+    let known = |id| known_device(engine, id).map_err(|error| refuse(error.note.clone()));
+    let pair = (known(device)?, known(peer)?);
+    if pair.0 == pair.1 {
+        return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
+    }
+    Ok(lock(&engine.peers).contains(&pair))
 }

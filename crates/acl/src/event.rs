@@ -7,8 +7,9 @@ use crate::{
     error::fail,
     handles::Named,
     state::{Engine, engine, with_here},
+    stream::limit_ms,
 };
-use ferry_core::{Event, Fence};
+use ferry_core::{Event, Fence, Kind};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -20,8 +21,18 @@ pub struct EventEntry {
     device: u32,
     event: Event,
     flags: u32,
-    /// Made by aclrtCreateEventExWithFlag: counts as complete before it is first recorded.
-    extended: bool,
+    made: Made,
+}
+
+/// The function that made an event; the three kinds differ in what may be asked of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// aclrtCreateEvent: not to be reset.
+    Plain,
+    /// aclrtCreateEventWithFlag.
+    WithFlag,
+    /// aclrtCreateEventExWithFlag: counts as complete before it is first recorded; not for the older queries.
+    ExWithFlag,
 }
 
 impl Named for EventEntry {
@@ -36,11 +47,15 @@ const ALL_FLAGS: u32 = (ACL_EVENT_SYNC
     | ACL_EVENT_IPC) as u32;
 
 /// What aclrtCreateEvent gives: cross-stream waiting and timing.
-pub const PLAIN_FLAGS: u32 =
-    (ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE) as u32;
+const PLAIN_FLAGS: u32 = (ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE) as u32;
 
-/// aclrtCreateEvent, aclrtCreateEventWithFlag, aclrtCreateEventExWithFlag.
-pub fn create(flags: u32, extended: bool) -> Result<usize> {
+/// aclrtCreateEvent.
+pub fn create_plain() -> Result<usize> {
+    create(PLAIN_FLAGS, Made::Plain)
+}
+
+/// aclrtCreateEventWithFlag, aclrtCreateEventExWithFlag.
+pub fn create(flags: u32, made: Made) -> Result<usize> {
     let engine = engine()?;
     let device = with_here(|here| Ok(here.context()?.device))?;
     let alone = [ACL_EVENT_EXTERNAL as u32, ACL_EVENT_IPC as u32].into_iter().find(|flag| flags & flag != 0);
@@ -59,7 +74,7 @@ pub fn create(flags: u32, extended: bool) -> Result<usize> {
             format!("device {device} has {most} events, the most there can be"),
         ));
     }
-    let make = |handle| EventEntry { handle, device, event: Event::new(), flags, extended };
+    let make = |handle| EventEntry { handle, device, event: Event::new(), flags, made };
     Ok(engine.events.insert(make).handle)
 }
 
@@ -67,6 +82,7 @@ pub fn create(flags: u32, extended: bool) -> Result<usize> {
 pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     let entry = engine.events.remove(handle).ok_or_else(|| unknown(handle))?;
+    entry.event.end();
     engine.device(entry.device)?.events.fetch_sub(1, Ordering::Relaxed);
     Ok(())
 }
@@ -80,39 +96,64 @@ pub fn record(handle: usize, stream: usize) -> Result<()> {
     Ok(entry.event.record(&stream.stream)?)
 }
 
+/// aclrtResetEvent: a task of the stream. From there on the event counts as not recorded; waits that are called from now on
+/// wait for the next record.
+pub fn reset(handle: usize, stream: usize) -> Result<()> {
+    let engine = engine()?;
+    let stream = with_here(|here| here.stream(engine, stream))?;
+    let entry = find(engine, handle)?;
+    entry.same_device(stream.device)?;
+    if entry.made != Made::WithFlag {
+        return Err(entry.not_for("aclrtResetEvent"));
+    }
+    entry.needs_sync("streams can neither wait for it nor reset it")?;
+    Ok(entry.event.reset(&stream.stream)?)
+}
+
 /// aclrtStreamWaitEvent: later work of the stream waits for what the event has captured by now.
 pub fn stream_wait(stream: usize, handle: usize) -> Result<()> {
     let engine = engine()?;
     let stream = with_here(|here| here.stream(engine, stream))?;
     let entry = find(engine, handle)?;
     entry.same_device(stream.device)?;
-    if entry.flags & ACL_EVENT_SYNC as u32 == 0 {
-        return Err(refuse(format!(
-            "event {handle:#x} was made without ACL_EVENT_SYNC: streams cannot wait for it"
-        )));
-    }
-    if let Some(mark) = entry.event.latest() {
-        stream.stream.wait_for(mark)?;
-    }
-    Ok(())
+    entry.needs_sync("streams cannot wait for it")?;
+    Ok(entry.event.hold(&stream.stream)?)
 }
 
 /// aclrtQueryEventStatus: the recorded-status number.
 pub fn query_status(handle: usize) -> Result<i32> {
-    let entry = find(engine()?, handle)?;
-    let complete = match entry.event.latest() {
-        None => entry.extended,
-        Some(mark) => mark.is_done() && !mark.failed(),
-    };
+    let complete = find(engine()?, handle)?.is_complete();
     Ok(if complete { ACL_EVENT_RECORDED_STATUS_COMPLETE } else { ACL_EVENT_RECORDED_STATUS_NOT_READY })
+}
+
+/// aclrtQueryEvent: the status number of the deprecated query, not for the newest events.
+pub fn query(handle: usize) -> Result<i32> {
+    let entry = find(engine()?, handle)?.older("aclrtQueryEvent")?;
+    Ok(if entry.is_complete() { ACL_EVENT_STATUS_COMPLETE } else { ACL_EVENT_STATUS_NOT_READY })
+}
+
+/// aclrtQueryEventWaitStatus: complete when no stream waits, or will wait, for the event because of a call so far.
+pub fn query_waits(handle: usize) -> Result<i32> {
+    let entry = find(engine()?, handle)?.older("aclrtQueryEventWaitStatus")?;
+    let waits = entry.event.is_waited_for();
+    Ok(if waits { ACL_EVENT_WAIT_STATUS_NOT_READY } else { ACL_EVENT_WAIT_STATUS_COMPLETE })
+}
+
+/// aclrtSynchronizeEventWithTimeout: for ever if -1.
+pub fn synchronize_within(handle: usize, timeout: i32) -> Result<()> {
+    find(engine()?, handle)?;
+    synchronize(handle, limit_ms(timeout)?)
 }
 
 /// aclrtSynchronizeEvent.
 pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find(engine()?, handle)?;
     let Some(mark) = entry.event.latest() else { return Ok(()) };
-    mark.wait(limit).map_err(|error| match error.kind {
-        ferry_core::Kind::Timeout => fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, error.note.clone()),
+    mark.wait(limit).map_err(|error| match (error.kind, limit) {
+        (Kind::Timeout, Some(limit)) => {
+            let note = format!("event {handle:#x} is not complete after {} ms", limit.as_millis());
+            fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, note)
+        }
         _ => error.into(),
     })
 }
@@ -135,7 +176,50 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
     Ok(elapsed as f32)
 }
 
+/// aclrtEventGetTimestamp: microseconds of the device's clock.
+pub fn timestamp_us(handle: usize) -> Result<u64> {
+    let entry = find(engine()?, handle)?;
+    let mark = entry.timed()?;
+    if !mark.is_done() {
+        let note = format!("event {handle:#x} is not complete: synchronise first");
+        return Err(fail(c::ACL_ERROR_RT_EVENT_NOT_COMPLETE, note));
+    }
+    mark.reached_us().ok_or_else(|| {
+        let note = format!("event {handle:#x} took no time: the work it was recorded behind was dropped");
+        fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note)
+    })
+}
+
 impl EventEntry {
+    /// Whether everything it captured was done without a failure.
+    fn is_complete(&self) -> bool {
+        match self.event.latest() {
+            None => self.made == Made::ExWithFlag,
+            Some(mark) => mark.is_done() && !mark.failed(),
+        }
+    }
+
+    /// Itself, unless it was made by aclrtCreateEventExWithFlag, whose events the older functions do not take.
+    fn older(self: Arc<Self>, function: &str) -> Result<Arc<Self>> {
+        if self.made == Made::ExWithFlag { Err(self.not_for(function)) } else { Ok(self) }
+    }
+
+    fn not_for(&self, function: &str) -> Error {
+        let maker = match self.made {
+            Made::Plain => "aclrtCreateEvent",
+            Made::WithFlag => "aclrtCreateEventWithFlag",
+            Made::ExWithFlag => "aclrtCreateEventExWithFlag",
+        };
+        refuse(format!("event {:#x} was made by {maker}: it is not for {function}", self.handle))
+    }
+
+    fn needs_sync(&self, else_what: &str) -> Result<()> {
+        if self.flags & ACL_EVENT_SYNC as u32 != 0 {
+            return Ok(());
+        }
+        Err(refuse(format!("event {:#x} was made without ACL_EVENT_SYNC: {else_what}", self.handle)))
+    }
+
     fn same_device(&self, device: u32) -> Result<()> {
         if self.device == device {
             return Ok(());
@@ -151,7 +235,7 @@ impl EventEntry {
         if self.flags & ACL_EVENT_TIME_LINE as u32 == 0 {
             return Err(missing("was made without ACL_EVENT_TIME_LINE"));
         }
-        self.event.latest().ok_or_else(|| missing("was never recorded"))
+        self.event.latest().ok_or_else(|| missing("was never recorded, or was reset since"))
     }
 }
 

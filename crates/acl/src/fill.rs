@@ -72,10 +72,10 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: turned, device }))
         };
         // SAFETY: the caller's promise.
-        unsafe { target.stream().submit(make) }?;
+        let ticket = unsafe { target.stream().submit(make) }?;
         done += len;
         if done == count {
-            return target.settle(plain);
+            return target.settle(ticket, plain);
         }
     }
 }

@@ -76,8 +76,8 @@ table! {
     aclrtGetDeviceInfo: EVERYWHERE;
     aclrtGetDeviceUtilizationRate: EVERYWHERE;
     aclrtDeviceGetBareTgid: EVERYWHERE;
-    aclrtSetDeviceSatMode: EVERYWHERE;
-    aclrtGetDeviceSatMode: EVERYWHERE;
+    aclrtSetDeviceSatMode: NEWEST;
+    aclrtGetDeviceSatMode: NEWEST;
     aclrtSetSysParamOpt: EVERYWHERE;
     aclrtGetSysParamOpt: EVERYWHERE;
     aclrtSetOpExecuteTimeOut: EVERYWHERE;

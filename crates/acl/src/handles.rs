@@ -73,11 +73,16 @@ impl<T: Named> Handles<T> {
         slots.all.iter().filter_map(|slot| slot.value.clone()).collect()
     }
 
+    /// The place in the table: below 2^24, and of one living object only.
+    pub fn index(handle: usize) -> usize {
+        handle & ((1 << INDEX_BITS) - 1)
+    }
+
     fn split(handle: usize) -> Option<(usize, usize)> {
         let tag = T::TAG << (INDEX_BITS + GENERATION_BITS);
         let rest = handle ^ (TOP | tag);
         let generation = rest >> INDEX_BITS;
-        (generation < 1 << GENERATION_BITS).then_some((rest & ((1 << INDEX_BITS) - 1), generation))
+        (generation < 1 << GENERATION_BITS).then_some((Self::index(rest), generation))
     }
 }
 

@@ -78,35 +78,55 @@ impl CopyKind {
     }
 
     /// Whether the addresses are what the kind says, and the device that does the copy may reach them.
+    #[inline]
     pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
         let route = ends.route();
         if is_far(ends) && !matches!(self, DeviceToDevice | InnerDeviceToDevice) {
-            return Err(Kind::BadRoute.because(format!(
-                "kind {} with memory that another process exported on another device: only \
-                 ACL_MEMCPY_DEVICE_TO_DEVICE, asynchronous, reaches it",
-                self.name()
-            )));
+            return Err(self.too_far());
         }
-        let fits = match (self, route) {
-            (Default, Route::HostToHost) if !engine.is_unified() => return Err(inside_host()),
-            (Default, _) => true,
+        if !self.fits(route) {
+            self.agrees_at_all(route, engine)?;
+        }
+        reachable(route, engine, device)
+    }
+
+    /// Whether the kind names this route on a card.
+    #[inline]
+    fn fits(self, route: Route) -> bool {
+        match (self, route) {
+            (Default, route) => route != Route::HostToHost,
             (HostToDevice | HostToBufToDevice, Route::HostToDevice { .. }) => true,
             (DeviceToHost, Route::DeviceToHost { .. }) => true,
             (DeviceToDevice, Route::DeviceToDevice { .. }) => true,
             (InnerDeviceToDevice, Route::DeviceToDevice { from, to }) => from == to,
             (InterDeviceToDevice, Route::DeviceToDevice { from, to }) => from != to,
             _ => false,
-        };
-        if !fits && engine.is_unified() {
-            self.agrees_in_one_memory(route)?;
-        } else if !fits {
-            return Err(Kind::BadRoute.because(format!(
-                "kind {} contradicts the addresses; {} would fit",
-                self.name(),
-                fitting(route).map_or("no asynchronous kind", CopyKind::name)
-            )));
         }
-        reachable(route, engine, device)
+    }
+
+    /// Whether a kind that does not name the route is right all the same.
+    #[cold]
+    fn agrees_at_all(self, route: Route, engine: &Engine) -> Result<()> {
+        if engine.is_unified() {
+            return self.agrees_in_one_memory(route);
+        }
+        if self == Default {
+            return Err(inside_host());
+        }
+        Err(Kind::BadRoute.because(format!(
+            "kind {} contradicts the addresses; {} would fit",
+            self.name(),
+            fitting(route).map_or("no asynchronous kind", CopyKind::name)
+        )))
+    }
+
+    #[cold]
+    fn too_far(self) -> ferry_core::Error {
+        Kind::BadRoute.because(format!(
+            "kind {} with memory that another process exported on another device: only \
+             ACL_MEMCPY_DEVICE_TO_DEVICE, asynchronous, reaches it",
+            self.name()
+        ))
     }
 
     /// Documented for boards and control CPUs: whatever the kind says, the copy is one inside the device.
@@ -143,16 +163,20 @@ pub fn not_far(ends: &Ends) -> Result<()> {
 }
 
 /// A copy between two devices needs that the device which does it has enabled access to the other.
+#[inline]
 pub fn reachable(route: Route, engine: &Engine, device: u32) -> Result<()> {
     let Route::DeviceToDevice { from, to } = route else { return Ok(()) };
-    if from == to && from == device {
+    // Inside one other device: that device's own affair.
+    if from == to {
         return Ok(());
     }
+    reachable_peer(from, to, engine, device)
+}
+
+fn reachable_peer(from: u32, to: u32, engine: &Engine, device: u32) -> Result<()> {
     let peers = lock(&engine.peers);
     let missing = [from, to].into_iter().find(|other| *other != device && !peers.contains(&(device, *other)));
     match missing {
-        // Inside one other device: that device's own affair.
-        _ if from == to => Ok(()),
         None => Ok(()),
         Some(other) => Err(Kind::BadRoute.because(format!(
             "device {device} has no access to device {other}: call aclrtDeviceEnablePeerAccess({other}, 0) with device \

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod call;
+mod config;
 pub mod constants;
 pub mod context;
 pub mod copy;
@@ -17,14 +18,21 @@ mod fault;
 pub mod fill;
 pub mod functions;
 pub mod handles;
+pub mod info;
 pub mod init;
+pub mod ipc;
 pub mod kinds;
+pub mod log;
 pub mod memory;
+pub mod messages;
+pub mod params;
 pub mod products;
 pub mod register;
+pub mod report;
 pub mod settings;
 pub mod state;
 pub mod stream;
+pub mod version;
 pub mod virtual_memory;
 
 pub use error::{Error, Result};

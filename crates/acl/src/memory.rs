@@ -6,7 +6,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
-    register,
+    ipc, register,
     settings::Settings,
     state::{Engine, engine, with_here},
 };
@@ -231,6 +231,7 @@ pub fn free_host(ptr: usize) -> Result<()> {
 fn release(ptr: usize, fits: impl FnOnce(&Block) -> ferry_core::Result<()>) -> Result<()> {
     let engine = engine()?;
     let block = engine.runtime.free(ptr, fits)?;
+    ipc::freed(&block);
     if block.home == Home::Host {
         register::forget_inside(engine, &block)?;
     }

@@ -39,6 +39,35 @@ pub struct Product {
     pub has_p2p_memory: bool,
     /// Whether page-locked memory can be asked for at the same address on devices.
     pub has_va_flag: bool,
+    /// What it computes with.
+    pub(crate) cores: Cores,
+}
+
+/// What a product computes with, as programs ask for it: nominal numbers, since nothing is computed here. SoCs of one
+/// product differ a little; these are those of its first.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cores {
+    pub(crate) ai: i64,
+    pub(crate) cube: i64,
+    pub(crate) vector: i64,
+    pub(crate) ai_cpu: i64,
+    /// Bytes of L2 cache.
+    pub(crate) l2: i64,
+    /// The documented number of the architecture.
+    pub(crate) arch: i64,
+    /// Limits of programs in threads, where they exist.
+    pub(crate) threads: Option<Threads>,
+}
+
+/// Limits of programs in threads.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Threads {
+    pub(crate) warp: i64,
+    pub(crate) per_core: i64,
+    /// Bytes of local memory of a vector core.
+    pub(crate) local: i64,
+    pub(crate) per_block: i64,
+    pub(crate) grid: i64,
 }
 
 pub(crate) const B950: u8 = 1;
@@ -62,6 +91,7 @@ const A2_LIKE: Product = Product {
     has_giant_pages: true,
     has_p2p_memory: true,
     has_va_flag: true,
+    cores: Cores { ai: 24, cube: 24, vector: 48, ai_cpu: 4, l2: 192 << 20, arch: 2201, threads: None },
 };
 
 /// What the older products lack.
@@ -97,6 +127,21 @@ pub static PRODUCTS: [Product; 6] = [
         bit: B950,
         pads_allocations: false,
         has_va_flag: false,
+        cores: Cores {
+            ai: 32,
+            cube: 32,
+            vector: 64,
+            ai_cpu: 4,
+            l2: 128 << 20,
+            arch: 3510,
+            threads: Some(Threads {
+                warp: 32,
+                per_core: 2048,
+                local: 248 << 10,
+                per_block: 2048,
+                grid: 65535,
+            }),
+        },
         ..A2_LIKE
     },
     Product {
@@ -106,6 +151,7 @@ pub static PRODUCTS: [Product; 6] = [
         bit: B200I,
         max_streams: 512,
         has_p2p_memory: false,
+        cores: Cores { ai: 1, cube: 1, vector: 1, ai_cpu: 1, l2: 4 << 20, arch: 3002, threads: None },
         ..OLDER
     },
     Product {
@@ -115,6 +161,7 @@ pub static PRODUCTS: [Product; 6] = [
         bit: INF,
         max_streams: 1024,
         max_events: 1023,
+        cores: Cores { ai: 10, cube: 10, vector: 8, ai_cpu: 4, l2: 16 << 20, arch: 2002, threads: None },
         ..OLDER
     },
     Product {
@@ -125,11 +172,17 @@ pub static PRODUCTS: [Product; 6] = [
         max_streams: 2048,
         max_events: 65535,
         has_hbm: true,
+        cores: Cores { ai: 32, cube: 32, vector: 0, ai_cpu: 4, l2: 32 << 20, arch: 1001, threads: None },
         ..OLDER
     },
 ];
 
 impl Product {
+    /// Whether it is one of the newest three.
+    pub(crate) fn is_newest(&self) -> bool {
+        self.bit & (B950 | A3 | A2) != 0
+    }
+
     /// The product of a SoC name.
     pub fn of_soc(soc: &str) -> Option<&'static Product> {
         PRODUCTS.iter().find(|product| product.names.contains(&soc))

@@ -5,6 +5,7 @@ use crate::{
     constants::ACL_ERROR_INVALID_PARAM,
     error::fail,
     products::{Form, PRODUCTS, Product},
+    version::Version,
 };
 use ferry::{BackendName, Options};
 use std::{env, str::FromStr, sync::OnceLock};
@@ -12,6 +13,9 @@ use std::{env, str::FromStr, sync::OnceLock};
 const MOST_DEVICES: usize = 64;
 const LEAST_MEMORY: usize = 64 << 10;
 const MOST_MEMORY: usize = 16 << 40;
+
+/// Which devices this process sees.
+pub(crate) const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 
 /// The settings of this process, read once.
 #[derive(Clone)]
@@ -26,6 +30,8 @@ pub struct Settings {
     pub options: Options,
     /// Batches larger than this are refused, if set.
     pub batch_limit: Option<usize>,
+    /// The version of CANN that we say we are.
+    pub cann_version: Version,
     /// Say on standard error what was opened.
     pub verbose: bool,
     /// Explain a crash on a device pointer.
@@ -57,6 +63,7 @@ fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     let options = Options {
         backend: parse("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
         devices: parse("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?.unwrap_or(2),
+        visible: var(VISIBLE).map(|text| visible(&text)),
         device_memory: parse("FERRY_DEVICE_MEMORY", &var, device_memory)?,
         is_unified: form != Form::Ep,
         observer: None,
@@ -68,9 +75,28 @@ fn read(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         form,
         options,
         batch_limit: parse("FERRY_BATCH_LIMIT", &var, |text| count(text, usize::MAX))?,
+        cann_version: parse("FERRY_CANN_VERSION", &var, Version::from_str)?.unwrap_or_default(),
         verbose: is_on("FERRY_VERBOSE"),
         fault_note: is_on("FERRY_FAULT_NOTE"),
     })
+}
+
+/// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and what came before
+/// it counts: "1, 2,3" is device 1.
+fn visible(text: &str) -> Vec<u32> {
+    let mut ids: Vec<u32> = Vec::new();
+    let mut rest = text;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        match rest[..digits].parse() {
+            Ok(id) if ids.last().is_none_or(|last| *last < id) => ids.push(id),
+            _ => return ids,
+        }
+        match rest[digits..].strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return ids,
+        }
+    }
 }
 
 fn parse<T>(
@@ -115,10 +141,36 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
             ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
+            ("FERRY_CANN_VERSION", "", "8.5.0"),
+            ("FERRY_CANN_VERSION", "new", "8.5.0"),
+            ("FERRY_CANN_VERSION", "8", "8.5.0"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);
             assert!(error.note.contains(name) && error.note.contains(says), "{}", error.note);
+        }
+    }
+
+    #[test]
+    fn a_list_of_visible_devices_ends_where_it_stops_making_sense() {
+        for (text, want) in [
+            ("0", &[0][..]),
+            ("1,3", &[1, 3]),
+            ("1, 2,3", &[1]),
+            (" 1,2", &[]),
+            ("1,3,8", &[1, 3, 8]), // that 8 does not exist is found when devices are opened
+            ("3,2,1", &[3]),
+            ("1,1,2", &[1]),
+            ("1,2,-1,3", &[1, 2]),
+            ("1,2x,3", &[1, 2]),
+            ("1,,2", &[1]),
+            ("1,2,", &[1, 2]),
+            ("0,99999999999,1", &[0]),
+            ("", &[]),
+            ("all", &[]),
+            ("1;2", &[1]),
+        ] {
+            assert_eq!(visible(text), want, "{text:?}");
         }
     }
 

@@ -3,13 +3,16 @@
 use crate::{
     Error, Result, constants as c,
     context::Context,
+    device,
     error::fail,
     event::EventEntry,
     explain::Graves,
     fault,
     handles::Handles,
+    log::{self, Level, Module},
     register::Registrations,
-    settings::{Settings, settings},
+    report::Reports,
+    settings::{Settings, VISIBLE, settings},
     stream::StreamEntry,
     virtual_memory::PhysicalEntry,
 };
@@ -20,7 +23,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -29,6 +32,8 @@ pub struct Engine {
     pub(crate) runtime: Runtime,
     pub(crate) settings: &'static Settings,
     pub(crate) devices: Vec<DeviceState>,
+    /// The number that each device has on this machine, whatever this process sees of it: what two processes mean by a device.
+    pub(crate) physical: Vec<u32>,
     pub(crate) contexts: Handles<Context>,
     pub(crate) streams: Handles<StreamEntry>,
     pub(crate) events: Handles<EventEntry>,
@@ -36,6 +41,7 @@ pub struct Engine {
     pub(crate) graves: Graves,
     pub(crate) registered: Registrations,
     pub(crate) physicals: Handles<PhysicalEntry>,
+    pub(crate) reports: Reports,
 }
 
 /// What the process holds of one device.
@@ -44,6 +50,7 @@ pub struct DeviceState {
     pub(crate) primary: Mutex<Primary>,
     pub(crate) streams: AtomicUsize,
     pub(crate) events: AtomicUsize,
+    pub(crate) sat_mode: AtomicI32,
 }
 
 /// The default context of a device and how often aclrtSetDevice asked for it.
@@ -51,6 +58,8 @@ pub struct DeviceState {
 pub struct Primary {
     pub(crate) count: u64,
     pub(crate) context: Option<Arc<Context>>,
+    /// Threads that chose no device use it, so it stays whatever the count.
+    pub(crate) implicit: bool,
 }
 
 /// The engine of this process, opened by the first call that needs it.
@@ -62,11 +71,13 @@ pub fn engine() -> Result<&'static Engine> {
 fn open() -> Result<Engine> {
     let settings = settings()?;
     let runtime = ferry::open(&settings.options)?;
-    let devices = (0..runtime.backend().device_count()).map(|_| DeviceState::default()).collect();
+    let count = runtime.backend().device_count();
+    let devices = (0..count).map(|_| DeviceState::default()).collect();
     let engine = Engine {
         runtime,
         settings,
         devices,
+        physical: physical(settings, count as u32),
         contexts: Handles::default(),
         streams: Handles::default(),
         events: Handles::default(),
@@ -74,16 +85,38 @@ fn open() -> Result<Engine> {
         graves: Graves::default(),
         registered: Registrations::default(),
         physicals: Handles::default(),
+        reports: Reports::default(),
     };
     // SAFETY: the handler only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if settings.fault_note {
         fault::install();
     }
+    log::write(Module::Runtime, Level::Info, || engine.describe());
+    warn_of_cut_list(&engine);
     if settings.verbose {
         eprintln!("{}", engine.describe());
     }
     Ok(engine)
+}
+
+/// The devices of this process by their numbers on this machine. The visible ones ascend, so those that exist are the first.
+fn physical(settings: &Settings, count: u32) -> Vec<u32> {
+    match &settings.options.visible {
+        None => (0..count).collect(),
+        Some(visible) => visible.iter().copied().take(count as usize).collect(),
+    }
+}
+
+/// A list of devices that was not taken whole is no error, but seldom meant.
+fn warn_of_cut_list(engine: &Engine) {
+    let Ok(list) = std::env::var(VISIBLE) else { return };
+    let taken = engine.physical.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    if taken != list {
+        log::write(Module::Runtime, Level::Warning, || {
+            format!("{VISIBLE} is '{list}': only '{taken}' of it makes sense here")
+        });
+    }
 }
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -104,7 +137,7 @@ pub(crate) fn not_forked() -> Result<()> {
 }
 
 impl Engine {
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let (name, count) = (self.runtime.backend().name(), self.devices.len());
         let memory = self.runtime.memory_info(0).map_or(0, |(_, total)| total >> 20);
         format!(
@@ -133,10 +166,16 @@ pub(crate) fn known_device(engine: &Engine, id: i32) -> Result<u32> {
 }
 
 pub(crate) fn bad_device(id: i64, count: usize) -> Error {
-    fail(
-        c::ACL_ERROR_RT_INVALID_DEVICEID,
-        format!("device {id} does not exist: there are {count}, numbered from 0"),
-    )
+    let mut note = match count {
+        0 => format!("device {id} does not exist: no device is visible"),
+        _ => format!("device {id} does not exist: there are {count}, numbered from 0"),
+    };
+    if let (Ok(list), Ok(settings)) = (std::env::var(VISIBLE), settings()) {
+        let all = settings.options.devices;
+        note +=
+            &format!("; {VISIBLE} is '{list}', chosen from the {all} devices of FERRY_DEVICES (or the GPUs)");
+    }
+    fail(c::ACL_ERROR_RT_INVALID_DEVICEID, note)
 }
 
 /// The file this code was loaded from.
@@ -153,12 +192,28 @@ fn library_path() -> String {
     unsafe { std::ffi::CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned()
 }
 
+/// The device of threads that never chose one; below 0 is none.
+static DEFAULT_DEVICE: AtomicI64 = AtomicI64::new(-1);
+
+/// Gives threads that never chose a device this one, or none any more.
+pub(crate) fn set_default_device(id: Option<u32>) {
+    DEFAULT_DEVICE.store(id.map_or(-1, i64::from), Ordering::Relaxed);
+}
+
+fn default_device() -> Option<u32> {
+    u32::try_from(DEFAULT_DEVICE.load(Ordering::Relaxed)).ok()
+}
+
 /// The state of a thread.
 pub struct Here {
     pub(crate) context: RefCell<Option<Arc<Context>>>,
     pub(crate) stream: RefCell<Option<Arc<StreamEntry>>>,
+    /// The handle of the context that it has without having asked for one, or 0.
+    implicit: Cell<usize>,
     pub(crate) messages: RefCell<Vec<String>>,
     pub(crate) shown: RefCell<Option<std::ffi::CString>>,
+    /// The code of the last call that failed.
+    pub(crate) last_error: Cell<i32>,
     pub(crate) calls: Cell<u64>,
     pub(crate) number: u64,
     quiet: RefCell<Vec<Arc<Stream>>>,
@@ -227,8 +282,10 @@ impl Here {
         let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
             stream: RefCell::default(),
+            implicit: Cell::new(0),
             messages: RefCell::default(),
             shown: RefCell::default(),
+            last_error: Cell::new(c::ACL_SUCCESS),
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
             quiet: RefCell::default(),
@@ -243,18 +300,32 @@ impl Here {
 impl Here {
     /// The current context, alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
-        match &*self.context.borrow() {
-            Some(context) if context.is_alive() => Ok(context.clone()),
-            Some(_) => Err(fail(
-                c::ACL_ERROR_RT_CONTEXT_NULL,
-                "the current context of this thread was destroyed, or its device was reset: call aclrtSetDevice or \
-                 aclrtSetCurrentContext again",
-            )),
-            None => Err(fail(
-                c::ACL_ERROR_RT_CONTEXT_NULL,
-                "this thread has no current context: call aclrtSetDevice or aclrtSetCurrentContext first",
-            )),
+        if let Some(context) = &*self.context.borrow()
+            && context.is_alive()
+        {
+            return Ok(context.clone());
         }
+        self.implicit_context()
+    }
+
+    /// The default context of the default device, for a thread that never chose one itself; it becomes current.
+    #[cold]
+    fn implicit_context(&self) -> Result<Arc<Context>> {
+        let had = self.context.borrow().as_ref().map(|context| context.handle);
+        let chose = had.is_some_and(|handle| handle != self.implicit.get());
+        if let Some(id) = default_device().filter(|_| !chose) {
+            let context = device::primary(engine()?, id, |primary| primary.implicit = true)?;
+            self.implicit.set(context.handle);
+            return Ok(self.context.borrow_mut().insert(context).clone());
+        }
+        let note = match had {
+            Some(_) => {
+                "the current context of this thread was destroyed, or its device was reset: call aclrtSetDevice or \
+                 aclrtSetCurrentContext again"
+            }
+            None => "this thread has no current context: call aclrtSetDevice or aclrtSetCurrentContext first",
+        };
+        Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, note))
     }
 
     /// The hidden stream of this thread and device, on which synchronous calls run: never behind other streams' work, not

@@ -1,18 +1,19 @@
 //! Streams by handle.
 
 use crate::{
-    Result,
+    Error, Result,
     call::refuse,
     constants::{self as c, *},
     context::Context,
     error::fail,
-    handles::Named,
+    handles::{Handles, Named},
+    report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
 use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -27,6 +28,10 @@ pub struct StreamEntry {
     flags: u32,
     is_default: bool,
     alive: AtomicBool,
+    /// Its failure mode was set, which can be done once.
+    has_mode: AtomicBool,
+    /// Where its callbacks go.
+    pub(crate) mailbox: Mutex<Option<Arc<Mailbox>>>,
 }
 
 /// The flags there are; a stream with others is a plain one.
@@ -53,7 +58,8 @@ impl StreamEntry {
             );
             return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
         }
-        let stream = engine.runtime.stream(context.device, QueueOptions::default()).inspect_err(|_| {
+        let (halt, options) = (Some(&context.halt), QueueOptions::default());
+        let stream = engine.runtime.stream_under(halt, context.device, options).inspect_err(|_| {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         })?;
         let entry = engine.streams.insert(|handle| StreamEntry {
@@ -64,6 +70,8 @@ impl StreamEntry {
             flags: if flags & !ALL_FLAGS == 0 { flags } else { 0 },
             is_default,
             alive: AtomicBool::new(true),
+            has_mode: AtomicBool::new(false),
+            mailbox: Mutex::new(None),
         });
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
@@ -76,11 +84,23 @@ impl StreamEntry {
     /// Takes the stream out of the tables. The caller has waited, or does not care.
     pub(crate) fn end(&self, engine: &Engine) {
         self.alive.store(false, Ordering::Release);
+        engine.reports.forget(self);
         if engine.streams.remove(self.handle).is_some()
             && let Ok(device) = engine.device(self.device)
         {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    fn not_default(self: Arc<Self>) -> Result<Arc<Self>> {
+        if self.is_default {
+            return Err(refuse("the default stream of a context cannot be destroyed"));
+        }
+        Ok(self)
     }
 
     /// Documented: synchronising such a stream returns at once.
@@ -93,17 +113,19 @@ impl StreamEntry {
 impl Here {
     /// The stream of this handle, which must be of the current context; 0 is that context's default stream.
     pub(crate) fn stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
-        let context = self.context.borrow();
-        let context = match &*context {
-            Some(context) if context.is_alive() => context,
-            _ => return Err(self.context().err().unwrap_or_else(|| refuse("no context"))),
-        };
+        let mut context = self.context.borrow();
+        if !context.as_ref().is_some_and(|context| context.is_alive()) {
+            drop(context);
+            self.context()?; // the default device's may become current here
+            context = self.context.borrow();
+        }
+        let Some(context) = &*context else { return Err(refuse("no context")) };
         if handle == 0 {
             return context.default_stream();
         }
         let mut last = self.stream.borrow_mut();
         let entry = match &*last {
-            Some(entry) if entry.handle == handle && entry.alive.load(Ordering::Acquire) => entry,
+            Some(entry) if entry.handle == handle && entry.is_alive() => entry,
             _ => last.insert(engine.streams.get(handle).ok_or_else(|| {
                 fail(
                     c::ACL_ERROR_RT_INVALID_HANDLE,
@@ -133,15 +155,31 @@ pub fn create(flags: u32) -> Result<usize> {
 pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     with_here(|here| {
-        let entry = here.stream(engine, handle)?;
-        if entry.is_default {
-            return Err(refuse("the default stream of a context cannot be destroyed"));
-        }
+        let entry = here.stream(engine, handle)?.not_default()?;
         entry.stream.fence()?.wait(None)?;
         entry.end(engine);
         *here.stream.borrow_mut() = None;
         Ok(())
     })
+}
+
+/// aclrtDestroyStreamForce: drops its tasks.
+pub fn destroy_force(handle: usize) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| {
+        let entry = here.stream(engine, handle)?.not_default()?;
+        entry.stream.abort();
+        entry.end(engine);
+        *here.stream.borrow_mut() = None;
+        Ok(())
+    })
+}
+
+/// aclrtStreamAbort: drops its tasks; whoever waits for the stream is told. It can be used again afterwards.
+pub fn abort(handle: usize) -> Result<()> {
+    let engine = engine()?;
+    with_here(|here| here.stream(engine, handle))?.stream.abort();
+    Ok(())
 }
 
 /// aclrtSynchronizeStreamWithTimeout: for ever if -1.
@@ -158,13 +196,18 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     if entry.is_never_waited_for() {
         return Ok(());
     }
-    entry.stream.synchronize(limit).map_err(|error| match (error.kind, limit) {
+    entry.stream.synchronize(limit).map_err(|error| late(error, limit, format!("stream {handle:#x}")))
+}
+
+/// What came of a wait for streams that failed: if it took too long, the note says whose work is left.
+pub(crate) fn late(error: ferry_core::Error, limit: Option<Duration>, whose: String) -> Error {
+    match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
-            let note = format!("stream {handle:#x} still has work after {} ms", limit.as_millis());
+            let note = format!("{whose} still has work after {} ms", limit.as_millis());
             fail(c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, note)
         }
         _ => error.into(),
-    })
+    }
 }
 
 /// A wait in milliseconds as the C functions take it: -1 for ever, or more than 0.
@@ -184,6 +227,41 @@ pub fn query(handle: usize) -> Result<i32> {
         return Ok(ACL_STREAM_STATUS_NOT_READY);
     }
     entry.stream.status().take_error().map_or(Ok(ACL_STREAM_STATUS_COMPLETE), |error| Err(error.into()))
+}
+
+/// aclrtSetStreamFailureMode: 1 stops all streams of the context when work of this one fails. Documented: once per stream.
+pub fn set_failure_mode(handle: usize, mode: u64) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    let settings = engine.settings;
+    if handle == 0 && !settings.product.is_newest() {
+        return Err(refuse(format!(
+            "stream is NULL: on {} the default stream keeps continuing after a failure",
+            settings.soc
+        )));
+    }
+    let stop = match i32::try_from(mode) {
+        Ok(ACL_CONTINUE_ON_FAILURE) => false,
+        Ok(ACL_STOP_ON_FAILURE) => true,
+        _ => {
+            let note = format!("mode is {mode}: give ACL_CONTINUE_ON_FAILURE (0) or ACL_STOP_ON_FAILURE (1)");
+            return Err(refuse(note));
+        }
+    };
+    if entry.has_mode.swap(true, Ordering::AcqRel) {
+        return Err(refuse(format!("the failure mode of stream {handle:#x} was set before: it is set once")));
+    }
+    if stop {
+        entry.stream.status().stop_all_on_failure();
+    }
+    Ok(())
+}
+
+/// aclrtStreamGetId: a small number that no other living stream of the process has.
+pub fn id(handle: usize) -> Result<i32> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    Ok(Handles::<StreamEntry>::index(entry.handle) as i32)
 }
 
 /// aclrtLaunchHostFunc: `function` runs in stream order on a thread of ours.

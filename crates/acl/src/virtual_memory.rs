@@ -7,6 +7,7 @@ use crate::{
     error::fail,
     explain::explaining,
     handles::Named,
+    ipc::shareable,
     memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
     state::{Engine, engine, known_device, with_here},
 };
@@ -161,7 +162,9 @@ fn unknown(handle: usize) -> Error {
 pub fn free_physical(handle: usize) -> Result<()> {
     not_null("handle", handle)?;
     let engine = engine()?;
-    engine.physicals.remove(handle).map(drop).ok_or_else(|| unknown(handle))
+    let entry = engine.physicals.remove(handle).ok_or_else(|| unknown(handle))?;
+    shareable::freed(entry.handle);
+    Ok(())
 }
 
 /// aclrtMapMem.

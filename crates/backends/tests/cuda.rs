@@ -97,7 +97,7 @@ fn gate(stream: &Stream) -> mpsc::Sender<()> {
 }
 
 fn through(runtime: &Runtime, through: Through) -> Op {
-    Op::CopyThrough(Indirect { call: "test", device: 0, through, memory: runtime.memory().clone() })
+    Op::CopyThrough(Box::new(Indirect { call: "test", device: 0, through, memory: runtime.memory().clone() }))
 }
 
 fn descriptor(runtime: &Runtime, dst: usize, src: usize, len: usize) -> Vec<u8> {

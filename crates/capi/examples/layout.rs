@@ -1,8 +1,8 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
 use ascendcl::{
-    aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemLocation, aclrtMemcpyBatchAttr,
-    aclrtPhysicalMemProp, aclrtPtrAttributes,
+    aclCANNPackageVersion, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemLocation,
+    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 use std::mem::{align_of, offset_of, size_of};
 
@@ -38,6 +38,14 @@ macro_rules! members {
 }
 
 fn main() {
+    layout!(aclCANNPackageVersion {
+        version,
+        majorVersion,
+        minorVersion,
+        releaseVersion,
+        patchVersion,
+        reserved
+    });
     layout!(aclrtMemLocation { id, type_ });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });
@@ -46,6 +54,13 @@ fn main() {
     layout!(aclrtMallocAttribute { attr, value });
     layout!(aclrtMallocConfig { attrs, numAttrs });
     layout!(aclrtPhysicalMemProp { handleType, allocationType, memAttr, location, reserve });
+    layout!(aclrtUtilizationInfo {
+        cubeUtilization,
+        vectorUtilization,
+        aicpuUtilization,
+        memoryUtilization,
+        utilizationExtend
+    });
     for (name, value) in ascendcl::constants::ALL {
         println!("{name} {value}");
     }

@@ -31,6 +31,12 @@ pub extern "C" fn aclrtResetDevice(deviceId: i32) -> aclError {
     enter(&functions::aclrtResetDevice, || device::reset(deviceId))
 }
 
+/// Undoes every aclrtSetDevice of a device at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtResetDeviceForce(deviceId: i32) -> aclError {
+    enter(&functions::aclrtResetDeviceForce, || device::reset_force(deviceId))
+}
+
 /// The current device of this thread.
 ///
 /// # Safety
@@ -61,6 +67,12 @@ pub unsafe extern "C" fn aclrtGetDeviceCount(count: *mut u32) -> aclError {
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeDevice() -> aclError {
     enter(&functions::aclrtSynchronizeDevice, device::synchronize)
+}
+
+/// Waits for all streams of the current device, for at most `timeout` milliseconds; -1 waits for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeDeviceWithTimeout(timeout: i32) -> aclError {
+    enter(&functions::aclrtSynchronizeDeviceWithTimeout, || device::synchronize_within(timeout))
 }
 
 /// Free and total bytes of the current device.

@@ -19,6 +19,11 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
+    /// The same for an argument that may be NULL.
+    pub fn unless_null(name: &'static str, pointer: *mut T) -> Result<Option<Out<T>>> {
+        if pointer.is_null() { Ok(None) } else { Out::new(name, pointer).map(Some) }
+    }
+
     /// Writes the value, at any alignment.
     pub fn set(self, value: T) {
         // SAFETY: the bytes were just found writable, and the caller of the C function gave them to us to write.

@@ -4,7 +4,11 @@ use crate::{
     aclError, aclrtEvent, aclrtStream,
     enter::{Out, enter},
 };
-use ferry_acl::{call::not_null, event, functions};
+use ferry_acl::{
+    call::not_null,
+    event::{self, Made},
+    functions,
+};
 
 /// Makes an event for waiting and timing.
 ///
@@ -14,7 +18,7 @@ use ferry_acl::{call::not_null, event, functions};
 pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
     enter(&functions::aclrtCreateEvent, || {
         let out = Out::new("event", event)?;
-        out.set(event::create(event::PLAIN_FLAGS, false)? as aclrtEvent);
+        out.set(event::create_plain()? as aclrtEvent);
         Ok(())
     })
 }
@@ -27,7 +31,7 @@ pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
 pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
     enter(&functions::aclrtCreateEventWithFlag, || {
         let out = Out::new("event", event)?;
-        out.set(event::create(flag, false)? as aclrtEvent);
+        out.set(event::create(flag, Made::WithFlag)? as aclrtEvent);
         Ok(())
     })
 }
@@ -40,7 +44,7 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
 pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
     enter(&functions::aclrtCreateEventExWithFlag, || {
         let out = Out::new("event", event)?;
-        out.set(event::create(flag, true)? as aclrtEvent);
+        out.set(event::create(flag, Made::ExWithFlag)? as aclrtEvent);
         Ok(())
     })
 }
@@ -63,6 +67,15 @@ pub extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> ac
     })
 }
 
+/// From here on in the stream the event counts as not recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtResetEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
+    enter(&functions::aclrtResetEvent, || {
+        not_null("event", event as usize)?;
+        event::reset(event as usize, stream as usize)
+    })
+}
+
 /// Whether what the event captured is done.
 ///
 /// # Safety
@@ -77,12 +90,49 @@ pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i
     })
 }
 
+/// Whether what the event captured is done, in the numbers of the deprecated query.
+///
+/// # Safety
+/// `status` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtQueryEvent(event: aclrtEvent, status: *mut i32) -> aclError {
+    enter(&functions::aclrtQueryEvent, || {
+        not_null("event", event as usize)?;
+        let out = Out::new("status", status)?;
+        out.set(event::query(event as usize)?);
+        Ok(())
+    })
+}
+
+/// Whether some stream still waits for the event.
+///
+/// # Safety
+/// `status` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtQueryEventWaitStatus(event: aclrtEvent, status: *mut i32) -> aclError {
+    enter(&functions::aclrtQueryEventWaitStatus, || {
+        not_null("event", event as usize)?;
+        let out = Out::new("status", status)?;
+        out.set(event::query_waits(event as usize)?);
+        Ok(())
+    })
+}
+
 /// Waits for what the event captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
     enter(&functions::aclrtSynchronizeEvent, || {
         not_null("event", event as usize)?;
         event::synchronize(event as usize, None)
+    })
+}
+
+/// Waits for what the event captured, for at most `timeout` milliseconds; -1 waits for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSynchronizeEventWithTimeout(event: aclrtEvent, timeout: i32) -> aclError {
+    enter(&functions::aclrtSynchronizeEventWithTimeout, || {
+        not_null("event", event as usize)?;
+        event::synchronize_within(event as usize, timeout)
     })
 }
 
@@ -101,6 +151,20 @@ pub unsafe extern "C" fn aclrtEventElapsedTime(
         not_null("startEvent", startEvent as usize)?;
         not_null("endEvent", endEvent as usize)?;
         out.set(event::elapsed_ms(startEvent as usize, endEvent as usize)?);
+        Ok(())
+    })
+}
+
+/// When the event was reached, in microseconds of its device's clock.
+///
+/// # Safety
+/// `timestamp` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *mut u64) -> aclError {
+    enter(&functions::aclrtEventGetTimestamp, || {
+        not_null("event", event as usize)?;
+        let out = Out::new("timestamp", timestamp)?;
+        out.set(event::timestamp_us(event as usize)?);
         Ok(())
     })
 }

@@ -2,9 +2,13 @@
 
 use crate::{
     aclError,
-    enter::{enter, text},
+    enter::{Out, enter, text},
 };
-use ferry_acl::{call, functions, init};
+use ferry_acl::{
+    Result,
+    functions::{self, Function},
+    init, messages,
+};
 use std::{
     ffi::{CStr, c_char},
     ptr,
@@ -29,10 +33,48 @@ pub extern "C" fn aclFinalize() -> aclError {
     enter(&functions::aclFinalize, init::finalize)
 }
 
+/// Takes one aclInit back and shuts down with the last one; `refCount` receives how many are left.
+///
+/// # Safety
+/// `refCount` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclFinalizeReference(refCount: *mut u64) -> aclError {
+    enter(&functions::aclFinalizeReference, || {
+        let out = Out::unless_null("refCount", refCount)?;
+        let left = init::finalize_reference()?;
+        if let Some(out) = out {
+            out.set(left);
+        }
+        Ok(())
+    })
+}
+
+/// The code of this thread's last call that failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtPeekAtLastError(level: i32) -> aclError {
+    or_refusal(&functions::aclrtPeekAtLastError, || messages::last_error(level, false))
+}
+
+/// The same, and forgets it.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
+    or_refusal(&functions::aclrtGetLastError, || messages::last_error(level, true))
+}
+
+/// What `ask` finds, or the code of its refusal.
+fn or_refusal(function: &Function, ask: impl FnOnce() -> Result<aclError>) -> aclError {
+    let mut found = 0;
+    let refused = enter(function, || {
+        found = ask()?;
+        Ok(())
+    });
+    if refused != 0 { refused } else { found }
+}
+
 /// Returns and clears the messages of this thread's failed calls, newest on top; NULL if there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
-    call::take_messages(|text| text.map_or(ptr::null(), CStr::as_ptr))
+    messages::take(|text| text.map_or(ptr::null(), CStr::as_ptr))
 }
 
 /// The name of the SoC.

@@ -2,22 +2,32 @@
 //! `ferry-acl`; there is nothing else here. The headers in `include/acl` are the contract, and `xtask abi` compares the two.
 #![allow(non_camel_case_types, non_snake_case)]
 
+mod app_log;
 mod copy;
 mod device;
 mod enter;
 mod event;
+mod info;
 mod init;
+mod ipc;
 mod memory;
+mod report;
 mod stream;
 mod types;
+mod version;
 mod virtual_memory;
 
+pub use app_log::*;
 pub use copy::*;
 pub use device::*;
 pub use event::*;
 pub use ferry_acl::constants;
+pub use info::*;
 pub use init::*;
+pub use ipc::*;
 pub use memory::*;
+pub use report::*;
 pub use stream::*;
 pub use types::*;
+pub use version::*;
 pub use virtual_memory::*;

@@ -43,6 +43,18 @@ pub extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
     enter(&functions::aclrtDestroyStream, || stream::destroy(stream as usize))
 }
 
+/// Destroys a stream and drops its tasks.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtDestroyStreamForce(stream: aclrtStream) -> aclError {
+    enter(&functions::aclrtDestroyStreamForce, || stream::destroy_force(stream as usize))
+}
+
+/// Drops a stream's tasks.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtStreamAbort(stream: aclrtStream) -> aclError {
+    enter(&functions::aclrtStreamAbort, || stream::abort(stream as usize))
+}
+
 /// Waits for everything submitted to a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {
@@ -66,6 +78,25 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32)
     enter(&functions::aclrtStreamQuery, || {
         let out = Out::new("status", status)?;
         out.set(stream::query(stream as usize)?);
+        Ok(())
+    })
+}
+
+/// What a failure of a stream's work does to the streams of its context.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSetStreamFailureMode(stream: aclrtStream, mode: u64) -> aclError {
+    enter(&functions::aclrtSetStreamFailureMode, || stream::set_failure_mode(stream as usize, mode))
+}
+
+/// A small number of a stream.
+///
+/// # Safety
+/// `streamId` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtStreamGetId(stream: aclrtStream, streamId: *mut i32) -> aclError {
+    enter(&functions::aclrtStreamGetId, || {
+        let out = Out::new("streamId", streamId)?;
+        out.set(stream::id(stream as usize)?);
         Ok(())
     })
 }

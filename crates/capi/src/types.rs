@@ -1,6 +1,6 @@
 //! The C types.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 /// 0 is success; see the error table.
 pub type aclError = i32;
@@ -14,6 +14,9 @@ pub type aclrtContext = *mut c_void;
 pub type aclrtDrvMemHandle = *mut c_void;
 /// A function that runs on the host in stream order.
 pub type aclrtHostFunc = Option<unsafe extern "C" fn(args: *mut c_void)>;
+
+/// A function that a subscribed thread runs.
+pub type aclrtCallback = Option<unsafe extern "C" fn(userData: *mut c_void)>;
 
 /// Where memory is.
 #[repr(C)]
@@ -97,4 +100,38 @@ pub struct aclrtPhysicalMemProp {
     pub location: aclrtMemLocation,
     /// Reserved.
     pub reserve: u64,
+}
+
+/// The version of a package, whole and in parts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct aclCANNPackageVersion {
+    /// The whole.
+    pub version: [c_char; 128],
+    /// The first part.
+    pub majorVersion: [c_char; 64],
+    /// The second part.
+    pub minorVersion: [c_char; 64],
+    /// The third part, or 0.
+    pub releaseVersion: [c_char; 64],
+    /// The fourth part, or 0.
+    pub patchVersion: [c_char; 64],
+    /// Zero.
+    pub reserved: [c_char; 128],
+}
+
+/// How busy a device is, in per cent; -1 where it cannot tell.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct aclrtUtilizationInfo {
+    /// Cube cores.
+    pub cubeUtilization: i32,
+    /// Vector cores.
+    pub vectorUtilization: i32,
+    /// AI CPUs.
+    pub aicpuUtilization: i32,
+    /// Memory.
+    pub memoryUtilization: i32,
+    /// NULL.
+    pub utilizationExtend: *mut c_void,
 }

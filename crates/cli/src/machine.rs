@@ -43,12 +43,15 @@ impl Machine {
         .collect()
     }
 
-    /// Sets them for this process.
+    /// Sets them for this process, and wants no log files unless somebody asked for them: what this command provokes, it
+    /// tells itself.
     ///
     /// # Safety
     /// No other thread runs yet: setting a variable races with any thread that reads one.
     pub unsafe fn export(&self) {
-        for (name, value) in self.variables() {
+        let quiet = Some(("ASCEND_GLOBAL_LOG_LEVEL", "4".to_owned()));
+        let quiet = quiet.filter(|(name, _)| std::env::var_os(name).is_none());
+        for (name, value) in self.variables().into_iter().chain(quiet) {
             // SAFETY: passed on to the caller.
             unsafe { std::env::set_var(name, value) };
         }

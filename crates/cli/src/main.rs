@@ -7,6 +7,7 @@ mod devices;
 mod error;
 mod library;
 mod machine;
+mod pages;
 mod run;
 mod terminal;
 mod tour;
@@ -38,6 +39,9 @@ enum Command {
     Devices(devices::Args),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::Args),
+    /// Write man pages and shell completions, for packages
+    #[command(hide = true)]
+    Pages(pages::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Run(args) => return run::main(&args),
+        Command::Pages(args) => pages::main(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("ferry: {error}");

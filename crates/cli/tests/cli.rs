@@ -241,3 +241,35 @@ fn verbose_says_what_was_opened() {
     }
     assert_eq!(line.lines().count(), 1, "{line}");
 }
+
+#[test]
+fn pages_name_every_command_that_help_shows_and_no_other() {
+    let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    let _ = std::fs::remove_dir_all(&prefix);
+    let wrote = output(&mut ferry(&["pages", prefix.to_str().expect("a plain path")]));
+    assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+
+    let help = text(&output(&mut ferry(&["--help"])).stdout);
+    for command in ["tour", "devices", "run", "pages"] {
+        let shown = help.lines().any(|line| line.starts_with(&format!("  {command} ")));
+        assert_eq!(shown, command != "pages", "{help}");
+        let page = prefix.join(format!("share/man/man1/ferry-{command}.1"));
+        assert_eq!(page.exists(), shown, "{}", page.display());
+        for file in [
+            "man/man1/ferry.1",
+            "bash-completion/completions/ferry",
+            "zsh/site-functions/_ferry",
+            "fish/vendor_completions.d/ferry.fish",
+        ] {
+            let content = std::fs::read_to_string(prefix.join("share").join(file)).expect(file);
+            assert_eq!(content.contains(command), shown, "{command} in {file}");
+        }
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_an_error() {
+    let wrote = output(&mut ferry(&["pages", "/dev/null"]));
+    assert!(!wrote.status.success());
+    assert!(text(&wrote.stderr).contains("cannot write to /dev/null/share"), "{}", text(&wrote.stderr));
+}

@@ -103,8 +103,13 @@ pub trait Queue: Send + Sync {
     /// Sends what was held back to be gathered.
     fn flush(&self) {}
 
-    /// Drops what has not begun. Fences of dropped work are done.
+    /// Drops what has not begun and stops what runs; returns when no byte of it moves any more. A function of the user's that
+    /// runs is not waited for, and later work still comes after it. Fences of dropped work are done, and the status knows.
     fn abort(&self);
+
+    /// The status is halted: drop what there is now, and not only when what the queue waits for is done. Called once, by a
+    /// thread that may be at work on any queue.
+    fn look(&self) {}
 }
 
 /// "Everything submitted so far." Events, futures, query and synchronise are views of it.
@@ -122,6 +127,11 @@ pub trait Fence: Any + Send + Sync {
     /// Whether a failure waited to be reported when the fence was reached. Only marks know.
     fn failed(&self) -> bool {
         false
+    }
+
+    /// Microseconds of the device's clock when this was reached, if it is a mark that is done and not dropped.
+    fn reached_us(&self) -> Option<u64> {
+        None
     }
 
     /// Milliseconds from when `since` was reached to when this was, if both are marks of one device that are done.

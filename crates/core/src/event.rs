@@ -1,14 +1,30 @@
 //! An event: a slot for the latest fence recorded into it.
 
 use crate::{
-    Fence, Result, Stream,
+    Fence, Gate, Result, Stream,
     sync::{Arc, Mutex, lock},
 };
 
 /// Holds the latest mark recorded on any stream. Recording again replaces it; waits that were bound before keep the old one.
 #[derive(Default)]
 pub struct Event {
-    mark: Mutex<Option<Arc<dyn Fence>>>,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    mark: Option<Arc<dyn Fence>>,
+    reset: Option<Reset>,
+    /// Fences behind the waits that streams were given for this event.
+    waits: Vec<Arc<dyn Fence>>,
+}
+
+/// A reset after the latest record.
+struct Reset {
+    /// Done when the reset has run.
+    ran: Arc<dyn Fence>,
+    /// What waits that come after the reset are bound to: the next record.
+    next: Arc<Gate>,
 }
 
 impl Event {
@@ -20,12 +36,59 @@ impl Event {
     /// Captures the work submitted to `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let mark = stream.mark()?;
-        *lock(&self.mark) = Some(mark);
+        let mut slot = lock(&self.slot);
+        slot.mark = Some(mark.clone());
+        let reset = slot.reset.take();
+        drop(slot);
+        if let Some(reset) = reset {
+            reset.next.bind(mark);
+        }
         Ok(())
     }
 
-    /// The latest mark, or `None` if never recorded.
+    /// When `stream` gets here the event counts as not recorded. Waits that are called after this wait for the next record.
+    pub fn reset(&self, stream: &Stream) -> Result<()> {
+        let ran = stream.mark()?;
+        lock(&self.slot).reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
+        Ok(())
+    }
+
+    /// The latest mark; `None` if never recorded, or if a reset has run since.
     pub fn latest(&self) -> Option<Arc<dyn Fence>> {
-        lock(&self.mark).clone()
+        let slot = lock(&self.slot);
+        match &slot.reset {
+            Some(reset) if reset.ran.is_done() => None,
+            _ => slot.mark.clone(),
+        }
+    }
+
+    /// Later work of `stream` waits for the latest record, or after a reset for the next one; not at all if there was neither.
+    pub fn hold(&self, stream: &Stream) -> Result<()> {
+        let slot = lock(&self.slot);
+        let what = match &slot.reset {
+            Some(reset) => Some(reset.next.clone() as Arc<dyn Fence>),
+            None => slot.mark.clone(),
+        };
+        drop(slot);
+        let Some(what) = what else { return Ok(()) };
+        let passed = stream.wait_for(what)?;
+        let waits = &mut lock(&self.slot).waits;
+        waits.retain(|wait| !wait.is_done());
+        waits.push(passed);
+        Ok(())
+    }
+
+    /// Whether some stream still waits, or will wait, because of [`hold`](Self::hold).
+    pub fn is_waited_for(&self) -> bool {
+        let waits = &mut lock(&self.slot).waits;
+        waits.retain(|wait| !wait.is_done());
+        !waits.is_empty()
+    }
+
+    /// Nobody will record it any more: lets those go who wait for the next record.
+    pub fn end(&self) {
+        if let Some(reset) = lock(&self.slot).reset.take() {
+            reset.next.open();
+        }
     }
 }

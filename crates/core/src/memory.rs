@@ -4,7 +4,7 @@ use crate::{
     AddressTable, Backend, Error, Kind, Observer, Result,
     limbo::{LOOK_AGAIN, Limbo, PATIENCE},
     line::Lines,
-    share::Loans,
+    share::{Leases, Loans},
     space::Spaces,
     sync::{Arc, Mutex, MutexGuard, lock},
 };
@@ -184,6 +184,7 @@ pub struct Memory {
     lines: Lines,
     pub(crate) spaces: Spaces,
     pub(crate) loans: Loans,
+    pub(crate) leases: Leases,
     seal_key: u64,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -199,6 +200,7 @@ impl Memory {
             lines: Lines::default(),
             spaces: Spaces::default(),
             loans: Loans::default(),
+            leases: Leases::default(),
             seal_key,
             observer,
         }
@@ -221,12 +223,6 @@ impl Memory {
             Known::Whole(block) | Known::Pieces(block) => Ok(Place::Known(block)),
             Known::Not => Ok(self.locate(addr, len, access)?.map_or(Place::Plain, Place::Known)),
         }
-    }
-
-    /// The block in which all of a range lies: the common case, and cheap.
-    #[inline(always)]
-    pub(crate) fn whole(&self, addr: usize, len: usize) -> Option<Block> {
-        self.table.find(addr).filter(|block| block.translate(addr, len).is_some())
     }
 
     /// What the table knows of a range.
@@ -396,9 +392,12 @@ impl Memory {
 
     fn give_back(&self, _giving: &MutexGuard<'_, ()>) -> Result<()> {
         let due = lock(&self.limbo).due(&self.lines)?;
-        // SAFETY: the blocks came from `alloc`, they left the table when they were freed, and every op of the lines that were
-        // busy after that and could reach them has passed.
-        let given = due.iter().map(|block| unsafe { self.backend.free(block) });
+        let given = due.iter().map(|block| {
+            let _until_unmapped = self.leases.take(block);
+            // SAFETY: the block came from the backend, it left the table when it was freed, and every op of the lines that were
+            // busy after that and could reach it has passed.
+            unsafe { self.backend.free(block) }
+        });
         given.fold(Ok(()), Result::and)
     }
 }

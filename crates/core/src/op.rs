@@ -8,7 +8,7 @@ pub enum Op {
     /// Move bytes as planned.
     Copy(Plan),
     /// Move bytes between addresses that are read when the work runs.
-    CopyThrough(Indirect),
+    CopyThrough(Box<Indirect>),
     /// Write a pattern.
     Fill(Fill),
     /// Hold the queue until the fence is done.

@@ -95,24 +95,25 @@ impl Rows {
 
     /// Distance from the first byte to the end of the last row: the last row needs its width, not its pitch.
     #[inline]
-    fn span(&self, start: usize, pitch: usize) -> Result<usize> {
+    fn span(self, start: usize, pitch: usize) -> Result<usize> {
         if self.width == 0 || self.height == 0 {
             return Ok(0);
-        }
-        if pitch < self.width {
-            return Err(Kind::BadShape
-                .because(format!("a pitch of {pitch} bytes is less than the width of {}", self.width)));
         }
         (self.height - 1)
             .checked_mul(pitch)
             .and_then(|rest| rest.checked_add(self.width))
-            .filter(|span| start.checked_add(*span).is_some())
-            .ok_or_else(|| {
-                let (width, height) = (self.width, self.height);
-                Kind::BadShape.because(format!(
-                    "{height} rows of {width} bytes, pitch {pitch}, from {start:#x} wrap round the end of the address space"
-                ))
-            })
+            .filter(|span| pitch >= self.width && start.checked_add(*span).is_some())
+            .ok_or_else(|| self.has_no_span(start, pitch))
+    }
+
+    #[cold]
+    fn has_no_span(self, start: usize, pitch: usize) -> Error {
+        let (width, height) = (self.width, self.height);
+        Kind::BadShape.because(if pitch < width {
+            format!("a pitch of {pitch} bytes is less than the width of {width}")
+        } else {
+            format!("{height} rows of {width} bytes, pitch {pitch}, from {start:#x} wrap round the end of the address space")
+        })
     }
 }
 
@@ -153,26 +154,39 @@ impl Plan {
     ) -> Result<()> {
         let (dst_span, src_span) =
             (rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?);
+        let table = memory.table();
+        let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
+        else {
+            return self.add_unusual(item, rows, (dst_span, src_span), memory, fits);
+        };
+        let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
+        fits(item, &ends)?;
+        self.take_route(item, ends.route())?;
+        if dst_span > 0 {
+            self.rows.push(rows.between(&ends));
+        }
+        Ok(())
+    }
+
+    /// Adds a rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range
+    /// through several mapped blocks, or one whose block was being written while we looked.
+    #[cold]
+    fn add_unusual(
+        &mut self,
+        item: usize,
+        rows: Rows,
+        (dst_span, src_span): (usize, usize),
+        memory: &Memory,
+        fits: &mut dyn FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<()> {
         // Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking
         // costs a system call and brings pages in.
-        let (ends, dst_seen, src_seen) =
-            match (memory.whole(rows.dst, dst_span), memory.whole(rows.src, src_span)) {
-                (Some(dst), Some(src)) => {
-                    (Ends { dst: Place::Known(dst), src: Place::Known(src) }, Seen::Whole, Seen::Whole)
-                }
-                _ => {
-                    let (dst, dst_seen) = start_of(memory, rows.dst, dst_span, Access::Write)?;
-                    let (src, src_seen) = start_of(memory, rows.src, src_span, Access::Read)?;
-                    (Ends { dst, src }, dst_seen, src_seen)
-                }
-            };
+        let (dst, dst_seen) = start_of(memory, rows.dst, dst_span, Access::Write)?;
+        let (src, src_seen) = start_of(memory, rows.src, src_span, Access::Read)?;
+        let ends = Ends { dst, src };
         fits(item, &ends)?;
-        let route = ends.route();
-        if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
-            return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {:?}", self.route)));
-        }
-        self.route = route;
-        self.plain |= ends.dst.is_plain() || ends.src.is_plain();
+        self.take_route(item, ends.route())?;
+        self.plain |= dst.is_plain() || src.is_plain();
         if dst_span == 0 {
             return Ok(());
         }
@@ -185,8 +199,17 @@ impl Plan {
         if dst_seen == Seen::Pieces || src_seen == Seen::Pieces {
             return self.add_pieces(&rows, &ends, memory);
         }
-        let (dst, src) = (ends.dst.engine_address(rows.dst), ends.src.engine_address(rows.src));
-        self.rows.push(Rows { dst, src, ..rows }.straightened());
+        self.rows.push(rows.between(&ends));
+        Ok(())
+    }
+
+    /// Takes the route of piece `item`: all pieces have one kind of route.
+    #[inline]
+    fn take_route(&mut self, item: usize, route: Route) -> Result<()> {
+        if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
+            return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {:?}", self.route)));
+        }
+        self.route = route;
         Ok(())
     }
 
@@ -230,6 +253,7 @@ impl Plan {
     }
 
     /// The pieces, none of them empty.
+    #[inline]
     pub fn rows(&self) -> &[Rows] {
         &self.rows
     }
@@ -251,6 +275,13 @@ impl Plan {
 }
 
 impl Rows {
+    /// The same in the engine's addresses; each end lies in one piece.
+    #[inline]
+    fn between(self, ends: &Ends) -> Rows {
+        let (dst, src) = (ends.dst.engine_address(self.dst), ends.src.engine_address(self.src));
+        Rows { dst, src, ..self }.straightened()
+    }
+
     /// Rows that touch on both sides are one long row.
     fn straightened(self) -> Rows {
         if self.dst_pitch == self.width && self.src_pitch == self.width {
@@ -273,7 +304,6 @@ enum Seen {
 }
 
 /// What a range belongs to, with no plain host memory touched yet, and how much of it has been looked at.
-#[inline(never)]
 fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, Seen)> {
     match memory.known(addr, span)? {
         Known::Whole(block) => Ok((Place::Known(block), Seen::Whole)),

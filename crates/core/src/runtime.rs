@@ -1,7 +1,7 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
 use crate::{
-    Backend, Block, DeviceId, Memory, Observer, QueueOptions, Request, Result, Status, Stream,
+    Backend, Block, DeviceId, Halt, Memory, Observer, QueueOptions, Request, Result, Status, Stream,
     line::Line,
     sync::{Arc, AtomicU64, Mutex, Ordering},
 };
@@ -55,11 +55,28 @@ impl Runtime {
 
     /// Makes a stream on a device.
     pub fn stream(&self, device: DeviceId, options: QueueOptions) -> Result<Arc<Stream>> {
+        self.stream_under(None, device, options)
+    }
+
+    /// Makes a stream that stops for good, with all others like it, when `halt` trips.
+    pub fn stream_under(
+        &self,
+        halt: Option<&Arc<Halt>>,
+        device: DeviceId,
+        options: QueueOptions,
+    ) -> Result<Arc<Stream>> {
         let id = self.born.fetch_add(1, Ordering::Relaxed);
-        let status = Arc::new(Status::new(id, self.observer.clone()));
+        let status = Status::new(id, self.observer.clone());
+        let status = Arc::new(match halt {
+            Some(halt) => status.under(halt.clone()),
+            None => status,
+        });
         let queue = self.backend.queue(device, options, status.clone())?;
         let line = Arc::new(Line { queue, status, last: Mutex::default() });
         self.memory.lines().add(line.clone());
+        if let Some(halt) = halt {
+            halt.add(&line);
+        }
         let (memory, observer) = (self.memory.clone(), self.observer.clone());
         Ok(Arc::new(Stream { id, device, line, memory, observer }))
     }

@@ -4,7 +4,7 @@ use crate::{
     Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime,
     sync::{Arc, Mutex, Weak, lock},
 };
-use std::{collections::HashMap, os::fd::OwnedFd};
+use std::{any::Any, collections::HashMap, os::fd::OwnedFd};
 
 /// Where bytes lie that more than one process can map.
 #[derive(Debug)]
@@ -16,6 +16,10 @@ pub struct Shared {
     /// How many they are.
     pub len: usize,
 }
+
+/// What keeps borrowed memory with the process that lent it. Dropped when nothing here uses the memory any more; its drop does not
+/// call back.
+pub type Lease = Box<dyn Any + Send>;
 
 /// While this lives, the bytes of an allocation are not used for anything else, even if it is freed meanwhile.
 pub struct Loan {
@@ -32,6 +36,25 @@ struct Lent {
     loans: usize,
     /// The block, once it was freed.
     freed: Option<Block>,
+}
+
+/// The leases of what is borrowed, by its base.
+#[derive(Default)]
+pub(crate) struct Leases(Mutex<HashMap<usize, Lease>>);
+
+impl Leases {
+    fn add(&self, block: &Block, lease: Lease) {
+        lock(&self.0).insert(block.base, lease);
+    }
+
+    /// The lease of a block that is on its way back to the backend, if it has one. Taken before the backend has the block, and
+    /// dropped after: its address may be somebody else's by then.
+    pub(crate) fn take(&self, block: &Block) -> Option<Lease> {
+        match block.origin {
+            Origin::Imported | Origin::ImportedFar => lock(&self.0).remove(&block.base),
+            _ => None,
+        }
+    }
 }
 
 impl Loans {
@@ -91,10 +114,12 @@ impl Runtime {
         Ok((loan, Shared { len, ..shared }))
     }
 
-    /// Makes memory of another process known here, as memory of `device`.
-    pub fn borrow(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+    /// Makes memory of another process known here, as memory of `device`. `lease` is held until all work on it has passed, too.
+    pub fn borrow(&self, shared: &Shared, device: DeviceId, origin: Origin, lease: Lease) -> Result<Block> {
         let block = self.backend().import(shared, device, origin)?;
-        self.memory().introduce(block)
+        let block = self.memory().introduce(block)?;
+        self.memory().leases.add(&block, lease);
+        Ok(block)
     }
 
     /// Undoes [`borrow`](Self::borrow): the addresses are unknown from here on, and nothing is behind them any more when all
@@ -106,9 +131,10 @@ impl Runtime {
         })
     }
 
-    /// Physical memory of another process, to be mapped here.
-    pub fn borrow_physical(&self, shared: &Shared, device: DeviceId) -> Result<Arc<Physical>> {
+    /// Physical memory of another process, to be mapped here. `lease` is held as long as anybody holds the memory, or works on it.
+    pub fn borrow_physical(&self, shared: &Shared, device: DeviceId, lease: Lease) -> Result<Arc<Physical>> {
         let block = self.backend().import(shared, device, Origin::Imported)?;
+        self.memory().leases.add(&block, lease);
         Ok(Physical::new(block, self.memory()))
     }
 }

@@ -1,7 +1,7 @@
 //! What a stream and its queue share: how far the work has come, and the first failure nobody has been told about.
 
 use crate::{
-    Error, Observer,
+    Error, Halt, Kind, Observer,
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
@@ -16,6 +16,12 @@ pub struct Status {
     passed: AtomicU64,
     failed: AtomicBool,
     first: Mutex<Option<Error>>,
+    /// The newest ticket that an abort dropped, and the newest such ticket that somebody was told of.
+    dropped: AtomicU64,
+    told: AtomicU64,
+    halt: Option<Arc<Halt>>,
+    /// A failure of this stream stops all that share the halt.
+    trips: AtomicBool,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -27,8 +33,18 @@ impl Status {
             passed: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             first: Mutex::new(None),
+            dropped: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            halt: None,
+            trips: AtomicBool::new(false),
             observer,
         }
+    }
+
+    /// The same for a stream that stops when `halt` trips.
+    pub fn under(mut self, halt: Arc<Halt>) -> Self {
+        self.halt = Some(halt);
+        self
     }
 
     /// The newest ticket known to be complete, with everything before it.
@@ -50,6 +66,11 @@ impl Status {
 
     /// Work failed while it ran. The first failure since the last report is kept: later ones follow from it more often than not.
     pub fn fail(&self, error: Error) {
+        if self.trips.load(Ordering::Relaxed)
+            && let Some(halt) = &self.halt
+        {
+            halt.trip(&error);
+        }
         let mut first = lock(&self.first);
         first.get_or_insert(error);
         self.failed.store(true, Ordering::Release);
@@ -60,8 +81,57 @@ impl Status {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Hands out the first unreported failure, once.
+    /// From here on a failure of this stream stops all streams that share its halt.
+    pub fn stop_all_on_failure(&self) {
+        self.trips.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the stream has stopped for good: its queue drops what it has.
+    #[inline]
+    pub fn is_halted(&self) -> bool {
+        self.halt.as_ref().is_some_and(|halt| halt.is_tripped())
+    }
+
+    /// What a stream that has stopped answers to new work.
+    #[inline]
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.halt.as_ref().filter(|halt| halt.is_tripped())?.refusal()
+    }
+
+    /// An abort drops the work up to `ticket`, as far as it has not passed. Said before the ticket passes.
+    pub fn drop_through(&self, ticket: Ticket) {
+        self.dropped.fetch_max(ticket, Ordering::AcqRel);
+    }
+
+    /// Why work behind `ticket` was, or may have been, dropped: an abort, for everybody who waited then, or what stopped the
+    /// stream for good.
+    pub(crate) fn dropped_behind(&self, ticket: Ticket) -> Option<Error> {
+        let dropped = self.dropped.load(Ordering::Acquire);
+        if dropped > ticket {
+            return Some(self.tell_abort(dropped));
+        }
+        self.stopped_by()
+    }
+
+    fn stopped_by(&self) -> Option<Error> {
+        self.halt.as_ref().and_then(|halt| halt.why())
+    }
+
+    fn tell_abort(&self, dropped: Ticket) -> Error {
+        self.told.fetch_max(dropped, Ordering::AcqRel);
+        Kind::Aborted.because("the stream was aborted before its work was done")
+    }
+
+    /// Hands out what nobody has been told: an abort, or the first unreported failure, once. What stopped the stream for good
+    /// is told every time.
     pub fn take_error(&self) -> Option<Error> {
+        if let Some(why) = self.stopped_by() {
+            return Some(why);
+        }
+        let dropped = self.dropped.load(Ordering::Acquire);
+        if dropped > self.told.load(Ordering::Acquire) {
+            return Some(self.tell_abort(dropped));
+        }
         if !self.has_failed() {
             return None;
         }
@@ -84,5 +154,40 @@ mod tests {
         status.fail(Kind::BadAddress.because("second"));
         assert_eq!(status.take_error().map(|e| e.note.to_string()), Some("first".into()));
         assert_eq!(status.take_error(), None, "reported once");
+    }
+
+    #[test]
+    fn an_abort_is_told_to_all_who_waited_or_else_once() {
+        let status = Status::new(0, None);
+        let kind = |error: Option<Error>| error.map(|error| error.kind);
+        status.pass(3);
+        status.drop_through(5);
+        status.pass(5);
+        assert_eq!(kind(status.take_error()), Some(Kind::Aborted));
+        assert_eq!(kind(status.take_error()), None, "told");
+        assert_eq!(kind(status.dropped_behind(3)), Some(Kind::Aborted));
+        assert_eq!(kind(status.dropped_behind(4)), Some(Kind::Aborted));
+        assert_eq!(kind(status.dropped_behind(5)), None, "began to wait afterwards");
+        status.drop_through(7);
+        assert_eq!(kind(status.dropped_behind(6)), Some(Kind::Aborted));
+        assert_eq!(kind(status.take_error()), None, "who waited was told");
+    }
+
+    #[test]
+    fn what_stopped_all_is_told_every_time() {
+        let halt = Halt::new();
+        let [first, second] = [1, 2].map(|stream| Status::new(stream, None).under(halt.clone()));
+        first.fail(Kind::BadAddress.because("before it counted"));
+        first.stop_all_on_failure();
+        assert!(!second.is_halted());
+        second.fail(Kind::Device.because("its own"));
+        first.fail(Kind::BadDescriptor.because("the one"));
+        first.fail(Kind::BadAddress.because("later"));
+        for status in [&first, &first, &second] {
+            assert_eq!(status.take_error().map(|error| error.note.to_string()), Some("the one".into()));
+            let refusal = status.refusal().expect("takes nothing more");
+            assert_eq!(refusal.kind, Kind::BadDescriptor);
+            assert!(refusal.note.contains("the one"));
+        }
     }
 }

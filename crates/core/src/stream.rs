@@ -60,10 +60,12 @@ impl Stream {
         Ok(ticket)
     }
 
-    /// Later work of this stream waits until `fence` is done.
-    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Ticket> {
+    /// Later work of this stream waits until `fence` is done. Returns a fence after that wait.
+    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Arc<dyn Fence>> {
+        let mut last = lock(&self.line.last);
         // SAFETY: the op has no addresses.
-        unsafe { self.hand_over(&mut lock(&self.line.last), Op::Wait(fence)) }
+        unsafe { self.hand_over(&mut last, Op::Wait(fence))? };
+        self.line.queue.fence()
     }
 
     /// Runs `function` on a thread where it may block, in stream order.
@@ -74,7 +76,11 @@ impl Stream {
 
     /// # Safety
     /// As [`Queue::submit`](crate::Queue::submit).
+    #[inline]
     unsafe fn hand_over(&self, last: &mut Last, op: Op) -> Result<Ticket> {
+        if let Some(why) = self.status().refusal() {
+            return Err(why);
+        }
         let ticket = last.ticket + 1;
         if let Some(observer) = &self.observer {
             observer.submitted(self.id, ticket, &op);
@@ -93,6 +99,9 @@ impl Stream {
     /// A fence that remembers when it was reached.
     pub fn mark(&self) -> Result<Arc<dyn Fence>> {
         let mut last = lock(&self.line.last);
+        if let Some(why) = self.status().refusal() {
+            return Err(why);
+        }
         let mark = self.line.queue.mark()?;
         last.ticket += 1;
         Ok(mark)
@@ -103,9 +112,42 @@ impl Stream {
         Ok(self.status().passed() >= lock(&self.line.last).ticket || self.fence()?.is_done())
     }
 
+    /// What the stream has to do by now.
+    pub fn so_far(&self) -> Result<SoFar<'_>> {
+        let status = self.status();
+        Ok(SoFar { behind: status.passed(), status, fence: self.fence()? })
+    }
+
     /// Waits for everything submitted so far, and reports the first failure that nobody has been told about.
     pub fn synchronize(&self, limit: Option<Duration>) -> Result<()> {
-        self.fence()?.wait(limit)?;
+        self.so_far()?.wait(limit)?;
         self.status().take_error().map_or(Ok(()), Err)
+    }
+
+    /// Waits for the op `ticket` and for everything else submitted so far. Fails if it was dropped.
+    pub fn wait_with(&self, ticket: Ticket) -> Result<()> {
+        SoFar { behind: ticket - 1, ..self.so_far()? }.wait(None)
+    }
+
+    /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is not waited for.
+    pub fn abort(&self) {
+        self.line.queue.abort();
+    }
+}
+
+/// What a stream had to do at some moment.
+pub struct SoFar<'a> {
+    status: &'a Status,
+    /// What had passed then.
+    behind: Ticket,
+    fence: Arc<dyn Fence>,
+}
+
+impl SoFar<'_> {
+    /// Waits for it. If an abort came before it was done, everybody who waits is told; so is everybody if the stream has
+    /// stopped for good.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let waited = self.fence.wait(limit);
+        self.status.dropped_behind(self.behind).map_or(waited, Err)
     }
 }

@@ -83,6 +83,7 @@ impl AddressTable {
     }
 
     /// Goes up whenever a block leaves the table: a plan made before must be made again.
+    #[inline]
     pub fn removals(&self) -> u64 {
         self.removals.load(Ordering::SeqCst)
     }
@@ -101,6 +102,16 @@ impl AddressTable {
             // about to change that: look again.
             std::hint::spin_loop();
         }
+    }
+
+    /// The block that all of a range lies in, if the first look finds it: the common case, and cheap.
+    #[inline(always)]
+    pub(crate) fn holding(&self, addr: usize, len: usize) -> Option<Block> {
+        let number = self.entry(addr)? as usize;
+        let block = self.slots[number >> FAN_BITS].get()?[number & (FAN - 1)].glance()?;
+        // Holds for no other block, should the slot have been used again between the two looks.
+        let offset = addr.wrapping_sub(block.base);
+        (offset < block.len && len <= block.len - offset).then_some(block)
     }
 
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.
@@ -180,7 +191,7 @@ impl AddressTable {
     }
 
     /// The slot number that the tree has for `addr`.
-    #[inline]
+    #[inline(always)]
     fn entry(&self, addr: usize) -> Option<u32> {
         let (top, region, leaf) = split(addr)?;
         let region = &self.root[top].get()?[region];
@@ -222,22 +233,28 @@ impl Slot {
     #[inline]
     fn read(&self) -> Option<Block> {
         loop {
-            let turn = self.turn.load(Ordering::Acquire);
-            let home = self.home.load(Ordering::Relaxed);
-            let block = Block {
-                base: self.base.load(Ordering::Relaxed),
-                len: self.len.load(Ordering::Relaxed),
-                home: decode_home(home),
-                at: self.at.load(Ordering::Relaxed),
-                page: self.page.load(Ordering::Relaxed),
-                origin: decode_origin(home),
-            };
-            fence(Ordering::Acquire);
-            if turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn {
+            if let Some(block) = self.glance() {
                 return (block.len > 0).then_some(block);
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// What is there now, which is nothing if `len` is 0; `None` if a writer was at it meanwhile.
+    #[inline(always)]
+    fn glance(&self) -> Option<Block> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let home = self.home.load(Ordering::Relaxed);
+        let block = Block {
+            base: self.base.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            home: decode_home(home),
+            at: self.at.load(Ordering::Relaxed),
+            page: self.page.load(Ordering::Relaxed),
+            origin: decode_origin(home),
+        };
+        fence(Ordering::Acquire);
+        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
     }
 
     fn write(&self, block: &Block) {
@@ -270,6 +287,7 @@ fn granules(len: usize) -> usize {
     len.div_ceil(GRANULE)
 }
 
+#[inline(always)]
 fn split(addr: usize) -> Option<(usize, usize, usize)> {
     let part = |shift: u32| addr >> shift & (FAN - 1);
     (addr as u64 >> ADDRESS_BITS == 0)
@@ -285,6 +303,7 @@ fn encode(block: &Block) -> u32 {
     home << 8 | block.origin as u32
 }
 
+#[inline(always)]
 fn decode_home(word: u32) -> Home {
     match (word >> 8).checked_sub(1) {
         None => Home::Host,
@@ -292,12 +311,15 @@ fn decode_home(word: u32) -> Home {
     }
 }
 
+#[inline(always)]
 fn decode_origin(word: u32) -> Origin {
-    use Origin::*;
-    // As many as three bits can name, so that the look needs no check.
-    const ALL: [Origin; 8] =
-        [Allocated, Registered, Mapped, Imported, ImportedFar, Allocated, Allocated, Allocated];
-    ALL[(word & 7) as usize]
+    match word & 7 {
+        1 => Origin::Registered,
+        2 => Origin::Mapped,
+        3 => Origin::Imported,
+        4 => Origin::ImportedFar,
+        _ => Origin::Allocated,
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -334,6 +356,23 @@ mod tests {
     }
 
     #[test]
+    fn a_block_holds_the_ranges_that_start_and_end_in_it() {
+        let table = AddressTable::of([block(0x1000, 0x1800)]);
+        for (addr, len, held) in [
+            (0x1000, 0x1800, true),
+            (0x1000, 0x1801, false),
+            (0x27ff, 1, true),
+            (0x27ff, 2, false),
+            (0x2000, 0, true),
+            (0x2900, 0, false),
+            (0x1001, usize::MAX, false),
+            (0xfff, 1, false),
+        ] {
+            assert_eq!(table.holding(addr, len).is_some(), held, "{len} bytes at {addr:#x}");
+        }
+    }
+
+    #[test]
     fn removed_blocks_are_unknown_and_counted() {
         let table = AddressTable::of([block(0x1000, 64), block(0x2000, 64)]);
         assert!(table.remove(0x1040, |_| Ok(())).is_err(), "not a start");
@@ -361,8 +400,9 @@ mod tests {
             });
             while !stop.load(Ordering::Relaxed) {
                 for addr in [0x10_0000, 0x10_1000, 0x10_2000] {
-                    if let Some(found) = table.find(addr) {
+                    for found in table.find(addr).into_iter().chain(table.holding(addr, 1)) {
                         assert_eq!(found, block(found.base, found.len), "torn");
+                        assert!(addr.wrapping_sub(found.base) < granules(found.len) * GRANULE, "another's");
                     }
                 }
             }

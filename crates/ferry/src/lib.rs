@@ -23,6 +23,9 @@ pub struct Options {
     pub backend: BackendName,
     /// Number of devices of the host backend.
     pub devices: usize,
+    /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not exist are passed
+    /// over. `None` is all of them.
+    pub visible: Option<Vec<u32>>,
     /// Bytes of each device of the host backend; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
     /// Host and device memory are one, as on boards where the application runs on the device. The host backend only.
@@ -46,6 +49,7 @@ impl Default for Options {
         Options {
             backend: BackendName::Host,
             devices: 2,
+            visible: None,
             device_memory: None,
             is_unified: false,
             observer: None,
@@ -68,7 +72,10 @@ impl FromStr for BackendName {
 pub fn open(options: &Options) -> Result<Runtime> {
     let backend = match options.backend {
         BackendName::Host => {
-            let Options { devices, device_memory, is_unified, .. } = *options;
+            // One device made of memory is like the other: as many as are visible will do.
+            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < options.devices).count();
+            let devices = options.visible.as_ref().map_or(options.devices, seen);
+            let Options { device_memory, is_unified, .. } = *options;
             Host::open(HostOptions { devices, device_memory, is_unified })?
         }
         BackendName::Cuda if options.is_unified => {
@@ -76,7 +83,7 @@ pub fn open(options: &Options) -> Result<Runtime> {
                 "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
             ));
         }
-        BackendName::Cuda => Cuda::open()?,
+        BackendName::Cuda => Cuda::open_some(options.visible.as_deref())?,
     };
     Ok(Runtime::new(backend, options.observer.clone()))
 }

@@ -9,7 +9,15 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 7] = [
+    let functions: [(&str, Call); 15] = [
+        ("aclrtSubscribeReport", |_, stream| aclrtSubscribeReport(1, stream)),
+        ("aclrtUnSubscribeReport", |_, stream| aclrtUnSubscribeReport(1, stream)),
+        ("aclrtLaunchCallback", |_, stream| aclrtLaunchCallback(Some(never), 0, 0, stream)),
+        ("aclrtSetStreamFailureMode", |_, stream| aclrtSetStreamFailureMode(stream, 1)),
+        ("aclrtStreamAbort", |_, stream| aclrtStreamAbort(stream)),
+        ("aclrtDestroyStreamForce", |_, stream| aclrtDestroyStreamForce(stream)),
+        ("aclrtResetEvent", |s, stream| aclrtResetEvent(s.event, stream)),
+        ("aclrtStreamGetId", |_, stream| aclrtStreamGetId(stream, &mut 0)),
         ("aclrtSynchronizeStream", |_, stream| aclrtSynchronizeStream(stream)),
         ("aclrtSynchronizeStreamWithTimeout", |_, stream| aclrtSynchronizeStreamWithTimeout(stream, 1000)),
         ("aclrtStreamQuery", |_, stream| aclrtStreamQuery(stream, &mut 0)),
@@ -46,7 +54,12 @@ fn functions_that_take_an_event() {
         ("a destroyed event", dead, INVALID_HANDLE),
     ];
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 7] = [
+    let functions: [(&str, Call); 12] = [
+        ("aclrtResetEvent", |s, event| aclrtResetEvent(event, s.stream)),
+        ("aclrtQueryEvent", |_, event| aclrtQueryEvent(event, &mut 0)),
+        ("aclrtQueryEventWaitStatus", |_, event| aclrtQueryEventWaitStatus(event, &mut 0)),
+        ("aclrtEventGetTimestamp", |_, event| aclrtEventGetTimestamp(event, &mut 0)),
+        ("aclrtSynchronizeEventWithTimeout", |_, event| aclrtSynchronizeEventWithTimeout(event, 1000)),
         ("aclrtRecordEvent", |s, event| aclrtRecordEvent(event, s.stream)),
         ("aclrtStreamWaitEvent", |s, event| aclrtStreamWaitEvent(s.stream, event)),
         ("aclrtQueryEventStatus", |_, event| aclrtQueryEventStatus(event, &mut 0)),
@@ -91,7 +104,32 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 30] = [
+    let rows: [(&str, &str, i32, Call); 41] = [
+        ("aclrtLaunchCallback", "fn NULL", INVALID_PARAM, |s, _| aclrtLaunchCallback(None, 0, 0, s.stream)),
+        ("aclrtLaunchCallback", "block type 2", RT_PARAM_INVALID, |s, _| {
+            aclrtLaunchCallback(Some(never), 0, 2, s.stream)
+        }),
+        ("aclrtLaunchCallback", "no thread", 107015, |s, _| aclrtLaunchCallback(Some(never), 0, 0, s.stream)),
+        ("aclrtProcessReport", "timeout 0", RT_PARAM_INVALID, |_, _| aclrtProcessReport(0)),
+        ("aclrtProcessReport", "no stream", 107012, |_, _| aclrtProcessReport(1)),
+        ("aclrtSetStreamFailureMode", "mode 2", RT_PARAM_INVALID, |s, _| {
+            aclrtSetStreamFailureMode(s.stream, 2)
+        }),
+        ("aclrtSetStreamFailureMode", "mode 2^32", RT_PARAM_INVALID, |s, _| {
+            aclrtSetStreamFailureMode(s.stream, 1 << 32)
+        }),
+        ("aclrtQueryEvent", "status NULL", INVALID_PARAM, |s, _| {
+            aclrtQueryEvent(s.event, std::ptr::null_mut())
+        }),
+        ("aclrtQueryEventWaitStatus", "status NULL", INVALID_PARAM, |s, _| {
+            aclrtQueryEventWaitStatus(s.event, std::ptr::null_mut())
+        }),
+        ("aclrtEventGetTimestamp", "timestamp NULL", INVALID_PARAM, |s, _| {
+            aclrtEventGetTimestamp(s.event, std::ptr::null_mut())
+        }),
+        ("aclrtStreamGetId", "streamId NULL", INVALID_PARAM, |s, _| {
+            aclrtStreamGetId(s.stream, std::ptr::null_mut())
+        }),
         ("aclrtMalloc", "devPtr NULL", INVALID_PARAM, |_, _| aclrtMalloc(std::ptr::null_mut(), 64, 0)),
         ("aclrtMalloc", "size 0", RT_PARAM_INVALID, |_, out| aclrtMalloc(out, 0, 0)),
         ("aclrtMalloc", "more than there is", MEMORY_ALLOCATION, |_, out| aclrtMalloc(out, 1 << 50, 0)),

@@ -9,6 +9,7 @@
 //! | `float`, `double`, `char`, `void` | `f32`, `f64`, `c_char`, `c_void`; `void` as result: `()` |
 //! | `T *`, `const T *` | `*mut T`, `*const T`, at every level |
 //! | any other typedef or struct | the same name |
+//! | `...` at the end | a naked function, which leaves its arguments as they are |
 //! | typedef of a function pointer | `Option<unsafe extern "C" fn(..)>` behind the same name |
 
 use super::text::{Function, Param, closing, is_word, joined, split, tokens};
@@ -67,6 +68,8 @@ impl Header {
                 self.macros.push(name.to_string());
                 Ok(())
             }
+            // The one macro that is a call.
+            ["#", "define", "ACL_APP_LOG", ..] => Ok(()),
             // A lone name is an include guard.
             ["#", "define", _] => Ok(()),
             ["#", "define", ..] => Err(format!("macro that is not a number: {line}")),
@@ -134,11 +137,16 @@ impl Header {
         };
         let list = &code[open + 1..close];
         let mut params = Vec::new();
+        let (list, variadic) = match list {
+            [first @ .., a, b, c] if [a, b, c].into_iter().all(|t| t == ".") => (first, true),
+            list => (list, false),
+        };
         for param in if joined(list) == "void" { vec![] } else { split(list, ",") } {
             let (name, ty) =
                 param.split_last().filter(|(name, ty)| is_word(name) && !ty.is_empty()).ok_or_else(bad)?;
             params.push(Param { name: name.clone(), ty: self.rust_type(ty)? });
         }
+        params.extend(variadic.then(Param::variable));
         Ok(Function { name: code[open - 1].clone(), params, ret })
     }
 
@@ -240,6 +248,8 @@ mod tests {
         );
         assert_eq!(header.constants().collect::<Vec<_>>(), ["A", "B", "N"]);
         assert_eq!(header.structs["U"], ["x", "y"]);
+        let variadic = self::header("void v(int a, ...);").functions.remove(0);
+        assert_eq!(variadic.params.last(), Some(&Param::variable()), "{variadic:?}");
         assert_eq!(header.functions, [Function { name: "f".into(), params: vec![], ret: "()".into() }]);
     }
 

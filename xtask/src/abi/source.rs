@@ -21,7 +21,9 @@ impl Source {
                 ["extern", "\"C\"", "fn", name]
                     if name.starts_with("acl") || has(&code[..at], "no_mangle") =>
                 {
-                    self.functions.push(function(&code[at + 3..])?);
+                    let mut function = function(&code[at + 3..])?;
+                    function.params.extend(has(&code[..at], "naked").then(Param::variable));
+                    self.functions.push(function);
                 }
                 ["type", name, "=", ..] => {
                     let end = code[at..].iter().position(|t| t == ";").ok_or("type without end")?;
@@ -95,6 +97,7 @@ mod tests {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn aclF(dst: *mut ffi::c_void, _n: usize, f: super::F,) -> aclError { 0 }
                 #[unsafe(no_mangle)] pub extern "C" fn ferryG() {}
+                #[unsafe(no_mangle)] #[unsafe(naked)] pub extern "C" fn aclV(a: u8) {}
                 "#,
             )
             .expect("the sample is well formed");
@@ -103,6 +106,11 @@ mod tests {
         let want = [
             Function { name: "aclF".into(), params, ret: "aclError".into() },
             Function { name: "ferryG".into(), params: vec![], ret: "()".into() },
+            Function {
+                name: "aclV".into(),
+                params: vec![param("a", "u8"), param("...", "...")],
+                ret: "()".into(),
+            },
         ];
         assert_eq!(source.functions, want);
         assert_eq!(source.aliases["H"], "*mut c_void");

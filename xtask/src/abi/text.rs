@@ -17,6 +17,13 @@ pub struct Param {
     pub ty: String,
 }
 
+impl Param {
+    /// What stands for variable arguments at the end.
+    pub fn variable() -> Param {
+        Param { name: "...".to_string(), ty: "...".to_string() }
+    }
+}
+
 /// Cuts C or Rust text into words, string literals and punctuation; comments are dropped.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut out = Vec::new();

@@ -6,13 +6,16 @@ use super::{
     workers::Workers,
 };
 use ferry_core::{
-    DeviceId, Result,
+    Result,
     sync::{Arc, Mutex, lock},
 };
 use std::{
     ffi::{CStr, c_void},
     ptr,
-    sync::atomic::{Ordering, fence},
+    sync::{
+        OnceLock,
+        atomic::{Ordering, fence},
+    },
 };
 
 /// The kernels, made of kernels.cu by regenerate.sh.
@@ -26,6 +29,8 @@ pub struct Device {
     handle: i32,
     context: Handle,
     kernels: Mutex<Option<Kernels>>,
+    /// The event that the device's clock counts from; it goes with the context.
+    dawn: OnceLock<Handle>,
 }
 
 /// Functions of kernels.cu.
@@ -41,21 +46,29 @@ pub struct Kernels {
 pub struct Here<'a>(&'a Device);
 
 impl Device {
-    /// Keeps the primary context of device `id`, making it if nobody has.
+    /// Keeps the primary context of the GPU that the driver calls `ordinal`, making it if nobody has.
     pub fn open(
         driver: Arc<Driver>,
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
-        id: DeviceId,
+        ordinal: u32,
     ) -> Result<Device> {
         let (mut handle, mut context) = (0, 0);
         // SAFETY: `handle` receives the device.
-        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, id as i32) };
+        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, ordinal as i32) };
         driver.check("cuDeviceGet", code)?;
         // SAFETY: the device is valid and `context` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Device { driver, workers, watcher, handle, context, kernels: Mutex::new(None) })
+        Ok(Device {
+            driver,
+            workers,
+            watcher,
+            handle,
+            context,
+            kernels: Mutex::new(None),
+            dawn: OnceLock::new(),
+        })
     }
 
     /// Makes the context the calling thread's until the result is dropped.
@@ -78,6 +91,21 @@ impl Device {
             Some(loaded) => Ok(loaded),
             None => Ok(*kernels.insert(self.load_kernels()?)),
         }
+    }
+
+    /// A new event. The context is current.
+    fn event(&self, timed: bool) -> Result<Handle> {
+        let mut handle = 0;
+        let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
+        // SAFETY: `handle` receives the event.
+        let code = unsafe { (self.driver.calls.cuEventCreate)(&mut handle, flags) };
+        self.check("cuEventCreate", code).map(|()| handle)
+    }
+
+    fn record(&self, event: Handle, stream: Handle) -> Result<()> {
+        // SAFETY: both are alive and of one context.
+        let code = unsafe { (self.driver.calls.cuEventRecord)(event, stream) };
+        self.check("cuEventRecord", code)
     }
 
     fn load_kernels(&self) -> Result<Kernels> {
@@ -121,15 +149,13 @@ pub struct Event {
 impl Event {
     /// Marks where `stream` of this device is now. The context is current.
     pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
-        let mut handle = 0;
-        let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
-        // SAFETY: `handle` receives the event.
-        let code = unsafe { (device.driver.calls.cuEventCreate)(&mut handle, flags) };
-        device.check("cuEventCreate", code)?;
-        let event = Event { device: device.clone(), handle };
-        // SAFETY: both are alive and of one context.
-        let code = unsafe { (device.driver.calls.cuEventRecord)(handle, stream) };
-        device.check("cuEventRecord", code)?;
+        let event = Event { device: device.clone(), handle: device.event(timed)? };
+        if timed && device.dawn.get().is_none() {
+            let dawn = device.event(true)?;
+            device.record(dawn, stream)?;
+            let _ = device.dawn.set(dawn);
+        }
+        device.record(event.handle, stream)?;
         Ok(Arc::new(event))
     }
 
@@ -159,11 +185,19 @@ impl Event {
 
     /// Milliseconds since `start` was reached: both timed, reached, and of one device.
     pub fn ms_since(&self, start: &Event) -> Option<f64> {
+        self.ms_after(start.handle)
+    }
+
+    /// Milliseconds of the device's clock when this was reached, if it is timed.
+    pub fn ms(&self) -> Option<f64> {
+        self.ms_after(*self.device.dawn.get()?)
+    }
+
+    fn ms_after(&self, start: Handle) -> Option<f64> {
         let _here = self.device.enter().ok()?;
         let mut ms = 0.0;
         // SAFETY: both are alive.
-        let code =
-            unsafe { (self.device.driver.calls.cuEventElapsedTime)(&mut ms, start.handle, self.handle) };
+        let code = unsafe { (self.device.driver.calls.cuEventElapsedTime)(&mut ms, start, self.handle) };
         (code == driver::SUCCESS).then_some(f64::from(ms))
     }
 }

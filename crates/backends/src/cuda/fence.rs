@@ -183,6 +183,13 @@ impl Fence for CudaFence {
         self.0.failed.load(Ordering::Acquire)
     }
 
+    fn reached_us(&self) -> Option<u64> {
+        if !self.is_done() {
+            return None;
+        }
+        Some((self.0.event()?.ms()? * 1000.0) as u64)
+    }
+
     fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
         let (end, start) = (&self.0, of_cuda(since)?);
         let one_device = Arc::ptr_eq(&end.lane.device, &start.lane.device);

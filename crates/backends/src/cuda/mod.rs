@@ -36,12 +36,19 @@ pub struct Cuda {
     watcher: Arc<Watcher>,
     /// Opened when first used: a context takes time and memory of its GPU.
     devices: Vec<OnceLock<Arc<Device>>>,
+    /// What the driver calls them: not all GPUs need be visible here.
+    ordinals: Vec<u32>,
     pieces: Mutex<Pieces>,
 }
 
 impl Cuda {
     /// Loads the driver and looks for GPUs. `Unsupported`, with the reason, where there is none.
     pub fn open() -> Result<Arc<dyn Backend>> {
+        Cuda::open_some(None)
+    }
+
+    /// The same, but only the GPUs with these numbers are devices, in this order; numbers that no GPU has are passed over.
+    pub fn open_some(visible: Option<&[u32]>) -> Result<Arc<dyn Backend>> {
         let driver = Arc::new(Driver::load("libcuda.so.1")?);
         let mut count = 0;
         // SAFETY: `count` receives the number.
@@ -50,11 +57,17 @@ impl Cuda {
         if count < 1 {
             return Err(Kind::Unsupported.because("FERRY_BACKEND=cuda: the driver is there, but no GPU"));
         }
+        let there = 0..count as u32;
+        let ordinals: Vec<u32> = match visible {
+            None => there.collect(),
+            Some(visible) => visible.iter().copied().filter(|id| there.contains(id)).collect(),
+        };
         Ok(Arc::new(Cuda {
             driver,
             workers: Arc::default(),
             watcher: Arc::default(),
-            devices: (0..count).map(|_| OnceLock::new()).collect(),
+            devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
+            ordinals,
             pieces: Mutex::default(),
         }))
     }
@@ -66,7 +79,8 @@ impl Cuda {
         if let Some(device) = slot.get() {
             return Ok(device);
         }
-        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), id)?;
+        let ordinal = self.ordinals[id as usize];
+        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), ordinal)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -79,6 +93,18 @@ impl Cuda {
         match home {
             Home::Host => self.any_device(),
             Home::Device(id) => self.device(id),
+        }
+    }
+
+    /// Another library's block, with its GPU by our number.
+    fn as_seen_here(&self, block: Block) -> Result<Block> {
+        let Home::Device(ordinal) = block.home else { return Ok(block) };
+        match self.ordinals.iter().position(|known| *known == ordinal) {
+            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
+            None => {
+                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
+                Err(Kind::BadAddress.because(note))
+            }
         }
     }
 
@@ -213,11 +239,13 @@ impl Backend for Cuda {
             return Err(Kind::BadAddress.because(note));
         }
         let _here = self.any_device()?.enter()?;
-        let found = self.driver.locate(addr)?;
-        if found.is_none() {
-            probe::accessible(addr, len, access)?;
+        match self.driver.locate(addr)? {
+            Some(block) => Ok(Some(self.as_seen_here(block)?)),
+            None => {
+                probe::accessible(addr, len, access)?;
+                Ok(None)
+            }
         }
-        Ok(found)
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

@@ -188,6 +188,9 @@ impl Lane {
 /// Getting ops under way.
 impl Lane {
     fn launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Next {
+        if self.status.is_halted() {
+            return Next::Follows;
+        }
         match self.try_launch(ticket, op) {
             Ok(next) => next,
             Err(error) => {
@@ -217,7 +220,7 @@ impl Lane {
             Op::Fill(fill) => self.when_reached(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } => {
-                    self.copy_sealed(ticket, at, through).map(|()| Next::Follows)
+                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
                 }
                 Through::Cells { dst, src, .. } => {
                     let lane = self.clone();
@@ -445,9 +448,9 @@ impl Queue for CudaQueue {
         let (ops, fences): (Vec<_>, Vec<_>) =
             backlog.into_iter().partition(|item| matches!(item, Item::Op(..)));
         state.backlog.extend(fences);
-        drop(state);
-        if let Some(Item::Op(ticket, _)) = ops.first() {
-            self.0.fail(*ticket, Kind::Aborted.because("the stream was aborted before this work was done"));
+        if let Some(Item::Op(ticket, _)) = ops.last() {
+            self.0.status.drop_through(*ticket);
         }
+        drop(state);
     }
 }

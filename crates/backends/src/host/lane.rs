@@ -1,24 +1,26 @@
-//! A queue of the host backend, and its fences.
+//! A queue of the host backend. Its fences: `lane/fence.rs`.
 //!
 //! A lane is a list of work and a phase. Whoever turns `Ready` into `Running` owns the lane: a worker of the engine, or a
 //! thread that waits for one of its fences and helps. The owner takes the whole list, works through it without the lock, and
 //! counts completed work in the stream's status. A lane that waits for a fence or for a user's function has no owner; the
 //! fence or the function's thread makes it `Ready` again.
 
+mod fence;
+
 use super::{
     engine::Engine,
     work::{Step, Work},
 };
+pub use fence::LaneFence;
 use ferry_core::{
     Fence, Kind, Op, Queue, Result, Status, Ticket,
-    sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{
-    any::Any,
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
@@ -156,30 +158,64 @@ impl Lane {
         Some(state.take_work())
     }
 
-    /// Drops the work that has not passed by now, or has its owner do it. Work submitted later is not concerned.
+    /// Drops the work that has not passed by now, or has its owner do it and waits for that. Work submitted later is not
+    /// concerned.
     fn abort(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        self.signs.aborted.store(self.submitted.load(Ordering::Relaxed), Ordering::Release);
-        if matches!(state.phase, Phase::Running | Phase::Calling) {
-            return;
+        let last = self.submitted.load(Ordering::Relaxed);
+        self.signs.aborted.store(last, Ordering::Release);
+        match state.phase {
+            Phase::Idle => {}
+            Phase::Running => {
+                drop(state);
+                // Whatever the owner does next, it looks at the sign first; nothing that it may wait for lies before `last`.
+                let _ = self.fence_at(last).wait(None);
+            }
+            Phase::Ready | Phase::Blocked => {
+                state.phase = Phase::Running;
+                let mut hand = state.take_work();
+                drop(state);
+                while self.drop_unwanted(&mut hand) {}
+                self.put_back(hand);
+            }
+            Phase::Calling => {
+                let behind = state.take_work();
+                // The function's own ticket passes too: as far as the stream goes, what it was launched for is over. The phase
+                // stays, so that later work still comes after it.
+                if self.status.passed() < last {
+                    self.status.drop_through(last);
+                    self.status.pass(last);
+                }
+                drop(state);
+                self.announce();
+                drop(behind);
+            }
         }
-        state.phase = Phase::Running;
-        let mut hand = state.take_work();
-        drop(state);
-        while self.drop_aborted(&mut hand) {}
-        self.put_back(hand);
     }
 
-    /// Drops the first op in hand if it was aborted.
-    fn drop_aborted(&self, hand: &mut VecDeque<Work>) -> bool {
-        if self.status.passed() >= self.signs.aborted.load(Ordering::Acquire) {
+    /// Whether the first op in hand was aborted.
+    fn is_aborted(&self) -> bool {
+        self.status.passed() < self.signs.aborted.load(Ordering::Acquire)
+    }
+
+    /// Drops the first op in hand if it was aborted, or if the stream has stopped for good.
+    fn drop_unwanted(&self, hand: &mut VecDeque<Work>) -> bool {
+        let aborted = self.is_aborted();
+        if !aborted && !self.status.is_halted() {
             return false;
         }
         let Some(dropped) = hand.pop_front() else { return false };
-        self.status.fail(Kind::Aborted.because("the stream was aborted before this work was done"));
-        self.pass();
+        self.drop_one(aborted);
         drop(dropped);
         true
+    }
+
+    /// The next op is complete without having run.
+    fn drop_one(&self, aborted: bool) {
+        if aborted {
+            self.status.drop_through(self.status.passed() + 1);
+        }
+        self.pass();
     }
 
     /// Runs the lane until it is empty, blocked, or the turn is over; gives the lane up at the end, whatever happens.
@@ -192,7 +228,7 @@ impl Lane {
     /// Works through `hand` and what comes after it.
     fn work_through(self: &Arc<Self>, mut hand: VecDeque<Work>, mut turn: Turn) {
         loop {
-            if self.drop_aborted(&mut hand) {
+            if self.drop_unwanted(&mut hand) {
                 continue;
             }
             let Some(item) = hand.front_mut() else {
@@ -212,12 +248,15 @@ impl Lane {
                     turn.count(OP_COST);
                 }
                 Step::Blocked(fence) => match self.block_on(hand, fence) {
-                    Some(aborted) => hand = aborted,
+                    Some(unwanted) => hand = unwanted,
                     None => return,
                 },
                 Step::Call(function) => {
                     hand.pop_front();
-                    return self.start_call(hand, function);
+                    match self.start_call(hand, function) {
+                        Some(unwanted) => hand = unwanted,
+                        None => return,
+                    }
                 }
             }
             if turn.is_over(self) {
@@ -228,10 +267,10 @@ impl Lane {
 
     /// The owner panicked, which is a bug of ours or of an observer: what it had in hand is lost, and nobody waits for ever.
     fn give_up(&self) {
+        self.status.fail(Kind::Device.because("a bug in Ferry: the work of this stream was lost to a panic"));
         let mut state = lock(&self.state);
         let lost = state.take_work();
         state.phase = Phase::Idle;
-        self.status.fail(Kind::Device.because("a bug in Ferry: the work of this stream was lost to a panic"));
         self.status.pass(self.submitted.load(Ordering::Relaxed));
         drop(state);
         drop(lost);
@@ -305,10 +344,10 @@ impl Lane {
         state
     }
 
-    /// Lets go of the lane until the fence is done. Gives the work back if it was aborted meanwhile.
+    /// Lets go of the lane until the fence is done. Gives the work back if it was aborted or stopped meanwhile.
     fn block_on(self: &Arc<Self>, hand: VecDeque<Work>, fence: Arc<dyn Fence>) -> Option<VecDeque<Work>> {
         let mut state = self.restore(hand);
-        if self.status.passed() < self.signs.aborted.load(Ordering::Acquire) {
+        if self.is_aborted() || self.status.is_halted() {
             return Some(state.take_work());
         }
         state.phase = Phase::Blocked;
@@ -318,7 +357,8 @@ impl Lane {
         None
     }
 
-    /// The fence that the first op waits for is done: look at it again. Says nothing to a lane that was aborted meanwhile.
+    /// The fence that the first op waits for is done, or the stream has stopped: look at it again. Says nothing to a lane that
+    /// was aborted meanwhile.
     fn resume(self: &Arc<Self>) {
         let state = lock(&self.state);
         if state.phase == Phase::Blocked {
@@ -326,24 +366,40 @@ impl Lane {
         }
     }
 
-    fn start_call(self: &Arc<Self>, hand: VecDeque<Work>, function: Then) {
-        self.restore(hand).phase = Phase::Calling;
-        let lane = self.clone();
+    /// Lets go of the lane until the function has returned. Gives the work back if the function was aborted in the last moment.
+    fn start_call(self: &Arc<Self>, hand: VecDeque<Work>, function: Then) -> Option<VecDeque<Work>> {
+        let mut state = self.restore(hand);
+        if self.is_aborted() {
+            let hand = state.take_work();
+            drop(state);
+            self.drop_one(true);
+            return Some(hand);
+        }
+        state.phase = Phase::Calling;
+        let (lane, ticket) = (self.clone(), self.status.passed() + 1);
+        drop(state);
         let started = self.engine.call(Box::new(move || {
             // A panic cannot leave a C function; one of a Rust closure is the stream's failure.
             if catch_unwind(AssertUnwindSafe(function)).is_err() {
                 lane.status.fail(Kind::Device.because("a function launched on this stream panicked"));
             }
-            lane.called();
+            lane.called(ticket);
         }));
         if let Err(why) = started {
             self.status.fail(why);
-            self.called();
+            self.called(ticket);
         }
+        None
     }
 
-    fn called(self: &Arc<Self>) {
-        self.pass();
+    /// The function of this ticket has returned. An abort may have passed it before.
+    fn called(self: &Arc<Self>, ticket: Ticket) {
+        let state = lock(&self.state);
+        if self.status.passed() < ticket {
+            self.status.pass(ticket);
+        }
+        drop(state);
+        self.announce();
         self.put_back(VecDeque::new());
     }
 
@@ -367,15 +423,8 @@ impl Lane {
         fence(Ordering::SeqCst);
     }
 
-    fn fence_at(self: &Arc<Self>, ticket: Ticket, timed: bool) -> Arc<LaneFence> {
-        let lane = self.clone();
-        Arc::new(LaneFence {
-            lane,
-            ticket,
-            timed,
-            reached: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-        })
+    fn fence_at(self: &Arc<Self>, ticket: Ticket) -> Arc<LaneFence> {
+        LaneFence::new(self.clone(), ticket)
     }
 }
 
@@ -405,114 +454,26 @@ pub struct LaneQueue(pub Arc<Lane>);
 
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(|_| Work::from(op)))
+        let work = Work::from(op);
+        Ok(self.0.push(|_| work))
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
-        Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire), false))
+        Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire)))
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         let mut mark = None;
-        self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket, true)).clone()));
+        self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket)).clone()));
         Ok(mark.expect("push makes the work"))
     }
 
     fn abort(&self) {
         self.0.abort();
     }
-}
 
-/// "This lane has passed this ticket", and, for a mark, when.
-pub struct LaneFence {
-    lane: Arc<Lane>,
-    ticket: Ticket,
-    timed: bool,
-    /// Nanoseconds of the engine's clock, plus one; 0 until reached.
-    reached: AtomicU64,
-    failed: AtomicBool,
-}
-
-impl LaneFence {
-    /// The lane has come to this mark.
-    pub fn reach(&self, status: &Status) {
-        self.failed.store(status.has_failed(), Ordering::Relaxed);
-        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
-    }
-
-    fn park(&self, deadline: Option<Instant>) {
-        let lane = &self.lane;
-        let mut state = lock(&lane.state);
-        state.sleepers.push(self.ticket);
-        lane.want(&state);
-        if !self.is_done() && state.phase != Phase::Ready {
-            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            state = wait_on(&lane.wake, state, limit);
-        }
-        if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
-            state.sleepers.swap_remove(mine);
-        }
-        lane.signs.wanted.store(state.wanted(), Ordering::Relaxed);
-    }
-}
-
-fn wait_on<'a>(
-    wake: &Condvar,
-    state: MutexGuard<'a, State>,
-    limit: Option<Duration>,
-) -> MutexGuard<'a, State> {
-    match limit {
-        None => wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
-        Some(limit) => wake.wait_timeout(state, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
-    }
-}
-
-impl Fence for LaneFence {
-    fn is_done(&self) -> bool {
-        self.lane.status.passed() >= self.ticket
-    }
-
-    fn wait(&self, limit: Option<Duration>) -> Result<()> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        loop {
-            if self.is_done() {
-                return Ok(());
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Kind::Timeout.because("the work was not done in time"));
-            }
-            if !self.lane.help(self.ticket, deadline) && !self.lane.engine.spin(|| self.is_done()) {
-                self.park(deadline);
-            }
-        }
-    }
-
-    fn when_done(&self, then: Then) {
-        if self.is_done() {
-            return then();
-        }
-        let lane = &self.lane;
-        let mut state = lock(&lane.state);
-        state.watchers.push((self.ticket, then));
-        lane.want(&state);
-        drop(state);
-        if self.is_done() {
-            // It may have passed before anybody could see that it is wanted.
-            lane.announce();
-        }
-    }
-
-    fn failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
-        let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
-        if !(self.timed && since.timed && self.is_done() && since.is_done()) {
-            return None;
-        }
-        let (end, start) = (self.reached.load(Ordering::Relaxed), since.reached.load(Ordering::Relaxed));
-        (end > 0 && start > 0).then(|| (end as f64 - start as f64) / 1e6)
+    fn look(&self) {
+        self.0.resume();
     }
 }
 

@@ -39,11 +39,11 @@ pub enum Step {
 }
 
 impl From<Op> for Work {
-    #[inline]
+    #[inline(always)]
     fn from(op: Op) -> Work {
         match op {
             Op::Copy(plan) => Work::from(plan),
-            Op::CopyThrough(through) => Work::Through(Box::new(through)),
+            Op::CopyThrough(through) => Work::Through(through),
             Op::Fill(Fill { dst, len, pattern, .. }) => Work::Fill { dst, len, done: 0, pattern },
             Op::Wait(fence) => Work::Wait(fence),
             Op::Call(function) => Work::Call(function),
@@ -52,7 +52,7 @@ impl From<Op> for Work {
 }
 
 impl From<Plan> for Work {
-    #[inline]
+    #[inline(always)]
     fn from(plan: Plan) -> Work {
         match plan.rows() {
             [Rows { dst, src, width, height: 1, .. }] => {

@@ -2,8 +2,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
-use ferry_core::{Fill, sync::AtomicUsize};
+use ferry_core::{Fill, Gate, Halt, sync::AtomicUsize};
 use loom::thread;
+use std::time::Duration;
 
 fn small_work() -> Op {
     Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4], device: None })
@@ -163,6 +164,53 @@ fn work_goes_on_though_nobody_helps() {
             fence(&lane).when_done(Box::new(move || told.notify()));
             done.wait();
         }
+        || ()
+    });
+}
+
+#[test]
+fn nothing_runs_when_an_abort_has_returned_and_who_waited_goes_on() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        submit(&lane, small_work());
+        submit(&lane, Op::Wait(Arc::new(Never)));
+        let waited_for = fence(&lane);
+        let waiter = thread::spawn(move || waited_for.wait(None));
+        LaneQueue(lane.clone()).abort();
+        assert_eq!(lane.status.passed(), 2);
+        assert_eq!(lane.status.take_error().map(|error| error.kind), Some(Kind::Aborted));
+        waiter.join().expect("no panic").expect("dropped work is done");
+        || ()
+    });
+}
+
+#[test]
+fn a_halt_reaches_a_lane_that_is_about_to_block() {
+    beside_a_worker(|engine| {
+        let halt = Halt::new();
+        let [failing, stopped] = [0, 1].map(|stream| Status::new(stream, None).under(halt.clone()));
+        let lane = Lane::new(engine.clone(), Arc::new(stopped), false);
+        submit(&lane, Op::Wait(Arc::new(Never)));
+        failing.stop_all_on_failure();
+        failing.fail(Kind::Device.because("it failed"));
+        LaneQueue(lane.clone()).look();
+        fence(&lane).wait(None).expect("dropped");
+        move || assert_eq!(lane.status.take_error().map(|error| error.kind), Some(Kind::Device))
+    });
+}
+
+#[test]
+fn a_gate_lets_go_of_those_who_come_before_and_after_it_was_opened() {
+    beside_a_worker(|engine| {
+        let (lane, gate) = (lane(engine, false), Gate::new());
+        submit(&lane, Op::Wait(gate.clone()));
+        let opener = thread::spawn({
+            let gate = gate.clone();
+            move || gate.open()
+        });
+        gate.wait(None).expect("opened");
+        fence(&lane).wait(None).expect("the lane has seen it too");
+        opener.join().expect("no panic");
         || ()
     });
 }

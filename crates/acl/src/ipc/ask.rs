@@ -1,0 +1,133 @@
+//! The importer's side: asks the exporter for memory, and holds the lease. Never waits for ever: an exporter that is dead, stopped
+//! or not Ferry at all is told apart as far as that is possible, and given up on.
+
+use super::{
+    socket::{Peer, Socket, process, user, wait, watch},
+    wire::{ANSWER, Answer, Name},
+};
+use crate::{Error, Result, call::refuse, constants as c, error::fail};
+use ferry_core::Shared;
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+/// How long an exporter may take to answer: it may be busy, or swapped out, or stopped.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As long as this lives, the exporter keeps the memory.
+pub struct Lease {
+    _socket: Socket,
+}
+
+/// Memory of another process.
+pub struct Loaned {
+    /// The memory.
+    pub shared: Shared,
+    /// The physical number of its device.
+    pub device: u32,
+    /// What keeps it.
+    pub lease: Lease,
+}
+
+/// Asks for what goes under `name`, and waits for the answer at most for `patience`.
+pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
+    let end = Instant::now() + patience;
+    let socket = Socket::connect(name.socket, end).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            gone("its process has ended, or it is in another network namespace")
+        }
+        io::ErrorKind::TimedOut => silent(patience),
+        _ => broken(&error),
+    })?;
+    let exporter = socket.peer().map_err(|error| broken(&error))?;
+    if exporter.uid != user() {
+        let note = format!("the exporter belongs to user {}, this process to user {}", exporter.uid, user());
+        return Err(fail(c::ACL_ERROR_RT_IPC_ERROR, note));
+    }
+    socket.send(&name.to_question(), None).map_err(|error| broken(&error))?;
+    let (answer, files) = hear(&socket, exporter, end, patience)?;
+    let (device, shared) = made_sense_of(answer, files)?;
+    Ok(Loaned { shared, device, lease: Lease { _socket: socket } })
+}
+
+/// Waits for the answer, or for the end of the exporter.
+fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Result<(Answer, Vec<OwnedFd>)> {
+    // A forked child of a dead exporter may hold its socket: watch the process itself, too.
+    let process = match exporter.pid {
+        0 => None,
+        pid => process(pid).map_err(|_| gone("its process has ended"))?,
+    };
+    let mut set = vec![watch(socket)];
+    set.extend(process.as_ref().map(watch));
+    wait(&mut set, Some(end)).map_err(|error| broken(&error))?;
+    if set[0].revents == 0 {
+        let dead = set.get(1).is_some_and(|entry| entry.revents != 0);
+        return Err(if dead { gone("its process has ended") } else { silent(patience) });
+    }
+    let mut bytes = [0; ANSWER];
+    let (len, files) = match socket.receive(&mut bytes) {
+        Ok((0, _)) => return Err(gone("it closed the connection: it has ended, or takes this for nonsense")),
+        Ok(answer) => answer,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            return Err(gone("its process has ended"));
+        }
+        Err(error) => return Err(broken(&error)),
+    };
+    let answer = bytes.get(..len).and_then(Answer::from_bytes);
+    let strange =
+        || fail(c::ACL_ERROR_RT_IPC_ERROR, "the exporter answers in a language that is not Ferry's");
+    Ok((answer.ok_or_else(strange)?, files))
+}
+
+fn made_sense_of(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {
+    match answer {
+        Answer::Granted { device, offset, len } => {
+            let file = files.pop().filter(|_| files.is_empty());
+            let shared = file.and_then(|file| sound(file, offset, len));
+            let strange = || fail(c::ACL_ERROR_RT_IPC_ERROR, "the exporter's answer brings no such memory");
+            Ok((device, shared.ok_or_else(strange)?))
+        }
+        Answer::Unknown => {
+            Err(refuse("the exporter knows nothing of that name: it was closed, or it was never given out"))
+        }
+        Answer::Freed => Err(refuse("the exporter has freed the memory")),
+        Answer::NotListed => Err(fail(
+            c::ACL_ERROR_RT_NO_PERMISSION,
+            format!(
+                "process {} is not on the white list of the export: the exporter adds it with aclrtIpcMemSetImportPid or \
+                 aclrtMemSetPidToShareableHandle, by the number that aclrtDeviceGetBareTgid gives here (it differs where the \
+                 two processes do not share a pid namespace)",
+                std::process::id()
+            ),
+        )),
+        Answer::Full => Err(fail(
+            c::ACL_ERROR_RT_IPC_ERROR,
+            "the exporter serves as many imports as it, or its limit of open files, can: close some of them",
+        )),
+    }
+}
+
+/// The memory, if the file really has it: touching a file beyond its end would be fatal.
+fn sound(file: OwnedFd, offset: u64, len: u64) -> Option<Shared> {
+    let file = File::from(file);
+    let facts = file.metadata().ok().filter(|facts| facts.is_file())?;
+    let within = offset.checked_add(len).is_some_and(|end| end <= facts.len());
+    let len = usize::try_from(len).ok().filter(|len| within && *len > 0)?;
+    Some(Shared { file: file.into(), offset, len })
+}
+
+fn gone(why: &str) -> Error {
+    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("the exporter is gone: {why}"))
+}
+
+fn silent(patience: Duration) -> Error {
+    let note = format!("the exporter did not answer within {patience:?}: it may be stopped");
+    fail(c::ACL_ERROR_RT_IPC_ERROR, note)
+}
+
+fn broken(error: &io::Error) -> Error {
+    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("talking to the exporter failed: {error}"))
+}

@@ -1,0 +1,132 @@
+//! Shareable handles: physical memory between processes. Documented: in one process a handle and a shareable handle belong to each
+//! other, one to one, and the process that exports does not import.
+
+use super::{
+    Imports, add_pids,
+    ask::{PATIENCE, ask},
+    physical, running, service,
+    service::{Grant, Refusal},
+    wire::{Lent, Name},
+    without_list,
+};
+use crate::{
+    Result,
+    call::refuse,
+    constants::*,
+    error::fail,
+    state::{engine, known_device, with_here},
+    virtual_memory,
+};
+use ferry_core::Home;
+
+/// aclrtMemExportToShareableHandle.
+pub fn export(handle: usize, handle_type: i32, flags: u64) -> Result<u64> {
+    with_here(|here| here.context().map(drop))?;
+    if handle_type != ACL_MEM_HANDLE_TYPE_NONE {
+        let note = format!("handleType is {handle_type}: only ACL_MEM_HANDLE_TYPE_NONE (0) is supported");
+        let known = handle_type == ACL_MEM_HANDLE_TYPE_POSIX;
+        return Err(fail(
+            if known { ACL_ERROR_RT_FEATURE_NOT_SUPPORT } else { ACL_ERROR_RT_PARAM_INVALID },
+            note,
+        ));
+    }
+    offer(handle, flags)
+}
+
+/// aclrtMemExportToShareableHandleV2.
+pub fn export_v2(handle: usize, flags: u64, share_type: i32) -> Result<u64> {
+    with_here(|here| here.context().map(drop))?;
+    local(share_type)?;
+    offer(handle, flags)
+}
+
+fn offer(handle: usize, flags: u64) -> Result<u64> {
+    let engine = engine()?;
+    let entry = virtual_memory::find(engine, handle)?;
+    let open_to_all = without_list(flags)?;
+    let source = (Lent::Physical, handle);
+    if Imports::name_of(handle).is_some() {
+        return Err(refuse("handle was itself imported: only the process that made the memory exports it"));
+    }
+    let Home::Device(device) = entry.physical.home() else {
+        return Err(refuse("handle is of host memory"));
+    };
+    entry.physical.share()?;
+    let device = physical(engine, device);
+    let lend = move || {
+        let memory = engine.physicals.get(handle).ok_or(Refusal::Freed)?.physical.clone();
+        let shared = memory.share().map_err(|_| Refusal::Short)?;
+        Ok(Grant { shared, device, keep: Box::new(memory) })
+    };
+    let name = service()?.export_once(source, Box::new(lend), open_to_all)?;
+    let twice = || refuse("handle is exported already: it has one shareable handle, until it is freed");
+    Ok(name.ok_or_else(twice)?.to_handle())
+}
+
+/// aclrtMemSetPidToShareableHandle.
+pub fn set_pids(shareable: u64, pids: &[i32]) -> Result<()> {
+    let name = parse(shareable)?;
+    let more = "shareableHandle is what aclrtMemExportToShareableHandle gave to this process";
+    add_pids(&name, pids).map_err(|error| error.and(more))
+}
+
+/// aclrtMemSetPidToShareableHandleV2.
+pub fn set_pids_v2(shareable: u64, share_type: i32, pids: &[i32]) -> Result<()> {
+    local(share_type)?;
+    set_pids(shareable, pids)
+}
+
+/// aclrtMemImportFromShareableHandle: a handle for the exporter's memory, to be mapped as memory of device `id`.
+pub fn import(shareable: u64, id: i32) -> Result<usize> {
+    let engine = engine()?;
+    with_here(|here| here.context().map(drop))?;
+    let device = known_device(engine, id)?;
+    let name = parse(shareable)?;
+    if running().is_some_and(|service| service.knows(&name)) {
+        return Err(refuse("shareableHandle was exported by this process: it is for others to import"));
+    }
+    Imports::once(name, || {
+        let loaned = ask(&name, PATIENCE)?;
+        let memory = engine.runtime.borrow_physical(&loaned.shared, device, Box::new(loaned.lease))?;
+        Ok(virtual_memory::adopt(engine, memory))
+    })
+}
+
+/// aclrtMemImportFromShareableHandleV2: as memory of the current device.
+pub fn import_v2(shareable: u64, share_type: i32, flags: u64) -> Result<usize> {
+    let current = with_here(|here| Ok(here.context()?.device))?;
+    local(share_type)?;
+    if flags != 0 {
+        return Err(refuse(format!("flags is {flags}: it must be 0")));
+    }
+    import(shareable, current as i32)
+}
+
+/// A handle of physical memory was just freed: its shareable handle ends with it, on either side.
+pub(crate) fn freed(handle: usize) {
+    if let Some(name) = Imports::name_of(handle) {
+        Imports::end(&name);
+    }
+    if let Some(service) = running() {
+        service.freed((Lent::Physical, handle));
+    }
+}
+
+fn parse(shareable: u64) -> Result<Name> {
+    let note = "is not a shareable handle: both its halves hold something";
+    Name::from_handle(shareable).ok_or_else(|| refuse(format!("shareableHandle {shareable:#x} {note}")))
+}
+
+fn local(share_type: i32) -> Result<()> {
+    match share_type {
+        ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT => Ok(()),
+        ACL_MEM_SHARE_HANDLE_TYPE_FABRIC => Err(fail(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "shareType is ACL_MEM_SHARE_HANDLE_TYPE_FABRIC: memory is shared inside one machine only",
+        )),
+        other => {
+            let note = "give ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT (1)";
+            Err(refuse(format!("shareType is {other}: {note}")))
+        }
+    }
+}

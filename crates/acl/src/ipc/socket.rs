@@ -1,0 +1,281 @@
+//! The system calls behind the service: sockets that keep message borders, their peers, descriptors that travel, and processes
+//! that can be watched. Names are abstract: nothing is left on disk, and the name goes when the last socket does.
+
+use std::{
+    io,
+    mem::{self, MaybeUninit},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    time::{Duration, Instant},
+};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A socket that ends for everybody when dropped: a forked child's copy does not keep the connection.
+pub struct Socket(OwnedFd);
+
+/// Who is on the other side, as the kernel saw it when the connection was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The process; 0 if it has no number in this process's namespace.
+    pub pid: i32,
+    /// Its effective user.
+    pub uid: u32,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and open.
+        unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Socket {
+    /// A socket that listens under this number; fails with `AddrInUse` if somebody does already. Accepting never blocks.
+    pub fn listen(number: u32) -> io::Result<Socket> {
+        let socket = Socket::new(libc::SOCK_NONBLOCK)?;
+        let (address, len) = address(number);
+        // SAFETY: the address is valid for `len` bytes.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+        // SAFETY: the descriptor is ours.
+        check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+        Ok(socket)
+    }
+
+    /// A connection to the socket of this number.
+    pub fn connect(number: u32, end: Instant) -> io::Result<Socket> {
+        let socket = Socket::new(0)?;
+        let (address, len) = address(number);
+        loop {
+            // Connecting waits while too many others do, for as long as sending may take.
+            socket.limit_sending(left(end).ok_or(io::ErrorKind::TimedOut)?)?;
+            // SAFETY: the address is valid for `len` bytes.
+            match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) }) {
+                Ok(_) => return Ok(socket),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next connection, if there is one.
+    pub fn accept(&self) -> io::Result<Socket> {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: the peer's address is not asked for.
+        let accept =
+            || unsafe { libc::accept4(self.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+        let fd = check(retrying(accept))?;
+        // SAFETY: the call just returned this descriptor and nobody else has it.
+        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Who is on the other side: the process that connected, or that listens.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut len = mem::size_of_val(&peer) as libc::socklen_t;
+        // SAFETY: the value is written, and `len` is its size.
+        check(unsafe {
+            let value = (&raw mut peer).cast();
+            libc::getsockopt(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len)
+        })?;
+        Ok(Peer { pid: peer.pid, uid: peer.uid })
+    }
+
+    /// Sends one message, with a descriptor or without.
+    pub fn send(&self, bytes: &[u8], file: Option<BorrowedFd>) -> io::Result<()> {
+        let mut control = Control::new();
+        let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+        let mut message = message(&mut part);
+        if let Some(file) = file {
+            control.put(&mut message, file.as_raw_fd());
+        }
+        // SAFETY: the message refers to `bytes` and `control`, which outlive the call; it is only read.
+        let sent = check(retrying(|| unsafe {
+            libc::sendmsg(self.as_raw_fd(), &message, libc::MSG_NOSIGNAL) as i32
+        }))?;
+        if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Takes the next message and the descriptors that came with it, without waiting. 0 bytes: the other side is gone. A message
+    /// longer than `bytes` comes back as longer.
+    pub fn receive(&self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let mut control = Control::new();
+        let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let mut message = message(&mut part);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&control.0) as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+        // SAFETY: the message refers to `bytes` and `control`, which outlive the call.
+        let taken =
+            check(retrying(|| unsafe { libc::recvmsg(self.as_raw_fd(), &mut message, flags) as i32 }))?;
+        Ok((taken as usize, control.take(&message)))
+    }
+
+    fn new(flags: i32) -> io::Result<Socket> {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
+        // SAFETY: takes numbers only.
+        let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+        // SAFETY: the call just returned this descriptor and nobody else has it.
+        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn limit_sending(&self, limit: Duration) -> io::Result<()> {
+        let limit = libc::timeval {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_usec: limit.subsec_micros().max(1) as libc::suseconds_t,
+        };
+        let len = mem::size_of_val(&limit) as libc::socklen_t;
+        let value = (&raw const limit).cast();
+        // SAFETY: the value is read, and `len` is its size.
+        check(unsafe { libc::setsockopt(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, len) })
+            .map(drop)
+    }
+}
+
+/// Room for a message's descriptor and a few that should not be there, aligned as their header is. The kernel closes what does
+/// not fit.
+struct Control([MaybeUninit<libc::cmsghdr>; 4]);
+
+impl Control {
+    fn new() -> Control {
+        Control([MaybeUninit::zeroed(); 4])
+    }
+
+    /// Adds one descriptor to a message.
+    fn put(&mut self, message: &mut libc::msghdr, file: RawFd) {
+        let len = size_of::<RawFd>() as u32;
+        message.msg_control = self.0.as_mut_ptr().cast();
+        // SAFETY: arithmetic on a length.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
+        // SAFETY: the control part is zeroed, aligned, and holds a header and one descriptor; so the first header is not NULL.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(len) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(file);
+        }
+    }
+
+    /// The descriptors that the kernel put into a message.
+    fn take(&self, message: &libc::msghdr) -> Vec<OwnedFd> {
+        let mut files = Vec::new();
+        // SAFETY: `message` was filled by recvmsg and its control part, `self`, is still there.
+        let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+        while !header.is_null() {
+            // SAFETY: not NULL, so a header that the kernel wrote.
+            let (level, kind, len) =
+                unsafe { ((*header).cmsg_level, (*header).cmsg_type, (*header).cmsg_len) };
+            if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                // SAFETY: arithmetic on a length.
+                let bytes = len - unsafe { libc::CMSG_LEN(0) } as usize;
+                // SAFETY: the header's own data.
+                let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
+                // SAFETY: the kernel wrote this many descriptors, new ones that are ours alone.
+                let file = |index| unsafe { OwnedFd::from_raw_fd(data.add(index).read_unaligned()) };
+                files.extend((0..bytes / size_of::<RawFd>()).map(file));
+            }
+            // SAFETY: both came from the same received message.
+            header = unsafe { libc::CMSG_NXTHDR(message, header) };
+        }
+        files
+    }
+}
+
+fn message(part: &mut libc::iovec) -> libc::msghdr {
+    // SAFETY: plain data: all zero is a message without anything.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message
+}
+
+/// The address of a number: `ferry-memory-` and eight digits in the abstract namespace.
+fn address(number: u32) -> (libc::sockaddr_un, libc::socklen_t) {
+    let name = format!("\0ferry-memory-{number:08x}");
+    // SAFETY: plain data.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, byte) in address.sun_path.iter_mut().zip(name.bytes()) {
+        *to = byte as libc::c_char;
+    }
+    let len = mem::offset_of!(libc::sockaddr_un, sun_path) + name.len();
+    (address, len as libc::socklen_t)
+}
+
+/// Waits until one of `set` has something to say, or until `end`.
+pub fn wait(set: &mut [libc::pollfd], end: Option<Instant>) -> io::Result<()> {
+    loop {
+        let limit_ms = match end {
+            None => -1,
+            Some(end) => left(end).map_or(0, |left| left.as_millis().clamp(1, 60_000) as i32),
+        };
+        // SAFETY: the set is valid for its length.
+        let found = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, limit_ms) };
+        let over = end.is_some_and(|end| left(end).is_none());
+        match check(found) {
+            Ok(0) if !over => {}
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && !over => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What to wait for.
+pub fn watch(fd: &impl AsRawFd) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Something that becomes readable when the process ends. `Ok(None)` where the kernel has no such thing.
+pub fn process(pid: i32) -> io::Result<Option<OwnedFd>> {
+    // SAFETY: takes numbers only.
+    match check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 }) {
+        // SAFETY: the call just returned this descriptor, closed on exec, and nobody else has it.
+        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The effective user of this process.
+pub fn user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Random bytes from the kernel.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    const { assert!(N <= 256, "up to here the kernel gives all or nothing") };
+    let mut bytes = [0; N];
+    // SAFETY: the buffer is valid for its length.
+    let got = check(retrying(|| unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) as i32 }))?;
+    if got as usize == N { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// The time until `end`, if there is any.
+fn left(end: Instant) -> Option<Duration> {
+    end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+}
+
+fn check(code: i32) -> io::Result<i32> {
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
+}
+
+fn retrying(mut call: impl FnMut() -> i32) -> i32 {
+    loop {
+        let code = call();
+        if code >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return code;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Logs, where and how the ASCEND_ variables want them. A line that nobody wants costs a comparison; one that cannot be
+//! written is lost, and no call fails because of it. Nothing is logged for a call that succeeds, but for the start, the end and
+//! the choice of a device.
+
+mod files;
+mod settings;
+mod time;
+
+use settings::{EVENT, Settings};
+use std::{
+    panic::Location,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicPtr, Ordering},
+    },
+};
+
+/// How much a line matters; the numbers are documented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Details for developers.
+    Debug = 0,
+    /// Normal progress.
+    Info = 1,
+    /// Something unexpected that was dealt with.
+    Warning = 2,
+    /// A failure.
+    Error = 3,
+}
+
+/// Who writes a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Module {
+    /// The rules of the C functions.
+    Ascendcl = 0,
+    /// The engine below them.
+    Runtime = 1,
+    /// The program, by aclAppLog.
+    App = 2,
+}
+
+impl Level {
+    /// The level of this number.
+    pub fn of(number: i32) -> Option<Level> {
+        [Level::Debug, Level::Info, Level::Warning, Level::Error]
+            .into_iter()
+            .find(|level| *level as i32 == number)
+    }
+
+    fn name(self) -> &'static str {
+        ["DEBUG", "INFO", "WARNING", "ERROR"][self as usize]
+    }
+}
+
+impl Module {
+    fn name(self) -> &'static str {
+        ["ASCENDCL", "RUNTIME", "APP"][self as usize]
+    }
+}
+
+/// Where a line was written.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The source file.
+    pub file: &'a str,
+    /// The line in it.
+    pub line: u32,
+}
+
+/// Whether anybody wants lines like this.
+pub fn enabled(module: Module, level: Level) -> bool {
+    level as u8 >= log().levels[module as usize]
+}
+
+/// Writes what `text` says, if anybody wants it.
+#[track_caller]
+pub(crate) fn write(module: Module, level: Level, text: impl FnOnce() -> String) {
+    if enabled(module, level) {
+        write_from(module, level, here(), &text());
+    }
+}
+
+/// The same for a line of another source; the caller has asked whether anybody wants it.
+pub fn write_from(module: Module, level: Level, place: Place, text: &str) {
+    put(Kind::Debug, level.name(), module, place, text);
+}
+
+/// Writes a line about the life of the process to the other folder of logs.
+#[track_caller]
+pub(crate) fn event(text: impl FnOnce() -> String) {
+    if log().events {
+        put(Kind::Run, EVENT, Module::Ascendcl, here(), &text());
+    }
+}
+
+#[track_caller]
+fn here() -> Place<'static> {
+    let caller = Location::caller();
+    Place { file: caller.file().rsplit('/').next().unwrap_or_default(), line: caller.line() }
+}
+
+/// The two kinds of logs, each with a folder and files of its own.
+#[derive(Clone, Copy)]
+enum Kind {
+    Debug = 0,
+    Run = 1,
+}
+
+/// The files of each kind. In a forked child somebody who does not exist there may hold a lock, so the child starts with none.
+static FILES: [AtomicPtr<Mutex<files::Files>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+
+extern "C" fn in_child() {
+    FILES.iter().for_each(|files| files.store(std::ptr::null_mut(), Ordering::Relaxed));
+}
+
+fn log() -> &'static Settings {
+    static LOG: OnceLock<Settings> = OnceLock::new();
+    LOG.get_or_init(|| {
+        // SAFETY: the handler only stores to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        Settings::read(|name| std::env::var_os(name))
+    })
+}
+
+/// Documented: `[level] module(pid,name):time [file:line]text`, and the thread's number comes before the text.
+fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
+    let log = log();
+    let (name, pid) = (&log.process, std::process::id());
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let text = text.trim_end().replace(['\n', '\r'], " ");
+    let (module, Place { file, line }) = (module.name(), place);
+    let line = format!(
+        "[{level}] {module}({pid},{name}):{} [{file}:{line}]{thread} {text}\n",
+        log.clock.now().for_lines()
+    );
+    if log.to_stdout {
+        return files::print(line.as_bytes());
+    }
+    let Some(folder) = &log.folder else { return };
+    let folder = folder.join(["debug", "run"][kind as usize]).join("plog");
+    crate::state::lock(files_of(kind)).append(&folder, log, line.as_bytes());
+}
+
+fn files_of(kind: Kind) -> &'static Mutex<files::Files> {
+    let slot = &FILES[kind as usize];
+    if slot.load(Ordering::Acquire).is_null() {
+        let fresh = Box::into_raw(Box::default());
+        if slot.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+    // SAFETY: never null after the exchange, and what was stored is never freed: a fork only forgets it.
+    unsafe { &*slot.load(Ordering::Acquire) }
+}

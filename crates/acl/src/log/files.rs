@@ -1,0 +1,106 @@
+//! The files of logs: made with the first line, a new one after 20 MB, the oldest deleted when there are too many.
+
+use super::settings::Settings;
+use std::{
+    collections::VecDeque,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Documented.
+const MOST_BYTES: usize = 20 << 20;
+
+/// The files of one kind of this process.
+#[derive(Default)]
+pub struct Files {
+    current: Option<File>,
+    bytes: usize,
+    paths: VecDeque<PathBuf>,
+    /// It did not work once: the next line would not fare better, and each try costs the program time.
+    gave_up: bool,
+}
+
+impl Files {
+    /// Writes a line, or loses it.
+    pub fn append(&mut self, folder: &Path, log: &Settings, line: &[u8]) {
+        if self.bytes + line.len() > MOST_BYTES {
+            self.current = None;
+        }
+        if self.current.is_none() && !self.gave_up && self.start(folder, log).is_err() {
+            self.gave_up = true;
+        }
+        if let Some(file) = &mut self.current {
+            self.bytes += line.len();
+            let _ = file.write_all(line);
+        }
+    }
+
+    fn start(&mut self, folder: &Path, log: &Settings) -> io::Result<()> {
+        // Lines name addresses and files of the program: they are nobody else's business.
+        DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
+        let path = folder.join(format!("plog-{}_{}.log", std::process::id(), log.clock.now().for_names()));
+        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
+        (self.current, self.bytes) = (Some(file), 0);
+        self.paths.push_back(path);
+        while self.paths.len() > log.files {
+            let _ = self.paths.pop_front().map(fs::remove_file);
+        }
+        Ok(())
+    }
+}
+
+/// Prints a line on standard output at once and in one piece, past the buffers of C and Rust.
+pub fn print(mut line: &[u8]) {
+    while !line.is_empty() {
+        // SAFETY: our own bytes.
+        let done = unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), line.len()) };
+        match usize::try_from(done) {
+            Ok(done) => line = &line[done..],
+            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_followed_by_another_and_the_oldest_goes() {
+        let folder = std::env::temp_dir().join(format!("ferry-log-{}", std::process::id()));
+        let mut log = Settings::read(|_| None);
+        log.files = 2;
+        let mut files = Files::default();
+        let line = vec![b'x'; MOST_BYTES / 2];
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            // Two lines fill a file; names count milliseconds, so let one pass.
+            for _ in 0..2 {
+                files.append(&folder, &log, &line);
+            }
+            seen.push(files.paths.back().expect("a file").clone());
+            let before = log.clock.now().for_names();
+            while log.clock.now().for_names() == before {}
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "each has a name of its own");
+        assert_eq!(seen.iter().map(|path| path.exists()).collect::<Vec<_>>(), [false, false, true, true]);
+        for path in &seen[2..] {
+            assert_eq!(fs::metadata(path).expect("a file").len(), MOST_BYTES as u64);
+        }
+        fs::remove_dir_all(&folder).expect("our own folder");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_tried_once() {
+        let log = Settings::read(|_| None);
+        let mut files = Files::default();
+        files.append(Path::new("/proc/nowhere"), &log, b"lost\n");
+        assert!(files.gave_up && files.current.is_none());
+        files.append(&std::env::temp_dir(), &log, b"lost too\n");
+        assert!(files.current.is_none());
+    }
+}

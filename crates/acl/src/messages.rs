@@ -1,0 +1,91 @@
+//! What aclGetRecentErrMsg and aclrtGetLastError tell about calls that failed: this thread's, or, if aclInit's configuration
+//! says so, everybody's.
+
+use crate::{
+    Result, constants as c,
+    error::fail,
+    state::{self, lock},
+};
+use std::{
+    ffi::{CStr, CString},
+    mem,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Messages kept for a thread that never asks for them.
+const MOST: usize = 16;
+
+/// Whether threads share their messages.
+static SHARING: AtomicBool = AtomicBool::new(false);
+static SHARED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Lets all threads share their messages from here on, or not; what was shared and not taken is gone.
+pub(crate) fn share(on: bool) {
+    SHARING.store(on, Ordering::Relaxed);
+    lock(&SHARED).clear();
+}
+
+/// In a forked child nobody may be left to let go of the lock.
+fn is_sharing() -> bool {
+    SHARING.load(Ordering::Relaxed) && state::not_forked().is_ok()
+}
+
+/// Remembers a failure.
+pub(crate) fn keep(code: i32, text: String) {
+    let push = |messages: &mut Vec<String>| {
+        if messages.len() == MOST {
+            messages.remove(0);
+        }
+        messages.push(text);
+    };
+    let _ = state::with_here(|here| {
+        here.last_error.set(code);
+        if is_sharing() {
+            push(&mut lock(&SHARED))
+        } else {
+            push(&mut here.messages.borrow_mut())
+        }
+        Ok(())
+    });
+}
+
+/// Shows the messages, newest on top, once. The text is valid until this thread's next call of this.
+pub fn take<T>(show: impl FnOnce(Option<&CStr>) -> T) -> T {
+    let mut show = Some(show);
+    let shown = state::with_here(|here| {
+        let mut messages = here.messages.take();
+        if is_sharing() {
+            messages.append(&mut mem::take(&mut *lock(&SHARED)));
+        }
+        let text = messages.iter().rev().cloned().collect::<Vec<_>>().join("\n").replace('\0', "?");
+        let text = (!messages.is_empty()).then(|| CString::new(text).unwrap_or_default());
+        let mut shown = here.shown.borrow_mut();
+        *shown = text;
+        let show = show.take().expect("called once");
+        Ok(show(shown.as_deref()))
+    });
+    match (shown, show) {
+        (Ok(value), _) => value,
+        (Err(_), Some(show)) => show(None),
+        (Err(_), None) => unreachable!("with_here fails before it calls its body"),
+    }
+}
+
+/// aclrtPeekAtLastError, and with `reset` aclrtGetLastError: the code of this thread's last call that failed. A call that
+/// succeeds does not change it.
+pub fn last_error(level: i32, reset: bool) -> Result<i32> {
+    if level != c::ACL_RT_THREAD_LEVEL {
+        let note = format!("level is {level}: it must be ACL_RT_THREAD_LEVEL (0)");
+        return Err(fail(c::ACL_ERROR_INVALID_PARAM, note));
+    }
+    state::with_here(|here| {
+        let code = here.last_error.get();
+        if reset {
+            here.last_error.set(c::ACL_SUCCESS);
+        }
+        Ok(code)
+    })
+}

@@ -1,0 +1,116 @@
+//! Fences of a lane: "this lane has passed this ticket". Whoever waits for one helps, then looks on for a little while, then
+//! sleeps.
+
+use super::{Lane, Phase, State, Then};
+use ferry_core::{
+    Fence, Kind, Result, Status, Ticket,
+    sync::{Arc, AtomicBool, AtomicU64, Condvar, MutexGuard, Ordering, lock},
+};
+use std::{
+    any::Any,
+    time::{Duration, Instant},
+};
+
+/// "This lane has passed this ticket", and, for a mark, when.
+pub struct LaneFence {
+    lane: Arc<Lane>,
+    ticket: Ticket,
+    /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was dropped.
+    reached: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl LaneFence {
+    pub(super) fn new(lane: Arc<Lane>, ticket: Ticket) -> Arc<LaneFence> {
+        Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed: AtomicBool::new(false) })
+    }
+
+    /// The lane has come to this mark.
+    pub fn reach(&self, status: &Status) {
+        self.failed.store(status.has_failed(), Ordering::Relaxed);
+        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
+    }
+
+    /// When the lane came to this mark, on the engine's clock; `None` if it did not, or if this is no mark.
+    fn nanos(&self) -> Option<u64> {
+        if !self.is_done() {
+            return None;
+        }
+        self.reached.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn park(&self, deadline: Option<Instant>) {
+        let lane = &self.lane;
+        let mut state = lock(&lane.state);
+        state.sleepers.push(self.ticket);
+        lane.want(&state);
+        if !self.is_done() && state.phase != Phase::Ready {
+            let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            state = wait_on(&lane.wake, state, limit);
+        }
+        if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
+            state.sleepers.swap_remove(mine);
+        }
+        lane.signs.wanted.store(state.wanted(), Ordering::Relaxed);
+    }
+}
+
+fn wait_on<'a>(
+    wake: &Condvar,
+    state: MutexGuard<'a, State>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, State> {
+    match limit {
+        None => wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+        Some(limit) => wake.wait_timeout(state, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
+    }
+}
+
+impl Fence for LaneFence {
+    fn is_done(&self) -> bool {
+        self.lane.status.passed() >= self.ticket
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            if self.is_done() {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Kind::Timeout.because("the work was not done in time"));
+            }
+            if !self.lane.help(self.ticket, deadline) && !self.lane.engine.spin(|| self.is_done()) {
+                self.park(deadline);
+            }
+        }
+    }
+
+    fn when_done(&self, then: Then) {
+        if self.is_done() {
+            return then();
+        }
+        let lane = &self.lane;
+        let mut state = lock(&lane.state);
+        state.watchers.push((self.ticket, then));
+        lane.want(&state);
+        drop(state);
+        if self.is_done() {
+            // It may have passed before anybody could see that it is wanted.
+            lane.announce();
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn reached_us(&self) -> Option<u64> {
+        Some(self.nanos()? / 1000)
+    }
+
+    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
+        let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
+        Some((self.nanos()? as f64 - since.nanos()? as f64) / 1e6)
+    }
+}

@@ -1,0 +1,163 @@
+//! A fence that stands for something still to come: an event that is yet to be recorded, a callback that is yet to run.
+//!
+//! Whoever makes a gate opens it in the end, or binds it to the fence of the work that was waited for; until then those who
+//! wait for it wait.
+
+use crate::{
+    Fence, Kind, Result,
+    sync::{Arc, Condvar, Mutex, lock},
+};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+/// Done when it was opened, or when the fence that it was bound to is done, whichever was settled first.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+enum State {
+    /// Nothing is known; these run when it is done.
+    Shut(Vec<Box<dyn FnOnce() + Send>>),
+    /// As done as this one.
+    Bound(Arc<dyn Fence>),
+    Open,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Shut(Vec::new())
+    }
+}
+
+impl Gate {
+    /// A gate that is shut.
+    pub fn new() -> Arc<Gate> {
+        Arc::default()
+    }
+
+    /// Lets everybody pass. Says nothing to a gate that was bound before.
+    pub fn open(&self) {
+        self.settle(State::Open).into_iter().for_each(|then| then());
+    }
+
+    /// From here on those who wait for the gate wait for `fence`. Says nothing to a gate that was opened or bound before.
+    pub fn bind(&self, fence: Arc<dyn Fence>) {
+        self.settle(State::Bound(fence.clone())).into_iter().for_each(|then| fence.when_done(then));
+    }
+
+    /// Makes up the gate's mind, unless that was done before, and hands out what is to run when it is done.
+    fn settle(&self, to: State) -> Vec<Box<dyn FnOnce() + Send>> {
+        let mut state = lock(&self.state);
+        let State::Shut(watchers) = &mut *state else { return Vec::new() };
+        let watchers = mem::take(watchers);
+        *state = to;
+        drop(state);
+        self.moved.notify_all();
+        watchers
+    }
+
+    /// The fence that decides once the gate is settled; `None` if it is open.
+    fn bound_to(state: &State) -> Option<Arc<dyn Fence>> {
+        match state {
+            State::Bound(fence) => Some(fence.clone()),
+            State::Shut(_) | State::Open => None,
+        }
+    }
+}
+
+impl Fence for Gate {
+    fn is_done(&self) -> bool {
+        let state = lock(&self.state);
+        let bound = Gate::bound_to(&state);
+        let open = matches!(*state, State::Open);
+        drop(state);
+        bound.map_or(open, |fence| fence.is_done())
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut state = lock(&self.state);
+        while let State::Shut(_) = *state {
+            state = match left() {
+                Some(Duration::ZERO) => return Err(Kind::Timeout.because("nothing opened the gate in time")),
+                Some(left) => {
+                    self.moved.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+                None => self.moved.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+            };
+        }
+        let bound = Gate::bound_to(&state);
+        drop(state);
+        bound.map_or(Ok(()), |fence| fence.wait(left()))
+    }
+
+    fn when_done(&self, then: Box<dyn FnOnce() + Send>) {
+        let mut state = lock(&self.state);
+        if let State::Shut(watchers) = &mut *state {
+            return watchers.push(then);
+        }
+        let bound = Gate::bound_to(&state);
+        drop(state);
+        match bound {
+            Some(fence) => fence.when_done(then),
+            None => then(),
+        }
+    }
+
+    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts how often it was told that `gate` is done.
+    fn told(gate: &Gate) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let told = count.clone();
+        gate.when_done(Box::new(move || {
+            told.fetch_add(1, Ordering::Relaxed);
+        }));
+        count
+    }
+
+    #[test]
+    fn an_opened_gate_is_done_and_says_so_once() {
+        let gate = Gate::new();
+        let early = told(&gate);
+        assert!(!gate.is_done());
+        assert_eq!(gate.wait(Some(Duration::from_millis(1))).map_err(|e| e.kind), Err(Kind::Timeout));
+        gate.open();
+        gate.open();
+        let late = told(&gate);
+        assert!(gate.is_done() && gate.wait(None).is_ok());
+        assert_eq!((early.load(Ordering::Relaxed), late.load(Ordering::Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn a_bound_gate_is_as_done_as_its_fence() {
+        let (gate, other, third) = (Gate::new(), Gate::new(), Gate::new());
+        let count = told(&gate);
+        gate.bind(other.clone());
+        gate.bind(third.clone());
+        gate.open();
+        third.open();
+        assert!(!gate.is_done() && count.load(Ordering::Relaxed) == 0, "the first one decides");
+        assert_eq!(gate.wait(Some(Duration::from_millis(1))).map_err(|e| e.kind), Err(Kind::Timeout));
+        let waiter = std::thread::spawn({
+            let gate = gate.clone();
+            move || gate.wait(None)
+        });
+        other.open();
+        assert_eq!(waiter.join().expect("no panic"), Ok(()));
+        assert!(gate.is_done() && count.load(Ordering::Relaxed) == 1);
+    }
+}

@@ -1,0 +1,16 @@
+# Suits a project that asks for this version or an older one of the same major number, and that builds for 64 bits.
+set(PACKAGE_VERSION "@VERSION@")
+string(REGEX MATCH "^[0-9]+" _ascendcl_major "${PACKAGE_VERSION}")
+
+if(PACKAGE_FIND_VERSION_MAJOR STREQUAL _ascendcl_major AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+else()
+    set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(CMAKE_SIZEOF_VOID_P AND NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
+    set(PACKAGE_VERSION_UNSUITABLE TRUE)
+endif()
+unset(_ascendcl_major)

@@ -1,0 +1,20 @@
+# Which versions a project may ask for in find_package. Run with cmake -DFILE=AscendCLConfigVersion.cmake -P.
+include("${FILE}")
+string(REPLACE "." ";" parts "${PACKAGE_VERSION}")
+list(GET parts 0 major)
+math(EXPR next "${major} + 1")
+
+function(expect version want)
+    string(REGEX MATCH "^[0-9]+" PACKAGE_FIND_VERSION_MAJOR "${version}")
+    set(PACKAGE_FIND_VERSION "${version}")
+    include("${FILE}")
+    if(NOT PACKAGE_VERSION_COMPATIBLE STREQUAL want)
+        message(FATAL_ERROR "asked for ${version}, there is ${PACKAGE_VERSION}: ${PACKAGE_VERSION_COMPATIBLE}, not ${want}")
+    endif()
+endfunction()
+
+expect("${PACKAGE_VERSION}" TRUE)
+expect("${major}.0" TRUE)
+expect("${PACKAGE_VERSION}.1" FALSE)
+expect("${major}.999" FALSE)
+expect("${next}.0" FALSE)

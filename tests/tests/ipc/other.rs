@@ -1,0 +1,197 @@
+//! Another process: this program again, which does what it is told over a pipe and answers line by line.
+//!
+//! A line is a call and its arguments; the answer is the code, and what the call gave. Memory is told by its address, which means
+//! something in that process only.
+
+use std::io::{BufRead, BufReader, Lines, Write, stdin};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use ferry_tests::*;
+
+/// What an answer begins with, among all that a test prints.
+const MARK: &str = "answer: ";
+
+/// A process that can be told what to do. Killed when dropped.
+pub struct Other {
+    child: Child,
+    tell: ChildStdin,
+    hear: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// Starts one with this device as its current one.
+    pub fn on(device: i32) -> Other {
+        Other::with(device, &[])
+    }
+
+    /// Starts one with these settings.
+    pub fn with(device: i32, settings: &[(&str, &str)]) -> Other {
+        let mut child = Command::new(std::env::current_exe().expect("a program"))
+            .args(["--ignored", "--exact", "other::process", "--nocapture"])
+            .envs(settings.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started");
+        let tell = child.stdin.take().expect("piped");
+        let hear = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut other = Other { child, tell, hear };
+        other.ok(&format!("device {device}"));
+        other
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Says something without waiting for the answer.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.tell, "{line}").expect("the other process lives");
+    }
+
+    /// The next answer: the code, and the rest of the line.
+    #[track_caller]
+    pub fn hear(&mut self) -> (i32, String) {
+        let answer = self.hear.by_ref().find_map(|line| {
+            let line = line.expect("text");
+            line.split_once(MARK).map(|(_, answer)| answer.to_string())
+        });
+        let answer = answer.expect("the other process answers");
+        let (code, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
+        (code.parse().expect("a code"), rest.to_string())
+    }
+
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> (i32, String) {
+        self.tell(line);
+        self.hear()
+    }
+
+    /// Asks, and what comes with success.
+    #[track_caller]
+    pub fn ok(&mut self, line: &str) -> String {
+        let (code, rest) = self.ask(line);
+        assert_eq!(code, 0, "{line}: {rest}");
+        rest
+    }
+
+    /// Asks, and expects this refusal with these words in its message.
+    #[track_caller]
+    pub fn refused(&mut self, line: &str, want: i32, words: &str) {
+        let (code, said) = self.ask(line);
+        assert_eq!(code, want, "{line}: {said}");
+        assert!(said.contains(words), "{line}: {words} is not in: {said}");
+    }
+
+    /// Free bytes of the current device.
+    #[track_caller]
+    pub fn free_bytes(&mut self) -> usize {
+        self.ok("memory").parse().expect("a number")
+    }
+
+    /// Ends the process without a chance to clean up.
+    pub fn kill(mut self) {
+        self.child.kill().expect("alive until now");
+        self.child.wait().expect("our child");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other process's part.
+#[test]
+#[ignore = "run by the other tests"]
+fn process() {
+    for line in stdin().lines() {
+        let line = line.expect("text");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (code, gave) = perform(&words);
+        let gave = if code == 0 { gave } else { message().unwrap_or_default().replace('\n', " / ") };
+        println!("{MARK}{code} {gave}");
+    }
+}
+
+/// Runs one call. Numbers that are addresses or handles may be written as they were told.
+fn perform(words: &[&str]) -> (i32, String) {
+    let number = |index: usize| words[index].parse::<usize>().expect("a number");
+    let mut out = 0usize;
+    let plain = |code: i32| (code, String::new());
+    match words[0] {
+        "device" => plain(aclrtSetDevice(number(1) as i32)),
+        "memory" => {
+            let mut total = 0;
+            let code = aclrtGetMemInfo(1, &mut out, &mut total);
+            (code, out.to_string())
+        }
+        "malloc" => {
+            let code = aclrtMalloc(&mut out, number(1), 0);
+            (code, out.to_string())
+        }
+        "free" => plain(aclrtFree(number(1))),
+        "write" => {
+            let data = pattern(number(2), number(3) as u8);
+            plain(aclrtMemcpy(number(1), data.len(), data.as_ptr() as usize, data.len(), kind::H2D))
+        }
+        "holds" => {
+            let (want, mut got) = (pattern(number(2), number(3) as u8), vec![0; number(2)]);
+            let code = aclrtMemcpy(got.as_mut_ptr() as usize, got.len(), number(1), got.len(), kind::D2H);
+            (code, (got == want).to_string())
+        }
+        "copy" => plain(aclrtMemcpy(number(1), number(3), number(2), number(3), number(4) as i32)),
+        "copy-async" => {
+            let code = aclrtMemcpyAsync(number(1), number(3), number(2), number(3), number(4) as i32, 0);
+            plain(if code == 0 { aclrtSynchronizeStream(0) } else { code })
+        }
+        "export" => {
+            let (code, key) = export_key(number(1), number(2), number(3) as u64);
+            (code, key)
+        }
+        "list" => plain(aclrtIpcMemSetImportPid(key(words[1]).as_ptr(), &mut (number(2) as i32), 1)),
+        "import" => {
+            let code = aclrtIpcMemImportByKey(&mut out, key(words[1]).as_ptr(), number(2) as u64);
+            (code, out.to_string())
+        }
+        "close" => plain(aclrtIpcMemClose(key(words[1]).as_ptr())),
+        "fork" => (0, fork().to_string()),
+        other => super::shareable::perform(other, &number),
+    }
+}
+
+/// Exports memory of this process.
+pub fn export_key(addr: usize, size: usize, flags: u64) -> (i32, String) {
+    let mut text = [1u8; 65];
+    let code = aclrtIpcMemGetExportKey(addr, size, text.as_mut_ptr().cast(), 65, flags);
+    let key = std::ffi::CStr::from_bytes_until_nul(&text).map(|key| key.to_string_lossy().into_owned());
+    (code, key.unwrap_or_default())
+}
+
+pub fn key(text: &str) -> std::ffi::CString {
+    std::ffi::CString::new(text).expect("no NUL inside")
+}
+
+/// Makes a child that only waits for its end, with all that a child inherits.
+fn fork() -> i32 {
+    // SAFETY: the child does nothing but wait for the signal that ends it.
+    match unsafe { libc::fork() } {
+        0 => loop {
+            // SAFETY: waits for a signal. The parent may be killed: nobody but the test ends this process then.
+            unsafe { libc::pause() };
+        },
+        pid => pid,
+    }
+}
+
+/// A process that this test must end itself.
+pub struct Orphan(pub i32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // SAFETY: takes numbers; the process only waits for this.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
