@@ -240,21 +240,24 @@ impl Memory {
         if block.origin == Origin::Registered {
             return Ok(Known::Not);
         }
+        // The address may lie behind the block, in the rest of its last granule.
+        let is_inside = addr - block.base < block.len;
         let mut last = block;
-        while last.origin == Origin::Mapped && addr - last.base < last.len {
-            let next = last.base + last.len;
-            match self.table.find(next) {
-                Some(more) if (more.base, more.home, more.origin) == (next, block.home, Origin::Mapped) => {
-                    if len <= more.base + more.len - addr {
-                        return Ok(Known::Pieces(block));
-                    }
-                    last = more;
-                }
-                _ => break,
+        while let Some(more) = self.mapped_behind(&last).filter(|_| is_inside) {
+            if len <= more.base + more.len - addr {
+                return Ok(Known::Pieces(block));
             }
+            last = more;
         }
         let whole = Block { len: last.base + last.len - block.base, ..block };
         Err(whole.left_by(addr, len))
+    }
+
+    /// The piece that is mapped right behind a mapped one, on the same device.
+    fn mapped_behind(&self, block: &Block) -> Option<Block> {
+        let next = block.base + block.len;
+        let more = self.table.find(next).filter(|_| block.origin == Origin::Mapped)?;
+        ((more.base, more.home, more.origin) == (next, block.home, Origin::Mapped)).then_some(more)
     }
 
     /// What a range that the table does not know belongs to, by its first byte; nothing is touched.
