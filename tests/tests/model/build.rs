@@ -31,6 +31,9 @@ pub struct Builder {
     users: Vec<[bool; THREADS]>,
     makers: Vec<Option<usize>>,
     event_users: [Option<usize>; EVENTS.len()],
+    /// Who used each stream, and who dropped its tasks.
+    stream_users: [[bool; THREADS]; STREAMS.len()],
+    stream_breakers: [Option<usize>; STREAMS.len()],
 }
 
 impl Builder {
@@ -50,6 +53,8 @@ impl Builder {
             users: vec![],
             makers: vec![],
             event_users: [None; EVENTS.len()],
+            stream_users: [[false; THREADS]; STREAMS.len()],
+            stream_breakers: [None; STREAMS.len()],
         }
     }
 
@@ -185,7 +190,11 @@ impl Builder {
         let other = 1 - thread;
         let remakes = !act.remakes().is_empty();
         let over = |b: &usize| self.makers[*b] == Some(other) || remakes && self.users[*b][other];
+        let apart = |s: &usize| {
+            self.stream_breakers[*s] == Some(other) || act.drops() && self.stream_users[*s][other]
+        };
         self.oracle.layout.names(&self.program, act).iter().any(over)
+            || self.program.streams(act).iter().any(apart)
             || act.event().is_some_and(|e| self.event_users[e] == Some(other))
     }
 
@@ -212,6 +221,12 @@ impl Builder {
         if let Some(event) = step.act.event() {
             self.event_users[event] = Some(thread);
         }
+        for stream in self.program.streams(&step.act) {
+            self.stream_users[stream][thread] = true;
+            if step.act.drops() {
+                self.stream_breakers[stream] = Some(thread);
+            }
+        }
         match step.act {
             Act::Free { buffer } => self.slots[self.program.buffers[buffer].slot] = None,
             Act::SetDesc { desc, dst, src } => self.descs[desc] = Some((dst, src)),
@@ -226,10 +241,24 @@ impl Builder {
                 self.users.fill([false; THREADS]);
                 self.makers.fill(None);
                 self.event_users = [None; EVENTS.len()];
+                self.stream_users = [[false; THREADS]; STREAMS.len()];
+                self.stream_breakers = [None; STREAMS.len()];
             }
+            Act::Abort { .. } | Act::Renew { .. } => self.forget_dropped_descs(),
             _ => {}
         }
         self.program.steps.push(step);
+    }
+
+    /// A descriptor that was to be copied may be the old one or the new one.
+    fn forget_dropped_descs(&mut self) {
+        for (i, step) in self.program.steps.iter().enumerate() {
+            if let Act::CopyDesc { dst, .. } = step.act
+                && self.oracle.is_dropped(i)
+            {
+                self.descs[dst] = None;
+            }
+        }
     }
 
     /// The buffer in a slot; allocates it if there is none.

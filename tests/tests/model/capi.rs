@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 
 use ascendcl::*;
@@ -15,6 +16,7 @@ use crate::run::Executor;
 const EVENT_SYNC: u32 = 1;
 const HUGE_FIRST: i32 = 0;
 const REPEAT_INITIALIZE: i32 = 100002;
+const STREAM_ABORT: i32 = 107023;
 
 /// What a host function that holds a stream waits for.
 #[derive(Default)]
@@ -40,7 +42,9 @@ unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
 /// One program's streams, events, descriptors and memory, as addresses and handles.
 pub struct Capi<'a> {
     program: &'a Program,
-    streams: [usize; STREAMS.len()],
+    streams: [AtomicUsize; STREAMS.len()],
+    /// Streams of which nobody has been told that they were aborted.
+    aborted: [AtomicBool; STREAMS.len()],
     events: [usize; EVENTS.len()],
     descs: [usize; DESCS.len()],
     memory: Holdings<'a>,
@@ -106,7 +110,8 @@ impl<'a> Capi<'a> {
         start()?;
         let mut capi = Capi {
             program,
-            streams: [0; STREAMS.len()],
+            streams: Default::default(),
+            aborted: Default::default(),
             events: [0; EVENTS.len()],
             descs: [0; DESCS.len()],
             memory: {
@@ -117,10 +122,7 @@ impl<'a> Capi<'a> {
         };
         for (i, device) in STREAMS.into_iter().enumerate().filter(|(i, _)| *i != NULL_STREAM) {
             set_device(device)?;
-            let mut stream = null_mut();
-            // SAFETY: `stream` is a valid place for a handle.
-            ok("aclrtCreateStream", unsafe { aclrtCreateStream(&mut stream) })?;
-            capi.streams[i] = stream.addr();
+            capi.streams[i] = AtomicUsize::new(create_stream()?);
         }
         for (i, device) in EVENTS.into_iter().enumerate() {
             set_device(device)?;
@@ -145,7 +147,7 @@ impl<'a> Capi<'a> {
         let mut results = vec![];
         for (i, device) in STREAMS.into_iter().enumerate() {
             results.push(set_device(device));
-            results.push(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i))));
+            results.push(self.order(&Act::SyncStream { stream: i }));
             if i != NULL_STREAM {
                 results.push(ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i))));
             }
@@ -162,7 +164,33 @@ impl<'a> Capi<'a> {
     }
 
     fn stream(&self, stream: usize) -> aclrtStream {
-        pointer(self.streams[stream])
+        pointer(self.streams[stream].load(Ordering::Relaxed))
+    }
+
+    /// Waits; if one of the streams was aborted, the call may say so once for each.
+    fn wait(&self, call: &str, streams: &[usize], wait: impl Fn() -> i32) -> Result<(), String> {
+        for _ in streams {
+            let code = wait();
+            let aborted = streams.iter().any(|s| self.aborted[*s].load(Ordering::SeqCst));
+            if code != STREAM_ABORT || !aborted {
+                return ok(call, code);
+            }
+            if let [stream] = streams {
+                self.aborted[*stream].store(false, Ordering::SeqCst);
+            }
+        }
+        ok(call, wait())
+    }
+
+    fn abort(&self, stream: usize, renew: bool) -> Result<(), String> {
+        if !renew {
+            self.aborted[stream].store(true, Ordering::SeqCst);
+            return ok("aclrtStreamAbort", aclrtStreamAbort(self.stream(stream)));
+        }
+        ok("aclrtDestroyStreamForce", aclrtDestroyStreamForce(self.stream(stream)))?;
+        self.aborted[stream].store(false, Ordering::SeqCst);
+        self.streams[stream].store(create_stream()?, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes the device current that a call needs: its stream's, or that of the first device buffer it names.
@@ -338,9 +366,14 @@ impl<'a> Capi<'a> {
             }
             Act::SyncEvent { event: e } => ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(event(e))),
             Act::SyncStream { stream } => {
-                ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(stream)))
+                self.wait("aclrtSynchronizeStream", &[stream], || aclrtSynchronizeStream(self.stream(stream)))
             }
-            Act::SyncDevice { .. } => ok("aclrtSynchronizeDevice", aclrtSynchronizeDevice()),
+            Act::SyncDevice { .. } => {
+                let streams = self.program.streams(act);
+                self.wait("aclrtSynchronizeDevice", &streams, || aclrtSynchronizeDevice())
+            }
+            Act::Abort { stream } => self.abort(stream, false),
+            Act::Renew { stream } => self.abort(stream, true),
             Act::Hold { gate, stream } => {
                 let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
                 // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
@@ -350,6 +383,13 @@ impl<'a> Capi<'a> {
             ref other => unreachable!("{other:?} orders nothing"),
         }
     }
+}
+
+fn create_stream() -> Result<usize, String> {
+    let mut stream = null_mut();
+    // SAFETY: `stream` is a valid place for a handle.
+    ok("aclrtCreateStream", unsafe { aclrtCreateStream(&mut stream) })?;
+    Ok(stream.addr())
 }
 
 pub fn device_malloc(len: usize, policy: i32) -> Result<usize, String> {
@@ -435,6 +475,8 @@ impl Executor for Capi<'_> {
             Act::Record { stream, .. }
             | Act::Wait { stream, .. }
             | Act::SyncStream { stream }
+            | Act::Abort { stream }
+            | Act::Renew { stream }
             | Act::Hold { stream, .. } => {
                 set_device(STREAMS[*stream])?;
                 self.order(act)

@@ -118,6 +118,8 @@ impl Builder {
             Want::SyncEvent { event } => Act::SyncEvent { event },
             Want::SyncStream => Act::SyncStream { stream },
             Want::SyncDevice => Act::SyncDevice { device: STREAMS[stream] },
+            Want::Renew if stream != NULL_STREAM => Act::Renew { stream },
+            Want::Abort | Want::Renew => Act::Abort { stream },
             Want::Barrier => {
                 self.barrier();
                 return None;
@@ -209,7 +211,7 @@ impl Builder {
             return (!real.is_tangled(memmove)).then_some(act);
         }
         // Addresses that nothing is copied from may be good or not, and so may those between rows.
-        let sure = !matches!(act, Act::Copy2d { .. }) || layout.real(program, &act).is_none();
+        let sure = !holes.is_empty() && layout.real(program, &act).is_none();
         (sure && holes.iter().all(|span| span.len > 0)).then(|| Act::Refused(Box::new(act)))
     }
 

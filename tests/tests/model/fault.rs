@@ -39,10 +39,18 @@ pub enum Fault {
     PinnedByStart,
     /// Unregistering drops the copies that are queued for the memory.
     UnregisterDrops,
+    /// An abort leaves the last queued copy, which runs later.
+    AbortKeepsOne,
+    /// An abort drops the first task submitted afterwards.
+    AbortDropsNext,
+    /// An abort takes the work of another stream too.
+    AbortsNeighbour,
+    /// A fill that an abort interrupts leaves bytes that are neither old nor new.
+    AbortTears,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 22] = [
         Fault::ReusesBusyMemory,
         Fault::ReadsSourceInCall,
         Fault::StagesLate,
@@ -61,5 +69,9 @@ impl Fault {
         Fault::ReusesUnmapped,
         Fault::PinnedByStart,
         Fault::UnregisterDrops,
+        Fault::AbortKeepsOne,
+        Fault::AbortDropsNext,
+        Fault::AbortsNeighbour,
+        Fault::AbortTears,
     ];
 }

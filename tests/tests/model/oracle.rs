@@ -45,6 +45,8 @@ pub struct Trial {
     accesses: Vec<Access>,
     /// Earlier access, position of the new one, the bytes in question.
     races: Vec<(usize, usize, Ranges)>,
+    /// Two earlier accesses whose order an abort undoes.
+    undone: Vec<(usize, usize)>,
     trims: Vec<(usize, Ranges)>,
 }
 
@@ -54,6 +56,8 @@ pub struct Sight {
     pub buffer: usize,
     pub at: usize,
     pub bytes: Vec<u8>,
+    /// What else may be seen, byte by byte, where a copy may have been dropped.
+    pub others: Vec<u8>,
 }
 
 /// What the checks of a program must see, by step.
@@ -78,7 +82,8 @@ pub struct Oracle {
 impl Trial {
     /// The earlier accesses this step would race with, each with the new access it races with.
     pub fn races<'a>(&'a self, oracle: &'a Oracle) -> impl Iterator<Item = (&'a Access, &'a Access)> {
-        self.races.iter().map(|(old, new, _)| (&oracle.accesses[*old], &self.accesses[*new]))
+        let undone = self.undone.iter().map(|(a, b)| (&oracle.accesses[*a], &oracle.accesses[*b]));
+        self.races.iter().map(|(old, new, _)| (&oracle.accesses[*old], &self.accesses[*new])).chain(undone)
     }
 }
 
@@ -101,12 +106,39 @@ impl Oracle {
         let mut layout = self.layout.clone();
         layout.step(program, &step.act);
         let new = self.accesses_of(program, step, placed, &real);
-        let mut trial = Trial { order, layout, placed, real, accesses: vec![], races: vec![], trims: vec![] };
+        let undone = if step.act.drops() { self.undone_by(&order, placed.call) } else { vec![] };
+        let (accesses, races, trims) = (vec![], vec![], vec![]);
+        let mut trial = Trial { order, layout, placed, real, accesses, races, undone, trims };
         for mut new in new {
             self.collide(&mut new, &mut trial);
             trial.accesses.push(new);
         }
         trial
+    }
+
+    /// Accesses of which one was to come after the other, until tasks between them were dropped. Those that are over by the
+    /// time of the call are not concerned.
+    fn undone_by(&self, after: &Order, call: Point) -> Vec<(usize, usize)> {
+        let past = after.past(call);
+        let meets = |a: &Access, b: &Access| {
+            a.place == b.place && (a.write || b.write) && !a.bytes.overlap(&b.bytes).is_empty()
+        };
+        let open = |i: &usize| {
+            let access = &self.accesses[*i];
+            !access.soft && !past.has(access.point) && !after.is_void(access.point)
+        };
+        let open: Vec<_> = (0..self.accesses.len()).filter(open).collect();
+        let mut undone = vec![];
+        for &j in &open {
+            let b = &self.accesses[j];
+            let (before, now) = (self.order.past(b.point), after.past(b.point));
+            let lost = |i: &&usize| {
+                let a = &self.accesses[**i];
+                before.has(a.point) && !now.has(a.point) && meets(a, b)
+            };
+            undone.extend(open.iter().filter(lost).map(|i| (*i, j)));
+        }
+        undone
     }
 
     fn collide(&self, new: &mut Access, trial: &mut Trial) {
@@ -130,7 +162,7 @@ impl Oracle {
 
     /// Takes the step that was on trial.
     pub fn accept(&mut self, trial: Trial) {
-        let Trial { order, layout, placed, real, accesses, races, trims } = trial;
+        let Trial { order, layout, placed, real, accesses, races, undone: _, trims } = trial;
         let first = self.accesses.len();
         self.accesses.extend(accesses);
         for (old, new, bytes) in races {
@@ -148,6 +180,9 @@ impl Oracle {
         self.placed.push(placed);
         self.real.push(real);
         (self.order, self.layout) = (order, layout);
+        for access in self.accesses.iter_mut().filter(|a| self.order.is_void(a.point)) {
+            access.bytes = Ranges::default();
+        }
     }
 
     fn accesses_of(&self, program: &Program, step: &Step, placed: Placed, real: &Real) -> Vec<Access> {
@@ -212,6 +247,11 @@ impl Oracle {
         earlier.into_iter().any(|a| !past.has(a.point))
     }
 
+    /// Whether the task of a step may have been dropped.
+    pub fn is_dropped(&self, step: usize) -> bool {
+        self.order.is_dropped(self.placed[step].task)
+    }
+
     /// Whether any two accesses race.
     pub fn has_races(&self) -> bool {
         self.accesses.iter().any(|a| !a.blur.is_empty())
@@ -232,7 +272,7 @@ impl Oracle {
             if point == if early { placed.call } else { placed.task } {
                 staged.insert(i, mirror.read(i));
             }
-            if point == placed.task {
+            if point == placed.task && !self.order.is_void(point) {
                 mirror.write(program, i, act, staged.remove(&i).expect("read before or at the task"));
                 mirror.see(i, act, &mut expected);
             }
@@ -246,6 +286,9 @@ impl Oracle {
 struct Memory {
     bytes: Vec<u8>,
     known: Ranges,
+    /// Where a copy may have been dropped: either `bytes` or `others`.
+    others: Vec<u8>,
+    either: Ranges,
 }
 
 struct Mirror<'a> {
@@ -265,23 +308,37 @@ impl Mirror<'_> {
     fn read(&self, step: usize) -> Vec<Memory> {
         let one = |src: Span| {
             let memory = &self.buffers[src.buffer];
-            let mut known: Ranges = memory.known.within(src.bytes()).collect();
-            if let Some(access) = self.access(step, src.buffer, false) {
-                known.remove_all(&access.blur);
-            }
-            let known = known.iter().map(|r| r.start - src.at..r.end - src.at).collect();
-            Memory { bytes: memory.bytes[src.bytes()].to_vec(), known }
+            let blur = self.access(step, src.buffer, false).map(|a| a.blur.clone()).unwrap_or_default();
+            let seen = |set: &Ranges| {
+                let mut set: Ranges = set.within(src.bytes()).collect();
+                set.remove_all(&blur);
+                set.iter().map(|r| r.start - src.at..r.end - src.at).collect()
+            };
+            let [bytes, others] = [&memory.bytes, &memory.others].map(|all| all[src.bytes()].to_vec());
+            Memory { bytes, known: seen(&memory.known), others, either: seen(&memory.either) }
         };
         self.oracle.real[step].moves.iter().map(|(_, src)| one(*src)).collect()
     }
 
     fn put(&mut self, step: usize, dst: Span, from: &Memory) {
         let blur = self.access(step, dst.buffer, true).map(|a| a.blur.clone()).unwrap_or_default();
-        let memory = &mut self.buffers[dst.buffer];
-        memory.bytes[dst.bytes()].copy_from_slice(&from.bytes);
-        memory.known.remove(dst.bytes());
-        from.known.iter().for_each(|r| memory.known.add(r.start + dst.at..r.end + dst.at));
-        memory.known.remove_all(&blur);
+        let old = &mut self.buffers[dst.buffer];
+        let known: Ranges = from.known.iter().map(|r| r.start + dst.at..r.end + dst.at).collect();
+        let mut either: Ranges = from.either.iter().map(|r| r.start + dst.at..r.end + dst.at).collect();
+        if self.oracle.is_dropped(step) {
+            either = old.known.overlap(&known);
+            old.others[dst.bytes()].copy_from_slice(&from.bytes);
+            old.known.remove(dst.bytes());
+        } else {
+            old.bytes[dst.bytes()].copy_from_slice(&from.bytes);
+            old.others[dst.bytes()].copy_from_slice(&from.others);
+            old.known.remove(dst.bytes());
+            old.known.add_all(&known);
+        }
+        old.either.remove(dst.bytes());
+        old.either.add_all(&either);
+        old.known.remove_all(&blur);
+        old.either.remove_all(&blur);
     }
 
     fn write(&mut self, program: &Program, step: usize, act: &Act, read: Vec<Memory>) {
@@ -289,8 +346,7 @@ impl Mirror<'_> {
             Act::Alloc { buffer } if program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => {
                 let len = program.buffers[*buffer].len;
-                let bytes = first_bytes(*buffer, len).to_vec();
-                self.buffers[*buffer] = Memory { bytes, known: Ranges::of(0..len) };
+                self.buffers[*buffer] = known(first_bytes(*buffer, len).to_vec());
             }
             Act::Poke { dst, seed } => self.spread(step, noise(*seed, dst.len)),
             Act::Fill { dst, with, .. } => self.spread(step, &with.bytes(dst.len)),
@@ -318,18 +374,24 @@ impl Mirror<'_> {
             let sure = access.bytes.overlap(&memory.known);
             expected.looks += 1;
             expected.certain += sure.count() as f64 / memory.bytes.len() as f64;
+            let unsure = access.bytes.overlap(&memory.either);
             let sights = expected.sights.entry(step).or_default();
-            sights.extend(sure.iter().map(|r| Sight {
+            sights.extend(sure.iter().chain(unsure.iter()).map(|r| Sight {
                 buffer,
                 at: r.start,
+                others: memory.others[r.clone()].to_vec(),
                 bytes: memory.bytes[r].to_vec(),
             }));
+            // What is certain has no other value.
+            for sight in sights.iter_mut().filter(|s| s.buffer == buffer && !unsure.has(s.at)) {
+                sight.others.copy_from_slice(&sight.bytes);
+            }
         }
     }
 }
 
 fn known(bytes: Vec<u8>) -> Memory {
-    Memory { known: Ranges::of(0..bytes.len()), bytes }
+    Memory { known: Ranges::of(0..bytes.len()), others: bytes.clone(), bytes, either: Ranges::default() }
 }
 
 impl Pattern {

@@ -272,6 +272,14 @@ pub enum Act {
     Release {
         gate: usize,
     },
+    /// Drops the tasks that a stream has not done.
+    Abort {
+        stream: usize,
+    },
+    /// Destroys a stream by force and makes another in its place.
+    Renew {
+        stream: usize,
+    },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
     /// Looks at every byte of these buffers that is settled for this thread.
@@ -355,6 +363,19 @@ impl Program {
         })
     }
 
+    /// The streams that a call names.
+    pub fn streams(&self, act: &Act) -> Vec<usize> {
+        match act {
+            Act::Record { stream, .. } | Act::Wait { stream, .. } | Act::Hold { stream, .. } => vec![*stream],
+            Act::SyncStream { stream } | Act::Abort { stream } | Act::Renew { stream } => vec![*stream],
+            Act::SyncDevice { device } => (0..STREAMS.len()).filter(|s| STREAMS[*s] == *device).collect(),
+            _ => match self.timing(act) {
+                Some(Timing::Task { stream, .. } | Timing::Staged { stream }) => vec![stream],
+                _ => vec![],
+            },
+        }
+    }
+
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
@@ -399,6 +420,11 @@ impl Act {
             Act::Register { .. } | Act::Unregister { .. } => self.buffers(),
             _ => vec![],
         }
+    }
+
+    /// Whether tasks are dropped by this.
+    pub fn drops(&self) -> bool {
+        matches!(self, Act::Abort { .. } | Act::Renew { .. })
     }
 
     pub fn event(&self) -> Option<usize> {

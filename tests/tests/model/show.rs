@@ -119,6 +119,8 @@ impl fmt::Display for Shown<'_> {
             Act::SyncDevice { device } => write!(f, "sync device {device}"),
             Act::Hold { gate, stream } => write!(f, "s{stream}: hold until g{gate}"),
             Act::Release { gate } => write!(f, "release g{gate}"),
+            Act::Abort { stream } => write!(f, "abort s{stream}"),
+            Act::Renew { stream } => write!(f, "destroy s{stream} by force, make another"),
             Act::Barrier => write!(f, "--- barrier"),
             Act::Check { buffers } => {
                 let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();

@@ -43,6 +43,8 @@ struct Stream {
     tasks: VecDeque<Task>,
     submitted: usize,
     done: usize,
+    /// Only a faulty engine does.
+    drops_next: bool,
 }
 
 struct State {
@@ -90,8 +92,10 @@ impl<'a> Toy<'a> {
     }
 
     fn submit(&self, state: &mut State, stream: usize, task: Task) {
-        state.streams[stream].tasks.push_back(task);
-        state.streams[stream].submitted += 1;
+        let queue = &mut state.streams[stream];
+        let task = if std::mem::take(&mut queue.drops_next) { Task::Record } else { task };
+        queue.tasks.push_back(task);
+        queue.submitted += 1;
     }
 
     fn alloc(&self, state: &mut State, buffer: usize) {
@@ -332,6 +336,41 @@ impl<'a> Toy<'a> {
         if hole || in_use { Ok(()) } else { Err("was accepted".into()) }
     }
 
+    /// Drops what a stream has not done. A copy may have been begun.
+    fn abort(&self, state: &mut State, stream: usize) {
+        let queue = &mut state.streams[stream];
+        let mut tasks = std::mem::take(&mut queue.tasks);
+        queue.done = queue.submitted;
+        queue.drops_next = self.has(Fault::AbortDropsNext);
+        match tasks.front() {
+            Some(Task::Move(moves)) if state.random >> 12 & 1 == 0 => {
+                let half = moves.len().div_ceil(2);
+                self.copy(state, &moves.clone()[..half]);
+            }
+            Some(Task::Put(parts)) if self.has(Fault::AbortTears) => {
+                parts
+                    .clone()
+                    .iter()
+                    .for_each(|(dst, bytes)| self.store(state, *dst, &vec![0x5a; bytes.len()]));
+            }
+            _ => {}
+        }
+        let copy = |task: &Task| matches!(task, Task::Move(_) | Task::Put(_));
+        if self.has(Fault::AbortKeepsOne)
+            && let Some(kept) = tasks.iter().rposition(copy)
+        {
+            state.streams[stream].tasks.extend(tasks.remove(kept));
+            state.streams[stream].done -= 1;
+        }
+        if self.has(Fault::AbortsNeighbour) {
+            let next = (0..STREAMS.len()).find(|s| *s != stream && STREAMS[*s] == STREAMS[stream]);
+            let other = &mut state.streams[next.expect("two streams on each device")];
+            other.tasks.clear();
+            other.done = other.submitted;
+        }
+        self.changed.notify_all();
+    }
+
     /// Drops queued copies of a buffer's bytes.
     fn drop_copies(&self, state: &mut State, buffer: usize) {
         let keep = |(d, s): &(Span, Span)| d.buffer != buffer && s.buffer != buffer;
@@ -397,6 +436,7 @@ impl Executor for Toy<'_> {
                     state = self.reach(state, stream, count);
                 }
             }
+            Act::Abort { stream } | Act::Renew { stream } => self.abort(&mut state, *stream),
             Act::Hold { gate, stream } => self.submit(&mut state, *stream, Task::Gate(*gate)),
             Act::Release { gate } => {
                 state.open[*gate] = true;

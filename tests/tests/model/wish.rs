@@ -129,6 +129,8 @@ pub enum Want {
     },
     SyncStream,
     SyncDevice,
+    Abort,
+    Renew,
     Barrier,
 }
 
@@ -214,6 +216,8 @@ fn want() -> impl Strategy<Value = Want> {
         1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
         2 => Just(Want::SyncStream),
         1 => Just(Want::SyncDevice),
+        1 => Just(Want::Abort),
+        1 => Just(Want::Renew),
         1 => Just(Want::Barrier),
     ]
 }
