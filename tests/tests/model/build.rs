@@ -34,6 +34,8 @@ pub struct Builder {
     /// Who used each stream, and who dropped its tasks.
     stream_users: [[bool; THREADS]; STREAMS.len()],
     stream_breakers: [Option<usize>; STREAMS.len()],
+    /// Devices whose streams have stopped for good.
+    stopped: [bool; 2],
 }
 
 impl Builder {
@@ -55,6 +57,7 @@ impl Builder {
             event_users: [None; EVENTS.len()],
             stream_users: [[false; THREADS]; STREAMS.len()],
             stream_breakers: [None; STREAMS.len()],
+            stopped: [false; 2],
         }
     }
 
@@ -79,7 +82,8 @@ impl Builder {
         wishes.iter().for_each(|wish| self.grant(wish));
         self.barrier();
         (0..2).for_each(|device| {
-            self.place(0, Act::SyncDevice { device }, Repair::SyncStream);
+            let sync = self.or_refused(Act::SyncDevice { device });
+            self.place(0, sync.expect("refused or not"), Repair::SyncStream);
         });
         let buffers = self.memories();
         self.place(0, Act::Check { buffers }, Repair::SyncStream);
@@ -94,13 +98,36 @@ impl Builder {
     }
 
     fn grant(&mut self, wish: &Wish) {
-        let Some(act) = self.choose(wish) else { return };
+        let Some(act) = self.choose(wish).and_then(|act| self.or_refused(act)) else { return };
         if !self.place(wish.thread, act.clone(), wish.repair) {
             return;
+        }
+        if matches!(act, Act::Halt { .. }) {
+            // So that both threads know what is over.
+            self.barrier();
         }
         if self.program.waits(&act) && !matches!(act, Act::Barrier) {
             self.look(wish.thread);
         }
+    }
+
+    /// On a device whose streams have stopped, copies and waits are refused.
+    fn or_refused(&self, act: Act) -> Option<Act> {
+        if !self.is_stopped(&act) {
+            return Some(act);
+        }
+        let bytes = |act: &Act| act.moves().iter().map(|(d, _)| d.len).sum::<usize>();
+        let refused = match &act {
+            Act::Fill { dst, .. } => dst.len > 0,
+            Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::CopyDesc { .. } => true,
+            other => bytes(other) > 0,
+        };
+        refused.then(|| Act::Refused(Box::new(act)))
+    }
+
+    /// Whether a call names a stream that takes no more work.
+    fn is_stopped(&self, act: &Act) -> bool {
+        self.program.streams(act).iter().any(|s| self.stopped[STREAMS[*s]])
     }
 
     /// Checks what this thread has used lately.
@@ -115,6 +142,9 @@ impl Builder {
     /// Adds a step, after what it takes to make it legal. Returns false if that cannot be done.
     pub fn place(&mut self, thread: usize, act: Act, repair: Repair) -> bool {
         for _ in 0..12 {
+            if self.is_stopped(&act) {
+                return false;
+            }
             if self.program.waits(&act) {
                 self.release(thread);
             }
@@ -245,6 +275,10 @@ impl Builder {
                 self.stream_breakers = [None; STREAMS.len()];
             }
             Act::Abort { .. } | Act::Renew { .. } => self.forget_dropped_descs(),
+            Act::Halt { stream } => {
+                self.forget_dropped_descs();
+                self.stopped[STREAMS[stream]] = true;
+            }
             _ => {}
         }
         self.program.steps.push(step);

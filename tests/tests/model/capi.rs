@@ -16,6 +16,7 @@ use crate::run::Executor;
 const EVENT_SYNC: u32 = 1;
 const HUGE_FIRST: i32 = 0;
 const REPEAT_INITIALIZE: i32 = 100002;
+const STOP_ON_FAILURE: u64 = 1;
 const STREAM_ABORT: i32 = 107023;
 
 /// What a host function that holds a stream waits for.
@@ -45,6 +46,9 @@ pub struct Capi<'a> {
     streams: [AtomicUsize; STREAMS.len()],
     /// Streams of which nobody has been told that they were aborted.
     aborted: [AtomicBool; STREAMS.len()],
+    /// Contexts of its own, if a failure is to stop one of them.
+    contexts: Vec<Stoppable>,
+    stopped: [AtomicBool; 2],
     events: [usize; EVENTS.len()],
     descs: [usize; DESCS.len()],
     memory: Holdings<'a>,
@@ -78,14 +82,48 @@ fn refused(answer: Result<(), String>) -> Result<(), String> {
     }
 }
 
-/// Makes `device` the calling thread's, if it is not.
+/// The contexts of the program that runs now, if it has its own.
+static CONTEXTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Makes `device` the calling thread's, if it is not, with the program's own context or the device's default one.
 pub fn set_device(device: usize) -> Result<(), String> {
-    thread_local!(static CURRENT: Cell<Option<usize>> = const { Cell::new(None) });
-    if CURRENT.get() != Some(device) {
-        ok("aclrtSetDevice", aclrtSetDevice(device as i32))?;
-        CURRENT.set(Some(device));
+    thread_local!(static CURRENT: Cell<Option<(usize, usize)>> = const { Cell::new(None) });
+    let wanted = (device, CONTEXTS[device].load(Ordering::Relaxed));
+    if CURRENT.get() != Some(wanted) {
+        match wanted.1 {
+            0 => ok("aclrtSetDevice", aclrtSetDevice(device as i32))?,
+            context => ok("aclrtSetCurrentContext", aclrtSetCurrentContext(pointer(context)))?,
+        }
+        CURRENT.set(Some(wanted));
     }
     Ok(())
+}
+
+/// A context to be stopped for good, with a piece of device memory that is no descriptor.
+struct Stoppable {
+    context: usize,
+    bad: usize,
+}
+
+impl Stoppable {
+    fn new(device: usize) -> Result<Stoppable, String> {
+        set_device(device)?;
+        let mut context = null_mut();
+        // SAFETY: `context` is a valid place for a handle.
+        ok("aclrtCreateContext", unsafe { aclrtCreateContext(&mut context, device as i32) })?;
+        let (bad, len) = (device_malloc(desc_len(0)?, HUGE_FIRST)?, desc_len(0)?);
+        // SAFETY: just allocated.
+        ok("aclrtMemset", unsafe { aclrtMemset(pointer(bad), len, 0, len) })?;
+        CONTEXTS[device].store(context.addr(), Ordering::Relaxed);
+        Ok(Stoppable { context: context.addr(), bad })
+    }
+
+    fn close(&self, device: usize) -> Result<(), String> {
+        CONTEXTS[device].store(0, Ordering::Relaxed);
+        set_device(device)?;
+        ok("aclrtFree", aclrtFree(pointer(self.bad)))?;
+        ok("aclrtDestroyContext", aclrtDestroyContext(pointer(self.context)))
+    }
 }
 
 /// Starts the library and lets the two devices reach each other, once per process.
@@ -112,6 +150,11 @@ impl<'a> Capi<'a> {
             program,
             streams: Default::default(),
             aborted: Default::default(),
+            contexts: match program.steps.iter().any(|step| matches!(step.act, Act::Halt { .. })) {
+                true => (0..2).map(Stoppable::new).collect::<Result<_, _>>()?,
+                false => vec![],
+            },
+            stopped: Default::default(),
             events: [0; EVENTS.len()],
             descs: [0; DESCS.len()],
             memory: {
@@ -147,7 +190,9 @@ impl<'a> Capi<'a> {
         let mut results = vec![];
         for (i, device) in STREAMS.into_iter().enumerate() {
             results.push(set_device(device));
-            results.push(self.order(&Act::SyncStream { stream: i }));
+            if !self.stopped[device].load(Ordering::Relaxed) {
+                results.push(self.order(&Act::SyncStream { stream: i }));
+            }
             if i != NULL_STREAM {
                 results.push(ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i))));
             }
@@ -160,6 +205,7 @@ impl<'a> Capi<'a> {
             results.push(ok("free of a descriptor", code));
         }
         results.push(self.memory.close());
+        results.extend(self.contexts.iter().enumerate().map(|(device, context)| context.close(device)));
         results.into_iter().collect()
     }
 
@@ -180,6 +226,20 @@ impl<'a> Capi<'a> {
             }
         }
         ok(call, wait())
+    }
+
+    /// Fails with a descriptor that was never set, and waits until all streams of the context have said so.
+    fn halt(&self, stream: usize) -> Result<(), String> {
+        let (device, kind) = (STREAMS[stream], Kind::INNER_DEVICE_TO_DEVICE.0);
+        self.stopped[device].store(true, Ordering::Relaxed);
+        ok("aclrtSetStreamFailureMode", aclrtSetStreamFailureMode(self.stream(stream), STOP_ON_FAILURE))?;
+        let bad = pointer(self.contexts[device].bad);
+        // SAFETY: device memory of the size of a descriptor.
+        let code = unsafe { aclrtMemcpyAsyncWithDesc(bad, kind, self.stream(stream)) };
+        ok("aclrtMemcpyAsyncWithDesc", code)?;
+        std::iter::once(stream)
+            .chain(streams_of(device))
+            .try_for_each(|s| refused(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(s)))))
     }
 
     fn abort(&self, stream: usize, renew: bool) -> Result<(), String> {
@@ -374,6 +434,7 @@ impl<'a> Capi<'a> {
             }
             Act::Abort { stream } => self.abort(stream, false),
             Act::Renew { stream } => self.abort(stream, true),
+            Act::Halt { stream } => self.halt(stream),
             Act::Hold { gate, stream } => {
                 let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
                 // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
@@ -477,6 +538,7 @@ impl Executor for Capi<'_> {
             | Act::SyncStream { stream }
             | Act::Abort { stream }
             | Act::Renew { stream }
+            | Act::Halt { stream }
             | Act::Hold { stream, .. } => {
                 set_device(STREAMS[*stream])?;
                 self.order(act)

@@ -76,8 +76,10 @@ impl Builder {
                     self.place(thread, set, wish.repair).then_some(())?;
                 }
                 let ((dst, src), stream) = (self.descs[desc]?, stream_on(DESCS[desc], stream));
+                let run = Act::RunDesc { desc, dst, src, stream };
+                let run = self.legal(run).filter(|act| matches!(act, Act::RunDesc { .. }))?;
                 if !copied {
-                    return Some(Act::RunDesc { desc, dst, src, stream });
+                    return Some(run);
                 }
                 let copy = Act::CopyDesc { dst: desc ^ 1, src: desc, stream };
                 self.place(thread, copy, wish.repair).then_some(())?;
@@ -118,6 +120,10 @@ impl Builder {
             Want::SyncEvent { event } => Act::SyncEvent { event },
             Want::SyncStream => Act::SyncStream { stream },
             Want::SyncDevice => Act::SyncDevice { device: STREAMS[stream] },
+            Want::Halt => {
+                self.barrier();
+                Act::Halt { stream }
+            }
             Want::Renew if stream != NULL_STREAM => Act::Renew { stream },
             Want::Abort | Want::Renew => Act::Abort { stream },
             Want::Barrier => {

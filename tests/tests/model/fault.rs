@@ -47,10 +47,12 @@ pub enum Fault {
     AbortsNeighbour,
     /// A fill that an abort interrupts leaves bytes that are neither old nor new.
     AbortTears,
+    /// Streams that have stopped still take work.
+    HaltTakesMore,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 22] = [
+    pub const ALL: [Fault; 23] = [
         Fault::ReusesBusyMemory,
         Fault::ReadsSourceInCall,
         Fault::StagesLate,
@@ -73,5 +75,6 @@ impl Fault {
         Fault::AbortDropsNext,
         Fault::AbortsNeighbour,
         Fault::AbortTears,
+        Fault::HaltTakesMore,
     ];
 }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing};
+use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing, streams_of};
 
 pub type Point = usize;
 
@@ -102,6 +102,26 @@ impl Order {
     /// Drops what the stream has not done. Nobody else uses the stream at the time.
     fn abort(&mut self, thread: usize, stream: usize) -> Placed {
         let call = self.call(thread, []);
+        self.drop_tasks(call, stream);
+        let tail = self.tails[stream][thread].clone();
+        let back = self.call(thread, tail);
+        self.tails[stream].fill(vec![back]);
+        Placed { call, task: call }
+    }
+
+    /// Everything in the stream runs until the work that fails; the other streams of its device drop what they have not done.
+    fn halt(&mut self, thread: usize, stream: usize) -> Placed {
+        let call = self.call(thread, self.tails[stream][thread].clone());
+        let all = streams_of(STREAMS[stream]);
+        all.iter().for_each(|s| self.drop_tasks(call, *s));
+        let tails: Vec<_> = all.iter().flat_map(|s| self.tails[*s][thread].clone()).collect();
+        let back = self.call(thread, tails);
+        all.iter().for_each(|s| self.tails[*s].fill(vec![back]));
+        Placed { call, task: call }
+    }
+
+    /// The tasks of the stream that are not over at `call` may be dropped.
+    fn drop_tasks(&mut self, call: Point, stream: usize) {
         let past = self.past(call);
         let tasks = std::mem::take(&mut self.tasks[stream]);
         let open: Vec<_> = tasks.into_iter().filter(|task| !past.has(*task)).collect();
@@ -114,10 +134,6 @@ impl Order {
         open.iter().for_each(|task| {
             self.dropped.insert(*task);
         });
-        let tail = self.tails[stream][thread].clone();
-        let back = self.call(thread, tail);
-        self.tails[stream].fill(vec![back]);
-        Placed { call, task: call }
     }
 
     /// Whether the task may have been dropped by an abort.
@@ -172,6 +188,7 @@ impl Order {
                 at(release)
             }
             Act::Abort { stream } | Act::Renew { stream } => self.abort(thread, stream),
+            Act::Halt { stream } => self.halt(thread, stream),
             Act::Barrier => at(self.barrier()),
             _ => match program.timing(&step.act).expect("all other steps move bytes") {
                 Timing::Call => at(self.call(thread, [])),

@@ -280,6 +280,10 @@ pub enum Act {
     Renew {
         stream: usize,
     },
+    /// Work of the stream fails that is to stop all streams of its context: they drop what they have, and take nothing more.
+    Halt {
+        stream: usize,
+    },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
     /// Looks at every byte of these buffers that is settled for this thread.
@@ -368,7 +372,8 @@ impl Program {
         match act {
             Act::Record { stream, .. } | Act::Wait { stream, .. } | Act::Hold { stream, .. } => vec![*stream],
             Act::SyncStream { stream } | Act::Abort { stream } | Act::Renew { stream } => vec![*stream],
-            Act::SyncDevice { device } => (0..STREAMS.len()).filter(|s| STREAMS[*s] == *device).collect(),
+            Act::SyncDevice { device } => streams_of(*device),
+            Act::Halt { stream } => streams_of(STREAMS[*stream]),
             _ => match self.timing(act) {
                 Some(Timing::Task { stream, .. } | Timing::Staged { stream }) => vec![stream],
                 _ => vec![],
@@ -379,6 +384,7 @@ impl Program {
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
+            || matches!(act, Act::Halt { .. })
             || matches!(self.timing(act), Some(Timing::Task { waits: true, .. }))
     }
 }
@@ -424,7 +430,7 @@ impl Act {
 
     /// Whether tasks are dropped by this.
     pub fn drops(&self) -> bool {
-        matches!(self, Act::Abort { .. } | Act::Renew { .. })
+        matches!(self, Act::Abort { .. } | Act::Renew { .. } | Act::Halt { .. })
     }
 
     pub fn event(&self) -> Option<usize> {
@@ -433,6 +439,10 @@ impl Act {
             _ => None,
         }
     }
+}
+
+pub fn streams_of(device: usize) -> Vec<usize> {
+    (0..STREAMS.len()).filter(|s| STREAMS[*s] == device).collect()
 }
 
 /// The bytes of `spans` that lie in `buffer`.

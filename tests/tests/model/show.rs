@@ -121,6 +121,7 @@ impl fmt::Display for Shown<'_> {
             Act::Release { gate } => write!(f, "release g{gate}"),
             Act::Abort { stream } => write!(f, "abort s{stream}"),
             Act::Renew { stream } => write!(f, "destroy s{stream} by force, make another"),
+            Act::Halt { stream } => write!(f, "s{stream}: fail, and stop all streams of its context"),
             Act::Barrier => write!(f, "--- barrier"),
             Act::Check { buffers } => {
                 let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use crate::fault::Fault;
 use crate::layout::{Layout, Real};
 use crate::oracle::first_bytes;
-use crate::program::{Act, CELLS, DESCS, EVENTS, Form, Program, STREAMS, Span, Timing};
+use crate::program::{Act, CELLS, DESCS, EVENTS, Form, Program, STREAMS, Span, Timing, streams_of};
 use crate::run::Executor;
 
 /// When tasks run.
@@ -59,6 +59,7 @@ struct State {
     records: [Option<(usize, usize)>; EVENTS.len()],
     descs: [Option<(Span, Span)>; DESCS.len()],
     open: Vec<bool>,
+    stopped: [bool; 2],
     random: u64,
 }
 
@@ -82,6 +83,7 @@ impl<'a> Toy<'a> {
             records: [None; EVENTS.len()],
             descs: [None; DESCS.len()],
             open: vec![false; program.gates],
+            stopped: [false; 2],
             random: seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
         Toy { program, schedule, fault, state: Mutex::new(state), changed: Condvar::new() }
@@ -318,6 +320,10 @@ impl<'a> Toy<'a> {
     /// A call that must be refused: it is if it reaches into a hole, or gives up addresses where something is mapped.
     fn refuse(&self, state: &mut State, act: &Act) -> Result<(), String> {
         let hole = state.layout.real(self.program, act).is_none();
+        let mut streams = self.program.streams(act).into_iter();
+        if streams.any(|s| state.stopped[STREAMS[s]]) {
+            return if self.has(Fault::HaltTakesMore) { Err("was accepted".into()) } else { Ok(()) };
+        }
         if self.has(Fault::TakesHoles) && hole {
             return Err("was accepted".into());
         }
@@ -437,6 +443,12 @@ impl Executor for Toy<'_> {
                 }
             }
             Act::Abort { stream } | Act::Renew { stream } => self.abort(&mut state, *stream),
+            Act::Halt { stream } => {
+                let count = state.streams[*stream].submitted;
+                state = self.reach(state, *stream, count);
+                streams_of(STREAMS[*stream]).into_iter().for_each(|s| self.abort(&mut state, s));
+                state.stopped[STREAMS[*stream]] = true;
+            }
             Act::Hold { gate, stream } => self.submit(&mut state, *stream, Task::Gate(*gate)),
             Act::Release { gate } => {
                 state.open[*gate] = true;

@@ -131,6 +131,7 @@ pub enum Want {
     SyncDevice,
     Abort,
     Renew,
+    Halt,
     Barrier,
 }
 
@@ -218,6 +219,7 @@ fn want() -> impl Strategy<Value = Want> {
         1 => Just(Want::SyncDevice),
         1 => Just(Want::Abort),
         1 => Just(Want::Renew),
+        1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
         1 => Just(Want::Barrier),
     ]
 }
