@@ -446,7 +446,7 @@ impl<'a> Capi<'a> {
     }
 }
 
-fn create_stream() -> Result<usize, String> {
+pub fn create_stream() -> Result<usize, String> {
     let mut stream = null_mut();
     // SAFETY: `stream` is a valid place for a handle.
     ok("aclrtCreateStream", unsafe { aclrtCreateStream(&mut stream) })?;
@@ -494,6 +494,7 @@ impl Executor for Capi<'_> {
                 self.memory.register(*buffer, bytes.start, bytes.len())
             }
             Act::Unregister { buffer } => self.memory.unregister(*buffer),
+            Act::Abroad { act, manner } => self.memory.abroad(act, *manner),
             Act::Refused(act) => refused(self.perform(0, act)),
             Act::Poke { dst, seed } => self.memory.write(dst, noise(*seed, dst.len)),
             Act::Copy { dst, src, kind, way, with_condition } => {

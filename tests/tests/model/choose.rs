@@ -11,6 +11,7 @@ const DEVICE: Range<usize> = 0..7;
 const PINNED: Range<usize> = 7..10;
 const HOST: Range<usize> = 7..14;
 const ON: [Range<usize>; 2] = [0..4, 4..7];
+const ALLOCATED: [Range<usize>; 2] = [0..3, 4..6];
 const PAGES: Range<usize> = 12..14;
 const WINDOWS: [usize; 2] = [3, 6];
 const PHYSICAL: [Range<usize>; 2] = [14..18, 18..21];
@@ -120,6 +121,17 @@ impl Builder {
             Want::SyncEvent { event } => Act::SyncEvent { event },
             Want::SyncStream => Act::SyncStream { stream },
             Want::SyncDevice => Act::SyncDevice { device: STREAMS[stream] },
+            Want::Abroad { dst, src, len, byte, manner } => {
+                let group = ALLOCATED[STREAMS[stream]].clone();
+                let (dst, src) = (self.spot(thread, dst, group.clone()), self.spot(thread, src, group));
+                let (dst, src) = self.pair(dst, src, len);
+                let (kind, way) = (Kind::DEVICE_TO_DEVICE, Way::Now);
+                let act = match byte {
+                    Some(byte) => Act::Fill { dst, with: Pattern::Byte(byte), way },
+                    None => Act::Copy { dst, src, kind, way, with_condition: false },
+                };
+                Act::Abroad { act: Box::new(act), manner }
+            }
             Want::Halt => {
                 self.barrier();
                 Act::Halt { stream }

@@ -49,10 +49,12 @@ pub enum Fault {
     AbortTears,
     /// Streams that have stopped still take work.
     HaltTakesMore,
+    /// What the second process writes is not seen here.
+    LosesForeign,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 23] = [
+    pub const ALL: [Fault; 24] = [
         Fault::ReusesBusyMemory,
         Fault::ReadsSourceInCall,
         Fault::StagesLate,
@@ -76,5 +78,6 @@ impl Fault {
         Fault::AbortsNeighbour,
         Fault::AbortTears,
         Fault::HaltTakesMore,
+        Fault::LosesForeign,
     ];
 }

@@ -10,6 +10,7 @@ use ascendcl::*;
 use crate::capi::{device_malloc, host_malloc, ok, pointer, set_device};
 use crate::oracle::first_bytes;
 use crate::program::*;
+use crate::twin::{self, Exports, Manner};
 
 const HUGE_FIRST: i32 = 0;
 const NORMAL_ONLY: i32 = 2;
@@ -33,6 +34,7 @@ struct Holding {
 pub struct Holdings<'a> {
     program: &'a Program,
     all: Vec<Holding>,
+    exports: Exports,
     /// Reserved addresses through which physical memory is reached that is mapped nowhere.
     peephole: Mutex<usize>,
 }
@@ -45,12 +47,12 @@ impl<'a> Holdings<'a> {
             None => 0,
         };
         let all = program.buffers.iter().map(|_| Holding::default()).collect();
-        Ok(Holdings { program, all, peephole: Mutex::new(peephole) })
+        Ok(Holdings { program, all, exports: Exports::default(), peephole: Mutex::new(peephole) })
     }
 
     /// Frees what is left. Goes on after a failure, and reports the first.
     pub fn close(&self) -> Result<(), String> {
-        let mut results = vec![set_device(0)];
+        let mut results = vec![set_device(0), self.exports.close()];
         for holding in &self.all {
             let mapped = std::mem::take(&mut *holding.mapped());
             results.extend(mapped.into_iter().map(|at| ok("aclrtUnmapMem", aclrtUnmapMem(pointer(at)))));
@@ -111,6 +113,7 @@ impl<'a> Holdings<'a> {
 
     pub fn free(&self, buffer: usize) -> Result<(), String> {
         let at = pointer(self.address(buffer));
+        self.exports.end(buffer)?;
         match (self.program.home(buffer), self.program.form(buffer)) {
             (_, Form::Window) => ok("aclrtReleaseMemAddress", aclrtReleaseMemAddress(at))?,
             (_, Form::Physical) => ok("aclrtFreePhysical", aclrtFreePhysical(at))?,
@@ -121,6 +124,29 @@ impl<'a> Holdings<'a> {
         }
         self.all[buffer].at.store(0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Has the second process copy or fill.
+    pub fn abroad(&self, act: &Act, manner: Manner) -> Result<(), String> {
+        let there = |span: &Span| {
+            let Home::Device(device) = self.program.home(span.buffer) else {
+                return Err("only device memory is exported".to_string());
+            };
+            let len = self.program.buffers[span.buffer].len;
+            let at = self.exports.address(span.buffer, self.address(span.buffer), len, device)?;
+            Ok((device, at + span.at))
+        };
+        match act {
+            Act::Copy { dst, src, .. } => {
+                let ((device, to), (_, from)) = (there(dst)?, there(src)?);
+                twin::copy(device, to, from, dst.len, manner)
+            }
+            Act::Fill { dst, with: Pattern::Byte(byte), .. } => {
+                let (device, to) = there(dst)?;
+                twin::fill(device, to, *byte, dst.len, manner)
+            }
+            other => unreachable!("{other:?} is not done by the second process"),
+        }
     }
 
     fn cell(&self, window: usize, cell: usize) -> usize {

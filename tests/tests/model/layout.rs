@@ -90,7 +90,7 @@ impl Layout {
         for (dst, src) in act.moves() {
             self.pair_up(program, dst, src, &mut real.moves)?;
         }
-        if let Act::Fill { dst, .. } | Act::Poke { dst, .. } = act {
+        if let Act::Fill { dst, .. } | Act::Poke { dst, .. } = act.deed() {
             real.fills = self.parts(program, *dst)?;
         }
         Some(real)
@@ -129,7 +129,7 @@ impl Layout {
             return act.buffers();
         }
         let mut spans: Vec<_> = act.moves().into_iter().flat_map(|(d, s)| [d, s]).collect();
-        match act {
+        match act.deed() {
             Act::Fill { dst, .. } | Act::Poke { dst, .. } => spans.push(*dst),
             Act::SetDesc { dst, src, .. } => spans.extend([*dst, *src]),
             Act::Check { buffers } => return buffers.clone(),

@@ -18,6 +18,7 @@ mod run;
 mod show;
 mod toy;
 mod traits;
+mod twin;
 mod wish;
 mod wrong;
 

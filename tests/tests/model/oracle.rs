@@ -342,7 +342,7 @@ impl Mirror<'_> {
     }
 
     fn write(&mut self, program: &Program, step: usize, act: &Act, read: Vec<Memory>) {
-        match act {
+        match act.deed() {
             Act::Alloc { buffer } if program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => {
                 let len = program.buffers[*buffer].len;

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::ranges::Ranges;
+use crate::twin::Manner;
 
 pub const THREADS: usize = 2;
 
@@ -197,6 +198,11 @@ pub enum Act {
     Unregister {
         buffer: usize,
     },
+    /// A copy or fill by the second process, of memory exported to it.
+    Abroad {
+        act: Box<Act>,
+        manner: Manner,
+    },
     /// A call that must be refused, and change nothing.
     Refused(Box<Act>),
     /// The CPU writes host memory.
@@ -347,6 +353,7 @@ impl Program {
             Act::Alloc { .. } | Act::Poke { .. } | Act::SetDesc { .. } | Act::Check { .. } => Timing::Call,
             Act::Free { .. } | Act::Map { .. } | Act::Unmap { .. } => Timing::Call,
             Act::Register { .. } | Act::Unregister { .. } | Act::Refused(_) => Timing::Call,
+            Act::Abroad { .. } => Timing::Call,
             Act::Copy {
                 kind: Kind::HOST_TO_BUF_TO_DEVICE,
                 way: Way::On(stream) | Way::Awaited(stream),
@@ -398,6 +405,7 @@ impl Act {
                 (0..*height).map(|i| (dst.row(i, *width), src.row(i, *width))).collect()
             }
             Act::Batch { items, .. } => items.clone(),
+            Act::Abroad { act, .. } => act.moves(),
             _ => vec![],
         }
     }
@@ -410,7 +418,7 @@ impl Act {
             Act::Map { window, physical, .. } | Act::Unmap { window, physical, .. } => {
                 vec![*window, *physical]
             }
-            Act::Refused(act) => act.buffers(),
+            Act::Refused(act) | Act::Abroad { act, .. } => act.buffers(),
             Act::Poke { dst, .. } | Act::Fill { dst, .. } => vec![dst.buffer],
             Act::SetDesc { dst, src, .. } => vec![dst.buffer, src.buffer],
             Act::Check { buffers } => buffers.clone(),
@@ -426,6 +434,11 @@ impl Act {
             Act::Register { .. } | Act::Unregister { .. } => self.buffers(),
             _ => vec![],
         }
+    }
+
+    /// What is done, whichever process does it.
+    pub fn deed(&self) -> &Act {
+        if let Act::Abroad { act, .. } = self { act } else { self }
     }
 
     /// Whether tasks are dropped by this.

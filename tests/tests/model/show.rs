@@ -78,6 +78,10 @@ impl fmt::Display for Shown<'_> {
                 write!(f, "register {}[{}..{}]", self.name(*buffer), Hex(*start), Hex(*end))
             }
             Act::Unregister { buffer } => write!(f, "unregister {}", self.name(*buffer)),
+            Act::Abroad { act, manner } => {
+                let step = Step { thread: *thread, act: (**act).clone() };
+                write!(f, "second process ({manner:?}): {}", Shown(program, &step))
+            }
             Act::Refused(act) => {
                 let step = Step { thread: *thread, act: (**act).clone() };
                 write!(f, "refused: {}", Shown(program, &step))

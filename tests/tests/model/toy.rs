@@ -256,7 +256,7 @@ impl<'a> Toy<'a> {
 
     fn task(&self, state: &State, act: &Act) -> Task {
         let Real { moves, fills } = self.real(state, act);
-        match act {
+        match act.deed() {
             Act::Fill { dst, with, .. } => Task::Put(spread(&fills, &with.bytes(dst.len))),
             Act::CopyDesc { dst, src, .. } => Task::CopyDesc(*dst, *src),
             Act::RunDesc { desc, stream, .. } if self.has(Fault::ReadsDescInCall) => {
@@ -455,6 +455,7 @@ impl Executor for Toy<'_> {
                 self.changed.notify_all();
             }
             Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
+            Act::Abroad { .. } if self.has(Fault::LosesForeign) => {}
             _ => state = self.transfer(state, act),
         }
         self.idle(&mut state);

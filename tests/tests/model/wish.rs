@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::build::Builder;
 use crate::program::*;
+use crate::twin::Manner;
 
 /// How a conflict with an earlier step is put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +130,14 @@ pub enum Want {
     },
     SyncStream,
     SyncDevice,
+    /// The second process copies, or fills if a byte is given.
+    Abroad {
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        byte: Option<u8>,
+        manner: Manner,
+    },
     Abort,
     Renew,
     Halt,
@@ -195,6 +204,12 @@ fn transfer() -> impl Strategy<Value = Want> {
     ]
 }
 
+fn abroad() -> impl Strategy<Value = Want> {
+    let manner = prop_oneof![Just(Manner::Call), Just(Manner::Stream), Just(Manner::Detour)];
+    (pick(), pick(), len(), any::<Option<u8>>(), manner)
+        .prop_map(|(dst, src, len, byte, manner)| Want::Abroad { dst, src, len, byte, manner })
+}
+
 fn want() -> impl Strategy<Value = Want> {
     prop_oneof![
         22 => transfer(),
@@ -217,6 +232,7 @@ fn want() -> impl Strategy<Value = Want> {
         1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
         2 => Just(Want::SyncStream),
         1 => Just(Want::SyncDevice),
+        2 => abroad(),
         1 => Just(Want::Abort),
         1 => Just(Want::Renew),
         1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
