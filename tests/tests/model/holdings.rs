@@ -7,12 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use ascendcl::*;
 
-use crate::capi::{device_malloc, host_malloc, ok, pointer, set_device};
+use crate::basics::{HUGE_FIRST, device_malloc, host_malloc, ok, pointer, set_device};
 use crate::oracle::first_bytes;
 use crate::program::*;
 use crate::twin::{self, Exports, Manner};
 
-const HUGE_FIRST: i32 = 0;
 const NORMAL_ONLY: i32 = 2;
 const NORMAL_ONLY_P2P: i32 = 5;
 const POLICIES: [i32; 3] = [HUGE_FIRST, NORMAL_ONLY, NORMAL_ONLY_P2P];

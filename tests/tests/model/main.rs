@@ -4,12 +4,14 @@
 //! `FERRY_MODEL_CASES=5000` runs more programs, `FERRY_MODEL_SEED=7` other ones. A failure is shrunk and printed as a
 //! program one can read.
 
+mod basics;
 mod build;
 mod capi;
 mod choose;
 mod fault;
 mod holdings;
 mod layout;
+mod mirror;
 mod oracle;
 mod order;
 mod program;

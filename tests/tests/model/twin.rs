@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ascendcl::*;
 
-use crate::capi::{create_stream, host_malloc, ok, pointer, set_device};
+use crate::basics::{create_stream, host_malloc, ok, pointer, set_device};
 use crate::program::Kind;
 
 const ROLE: &str = "FERRY_MODEL_TWIN";
