@@ -15,8 +15,12 @@ use crate::wish::{Repair, Wish};
 pub struct Builder {
     races: bool,
     sizes: Vec<usize>,
+    /// Spans in windows are chosen without looking for holes.
+    pub careless: bool,
+    /// Buffers that can be registered and were, if only once.
+    pub known_pages: BTreeSet<usize>,
     pub program: Program,
-    oracle: Oracle,
+    pub oracle: Oracle,
     pub slots: [Option<usize>; SLOTS.len()],
     lives: [usize; SLOTS.len()],
     pub descs: [Option<(Span, Span)>; DESCS.len()],
@@ -27,6 +31,11 @@ pub struct Builder {
     users: Vec<[bool; THREADS]>,
     makers: Vec<Option<usize>>,
     event_users: [Option<usize>; EVENTS.len()],
+    /// Who used each stream, and who dropped its tasks.
+    stream_users: [[bool; THREADS]; STREAMS.len()],
+    stream_breakers: [Option<usize>; STREAMS.len()],
+    /// Devices whose streams have stopped for good.
+    stopped: [bool; 2],
 }
 
 impl Builder {
@@ -34,6 +43,8 @@ impl Builder {
         Builder {
             races,
             sizes: sizes.to_vec(),
+            careless: false,
+            known_pages: BTreeSet::new(),
             program: Program::default(),
             oracle: Oracle::default(),
             slots: [None; SLOTS.len()],
@@ -44,6 +55,9 @@ impl Builder {
             users: vec![],
             makers: vec![],
             event_users: [None; EVENTS.len()],
+            stream_users: [[false; THREADS]; STREAMS.len()],
+            stream_breakers: [None; STREAMS.len()],
+            stopped: [false; 2],
         }
     }
 
@@ -68,27 +82,58 @@ impl Builder {
         wishes.iter().for_each(|wish| self.grant(wish));
         self.barrier();
         (0..2).for_each(|device| {
-            self.place(0, Act::SyncDevice { device }, Repair::SyncStream);
+            let sync = self.or_refused(Act::SyncDevice { device });
+            self.place(0, sync.expect("refused or not"), Repair::SyncStream);
         });
-        let buffers: Vec<_> = self.slots.iter().flatten().copied().collect();
+        let buffers = self.memories();
         self.place(0, Act::Check { buffers }, Repair::SyncStream);
         self.program
     }
 
+    /// All that has bytes: what is allocated, and physical memory that was freed but is still mapped.
+    fn memories(&self) -> Vec<usize> {
+        let allocated = self.slots.iter().flatten().copied();
+        let all: BTreeSet<_> = allocated.chain(self.oracle.layout.mapped()).collect();
+        all.into_iter().filter(|b| self.program.form(*b) != Form::Window).collect()
+    }
+
     fn grant(&mut self, wish: &Wish) {
-        let Some(act) = self.choose(wish) else { return };
+        let Some(act) = self.choose(wish).and_then(|act| self.or_refused(act)) else { return };
         if !self.place(wish.thread, act.clone(), wish.repair) {
             return;
+        }
+        if matches!(act, Act::Halt { .. }) {
+            // So that both threads know what is over.
+            self.barrier();
         }
         if self.program.waits(&act) && !matches!(act, Act::Barrier) {
             self.look(wish.thread);
         }
     }
 
+    /// On a device whose streams have stopped, copies and waits are refused.
+    fn or_refused(&self, act: Act) -> Option<Act> {
+        if !self.is_stopped(&act) {
+            return Some(act);
+        }
+        let bytes = |act: &Act| act.moves().iter().map(|(d, _)| d.len).sum::<usize>();
+        let refused = match &act {
+            Act::Fill { dst, .. } => dst.len > 0,
+            Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::CopyDesc { .. } => true,
+            other => bytes(other) > 0,
+        };
+        refused.then(|| Act::Refused(Box::new(act)))
+    }
+
+    /// Whether a call names a stream that takes no more work.
+    fn is_stopped(&self, act: &Act) -> bool {
+        self.program.streams(act).iter().any(|s| self.stopped[STREAMS[*s]])
+    }
+
     /// Checks what this thread has used lately.
     fn look(&mut self, thread: usize) {
         let used = |b: &usize| self.users[*b][thread];
-        let buffers: Vec<_> = self.slots.iter().flatten().copied().filter(used).collect();
+        let buffers: Vec<_> = self.memories().into_iter().filter(used).collect();
         if !buffers.is_empty() {
             self.place(thread, Act::Check { buffers }, Repair::SyncStream);
         }
@@ -97,6 +142,9 @@ impl Builder {
     /// Adds a step, after what it takes to make it legal. Returns false if that cannot be done.
     pub fn place(&mut self, thread: usize, act: Act, repair: Repair) -> bool {
         for _ in 0..12 {
+            if self.is_stopped(&act) {
+                return false;
+            }
             if self.program.waits(&act) {
                 self.release(thread);
             }
@@ -110,6 +158,9 @@ impl Builder {
             };
             let old = trial.races(&self.oracle).find(hard).map(|(old, _)| old.step);
             let Some(old) = old else {
+                for b in self.oracle.layout.names(&self.program, &act) {
+                    self.users[b][thread] = true;
+                }
                 self.oracle.accept(trial);
                 self.push(step);
                 return true;
@@ -167,10 +218,13 @@ impl Builder {
     /// Whether the other thread's use of a handle is in no order with this one.
     fn quarrels(&self, thread: usize, act: &Act) -> bool {
         let other = 1 - thread;
-        let fresh = matches!(act, Act::Alloc { .. });
-        let freed = matches!(act, Act::Free { .. });
-        let over = |b: &usize| self.makers[*b] == Some(other) || freed && self.users[*b][other];
-        !fresh && act.buffers().iter().any(over)
+        let remakes = !act.remakes().is_empty();
+        let over = |b: &usize| self.makers[*b] == Some(other) || remakes && self.users[*b][other];
+        let apart = |s: &usize| {
+            self.stream_breakers[*s] == Some(other) || act.drops() && self.stream_users[*s][other]
+        };
+        self.oracle.layout.names(&self.program, act).iter().any(over)
+            || self.program.streams(act).iter().any(apart)
             || act.event().is_some_and(|e| self.event_users[e] == Some(other))
     }
 
@@ -193,14 +247,17 @@ impl Builder {
     /// Keeps the books on a step that has become part of the program.
     fn push(&mut self, step: Step) {
         let thread = step.thread;
-        for b in step.act.buffers() {
-            self.users[b][thread] = true;
-        }
+        step.act.remakes().into_iter().for_each(|b| self.makers[b] = Some(thread));
         if let Some(event) = step.act.event() {
             self.event_users[event] = Some(thread);
         }
+        for stream in self.program.streams(&step.act) {
+            self.stream_users[stream][thread] = true;
+            if step.act.drops() {
+                self.stream_breakers[stream] = Some(thread);
+            }
+        }
         match step.act {
-            Act::Alloc { buffer } => self.makers[buffer] = Some(thread),
             Act::Free { buffer } => self.slots[self.program.buffers[buffer].slot] = None,
             Act::SetDesc { desc, dst, src } => self.descs[desc] = Some((dst, src)),
             Act::CopyDesc { dst, src, .. } => self.descs[dst] = self.descs[src],
@@ -214,10 +271,28 @@ impl Builder {
                 self.users.fill([false; THREADS]);
                 self.makers.fill(None);
                 self.event_users = [None; EVENTS.len()];
+                self.stream_users = [[false; THREADS]; STREAMS.len()];
+                self.stream_breakers = [None; STREAMS.len()];
+            }
+            Act::Abort { .. } | Act::Renew { .. } => self.forget_dropped_descs(),
+            Act::Halt { stream } => {
+                self.forget_dropped_descs();
+                self.stopped[STREAMS[stream]] = true;
             }
             _ => {}
         }
         self.program.steps.push(step);
+    }
+
+    /// A descriptor that was to be copied may be the old one or the new one.
+    fn forget_dropped_descs(&mut self) {
+        for (i, step) in self.program.steps.iter().enumerate() {
+            if let Act::CopyDesc { dst, .. } = step.act
+                && self.oracle.is_dropped(i)
+            {
+                self.descs[dst] = None;
+            }
+        }
     }
 
     /// The buffer in a slot; allocates it if there is none.
@@ -226,12 +301,28 @@ impl Builder {
             return buffer;
         }
         let buffer = self.program.buffers.len();
-        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len: self.sizes[slot] + 2 * GUARD });
+        let len = self.len_of(slot);
+        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len });
         self.lives[slot] += 1;
         self.users.push([false; THREADS]);
         self.makers.push(None);
         self.slots[slot] = Some(buffer);
         self.place(thread, Act::Alloc { buffer }, Repair::SyncStream);
         buffer
+    }
+
+    fn len_of(&self, slot: usize) -> usize {
+        let size = self.sizes[slot];
+        // All of one size, so that any physical memory fits any cell.
+        let unit = match self.sizes[0] {
+            few @ ..0x1_0000 => (1 + few % 3) * PAGE,
+            many => many / CELLS / PAGE * PAGE,
+        };
+        match SLOTS[slot].2 {
+            Form::Plain => size + 2 * GUARD,
+            Form::Pages => (size + 2 * GUARD).next_multiple_of(PAGE) + PAGE,
+            Form::Window => CELLS * unit,
+            Form::Physical => unit,
+        }
     }
 }

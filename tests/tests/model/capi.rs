@@ -1,23 +1,21 @@
 //! Carries programs out through the C ABI.
 
-use std::cell::Cell;
-use std::ffi::{CStr, c_void};
-use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
 
 use ascendcl::*;
 
-use crate::oracle::{first_bytes, noise};
+use crate::basics::*;
+use crate::holdings::Holdings;
+use crate::oracle::noise;
 use crate::program::*;
 use crate::run::Executor;
 
 const EVENT_SYNC: u32 = 1;
-const HUGE_FIRST: i32 = 0;
-const NORMAL_ONLY: i32 = 2;
-const NORMAL_ONLY_P2P: i32 = 5;
-const POLICIES: [i32; 3] = [HUGE_FIRST, NORMAL_ONLY, NORMAL_ONLY_P2P];
-const REPEAT_INITIALIZE: i32 = 100002;
+const STOP_ON_FAILURE: u64 = 1;
+const STREAM_ABORT: i32 = 107023;
 
 /// What a host function that holds a stream waits for.
 #[derive(Default)]
@@ -43,57 +41,16 @@ unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
 /// One program's streams, events, descriptors and memory, as addresses and handles.
 pub struct Capi<'a> {
     program: &'a Program,
-    streams: [usize; STREAMS.len()],
+    streams: [AtomicUsize; STREAMS.len()],
+    /// Streams of which nobody has been told that they were aborted.
+    aborted: [AtomicBool; STREAMS.len()],
+    /// Contexts of its own, if a failure is to stop one of them.
+    contexts: Vec<Stoppable>,
+    stopped: [AtomicBool; 2],
     events: [usize; EVENTS.len()],
     descs: [usize; DESCS.len()],
-    /// Where each buffer is while it is allocated, else 0.
-    buffers: Vec<AtomicUsize>,
+    memory: Holdings<'a>,
     gates: Vec<Gate>,
-}
-
-fn pointer(address: usize) -> *mut c_void {
-    without_provenance_mut(address)
-}
-
-/// Makes a failed call an error with the library's own words.
-fn ok(call: &str, code: i32) -> Result<(), String> {
-    if code == 0 {
-        return Ok(());
-    }
-    let text = aclGetRecentErrMsg();
-    let text = match text.is_null() {
-        true => String::new(),
-        // SAFETY: a text that is not NULL ends with a NUL, and stays until this thread's next call.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
-    };
-    Err(format!("{call} answered {code}: {text}"))
-}
-
-/// Makes `device` the calling thread's, if it is not.
-fn set_device(device: usize) -> Result<(), String> {
-    thread_local!(static CURRENT: Cell<Option<usize>> = const { Cell::new(None) });
-    if CURRENT.get() != Some(device) {
-        ok("aclrtSetDevice", aclrtSetDevice(device as i32))?;
-        CURRENT.set(Some(device));
-    }
-    Ok(())
-}
-
-/// Starts the library and lets the two devices reach each other, once per process.
-fn start() -> Result<(), String> {
-    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
-    STARTED
-        .get_or_init(|| {
-            // SAFETY: NULL means no configuration file.
-            let code = unsafe { aclInit(std::ptr::null()) };
-            ok("aclInit", if code == REPEAT_INITIALIZE { 0 } else { code })?;
-            for device in [0, 1] {
-                set_device(device)?;
-                ok("aclrtDeviceEnablePeerAccess", aclrtDeviceEnablePeerAccess(1 - device as i32, 0))?;
-            }
-            Ok(())
-        })
-        .clone()
 }
 
 impl<'a> Capi<'a> {
@@ -101,18 +58,24 @@ impl<'a> Capi<'a> {
         start()?;
         let mut capi = Capi {
             program,
-            streams: [0; STREAMS.len()],
+            streams: Default::default(),
+            aborted: Default::default(),
+            contexts: match program.steps.iter().any(|step| matches!(step.act, Act::Halt { .. })) {
+                true => (0..2).map(Stoppable::new).collect::<Result<_, _>>()?,
+                false => vec![],
+            },
+            stopped: Default::default(),
             events: [0; EVENTS.len()],
             descs: [0; DESCS.len()],
-            buffers: program.buffers.iter().map(|_| AtomicUsize::new(0)).collect(),
+            memory: {
+                set_device(0)?;
+                Holdings::new(program)?
+            },
             gates: (0..program.gates).map(|_| Gate::default()).collect(),
         };
         for (i, device) in STREAMS.into_iter().enumerate().filter(|(i, _)| *i != NULL_STREAM) {
             set_device(device)?;
-            let mut stream = null_mut();
-            // SAFETY: `stream` is a valid place for a handle.
-            ok("aclrtCreateStream", unsafe { aclrtCreateStream(&mut stream) })?;
-            capi.streams[i] = stream.addr();
+            capi.streams[i] = AtomicUsize::new(create_stream()?);
         }
         for (i, device) in EVENTS.into_iter().enumerate() {
             set_device(device)?;
@@ -137,7 +100,9 @@ impl<'a> Capi<'a> {
         let mut results = vec![];
         for (i, device) in STREAMS.into_iter().enumerate() {
             results.push(set_device(device));
-            results.push(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(i))));
+            if !self.stopped[device].load(Ordering::Relaxed) {
+                results.push(self.order(&Act::SyncStream { stream: i }));
+            }
             if i != NULL_STREAM {
                 results.push(ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i))));
             }
@@ -149,94 +114,77 @@ impl<'a> Capi<'a> {
             let code = if i == PINNED_CELLS { aclrtFreeHost(desc) } else { aclrtFree(desc) };
             results.push(ok("free of a descriptor", code));
         }
-        results.extend((0..self.buffers.len()).filter(|b| self.address(*b) != 0).map(|b| self.free(b)));
+        results.push(self.memory.close());
+        results.extend(self.contexts.iter().enumerate().map(|(device, context)| context.close(device)));
         results.into_iter().collect()
     }
 
     fn stream(&self, stream: usize) -> aclrtStream {
-        pointer(self.streams[stream])
+        pointer(self.streams[stream].load(Ordering::Relaxed))
     }
 
-    fn address(&self, buffer: usize) -> usize {
-        self.buffers[buffer].load(Ordering::Relaxed)
+    /// Waits; if one of the streams was aborted, the call may say so once for each.
+    fn wait(&self, call: &str, streams: &[usize], wait: impl Fn() -> i32) -> Result<(), String> {
+        for _ in streams {
+            let code = wait();
+            let aborted = streams.iter().any(|s| self.aborted[*s].load(Ordering::SeqCst));
+            if code != STREAM_ABORT || !aborted {
+                return ok(call, code);
+            }
+            if let [stream] = streams {
+                self.aborted[*stream].store(false, Ordering::SeqCst);
+            }
+        }
+        ok(call, wait())
     }
 
-    fn at(&self, span: &Span) -> *mut c_void {
-        pointer(self.address(span.buffer) + span.at)
+    /// Fails with a descriptor that was never set, and waits until all streams of the context have said so.
+    fn halt(&self, stream: usize) -> Result<(), String> {
+        let (device, kind) = (STREAMS[stream], Kind::INNER_DEVICE_TO_DEVICE.0);
+        self.stopped[device].store(true, Ordering::Relaxed);
+        ok("aclrtSetStreamFailureMode", aclrtSetStreamFailureMode(self.stream(stream), STOP_ON_FAILURE))?;
+        let bad = pointer(self.contexts[device].bad);
+        // SAFETY: device memory of the size of a descriptor.
+        let code = unsafe { aclrtMemcpyAsyncWithDesc(bad, kind, self.stream(stream)) };
+        ok("aclrtMemcpyAsyncWithDesc", code)?;
+        std::iter::once(stream)
+            .chain(streams_of(device))
+            .try_for_each(|s| refused(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(s)))))
     }
 
-    /// Bytes from the start of a span to the end of its buffer.
-    fn room(&self, span: &Span) -> usize {
-        self.program.buffers[span.buffer].len - span.at
+    fn abort(&self, stream: usize, renew: bool) -> Result<(), String> {
+        if !renew {
+            self.aborted[stream].store(true, Ordering::SeqCst);
+            return ok("aclrtStreamAbort", aclrtStreamAbort(self.stream(stream)));
+        }
+        ok("aclrtDestroyStreamForce", aclrtDestroyStreamForce(self.stream(stream)))?;
+        self.aborted[stream].store(false, Ordering::SeqCst);
+        self.streams[stream].store(create_stream()?, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes the device current that a call needs: its stream's, or that of the first device buffer it names.
     fn enter(&self, act: &Act, way: Way) -> Result<(), String> {
         let device = |b: &usize| if let Home::Device(d) = self.program.home(*b) { Some(d) } else { None };
         set_device(match way {
-            Way::On(stream) => STREAMS[stream],
+            Way::On(stream) | Way::Awaited(stream) => STREAMS[stream],
             Way::Now => act.buffers().iter().find_map(device).unwrap_or(0),
         })
     }
 
-    fn alloc(&self, buffer: usize) -> Result<(), String> {
-        let len = self.program.buffers[buffer].len;
-        let address = match self.program.home(buffer) {
-            Home::Device(device) => {
-                set_device(device)?;
-                device_malloc(len, POLICIES[buffer % POLICIES.len()])?
-            }
-            Home::Pinned => {
-                set_device(0)?;
-                host_malloc(len)?
-            }
-            // SAFETY: any length will do.
-            Home::Heap => unsafe { libc::malloc(len) }.expose_provenance(),
-        };
-        self.buffers[buffer].store(address, Ordering::Relaxed);
-        self.write(&Span { buffer, at: 0, len }, first_bytes(buffer, len))
-    }
-
-    fn free(&self, buffer: usize) -> Result<(), String> {
-        let address = pointer(self.buffers[buffer].swap(0, Ordering::Relaxed));
-        match self.program.home(buffer) {
-            Home::Device(_) => ok("aclrtFree", aclrtFree(address)),
-            Home::Pinned => ok("aclrtFreeHost", aclrtFreeHost(address)),
-            Home::Heap => {
-                // SAFETY: came from malloc, and every call that named it has returned.
-                unsafe { libc::free(std::ptr::with_exposed_provenance_mut(address.addr())) };
-                Ok(())
-            }
-        }
-    }
-
-    /// Puts bytes into a buffer before going on: the CPU where it can, a synchronous copy where it cannot.
-    fn write(&self, dst: &Span, bytes: &[u8]) -> Result<(), String> {
-        if self.program.home(dst.buffer).is_device() {
-            let (len, kind) = (bytes.len(), Kind::HOST_TO_DEVICE.0);
-            // SAFETY: both ranges are valid for the length of the call.
-            return ok("aclrtMemcpy", unsafe {
-                aclrtMemcpy(self.at(dst), len, bytes.as_ptr().cast(), len, kind)
-            });
-        }
-        let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.at(dst).addr());
-        // SAFETY: the buffer is allocated and, by the program's order, nobody else uses these bytes.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(())
-    }
-
     fn copy(&self, dst: &Span, src: &Span, kind: i32, way: Way, with_condition: bool) -> Result<(), String> {
-        let (to, room, from, len) = (self.at(dst), self.room(dst), self.at(src), src.len);
+        let (to, room, from, len) =
+            (self.memory.at(dst), self.memory.room(dst), self.memory.at(src), src.len);
         match way {
             // SAFETY: both ranges are allocated for the length of the call.
             Way::Now => ok("aclrtMemcpy", unsafe { aclrtMemcpy(to, room, from, len, kind) }),
-            Way::On(stream) if with_condition => {
+            Way::On(stream) | Way::Awaited(stream) if with_condition => {
                 let stream = self.stream(stream);
                 // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
                 let code = unsafe { aclrtMemcpyAsyncWithCondition(to, room, from, len, kind, stream) };
                 ok("aclrtMemcpyAsyncWithCondition", code)
             }
-            Way::On(stream) => {
+            Way::On(stream) | Way::Awaited(stream) => {
                 // SAFETY: as above.
                 let code = unsafe { aclrtMemcpyAsync(to, room, from, len, kind, self.stream(stream)) };
                 ok("aclrtMemcpyAsync", code)
@@ -252,14 +200,14 @@ impl<'a> Capi<'a> {
         kind: i32,
         way: Way,
     ) -> Result<(), String> {
-        let (to, from) = (self.at(&dst.row(0, 0)), self.at(&src.row(0, 0)));
+        let (to, from) = (self.memory.at(&dst.row(0, 0)), self.memory.at(&src.row(0, 0)));
         match way {
             Way::Now => {
                 // SAFETY: all rows are allocated for the length of the call.
                 let code = unsafe { aclrtMemcpy2d(to, dst.pitch, from, src.pitch, width, height, kind) };
                 ok("aclrtMemcpy2d", code)
             }
-            Way::On(stream) => {
+            Way::On(stream) | Way::Awaited(stream) => {
                 let stream = self.stream(stream);
                 // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
                 let code = unsafe {
@@ -273,16 +221,19 @@ impl<'a> Capi<'a> {
     fn location(&self, buffer: usize, unregistered: bool) -> aclrtMemLocation {
         match self.program.home(buffer) {
             Home::Device(device) => aclrtMemLocation { id: device as u32, type_: 1 },
-            Home::Heap if unregistered => aclrtMemLocation { id: 0, type_: 2 },
+            // That it is registered makes no difference to HOST, but it is not UNREGISTERED then.
+            Home::Heap if unregistered && self.program.form(buffer) == Form::Plain => {
+                aclrtMemLocation { id: 0, type_: 2 }
+            }
             // the id of a host location is ignored
             _ => aclrtMemLocation { id: 7, type_: 0 },
         }
     }
 
     fn batch(&self, items: &[(Span, Span)], how: Batching, way: Way) -> Result<(), String> {
-        let mut dsts: Vec<_> = items.iter().map(|(d, _)| self.at(d)).collect();
-        let mut srcs: Vec<_> = items.iter().map(|(_, s)| self.at(s)).collect();
-        let mut rooms: Vec<_> = items.iter().map(|(d, _)| self.room(d)).collect();
+        let mut dsts: Vec<_> = items.iter().map(|(d, _)| self.memory.at(d)).collect();
+        let mut srcs: Vec<_> = items.iter().map(|(_, s)| self.memory.at(s)).collect();
+        let mut rooms: Vec<_> = items.iter().map(|(d, _)| self.memory.room(d)).collect();
         let mut sizes: Vec<_> = items.iter().map(|(d, _)| d.len).collect();
         let (mut attrs, mut firsts, mut last) = (vec![], vec![], None);
         for (i, (dst, src)) in items.iter().enumerate() {
@@ -303,26 +254,32 @@ impl<'a> Capi<'a> {
             match (way, how.v2) {
                 (Way::Now, false) => aclrtMemcpyBatch(d, m, s, z, n, a, f, k, &mut failed),
                 (Way::Now, true) => aclrtMemcpyBatchV2(d, m, s, z, n, a, f, k),
-                (Way::On(q), false) => {
+                (Way::On(q) | Way::Awaited(q), false) => {
                     aclrtMemcpyBatchAsync(d, m, s, z, n, a, f, k, &mut failed, self.stream(q))
                 }
-                (Way::On(q), true) => aclrtMemcpyBatchAsyncV2(d, m, s, z, n, a, f, k, self.stream(q)),
+                (Way::On(q) | Way::Awaited(q), true) => {
+                    aclrtMemcpyBatchAsyncV2(d, m, s, z, n, a, f, k, self.stream(q))
+                }
             }
         };
         ok(&format!("batch of {n} with {k} attributes (failIndex {failed})"), code)
     }
 
     fn fill(&self, dst: &Span, with: Pattern, way: Way) -> Result<(), String> {
-        let (to, room, len) = (self.at(dst), self.room(dst), dst.len);
+        let (to, room, len) = (self.memory.at(dst), self.memory.room(dst), dst.len);
         // Only the low byte of the value counts.
         let value = |b: u8| i32::from(b) | 0x7700;
         // SAFETY: the range is allocated for the length of the call, and kept by the engine until its task has passed.
         let code = unsafe {
             match (with, way) {
                 (Pattern::Byte(b), Way::Now) => aclrtMemset(to, room, value(b), len),
-                (Pattern::Byte(b), Way::On(s)) => aclrtMemsetAsync(to, room, value(b), len, self.stream(s)),
+                (Pattern::Byte(b), Way::On(s) | Way::Awaited(s)) => {
+                    aclrtMemsetAsync(to, room, value(b), len, self.stream(s))
+                }
                 (Pattern::Word(w), Way::Now) => aclrtMemsetD32(to, room, w, len / 4),
-                (Pattern::Word(w), Way::On(s)) => aclrtMemsetD32Async(to, room, w, len / 4, self.stream(s)),
+                (Pattern::Word(w), Way::On(s) | Way::Awaited(s)) => {
+                    aclrtMemsetD32Async(to, room, w, len / 4, self.stream(s))
+                }
             }
         };
         ok("fill", code)
@@ -334,11 +291,12 @@ impl<'a> Capi<'a> {
         if desc < FIRST_CELLS {
             let kind = Kind::INNER_DEVICE_TO_DEVICE.0;
             // SAFETY: the descriptor is device memory of the size asked for; the spans are allocated.
-            let code =
-                unsafe { aclrtSetMemcpyDesc(at, kind, self.at(src), self.at(dst), src.len, null_mut()) };
+            let code = unsafe {
+                aclrtSetMemcpyDesc(at, kind, self.memory.at(src), self.memory.at(dst), src.len, null_mut())
+            };
             return ok("aclrtSetMemcpyDesc", code);
         }
-        let cells = [dst, src].map(|span| self.address(span.buffer));
+        let cells = [dst, src].map(|span| self.memory.address(span.buffer));
         let (from, len, kind) = (cells.as_ptr().cast(), size_of_val(&cells), Kind::DEFAULT.0);
         // SAFETY: both ranges are valid for the length of the call.
         ok("aclrtMemcpy", unsafe { aclrtMemcpy(at, len, from, len, kind) })
@@ -354,7 +312,7 @@ impl<'a> Capi<'a> {
         let (to, from) = (pointer(at).cast(), pointer(at + size_of::<usize>()).cast());
         // SAFETY: the cells live as long as the executor; what they name is freed after the task.
         let code = unsafe {
-            aclrtMemcpyAsyncWithOffset(to, self.room(dst), dst.at, from, src.len, src.at, kind, stream)
+            aclrtMemcpyAsyncWithOffset(to, self.memory.room(dst), dst.at, from, src.len, src.at, kind, stream)
         };
         ok("aclrtMemcpyAsyncWithOffset", code)
     }
@@ -378,9 +336,15 @@ impl<'a> Capi<'a> {
             }
             Act::SyncEvent { event: e } => ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(event(e))),
             Act::SyncStream { stream } => {
-                ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(stream)))
+                self.wait("aclrtSynchronizeStream", &[stream], || aclrtSynchronizeStream(self.stream(stream)))
             }
-            Act::SyncDevice { .. } => ok("aclrtSynchronizeDevice", aclrtSynchronizeDevice()),
+            Act::SyncDevice { .. } => {
+                let streams = self.program.streams(act);
+                self.wait("aclrtSynchronizeDevice", &streams, || aclrtSynchronizeDevice())
+            }
+            Act::Abort { stream } => self.abort(stream, false),
+            Act::Renew { stream } => self.abort(stream, true),
+            Act::Halt { stream } => self.halt(stream),
             Act::Hold { gate, stream } => {
                 let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
                 // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
@@ -392,38 +356,24 @@ impl<'a> Capi<'a> {
     }
 }
 
-fn device_malloc(len: usize, policy: i32) -> Result<usize, String> {
-    let mut device = null_mut();
-    // SAFETY: `device` is a valid place for a pointer.
-    ok("aclrtMalloc", unsafe { aclrtMalloc(&mut device, len, policy) })?;
-    Ok(device.addr())
-}
-
-fn host_malloc(len: usize) -> Result<usize, String> {
-    let mut host = null_mut();
-    // SAFETY: `host` is a valid place for a pointer.
-    ok("aclrtMallocHost", unsafe { aclrtMallocHost(&mut host, len) })?;
-    Ok(host.expose_provenance())
-}
-
-/// Bytes of a descriptor, or of a pair of pointers.
-fn desc_len(desc: usize) -> Result<usize, String> {
-    let mut len = 2 * size_of::<usize>();
-    if desc < FIRST_CELLS {
-        // SAFETY: `len` is a valid place for a number.
-        ok("aclrtGetMemcpyDescSize", unsafe {
-            aclrtGetMemcpyDescSize(Kind::INNER_DEVICE_TO_DEVICE.0, &mut len)
-        })?;
-    }
-    Ok(len)
-}
-
 impl Executor for Capi<'_> {
     fn perform(&self, _thread: usize, act: &Act) -> Result<(), String> {
         match act {
-            Act::Alloc { buffer } => self.alloc(*buffer),
-            Act::Free { buffer } => self.free(*buffer),
-            Act::Poke { dst, seed } => self.write(dst, noise(*seed, dst.len)),
+            Act::Alloc { buffer } => self.memory.alloc(*buffer),
+            Act::Free { buffer } => self.memory.free(*buffer),
+            Act::Map { window, cell, physical } => {
+                set_device(0)?;
+                self.memory.map(*window, *cell, *physical)
+            }
+            Act::Unmap { window, cell, physical } => self.memory.unmap(*window, *cell, *physical),
+            Act::Register { buffer, bytes } => {
+                set_device(0)?;
+                self.memory.register(*buffer, bytes.start, bytes.len())
+            }
+            Act::Unregister { buffer } => self.memory.unregister(*buffer),
+            Act::Abroad { act, manner } => self.memory.abroad(act, *manner),
+            Act::Refused(act) => refused(self.perform(0, act)),
+            Act::Poke { dst, seed } => self.memory.write(dst, noise(*seed, dst.len)),
             Act::Copy { dst, src, kind, way, with_condition } => {
                 self.enter(act, *way)?;
                 self.copy(dst, src, kind.0, *way, *with_condition)
@@ -464,6 +414,9 @@ impl Executor for Capi<'_> {
             Act::Record { stream, .. }
             | Act::Wait { stream, .. }
             | Act::SyncStream { stream }
+            | Act::Abort { stream }
+            | Act::Renew { stream }
+            | Act::Halt { stream }
             | Act::Hold { stream, .. } => {
                 set_device(STREAMS[*stream])?;
                 self.order(act)
@@ -473,17 +426,7 @@ impl Executor for Capi<'_> {
     }
 
     fn read(&self, _thread: usize, buffer: usize, at: usize, out: &mut [u8]) -> Result<(), String> {
-        let from = self.at(&Span { buffer, at, len: out.len() });
-        if let Home::Device(device) = self.program.home(buffer) {
-            set_device(device)?;
-            let (len, kind) = (out.len(), Kind::DEVICE_TO_HOST.0);
-            // SAFETY: both ranges are valid for the length of the call.
-            return ok("aclrtMemcpy", unsafe { aclrtMemcpy(out.as_mut_ptr().cast(), len, from, len, kind) });
-        }
-        let from: *const u8 = std::ptr::with_exposed_provenance(from.addr());
-        // SAFETY: the buffer is allocated and, by the program's order, nobody writes these bytes now.
-        unsafe { from.copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
-        Ok(())
+        self.memory.read(&Span { buffer, at, len: out.len() }, out)
     }
 
     fn open_gates(&self) {

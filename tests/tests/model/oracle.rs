@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::layout::{Layout, Real};
 use crate::order::{Order, Placed, Point};
-use crate::program::{Act, Home, Pattern, Program, Span, Step, Timing, bytes_in};
+use crate::program::{Act, CELLS, Form, Home, Pattern, Program, Span, Step, Timing, bytes_in};
 use crate::ranges::Ranges;
 
 /// What an access is made to.
@@ -17,7 +18,8 @@ pub enum Place {
     Buffer(usize),
     /// A descriptor, as one piece. Its readers and writers must be ordered as listed.
     Desc(usize),
-    /// That a buffer is allocated, which a descriptor copy finds out when it runs: it must be freed later.
+    /// That a buffer is allocated, or what is mapped in each cell of a window, which a descriptor copy finds out when it
+    /// runs: it must change later.
     Life(usize),
 }
 
@@ -27,9 +29,9 @@ pub struct Access {
     pub place: Place,
     pub write: bool,
     point: Point,
-    bytes: Ranges,
+    pub bytes: Ranges,
     /// The bytes of a racing access are not known.
-    blur: Ranges,
+    pub blur: Ranges,
     /// A check gives way: it leaves out what others write at the same time.
     soft: bool,
 }
@@ -37,10 +39,14 @@ pub struct Access {
 /// A step on trial: what accepting it would mean.
 pub struct Trial {
     order: Order,
+    layout: Layout,
     placed: Placed,
+    real: Real,
     accesses: Vec<Access>,
     /// Earlier access, position of the new one, the bytes in question.
     races: Vec<(usize, usize, Ranges)>,
+    /// Two earlier accesses whose order an abort undoes.
+    undone: Vec<(usize, usize)>,
     trims: Vec<(usize, Ranges)>,
 }
 
@@ -50,6 +56,8 @@ pub struct Sight {
     pub buffer: usize,
     pub at: usize,
     pub bytes: Vec<u8>,
+    /// What else may be seen, byte by byte, where a copy may have been dropped.
+    pub others: Vec<u8>,
 }
 
 /// What the checks of a program must see, by step.
@@ -63,15 +71,19 @@ pub struct Expected {
 
 #[derive(Default)]
 pub struct Oracle {
-    order: Order,
-    placed: Vec<Placed>,
-    accesses: Vec<Access>,
+    pub order: Order,
+    pub layout: Layout,
+    pub placed: Vec<Placed>,
+    /// What each step moves, in the memories that its addresses stood for when it was called.
+    pub real: Vec<Real>,
+    pub accesses: Vec<Access>,
 }
 
 impl Trial {
     /// The earlier accesses this step would race with, each with the new access it races with.
     pub fn races<'a>(&'a self, oracle: &'a Oracle) -> impl Iterator<Item = (&'a Access, &'a Access)> {
-        self.races.iter().map(|(old, new, _)| (&oracle.accesses[*old], &self.accesses[*new]))
+        let undone = self.undone.iter().map(|(a, b)| (&oracle.accesses[*a], &oracle.accesses[*b]));
+        self.races.iter().map(|(old, new, _)| (&oracle.accesses[*old], &self.accesses[*new])).chain(undone)
     }
 }
 
@@ -90,12 +102,43 @@ impl Oracle {
     pub fn consider(&self, program: &Program, step: &Step) -> Trial {
         let mut order = self.order.clone();
         let placed = order.step(program, step);
-        let mut trial = Trial { order, placed, accesses: vec![], races: vec![], trims: vec![] };
-        for mut new in self.accesses_of(program, step, placed) {
+        let real = self.layout.real(program, &step.act).expect("only refused calls reach into holes");
+        let mut layout = self.layout.clone();
+        layout.step(program, &step.act);
+        let new = self.accesses_of(program, step, placed, &real);
+        let undone = if step.act.drops() { self.undone_by(&order, placed.call) } else { vec![] };
+        let (accesses, races, trims) = (vec![], vec![], vec![]);
+        let mut trial = Trial { order, layout, placed, real, accesses, races, undone, trims };
+        for mut new in new {
             self.collide(&mut new, &mut trial);
             trial.accesses.push(new);
         }
         trial
+    }
+
+    /// Accesses of which one was to come after the other, until tasks between them were dropped. Those that are over by the
+    /// time of the call are not concerned.
+    fn undone_by(&self, after: &Order, call: Point) -> Vec<(usize, usize)> {
+        let past = after.past(call);
+        let meets = |a: &Access, b: &Access| {
+            a.place == b.place && (a.write || b.write) && !a.bytes.overlap(&b.bytes).is_empty()
+        };
+        let open = |i: &usize| {
+            let access = &self.accesses[*i];
+            !access.soft && !past.has(access.point) && !after.is_void(access.point)
+        };
+        let open: Vec<_> = (0..self.accesses.len()).filter(open).collect();
+        let mut undone = vec![];
+        for &j in &open {
+            let b = &self.accesses[j];
+            let (before, now) = (self.order.past(b.point), after.past(b.point));
+            let lost = |i: &&usize| {
+                let a = &self.accesses[**i];
+                before.has(a.point) && !now.has(a.point) && meets(a, b)
+            };
+            undone.extend(open.iter().filter(lost).map(|i| (*i, j)));
+        }
+        undone
     }
 
     fn collide(&self, new: &mut Access, trial: &mut Trial) {
@@ -119,7 +162,7 @@ impl Oracle {
 
     /// Takes the step that was on trial.
     pub fn accept(&mut self, trial: Trial) {
-        let Trial { order, placed, accesses, races, trims } = trial;
+        let Trial { order, layout, placed, real, accesses, races, undone: _, trims } = trial;
         let first = self.accesses.len();
         self.accesses.extend(accesses);
         for (old, new, bytes) in races {
@@ -135,10 +178,14 @@ impl Oracle {
             self.accesses[check].bytes.remove_all(&bytes);
         }
         self.placed.push(placed);
-        self.order = order;
+        self.real.push(real);
+        (self.order, self.layout) = (order, layout);
+        for access in self.accesses.iter_mut().filter(|a| self.order.is_void(a.point)) {
+            access.bytes = Ranges::default();
+        }
     }
 
-    fn accesses_of(&self, program: &Program, step: &Step, placed: Placed) -> Vec<Access> {
+    fn accesses_of(&self, program: &Program, step: &Step, placed: Placed, real: &Real) -> Vec<Access> {
         let (read, write) = match program.timing(&step.act) {
             Some(Timing::Staged { .. }) => (placed.call, placed.task),
             _ => (placed.task, placed.task),
@@ -151,14 +198,15 @@ impl Oracle {
             list.push(Access { step: self.placed.len(), place, write, point, bytes, blur, soft });
         };
         match &step.act {
+            Act::Alloc { buffer } if program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => add(Place::Buffer(*buffer), whole(*buffer), true, write),
             // Plain memory goes back to the C library, so nothing may still use it; the engine keeps its own.
             Act::Free { buffer } if program.home(*buffer) == Home::Heap => {
                 add(Place::Buffer(*buffer), whole(*buffer), true, write);
             }
-            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..1), true, write),
-            Act::Poke { dst, .. } | Act::Fill { dst, .. } => {
-                add(Place::Buffer(dst.buffer), Ranges::of(dst.bytes()), true, write);
+            Act::Free { buffer } => add(Place::Life(*buffer), Ranges::of(0..CELLS), true, write),
+            Act::Map { window, cell, .. } | Act::Unmap { window, cell, .. } => {
+                add(Place::Life(*window), Ranges::of(*cell..cell + 1), true, write);
             }
             Act::Check { buffers } => {
                 buffers.iter().for_each(|b| add(Place::Buffer(*b), whole(*b), false, read));
@@ -169,14 +217,21 @@ impl Oracle {
                 add(Place::Desc(*dst), Ranges::of(0..1), true, write);
             }
             Act::RunDesc { desc, dst, src, .. } => {
-                let places = [Place::Desc(*desc), Place::Life(dst.buffer), Place::Life(src.buffer)];
-                places.into_iter().for_each(|place| add(place, Ranges::of(0..1), false, read));
+                add(Place::Desc(*desc), Ranges::of(0..1), false, read);
+                for end in [dst, src] {
+                    let window = program.form(end.buffer) == Form::Window;
+                    let cells = if window { Layout::cells_of(program, *end) } else { 0..1 };
+                    add(Place::Life(end.buffer), Ranges::of(cells), false, read);
+                }
             }
             _ => {}
         }
-        let moves = step.act.moves();
         for (is_write, point) in [(false, read), (true, write)] {
-            let spans = || moves.iter().map(|(d, s)| if is_write { *d } else { *s });
+            let fills = real.fills.iter().copied().filter(|_| is_write);
+            let spans = || {
+                let end = |(d, s): &(Span, Span)| if is_write { *d } else { *s };
+                real.moves.iter().map(end).chain(fills.clone())
+            };
             let mut buffers: Vec<_> = spans().map(|s| s.buffer).collect();
             buffers.sort_unstable();
             buffers.dedup();
@@ -192,111 +247,15 @@ impl Oracle {
         earlier.into_iter().any(|a| !past.has(a.point))
     }
 
+    /// Whether the task of a step may have been dropped.
+    pub fn is_dropped(&self, step: usize) -> bool {
+        self.order.is_dropped(self.placed[step].task)
+    }
+
     /// Whether any two accesses race.
     pub fn has_races(&self) -> bool {
         self.accesses.iter().any(|a| !a.blur.is_empty())
     }
-
-    /// Runs the program on the mirror, in an order that respects everything known, and notes what checks must see.
-    pub fn expected(&self, program: &Program) -> Expected {
-        let mut mirror = Mirror { oracle: self, buffers: vec![Memory::default(); program.buffers.len()] };
-        let mut owner = vec![None; self.order.len()];
-        for (i, placed) in self.placed.iter().enumerate() {
-            (owner[placed.call], owner[placed.task]) = (Some(i), Some(i));
-        }
-        let (mut expected, mut staged) = (Expected::default(), HashMap::new());
-        for point in self.order.schedule() {
-            let Some(i) = owner[point] else { continue };
-            let (act, placed) = (&program.steps[i].act, self.placed[i]);
-            let early = matches!(program.timing(act), Some(Timing::Staged { .. }));
-            if point == if early { placed.call } else { placed.task } {
-                staged.insert(i, mirror.read(i, act));
-            }
-            if point == placed.task {
-                mirror.write(program, i, act, staged.remove(&i).expect("read before or at the task"));
-                mirror.see(i, act, &mut expected);
-            }
-        }
-        expected
-    }
-}
-
-/// Contents of a buffer, as far as they are known.
-#[derive(Clone, Default)]
-struct Memory {
-    bytes: Vec<u8>,
-    known: Ranges,
-}
-
-struct Mirror<'a> {
-    oracle: &'a Oracle,
-    buffers: Vec<Memory>,
-}
-
-impl Mirror<'_> {
-    fn access(&self, step: usize, buffer: usize, write: bool) -> Option<&Access> {
-        let all = &self.oracle.accesses;
-        let from = all.partition_point(|a| a.step < step);
-        let mut own = all[from..].iter().take_while(|a| a.step == step);
-        own.find(|a| a.place == Place::Buffer(buffer) && a.write == write)
-    }
-
-    /// What the pieces of a copy read: bytes, and which of them are known.
-    fn read(&self, step: usize, act: &Act) -> Vec<Memory> {
-        let one = |src: Span| {
-            let memory = &self.buffers[src.buffer];
-            let mut known: Ranges = memory.known.within(src.bytes()).collect();
-            if let Some(access) = self.access(step, src.buffer, false) {
-                known.remove_all(&access.blur);
-            }
-            let known = known.iter().map(|r| r.start - src.at..r.end - src.at).collect();
-            Memory { bytes: memory.bytes[src.bytes()].to_vec(), known }
-        };
-        act.moves().iter().map(|(_, src)| one(*src)).collect()
-    }
-
-    fn put(&mut self, step: usize, dst: Span, from: &Memory) {
-        let blur = self.access(step, dst.buffer, true).map(|a| a.blur.clone()).unwrap_or_default();
-        let memory = &mut self.buffers[dst.buffer];
-        memory.bytes[dst.bytes()].copy_from_slice(&from.bytes);
-        memory.known.remove(dst.bytes());
-        from.known.iter().for_each(|r| memory.known.add(r.start + dst.at..r.end + dst.at));
-        memory.known.remove_all(&blur);
-    }
-
-    fn write(&mut self, program: &Program, step: usize, act: &Act, read: Vec<Memory>) {
-        match act {
-            Act::Alloc { buffer } => {
-                let len = program.buffers[*buffer].len;
-                let bytes = first_bytes(*buffer, len).to_vec();
-                self.buffers[*buffer] = Memory { bytes, known: Ranges::of(0..len) };
-            }
-            Act::Poke { dst, seed } => self.put(step, *dst, &known(noise(*seed, dst.len).to_vec())),
-            Act::Fill { dst, with, .. } => self.put(step, *dst, &known(with.bytes(dst.len))),
-            _ => act.moves().iter().zip(read).for_each(|((dst, _), memory)| self.put(step, *dst, &memory)),
-        }
-    }
-
-    fn see(&self, step: usize, act: &Act, expected: &mut Expected) {
-        let Act::Check { buffers } = act else { return };
-        for &buffer in buffers {
-            let memory = &self.buffers[buffer];
-            let access = self.access(step, buffer, false).expect("a check accesses its buffers");
-            let sure = access.bytes.overlap(&memory.known);
-            expected.looks += 1;
-            expected.certain += sure.count() as f64 / memory.bytes.len() as f64;
-            let sights = expected.sights.entry(step).or_default();
-            sights.extend(sure.iter().map(|r| Sight {
-                buffer,
-                at: r.start,
-                bytes: memory.bytes[r].to_vec(),
-            }));
-        }
-    }
-}
-
-fn known(bytes: Vec<u8>) -> Memory {
-    Memory { known: Ranges::of(0..bytes.len()), bytes }
 }
 
 impl Pattern {
@@ -396,7 +355,7 @@ mod tests {
             (after_poke.as_str(), vec![fill(PIN, 4, 0x11, 0), sync(0), poke]),
         ];
         for (want, acts) in table {
-            let buffers = [0, 5].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
+            let buffers = [0, 7].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
             let allocs = [Act::Alloc { buffer: DEV }, Act::Alloc { buffer: PIN }];
             let acts: Vec<_> =
                 allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();

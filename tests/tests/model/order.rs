@@ -4,8 +4,13 @@
 //! to the stream before (as far as this thread knows: two threads that submit at the same time are in no order).
 //! Synchronising calls, events, gates and barriers add the edges between chains. An edge the documents do not
 //! promise is left out, so "not ordered" may mean "not known to be".
+//!
+//! When an abort returns, every task of its stream has run or will never run. It waited for nothing else: what a
+//! dropped task would have waited for is no longer known to lie before what comes after the task.
 
-use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing};
+use std::collections::HashMap;
+
+use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing, streams_of};
 
 pub type Point = usize;
 
@@ -55,6 +60,13 @@ pub struct Order {
     tails: [[Vec<Point>; THREADS]; STREAMS.len()],
     records: [Option<Point>; EVENTS.len()],
     gates: Vec<Gate>,
+    /// Edges by which tasks wait for other streams.
+    across: HashMap<Point, Point>,
+    /// The tasks of each stream since it was last aborted.
+    tasks: [Vec<Point>; STREAMS.len()],
+    /// Tasks that may have been dropped, and among them those that certainly were.
+    dropped: Points,
+    void: Points,
 }
 
 impl Order {
@@ -75,12 +87,63 @@ impl Order {
         point
     }
 
-    fn task(&mut self, thread: usize, stream: usize, also: Option<Point>) -> Placed {
+    fn task(&mut self, thread: usize, stream: usize, across: Option<Point>) -> Placed {
         let call = self.call(thread, []);
         let tail = std::mem::take(&mut self.tails[stream][thread]);
-        let task = self.point([call].into_iter().chain(tail).chain(also));
+        let task = self.point([call].into_iter().chain(tail));
+        if let Some(other) = across {
+            self.across.insert(task, other);
+        }
         self.tails[stream][thread] = vec![task];
+        self.tasks[stream].push(task);
         Placed { call, task }
+    }
+
+    /// Drops what the stream has not done. Nobody else uses the stream at the time.
+    fn abort(&mut self, thread: usize, stream: usize) -> Placed {
+        let call = self.call(thread, []);
+        self.drop_tasks(call, stream);
+        let tail = self.tails[stream][thread].clone();
+        let back = self.call(thread, tail);
+        self.tails[stream].fill(vec![back]);
+        Placed { call, task: call }
+    }
+
+    /// Everything in the stream runs until the work that fails; the other streams of its device drop what they have not done.
+    fn halt(&mut self, thread: usize, stream: usize) -> Placed {
+        let call = self.call(thread, self.tails[stream][thread].clone());
+        let all = streams_of(STREAMS[stream]);
+        all.iter().for_each(|s| self.drop_tasks(call, *s));
+        let tails: Vec<_> = all.iter().flat_map(|s| self.tails[*s][thread].clone()).collect();
+        let back = self.call(thread, tails);
+        all.iter().for_each(|s| self.tails[*s].fill(vec![back]));
+        Placed { call, task: call }
+    }
+
+    /// The tasks of the stream that are not over at `call` may be dropped.
+    fn drop_tasks(&mut self, call: Point, stream: usize) {
+        let past = self.past(call);
+        let tasks = std::mem::take(&mut self.tasks[stream]);
+        let open: Vec<_> = tasks.into_iter().filter(|task| !past.has(*task)).collect();
+        for task in &open {
+            // Behind a gate, for example, that is opened later.
+            if self.past(*task).has(call) {
+                self.void.insert(*task);
+            }
+        }
+        open.iter().for_each(|task| {
+            self.dropped.insert(*task);
+        });
+    }
+
+    /// Whether the task may have been dropped by an abort.
+    pub fn is_dropped(&self, task: Point) -> bool {
+        self.dropped.has(task)
+    }
+
+    /// Whether the task was certainly dropped.
+    pub fn is_void(&self, task: Point) -> bool {
+        self.void.has(task)
     }
 
     fn barrier(&mut self) -> Point {
@@ -124,6 +187,8 @@ impl Order {
                 self.gates[gate].release = Some(release);
                 at(release)
             }
+            Act::Abort { stream } | Act::Renew { stream } => self.abort(thread, stream),
+            Act::Halt { stream } => self.halt(thread, stream),
             Act::Barrier => at(self.barrier()),
             _ => match program.timing(&step.act).expect("all other steps move bytes") {
                 Timing::Call => at(self.call(thread, [])),
@@ -144,25 +209,27 @@ impl Order {
         let (mut past, mut open) = (Points::default(), vec![point]);
         while let Some(p) = open.pop() {
             if past.insert(p) {
-                open.extend(self.into(p));
+                open.extend(self.into(p, !self.dropped.has(p)));
             }
         }
         past
     }
 
-    /// The points with an edge to `p`; a gate that is still closed opens after its owner's latest call.
-    fn into(&self, p: Point) -> impl Iterator<Item = Point> + '_ {
+    /// The points with an edge to `p`, those across streams only if asked for; a gate that is still closed opens after its
+    /// owner's latest call.
+    fn into(&self, p: Point, across: bool) -> impl Iterator<Item = Point> + '_ {
         let end = self.starts.get(p + 1).copied().unwrap_or(self.before.len());
         let gate = self.gates.iter().find(|g| g.task == p);
         let opener = gate.and_then(|g| g.release.or(self.last[g.owner]));
-        self.before[self.starts[p]..end].iter().copied().chain(opener)
+        let others = self.across.get(&p).copied().into_iter().chain(opener).filter(move |_| across);
+        self.before[self.starts[p]..end].iter().copied().chain(others)
     }
 
     /// All points, each after everything that happens before it.
     pub fn schedule(&self) -> Vec<Point> {
         fn visit(order: &Order, p: Point, seen: &mut Points, done: &mut Vec<Point>) {
             if seen.insert(p) {
-                order.into(p).for_each(|q| visit(order, q, seen, done));
+                order.into(p, !order.void.has(p)).for_each(|q| visit(order, q, seen, done));
                 done.push(p);
             }
         }
@@ -188,7 +255,7 @@ mod tests {
     fn pageable(stream: usize) -> Act {
         let span = |buffer| Span { buffer, at: 0, len: 1 };
         let (dst, src, kind) = (span(DEVICE_BUFFER), span(HEAP_BUFFER), crate::program::Kind::HOST_TO_DEVICE);
-        Act::Copy { dst, src, kind, way: Way::On(stream), with_condition: false }
+        Act::Copy { dst, src, kind, way: Way::Awaited(stream), with_condition: false }
     }
 
     fn on(stream: usize) -> Act {
@@ -208,6 +275,7 @@ mod tests {
         let sync_device = |device| Act::SyncDevice { device };
         let hold = |gate, stream| Act::Hold { gate, stream };
         let release = |gate| Act::Release { gate };
+        let abort = |stream| Act::Abort { stream };
         let barrier = || Act::Barrier;
         #[rustfmt::skip]
         let table = [
@@ -252,8 +320,14 @@ mod tests {
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 1, now()), (O, 0, release(0))]),
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
             ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
+            // an abort: what was dropped will not run, what it waited for may
+            ("->", vec![(A, 0, on(0)), (O, 0, abort(0)), (A, 0, now())]),
+            ("||", vec![(A, 0, on(0)), (O, 0, abort(1)), (A, 0, now())]),
+            ("->", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (O, 0, abort(0)), (A, 0, on(0))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(1)), (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(0)), (A, 0, on(1))]),
         ];
-        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 8, life: 0, len: 1 }];
+        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 10, life: 0, len: 1 }];
         let program = Program { buffers, ..Program::default() };
         for (want, steps) in table {
             let mut order = Order::default();

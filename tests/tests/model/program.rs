@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::ranges::Ranges;
+use crate::twin::Manner;
 
 pub const THREADS: usize = 2;
 
@@ -27,18 +28,35 @@ pub const FIRST_CELLS: usize = 4;
 pub const PINNED_CELLS: usize = 5;
 
 /// Names of the places that hold one allocation at a time.
-pub const SLOTS: [(&str, Home); 10] = [
-    ("dev0a", Home::Device(0)),
-    ("dev0b", Home::Device(0)),
-    ("dev0c", Home::Device(0)),
-    ("dev1a", Home::Device(1)),
-    ("dev1b", Home::Device(1)),
-    ("pin0", Home::Pinned),
-    ("pin1", Home::Pinned),
-    ("pin2", Home::Pinned),
-    ("heap0", Home::Heap),
-    ("heap1", Home::Heap),
+pub const SLOTS: [(&str, Home, Form); 21] = [
+    ("dev0a", Home::Device(0), Form::Plain),
+    ("dev0b", Home::Device(0), Form::Plain),
+    ("dev0c", Home::Device(0), Form::Plain),
+    ("win0", Home::Device(0), Form::Window),
+    ("dev1a", Home::Device(1), Form::Plain),
+    ("dev1b", Home::Device(1), Form::Plain),
+    ("win1", Home::Device(1), Form::Window),
+    ("pin0", Home::Pinned, Form::Plain),
+    ("pin1", Home::Pinned, Form::Plain),
+    ("pin2", Home::Pinned, Form::Plain),
+    ("heap0", Home::Heap, Form::Plain),
+    ("heap1", Home::Heap, Form::Plain),
+    ("reg0", Home::Heap, Form::Pages),
+    ("reg1", Home::Heap, Form::Pages),
+    ("phy0a", Home::Device(0), Form::Physical),
+    ("phy0b", Home::Device(0), Form::Physical),
+    ("phy0c", Home::Device(0), Form::Physical),
+    ("phy0d", Home::Device(0), Form::Physical),
+    ("phy1a", Home::Device(1), Form::Physical),
+    ("phy1b", Home::Device(1), Form::Physical),
+    ("phy1c", Home::Device(1), Form::Physical),
 ];
+
+/// What physical memory and registered ranges are made of.
+pub const PAGE: usize = 4096;
+
+/// In how many places of a window physical memory can be mapped; each is as large as any physical memory of the program.
+pub const CELLS: usize = 4;
 
 /// Where an allocation lives: device memory, page-locked host memory, or plain malloc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +72,18 @@ impl Home {
     }
 }
 
+/// What an allocation is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Plain,
+    /// Whole pages of malloc memory, which can be registered as page-locked.
+    Pages,
+    /// Reserved addresses: bytes are there only where physical memory is mapped.
+    Window,
+    /// Physical memory, which has addresses only where it is mapped.
+    Physical,
+}
+
 /// One allocation; `life` counts how often its slot was allocated before.
 #[derive(Clone, Debug)]
 pub struct Buffer {
@@ -66,6 +96,18 @@ pub struct Buffer {
 impl Buffer {
     pub fn home(&self) -> Home {
         SLOTS[self.slot].1
+    }
+
+    pub fn form(&self) -> Form {
+        SLOTS[self.slot].2
+    }
+
+    /// The bytes that copies may name.
+    pub fn usable(&self) -> Range<usize> {
+        match self.form() {
+            Form::Plain | Form::Pages => GUARD..self.len - GUARD,
+            Form::Window | Form::Physical => 0..self.len,
+        }
     }
 }
 
@@ -116,6 +158,8 @@ impl Kind {
 pub enum Way {
     Now,
     On(usize),
+    /// Handed to a stream, and the call waits for it: plain host memory takes part.
+    Awaited(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +178,33 @@ pub enum Act {
     Free {
         buffer: usize,
     },
+    /// Maps physical memory in a cell of a window.
+    Map {
+        window: usize,
+        cell: usize,
+        physical: usize,
+    },
+    Unmap {
+        window: usize,
+        cell: usize,
+        /// What is mapped there.
+        physical: usize,
+    },
+    /// Page-locks some of a buffer's pages.
+    Register {
+        buffer: usize,
+        bytes: Range<usize>,
+    },
+    Unregister {
+        buffer: usize,
+    },
+    /// A copy or fill by the second process, of memory exported to it.
+    Abroad {
+        act: Box<Act>,
+        manner: Manner,
+    },
+    /// A call that must be refused, and change nothing.
+    Refused(Box<Act>),
     /// The CPU writes host memory.
     Poke {
         dst: Span,
@@ -207,6 +278,18 @@ pub enum Act {
     Release {
         gate: usize,
     },
+    /// Drops the tasks that a stream has not done.
+    Abort {
+        stream: usize,
+    },
+    /// Destroys a stream by force and makes another in its place.
+    Renew {
+        stream: usize,
+    },
+    /// Work of the stream fails that is to stop all streams of its context: they drop what they have, and take nothing more.
+    Halt {
+        stream: usize,
+    },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
     /// Looks at every byte of these buffers that is settled for this thread.
@@ -255,23 +338,27 @@ impl Program {
         self.buffers[buffer].home()
     }
 
-    fn touches_heap(&self, moves: &[(Span, Span)]) -> bool {
-        moves.iter().any(|(d, s)| [d, s].iter().any(|span| self.home(span.buffer) == Home::Heap))
+    pub fn form(&self, buffer: usize) -> Form {
+        self.buffers[buffer].form()
     }
 
     /// When the bytes of `act` move; `None` for calls that move none.
     pub fn timing(&self, act: &Act) -> Option<Timing> {
-        let waits = self.touches_heap(&act.moves());
         let by = |way: Way| match way {
             Way::Now => Timing::Call,
-            Way::On(stream) => Timing::Task { stream, waits },
+            Way::On(stream) => Timing::Task { stream, waits: false },
+            Way::Awaited(stream) => Timing::Task { stream, waits: true },
         };
         Some(match act {
             Act::Alloc { .. } | Act::Poke { .. } | Act::SetDesc { .. } | Act::Check { .. } => Timing::Call,
-            Act::Free { .. } => Timing::Call,
-            Act::Copy { kind: Kind::HOST_TO_BUF_TO_DEVICE, way: Way::On(stream), .. } => {
-                Timing::Staged { stream: *stream }
-            }
+            Act::Free { .. } | Act::Map { .. } | Act::Unmap { .. } => Timing::Call,
+            Act::Register { .. } | Act::Unregister { .. } | Act::Refused(_) => Timing::Call,
+            Act::Abroad { .. } => Timing::Call,
+            Act::Copy {
+                kind: Kind::HOST_TO_BUF_TO_DEVICE,
+                way: Way::On(stream) | Way::Awaited(stream),
+                ..
+            } => Timing::Staged { stream: *stream },
             // documented: a D32 fill of host memory is not put on the stream
             Act::Fill { dst, with: Pattern::Word(_), .. } if !self.home(dst.buffer).is_device() => {
                 Timing::Call
@@ -287,9 +374,24 @@ impl Program {
         })
     }
 
+    /// The streams that a call names.
+    pub fn streams(&self, act: &Act) -> Vec<usize> {
+        match act {
+            Act::Record { stream, .. } | Act::Wait { stream, .. } | Act::Hold { stream, .. } => vec![*stream],
+            Act::SyncStream { stream } | Act::Abort { stream } | Act::Renew { stream } => vec![*stream],
+            Act::SyncDevice { device } => streams_of(*device),
+            Act::Halt { stream } => streams_of(STREAMS[*stream]),
+            _ => match self.timing(act) {
+                Some(Timing::Task { stream, .. } | Timing::Staged { stream }) => vec![stream],
+                _ => vec![],
+            },
+        }
+    }
+
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
+            || matches!(act, Act::Halt { .. })
             || matches!(self.timing(act), Some(Timing::Task { waits: true, .. }))
     }
 }
@@ -303,6 +405,7 @@ impl Act {
                 (0..*height).map(|i| (dst.row(i, *width), src.row(i, *width))).collect()
             }
             Act::Batch { items, .. } => items.clone(),
+            Act::Abroad { act, .. } => act.moves(),
             _ => vec![],
         }
     }
@@ -311,11 +414,36 @@ impl Act {
     pub fn buffers(&self) -> Vec<usize> {
         match self {
             Act::Alloc { buffer } | Act::Free { buffer } => vec![*buffer],
+            Act::Register { buffer, .. } | Act::Unregister { buffer } => vec![*buffer],
+            Act::Map { window, physical, .. } | Act::Unmap { window, physical, .. } => {
+                vec![*window, *physical]
+            }
+            Act::Refused(act) | Act::Abroad { act, .. } => act.buffers(),
             Act::Poke { dst, .. } | Act::Fill { dst, .. } => vec![dst.buffer],
             Act::SetDesc { dst, src, .. } => vec![dst.buffer, src.buffer],
             Act::Check { buffers } => buffers.clone(),
             _ => self.moves().iter().flat_map(|(d, s)| [d.buffer, s.buffer]).collect(),
         }
+    }
+
+    /// The buffers whose addresses become, or cease to be, something else: who uses them at the same time is in trouble.
+    pub fn remakes(&self) -> Vec<usize> {
+        match self {
+            Act::Alloc { .. } | Act::Free { .. } => self.buffers(),
+            Act::Map { .. } | Act::Unmap { .. } => self.buffers(),
+            Act::Register { .. } | Act::Unregister { .. } => self.buffers(),
+            _ => vec![],
+        }
+    }
+
+    /// What is done, whichever process does it.
+    pub fn deed(&self) -> &Act {
+        if let Act::Abroad { act, .. } = self { act } else { self }
+    }
+
+    /// Whether tasks are dropped by this.
+    pub fn drops(&self) -> bool {
+        matches!(self, Act::Abort { .. } | Act::Renew { .. } | Act::Halt { .. })
     }
 
     pub fn event(&self) -> Option<usize> {
@@ -324,6 +452,10 @@ impl Act {
             _ => None,
         }
     }
+}
+
+pub fn streams_of(device: usize) -> Vec<usize> {
+    (0..STREAMS.len()).filter(|s| STREAMS[*s] == device).collect()
 }
 
 /// The bytes of `spans` that lie in `buffer`.

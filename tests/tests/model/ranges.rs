@@ -17,6 +17,10 @@ impl Ranges {
         self.0.is_empty()
     }
 
+    pub fn has(&self, offset: usize) -> bool {
+        self.within(offset..offset + 1).next().is_some()
+    }
+
     /// How many bytes are in the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(Range::len).sum()

@@ -62,15 +62,23 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
     for sight in expected.sights.get(&step).into_iter().flatten() {
         let mut got = vec![0; sight.bytes.len()];
         executor.read(thread, sight.buffer, sight.at, &mut got)?;
-        if got != sight.bytes {
-            let wrong: Vec<_> = (0..got.len()).filter(|i| got[*i] != sight.bytes[*i]).collect();
-            let (i, wrong) = (wrong[0], wrong.len());
+        if got == sight.bytes {
+            continue;
+        }
+        let fits = |i: &usize| got[*i] == sight.bytes[*i] || got[*i] == sight.others[*i];
+        let wrong: Vec<_> = (0..got.len()).filter(|i| !fits(i)).collect();
+        if let Some(&i) = wrong.first() {
+            let wrong = wrong.len();
             let at = Span { buffer: sight.buffer, at: sight.at + i, len: 1 };
             return Err(format!(
-                "{} is {:#04x}, not {:#04x} ({wrong} bytes wrong)",
+                "{} is {:#04x}, not {:#04x}{} ({wrong} bytes wrong)",
                 Shown(program, &program.steps[step]).span(&at),
                 got[i],
-                sight.bytes[i]
+                sight.bytes[i],
+                match sight.others[i] {
+                    other if other == sight.bytes[i] => String::new(),
+                    other => format!(" or {other:#04x}"),
+                }
             ));
         }
     }

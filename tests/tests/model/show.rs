@@ -1,6 +1,7 @@
 //! How programs print: one step to a line, as one would write it on a board.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::program::*;
 
@@ -49,6 +50,7 @@ impl Shown<'_> {
         match way {
             Way::Now => "sync".into(),
             Way::On(stream) => format!("s{stream}"),
+            Way::Awaited(stream) => format!("s{stream}, awaited"),
         }
     }
 }
@@ -62,9 +64,28 @@ impl fmt::Display for Shown<'_> {
         match act {
             Act::Alloc { buffer } => {
                 let Buffer { len, .. } = program.buffers[*buffer];
-                write!(f, "{} = alloc {} bytes, {:?}", self.name(*buffer), Hex(len), program.home(*buffer))
+                let (name, home, form) = (self.name(*buffer), program.home(*buffer), program.form(*buffer));
+                write!(f, "{name} = alloc {} bytes, {home:?} {form:?}", Hex(len))
             }
             Act::Free { buffer } => write!(f, "free {}", self.name(*buffer)),
+            Act::Map { window, cell, physical } => {
+                write!(f, "map {} at {} cell {cell}", self.name(*physical), self.name(*window))
+            }
+            Act::Unmap { window, cell, physical } => {
+                write!(f, "unmap {} cell {cell} ({})", self.name(*window), self.name(*physical))
+            }
+            Act::Register { buffer, bytes: Range { start, end } } => {
+                write!(f, "register {}[{}..{}]", self.name(*buffer), Hex(*start), Hex(*end))
+            }
+            Act::Unregister { buffer } => write!(f, "unregister {}", self.name(*buffer)),
+            Act::Abroad { act, manner } => {
+                let step = Step { thread: *thread, act: (**act).clone() };
+                write!(f, "second process ({manner:?}): {}", Shown(program, &step))
+            }
+            Act::Refused(act) => {
+                let step = Step { thread: *thread, act: (**act).clone() };
+                write!(f, "refused: {}", Shown(program, &step))
+            }
             Act::Poke { dst, seed } => write!(f, "poke {} with noise {seed}", self.span(dst)),
             Act::Copy { dst, src, kind, way, with_condition } => {
                 let call = if *with_condition { " (with condition)" } else { "" };
@@ -102,6 +123,9 @@ impl fmt::Display for Shown<'_> {
             Act::SyncDevice { device } => write!(f, "sync device {device}"),
             Act::Hold { gate, stream } => write!(f, "s{stream}: hold until g{gate}"),
             Act::Release { gate } => write!(f, "release g{gate}"),
+            Act::Abort { stream } => write!(f, "abort s{stream}"),
+            Act::Renew { stream } => write!(f, "destroy s{stream} by force, make another"),
+            Act::Halt { stream } => write!(f, "s{stream}: fail, and stop all streams of its context"),
             Act::Barrier => write!(f, "--- barrier"),
             Act::Check { buffers } => {
                 let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();

@@ -6,8 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use crate::fault::Fault;
+use crate::layout::{Layout, Real};
 use crate::oracle::first_bytes;
-use crate::program::{Act, DESCS, EVENTS, Home, Program, STREAMS, Span, Timing};
+use crate::program::{Act, CELLS, DESCS, EVENTS, Form, Program, STREAMS, Span, Timing, streams_of};
 use crate::run::Executor;
 
 /// When tasks run.
@@ -21,46 +23,11 @@ pub enum Schedule {
     Random(u64),
 }
 
-/// What is wrong with the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Freed memory is given out again while tasks still use it.
-    ReusesBusyMemory,
-    /// An asynchronous copy reads its source in the call.
-    ReadsSourceInCall,
-    /// The staged kind reads its source when the task runs.
-    StagesLate,
-    /// A copy of malloc memory returns before it is done.
-    DoesNotWaitForPageable,
-    /// A stream may run the second task before the first.
-    Overtakes,
-    /// A wait is bound to the record there is when it runs.
-    WaitsForLaterRecord,
-    /// A synchronise returns with the last task still to come.
-    SyncLeavesOne,
-    /// A descriptor is read in the call.
-    ReadsDescInCall,
-    /// Copies go upwards byte by byte, whatever overlaps.
-    NoMemmove,
-}
-
-impl Fault {
-    pub const ALL: [Fault; 9] = [
-        Fault::ReusesBusyMemory,
-        Fault::ReadsSourceInCall,
-        Fault::StagesLate,
-        Fault::DoesNotWaitForPageable,
-        Fault::Overtakes,
-        Fault::WaitsForLaterRecord,
-        Fault::SyncLeavesOne,
-        Fault::ReadsDescInCall,
-        Fault::NoMemmove,
-    ];
-}
-
 #[derive(Clone)]
 enum Task {
     Move(Vec<(Span, Span)>),
+    /// Finds out what it moves when it runs.
+    Late(Act),
     Put(Vec<(Span, Vec<u8>)>),
     CopyDesc(usize, usize),
     RunDesc(usize),
@@ -76,18 +43,23 @@ struct Stream {
     tasks: VecDeque<Task>,
     submitted: usize,
     done: usize,
+    /// Only a faulty engine does.
+    drops_next: bool,
 }
 
 struct State {
     /// Which vector a buffer uses; only a fault makes two buffers share one.
     at: Vec<usize>,
     memory: Vec<Vec<u8>>,
-    free: Vec<(Home, usize)>,
+    layout: Layout,
+    /// Buffers that were freed and may not be again.
+    free: Vec<usize>,
     streams: [Stream; STREAMS.len()],
     /// The stream of the latest record, and how many of its tasks must be done.
     records: [Option<(usize, usize)>; EVENTS.len()],
     descs: [Option<(Span, Span)>; DESCS.len()],
     open: Vec<bool>,
+    stopped: [bool; 2],
     random: u64,
 }
 
@@ -105,11 +77,13 @@ impl<'a> Toy<'a> {
         let state = State {
             at: vec![usize::MAX; program.buffers.len()],
             memory: vec![],
+            layout: Layout::default(),
             free: vec![],
             streams: Default::default(),
             records: [None; EVENTS.len()],
             descs: [None; DESCS.len()],
             open: vec![false; program.gates],
+            stopped: [false; 2],
             random: seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
         Toy { program, schedule, fault, state: Mutex::new(state), changed: Condvar::new() }
@@ -120,22 +94,45 @@ impl<'a> Toy<'a> {
     }
 
     fn submit(&self, state: &mut State, stream: usize, task: Task) {
-        state.streams[stream].tasks.push_back(task);
-        state.streams[stream].submitted += 1;
+        let queue = &mut state.streams[stream];
+        let task = if std::mem::take(&mut queue.drops_next) { Task::Record } else { task };
+        queue.tasks.push_back(task);
+        queue.submitted += 1;
     }
 
     fn alloc(&self, state: &mut State, buffer: usize) {
-        let (home, len) = (self.program.home(buffer), self.program.buffers[buffer].len);
-        let again = state.free.iter().position(|(h, at)| *h == home && state.memory[*at].len() == len);
-        state.at[buffer] = match again {
-            Some(i) if self.has(Fault::ReusesBusyMemory) => state.free.remove(i).1,
-            _ => {
+        let len = self.program.buffers[buffer].len;
+        state.at[buffer] = match self.again(state, buffer) {
+            Some(i) => {
+                let old = state.free.remove(i);
+                state.at[old]
+            }
+            None => {
                 state.memory.push(vec![0; len]);
                 state.memory.len() - 1
             }
         };
         let bytes = first_bytes(buffer, len);
         state.memory[state.at[buffer]].copy_from_slice(bytes);
+    }
+
+    /// Freed memory that is given out again, which only a faulty engine does: it does not know who is done with it.
+    fn again(&self, state: &State, buffer: usize) -> Option<usize> {
+        let (home, form) = (self.program.home(buffer), self.program.form(buffer));
+        let mapped = |b: usize| state.layout.mapped().any(|other| other == b);
+        let fits = |old: &usize| {
+            let like = (self.program.home(*old), self.program.form(*old)) == (home, form);
+            like && self.program.buffers[*old].len == self.program.buffers[buffer].len
+        };
+        state.free.iter().position(|old| {
+            fits(old)
+                && match self.fault {
+                    Some(Fault::ReusesBusyMemory) => form == Form::Plain,
+                    Some(Fault::ReusesMapped) => form == Form::Physical && mapped(*old),
+                    Some(Fault::ReusesUnmapped) => form == Form::Physical && !mapped(*old),
+                    _ => false,
+                }
+        })
     }
 
     fn load(&self, state: &State, span: Span) -> Vec<u8> {
@@ -148,15 +145,28 @@ impl<'a> Toy<'a> {
     }
 
     fn copy(&self, state: &mut State, moves: &[(Span, Span)]) {
-        for &(dst, src) in moves {
-            if self.has(Fault::NoMemmove) && dst.buffer == src.buffer {
+        if self.has(Fault::NoMemmove) && moves.iter().all(|(d, s)| d.buffer == s.buffer) {
+            for (dst, src) in moves {
                 let memory = &mut state.memory[state.at[dst.buffer]];
                 (0..dst.len).for_each(|i| memory[dst.at + i] = memory[src.at + i]);
-            } else {
-                let bytes = self.load(state, src);
-                self.store(state, dst, &bytes);
             }
+            return;
         }
+        let bytes: Vec<_> = moves.iter().map(|(_, src)| self.load(state, *src)).collect();
+        moves.iter().zip(bytes).for_each(|((dst, _), bytes)| self.store(state, *dst, &bytes));
+    }
+
+    fn put(&self, state: &mut State, parts: &[(Span, Vec<u8>)]) {
+        parts.iter().for_each(|(dst, bytes)| self.store(state, *dst, bytes));
+    }
+
+    /// What a copy or fill moves if it is called now; nothing where it reaches into holes.
+    fn real(&self, state: &State, act: &Act) -> Real {
+        let mut real = state.layout.real(self.program, act).unwrap_or_default();
+        if self.has(Fault::OnePiece) && matches!(act, Act::Copy { .. }) {
+            real.moves.truncate(1);
+        }
+        real
     }
 
     /// Runs the next task of a stream, or the one after it; returns whether it could.
@@ -179,11 +189,13 @@ impl<'a> Toy<'a> {
                 return false;
             }
             Task::Move(moves) => self.copy(state, &moves),
-            Task::Put(parts) => parts.iter().for_each(|(dst, bytes)| self.store(state, *dst, bytes)),
+            Task::Late(act) => self.copy(state, &self.real(state, &act).moves),
+            Task::Put(parts) => self.put(state, &parts),
             Task::CopyDesc(dst, src) => state.descs[dst] = state.descs[src],
             Task::RunDesc(desc) => {
-                let what = state.descs[desc].expect("set before it runs");
-                self.copy(state, &[what]);
+                let (dst, src) = state.descs[desc].expect("set before it runs");
+                let act = Act::RunDesc { desc, dst, src, stream };
+                self.copy(state, &self.real(state, &act).moves);
             }
             _ => {}
         }
@@ -243,41 +255,53 @@ impl<'a> Toy<'a> {
     }
 
     fn task(&self, state: &State, act: &Act) -> Task {
-        let parts = |moves: &[(Span, Span)]| moves.iter().map(|(d, s)| (*d, self.load(state, *s))).collect();
-        match act {
-            Act::Fill { dst, with, .. } => Task::Put(vec![(*dst, with.bytes(dst.len))]),
+        let Real { moves, fills } = self.real(state, act);
+        match act.deed() {
+            Act::Fill { dst, with, .. } => Task::Put(spread(&fills, &with.bytes(dst.len))),
             Act::CopyDesc { dst, src, .. } => Task::CopyDesc(*dst, *src),
-            Act::RunDesc { desc, .. } if self.has(Fault::ReadsDescInCall) => {
-                Task::Move(state.descs[*desc].into_iter().collect())
+            Act::RunDesc { desc, stream, .. } if self.has(Fault::ReadsDescInCall) => {
+                let now = |(dst, src)| Act::RunDesc { desc: *desc, dst, src, stream: *stream };
+                Task::Move(state.descs[*desc].map_or(vec![], |what| self.real(state, &now(what)).moves))
             }
             Act::RunDesc { desc, .. } => Task::RunDesc(*desc),
-            _ if self.has(Fault::ReadsSourceInCall) => Task::Put(parts(&act.moves())),
-            _ => Task::Move(act.moves()),
+            _ if self.has(Fault::FollowsRemap) => Task::Late(act.clone()),
+            _ if self.has(Fault::ReadsSourceInCall) => Task::Put(self.taken(state, &moves)),
+            _ => Task::Move(moves),
         }
+    }
+
+    /// Destinations with the bytes that their sources hold now.
+    fn taken(&self, state: &State, moves: &[(Span, Span)]) -> Vec<(Span, Vec<u8>)> {
+        moves.iter().map(|(dst, src)| (*dst, self.load(state, *src))).collect()
     }
 
     /// Copies, fills and descriptor calls, by their timing.
     fn transfer<'s>(&self, mut state: MutexGuard<'s, State>, act: &Act) -> MutexGuard<'s, State> {
         match self.program.timing(act).expect("all other steps move bytes") {
-            Timing::Call => {
-                let task = self.task(&state, act);
-                match task {
-                    Task::Put(parts) => {
-                        parts.iter().for_each(|(dst, bytes)| self.store(&mut state, *dst, bytes))
-                    }
-                    Task::Move(moves) => self.copy(&mut state, &moves),
-                    _ => unreachable!("descriptor copies are tasks"),
+            Timing::Call => match self.task(&state, act) {
+                Task::Put(parts) => self.put(&mut state, &parts),
+                Task::Move(moves) => self.copy(&mut state, &moves),
+                Task::Late(act) => {
+                    let Real { moves, .. } = self.real(&state, &act);
+                    self.copy(&mut state, &moves);
                 }
-            }
+                _ => unreachable!("descriptor copies are tasks"),
+            },
             Timing::Staged { stream } if !self.has(Fault::StagesLate) => {
-                let parts = act.moves().iter().map(|(d, s)| (*d, self.load(&state, *s))).collect();
+                let Real { moves, .. } = self.real(&state, act);
+                let parts = self.taken(&state, &moves);
                 self.submit(&mut state, stream, Task::Put(parts));
             }
-            Timing::Staged { stream } => self.submit(&mut state, stream, Task::Move(act.moves())),
+            Timing::Staged { stream } => {
+                let Real { moves, .. } = self.real(&state, act);
+                self.submit(&mut state, stream, Task::Move(moves));
+            }
             Timing::Task { stream, waits } => {
                 let task = self.task(&state, act);
                 self.submit(&mut state, stream, task);
-                if waits && !self.has(Fault::DoesNotWaitForPageable) {
+                let forgets = self.has(Fault::DoesNotWaitForPageable)
+                    || self.has(Fault::PinnedByStart) && self.starts_pinned(&state, act);
+                if waits && !forgets {
                     let count = state.streams[stream].submitted;
                     state = self.reach(state, stream, count);
                 }
@@ -285,17 +309,111 @@ impl<'a> Toy<'a> {
         }
         state
     }
+
+    /// Whether all plain memory of a copy starts in registered pages.
+    fn starts_pinned(&self, state: &State, act: &Act) -> bool {
+        let spans = act.moves().into_iter().flat_map(|(d, s)| [d, s]);
+        let mut firsts = spans.map(|span| Span { len: 1, ..span });
+        firsts.all(|first| !state.layout.is_plain(self.program, first))
+    }
+
+    /// A call that must be refused: it is if it reaches into a hole, or gives up addresses where something is mapped.
+    fn refuse(&self, state: &mut State, act: &Act) -> Result<(), String> {
+        let hole = state.layout.real(self.program, act).is_none();
+        let mut streams = self.program.streams(act).into_iter();
+        if streams.any(|s| state.stopped[STREAMS[s]]) {
+            return if self.has(Fault::HaltTakesMore) { Err("was accepted".into()) } else { Ok(()) };
+        }
+        if self.has(Fault::TakesHoles) && hole {
+            return Err("was accepted".into());
+        }
+        if self.has(Fault::RefusesLate) {
+            let layout = state.layout.clone();
+            for (dst, src) in act.moves() {
+                let len = [dst, src].map(|span| layout.until_hole(self.program, span));
+                let len = len[0].min(len[1]);
+                let first =
+                    Act::RunDesc { desc: 0, dst: Span { len, ..dst }, src: Span { len, ..src }, stream: 0 };
+                let moves = layout.real(self.program, &first).unwrap_or_default().moves;
+                self.copy(state, &moves);
+            }
+        }
+        let in_use = matches!(act, Act::Free { buffer } if state.layout.cells(*buffer) != [None; CELLS]);
+        if hole || in_use { Ok(()) } else { Err("was accepted".into()) }
+    }
+
+    /// Drops what a stream has not done. A copy may have been begun.
+    fn abort(&self, state: &mut State, stream: usize) {
+        let queue = &mut state.streams[stream];
+        let mut tasks = std::mem::take(&mut queue.tasks);
+        queue.done = queue.submitted;
+        queue.drops_next = self.has(Fault::AbortDropsNext);
+        match tasks.front() {
+            Some(Task::Move(moves)) if state.random >> 12 & 1 == 0 => {
+                let half = moves.len().div_ceil(2);
+                self.copy(state, &moves.clone()[..half]);
+            }
+            Some(Task::Put(parts)) if self.has(Fault::AbortTears) => {
+                parts
+                    .clone()
+                    .iter()
+                    .for_each(|(dst, bytes)| self.store(state, *dst, &vec![0x5a; bytes.len()]));
+            }
+            _ => {}
+        }
+        let copy = |task: &Task| matches!(task, Task::Move(_) | Task::Put(_));
+        if self.has(Fault::AbortKeepsOne)
+            && let Some(kept) = tasks.iter().rposition(copy)
+        {
+            state.streams[stream].tasks.extend(tasks.remove(kept));
+            state.streams[stream].done -= 1;
+        }
+        if self.has(Fault::AbortsNeighbour) {
+            let next = (0..STREAMS.len()).find(|s| *s != stream && STREAMS[*s] == STREAMS[stream]);
+            let other = &mut state.streams[next.expect("two streams on each device")];
+            other.tasks.clear();
+            other.done = other.submitted;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Drops queued copies of a buffer's bytes.
+    fn drop_copies(&self, state: &mut State, buffer: usize) {
+        let keep = |(d, s): &(Span, Span)| d.buffer != buffer && s.buffer != buffer;
+        for task in state.streams.iter_mut().flat_map(|stream| &mut stream.tasks) {
+            if let Task::Move(moves) = task {
+                moves.retain(keep);
+            }
+        }
+    }
+}
+
+/// Shares bytes out among the parts they go to.
+fn spread(parts: &[Span], mut bytes: &[u8]) -> Vec<(Span, Vec<u8>)> {
+    let mut take = |part: &Span| {
+        let (now, rest) = bytes.split_at(part.len);
+        bytes = rest;
+        (*part, now.to_vec())
+    };
+    parts.iter().map(&mut take).collect()
 }
 
 impl Executor for Toy<'_> {
     fn perform(&self, _thread: usize, act: &Act) -> Result<(), String> {
         let mut state = self.state.lock().unwrap();
+        state.layout.step(self.program, act);
         match act {
+            Act::Alloc { buffer } if self.program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => self.alloc(&mut state, *buffer),
-            Act::Free { buffer } => {
-                let at = state.at[*buffer];
-                state.free.push((self.program.home(*buffer), at));
+            Act::Free { buffer } => state.free.push(*buffer),
+            Act::Unmap { physical, .. } if self.has(Fault::UnmapDrops) => {
+                self.drop_copies(&mut state, *physical);
             }
+            Act::Unregister { buffer } if self.has(Fault::UnregisterDrops) => {
+                self.drop_copies(&mut state, *buffer);
+            }
+            Act::Map { .. } | Act::Unmap { .. } | Act::Register { .. } | Act::Unregister { .. } => {}
+            Act::Refused(act) => self.refuse(&mut state, act)?,
             Act::Poke { dst, seed } => self.store(&mut state, *dst, crate::oracle::noise(*seed, dst.len)),
             Act::SetDesc { desc, dst, src } => state.descs[*desc] = Some((*dst, *src)),
             Act::Record { event, stream } => {
@@ -324,12 +442,20 @@ impl Executor for Toy<'_> {
                     state = self.reach(state, stream, count);
                 }
             }
+            Act::Abort { stream } | Act::Renew { stream } => self.abort(&mut state, *stream),
+            Act::Halt { stream } => {
+                let count = state.streams[*stream].submitted;
+                state = self.reach(state, *stream, count);
+                streams_of(STREAMS[*stream]).into_iter().for_each(|s| self.abort(&mut state, s));
+                state.stopped[STREAMS[*stream]] = true;
+            }
             Act::Hold { gate, stream } => self.submit(&mut state, *stream, Task::Gate(*gate)),
             Act::Release { gate } => {
                 state.open[*gate] = true;
                 self.changed.notify_all();
             }
             Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
+            Act::Abroad { .. } if self.has(Fault::LosesForeign) => {}
             _ => state = self.transfer(state, act),
         }
         self.idle(&mut state);

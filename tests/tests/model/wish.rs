@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::build::Builder;
 use crate::program::*;
+use crate::twin::Manner;
 
 /// How a conflict with an earlier step is put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,27 @@ pub enum Want {
     Free {
         slot: usize,
     },
+    /// Maps a physical memory in a cell of the stream's device's window, in place of what is there.
+    Map {
+        slot: usize,
+        cell: usize,
+        /// What was there is freed, and new memory mapped.
+        fresh: bool,
+    },
+    Unmap {
+        cell: usize,
+    },
+    /// Page-locks pages from a share of a buffer on, or lets them go if some are.
+    Register {
+        slot: usize,
+        at: u16,
+        len: u16,
+    },
+    Unregister {
+        slot: usize,
+    },
+    /// Something that does not look where in a window anything is mapped.
+    Careless(Box<Want>),
     Hold,
     Release,
     Record {
@@ -108,6 +130,17 @@ pub enum Want {
     },
     SyncStream,
     SyncDevice,
+    /// The second process copies, or fills if a byte is given.
+    Abroad {
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        byte: Option<u8>,
+        manner: Manner,
+    },
+    Abort,
+    Renew,
+    Halt,
     Barrier,
 }
 
@@ -146,8 +179,12 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     prop_oneof![any::<u8>().prop_map(Pattern::Byte), any::<u32>().prop_map(Pattern::Word)]
 }
 
-fn want() -> impl Strategy<Value = Want> {
-    let len = || prop_oneof![3 => any::<u16>(), 1 => Just(u16::MAX)];
+fn len() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => any::<u16>(), 1 => Just(u16::MAX)]
+}
+
+/// Copies and fills.
+fn transfer() -> impl Strategy<Value = Want> {
     let copy = (towards(), pick(), pick(), len(), 0..3usize, rarely(), any::<bool>());
     let copy2d = (towards(), pick(), pick(), len(), 1..9usize, (0..9usize, 0..9usize), rarely());
     let items = prop::collection::vec((pick(), pick(), len()), 1..6);
@@ -164,13 +201,30 @@ fn want() -> impl Strategy<Value = Want> {
             Want::Batch { towards, items, how, sync }
         }),
         4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
+    ]
+}
+
+fn abroad() -> impl Strategy<Value = Want> {
+    let manner = prop_oneof![Just(Manner::Call), Just(Manner::Stream), Just(Manner::Detour)];
+    (pick(), pick(), len(), any::<Option<u8>>(), manner)
+        .prop_map(|(dst, src, len, byte, manner)| Want::Abroad { dst, src, len, byte, manner })
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    prop_oneof![
+        22 => transfer(),
+        1 => transfer().prop_map(|want| Want::Careless(Box::new(want))),
         3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
         2 => (desc(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
         1 => desc().prop_map(|dst| Want::CopyDesc { dst }),
         5 => (desc(), pick(), pick(), len(), rarely()).prop_map(|(desc, dst, src, len, copied)| {
             Want::RunDesc { desc, dst, src, len, copied }
         }),
-        3 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        4 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        5 => (0..60usize, 0..CELLS, any::<bool>()).prop_map(|(slot, cell, fresh)| Want::Map { slot, cell, fresh }),
+        1 => (0..CELLS).prop_map(|cell| Want::Unmap { cell }),
+        3 => (0..60usize, any::<u16>(), len()).prop_map(|(slot, at, len)| Want::Register { slot, at, len }),
+        1 => (0..60usize).prop_map(|slot| Want::Unregister { slot }),
         3 => Just(Want::Hold),
         1 => Just(Want::Release),
         2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
@@ -178,6 +232,10 @@ fn want() -> impl Strategy<Value = Want> {
         1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
         2 => Just(Want::SyncStream),
         1 => Just(Want::SyncDevice),
+        2 => abroad(),
+        1 => Just(Want::Abort),
+        1 => Just(Want::Renew),
+        1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
         1 => Just(Want::Barrier),
     ]
 }
