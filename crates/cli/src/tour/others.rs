@@ -109,10 +109,12 @@ fn look(memory: &Memory) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(memory.all().at().cast::<u8>(), memory.len()) }.to_vec()
 }
 
+/// A copy call of a stream.
+type Call = fn(&Stream, Span, Span, i32) -> Result<()>;
+
 /// Whatever the kind says, the copy is one inside the device, and asynchronous between host memory too.
 fn unified_role(ctx: &mut Ctx, _: &mut Parent) -> Result<()> {
-    const CALLS: [fn(&Stream, Span, Span, i32) -> Result<()>; 2] =
-        [Stream::copy, Stream::copy_with_condition];
+    const CALLS: [Call; 2] = [Stream::copy, Stream::copy_with_condition];
     let (library, len) = (ctx.library, (1 << 16) + 77);
     ensure(library.run_mode()? == 0, "aclrtGetRunMode", "0 (device)", library.run_mode()?)?;
     let (stream, mut seed) = (ctx.stream()?, 0);
