@@ -63,9 +63,11 @@ pub fn backend_name() -> String {
     std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 
-/// Whether somebody chose a product or a form other than the one that has every function.
+/// Whether the product or the form is another than the usual, which has every function.
 pub fn is_other_product() -> bool {
-    ["FERRY_SOC", "FERRY_FORM"].iter().any(|name| std::env::var_os(name).is_some())
+    [("FERRY_SOC", "Ascend910B1"), ("FERRY_FORM", "ep")]
+        .iter()
+        .any(|(name, usual)| std::env::var_os(name).is_some_and(|value| value != *usual))
 }
 
 /// Accepts what the library accepts: digits and at most one of K, M, G, T.

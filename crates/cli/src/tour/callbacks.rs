@@ -14,19 +14,19 @@ use crate::library::{Library, call};
 pub const PARTS: &[Part] = &[
     Part {
         what: "between copies, run by a thread of its own",
-        proves: "in order, all of them",
+        proves: "in order, no other",
         everywhere: false,
         run: own_thread,
     },
     Part {
-        what: "blocking: copies behind it wait; other kind: no",
+        what: "blocking: copies wait; the other kind: none",
         proves: "held and not held",
         everywhere: false,
         run: blocking,
     },
     Part {
         what: "no thread, twice, unsubscribed: refused",
-        proves: "dropped ones never run",
+        proves: "dropped, never run",
         everywhere: false,
         run: unsubscribed,
     },

@@ -70,6 +70,14 @@ impl Ctx {
         self.library.check("aclrtSetCurrentContext", code)
     }
 
+    /// Says so where host and device memory are one: a part is about their being apart.
+    pub fn needs_a_card(&self) -> Result<()> {
+        match self.library.run_mode()? {
+            0 => Err(Error::NotHere("host and device memory are one here".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes device 0 current in another thread.
     pub fn entry(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
         // A number here: raw pointers do not go to another thread.

@@ -10,7 +10,7 @@ use crate::library::{Library, call};
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "reset: a second stream waits for the next record",
+        what: "reset: streams wait for the next record",
         proves: "reset in order",
         everywhere: false,
         run: reset,

@@ -92,9 +92,9 @@ pub enum Speed {
 pub enum Outcome {
     /// Done and right.
     Ok(Proof),
-    /// This backend or product says that it does not do it, and why.
+    /// This backend says that it does not do it, and why.
     NotYet(String),
-    /// This machine lacks what it needs.
+    /// This machine, or the product that was chosen, lacks what it needs.
     NotHere(String),
     /// Wrong.
     Failed(Error),
@@ -157,9 +157,12 @@ fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
     ctx.begin(part.what);
     let outcome = (part.run)(ctx);
     drop(done);
-    let may_lack = !part.everywhere && machine::backend_name() != "host" || machine::is_other_product();
+    let may_lack = !part.everywhere && machine::backend_name() != "host";
     match outcome {
         Ok(proof) => Outcome::Ok(proof),
+        Err(error) if machine::is_other_product() && error.code() == Some(NOT_SUPPORTED) => {
+            Outcome::NotHere(error.to_string())
+        }
         Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet(error.to_string()),
         Err(Error::NotHere(why)) => Outcome::NotHere(why),
         Err(error) => Outcome::Failed(error),

@@ -14,7 +14,7 @@ use crate::library::{Handle, Library, call};
 pub const PARTS: &[Part] = &[
     Part {
         what: "by key: read, written back, kept when freed",
-        proves: "207006 unless listed",
+        proves: "207006, then ok",
         everywhere: false,
         run: by_key,
     },
@@ -25,7 +25,7 @@ pub const PARTS: &[Part] = &[
         run: by_handle,
     },
     Part {
-        what: "from another device: asynchronous, inside only",
+        what: "of another device: asynchronous D2D only",
         proves: "X6",
         everywhere: false,
         run: from_another_device,

@@ -55,15 +55,21 @@ fn aborted(ctx: &mut Ctx) -> Result<Proof> {
     stream.record(&event)?;
     other.wait_for(&event)?;
     let (library, enter) = (ctx.library, ctx.entry());
-    let told = std::thread::scope(|scope| {
+    let (hold, told) = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             enter()?;
             stream.synchronise()
         });
         // Whether it waits already or comes a moment later, it is the one to be told.
-        let outcome = abort(library, &stream);
-        outcome.and(waiter.join().unwrap_or(Ok(())))
-    });
+        match abort(library, &stream) {
+            Ok(()) => Ok((hold, waiter.join().unwrap_or(Ok(())))),
+            // Or it would wait for ever.
+            Err(error) => {
+                hold.release();
+                Err(error)
+            }
+        }
+    })?;
     refused("waiting for a stream that is aborted", 107023, told)?;
     stream.synchronise()?;
     other.synchronise()?;

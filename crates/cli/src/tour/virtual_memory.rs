@@ -12,13 +12,13 @@ use crate::error::{Result, ensure, refused};
 pub const PARTS: &[Part] = &[
     Part {
         what: "to, from and inside 16 pieces, odd lengths",
-        proves: "pieces are one range",
+        proves: "pieces are one",
         everywhere: false,
         run: over_pieces,
     },
     Part {
         what: "mapped anew while a copy waits",
-        proves: "it hits what it meant",
+        proves: "the old memory",
         everywhere: false,
         run: mapped_anew,
     },
