@@ -69,6 +69,38 @@ fn a_part_of_an_allocation_is_all_that_travels() {
 }
 
 #[test]
+fn the_engines_addresses_of_imported_memory_are_nobodys() {
+    const PAGES: usize = 1 << 20;
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let (addr, key) = exported(&mut exporter, PAGES, 1);
+    importer.ok(&format!("import {key} 0"));
+    // The kernel likes to place them right behind the user's, where a loop that runs too far finds them.
+    let view = importer.mappings("ferry:device0-memory").into_iter().find(|view| view.len() == PAGES);
+    let view = view.expect("a view of the imported memory").start;
+    importer.refused(&format!("write {view} 64 9"), RT_PARAM_INVALID, "imported");
+    importer.refused(&format!("holds {view} 64 9"), RT_PARAM_INVALID, "imported");
+    assert_eq!(exporter.ok(&format!("holds {addr} {PAGES} 1")), "true");
+}
+
+#[test]
+fn an_import_takes_one_descriptor_on_either_side() {
+    const IMPORTS: usize = 20;
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let keys: Vec<String> = (0..IMPORTS).map(|_| exported(&mut exporter, 4096, 1).1).collect();
+    let (exporters, importers) = (exporter.descriptors(), importer.descriptors());
+    for key in &keys {
+        importer.ok(&format!("import {key} 0"));
+    }
+    assert_eq!(importer.descriptors(), importers + IMPORTS);
+    assert_eq!(exporter.descriptors(), exporters + IMPORTS + 1, "and one for the process");
+    for key in &keys {
+        importer.ok(&format!("close {key}"));
+    }
+    assert_eq!(importer.descriptors(), importers);
+    eventually("the exporter's descriptors are closed", || exporter.descriptors() == exporters);
+}
+
+#[test]
 fn the_white_list_decides() {
     let (mut exporter, mut first, mut second) = (Other::on(0), Other::on(0), Other::on(0));
     let (_, key) = exported(&mut exporter, LEN, 0);

@@ -89,6 +89,21 @@ impl Other {
         self.ok("memory").parse().expect("a number")
     }
 
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("our child").count()
+    }
+
+    /// Its mappings of this name.
+    pub fn mappings(&self, name: &str) -> Vec<std::ops::Range<usize>> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("our child");
+        let range = |line: &str| {
+            let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+            Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+        };
+        maps.lines().filter(|line| line.contains(name)).filter_map(range).collect()
+    }
+
     /// Ends the process without a chance to clean up.
     pub fn kill(mut self) {
         self.child.kill().expect("alive until now");

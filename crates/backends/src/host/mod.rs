@@ -43,6 +43,18 @@ struct Regions {
     outside: Outside,
 }
 
+impl Regions {
+    /// Whose addresses any of the range lies in, if they are ours.
+    fn owner(&self, addr: usize, len: usize) -> Option<String> {
+        let mut regions = self.devices.iter().chain([&self.page_locked]);
+        let imported = || {
+            let meets = self.outside.meets_imported(addr, len);
+            meets.then(|| "memory imported from another process".into())
+        };
+        regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported)
+    }
+}
+
 impl Host {
     /// Reserves the devices' addresses; memory is committed when it is touched.
     pub fn open(options: HostOptions) -> Result<Arc<dyn Backend>> {
@@ -104,11 +116,9 @@ impl Backend for Host {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        let mut ours = self.regions.devices.iter().chain([&self.regions.page_locked]);
-        if let Some(region) = ours.find(|region| region.meets(addr, len)) {
+        if let Some(owner) = self.regions.owner(addr, len) {
             let verb = if len > 0 { "reaches into" } else { "is one of" };
-            let note =
-                format!("{addr:#x} {verb} the addresses of {}, where nothing is allocated", region.name());
+            let note = format!("{addr:#x} {verb} the addresses of {owner}, where nothing is allocated");
             return Err(Kind::BadAddress.because(note));
         }
         probe::accessible(addr, len, access)?;

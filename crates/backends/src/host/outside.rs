@@ -7,7 +7,10 @@ use ferry_core::{
     sync::{Mutex, lock},
     table::GRANULE,
 };
-use std::{collections::HashMap, os::fd::AsFd};
+use std::{
+    collections::{BTreeMap, HashMap},
+    os::fd::AsFd,
+};
 
 /// What there is of it.
 #[derive(Default)]
@@ -15,14 +18,44 @@ pub struct Outside {
     /// Where pages of the user's are locked, and how many bytes.
     locked: Mutex<Vec<(usize, usize)>>,
     reserved: Mutex<HashMap<usize, Mapping>>,
-    imported: Mutex<HashMap<usize, Imported>>,
+    imported: Mutex<Imports>,
+}
+
+/// Memory of other processes.
+#[derive(Default)]
+struct Imports {
+    by_base: HashMap<usize, Imported>,
+    /// All addresses of it, the engine's too: where each mapping begins and ends.
+    ends: BTreeMap<usize, usize>,
 }
 
 /// The user's addresses of imported memory, and the engine's view of it where that is another one.
 struct Imported {
-    _user: Mapping,
-    _bytes: Option<Mapping>,
-    shared: Shared,
+    user: Mapping,
+    bytes: Option<Mapping>,
+    /// The file, where the CPU may touch device memory: it is laid at reserved addresses too. Elsewhere nobody needs it.
+    shared: Option<Shared>,
+}
+
+impl Imported {
+    fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        [Some(&self.user), self.bytes.as_ref()].into_iter().flatten()
+    }
+}
+
+impl Imports {
+    fn add(&mut self, imported: Imported) {
+        self.ends.extend(imported.mappings().map(|mapping| (mapping.addr(), mapping.addr() + mapping.len())));
+        self.by_base.insert(imported.user.addr(), imported);
+    }
+
+    /// Unmaps it, too: the addresses may be somebody else's then, so they go first.
+    fn remove(&mut self, base: usize) {
+        let Some(imported) = self.by_base.remove(&base) else { return };
+        for mapping in imported.mappings() {
+            self.ends.remove(&mapping.addr());
+        }
+    }
 }
 
 impl Outside {
@@ -90,19 +123,24 @@ impl Outside {
             true => (bytes, None),
             false => (Mapping::bare(&name, whole)?, Some(bytes)),
         };
-        let base = user.addr();
-        let shared = clone(shared)?;
-        let len = shared.len;
-        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes, shared });
+        let (base, len) = (user.addr(), shared.len);
+        let shared = is_unified.then(|| clone(shared)).transpose()?;
+        lock(&self.imported).add(Imported { user, bytes, shared });
         Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
-    /// The file behind imported memory.
+    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is nobody else's.
+    pub fn meets_imported(&self, addr: usize, len: usize) -> bool {
+        let imported = lock(&self.imported);
+        let past = addr.saturating_add(len.max(1));
+        imported.ends.range(..past).next_back().is_some_and(|(_, end)| *end > addr)
+    }
+
+    /// The file behind imported memory, where it was kept.
     pub fn share(&self, block: &Block) -> Result<Shared> {
         let imported = lock(&self.imported);
-        let found = imported.get(&block.base);
-        let found = found.ok_or_else(|| Kind::BadAddress.because(format!("{block} is not shared memory")))?;
-        clone(&found.shared)
+        let found = imported.by_base.get(&block.base).and_then(|imported| imported.shared.as_ref());
+        clone(found.ok_or_else(|| Kind::BadAddress.because(format!("there is no file of {block}")))?)
     }
 
     /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
@@ -122,7 +160,7 @@ impl Outside {
     pub fn free(&self, block: &Block) {
         match block.origin {
             Origin::Registered => self.unlock(block.base, block.len),
-            _ => drop(lock(&self.imported).remove(&block.base)),
+            _ => lock(&self.imported).remove(block.base),
         }
     }
 }
@@ -165,15 +203,38 @@ mod tests {
             assert_eq!(*((there.at + 4999) as *const u8), 7);
         }
         assert_ne!(there.base, there.at);
-        let again = outside.import(&outside.share(&there).expect("a file"), 0, Origin::Imported, true);
-        let again = again.expect("imported memory can be lent on");
+        assert!(outside.share(&there).is_err(), "nobody needs the file");
+        let again = outside.import(&shared, 0, Origin::Imported, true).expect("mapped for the CPU");
+        assert!(outside.share(&again).is_ok(), "to be laid elsewhere");
         // SAFETY: as above; where memory is one, the user's address is the engine's.
         assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
         for len in [0, 1 << 50, usize::MAX] {
             let bad = Shared { len, ..region.share(&block).expect("a file") };
             assert!(outside.import(&bad, 1, Origin::Imported, false).is_err(), "{len} bytes");
         }
+        for block in [there, again] {
+            outside.free(&block);
+            assert!(outside.share(&block).is_err(), "given back");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_imported_memory_are_told_from_others() {
+        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        let outside = Outside::default();
+        let shared = region.share(&block).expect("a file");
+        let there = outside.import(&shared, 0, Origin::Imported, false).expect("mapped");
+        for base in [there.base, there.at] {
+            for (addr, len) in [(base, 0), (base + 8191, 1), (base - 4096, 4097), (base - 1, usize::MAX)] {
+                assert!(outside.meets_imported(addr, len), "{len} bytes at {addr:#x}");
+            }
+        }
+        let (first, last) = (there.base.min(there.at), there.base.max(there.at) + 8192);
+        for (addr, len) in [(first - 1, 1), (first - 4096, 4096), (last, 1), (0, 0)] {
+            assert!(!outside.meets_imported(addr, len), "{len} bytes at {addr:#x}");
+        }
         outside.free(&there);
-        assert!(outside.share(&there).is_err(), "given back");
+        assert!(!outside.meets_imported(there.base, 1) && !outside.meets_imported(there.at, 1));
     }
 }
