@@ -101,6 +101,17 @@ fn an_import_takes_one_descriptor_on_either_side() {
 }
 
 #[test]
+fn an_exporter_without_descriptors_says_so() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let keys: Vec<String> = (0..3).map(|_| exported(&mut exporter, 4096, 1).1).collect();
+    importer.ok(&format!("import {} 0", keys[0]));
+    exporter.ok("use-up-descriptors");
+    for key in &keys[1..] {
+        importer.refused(&format!("import {key} 0"), IPC_ERROR, "its limit of open files");
+    }
+}
+
+#[test]
 fn the_white_list_decides() {
     let (mut exporter, mut first, mut second) = (Other::on(0), Other::on(0), Other::on(0));
     let (_, key) = exported(&mut exporter, LEN, 0);

@@ -172,6 +172,7 @@ fn perform(words: &[&str]) -> (i32, String) {
             (code, out.to_string())
         }
         "close" => plain(aclrtIpcMemClose(key(words[1]).as_ptr())),
+        "use-up-descriptors" => (0, use_up_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
         other => super::shareable::perform(other, &number),
     }
@@ -187,6 +188,14 @@ pub fn export_key(addr: usize, size: usize, flags: u64) -> (i32, String) {
 
 pub fn key(text: &str) -> std::ffi::CString {
     std::ffi::CString::new(text).expect("no NUL inside")
+}
+
+/// Leaves this process without a descriptor to be had, and says how many it has.
+fn use_up_descriptors() -> usize {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the limit is valid for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).map(std::mem::forget).count()
 }
 
 /// Makes a child that only waits for its end, with all that a child inherits.
