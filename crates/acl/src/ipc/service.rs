@@ -58,7 +58,7 @@ pub type Source = (Lent, usize);
 #[derive(Default)]
 struct Exports {
     by_name: HashMap<Name, Export>,
-    by_source: HashMap<Source, Vec<Name>>,
+    by_source: HashMap<Source, HashSet<Name>>,
 }
 
 /// Who may import what. The offer goes when the memory is freed.
@@ -111,7 +111,7 @@ impl Service {
         };
         let export = Export { source, offer: Some(offer), open_to_all, pids: HashSet::new() };
         exports.by_name.insert(name, export);
-        exports.by_source.entry(source).or_default().push(name);
+        exports.by_source.entry(source).or_default().insert(name);
         Ok(name)
     }
 
@@ -131,7 +131,7 @@ impl Service {
         let mut exports = lock(&self.exports);
         let Some(export) = exports.by_name.remove(name) else { return false };
         if let Entry::Occupied(mut names) = exports.by_source.entry(export.source) {
-            names.get_mut().retain(|other| other != name);
+            names.get_mut().remove(name);
             if names.get().is_empty() {
                 names.remove();
             }
