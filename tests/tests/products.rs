@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use ferry_tests::kind::{H2D, H2H};
+use ferry_tests::kind::{D2D, H2D, H2H};
 use ferry_tests::*;
 
 const UNSUPPORTED: i32 = 207000;
@@ -77,7 +77,7 @@ const OTHER_RESULTS: [&str; 6] = [
     "aclrtGetLastError",
 ];
 
-// proves: R10 R18 R30 R31 R33 R34 R64 R78 N6 N16
+// proves: R10 R18 R30 R31 R33 R34 R64 R78 N6 N14 N16
 #[test]
 fn every_row_in_a_process_of_its_own() {
     let program = std::env::current_exe().expect("Linux knows which program runs");
@@ -109,6 +109,7 @@ fn one_row() {
     if form == "ep" {
         host_to_host_is_refused();
         copies_work();
+        rectangles_inside_a_device(NEWEST.contains(&row.tag));
     }
 }
 
@@ -168,6 +169,17 @@ fn host_to_host_is_refused() {
     expect("aclrtMemcpyAsync, host to host", aclrtMemcpyAsync(to, 64, from, 64, H2H, 0), UNSUPPORTED);
     let code = aclrtMemcpyAsyncWithCondition(to, 64, from, 64, H2H, 0);
     expect("aclrtMemcpyAsyncWithCondition, host to host", code, UNSUPPORTED);
+}
+
+fn rectangles_inside_a_device(newest: bool) {
+    let data = pattern(256, 5);
+    let (from, to) = (Memory::holding(Home::Device, &data), Memory::device(256));
+    let code = aclrtMemcpy2dAsync(to.addr, 64, from.addr, 64, 64, 4, D2D, 0);
+    expect("a rectangle inside a device", code, if newest { 0 } else { 100000 });
+    if newest {
+        finish(0);
+        to.assert_holds(&data, "a rectangle inside a device");
+    }
 }
 
 fn copies_work() {

@@ -119,10 +119,13 @@ fn the_cpu_cannot_touch_a_device_address() {
     for (name, _) in DEADLY {
         let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
         child.args(["--ignored", "--exact", "one_case", "--nocapture"]).env("FERRY_TEST_CASE", name);
+        child.env("FERRY_FAULT_NOTE", "1");
         let done = child.output().expect("this program can be started");
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(said.contains("about to touch") && !said.contains("came through"), "{name}: {said}");
         let signal = done.status.signal();
         assert!(matches!(signal, Some(libc::SIGSEGV | libc::SIGBUS)), "{name}: {signal:?}");
+        let note = String::from_utf8_lossy(&done.stderr);
+        assert!(note.contains("addresses for devices"), "{name}: {note}");
     }
 }

@@ -58,6 +58,7 @@ fn holes_are_refused_and_nothing_changes() {
         ("from before the reservation", base - 1, 2),
         ("far beyond", base + 3 * PAGE, usize::MAX - base - 3 * PAGE),
     ];
+    refused("from the hole", aclrtMemcpy(hole, 10, host.addr, 10, H2D), RT_PARAM_INVALID, &["is one of"]);
     for (what, addr, len) in ranges {
         let (h, d) = (host.addr, device.addr);
         let one = |dst, src, attr, form, stream| Batch::of(&[(dst, src, len)], attr).call(form, stream);
