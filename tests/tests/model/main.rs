@@ -159,6 +159,7 @@ fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
 fn faults_of_an_engine_are_caught() {
     for fault in Fault::ALL {
         let right = |p: &Program| SCHEDULES.iter().all(|s| judge(p, &Toy::new(p, *s, Some(fault))).is_ok());
+        println!("{fault:?}");
         assert!(!small().take(1000).all(|p| right(&p)), "{fault:?} went unnoticed");
     }
 }
@@ -208,8 +209,8 @@ fn programs_are_worth_running() {
         (looks, certain) = (looks + expected.looks, certain + expected.certain);
     }
     println!("{tally:#?}\n{racy} of 200 with races, {certain:.0} of {looks} looks certain");
-    assert_eq!(tally.len(), 36, "something never happens: {tally:?}");
-    assert!(tally.values().all(|times| *times >= 10), "something hardly happens: {tally:?}");
+    assert_eq!(tally.len(), 42, "something never happens: {tally:?}");
+    assert!(tally.values().all(|times| *times >= 5), "something hardly happens: {tally:?}");
     assert!(
         racy >= 20 && certain > 0.9 * looks as f64,
         "{racy} programs with races, {certain} of {looks} looks"

@@ -98,7 +98,7 @@ impl Exports {
             return Ok(*there);
         }
         set_device(device)?;
-        let flags = if buffer % 2 == 0 { NO_WHITE_LIST } else { 0 };
+        let flags = if buffer.is_multiple_of(2) { NO_WHITE_LIST } else { 0 };
         let mut key = [0u8; KEY_LEN];
         // SAFETY: the key is as long as is said.
         let code =
@@ -122,7 +122,7 @@ impl Exports {
     pub fn end(&self, buffer: usize) -> Result<(), String> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&buffer);
         match held {
-            Some((key, _)) if buffer % 3 == 0 => {
+            Some((key, _)) if buffer.is_multiple_of(3) => {
                 self.left.lock().unwrap_or_else(PoisonError::into_inner).push(key);
                 Ok(())
             }
