@@ -97,7 +97,7 @@ impl Builder {
         all.into_iter().filter(|b| self.program.form(*b) != Form::Window).collect()
     }
 
-    fn grant(&mut self, wish: &Wish) {
+    pub fn grant(&mut self, wish: &Wish) {
         let Some(act) = self.choose(wish).and_then(|act| self.or_refused(act)) else { return };
         if !self.place(wish.thread, act.clone(), wish.repair) {
             return;
@@ -282,6 +282,26 @@ impl Builder {
             _ => {}
         }
         self.program.steps.push(step);
+    }
+
+    /// Resets an event as documented, on a stream that waits for it, and has the stream wait for the next record, which
+    /// another stream of the device makes. Until the next barrier both streams are this thread's: a record that waited for
+    /// the wait would never come.
+    pub fn reset(&mut self, thread: usize, event: usize, stream: usize) {
+        let mut others = streams_of(EVENTS[event]).into_iter().filter(|s| *s != stream);
+        let other = others.next_back().expect("two streams on each device");
+        self.barrier();
+        for act in [
+            Act::Wait { stream, event },
+            Act::Reset { event, stream },
+            Act::Wait { stream, event },
+            Act::Record { event, stream: other },
+        ] {
+            if !self.place(thread, act, Repair::SyncStream) {
+                return;
+            }
+        }
+        (self.stream_breakers[stream], self.stream_breakers[other]) = (Some(thread), Some(thread));
     }
 
     /// A descriptor that was to be copied may be the old one or the new one.

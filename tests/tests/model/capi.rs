@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use ascendcl::*;
 
@@ -32,8 +32,8 @@ impl Gate {
 }
 
 unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
-    // SAFETY: the executor owns the gate and outlives the stream, which it synchronises before it goes.
-    let gate = unsafe { &*gate.cast::<Gate>() };
+    // SAFETY: the launch gave a count of the gate away for this one call.
+    let gate = unsafe { Arc::from_raw(gate.cast::<Gate>()) };
     let open = gate.open.lock().unwrap();
     drop(gate.opened.wait_while(open, |open| !*open).unwrap());
 }
@@ -50,7 +50,7 @@ pub struct Capi<'a> {
     events: [usize; EVENTS.len()],
     descs: [usize; DESCS.len()],
     memory: Holdings<'a>,
-    gates: Vec<Gate>,
+    gates: Vec<Arc<Gate>>,
 }
 
 impl<'a> Capi<'a> {
@@ -71,7 +71,7 @@ impl<'a> Capi<'a> {
                 set_device(0)?;
                 Holdings::new(program)?
             },
-            gates: (0..program.gates).map(|_| Gate::default()).collect(),
+            gates: (0..program.gates).map(|_| Arc::default()).collect(),
         };
         for (i, device) in STREAMS.into_iter().enumerate().filter(|(i, _)| *i != NULL_STREAM) {
             set_device(device)?;
@@ -334,6 +334,9 @@ impl<'a> Capi<'a> {
             Act::Wait { stream, event: e } => {
                 ok("aclrtStreamWaitEvent", aclrtStreamWaitEvent(self.stream(stream), event(e)))
             }
+            Act::Reset { event: e, stream } => {
+                ok("aclrtResetEvent", aclrtResetEvent(event(e), self.stream(stream)))
+            }
             Act::SyncEvent { event: e } => ok("aclrtSynchronizeEvent", aclrtSynchronizeEvent(event(e))),
             Act::SyncStream { stream } => {
                 self.wait("aclrtSynchronizeStream", &[stream], || aclrtSynchronizeStream(self.stream(stream)))
@@ -346,8 +349,10 @@ impl<'a> Capi<'a> {
             Act::Renew { stream } => self.abort(stream, true),
             Act::Halt { stream } => self.halt(stream),
             Act::Hold { gate, stream } => {
-                let gate = std::ptr::from_ref(&self.gates[gate]).cast_mut().cast();
-                // SAFETY: the gate is not moved, and outlives the stream's work: `close` waits for that.
+                // An abort does not wait for a function that runs, so the gate is the function's too. One that is dropped
+                // leaves its count behind.
+                let gate = Arc::into_raw(self.gates[gate].clone()).cast_mut().cast();
+                // SAFETY: the function takes the count that it is given.
                 let code = unsafe { aclrtLaunchHostFunc(self.stream(stream), Some(wait_for_gate), gate) };
                 ok("aclrtLaunchHostFunc", code)
             }
@@ -413,6 +418,7 @@ impl Executor for Capi<'_> {
             }
             Act::Record { stream, .. }
             | Act::Wait { stream, .. }
+            | Act::Reset { stream, .. }
             | Act::SyncStream { stream }
             | Act::Abort { stream }
             | Act::Renew { stream }
@@ -430,6 +436,6 @@ impl Executor for Capi<'_> {
     }
 
     fn open_gates(&self) {
-        self.gates.iter().for_each(Gate::release);
+        self.gates.iter().for_each(|gate| gate.release());
     }
 }

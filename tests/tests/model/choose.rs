@@ -118,6 +118,10 @@ impl Builder {
             Want::Hold => Act::Hold { gate: self.program.gates, stream },
             Want::Record { event } => Act::Record { event, stream: stream_on(EVENTS[event], stream) },
             Want::Wait { event } => Act::Wait { event, stream: stream_on(EVENTS[event], stream) },
+            Want::Reset { event } => {
+                self.reset(thread, event, stream_on(EVENTS[event], stream));
+                return None;
+            }
             Want::SyncEvent { event } => Act::SyncEvent { event },
             Want::SyncStream => Act::SyncStream { stream },
             Want::SyncDevice => Act::SyncDevice { device: STREAMS[stream] },
@@ -135,6 +139,12 @@ impl Builder {
             Want::Halt => {
                 self.barrier();
                 Act::Halt { stream }
+            }
+            Want::Dropped(wants) => {
+                let hold = Act::Hold { gate: self.program.gates, stream };
+                self.place(thread, hold, wish.repair).then_some(())?;
+                wants.into_iter().for_each(|want| self.grant(&Wish { want, ..wish.clone() }));
+                Act::Abort { stream }
             }
             Want::Renew if stream != NULL_STREAM => Act::Renew { stream },
             Want::Abort | Want::Renew => Act::Abort { stream },

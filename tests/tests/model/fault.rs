@@ -51,10 +51,12 @@ pub enum Fault {
     HaltTakesMore,
     /// What the second process writes is not seen here.
     LosesForeign,
+    /// A reset is forgotten: waits are for the record before it.
+    ForgetsReset,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::ReusesBusyMemory,
         Fault::ReadsSourceInCall,
         Fault::StagesLate,
@@ -79,5 +81,6 @@ impl Fault {
         Fault::AbortTears,
         Fault::HaltTakesMore,
         Fault::LosesForeign,
+        Fault::ForgetsReset,
     ];
 }

@@ -34,7 +34,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use capi::Capi;
 use fault::Fault;
 use layout::Layout;
-use oracle::Oracle;
+use oracle::{Expected, Oracle};
 use program::Program;
 use run::{Executor, run};
 use toy::{Schedule, Toy};
@@ -148,7 +148,7 @@ const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Ran
 #[test]
 fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
     for races in [false, true] {
-        expect_right(setting("FERRY_MODEL_CASES", 50), races, |program| {
+        expect_right(setting("FERRY_MODEL_CASES", 30), races, |program| {
             SCHEDULES.iter().try_for_each(|schedule| judge(program, &Toy::new(program, *schedule, None)))
         });
     }
@@ -157,9 +157,22 @@ fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
 /// What the model would not notice, it could not prove: every fault an engine might have shows in some program.
 #[test]
 fn faults_of_an_engine_are_caught() {
+    let mut more = small().map(|p| (Oracle::of(&p).expected(&p), p)).take(1000);
+    let mut programs = vec![];
     for fault in Fault::ALL {
-        let right = |p: &Program| SCHEDULES.iter().all(|s| judge(p, &Toy::new(p, *s, Some(fault))).is_ok());
-        assert!(!small().take(1000).all(|p| right(&p)), "{fault:?} went unnoticed");
+        let mut caught = |(expected, program): &(Expected, Program)| {
+            let toy = |schedule: &Schedule| Toy::new(program, *schedule, Some(fault));
+            SCHEDULES.iter().any(|schedule| run(program, expected, &toy(schedule)).is_err())
+        };
+        let known = programs.iter().position(&mut caught);
+        let found = known.or_else(|| {
+            more.find_map(|new| {
+                programs.push(new);
+                caught(&programs[programs.len() - 1]).then_some(programs.len() - 1)
+            })
+        });
+        println!("{fault:?}: {found:?}");
+        assert!(found.is_some(), "{fault:?} went unnoticed");
     }
 }
 
@@ -208,8 +221,8 @@ fn programs_are_worth_running() {
         (looks, certain) = (looks + expected.looks, certain + expected.certain);
     }
     println!("{tally:#?}\n{racy} of 200 with races, {certain:.0} of {looks} looks certain");
-    assert_eq!(tally.len(), 36, "something never happens: {tally:?}");
-    assert!(tally.values().all(|times| *times >= 10), "something hardly happens: {tally:?}");
+    assert_eq!(tally.len(), 42, "something never happens: {tally:?}");
+    assert!(tally.values().all(|times| *times >= 5), "something hardly happens: {tally:?}");
     assert!(
         racy >= 20 && certain > 0.9 * looks as f64,
         "{racy} programs with races, {certain} of {looks} looks"

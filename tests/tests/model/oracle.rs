@@ -252,6 +252,11 @@ impl Oracle {
         self.order.is_dropped(self.placed[step].task)
     }
 
+    /// Whether the task of a step was certainly dropped.
+    pub fn is_void(&self, step: usize) -> bool {
+        self.order.is_void(self.placed[step].task)
+    }
+
     /// Whether any two accesses race.
     pub fn has_races(&self) -> bool {
         self.accesses.iter().any(|a| !a.blur.is_empty())

@@ -59,6 +59,8 @@ pub struct Order {
     /// For each stream, the tasks each thread knows to be its latest.
     tails: [[Vec<Point>; THREADS]; STREAMS.len()],
     records: [Option<Point>; EVENTS.len()],
+    /// After a reset, the waits for the next record.
+    resets: [Option<Vec<Point>>; EVENTS.len()],
     gates: Vec<Gate>,
     /// Edges by which tasks wait for other streams.
     across: HashMap<Point, Point>,
@@ -166,6 +168,17 @@ impl Order {
             Act::Record { event, stream } => {
                 let points = self.task(thread, stream, None);
                 self.records[event] = Some(points.task);
+                let waits = self.resets[event].take().into_iter().flatten();
+                self.across.extend(waits.map(|wait| (wait, points.task)));
+                points
+            }
+            Act::Reset { event, stream } => {
+                self.resets[event].get_or_insert_default();
+                self.task(thread, stream, None)
+            }
+            Act::Wait { stream, event } if self.resets[event].is_some() => {
+                let points = self.task(thread, stream, None);
+                self.resets[event].get_or_insert_default().push(points.task);
                 points
             }
             Act::Wait { stream, event } => self.task(thread, stream, self.records[event]),
@@ -270,6 +283,7 @@ mod tests {
         let now = || fill(Way::Now);
         let record = |event, stream| Act::Record { event, stream };
         let wait = |stream, event| Act::Wait { stream, event };
+        let reset = |event, stream| Act::Reset { event, stream };
         let sync = |stream| Act::SyncStream { stream };
         let sync_event = |event| Act::SyncEvent { event };
         let sync_device = |device| Act::SyncDevice { device };
@@ -320,6 +334,9 @@ mod tests {
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 1, now()), (O, 0, release(0))]),
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
             ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
+            // after a reset, waits are for the next record
+            ("->", vec![(O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)), (A, 0, on(2)), (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)), (A, 0, on(1))]),
             // an abort: what was dropped will not run, what it waited for may
             ("->", vec![(A, 0, on(0)), (O, 0, abort(0)), (A, 0, now())]),
             ("||", vec![(A, 0, on(0)), (O, 0, abort(1)), (A, 0, now())]),

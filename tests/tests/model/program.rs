@@ -261,6 +261,11 @@ pub enum Act {
         stream: usize,
         event: usize,
     },
+    /// From here on the event counts as not recorded: a wait called afterwards is for the next record.
+    Reset {
+        event: usize,
+        stream: usize,
+    },
     SyncEvent {
         event: usize,
     },
@@ -378,6 +383,7 @@ impl Program {
     pub fn streams(&self, act: &Act) -> Vec<usize> {
         match act {
             Act::Record { stream, .. } | Act::Wait { stream, .. } | Act::Hold { stream, .. } => vec![*stream],
+            Act::Reset { stream, .. } => vec![*stream],
             Act::SyncStream { stream } | Act::Abort { stream } | Act::Renew { stream } => vec![*stream],
             Act::SyncDevice { device } => streams_of(*device),
             Act::Halt { stream } => streams_of(STREAMS[*stream]),
@@ -449,6 +455,7 @@ impl Act {
     pub fn event(&self) -> Option<usize> {
         match self {
             Act::Record { event, .. } | Act::Wait { event, .. } | Act::SyncEvent { event } => Some(*event),
+            Act::Reset { event, .. } => Some(*event),
             _ => None,
         }
     }

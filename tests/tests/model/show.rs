@@ -118,6 +118,7 @@ impl fmt::Display for Shown<'_> {
             }
             Act::Record { event, stream } => write!(f, "s{stream}: record e{event}"),
             Act::Wait { stream, event } => write!(f, "s{stream}: wait e{event}"),
+            Act::Reset { event, stream } => write!(f, "s{stream}: reset e{event}"),
             Act::SyncEvent { event } => write!(f, "sync e{event}"),
             Act::SyncStream { stream } => write!(f, "sync s{stream}"),
             Act::SyncDevice { device } => write!(f, "sync device {device}"),

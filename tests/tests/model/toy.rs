@@ -35,6 +35,8 @@ enum Task {
     /// Until this many tasks of a stream are done.
     Wait(usize, usize),
     WaitNewest(usize),
+    /// Until an event was recorded so often, and that record is done.
+    WaitNext(usize, usize),
     Gate(usize),
 }
 
@@ -57,6 +59,9 @@ struct State {
     streams: [Stream; STREAMS.len()],
     /// The stream of the latest record, and how many of its tasks must be done.
     records: [Option<(usize, usize)>; EVENTS.len()],
+    /// All records of each event, and how many there were at its reset if it has not been recorded since.
+    history: [Vec<(usize, usize)>; EVENTS.len()],
+    resets: [Option<usize>; EVENTS.len()],
     descs: [Option<(Span, Span)>; DESCS.len()],
     open: Vec<bool>,
     stopped: [bool; 2],
@@ -81,6 +86,8 @@ impl<'a> Toy<'a> {
             free: vec![],
             streams: Default::default(),
             records: [None; EVENTS.len()],
+            history: Default::default(),
+            resets: [None; EVENTS.len()],
             descs: [None; DESCS.len()],
             open: vec![false; program.gates],
             stopped: [false; 2],
@@ -183,6 +190,10 @@ impl<'a> Toy<'a> {
         match task {
             Task::Gate(gate) if !state.open[gate] => return false,
             Task::Wait(other, count) if state.streams[other].done < count => return false,
+            Task::WaitNext(event, nth) => match state.history[event].get(nth) {
+                Some((other, count)) if state.streams[*other].done >= *count => {}
+                _ => return false,
+            },
             Task::WaitNewest(event)
                 if state.records[event].is_some_and(|(s, n)| state.streams[s].done < n) =>
             {
@@ -193,9 +204,11 @@ impl<'a> Toy<'a> {
             Task::Put(parts) => self.put(state, &parts),
             Task::CopyDesc(dst, src) => state.descs[dst] = state.descs[src],
             Task::RunDesc(desc) => {
-                let (dst, src) = state.descs[desc].expect("set before it runs");
-                let act = Act::RunDesc { desc, dst, src, stream };
-                self.copy(state, &self.real(state, &act).moves);
+                // Not set yet only if a fault has it run too early.
+                if let Some((dst, src)) = state.descs[desc] {
+                    let act = Act::RunDesc { desc, dst, src, stream };
+                    self.copy(state, &self.real(state, &act).moves);
+                }
             }
             _ => {}
         }
@@ -237,11 +250,11 @@ impl<'a> Toy<'a> {
                 return state;
             }
             let mut next = stream;
-            while let Some(Task::Wait(other, n)) = state.streams[next].tasks.front() {
-                if state.streams[*other].done >= *n {
+            while let Some((other, n)) = self.awaited(&state, next) {
+                if state.streams[other].done >= n {
                     break;
                 }
-                next = *other;
+                next = other;
             }
             let newest = matches!(state.streams[next].tasks.front(), Some(Task::WaitNewest(_)));
             if !self.advance(&mut state, next) {
@@ -251,6 +264,15 @@ impl<'a> Toy<'a> {
                 }
                 state = self.changed.wait(state).unwrap();
             }
+        }
+    }
+
+    /// What the first task of a stream waits for: a stream, and how many of its tasks.
+    fn awaited(&self, state: &State, stream: usize) -> Option<(usize, usize)> {
+        match state.streams[stream].tasks.front()? {
+            Task::Wait(other, n) => Some((*other, *n)),
+            Task::WaitNext(event, nth) => state.history[*event].get(*nth).copied(),
+            _ => None,
         }
     }
 
@@ -418,7 +440,20 @@ impl Executor for Toy<'_> {
             Act::SetDesc { desc, dst, src } => state.descs[*desc] = Some((*dst, *src)),
             Act::Record { event, stream } => {
                 self.submit(&mut state, *stream, Task::Record);
-                state.records[*event] = Some((*stream, state.streams[*stream].submitted));
+                let mark = (*stream, state.streams[*stream].submitted);
+                state.records[*event] = Some(mark);
+                state.history[*event].push(mark);
+                state.resets[*event] = None;
+            }
+            Act::Reset { event, stream } => {
+                self.submit(&mut state, *stream, Task::Record);
+                if !self.has(Fault::ForgetsReset) {
+                    state.resets[*event] = Some(state.history[*event].len());
+                }
+            }
+            Act::Wait { stream, event } if state.resets[*event].is_some() => {
+                let next = state.history[*event].len();
+                self.submit(&mut state, *stream, Task::WaitNext(*event, next));
             }
             Act::Wait { stream, event } => match state.records[*event] {
                 _ if self.has(Fault::WaitsForLaterRecord) => {

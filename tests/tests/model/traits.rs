@@ -73,6 +73,12 @@ pub fn traits(program: &Program, oracle: &Oracle, layout: &Layout, i: usize) -> 
         ("event synchronised", matches!(act, Act::SyncEvent { .. })),
         ("held stream", matches!(act, Act::Hold { .. })),
         ("check", matches!(act, Act::Check { .. })),
+        ("wait for the record after a reset", matches!(act, Act::Reset { .. })),
+        ("task that an abort may drop", oracle.is_dropped(i) && !act.moves().is_empty()),
+        ("copy that an abort drops for certain", oracle.is_void(i) && !act.moves().is_empty()),
+        ("forced destruction", matches!(act, Act::Renew { .. })),
+        ("failure that stops all streams", matches!(act, Act::Halt { .. })),
+        ("work by the second process", matches!(act, Act::Abroad { .. })),
     ];
     list.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()
 }

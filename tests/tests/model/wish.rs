@@ -125,6 +125,10 @@ pub enum Want {
     Wait {
         event: usize,
     },
+    /// Resets an event, waits for it, and records it again on another stream.
+    Reset {
+        event: usize,
+    },
     SyncEvent {
         event: usize,
     },
@@ -139,6 +143,8 @@ pub enum Want {
         manner: Manner,
     },
     Abort,
+    /// Things put behind a closed gate, and dropped.
+    Dropped(Vec<Want>),
     Renew,
     Halt,
     Barrier,
@@ -230,10 +236,12 @@ fn want() -> impl Strategy<Value = Want> {
         2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
         2 => (0..EVENTS.len()).prop_map(|event| Want::Wait { event }),
         1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
+        1 => (0..EVENTS.len()).prop_map(|event| Want::Reset { event }),
         2 => Just(Want::SyncStream),
         1 => Just(Want::SyncDevice),
         2 => abroad(),
         1 => Just(Want::Abort),
+        1 => prop::collection::vec(transfer(), 1..3).prop_map(Want::Dropped),
         1 => Just(Want::Renew),
         1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
         1 => Just(Want::Barrier),
