@@ -59,6 +59,7 @@ fn initialising_and_finalising() {
     ok(aclInit(std::ptr::null()));
     ok(aclFinalize());
     one_by_one();
+    one_ends_while_another_begins();
 }
 
 /// aclFinalizeReference counts down, and the last one shuts down.
@@ -101,4 +102,19 @@ fn one_by_one() {
         .sum();
     assert!(zeros >= 1, "somebody was the last");
     expect("all are gone", aclFinalize(), REPEAT_FINALIZE);
+}
+
+/// What a shutdown still waits for does not delay those who begin anew, and it ends nothing of theirs.
+fn one_ends_while_another_begins() {
+    ok(aclInit(std::ptr::null()));
+    use_device();
+    let gate = Gate::on(stream());
+    let ends = blocked::call(|| aclFinalizeReference(std::ptr::null_mut())).blocked("a function still runs");
+    ok(aclInit(std::ptr::null()));
+    ok(aclrtSetDevice(1));
+    let stream = stream();
+    gate.open();
+    ok(ends.join());
+    ok(aclrtSynchronizeStream(stream));
+    ok(aclFinalize());
 }

@@ -69,19 +69,11 @@ fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     context.map_or(Ok(()), |context| context.end(engine))
 }
 
-/// What aclFinalize does to devices: ends every default context whatever its count, and all peer access.
-pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
+/// Takes every default context from its device, whatever its count, and ends all peer access: for aclFinalize, which ends the
+/// contexts.
+pub(crate) fn take_all(engine: &Engine) -> Vec<Arc<Context>> {
     lock(&engine.peers).clear();
-    for device in &engine.devices {
-        let context = {
-            let mut primary = lock(&device.primary);
-            mem::take(&mut *primary).context
-        };
-        if let Some(context) = context {
-            context.end(engine)?;
-        }
-    }
-    Ok(())
+    engine.devices.iter().filter_map(|device| mem::take(&mut *lock(&device.primary)).context).collect()
 }
 
 /// aclrtGetDevice.

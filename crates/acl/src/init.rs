@@ -53,8 +53,8 @@ pub fn finalize_reference() -> Result<u64> {
     count_down(|count| count - 1)
 }
 
-/// Lowers the count to what `left` makes of it; at 0 everything ends. The lock is not held then: what ends may wait for
-/// functions of the user's.
+/// Lowers the count to what `left` makes of it; at 0 everything ends. What ends is taken under the lock, so that it is nothing
+/// of an aclInit that comes next; it is waited for without, since it may be functions of the user's.
 fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
     let mut count = lock(&COUNT);
     if *count == 0 {
@@ -65,10 +65,14 @@ fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
         return Ok(*count);
     }
     apply(Config::default());
+    let engine = engine()?;
+    let contexts = device::take_all(engine);
     drop(count);
     log::write(Module::Ascendcl, Level::Info, || "the last aclFinalize".into());
     log::event(|| "the last aclFinalize".into());
-    device::reset_all(engine()?)?;
+    for context in contexts {
+        context.end(engine)?;
+    }
     Ok(0)
 }
 
