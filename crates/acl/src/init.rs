@@ -13,6 +13,7 @@ use crate::{
 };
 use std::{
     ffi::{CStr, CString},
+    path::Path,
     sync::{Mutex, OnceLock},
 };
 
@@ -21,7 +22,7 @@ static COUNT: Mutex<u64> = Mutex::new(0);
 
 /// aclInit with the path of a JSON file, or none. Documented: a repeated call counts, and says so; only the first one's
 /// configuration counts.
-pub fn init(config: Option<&str>) -> Result<()> {
+pub fn init(config: Option<&Path>) -> Result<()> {
     settings()?;
     let mut count = lock(&COUNT);
     if *count > 0 {
