@@ -35,6 +35,7 @@ pub mod code {
     pub const INVALID_PARAM: i32 = 100000;
     pub const REPEAT_INITIALIZE: i32 = 100002;
     pub const INVALID_FILE: i32 = 100003;
+    pub const INVALID_FILE_SIZE: i32 = 100005;
     pub const PARSE_FILE: i32 = 100006;
     pub const FILE_ATTR_INVALID: i32 = 100008;
     pub const REPEAT_SUBSCRIBE: i32 = 100033;

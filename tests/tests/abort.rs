@@ -118,6 +118,27 @@ fn a_device_synchronise_is_told_too() {
     gate.open();
 }
 
+#[test]
+fn a_device_synchronise_that_is_told_still_waits_for_the_others() {
+    let _turn = turn();
+    ok(aclrtSetDevice(1));
+    // Whichever comes first in a list of streams.
+    for place in [0, 1] {
+        let streams = [stream(), stream()];
+        let (aborted, busy) = (streams[place], streams[1 - place]);
+        let gates = [aborted, busy].map(Gate::on);
+        gates.iter().for_each(Gate::wait_until_reached);
+        ok(aclrtRecordEvent(event(), aborted));
+        let sync = move || (aclrtSynchronizeDevice(), stream_status(busy));
+        let call = blocked::call(sync).blocked("two held streams");
+        ok(aclrtStreamAbort(aborted));
+        blocked::settle();
+        gates[1].open();
+        assert_eq!(call.join(), (STREAM_ABORT, 0), "the other stream was busy");
+        gates[0].open();
+    }
+}
+
 static ORDER: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" fn after_the_gate(open: *mut std::ffi::c_void) {

@@ -3,10 +3,16 @@
 
 use crate::{Error, Result, constants::*, error::fail};
 use serde_json::Value;
-use std::fs;
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 /// Documented: a configuration nests at most this deep.
 const MOST_NESTING: usize = 10;
+/// No configuration is this long: what is, is another file, or a device that never ends.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// The keys that have an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,14 +27,18 @@ const DEFAULT_DEVICE: &str = "defaultDevice.default_device";
 
 impl Config {
     /// Reads the file.
-    pub fn read(path: &str) -> Result<Config> {
-        let text = fs::read(path)
-            .map_err(|why| fail(ACL_ERROR_INVALID_FILE, format!("the configuration file {path}: {why}")))?;
-        Config::parse(&text)
-            .map_err(|error| fail(error.code, format!("the configuration file {path}: {}", error.note)))
+    pub fn read(path: &Path) -> Result<Config> {
+        let text = bytes(path).map_err(|why| fail(ACL_ERROR_INVALID_FILE, why.to_string()));
+        text.and_then(|text| Config::parse(&text)).map_err(|error| {
+            fail(error.code, format!("the configuration file {}: {}", path.display(), error.note))
+        })
     }
 
     fn parse(text: &[u8]) -> Result<Config> {
+        if text.len() as u64 > MOST_BYTES {
+            let note = format!("longer than {MOST_BYTES} bytes, which no configuration is");
+            return Err(fail(ACL_ERROR_INVALID_FILE_SIZE, note));
+        }
         let bad = |why: String| fail(ACL_ERROR_PARSE_FILE, why);
         let json: Value = serde_json::from_slice(text).map_err(|why| bad(why.to_string()))?;
         let (objects, arrays) = nesting(&json);
@@ -71,6 +81,13 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// The file, and no more of it than shows that it is too long.
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn default_device(section: &Value) -> Result<u32> {

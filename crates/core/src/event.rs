@@ -73,7 +73,10 @@ impl Event {
         let Some(what) = what else { return Ok(()) };
         let passed = stream.wait_for(what)?;
         let waits = &mut lock(&self.slot).waits;
-        waits.retain(|wait| !wait.is_done());
+        // Looked through when it is full and not each time, or many waits would take the square of their number.
+        if waits.len() == waits.capacity() {
+            waits.retain(|wait| !wait.is_done());
+        }
         waits.push(passed);
         Ok(())
     }
