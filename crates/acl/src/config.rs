@@ -91,9 +91,9 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn default_device(section: &Value) -> Result<u32> {
-    let given = section.get("default_device").unwrap_or(section);
+    let given = section.get("default_device").unwrap_or(&Value::Null);
     let valid = "a device's number in quotes: {\"defaultDevice\": {\"default_device\": \"0\"}}";
-    number(given).and_then(|id| id.try_into().ok()).ok_or_else(|| bad_value(DEFAULT_DEVICE, given, valid))
+    number(given).and_then(|id| id.try_into().ok()).ok_or_else(|| bad_value(DEFAULT_DEVICE, section, valid))
 }
 
 fn message_mode(given: &Value) -> Result<bool> {
@@ -173,6 +173,7 @@ mod tests {
             ),
             (r#"{"defaultDevice": {}}"#, 100008, "default_device", "{}"),
             (r#"{"defaultDevice": "0x"}"#, 100008, "default_device", "0x"),
+            (r#"{"defaultDevice": "1"}"#, 100008, "default_device", "\"1\""),
             (r#"{"err_msg_mode": "2"}"#, 100008, "err_msg_mode", "2"),
             (r#"{"err_msg_mode": 1}"#, 100008, "err_msg_mode", "1"),
             (r#"{"max_opqueue_num": "0"}"#, 148048, "max_opqueue_num", "0"),
