@@ -43,9 +43,6 @@ impl Graves {
 
 /// `addr` in words.
 fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
-    if addr == 0 {
-        return "NULL".into();
-    }
     let memory = engine.runtime.memory();
     if let Some(block) = memory.table().find(addr) {
         return match addr - block.base {
@@ -80,11 +77,12 @@ pub fn with_addresses(error: Error, addresses: &[(&'static str, usize)]) -> Erro
             let word = |(name, addr): &(&str, usize)| {
                 format!("{name} {addr:#x} is {}", describe(engine, here, *addr))
             };
-            Ok(addresses.iter().map(word).collect::<Vec<_>>().join("; "))
+            let given = addresses.iter().filter(|(_, addr)| *addr != 0);
+            Ok(given.map(word).collect::<Vec<_>>().join("; "))
         })
     });
     match words {
-        Ok(words) => error.and(words),
-        Err(_) => error,
+        Ok(words) if !words.is_empty() => error.and(words),
+        _ => error,
     }
 }

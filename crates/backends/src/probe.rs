@@ -49,8 +49,8 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => continue,
-            // The advice is unknown to this kernel, or means nothing for this kind of mapping.
-            Some(libc::EINVAL | libc::ENOSYS) => return in_maps(first, len, access),
+            // The advice is unknown to this kernel, means nothing for this kind of mapping, or is not for this sandbox.
+            Some(libc::EINVAL | libc::ENOSYS | libc::EPERM) => return in_maps(first, len, access),
             _ => return false,
         }
     }

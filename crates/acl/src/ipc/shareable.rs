@@ -60,7 +60,12 @@ fn offer(handle: usize, flags: u64) -> Result<u64> {
     };
     let name = service()?.export_once(source, Box::new(lend), open_to_all)?;
     let twice = || refuse("handle is exported already: it has one shareable handle, until it is freed");
-    Ok(name.ok_or_else(twice)?.to_handle())
+    let name = name.ok_or_else(twice)?;
+    if let Err(error) = virtual_memory::find(engine, handle) {
+        service()?.withdraw(&name); // the free came before the export was there to end
+        return Err(error);
+    }
+    Ok(name.to_handle())
 }
 
 /// aclrtMemSetPidToShareableHandle.
