@@ -1,5 +1,5 @@
 // aclAppLog takes arguments of every kind, as printf does, and writes them to the log with the place they came from; what is
-// longer than any buffer arrives whole, and a line that nobody wants is not even put together.
+// longer than any buffer arrives whole, up to 16 KiB, and a line that nobody wants is not even put together.
 #include "kit.h"
 
 #include <dirent.h>
@@ -70,6 +70,7 @@ int main(void)
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = 0;
     ACL_APP_LOG(ACL_INFO, "<%s>", large);
+    ACL_APP_LOG(ACL_INFO, "y%.*d", 1000000, 0);
     in_thread(in_a_thread, &number);
     THAT(aclGetRecentErrMsg() == NULL);
     aclAppLog(ACL_INFO, "f", "file.c", 1, NULL);
@@ -86,6 +87,7 @@ int main(void)
     holds(text, " in_a_thread: thread 3 of several\n");
     THAT(strstr(text, "nobody") == NULL && untouched == 7);
     THAT(strstr(text, "<x") != NULL && strspn(strstr(text, "<x") + 1, "x") == sizeof large - 1);
+    THAT(strstr(text, "main: y0") != NULL && strcspn(strstr(text, "main: y0") + 6, "\n") == 16 * 1024 - 1);
 
     snprintf(path, sizeof path, "%s/debug/plog", folder);
     THAT(rmdir(path) == 0);

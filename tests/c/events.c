@@ -127,6 +127,37 @@ static void time_between_two(void)
     OK(aclrtFree(device));
 }
 
+static void they_are_reset(void)
+{
+    aclrtEvent event = NULL;
+    aclrtEventStatus status = ACL_EVENT_STATUS_RESERVED;
+    aclrtEventWaitStatus waits = ACL_EVENT_WAIT_STATUS_RESERVED;
+    uint64_t before = 0, after = 0;
+    OK(aclrtCreateEventWithFlag(&event, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE));
+    OK(aclrtRecordEvent(event, one));
+    OK(aclrtStreamWaitEvent(two, event));
+    OK(aclrtResetEvent(event, two));
+    OK(aclrtSynchronizeStream(two));
+    OK(aclrtQueryEvent(event, &status));
+    OK(aclrtQueryEventWaitStatus(event, &waits));
+    THAT(status == ACL_EVENT_STATUS_NOT_READY && waits == ACL_EVENT_WAIT_STATUS_COMPLETE);
+    CHECK(aclrtEventGetTimestamp(event, &before), ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID);
+    // A wait from now on is for the next record.
+    OK(aclrtStreamWaitEvent(two, event));
+    OK(aclrtQueryEventWaitStatus(event, &waits));
+    THAT(waits == ACL_EVENT_WAIT_STATUS_NOT_READY);
+    OK(aclrtRecordEvent(event, one));
+    OK(aclrtSynchronizeStream(two));
+    OK(aclrtQueryEvent(event, &status));
+    THAT(status == ACL_EVENT_STATUS_COMPLETE);
+    OK(aclrtEventGetTimestamp(event, &before));
+    OK(aclrtRecordEvent(event, two));
+    OK(aclrtSynchronizeEvent(event));
+    OK(aclrtEventGetTimestamp(event, &after));
+    THAT(after >= before);
+    OK(aclrtDestroyEvent(event));
+}
+
 static void bad_calls_are_refused(void)
 {
     aclrtEvent event = NULL, untouched = NULL;
@@ -183,6 +214,7 @@ int main(void)
     they_capture_what_came_before();
     one_never_recorded();
     time_between_two();
+    they_are_reset();
     bad_calls_are_refused();
     two_devices();
     OK(aclrtDestroyStream(one));

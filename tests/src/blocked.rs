@@ -108,7 +108,7 @@ pub fn sleepers(name: &str) -> usize {
 }
 
 /// The threads of this process whose name begins like this.
-fn named(name: &str) -> Vec<i32> {
+pub fn named(name: &str) -> Vec<i32> {
     let tasks = fs::read_dir("/proc/self/task").expect("the threads of this process");
     let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     let named = |id: &i32| {

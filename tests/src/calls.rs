@@ -8,8 +8,8 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
-    aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocConfig, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
+    aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 
 macro_rules! calls {
@@ -100,13 +100,25 @@ calls! {
     aclrtFree(ptr: usize);
     aclrtMallocHost(ptr: *mut usize, size: usize);
     aclrtFreeHost(ptr: usize);
+    aclrtMallocAlign32(ptr: *mut usize, size: usize, policy: i32);
+    aclrtMallocCached(ptr: *mut usize, size: usize, policy: i32);
+    aclrtMallocWithCfg(ptr: *mut usize, size: usize, policy: i32, cfg: *mut aclrtMallocConfig);
+    aclrtMallocHostWithCfg(ptr: *mut usize, size: u64, cfg: *mut aclrtMallocConfig);
+    aclrtFreeWithDevSync(ptr: usize);
+    aclrtFreeHostWithDevSync(ptr: usize);
+    aclrtHostRegister(ptr: usize, size: usize, kind: i32, device: *mut usize);
+    aclrtHostRegisterV2(ptr: usize, size: usize, flag: u32);
+    aclrtHostGetDevicePointer(host: usize, device: *mut usize, flag: u32);
+    aclrtHostUnregister(ptr: usize);
     aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
 
-    aclrtReserveMemAddress(virPtr: *mut usize, size: usize, alignment: usize, expectPtr: usize, flags: u64);
+    aclrtReserveMemAddress(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
+    aclrtReleaseMemAddress(ptr: usize);
     aclrtMallocPhysical(handle: *mut usize, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64);
     aclrtFreePhysical(handle: usize);
-    aclrtMapMem(virPtr: usize, size: usize, offset: usize, handle: usize, flags: u64);
-    aclrtUnmapMem(virPtr: usize);
+    aclrtMapMem(ptr: usize, size: usize, offset: usize, handle: usize, flags: u64);
+    aclrtUnmapMem(ptr: usize);
+    aclrtMemGetAllocationGranularity(prop: *mut aclrtPhysicalMemProp, option: i32, granularity: *mut usize);
     aclrtMemExportToShareableHandle(handle: usize, handleType: i32, flags: u64, shareableHandle: *mut u64);
     aclrtMemSetPidToShareableHandle(shareableHandle: u64, pid: *mut i32, pidNum: usize);
     aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);

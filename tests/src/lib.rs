@@ -10,18 +10,21 @@ pub mod blocked;
 mod calls;
 pub mod children;
 mod gate;
+pub mod headers;
+mod mapped;
 mod memory;
 mod wild;
 
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
-    aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
+    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
 pub use gate::Gate;
+pub use mapped::{Mapped, NORMAL_PAGES, physical, properties, reserve};
 pub use memory::{Home, Memory, pattern};
 pub use wild::{Wild, page_size};
 
@@ -32,6 +35,7 @@ pub mod code {
     pub const INVALID_PARAM: i32 = 100000;
     pub const REPEAT_INITIALIZE: i32 = 100002;
     pub const INVALID_FILE: i32 = 100003;
+    pub const INVALID_FILE_SIZE: i32 = 100005;
     pub const PARSE_FILE: i32 = 100006;
     pub const FILE_ATTR_INVALID: i32 = 100008;
     pub const REPEAT_SUBSCRIBE: i32 = 100033;
@@ -45,6 +49,7 @@ pub mod code {
     pub const STREAM_SUBSCRIBE: i32 = 107011;
     pub const THREAD_SUBSCRIBE: i32 = 107012;
     pub const STREAM_NO_CB_REG: i32 = 107015;
+    pub const ADDR_UNALIGNED: i32 = 107008;
     pub const INVALID_HANDLE: i32 = 107017;
     pub const PARAM_NOT_SET: i32 = 107021;
     pub const STREAM_ABORT: i32 = 107023;
@@ -57,6 +62,8 @@ pub mod code {
     pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
     pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
+    pub const ALREADY_REGISTERED: i32 = 507910;
+    pub const NOT_REGISTERED: i32 = 507911;
 }
 
 /// aclrtMemcpyKind, 0 to 7 in order.
@@ -92,6 +99,16 @@ pub fn ok(code: i32) {
 pub fn expect(what: &str, code: i32, want: i32) {
     let said = message().unwrap_or_default();
     assert_eq!(code, want, "{what}: {said}");
+}
+
+/// Asserts the code, and that the message says all of `words`.
+#[track_caller]
+pub fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
+    let said = message().unwrap_or_default();
+    assert_eq!(code, want, "{what}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
+    }
 }
 
 /// Makes device 0 current in this thread.

@@ -1,7 +1,8 @@
-//! aclrtStreamAbort and aclrtDestroyStreamForce: what is dropped, who is told, and that nobody waits for ever.
+//! aclrtStreamAbort and aclrtDestroyStreamForce: what is dropped, who is told, and that nobody waits for ever. The tests take
+//! turns: some prove that calls sleep, which takes until nobody else in the process is at work.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2D, H2D};
@@ -9,6 +10,13 @@ use ferry_tests::*;
 
 const LEN: usize = 64 * 1024;
 const POISON: u8 = 0xa5;
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    use_device();
+    turn
+}
 
 /// Makes a stream stand still until the gate is opened.
 type Hold = fn(usize) -> Gate;
@@ -32,7 +40,7 @@ fn holders() -> [(&'static str, Hold); 2] {
 
 #[test]
 fn queued_work_is_dropped_and_the_stream_is_told_once() {
-    use_device();
+    let _turn = turn();
     for (what, hold) in holders() {
         let (stream, other, event) = (stream(), stream(), event());
         let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Pinned, &pattern(LEN, 1)));
@@ -59,7 +67,7 @@ fn queued_work_is_dropped_and_the_stream_is_told_once() {
 
 #[test]
 fn everybody_who_waits_is_told() {
-    use_device();
+    let _turn = turn();
     type Wait = fn(usize, usize, usize) -> i32;
     let waits: [(&str, Wait); 6] = [
         ("aclrtSynchronizeStream", |stream, _, _| aclrtSynchronizeStream(stream)),
@@ -97,6 +105,7 @@ fn everybody_who_waits_is_told() {
 
 #[test]
 fn a_device_synchronise_is_told_too() {
+    let _turn = turn();
     ok(aclrtSetDevice(1));
     let stream = stream();
     let gate = Gate::on(stream);
@@ -109,6 +118,27 @@ fn a_device_synchronise_is_told_too() {
     gate.open();
 }
 
+#[test]
+fn a_device_synchronise_that_is_told_still_waits_for_the_others() {
+    let _turn = turn();
+    ok(aclrtSetDevice(1));
+    // Whichever comes first in a list of streams.
+    for place in [0, 1] {
+        let streams = [stream(), stream()];
+        let (aborted, busy) = (streams[place], streams[1 - place]);
+        let gates = [aborted, busy].map(Gate::on);
+        gates.iter().for_each(Gate::wait_until_reached);
+        ok(aclrtRecordEvent(event(), aborted));
+        let sync = move || (aclrtSynchronizeDevice(), stream_status(busy));
+        let call = blocked::call(sync).blocked("two held streams");
+        ok(aclrtStreamAbort(aborted));
+        blocked::settle();
+        gates[1].open();
+        assert_eq!(call.join(), (STREAM_ABORT, 0), "the other stream was busy");
+        gates[0].open();
+    }
+}
+
 static ORDER: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" fn after_the_gate(open: *mut std::ffi::c_void) {
@@ -119,7 +149,7 @@ unsafe extern "C" fn after_the_gate(open: *mut std::ffi::c_void) {
 
 #[test]
 fn later_work_comes_after_a_function_that_an_abort_found_running() {
-    use_device();
+    let _turn = turn();
     let (stream, open) = (stream(), AtomicBool::new(false));
     let gate = Gate::on(stream);
     gate.wait_until_reached();
@@ -135,7 +165,7 @@ fn later_work_comes_after_a_function_that_an_abort_found_running() {
 
 #[test]
 fn an_abort_with_nothing_to_drop_says_nothing() {
-    use_device();
+    let _turn = turn();
     let stream = stream();
     ok(aclrtStreamAbort(stream));
     ok(aclrtSynchronizeStream(stream));
@@ -148,7 +178,7 @@ fn an_abort_with_nothing_to_drop_says_nothing() {
 
 #[test]
 fn the_default_stream_can_be_aborted_and_a_query_tells_too() {
-    use_device();
+    let _turn = turn();
     let mut context = 0;
     ok(aclrtCreateContext(&mut context, 0));
     let gate = Gate::on(0);
@@ -164,7 +194,7 @@ fn the_default_stream_can_be_aborted_and_a_query_tells_too() {
 
 /// Zeros and ones, so many that a copy of them takes many slices.
 fn large() -> (Memory, Memory) {
-    const LARGE: usize = 48 << 20;
+    const LARGE: usize = 16 << 20;
     let (dst, src) = (Memory::device(LARGE), Memory::device(LARGE));
     dst.fill(0);
     src.fill(1);
@@ -173,7 +203,7 @@ fn large() -> (Memory, Memory) {
 
 #[test]
 fn no_byte_moves_after_an_abort_has_returned() {
-    use_device();
+    let _turn = turn();
     let (dst, src) = large();
     let stream = stream();
     for round in 0..20 {
@@ -198,7 +228,7 @@ fn no_byte_moves_after_an_abort_has_returned() {
 
 #[test]
 fn a_forced_destroy_waits_for_nothing() {
-    use_device();
+    let _turn = turn();
     for (what, hold) in holders() {
         let (stream, other, event) = (stream(), stream(), event());
         let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Pinned, &pattern(LEN, 3)));
@@ -222,12 +252,12 @@ fn a_forced_destroy_waits_for_nothing() {
 
 #[test]
 fn aborts_beside_submissions_waits_and_events() {
-    use_device();
+    let _turn = turn();
     let mut context = 0;
     ok(aclrtGetCurrentContext(&mut context));
-    let streams: Arc<[usize]> = (0..3).map(|_| stream()).collect();
+    let streams: Arc<[(usize, Memory)]> = (0..3).map(|_| (stream(), Memory::device(4 << 20))).collect();
     let event = event();
-    let (dst, src) = (Memory::device(4 << 20), Memory::pinned(4 << 20));
+    let src = Memory::pinned(4 << 20);
     let start = Arc::new(Barrier::new(4));
     let threads: Vec<_> = (0..4)
         .map(|number| {
@@ -236,7 +266,8 @@ fn aborts_beside_submissions_waits_and_events() {
                 ok(aclrtSetCurrentContext(context));
                 start.wait();
                 for round in 0..300 {
-                    let (mine, next) = (streams[(round + number) % 3], streams[(round + number + 1) % 3]);
+                    let ((mine, dst), (next, _)) =
+                        (streams[(round + number) % 3], streams[(round + number + 1) % 3]);
                     ok(aclrtMemcpyAsync(dst.addr, dst.len, src.addr, src.len, H2D, mine));
                     ok(aclrtRecordEvent(event, mine));
                     ok(aclrtStreamWaitEvent(next, event));
@@ -250,7 +281,7 @@ fn aborts_beside_submissions_waits_and_events() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
-    for stream in streams.iter() {
+    for (stream, _) in streams.iter() {
         let last = aclrtSynchronizeStream(*stream);
         assert!([0, STREAM_ABORT].contains(&last), "{last}");
         finish(*stream);

@@ -54,6 +54,7 @@ programs! {
     memset: "tests/c/memset.c",
     offset: "tests/c/offset.c",
     stale_handles: "tests/c/stale_handles.c",
+    stopping: "tests/c/stopping.c",
     streams: "tests/c/streams.c",
     threads: "tests/c/threads.c",
     with_condition: "tests/c/with_condition.c",
@@ -62,6 +63,7 @@ programs! {
     example_03_batch: "examples/c/03-batch.c",
     example_04_descriptor: "examples/c/04-descriptor.c",
     example_05_streams_and_events: "examples/c/05-streams-and-events.c",
+    example_06_two_processes: "examples/c/06-two-processes.c",
 }
 
 #[test]

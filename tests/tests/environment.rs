@@ -242,7 +242,13 @@ fn limbo_in_small_memory() {
     ok(piece.free());
     let mut again = 0;
     // It may wait a little for the copy, but not until the gate opens.
-    let code = match blocked::call(move || aclrtMalloc(&mut again, size, 0)) {
+    let malloc = move || {
+        let code = aclrtMalloc(&mut again, size, 0);
+        let said = message().unwrap_or_default();
+        assert!(said.contains(&format!("{} bytes that were freed", size + 32)), "{said}");
+        code
+    };
+    let code = match blocked::call(malloc) {
         blocked::Outcome::Returned(code) => code,
         blocked::Outcome::Blocked(pending) => pending.join(),
     };

@@ -1,6 +1,7 @@
 //! aclInit and aclFinalize, which are about the whole process: one test, in a process of its own.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use ferry_tests::code::*;
@@ -31,6 +32,7 @@ fn initialising_and_finalising() {
     let missing = CString::new("no/such/file.json").unwrap();
     expect("a file that is not there", init(&missing), INVALID_FILE);
     expect("a directory", init(&CString::new(env!("CARGO_TARGET_TMPDIR")).unwrap()), INVALID_FILE);
+    expect("a file without an end", init(&CString::new("/dev/zero").unwrap()), INVALID_FILE_SIZE);
     for (name, content) in [
         ("empty.json", String::new()),
         ("text.json", "hello".into()),
@@ -49,6 +51,13 @@ fn initialising_and_finalising() {
         expect("a second aclFinalize", aclFinalize(), REPEAT_FINALIZE);
     }
 
+    // A name is bytes, in whatever encoding.
+    let path = file("plain.json", "{}");
+    let odd = [path.as_bytes(), b"\xe9"].concat();
+    std::fs::rename(OsStr::from_bytes(path.as_bytes()), OsStr::from_bytes(&odd)).expect("our own file");
+    ok(init(&CString::new(odd).unwrap()));
+    ok(aclFinalize());
+
     // Any number of repeated calls, and one aclFinalize ends them all.
     ok(aclInit(std::ptr::null()));
     for _ in 0..3 {
@@ -59,6 +68,7 @@ fn initialising_and_finalising() {
     ok(aclInit(std::ptr::null()));
     ok(aclFinalize());
     one_by_one();
+    one_ends_while_another_begins();
 }
 
 /// aclFinalizeReference counts down, and the last one shuts down.
@@ -101,4 +111,19 @@ fn one_by_one() {
         .sum();
     assert!(zeros >= 1, "somebody was the last");
     expect("all are gone", aclFinalize(), REPEAT_FINALIZE);
+}
+
+/// What a shutdown still waits for does not delay those who begin anew, and it ends nothing of theirs.
+fn one_ends_while_another_begins() {
+    ok(aclInit(std::ptr::null()));
+    use_device();
+    let gate = Gate::on(stream());
+    let ends = blocked::call(|| aclFinalizeReference(std::ptr::null_mut())).blocked("a function still runs");
+    ok(aclInit(std::ptr::null()));
+    ok(aclrtSetDevice(1));
+    let stream = stream();
+    gate.open();
+    ok(ends.join());
+    ok(aclrtSynchronizeStream(stream));
+    ok(aclFinalize());
 }

@@ -224,7 +224,7 @@ fn events_have_a_folder_of_their_own() {
 
 fn the_programs_own_lines() {
     for level in 0..4 {
-        app_log(level, c"some_function", c"folder/file.c", 12, c"level\nand 100%% more");
+        app_log(level, c"some_function", c"folder/\nfile.c", 12, c"level\nand 100%% more");
     }
     assert_eq!(message(), None);
     // What makes no sense leaves a complaint and no line.
@@ -258,7 +258,7 @@ fn the_programs_own_lines_follow_the_global_level() {
         assert_eq!(lines.len(), want.len(), "{settings:?}: {all:#?}");
         for (line, level) in lines.iter().zip(&want).take(names.len() - from) {
             process_of(line, level, "APP");
-            assert!(line.contains("[folder/file.c:12]"), "{line}");
+            assert!(line.contains("[folder/ file.c:12]"), "{line}");
             assert!(
                 line.ends_with(" some_function: level and 100% more"),
                 "one line, whatever it says: {line}"

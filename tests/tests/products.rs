@@ -1,10 +1,8 @@
 //! Which function exists on which product and form. Each row is a child process: this program again with FERRY_SOC and FERRY_FORM.
 
-use std::ffi::{CString, c_void};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferry_tests::kind::{H2D, H2H};
+use ferry_tests::kind::{D2D, H2D, H2H};
 use ferry_tests::*;
 
 const UNSUPPORTED: i32 = 207000;
@@ -79,7 +77,7 @@ const OTHER_RESULTS: [&str; 6] = [
     "aclrtGetLastError",
 ];
 
-// proves: R10 R18 R30 R31 R33 R34 R64 R78 N6 N16
+// proves: R10 R18 R30 R31 R33 R34 R64 R78 N6 N14 N16
 #[test]
 fn every_row_in_a_process_of_its_own() {
     let program = std::env::current_exe().expect("Linux knows which program runs");
@@ -111,17 +109,18 @@ fn one_row() {
     if form == "ep" {
         host_to_host_is_refused();
         copies_work();
+        rectangles_inside_a_device(NEWEST.contains(&row.tag));
     }
 }
 
 /// Calls every function that the headers declare with nothing but zeros, in the library as programs load it. One that the
 /// product lacks says so before it looks at anything; any other has another complaint, or none.
 fn every_function_of_the_headers(row: &Row) {
-    let names = declared();
-    assert!(names.len() > 115, "the headers declare {} functions", names.len());
-    let library = Library::open();
-    for name in names {
-        let code = library.call_with_zeros(&name);
+    let functions = headers::functions();
+    assert!(functions.len() > 115, "the headers declare {} functions", functions.len());
+    let library = headers::Library::open();
+    for headers::Function { name, .. } in functions {
+        let code = library.call(&name, &[]) as i32;
         if OTHER_RESULTS.contains(&name.as_str()) {
             continue;
         }
@@ -138,49 +137,6 @@ fn every_function_of_the_headers(row: &Row) {
             row.soc,
             row.form
         );
-    }
-}
-
-/// The functions of the headers.
-fn declared() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/acl");
-    let mut names = Vec::new();
-    for file in ["acl.h", "acl_base.h", "acl_rt.h"] {
-        let text = std::fs::read_to_string(folder.join(file)).expect("a header");
-        for line in text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase())) {
-            let Some((before, _)) = line.split_once('(') else { continue };
-            let name = before.rsplit([' ', '*']).next().unwrap_or_default();
-            if name.starts_with("acl") && !before.starts_with("typedef") {
-                names.push(name.to_owned());
-            }
-        }
-    }
-    names
-}
-
-/// libascendcl.so, beside this test.
-struct Library(*mut c_void);
-
-impl Library {
-    fn open() -> Library {
-        let test = std::env::current_exe().expect("a running program has a path");
-        let path: PathBuf = test.with_file_name("libascendcl.so");
-        let text = CString::new(path.to_str().expect("a plain path")).expect("no NUL in it");
-        // SAFETY: loading the library runs no code of ours that needs care.
-        let handle = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW) };
-        assert!(!handle.is_null(), "{} cannot be loaded", path.display());
-        Library(handle)
-    }
-
-    fn call_with_zeros(&self, name: &str) -> i32 {
-        type Any = extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize, usize, usize) -> i32;
-        let text = CString::new(name).expect("no NUL in it");
-        // SAFETY: the handle is open and the name ends with a zero.
-        let function = unsafe { libc::dlsym(self.0, text.as_ptr()) };
-        assert!(!function.is_null(), "the headers declare {name}, which the library lacks");
-        // SAFETY: a C function takes at most ten numbers and addresses; it must answer zeros with a code.
-        let function: Any = unsafe { std::mem::transmute(function) };
-        function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     }
 }
 
@@ -213,6 +169,17 @@ fn host_to_host_is_refused() {
     expect("aclrtMemcpyAsync, host to host", aclrtMemcpyAsync(to, 64, from, 64, H2H, 0), UNSUPPORTED);
     let code = aclrtMemcpyAsyncWithCondition(to, 64, from, 64, H2H, 0);
     expect("aclrtMemcpyAsyncWithCondition, host to host", code, UNSUPPORTED);
+}
+
+fn rectangles_inside_a_device(newest: bool) {
+    let data = pattern(256, 5);
+    let (from, to) = (Memory::holding(Home::Device, &data), Memory::device(256));
+    let code = aclrtMemcpy2dAsync(to.addr, 64, from.addr, 64, 64, 4, D2D, 0);
+    expect("a rectangle inside a device", code, if newest { 0 } else { 100000 });
+    if newest {
+        finish(0);
+        to.assert_holds(&data, "a rectangle inside a device");
+    }
 }
 
 fn copies_work() {

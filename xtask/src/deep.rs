@@ -1,4 +1,4 @@
-//! The slow checks of `cargo xtask test --deep`: data races and memory errors while the tests run.
+//! The slow checks of `cargo xtask test --deep`: data races, memory errors, and what only shows after a long time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::process::Command;
 use crate::shell::{self, cargo};
 use crate::{c, steps::Outcome};
 
-/// Test programs that cannot run sanitized: C programs load an ordinary build of the library, and the sanitizer lets
-/// the child of a process with threads start none of its own.
-const NOT_SANITIZED: &[&str] = &["c_programs", "fork"];
+/// Test programs that cannot run sanitized: a program of its own does not load a sanitized library, nor does this kind of program
+/// at run time; and the sanitizer lets the child of a process with threads start none of its own.
+const NOT_SANITIZED: &[&str] = &["c_programs", "garbage", "products", "fork"];
 
 /// Tests left out of the others: the first races on purpose, the rest try the model on a stand-in for the engine.
 const NOT_SANITIZED_TESTS: &[&str] = &[
@@ -54,6 +54,13 @@ fn has_rust_source(root: &Path) -> bool {
     let sysroot =
         shell::output(shell::program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
     Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir()
+}
+
+/// Runs the soak test for five minutes in place of three seconds, as fast as the engine can.
+pub fn soak(root: &Path) -> Result<Outcome, String> {
+    let mut test = cargo(root, "test --release -p ferry-tests --test soak -- --nocapture");
+    shell::run(test.env("FERRY_SOAK_SECONDS", "300"))?;
+    Ok(Outcome::Passed)
 }
 
 /// Compiles every program of `tests/c` and runs it under valgrind's memory checker.

@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
     step("aarch64", "the code compiles for 64-bit Arm", aarch64),
     step("count", "instructions of one submitted copy", count::run),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),
+    deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),
     deep_step("memcheck", "C programs under valgrind", deep::memcheck),
 ];
 

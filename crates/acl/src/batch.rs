@@ -10,7 +10,7 @@ use crate::{
     kinds::not_far,
     state::with_here,
 };
-use ferry_core::{Ends, Home, Kind, Place, Route, Rows};
+use ferry_core::{Block, Ends, Home, Kind, Origin, Place, Route, Rows};
 
 /// The arrays of a batch call, all readable.
 #[derive(Clone, Copy)]
@@ -191,7 +191,8 @@ impl Location {
         let (fits, wants) = match (self.kind, place) {
             (ACL_MEM_LOCATION_TYPE_HOST, place) => (place.device().is_none(), "host memory".to_owned()),
             (ACL_MEM_LOCATION_TYPE_UNREGISTERED, place) => {
-                (place.is_plain(), "host memory that acl did not allocate".to_owned())
+                let registered = matches!(place, Place::Known(Block { origin: Origin::Registered, .. }));
+                (place.is_plain() || registered, "host memory that acl did not allocate".to_owned())
             }
             (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Known(block)) => {
                 (block.home == Home::Device(self.id), format!("memory of device {}", self.id))

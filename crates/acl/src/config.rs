@@ -3,10 +3,16 @@
 
 use crate::{Error, Result, constants::*, error::fail};
 use serde_json::Value;
-use std::fs;
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 /// Documented: a configuration nests at most this deep.
 const MOST_NESTING: usize = 10;
+/// No configuration is this long: what is, is another file, or a device that never ends.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// The keys that have an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,14 +27,18 @@ const DEFAULT_DEVICE: &str = "defaultDevice.default_device";
 
 impl Config {
     /// Reads the file.
-    pub fn read(path: &str) -> Result<Config> {
-        let text = fs::read(path)
-            .map_err(|why| fail(ACL_ERROR_INVALID_FILE, format!("the configuration file {path}: {why}")))?;
-        Config::parse(&text)
-            .map_err(|error| fail(error.code, format!("the configuration file {path}: {}", error.note)))
+    pub fn read(path: &Path) -> Result<Config> {
+        let text = bytes(path).map_err(|why| fail(ACL_ERROR_INVALID_FILE, why.to_string()));
+        text.and_then(|text| Config::parse(&text)).map_err(|error| {
+            fail(error.code, format!("the configuration file {}: {}", path.display(), error.note))
+        })
     }
 
     fn parse(text: &[u8]) -> Result<Config> {
+        if text.len() as u64 > MOST_BYTES {
+            let note = format!("longer than {MOST_BYTES} bytes, which no configuration is");
+            return Err(fail(ACL_ERROR_INVALID_FILE_SIZE, note));
+        }
         let bad = |why: String| fail(ACL_ERROR_PARSE_FILE, why);
         let json: Value = serde_json::from_slice(text).map_err(|why| bad(why.to_string()))?;
         let (objects, arrays) = nesting(&json);
@@ -73,10 +83,17 @@ impl Config {
     }
 }
 
+/// The file, and no more of it than shows that it is too long.
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 fn default_device(section: &Value) -> Result<u32> {
-    let given = section.get("default_device").unwrap_or(section);
+    let given = section.get("default_device").unwrap_or(&Value::Null);
     let valid = "a device's number in quotes: {\"defaultDevice\": {\"default_device\": \"0\"}}";
-    number(given).and_then(|id| id.try_into().ok()).ok_or_else(|| bad_value(DEFAULT_DEVICE, given, valid))
+    number(given).and_then(|id| id.try_into().ok()).ok_or_else(|| bad_value(DEFAULT_DEVICE, section, valid))
 }
 
 fn message_mode(given: &Value) -> Result<bool> {
@@ -156,6 +173,7 @@ mod tests {
             ),
             (r#"{"defaultDevice": {}}"#, 100008, "default_device", "{}"),
             (r#"{"defaultDevice": "0x"}"#, 100008, "default_device", "0x"),
+            (r#"{"defaultDevice": "1"}"#, 100008, "default_device", "\"1\""),
             (r#"{"err_msg_mode": "2"}"#, 100008, "err_msg_mode", "2"),
             (r#"{"err_msg_mode": 1}"#, 100008, "err_msg_mode", "1"),
             (r#"{"max_opqueue_num": "0"}"#, 148048, "max_opqueue_num", "0"),

@@ -5,7 +5,7 @@ use crate::{
     Result,
     call::{not_null, refuse},
     explain::with_addresses,
-    kinds::{CopyKind, not_far, reachable},
+    kinds::{CopyKind, not_far, not_mapped_across, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
@@ -148,6 +148,7 @@ pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> R
             unsafe {
                 target.copy_one(rows, |ends| {
                     not_far(ends)?;
+                    not_mapped_across(ends)?;
                     reachable(ends.route(), target.engine, target.device())
                 })
             }
@@ -177,8 +178,12 @@ pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
                 within("height", rows.height, "the documented maximum", MOST_HEIGHT)?;
                 within("width", rows.width, "the documented maximum", MOST_WIDTH)?;
             }
+            let agrees = |ends: &Ends| {
+                not_mapped_across(ends)?;
+                kind.agrees(ends, target.engine, target.device())
+            };
             // SAFETY: the caller's promise.
-            unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
+            unsafe { target.copy_one(rows, agrees) }
         })
     })
 }

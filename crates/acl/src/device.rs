@@ -10,6 +10,7 @@ use crate::{
     state::{Engine, Primary, engine, known_device, lock, with_here},
     stream::{StreamEntry, late, limit_ms},
 };
+use ferry_core::Kind;
 use std::{
     mem,
     sync::Arc,
@@ -68,19 +69,11 @@ fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     context.map_or(Ok(()), |context| context.end(engine))
 }
 
-/// What aclFinalize does to devices: ends every default context whatever its count, and all peer access.
-pub(crate) fn reset_all(engine: &Engine) -> Result<()> {
+/// Takes every default context from its device, whatever its count, and ends all peer access: for aclFinalize, which ends the
+/// contexts.
+pub(crate) fn take_all(engine: &Engine) -> Vec<Arc<Context>> {
     lock(&engine.peers).clear();
-    for device in &engine.devices {
-        let context = {
-            let mut primary = lock(&device.primary);
-            mem::take(&mut *primary).context
-        };
-        if let Some(context) = context {
-            context.end(engine)?;
-        }
-    }
-    Ok(())
+    engine.devices.iter().filter_map(|device| mem::take(&mut *lock(&device.primary)).context).collect()
 }
 
 /// aclrtGetDevice.
@@ -124,14 +117,19 @@ fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let streams: Vec<_> = engine.streams.all().into_iter().filter(counts).collect();
     // What was submitted when the call began is waited for, and no more: streams that are kept busy would hold it for ever.
     let all: Vec<_> = streams.iter().map(|entry| entry.stream.so_far()).collect::<Result<_, _>>()?;
+    let mut first = None;
     for work in all {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        work.wait(left).map_err(|error| late(error, limit, format!("device {}", context.device)))?;
+        match work.wait(left) {
+            Err(error) if error.kind == Kind::Timeout => {
+                return Err(late(first.unwrap_or(error), limit, format!("device {}", context.device)));
+            }
+            // That one stream was aborted or has stopped is no reason to leave while others work.
+            outcome => first = first.or(outcome.err()),
+        }
     }
-    match streams.iter().find_map(|entry| entry.stream.status().take_error()) {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
-    }
+    let untold = || streams.iter().find_map(|entry| entry.stream.status().take_error());
+    first.or_else(untold).map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// aclrtGetMemInfo: free and total bytes. Documented: what the hardware does not have is 0 and 0, and a query for HBM on

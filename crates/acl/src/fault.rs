@@ -24,12 +24,19 @@ extern "C" fn on_fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut 
     // SAFETY: the kernel gives a valid siginfo to a SA_SIGINFO handler, and SIGSEGV fills in the address.
     let addr = unsafe { (*info).si_addr() } as usize;
     let mut text = Line::default();
-    if let Some(device) = device_of(addr) {
+    if let Some(owner) = owner_of(addr) {
         text.push(b"ferry: the program touched ");
         text.push_hex(addr);
-        text.push(b", memory of device ");
-        text.push_number(device);
-        text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
+        match owner {
+            Owner::Device(device) => {
+                text.push(b", memory of device ");
+                text.push_number(device);
+                text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
+            }
+            Owner::Devices => text.push(
+                b", addresses for devices (aclrtReserveMemAddress, aclrtHostRegister), from the CPU: it cannot use them\n",
+            ),
+        }
         // SAFETY: writes our own bytes to standard error.
         unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
     }
@@ -40,8 +47,17 @@ extern "C" fn on_fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut 
     }
 }
 
-/// The number of the device whose reserved addresses hold `addr`, read from the maps by name, without allocating.
-fn device_of(addr: usize) -> Option<usize> {
+/// Whose addresses the CPU has no business with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Memory of this device.
+    Device(usize),
+    /// Reserved for mappings, or the devices' addresses of registered memory.
+    Devices,
+}
+
+/// Whose addresses hold `addr`, read from the maps by name, without allocating.
+fn owner_of(addr: usize) -> Option<Owner> {
     // SAFETY: a constant path.
     let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let (mut found, mut line, mut piece) = (None, Line::default(), [0_u8; 512]);
@@ -54,7 +70,7 @@ fn device_of(addr: usize) -> Option<usize> {
                 line.push(&[*byte]);
                 continue;
             }
-            found = found.or_else(|| device_in(&line.bytes[..line.len], addr));
+            found = found.or_else(|| owner_in(&line.bytes[..line.len], addr));
             line.len = 0;
         }
     }
@@ -63,16 +79,24 @@ fn device_of(addr: usize) -> Option<usize> {
     found
 }
 
-/// The device that a line of the maps is about, if `addr` lies in it.
-fn device_in(line: &[u8], addr: usize) -> Option<usize> {
-    const NAME: &[u8] = b"ferry:device";
+/// Whom a line of the maps is about, if `addr` lies in it.
+fn owner_in(line: &[u8], addr: usize) -> Option<Owner> {
     let dash = line.iter().position(|byte| *byte == b'-')?;
     let space = line.iter().position(|byte| *byte == b' ')?;
     let (start, end) = (hex(&line[..dash])?, hex(&line[dash + 1..space])?);
-    let name = line.windows(NAME.len()).position(|window| window == NAME)?;
-    let digits = line[name + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-    let device = digits.fold(0, |number: usize, digit| number * 10 + usize::from(digit - b'0'));
-    (start..end).contains(&addr).then_some(device)
+    if !(start..end).contains(&addr) {
+        return None;
+    }
+    if after(line, b"ferry:reserved").is_some() {
+        return Some(Owner::Devices);
+    }
+    let digits = after(line, b"ferry:device")?.iter().take_while(|byte| byte.is_ascii_digit());
+    Some(Owner::Device(digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))))
+}
+
+/// What follows `name` in a line.
+fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    line.windows(name.len()).position(|window| window == name).map(|at| &line[at + name.len()..])
 }
 
 fn hex(digits: &[u8]) -> Option<usize> {
@@ -124,10 +148,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_lines_tell_the_device() {
-        let line = b"7f0000000000-7f0000100000 ---s 00000000 00:01 12 /memfd:ferry:device1 (deleted)";
-        assert_eq!(device_in(line, 0x7f00_0000_0010), Some(1));
-        assert_eq!(device_in(line, 0x7f00_0010_0000), None, "past the end");
-        assert_eq!(device_in(b"7f0000000000-7f0000100000 rw-p 00000000 00:00 0", 0x7f00_0000_0010), None);
+    fn maps_lines_tell_the_owner() {
+        let line = |name: &str| format!("7f0000000000-7f0000100000 ---s 00000000 00:01 12 {name}");
+        for (name, owner) in [
+            ("/memfd:ferry:device1 (deleted)", Some(Owner::Device(1))),
+            ("/memfd:ferry:device12-imported (deleted)", Some(Owner::Device(12))),
+            ("/memfd:ferry:reserved (deleted)", Some(Owner::Devices)),
+            ("/usr/bin/ferry", None),
+            ("", None),
+        ] {
+            assert_eq!(owner_in(line(name).as_bytes(), 0x7f00_0000_0010), owner, "{name}");
+            assert_eq!(owner_in(line(name).as_bytes(), 0x7f00_0010_0000), None, "past the end");
+        }
     }
 }

@@ -57,7 +57,6 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
 /// # Safety
 /// The range stays valid until the fill is done.
 unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
-    target.engine.runtime.memory().place(ptr, count, Access::Write)?;
     let (mut plain, mut done) = (false, 0);
     loop {
         let mut len = 0;
@@ -65,9 +64,11 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
         turned.rotate_left(done % 4);
         let make = |memory: &Memory| {
             let (start, left) = (ptr + done, count - done);
-            let place = memory.place(start, left, Access::Write)?;
+            // The first look is at the whole range; after it only the next block is asked for.
+            let looked_at = if done == 0 { left } else { 1 };
+            let place = memory.place(start, looked_at, Access::Write)?;
             plain = place.is_plain();
-            len = place.room_from(start).min(left);
+            len = if plain { looked_at } else { place.room_from(start).min(left) };
             let (dst, device) = (place.engine_address(start), place.device());
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: turned, device }))
         };

@@ -13,6 +13,7 @@ use crate::{
 };
 use std::{
     ffi::{CStr, CString},
+    path::Path,
     sync::{Mutex, OnceLock},
 };
 
@@ -21,7 +22,7 @@ static COUNT: Mutex<u64> = Mutex::new(0);
 
 /// aclInit with the path of a JSON file, or none. Documented: a repeated call counts, and says so; only the first one's
 /// configuration counts.
-pub fn init(config: Option<&str>) -> Result<()> {
+pub fn init(config: Option<&Path>) -> Result<()> {
     settings()?;
     let mut count = lock(&COUNT);
     if *count > 0 {
@@ -53,8 +54,8 @@ pub fn finalize_reference() -> Result<u64> {
     count_down(|count| count - 1)
 }
 
-/// Lowers the count to what `left` makes of it; at 0 everything ends. The lock is not held then: what ends may wait for
-/// functions of the user's.
+/// Lowers the count to what `left` makes of it; at 0 everything ends. What ends is taken under the lock, so that it is nothing
+/// of an aclInit that comes next; it is waited for without, since it may be functions of the user's.
 fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
     let mut count = lock(&COUNT);
     if *count == 0 {
@@ -65,10 +66,14 @@ fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
         return Ok(*count);
     }
     apply(Config::default());
+    let engine = engine()?;
+    let contexts = device::take_all(engine);
     drop(count);
     log::write(Module::Ascendcl, Level::Info, || "the last aclFinalize".into());
     log::event(|| "the last aclFinalize".into());
-    device::reset_all(engine()?)?;
+    for context in contexts {
+        context.end(engine)?;
+    }
     Ok(0)
 }
 

@@ -162,6 +162,19 @@ pub fn not_far(ends: &Ends) -> Result<()> {
     ))
 }
 
+/// Documented: memory mapped at reserved addresses is copied between devices by aclrtMemcpyAsync only.
+pub fn not_mapped_across(ends: &Ends) -> Result<()> {
+    let mapped = |place: &Place| matches!(place, Place::Known(Block { origin: Origin::Mapped, .. }));
+    match ends.route() {
+        Route::DeviceToDevice { from, to } if from != to && (mapped(&ends.dst) || mapped(&ends.src)) => {
+            Err(Kind::BadRoute.because(format!(
+                "memory of aclrtMapMem, and devices {from} and {to}: only aclrtMemcpyAsync copies it between devices"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A copy between two devices needs that the device which does it has enabled access to the other.
 #[inline]
 pub fn reachable(route: Route, engine: &Engine, device: u32) -> Result<()> {

@@ -128,12 +128,13 @@ fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
     let (name, pid) = (&log.process, std::process::id());
     // SAFETY: takes nothing and cannot fail.
     let thread = unsafe { libc::gettid() };
-    let text = text.trim_end().replace(['\n', '\r'], " ");
-    let (module, Place { file, line }) = (module.name(), place);
+    let (module, Place { file, line }, text) = (module.name(), place, text.trim_end());
     let line = format!(
-        "[{level}] {module}({pid},{name}):{} [{file}:{line}]{thread} {text}\n",
+        "[{level}] {module}({pid},{name}):{} [{file}:{line}]{thread} {text}",
         log.clock.now().for_lines()
     );
+    // One line whatever the program gives, also as its own name or a file's: nobody can forge another.
+    let line = line.replace(['\n', '\r'], " ") + "\n";
     if log.to_stdout {
         return files::print(line.as_bytes());
     }

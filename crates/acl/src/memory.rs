@@ -260,8 +260,13 @@ pub fn attributes(ptr: usize) -> Result<Attributes> {
             "ptr is {ptr:#x}, a device's address of registered host memory at {host:#x}: ask for the host address"
         )));
     }
-    let known = memory.table().find(ptr).filter(|block| block.translate(ptr, 1).is_some());
-    let place = known.map(Place::Known).or_else(|| memory.place(ptr, 0, Access::Read).ok());
+    let near = memory.table().find(ptr);
+    let place = match near.filter(|block| block.translate(ptr, 1).is_some()) {
+        Some(block) => Some(Place::Known(block)),
+        // Behind memory of the user's that was registered lies more memory of the user's.
+        None if near.is_some_and(|block| block.origin == Origin::Registered) => None,
+        None => memory.place(ptr, 0, Access::Read).ok(),
+    };
     let unregistered =
         Attributes { location: ACL_MEM_LOCATION_TYPE_UNREGISTERED, id: 0, page_size: NORMAL_PAGE as u32 };
     Ok(match place {

@@ -11,8 +11,7 @@ use crate::{
     explain::explaining,
     state::{Engine, engine, lock, with_here},
 };
-use ferry::probe;
-use ferry_core::{Access, Block, Home, space::Purpose};
+use ferry_core::{Access, Block, Place, space::Purpose};
 use std::{collections::BTreeMap, sync::Mutex};
 
 const PAGE: usize = 4096;
@@ -34,7 +33,10 @@ pub fn register(ptr: usize, size: usize, kind: i32) -> Result<usize> {
     let flags = match kind {
         ACL_HOST_REGISTER_MAPPED => ACL_HOST_REG_MAPPED,
         ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY => kind,
-        other => return Err(refuse(format!("type is {other}: give ACL_HOST_REGISTER_MAPPED (0)"))),
+        other => {
+            with_here(|here| here.context().map(drop))?;
+            return Err(refuse(format!("type is {other}: give ACL_HOST_REGISTER_MAPPED (0)")));
+        }
     };
     explaining([("ptr", ptr)], || add(ptr, size, flags))?;
     device_pointer(ptr, 0)
@@ -75,8 +77,11 @@ fn add(ptr: usize, size: usize, flags: i32) -> Result<()> {
         ));
     }
     let pinned = flags & ACL_HOST_REG_PINNED != 0;
+    let end = ptr
+        .checked_add(size)
+        .ok_or_else(|| refuse(format!("{size} bytes at {ptr:#x} wrap round the end of the address space")))?;
     let mut all = lock(&engine.registered.0);
-    if let Some((base, other)) = all.range(..ptr.saturating_add(size)).next_back()
+    if let Some((base, other)) = all.range(..end).next_back()
         && base + other.len > ptr
     {
         let note = format!("{} bytes at {base:#x} are registered already", other.len);
@@ -99,18 +104,10 @@ fn add(ptr: usize, size: usize, flags: i32) -> Result<()> {
 
 /// Memory of the user's, or page-locked memory of acl that is not to be page-locked again.
 fn can_register(engine: &Engine, ptr: usize, size: usize, pinned: bool) -> Result<()> {
-    let memory = engine.runtime.memory();
-    match memory.table().find(ptr) {
-        Some(Block { home: Home::Device(_), .. }) => Err(refuse("device memory cannot be registered")),
-        Some(_) if pinned => Err(refuse("the memory is page-locked already")),
-        Some(block) => match block.translate(ptr, size) {
-            Some(_) => Ok(()),
-            None => Err(refuse(format!("{size} bytes at {ptr:#x} leave their block, {block}"))),
-        },
-        None => {
-            memory.place(ptr, 0, Access::Write)?;
-            Ok(probe::accessible(ptr, size, Access::Write)?)
-        }
+    match engine.runtime.memory().place(ptr, size, Access::Write)? {
+        place if place.device().is_some() => Err(refuse("device memory cannot be registered")),
+        Place::Known(_) if pinned => Err(refuse("the memory is page-locked already")),
+        _ => Ok(()),
     }
 }
 

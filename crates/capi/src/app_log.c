@@ -12,6 +12,8 @@ extern void ferry_app_log_line(int level, const char *func, const char *file, ui
 __attribute__((visibility("hidden"))) void ferry_app_log(int level, const char *func, const char *file, uint32_t line,
                                                          const char *fmt, ...)
 {
+    /* Longer lines are cut: a log that keeps files of 20 MB has no room for them. */
+    enum { MOST = 16 * 1024 };
     char small[1024], *text = small;
     va_list args;
     int len;
@@ -23,6 +25,9 @@ __attribute__((visibility("hidden"))) void ferry_app_log(int level, const char *
     va_end(args);
     if (len < 0) {
         return;
+    }
+    if (len >= MOST) {
+        len = MOST - 1;
     }
     if ((size_t)len >= sizeof small) {
         char *large = malloc((size_t)len + 1);

@@ -2,7 +2,7 @@
 //! cannot write one yet: the exported name jumps to C (`app_log.c`), which makes the text and comes back here. The way back
 //! has hidden names, so that the library exports nothing but the functions of the headers.
 
-use crate::enter::{enter, text};
+use crate::enter::{ends, enter, text};
 use ferry_acl::{
     call::{not_null, readable, refuse},
     functions,
@@ -59,7 +59,12 @@ unsafe extern "C" fn wanted(level: i32, fmt: *const c_char) -> i32 {
         let level = Level::of(level).ok_or_else(|| {
             refuse(format!("logLevel is {level}: valid are ACL_DEBUG (0), ACL_INFO (1), ACL_WARNING (2) and ACL_ERROR (3)"))
         })?;
-        wanted = log::enabled(Module::App, level);
+        if log::enabled(Module::App, level) {
+            // C reads it next, and would not stop at the end of what is mapped.
+            // SAFETY: the C contract of aclAppLog.
+            unsafe { ends("fmt", fmt) }?;
+            wanted = true;
+        }
         Ok(())
     });
     wanted.into()

@@ -2,7 +2,7 @@
 
 use ferry_acl::{
     Result,
-    call::{not_null, readable, writable},
+    call::{readable, writable},
 };
 use std::{borrow::Cow, ffi::c_char};
 
@@ -31,26 +31,56 @@ impl<T> Out<T> {
     }
 }
 
-/// A C string that can be read, or `None` for NULL.
+/// A C string that can be read, or `None` for NULL. What is no UTF-8 in it is replaced.
+///
+/// # Safety
+/// As [`bytes`].
+pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<String>> {
+    // SAFETY: passed on to the caller.
+    let bytes = unsafe { bytes(name, pointer) }?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The bytes of a C string that can be read, 4096 at most, or `None` for NULL.
 ///
 /// # Safety
 /// The string does not change during the call.
-pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<String>> {
+pub unsafe fn bytes(name: &'static str, pointer: *const c_char) -> Result<Option<Vec<u8>>> {
     const MOST: usize = 4096;
+    if pointer.is_null() {
+        return Ok(None);
+    }
     let mut bytes = Vec::new();
-    for index in 0..if pointer.is_null() { 0 } else { MOST } {
+    for index in 0..MOST {
         let byte = pointer.wrapping_add(index).cast::<u8>();
         if index == 0 || (byte as usize).is_multiple_of(64) {
             readable(name, byte as usize, 1, 1)?;
         }
         // SAFETY: every page of the string is found readable before the first byte in it is read.
         match unsafe { byte.read() } {
-            0 => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            0 => break,
             other => bytes.push(other),
         }
     }
-    not_null(name, pointer as usize)
-        .map_or(Ok(None), |()| Ok(Some(String::from_utf8_lossy(&bytes).into_owned())))
+    Ok(Some(bytes))
+}
+
+/// Makes sure that a C string of any length can be read to its end.
+///
+/// # Safety
+/// The string does not change during the call.
+pub unsafe fn ends(name: &'static str, pointer: *const c_char) -> Result<()> {
+    const PAGE: usize = 4096;
+    let mut at = pointer as usize;
+    loop {
+        let len = PAGE - at % PAGE;
+        readable(name, at, len, 1)?;
+        // SAFETY: every byte up to the end of the page was just found readable.
+        if unsafe { std::slice::from_raw_parts(at as *const u8, len) }.contains(&0) {
+            return Ok(());
+        }
+        at += len;
+    }
 }
 
 /// An array argument of `count` elements that can be read, at any alignment.

@@ -2,7 +2,7 @@
 
 use crate::{
     aclError,
-    enter::{Out, enter, text},
+    enter::{Out, bytes, enter},
 };
 use ferry_acl::{
     Result,
@@ -10,7 +10,9 @@ use ferry_acl::{
     init, messages,
 };
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, OsString, c_char},
+    os::unix::ffi::OsStringExt,
+    path::Path,
     ptr,
 };
 
@@ -22,8 +24,8 @@ use std::{
 pub unsafe extern "C" fn aclInit(configPath: *const c_char) -> aclError {
     enter(&functions::aclInit, || {
         // SAFETY: the C contract.
-        let path = unsafe { text("configPath", configPath) }?;
-        init::init(path.as_deref())
+        let path = unsafe { bytes("configPath", configPath) }?.map(OsString::from_vec);
+        init::init(path.as_deref().map(Path::new))
     })
 }
 

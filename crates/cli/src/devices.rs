@@ -21,11 +21,15 @@ pub struct Args {
 
 struct Device {
     id: i32,
+    /// Its number on this machine; another one where only some devices are visible.
+    physical: i64,
     total: usize,
     free: usize,
 }
 
 struct Report {
+    /// ASCEND_RT_VISIBLE_DEVICES, where it is set.
+    visible: Option<String>,
     library: String,
     version: Option<&'static str>,
     backend: String,
@@ -48,7 +52,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 impl Report {
     fn of(library: &Library) -> Result<Report> {
         let count = library.device_count()? as i32;
+        let visible = std::env::var_os("ASCEND_RT_VISIBLE_DEVICES");
         Ok(Report {
+            visible: visible.map(|list| list.to_string_lossy().into_owned()),
             library: library.path.display().to_string(),
             version: library.version,
             backend: machine::backend_name(),
@@ -59,12 +65,13 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let device = |d: &Device| json!({ "id": d.id, "total_bytes": d.total, "free_bytes": d.free });
+        let device = |d: &Device| json!({ "id": d.id, "physical_id": d.physical, "total_bytes": d.total, "free_bytes": d.free });
         json!({
             "library": { "path": self.library, "version": self.version },
             "backend": self.backend,
             "soc": self.soc,
             "run_mode": self.run_mode,
+            "visible_devices": self.visible,
             "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
         })
     }
@@ -74,10 +81,16 @@ impl Report {
         let mut text = format!("library   {}{version}\n", self.library);
         text += &format!("backend   {}\n", self.backend);
         text += &format!("SoC       {}\n", self.soc);
-        text += &format!("run mode  {}\n\n", self.run_mode);
-        text += "device       total        free\n";
+        text += &format!("run mode  {}\n", self.run_mode);
+        if let Some(list) = &self.visible {
+            text += &format!("visible   {list:?} (ASCEND_RT_VISIBLE_DEVICES)\n");
+        }
+        let column =
+            |text: String| if self.visible.is_some() { format!("{text:>10}") } else { String::new() };
+        text += &format!("\ndevice{}       total        free\n", column("physical".to_owned()));
         for device in &self.devices {
-            text += &format!("{:>6} {:>11} {:>11}\n", device.id, bytes(device.total), bytes(device.free));
+            let (id, physical) = (device.id, column(device.physical.to_string()));
+            text += &format!("{id:>6}{physical} {:>11} {:>11}\n", bytes(device.total), bytes(device.free));
         }
         text
     }
@@ -87,17 +100,14 @@ fn device(library: &Library, id: i32) -> Result<Device> {
     library.set_device(id)?;
     let (free, total) = library.memory_info()?;
     library.reset_device(id)?;
-    Ok(Device { id, total, free })
+    Ok(Device { id, physical: library.physical_number(id as u32)?, total, free })
 }
 
 /// ACL_HOST: programs run on the host, apart from the devices. ACL_DEVICE: they run on the board itself.
 fn run_mode(library: &Library) -> Result<&'static str> {
-    let mut mode = -1;
-    // SAFETY: `mode` is writable for the time of the call.
-    library.check("aclrtGetRunMode", unsafe { (library.functions.aclrtGetRunMode)(&mut mode) })?;
-    match mode {
+    match library.run_mode()? {
         0 => Ok("device"),
         1 => Ok("host"),
-        _ => Err(Error::Setup(format!("aclrtGetRunMode wrote {mode}, neither 0 (device) nor 1 (host)"))),
+        mode => Err(Error::Setup(format!("aclrtGetRunMode wrote {mode}, neither 0 (device) nor 1 (host)"))),
     }
 }

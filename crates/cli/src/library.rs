@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// `aclrtStream`, `aclrtEvent` and `aclrtContext`.
+/// `aclrtStream`, `aclrtEvent`, `aclrtContext` and `aclrtDrvMemHandle`.
 pub type Handle = *mut c_void;
-/// `aclrtHostFunc`.
+/// `aclrtHostFunc` and `aclrtCallback`.
 pub type HostFunction = unsafe extern "C" fn(*mut c_void);
 
 /// `aclrtMemLocation`.
@@ -28,6 +28,58 @@ pub struct BatchAttribute {
     pub dst: Location,
     pub src: Location,
     pub reserved: [u8; 16],
+}
+
+/// `aclrtPtrAttributes`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PointerAttributes {
+    pub location: Location,
+    pub page: u32,
+    pub reserved: [u32; 4],
+}
+
+/// `aclrtPhysicalMemProp`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PhysicalProperties {
+    pub handle_type: i32,
+    pub allocation_type: i32,
+    pub attribute: i32,
+    pub location: Location,
+    pub reserve: u64,
+}
+
+/// `aclrtMallocAttribute`. The value is a union of numbers, the smallest first.
+#[repr(C)]
+pub struct MallocAttribute {
+    pub attribute: i32,
+    pub value: [u32; 2],
+}
+
+/// `aclrtMallocConfig`.
+#[repr(C)]
+pub struct MallocConfig {
+    pub attributes: *mut MallocAttribute,
+    pub count: usize,
+}
+
+/// `aclrtUtilizationInfo`.
+#[repr(C)]
+pub struct Utilization {
+    pub cube: i32,
+    pub vector: i32,
+    pub ai_cpu: i32,
+    pub memory: i32,
+    pub extend: *mut c_void,
+}
+
+/// `aclCANNPackageVersion`.
+#[repr(C)]
+pub struct PackageVersion {
+    pub whole: [c_char; 128],
+    pub parts: [[c_char; 64]; 4],
+    pub reserved: [c_char; 128],
 }
 
 type Ptr = *mut c_void;
@@ -58,41 +110,112 @@ macro_rules! functions {
 functions! {
     aclInit: fn(*const c_char) -> Code;
     aclFinalize: fn() -> Code;
+    aclFinalizeReference: fn(*mut u64) -> Code;
     aclGetRecentErrMsg: fn() -> *const c_char;
+    aclrtPeekAtLastError: fn(i32) -> Code;
+    aclrtGetLastError: fn(i32) -> Code;
+    aclrtGetVersion: fn(*mut i32, *mut i32, *mut i32) -> Code;
+    aclsysGetVersionStr: fn(*mut c_char, *mut c_char) -> Code;
+    aclsysGetVersionNum: fn(*mut c_char, *mut i32) -> Code;
+    aclsysGetCANNVersion: fn(i32, *mut PackageVersion) -> Code;
+    aclDataTypeSize: fn(i32) -> usize;
     aclrtGetSocName: fn() -> *const c_char;
     aclrtGetRunMode: fn(*mut i32) -> Code;
 
     aclrtGetDeviceCount: fn(*mut u32) -> Code;
     aclrtSetDevice: fn(i32) -> Code;
     aclrtResetDevice: fn(i32) -> Code;
+    aclrtResetDeviceForce: fn(i32) -> Code;
+    aclrtGetDevice: fn(*mut i32) -> Code;
     aclrtSynchronizeDevice: fn() -> Code;
+    aclrtSynchronizeDeviceWithTimeout: fn(i32) -> Code;
     aclrtGetMemInfo: fn(i32, *mut usize, *mut usize) -> Code;
     aclrtDeviceCanAccessPeer: fn(*mut i32, i32, i32) -> Code;
     aclrtDeviceEnablePeerAccess: fn(i32, u32) -> Code;
     aclrtDeviceDisablePeerAccess: fn(i32) -> Code;
+    aclrtDevicePeerAccessStatus: fn(i32, i32, *mut i32) -> Code;
+    aclGetDeviceCapability: fn(u32, i32, *mut i64) -> Code;
+    aclrtGetDeviceInfo: fn(u32, i32, *mut i64) -> Code;
+    aclrtGetDeviceUtilizationRate: fn(i32, *mut Utilization) -> Code;
+    aclrtDeviceGetBareTgid: fn(*mut i32) -> Code;
+    aclrtSetDeviceSatMode: fn(i32) -> Code;
+    aclrtGetDeviceSatMode: fn(*mut i32) -> Code;
+    aclrtSetSysParamOpt: fn(i32, i64) -> Code;
+    aclrtGetSysParamOpt: fn(i32, *mut i64) -> Code;
+    aclrtSetOpExecuteTimeOut: fn(u32) -> Code;
+    aclrtCtxSetSysParamOpt: fn(i32, i64) -> Code;
+    aclrtCtxGetSysParamOpt: fn(i32, *mut i64) -> Code;
+    aclrtCreateContext: fn(*mut Handle, i32) -> Code;
+    aclrtDestroyContext: fn(Handle) -> Code;
     aclrtGetCurrentContext: fn(*mut Handle) -> Code;
     aclrtSetCurrentContext: fn(Handle) -> Code;
 
     aclrtCreateStream: fn(*mut Handle) -> Code;
     aclrtCreateStreamWithConfig: fn(*mut Handle, u32, u32) -> Code;
     aclrtDestroyStream: fn(Handle) -> Code;
+    aclrtDestroyStreamForce: fn(Handle) -> Code;
+    aclrtStreamAbort: fn(Handle) -> Code;
+    aclrtSetStreamFailureMode: fn(Handle, u64) -> Code;
+    aclrtStreamGetId: fn(Handle, *mut i32) -> Code;
     aclrtSynchronizeStream: fn(Handle) -> Code;
     aclrtSynchronizeStreamWithTimeout: fn(Handle, i32) -> Code;
     aclrtStreamQuery: fn(Handle, *mut i32) -> Code;
     aclrtStreamWaitEvent: fn(Handle, Handle) -> Code;
     aclrtLaunchHostFunc: fn(Handle, HostFunction, Ptr) -> Code;
 
+    aclrtSubscribeReport: fn(u64, Handle) -> Code;
+    aclrtProcessReport: fn(i32) -> Code;
+    aclrtLaunchCallback: fn(HostFunction, Ptr, i32, Handle) -> Code;
+    aclrtUnSubscribeReport: fn(u64, Handle) -> Code;
+
     aclrtCreateEvent: fn(*mut Handle) -> Code;
+    aclrtCreateEventWithFlag: fn(*mut Handle, u32) -> Code;
+    aclrtCreateEventExWithFlag: fn(*mut Handle, u32) -> Code;
     aclrtDestroyEvent: fn(Handle) -> Code;
     aclrtRecordEvent: fn(Handle, Handle) -> Code;
+    aclrtResetEvent: fn(Handle, Handle) -> Code;
+    aclrtQueryEvent: fn(Handle, *mut i32) -> Code;
+    aclrtQueryEventWaitStatus: fn(Handle, *mut i32) -> Code;
+    aclrtEventGetTimestamp: fn(Handle, *mut u64) -> Code;
     aclrtQueryEventStatus: fn(Handle, *mut i32) -> Code;
     aclrtSynchronizeEvent: fn(Handle) -> Code;
+    aclrtSynchronizeEventWithTimeout: fn(Handle, i32) -> Code;
     aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
 
     aclrtMalloc: fn(*mut Ptr, usize, i32) -> Code;
     aclrtFree: fn(Ptr) -> Code;
     aclrtMallocHost: fn(*mut Ptr, usize) -> Code;
     aclrtFreeHost: fn(Ptr) -> Code;
+    aclrtMallocAlign32: fn(*mut Ptr, usize, i32) -> Code;
+    aclrtMallocCached: fn(*mut Ptr, usize, i32) -> Code;
+    aclrtMallocWithCfg: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
+    aclrtFreeWithDevSync: fn(Ptr) -> Code;
+    aclrtMallocHostWithCfg: fn(*mut Ptr, u64, *mut MallocConfig) -> Code;
+    aclrtFreeHostWithDevSync: fn(Ptr) -> Code;
+    aclrtHostRegister: fn(Ptr, u64, i32, *mut Ptr) -> Code;
+    aclrtHostRegisterV2: fn(Ptr, u64, u32) -> Code;
+    aclrtHostGetDevicePointer: fn(Ptr, *mut Ptr, u32) -> Code;
+    aclrtHostUnregister: fn(Ptr) -> Code;
+    aclrtPointerGetAttributes: fn(Const, *mut PointerAttributes) -> Code;
+
+    aclrtReserveMemAddress: fn(*mut Ptr, usize, usize, Ptr, u64) -> Code;
+    aclrtReleaseMemAddress: fn(Ptr) -> Code;
+    aclrtMallocPhysical: fn(*mut Handle, usize, *const PhysicalProperties, u64) -> Code;
+    aclrtFreePhysical: fn(Handle) -> Code;
+    aclrtMapMem: fn(Ptr, usize, usize, Handle, u64) -> Code;
+    aclrtUnmapMem: fn(Ptr) -> Code;
+    aclrtMemGetAllocationGranularity: fn(*mut PhysicalProperties, i32, *mut usize) -> Code;
+    aclrtMemExportToShareableHandle: fn(Handle, i32, u64, *mut u64) -> Code;
+    aclrtMemSetPidToShareableHandle: fn(u64, *mut i32, usize) -> Code;
+    aclrtMemImportFromShareableHandle: fn(u64, i32, *mut Handle) -> Code;
+    aclrtMemExportToShareableHandleV2: fn(Handle, u64, i32, Ptr) -> Code;
+    aclrtMemSetPidToShareableHandleV2: fn(Ptr, i32, *mut i32, usize) -> Code;
+    aclrtMemImportFromShareableHandleV2: fn(Ptr, i32, u64, *mut Handle) -> Code;
+
+    aclrtIpcMemGetExportKey: fn(Ptr, usize, *mut c_char, usize, u64) -> Code;
+    aclrtIpcMemSetImportPid: fn(*const c_char, *mut i32, usize) -> Code;
+    aclrtIpcMemImportByKey: fn(*mut Ptr, *const c_char, u64) -> Code;
+    aclrtIpcMemClose: fn(*const c_char) -> Code;
 
     aclrtMemcpy: fn(Ptr, usize, Const, usize, i32) -> Code;
     aclrtMemcpyAsync: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
@@ -112,6 +235,14 @@ functions! {
     aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
     aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
 }
+
+/// Calls a function of the table by its name, inside an `unsafe` block, and checks its code.
+macro_rules! call {
+    ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        $library.check(stringify!($name), ($library.functions.$name)($($argument),*))
+    };
+}
+pub(crate) use call;
 
 /// The loaded library. It is never unloaded (its threads run its code), hence always `&'static`.
 pub struct Library {
@@ -182,6 +313,28 @@ impl Library {
         let code = unsafe { (self.functions.aclrtGetMemInfo)(HBM, &mut free, &mut total) };
         self.check("aclrtGetMemInfo", code)?;
         Ok((free, total))
+    }
+
+    /// aclrtGetRunMode: 0 is on the device or its board, 1 on a host.
+    pub fn run_mode(&self) -> Result<i32> {
+        let mut mode = -1;
+        // SAFETY: `mode` is writable for the time of the call.
+        unsafe { call!(self, aclrtGetRunMode(&mut mode)) }?;
+        Ok(mode)
+    }
+
+    /// A fact about a device: `aclrtDevAttr`.
+    pub fn device_info(&self, device: u32, attribute: i32) -> Result<i64> {
+        let mut value = 0;
+        // SAFETY: `value` is writable for the time of the call.
+        unsafe { call!(self, aclrtGetDeviceInfo(device, attribute, &mut value)) }?;
+        Ok(value)
+    }
+
+    /// The number that a device has on this machine, which differs from its own where not all devices are visible.
+    pub fn physical_number(&self, device: u32) -> Result<i64> {
+        const PHY_CHIP_ID: i32 = 402;
+        self.device_info(device, PHY_CHIP_ID)
     }
 
     /// Shuts the library down.

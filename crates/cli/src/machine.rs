@@ -63,6 +63,13 @@ pub fn backend_name() -> String {
     std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 
+/// Whether the product or the form is another than the usual, which has every function.
+pub fn is_other_product() -> bool {
+    [("FERRY_SOC", "Ascend910B1"), ("FERRY_FORM", "ep")]
+        .iter()
+        .any(|(name, usual)| std::env::var_os(name).is_some_and(|value| value != *usual))
+}
+
 /// Accepts what the library accepts: digits and at most one of K, M, G, T.
 fn size(text: &str) -> Result<String, String> {
     let digits = text.strip_suffix(|c: char| "KMGTkmgt".contains(c)).unwrap_or(text);

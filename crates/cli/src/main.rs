@@ -39,6 +39,9 @@ enum Command {
     Devices(devices::Args),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::Args),
+    /// A second process of the tour, which starts it
+    #[command(hide = true)]
+    Role(tour::child::Args),
     /// Write man pages and shell completions, for packages
     #[command(hide = true)]
     Pages(pages::Args),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Run(args) => return run::main(&args),
+        Command::Role(args) => tour::child::main(&args),
         Command::Pages(args) => pages::main(&args),
     };
     outcome.unwrap_or_else(|error| {

@@ -8,9 +8,15 @@ use std::process::{Command, Output, Stdio};
 /// The command with nothing of the caller's settings.
 fn ferry(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferry"));
-    for name in
-        ["FERRY_LIBRARY", "FERRY_BACKEND", "FERRY_DEVICES", "FERRY_DEVICE_MEMORY", "FERRY_SOC", "FERRY_FORM"]
-    {
+    for name in [
+        "FERRY_LIBRARY",
+        "FERRY_BACKEND",
+        "FERRY_DEVICES",
+        "FERRY_DEVICE_MEMORY",
+        "FERRY_SOC",
+        "FERRY_FORM",
+        "ASCEND_RT_VISIBLE_DEVICES",
+    ] {
         command.env_remove(name);
     }
     command.args(args);
@@ -58,6 +64,35 @@ fn the_tour_of_one_device_says_what_it_could_not_do() {
     let table = text(&tour.stdout);
     assert!(tour.status.success(), "{table}\n{}", text(&tour.stderr));
     assert!(table.contains("not here") && table.contains("needs 2 devices, there are 1"), "{table}");
+}
+
+#[test]
+fn the_tour_of_another_product_says_what_it_lacks() {
+    for (soc, form) in
+        [("Ascend310B1", "ep"), ("Ascend910A", "ep"), ("Ascend310B1", "rc"), ("Ascend310P3", "ctrlcpu")]
+    {
+        let tour = output(ferry(&["tour", "--quick"]).env("FERRY_SOC", soc).env("FERRY_FORM", form));
+        let table = text(&tour.stdout);
+        assert!(tour.status.success(), "{soc} {form}: {table}\n{}", text(&tour.stderr));
+        assert!(table.contains("does not exist on"), "{soc} {form}: {table}");
+    }
+}
+
+#[test]
+fn devices_show_physical_numbers_where_only_some_are_visible() {
+    let list = |form: &[&str]| {
+        let mut command = ferry(form);
+        output(command.env("FERRY_DEVICES", "4").env("ASCEND_RT_VISIBLE_DEVICES", "1,3"))
+    };
+    let report: serde_json::Value =
+        serde_json::from_slice(&list(&["devices", "--json"]).stdout).expect("it is JSON");
+    assert_eq!(report["visible_devices"], "1,3");
+    for (id, physical) in [1, 3].into_iter().enumerate() {
+        let device = &report["devices"][id];
+        assert_eq!((&device["id"], &device["physical_id"]), (&id.into(), &physical.into()), "{report}");
+    }
+    assert!(text(&list(&["devices"]).stdout).contains("physical"));
+    assert!(!text(&output(&mut ferry(&["devices"])).stdout).contains("physical"));
 }
 
 #[test]
@@ -250,9 +285,9 @@ fn pages_name_every_command_that_help_shows_and_no_other() {
     assert!(wrote.status.success(), "{}", text(&wrote.stderr));
 
     let help = text(&output(&mut ferry(&["--help"])).stdout);
-    for command in ["tour", "devices", "run", "pages"] {
+    for command in ["tour", "devices", "run", "pages", "role"] {
         let shown = help.lines().any(|line| line.starts_with(&format!("  {command} ")));
-        assert_eq!(shown, command != "pages", "{help}");
+        assert_eq!(shown, !["pages", "role"].contains(&command), "{help}");
         let page = prefix.join(format!("share/man/man1/ferry-{command}.1"));
         assert_eq!(page.exists(), shown, "{}", page.display());
         for file in [

@@ -17,6 +17,8 @@ struct Slot {
     reset: Option<Reset>,
     /// Fences behind the waits that streams were given for this event.
     waits: Vec<Arc<dyn Fence>>,
+    /// Nobody will record it any more, so nothing may wait for the next record.
+    ended: bool,
 }
 
 /// A reset after the latest record.
@@ -49,7 +51,10 @@ impl Event {
     /// When `stream` gets here the event counts as not recorded. Waits that are called after this wait for the next record.
     pub fn reset(&self, stream: &Stream) -> Result<()> {
         let ran = stream.mark()?;
-        lock(&self.slot).reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
+        let mut slot = lock(&self.slot);
+        if !slot.ended {
+            slot.reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
+        }
         Ok(())
     }
 
@@ -73,7 +78,10 @@ impl Event {
         let Some(what) = what else { return Ok(()) };
         let passed = stream.wait_for(what)?;
         let waits = &mut lock(&self.slot).waits;
-        waits.retain(|wait| !wait.is_done());
+        // Looked through when it is full and not each time, or many waits would take the square of their number.
+        if waits.len() == waits.capacity() {
+            waits.retain(|wait| !wait.is_done());
+        }
         waits.push(passed);
         Ok(())
     }
@@ -87,7 +95,11 @@ impl Event {
 
     /// Nobody will record it any more: lets those go who wait for the next record.
     pub fn end(&self) {
-        if let Some(reset) = lock(&self.slot).reset.take() {
+        let mut slot = lock(&self.slot);
+        slot.ended = true;
+        let reset = slot.reset.take();
+        drop(slot);
+        if let Some(reset) = reset {
             reset.next.open();
         }
     }

@@ -5,7 +5,7 @@
 //! free is only more careful.
 
 use crate::{
-    Block, Fence, Home, Result,
+    Block, Fence, Home, Origin, Result,
     line::{Hold, Lines},
     sync::Arc,
 };
@@ -54,5 +54,13 @@ impl Limbo {
     pub(crate) fn held_by(&self, home: Home) -> Option<Arc<dyn Fence>> {
         let mut waiting = self.young.iter().chain(&self.old);
         self.until.last().filter(|_| waiting.any(|block| block.home == home)).map(|hold| hold.fence.clone())
+    }
+
+    /// Allocated bytes of this home among all that waits.
+    pub(crate) fn bytes(&self, home: Home) -> usize {
+        let all = self.young.iter().chain(&self.old);
+        all.filter(|block| (block.home, block.origin) == (home, Origin::Allocated))
+            .map(|block| block.len)
+            .sum()
     }
 }

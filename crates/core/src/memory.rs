@@ -353,8 +353,19 @@ impl Memory {
             match held_by {
                 // The fence may lie behind work that nobody needs to wait for: look again soon.
                 Some(fence) if Instant::now() < end => drop(fence.wait(Some(LOOK_AGAIN))),
-                _ => return Err(out_of_memory),
+                _ => return Err(self.and_what_waits(&out_of_memory, request.home)),
             }
+        }
+    }
+
+    /// The error of a request that finds no room: memory that was freed may not be back.
+    #[cold]
+    fn and_what_waits(&self, error: &Error, home: Home) -> Error {
+        match lock(&self.limbo).bytes(home) {
+            0 => error.clone(),
+            bytes => error.kind.because(format!(
+                "{error}; {bytes} bytes that were freed come back when copies queued before that have passed"
+            )),
         }
     }
 

@@ -5,7 +5,8 @@ use crate::{Block, Op, Ticket};
 /// Sees every allocation, every free, and each op when it is submitted and when it is complete. Changes nothing.
 ///
 /// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called while the
-/// engine works on other streams. With no observer installed each of these costs one branch.
+/// engine works on other streams. An observer does not call the runtime: locks may be held around it. With no observer
+/// installed each of these costs one branch.
 pub trait Observer: Send + Sync {
     /// `block` has just become known.
     fn allocated(&self, block: &Block) {

@@ -94,8 +94,10 @@ impl Spaces {
         else {
             return Ok(());
         };
-        let what =
-            format!("{len} bytes at {addr:#x} reach into {} reserved addresses at {base:#x}", space.len);
+        let what = match len {
+            0 => format!("{addr:#x} is one of {} reserved addresses at {base:#x}", space.len),
+            _ => format!("{len} bytes at {addr:#x} reach into {} reserved addresses at {base:#x}", space.len),
+        };
         Err(Kind::BadAddress.because(match space.purpose {
             Purpose::Mappings => format!("{what}, where nothing is mapped"),
             Purpose::ViewOf(host) => {

@@ -373,6 +373,46 @@ mod tests {
     }
 
     #[test]
+    fn no_granule_belongs_to_two_blocks() {
+        const REGION: usize = 1 << REGION_BITS;
+        const G: usize = GRANULE;
+        // Two whole regions; two granules on either side of a border between regions; one byte.
+        let there = [block(5 * REGION, 2 * REGION), block(10 * REGION - G, 2 * G), block(20 * REGION + G, 1)];
+        let table = AddressTable::of(there);
+        for (base, len, free) in [
+            (5 * REGION - G, G, true),
+            (5 * REGION - G, G + 1, false),
+            (6 * REGION, REGION, false),
+            (7 * REGION - G, 1, false),
+            (7 * REGION, REGION, true),
+            (4 * REGION, 4 * REGION, false),
+            (10 * REGION - 2 * G, G, true),
+            (9 * REGION, REGION - G, true),
+            (9 * REGION, REGION, false),
+            (10 * REGION, 1, false),
+            (10 * REGION, REGION, false),
+            (10 * REGION + G, REGION - G, true),
+            (20 * REGION, G, true),
+            (20 * REGION, G + 1, false),
+            (20 * REGION + G, 1, false),
+            (20 * REGION + 2 * G, 1, true),
+            (19 * REGION, 3 * REGION, false),
+            ((1 << ADDRESS_BITS) - G, G - 1, true),
+            ((1 << ADDRESS_BITS) - G, G + 1, false),
+            (1 << 60, G, false),
+        ] {
+            let added = table.insert(block(base, len));
+            assert_eq!(added.is_ok(), free, "{len} bytes at {base:#x}: {added:?}");
+            if free {
+                table.remove(base, |_| Ok(())).expect("just inserted");
+            }
+            for block in there {
+                assert_eq!(table.find(block.base + block.len - 1), Some(block), "after {len} at {base:#x}");
+            }
+        }
+    }
+
+    #[test]
     fn removed_blocks_are_unknown_and_counted() {
         let table = AddressTable::of([block(0x1000, 64), block(0x2000, 64)]);
         assert!(table.remove(0x1040, |_| Ok(())).is_err(), "not a start");

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use cann::buffer::{DeviceBuffer, HostBuffer, MemFlags, MemcpyKind, memcpy, memcpy_async};
 use cann::event::Event;
 use cann::stream::Stream;
-use cann::{Context, device};
+use cann::{Context, Version, device};
 
 const BYTES: usize = 1 << 20;
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let context = Context::new()?;
     let devices = device::device_count()?;
     device::set_device(0)?;
-    println!("{devices} devices of {}", device::soc_name()?);
+    println!("{devices} devices of {}, version {}", device::soc_name()?, version()?);
     round_trip()?;
     event_between_streams()?;
     refusals()?;
@@ -30,6 +30,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bound = if cfg!(feature = "headers") { ", cann-sys and bindgen" } else { " and cann-sys" };
     println!("ok: {BYTES} bytes there and back through cann{bound}");
     Ok(())
+}
+
+/// The version as text, which must be the one that there is as a number.
+fn version() -> Result<String, Box<dyn Error>> {
+    let (text, number) = (Version::str()?, Version::num()?);
+    let parts = text.split('.').map(str::parse).collect::<Result<Vec<i32>, _>>()?;
+    let [major, minor, patch] = parts[..] else { return Err(format!("version {text}").into()) };
+    let same = number == major * 10_000_000 + minor * 100_000 + patch * 1_000;
+    if same { Ok(text) } else { Err(format!("version {text} and {number}").into()) }
 }
 
 /// Down and back, each call waiting for its copy.

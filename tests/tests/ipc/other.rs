@@ -89,6 +89,21 @@ impl Other {
         self.ok("memory").parse().expect("a number")
     }
 
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("our child").count()
+    }
+
+    /// Its mappings of this name.
+    pub fn mappings(&self, name: &str) -> Vec<std::ops::Range<usize>> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("our child");
+        let range = |line: &str| {
+            let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+            Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+        };
+        maps.lines().filter(|line| line.contains(name)).filter_map(range).collect()
+    }
+
     /// Ends the process without a chance to clean up.
     pub fn kill(mut self) {
         self.child.kill().expect("alive until now");
@@ -157,6 +172,7 @@ fn perform(words: &[&str]) -> (i32, String) {
             (code, out.to_string())
         }
         "close" => plain(aclrtIpcMemClose(key(words[1]).as_ptr())),
+        "use-up-descriptors" => (0, use_up_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
         other => super::shareable::perform(other, &number),
     }
@@ -172,6 +188,14 @@ pub fn export_key(addr: usize, size: usize, flags: u64) -> (i32, String) {
 
 pub fn key(text: &str) -> std::ffi::CString {
     std::ffi::CString::new(text).expect("no NUL inside")
+}
+
+/// Leaves this process without a descriptor to be had, and says how many it has.
+fn use_up_descriptors() -> usize {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the limit is valid for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).map(std::mem::forget).count()
 }
 
 /// Makes a child that only waits for its end, with all that a child inherits.

@@ -47,7 +47,11 @@ pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
         let note = format!("the exporter belongs to user {}, this process to user {}", exporter.uid, user());
         return Err(fail(c::ACL_ERROR_RT_IPC_ERROR, note));
     }
-    socket.send(&name.to_question(), None).map_err(|error| broken(&error))?;
+    match socket.send(&name.to_question(), None) {
+        // Turned away before it could ask: the answer says why.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(broken(&error)),
+        _ => {}
+    }
     let (answer, files) = hear(&socket, exporter, end, patience)?;
     let (device, shared) = made_sense_of(answer, files)?;
     Ok(Loaned { shared, device, lease: Lease { _socket: socket } })

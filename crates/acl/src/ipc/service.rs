@@ -58,7 +58,7 @@ pub type Source = (Lent, usize);
 #[derive(Default)]
 struct Exports {
     by_name: HashMap<Name, Export>,
-    by_source: HashMap<Source, Vec<Name>>,
+    by_source: HashMap<Source, HashSet<Name>>,
 }
 
 /// Who may import what. The offer goes when the memory is freed.
@@ -111,7 +111,7 @@ impl Service {
         };
         let export = Export { source, offer: Some(offer), open_to_all, pids: HashSet::new() };
         exports.by_name.insert(name, export);
-        exports.by_source.entry(source).or_default().push(name);
+        exports.by_source.entry(source).or_default().insert(name);
         Ok(name)
     }
 
@@ -131,7 +131,7 @@ impl Service {
         let mut exports = lock(&self.exports);
         let Some(export) = exports.by_name.remove(name) else { return false };
         if let Entry::Occupied(mut names) = exports.by_source.entry(export.source) {
-            names.get_mut().retain(|other| other != name);
+            names.get_mut().remove(name);
             if names.get().is_empty() {
                 names.remove();
             }
@@ -179,6 +179,8 @@ impl Service {
 struct Desk {
     service: Arc<Service>,
     listener: Socket,
+    /// Given up for a moment to turn somebody away when there is no other descriptor.
+    spare: Option<OwnedFd>,
     closed_until: Option<Instant>,
     silent: VecDeque<Silent>,
     leases: Vec<Lease>,
@@ -203,7 +205,8 @@ struct Lease {
 impl Desk {
     fn new(service: Arc<Service>, listener: Socket) -> Desk {
         let (silent, leases, processes) = Default::default();
-        Desk { service, listener, closed_until: None, silent, leases, processes }
+        let spare = listener.another();
+        Desk { service, listener, spare, closed_until: None, silent, leases, processes }
     }
 
     fn serve(&mut self) -> ! {
@@ -272,13 +275,27 @@ impl Desk {
                 Ok(socket) => self.welcome(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+                Err(_) if self.turn_away() => {}
                 Err(_) => {
-                    // No descriptor to be had: the rest waits outside, and the thread does not spin.
+                    // Not even a spare descriptor: the rest waits outside, and the thread does not spin.
                     self.closed_until = Some(Instant::now() + BREATHER);
                     return;
                 }
             }
         }
+    }
+
+    /// Tells whoever is next that there is no descriptor for it, so that it need not wait until its patience ends. Whether that
+    /// can be done again.
+    fn turn_away(&mut self) -> bool {
+        self.spare = None;
+        if let Ok(socket) = self.listener.accept() {
+            // A question that nobody took would reach the importer as a broken connection.
+            let _ = socket.receive(&mut [0; QUESTION]);
+            let _ = socket.send(&Answer::Full.to_bytes(), None);
+        }
+        self.spare = self.listener.another();
+        self.spare.is_some()
     }
 
     /// Most have asked before they are let in: they are answered at once, whoever else sits here in silence.

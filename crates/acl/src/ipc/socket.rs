@@ -78,6 +78,11 @@ impl Socket {
         Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
+    /// Another descriptor of the same socket, if there is one to be had.
+    pub fn another(&self) -> Option<OwnedFd> {
+        self.0.try_clone().ok()
+    }
+
     /// Who is on the other side: the process that connected, or that listens.
     pub fn peer(&self) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };

@@ -15,7 +15,7 @@ mod pieces;
 mod queue;
 mod workers;
 
-use crate::probe;
+use crate::{host::outside::Outside, probe};
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -39,6 +39,8 @@ pub struct Cuda {
     /// What the driver calls them: not all GPUs need be visible here.
     ordinals: Vec<u32>,
     pieces: Mutex<Pieces>,
+    /// Addresses that were set aside: for registered memory as devices see it.
+    outside: Outside,
 }
 
 impl Cuda {
@@ -69,6 +71,7 @@ impl Cuda {
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
             ordinals,
             pieces: Mutex::default(),
+            outside: Outside::default(),
         }))
     }
 
@@ -214,6 +217,20 @@ impl Backend for Cuda {
         let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
         self.driver.check("cuMemHostRegister", code)?;
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
+    }
+
+    fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
+        self.outside.reserve(len, align, wish)
+    }
+
+    fn release(&self, base: usize) {
+        self.outside.release(base);
+    }
+
+    /// Descriptors are read on the GPU, which does not know our translation of mapped addresses.
+    fn show(&self, base: usize, block: &Block) -> Result<()> {
+        let note = format!("the cuda backend cannot map memory yet: {block} at {base:#x}");
+        Err(Kind::Unsupported.because(note))
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {

@@ -75,6 +75,8 @@ impl Mapping {
         if laid == libc::MAP_FAILED {
             return Err(system(&format!("mapping {len} bytes at {addr:#x}")));
         }
+        self.advise(addr - self.addr, len, libc::MADV_DONTFORK);
+        self.advise(addr - self.addr, len, libc::MADV_DONTDUMP);
         Ok(())
     }
 

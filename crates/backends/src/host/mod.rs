@@ -4,7 +4,7 @@ mod copy;
 mod engine;
 mod lane;
 mod mapping;
-mod outside;
+pub(crate) mod outside;
 mod region;
 mod work;
 
@@ -41,6 +41,18 @@ struct Regions {
     devices: Vec<Region>,
     page_locked: Region,
     outside: Outside,
+}
+
+impl Regions {
+    /// Whose addresses any of the range lies in, if they are ours.
+    fn owner(&self, addr: usize, len: usize) -> Option<String> {
+        let mut regions = self.devices.iter().chain([&self.page_locked]);
+        let imported = || {
+            let meets = self.outside.meets_imported(addr, len);
+            meets.then(|| "memory imported from another process".into())
+        };
+        regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported)
+    }
 }
 
 impl Host {
@@ -104,11 +116,9 @@ impl Backend for Host {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        let mut ours = self.regions.devices.iter().chain([&self.regions.page_locked]);
-        if let Some(region) = ours.find(|region| region.meets(addr, len)) {
+        if let Some(owner) = self.regions.owner(addr, len) {
             let verb = if len > 0 { "reaches into" } else { "is one of" };
-            let note =
-                format!("{addr:#x} {verb} the addresses of {}, where nothing is allocated", region.name());
+            let note = format!("{addr:#x} {verb} the addresses of {owner}, where nothing is allocated");
             return Err(Kind::BadAddress.because(note));
         }
         probe::accessible(addr, len, access)?;
@@ -145,7 +155,10 @@ impl Backend for Host {
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
-        self.region(block.home)?.share(block)
+        match block.origin {
+            Origin::Allocated => self.region(block.home)?.share(block),
+            _ => self.regions.outside.share(block),
+        }
     }
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
@@ -203,6 +216,24 @@ mod tests {
         let plain = [0_u8; 64];
         assert_eq!(host.locate(plain.as_ptr() as usize, 64, Access::Read), Ok(None));
         assert_eq!(host.region(Home::Device(2)).err().map(|error| error.kind), Some(Kind::NoDevice));
+    }
+
+    #[test]
+    fn imported_memory_is_shown_to_the_cpu() {
+        let options = HostOptions { devices: 1, device_memory: Some(1 << 20), is_unified: true };
+        let host = Host::new(options).expect("a small board");
+        let block = host.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        let shared = host.share(&block).expect("a file");
+        let there = host.import(&shared, 0, Origin::Imported).expect("mapped");
+        let base = host.reserve(8192, 4096, 0).expect("addresses");
+        host.show(base, &there).expect("laid over the reservation");
+        // SAFETY: one memory at three addresses, all mapped.
+        unsafe {
+            ((base + 8191) as *mut u8).write(9);
+            assert_eq!(((block.at + 8191) as *const u8).read(), 9);
+        }
+        host.hide(base, 8192);
+        host.release(base);
     }
 
     #[test]

@@ -8,29 +8,61 @@ use ferry_core::{
     table::GRANULE,
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     os::fd::AsFd,
 };
 
 /// What there is of it.
 #[derive(Default)]
 pub struct Outside {
-    locked: Mutex<HashSet<usize>>,
+    /// Where pages of the user's are locked, and how many bytes.
+    locked: Mutex<Vec<(usize, usize)>>,
     reserved: Mutex<HashMap<usize, Mapping>>,
-    imported: Mutex<HashMap<usize, Imported>>,
+    imported: Mutex<Imports>,
+}
+
+/// Memory of other processes.
+#[derive(Default)]
+struct Imports {
+    by_base: HashMap<usize, Imported>,
+    /// All addresses of it, the engine's too: where each mapping begins and ends.
+    ends: BTreeMap<usize, usize>,
 }
 
 /// The user's addresses of imported memory, and the engine's view of it where that is another one.
 struct Imported {
-    _user: Mapping,
-    _bytes: Option<Mapping>,
+    user: Mapping,
+    bytes: Option<Mapping>,
+    /// The file, where the CPU may touch device memory: it is laid at reserved addresses too. Elsewhere nobody needs it.
+    shared: Option<Shared>,
+}
+
+impl Imported {
+    fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        [Some(&self.user), self.bytes.as_ref()].into_iter().flatten()
+    }
+}
+
+impl Imports {
+    fn add(&mut self, imported: Imported) {
+        self.ends.extend(imported.mappings().map(|mapping| (mapping.addr(), mapping.addr() + mapping.len())));
+        self.by_base.insert(imported.user.addr(), imported);
+    }
+
+    /// Unmaps it, too: the addresses may be somebody else's then, so they go first.
+    fn remove(&mut self, base: usize) {
+        let Some(imported) = self.by_base.remove(&base) else { return };
+        for mapping in imported.mappings() {
+            self.ends.remove(&mapping.addr());
+        }
+    }
 }
 
 impl Outside {
     /// Locks the pages of memory of the user's; best effort, as with our own.
     pub fn register(&self, base: usize, len: usize) -> Block {
         if Mapping::lock_pages(base, len) {
-            lock(&self.locked).insert(base);
+            lock(&self.locked).push((base, len));
         }
         Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered }
     }
@@ -43,6 +75,8 @@ impl Outside {
         let whole = whole.ok_or_else(|| {
             Kind::OutOfMemory.because(format!("{len} bytes are more than there are addresses"))
         })?;
+        // A wish for high addresses would be met on machines that have them, and the address table has none.
+        let wish = if wish >> 47 == 0 { wish } else { 0 };
         let mapping = Mapping::bare_near("ferry:reserved", whole, wish)
             .map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
         let base = mapping.addr().next_multiple_of(align.max(GRANULE));
@@ -79,7 +113,9 @@ impl Outside {
         origin: Origin,
         is_unified: bool,
     ) -> Result<Block> {
-        let whole = shared.len.next_multiple_of(GRANULE);
+        let whole = shared.len.checked_next_multiple_of(GRANULE).ok_or_else(|| {
+            Kind::OutOfBounds.because(format!("{} bytes are more than there are addresses", shared.len))
+        })?;
         let name = format!("ferry:device{device}-imported");
         let bytes = Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?;
         let at = bytes.addr();
@@ -87,22 +123,52 @@ impl Outside {
             true => (bytes, None),
             false => (Mapping::bare(&name, whole)?, Some(bytes)),
         };
-        let base = user.addr();
-        lock(&self.imported).insert(base, Imported { _user: user, _bytes: bytes });
-        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+        let (base, len) = (user.addr(), shared.len);
+        let shared = is_unified.then(|| clone(shared)).transpose()?;
+        lock(&self.imported).add(Imported { user, bytes, shared });
+        Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
+    }
+
+    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is nobody else's.
+    pub fn meets_imported(&self, addr: usize, len: usize) -> bool {
+        let imported = lock(&self.imported);
+        let past = addr.saturating_add(len.max(1));
+        imported.ends.range(..past).next_back().is_some_and(|(_, end)| *end > addr)
+    }
+
+    /// The file behind imported memory, where it was kept.
+    pub fn share(&self, block: &Block) -> Result<Shared> {
+        let imported = lock(&self.imported);
+        let found = imported.by_base.get(&block.base).and_then(|imported| imported.shared.as_ref());
+        clone(found.ok_or_else(|| Kind::BadAddress.because(format!("there is no file of {block}")))?)
+    }
+
+    /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
+    fn unlock(&self, base: usize, len: usize) {
+        let mut locked = lock(&self.locked);
+        let Some(index) = locked.iter().position(|entry| *entry == (base, len)) else { return };
+        locked.swap_remove(index);
+        Mapping::unlock_pages(base, len);
+        for (start, count) in
+            locked.iter().filter(|(start, count)| *start < base + len && base < start + count)
+        {
+            Mapping::lock_pages(*start, *count);
+        }
     }
 
     /// Undoes `register` or `import`, when nothing uses the memory any more.
     pub fn free(&self, block: &Block) {
         match block.origin {
-            Origin::Registered => {
-                if lock(&self.locked).remove(&block.base) {
-                    Mapping::unlock_pages(block.base, block.len);
-                }
-            }
-            _ => drop(lock(&self.imported).remove(&block.base)),
+            Origin::Registered => self.unlock(block.base, block.len),
+            _ => lock(&self.imported).remove(block.base),
         }
     }
+}
+
+fn clone(shared: &Shared) -> Result<Shared> {
+    let file = shared.file.try_clone();
+    let file = file.map_err(|why| Kind::Device.because(format!("keeping a file of shared memory: {why}")))?;
+    Ok(Shared { file, offset: shared.offset, len: shared.len })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -137,8 +203,38 @@ mod tests {
             assert_eq!(*((there.at + 4999) as *const u8), 7);
         }
         assert_ne!(there.base, there.at);
-        let past_the_end = Shared { len: 1 << 50, ..region.share(&block).expect("a file") };
-        assert!(outside.import(&past_the_end, 1, Origin::Imported, false).is_err());
+        assert!(outside.share(&there).is_err(), "nobody needs the file");
+        let again = outside.import(&shared, 0, Origin::Imported, true).expect("mapped for the CPU");
+        assert!(outside.share(&again).is_ok(), "to be laid elsewhere");
+        // SAFETY: as above; where memory is one, the user's address is the engine's.
+        assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
+        for len in [0, 1 << 50, usize::MAX] {
+            let bad = Shared { len, ..region.share(&block).expect("a file") };
+            assert!(outside.import(&bad, 1, Origin::Imported, false).is_err(), "{len} bytes");
+        }
+        for block in [there, again] {
+            outside.free(&block);
+            assert!(outside.share(&block).is_err(), "given back");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_imported_memory_are_told_from_others() {
+        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        let outside = Outside::default();
+        let shared = region.share(&block).expect("a file");
+        let there = outside.import(&shared, 0, Origin::Imported, false).expect("mapped");
+        for base in [there.base, there.at] {
+            for (addr, len) in [(base, 0), (base + 8191, 1), (base - 4096, 4097), (base - 1, usize::MAX)] {
+                assert!(outside.meets_imported(addr, len), "{len} bytes at {addr:#x}");
+            }
+        }
+        let (first, last) = (there.base.min(there.at), there.base.max(there.at) + 8192);
+        for (addr, len) in [(first - 1, 1), (first - 4096, 4096), (last, 1), (0, 0)] {
+            assert!(!outside.meets_imported(addr, len), "{len} bytes at {addr:#x}");
+        }
         outside.free(&there);
+        assert!(!outside.meets_imported(there.base, 1) && !outside.meets_imported(there.at, 1));
     }
 }

@@ -68,6 +68,7 @@ fn kinds(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn host_to_host(ctx: &mut Ctx) -> Result<Proof> {
+    ctx.needs_a_card()?;
     let stream = ctx.stream()?;
     for (dst, src) in [(Home::Locked, Home::Locked), (Home::Pageable, Home::Pageable)] {
         let (to, from) = (Around::new(1, 4096), pattern(2, 4096));

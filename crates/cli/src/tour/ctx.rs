@@ -8,7 +8,7 @@ use super::mirror::compare;
 use super::stream::{Event, Stream};
 use super::{Proof, Speed};
 use crate::error::{Error, Result};
-use crate::library::{Handle, Library};
+use crate::library::{Handle, Library, call};
 use crate::terminal::Terminal;
 
 /// The setting of a part.
@@ -70,6 +70,22 @@ impl Ctx {
         self.library.check("aclrtSetCurrentContext", code)
     }
 
+    /// Says so where host and device memory are one: a part is about their being apart.
+    pub fn needs_a_card(&self) -> Result<()> {
+        match self.library.run_mode()? {
+            0 => Err(Error::NotHere("host and device memory are one here".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes device 0 current in another thread.
+    pub fn entry(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
+        // A number here: raw pointers do not go to another thread.
+        let (library, context) = (self.library, self.contexts[0] as usize);
+        // SAFETY: takes a handle, which the library looks up.
+        move || unsafe { call!(library, aclrtSetCurrentContext(context as Handle)) }
+    }
+
     /// Runs `work` with `device` current, then goes back to device 0.
     pub fn on<T>(&self, device: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.current(device)?;
@@ -105,6 +121,11 @@ impl Ctx {
         compare(what, seen, mirror)?;
         self.verified += seen.len();
         Ok(())
+    }
+
+    /// Counts bytes that another process of this tour has verified.
+    pub fn verified_elsewhere(&mut self, bytes: usize) {
+        self.verified += bytes;
     }
 
     /// Shows on a terminal how far a long part is.

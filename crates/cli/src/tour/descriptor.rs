@@ -39,7 +39,7 @@ pub const PARTS: &[Part] = &[
 ];
 
 /// Device memory of the size that descriptors have here, holding nothing of use.
-fn blank(ctx: &Ctx) -> Result<Memory> {
+pub fn blank(ctx: &Ctx) -> Result<Memory> {
     let mut len = 0;
     let call = ctx.library.functions.aclrtGetMemcpyDescSize;
     // SAFETY: `len` is writable for the time of the call.

@@ -41,13 +41,14 @@ pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// Peer access of the current device to another, until dropped.
-struct Access {
+pub struct Access {
     library: &'static Library,
     peer: i32,
 }
 
 impl Access {
-    fn enable(library: &'static Library, own: i32, peer: i32) -> Result<Access> {
+    /// Asks whether it can be, and enables it.
+    pub fn enable(library: &'static Library, own: i32, peer: i32) -> Result<Access> {
         let mut can = -1;
         // SAFETY: `can` is writable for the time of the call.
         let code = unsafe { (library.functions.aclrtDeviceCanAccessPeer)(&mut can, own, peer) };

@@ -4,8 +4,9 @@ use super::memory::{Home, Memory};
 use super::mirror::{copy_rows, pattern};
 use super::stream::{Grid, Stream, kind};
 use super::{Ctx, Part, Proof, matrix_limits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::library::Library;
+use crate::machine;
 
 pub const PARTS: &[Part] = &[
     Part {
@@ -67,7 +68,14 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn on_device(ctx: &mut Ctx) -> Result<Proof> {
-    asynchronous(ctx, Side { pitch: 6016, ..DEVICE }, DEVICE, kind::DEVICE_TO_DEVICE)
+    let outcome = asynchronous(ctx, Side { pitch: 6016, ..DEVICE }, DEVICE, kind::DEVICE_TO_DEVICE);
+    outcome.map_err(|error| match error.code() {
+        // Documented: older products take the other two kinds only.
+        Some(100000) if machine::is_other_product() => {
+            Error::NotHere("this product copies no rows inside a device".to_owned())
+        }
+        _ => error,
+    })
 }
 
 /// Pageable memory is looked at without synchronising: the call has waited.

@@ -77,20 +77,14 @@ impl Memory {
 
     /// `len` bytes from `offset` on.
     pub fn span(&self, offset: usize, len: usize) -> Span<'_> {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "the tour asked for bytes outside of its own memory"
-        );
-        Span { at: self.at.wrapping_add(offset), len, memory: PhantomData }
+        Span { at: self.at, len: self.len, memory: PhantomData }.part(offset, len)
     }
 
     /// Writes the whole block from here; device memory by a synchronous copy.
     pub fn put(&self, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), self.len, "a block is put as a whole");
         if self.home == Home::Device {
-            let from = bytes.as_ptr().cast_mut();
-            let source = Span { at: from, len: bytes.len(), memory: PhantomData };
-            return copy(self.library, self.all(), source, kind::HOST_TO_DEVICE);
+            return put(self.library, self.all(), bytes);
         }
         // SAFETY: the block is ours and as long as `bytes`, which is other memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at, self.len) };
@@ -99,14 +93,12 @@ impl Memory {
 
     /// Reads the whole block; device memory by a synchronous copy.
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.len];
-        let target = Span { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData };
         if self.home == Home::Device {
-            copy(self.library, target, self.all(), kind::DEVICE_TO_HOST)?;
-        } else {
-            // SAFETY: the block is ours and as long as `bytes`, which is other memory.
-            unsafe { std::ptr::copy_nonoverlapping(self.at, target.at, self.len) };
+            return get(self.library, self.all());
         }
+        let mut bytes = vec![0; self.len];
+        // SAFETY: the block is ours and as long as `bytes`, which is other memory.
+        unsafe { std::ptr::copy_nonoverlapping(self.at, bytes.as_mut_ptr(), self.len) };
         Ok(bytes)
     }
 
@@ -163,6 +155,23 @@ impl Span<'_> {
 }
 
 impl<'m> Span<'m> {
+    /// Addresses that the library gave, for as long as `_owner` lives.
+    ///
+    /// # Safety
+    /// They are given to the library only, and are addresses that the library made and so knows.
+    pub unsafe fn of<T>(_owner: &'m T, at: *mut c_void, len: usize) -> Span<'m> {
+        Span { at: at.cast(), len, memory: PhantomData }
+    }
+
+    /// `len` bytes from `offset` on.
+    pub fn part(self, offset: usize, len: usize) -> Span<'m> {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "the tour asked for bytes outside of its own memory"
+        );
+        Span { at: self.at.wrapping_add(offset), len, memory: PhantomData }
+    }
+
     /// A span that claims to be `len` long, to see the library refuse it.
     ///
     /// # Safety
@@ -177,4 +186,18 @@ pub fn copy(library: &Library, dst: Span, src: Span, kind: i32) -> Result<()> {
     // SAFETY: both spans lie in live memory, and the call is over before either borrow ends.
     let code = unsafe { (library.functions.aclrtMemcpy)(dst.at(), dst.len(), src.at(), src.len(), kind) };
     library.check("aclrtMemcpy", code)
+}
+
+/// Writes `dst` from here by a synchronous copy.
+pub fn put(library: &Library, dst: Span, bytes: &[u8]) -> Result<()> {
+    let source = Span { at: bytes.as_ptr().cast_mut(), len: bytes.len(), memory: PhantomData };
+    copy(library, dst, source, kind::HOST_TO_DEVICE)
+}
+
+/// Reads `src` by a synchronous copy.
+pub fn get(library: &Library, src: Span) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; src.len()];
+    let target = Span { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData };
+    copy(library, target, src, kind::DEVICE_TO_HOST)?;
+    Ok(bytes)
 }

@@ -16,14 +16,18 @@ use crate::terminal::{Terminal, bytes};
 use ctx::Ctx;
 use table::Table;
 
+mod allocations;
 mod batch;
 mod batch_call;
 mod batch_refused;
 mod blocking;
+mod callbacks;
+pub mod child;
 mod condition;
 mod ctx;
 mod descriptor;
 mod device;
+mod events;
 mod fill;
 mod hold;
 mod linear;
@@ -32,9 +36,16 @@ mod matrix_limits;
 mod memory;
 mod mirror;
 mod order;
+mod others;
+mod pieces;
+mod queries;
 mod refusal;
+mod registered;
+mod shared;
+mod stopping;
 mod stream;
 mod table;
+mod virtual_memory;
 
 /// Options of `ferry tour`.
 #[derive(clap::Args)]
@@ -54,7 +65,8 @@ pub struct Part {
     pub what: &'static str,
     /// The requirements that would be broken if it failed.
     pub proves: &'static str,
-    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`.
+    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`. A product that is
+    /// chosen may lack anything.
     pub everywhere: bool,
     /// Does it.
     pub run: fn(&mut Ctx) -> Result<Proof>,
@@ -80,9 +92,9 @@ pub enum Speed {
 pub enum Outcome {
     /// Done and right.
     Ok(Proof),
-    /// This backend says that it does not do it.
-    NotYet,
-    /// This machine lacks what it needs.
+    /// This backend says that it does not do it, and why.
+    NotYet(String),
+    /// This machine, or the product that was chosen, lacks what it needs.
     NotHere(String),
     /// Wrong.
     Failed(Error),
@@ -98,6 +110,19 @@ const GROUPS: &[(&str, &str, &[Part])] = &[
     ("What asynchronous means", "the four copies that take a stream", blocking::PARTS),
     ("Fills", "aclrtMemset, aclrtMemsetD32, and Async of both", fill::PARTS),
     ("Order", "streams, events and host functions", order::PARTS),
+    (
+        "Streams that stop",
+        "aclrtStreamAbort, aclrtDestroyStreamForce, aclrtSetStreamFailureMode",
+        stopping::PARTS,
+    ),
+    ("Events", "aclrtResetEvent, aclrtEventGetTimestamp, aclrtQueryEvent, ...WaitStatus", events::PARTS),
+    ("Callbacks", "aclrtSubscribeReport, aclrtLaunchCallback, aclrtProcessReport", callbacks::PARTS),
+    ("Other allocations", "aclrtMallocWithCfg and others, aclrtFreeWithDevSync", allocations::PARTS),
+    ("Registered memory", "aclrtHostRegister, ...V2, aclrtHostGetDevicePointer", registered::PARTS),
+    ("Virtual memory", "aclrtReserveMemAddress, aclrtMallocPhysical, aclrtMapMem", virtual_memory::PARTS),
+    ("Memory between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
+    ("Questions", "devices, versions, the last error, peers, parameters", queries::PARTS),
+    ("Other processes", "visible devices, forms, endings", others::PARTS),
     ("Mistakes", "refused, explained, nothing changed", refusal::PARTS),
 ];
 
@@ -135,7 +160,10 @@ fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
     let may_lack = !part.everywhere && machine::backend_name() != "host";
     match outcome {
         Ok(proof) => Outcome::Ok(proof),
-        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet,
+        Err(error) if machine::is_other_product() && error.code() == Some(NOT_SUPPORTED) => {
+            Outcome::NotHere(error.to_string())
+        }
+        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet(error.to_string()),
         Err(Error::NotHere(why)) => Outcome::NotHere(why),
         Err(error) => Outcome::Failed(error),
     }

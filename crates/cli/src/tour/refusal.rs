@@ -22,6 +22,7 @@ pub const PARTS: &[Part] = &[
 ];
 
 fn explained(ctx: &mut Ctx) -> Result<Proof> {
+    ctx.needs_a_card()?;
     let (before, from) = (pattern(1, 4096), pattern(2, 8192));
     let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &from)?);
     let plain = ctx.memory(Home::Pageable, &from)?;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::memory::Span;
 use crate::error::Result;
-use crate::library::{Handle, Library};
+use crate::library::{Handle, HostFunction, Library, call};
 
 /// `aclrtMemcpyKind`.
 pub mod kind {
@@ -39,6 +39,11 @@ pub struct Stream {
     handle: Handle,
     owned: bool,
 }
+
+// SAFETY: all that is done with the handle is to give it to the library, which any thread may do.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
 
 impl Stream {
     /// aclrtCreateStream.
@@ -103,16 +108,20 @@ impl Stream {
 
     /// aclrtLaunchHostFunc.
     pub fn call(&self, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
-        let arguments = Box::into_raw(work);
-        // SAFETY: `run_boxed` takes what `arguments` is, and the library calls it once if it accepts it.
-        let code =
-            unsafe { (self.library.functions.aclrtLaunchHostFunc)(self.handle, run_boxed, arguments.cast()) };
-        if code != 0 {
-            // SAFETY: refused, so nobody else has the box.
-            drop(unsafe { Box::from_raw(arguments) });
-        }
+        let launch = self.library.functions.aclrtLaunchHostFunc;
+        // SAFETY: takes a handle, which the library looks up, and a function with its argument.
+        let code = boxed(work, |function, argument| unsafe { launch(self.handle, function, argument) });
         self.library.check("aclrtLaunchHostFunc", code)
+    }
+
+    /// aclrtLaunchCallback.
+    pub fn call_back(&self, blocks: bool, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let launch = self.library.functions.aclrtLaunchCallback;
+        let code = boxed(work, |function, argument| {
+            // SAFETY: as for `call`.
+            unsafe { launch(function, argument, i32::from(blocks), self.handle) }
+        });
+        self.library.check("aclrtLaunchCallback", code)
     }
 
     /// aclrtMemcpyAsync. `dst` is the room there is, `src` the bytes to copy.
@@ -222,6 +231,27 @@ impl Event {
         Ok(Event { library, handle })
     }
 
+    /// aclrtCreateEventWithFlag.
+    pub fn with_flags(library: &'static Library, flags: u32) -> Result<Event> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable for the time of the call.
+        unsafe { call!(library, aclrtCreateEventWithFlag(&mut handle, flags)) }?;
+        Ok(Event { library, handle })
+    }
+
+    /// aclrtCreateEventExWithFlag.
+    pub fn newest(library: &'static Library, flags: u32) -> Result<Event> {
+        let mut handle: Handle = std::ptr::null_mut();
+        // SAFETY: `handle` is writable for the time of the call.
+        unsafe { call!(library, aclrtCreateEventExWithFlag(&mut handle, flags)) }?;
+        Ok(Event { library, handle })
+    }
+
+    /// The handle, for calls that have no method here.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// aclrtQueryEventStatus: whether everything recorded is done.
     pub fn is_done(&self) -> Result<bool> {
         let mut status = -1;
@@ -256,10 +286,23 @@ impl Drop for Event {
     }
 }
 
-/// Runs and frees the closure that `Stream::call` boxed.
+/// Hands a closure to `launch` as a C function and its argument, which the library calls once at most if it accepts it. One
+/// that it accepts and then drops is lost: nobody tells.
+fn boxed(work: impl FnOnce() + Send + 'static, launch: impl FnOnce(HostFunction, *mut c_void) -> i32) -> i32 {
+    let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
+    let argument = Box::into_raw(work);
+    let code = launch(run_boxed, argument.cast());
+    if code != 0 {
+        // SAFETY: refused, so nobody else has the box.
+        drop(unsafe { Box::from_raw(argument) });
+    }
+    code
+}
+
+/// Runs and frees the closure that `boxed` made an argument of.
 ///
 /// # Safety
-/// `arguments` is the pointer that `Stream::call` made, given here once.
+/// `arguments` is the pointer that `boxed` made, given here once.
 unsafe extern "C" fn run_boxed(arguments: *mut c_void) {
     // SAFETY: passed on to the caller.
     let work = unsafe { Box::from_raw(arguments.cast::<Box<dyn FnOnce() + Send>>()) };

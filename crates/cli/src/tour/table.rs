@@ -58,9 +58,10 @@ impl Table {
                 self.verified += proof.verified;
                 self.row(part, Some(&proof), Colour::Good, "ok");
             }
-            Outcome::NotYet => {
+            Outcome::NotYet(why) => {
                 self.not_yet += 1;
                 self.row(part, None, Colour::Unsure, "not yet");
+                self.note(&why);
             }
             Outcome::NotHere(why) => {
                 self.not_here += 1;
@@ -99,7 +100,8 @@ impl Table {
     }
 
     fn row(&self, part: &Part, proof: Option<&Proof>, colour: Colour, result: &str) {
-        let verified = proof.map_or("-".to_owned(), |proof| bytes(proof.verified));
+        let verified = proof.filter(|proof| proof.verified > 0);
+        let verified = verified.map_or("-".to_owned(), |proof| bytes(proof.verified));
         let speed = proof.and_then(|proof| proof.speed.as_ref()).map_or("-".to_owned(), Speed::text);
         let (what, proves) = (wrap(part.what, WHAT), wrap(part.proves, PROVES));
         let proves = if part.proves.is_empty() { vec!["-".to_owned()] } else { proves };
