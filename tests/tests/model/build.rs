@@ -290,12 +290,19 @@ impl Builder {
     pub fn reset(&mut self, thread: usize, event: usize, stream: usize) {
         let mut others = streams_of(EVENTS[event]).into_iter().filter(|s| *s != stream);
         let other = others.next_back().expect("two streams on each device");
+        // Two fills of one place show whether the wait was for that record.
+        let buffer = self.buffer(thread, if EVENTS[event] == 0 { 0 } else { 4 });
+        let usable = self.program.buffers[buffer].usable();
+        let dst = Span { buffer, at: usable.start, len: usable.len().min(8) };
+        let fill = |byte, stream| Act::Fill { dst, with: Pattern::Byte(byte), way: Way::On(stream) };
         self.barrier();
         for act in [
             Act::Wait { stream, event },
             Act::Reset { event, stream },
+            fill(0x0f, other),
             Act::Wait { stream, event },
             Act::Record { event, stream: other },
+            fill(0xf0, stream),
         ] {
             if !self.place(thread, act, Repair::SyncStream) {
                 return;

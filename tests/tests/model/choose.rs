@@ -141,10 +141,12 @@ impl Builder {
                 Act::Halt { stream }
             }
             Want::Dropped(wants) => {
-                let hold = Act::Hold { gate: self.program.gates, stream };
-                self.place(thread, hold, wish.repair).then_some(())?;
-                wants.into_iter().for_each(|want| self.grant(&Wish { want, ..wish.clone() }));
+                self.behind(wish, wants)?;
                 Act::Abort { stream }
+            }
+            Want::Behind(wants) => {
+                self.behind(wish, wants);
+                return None;
             }
             Want::Renew if stream != NULL_STREAM => Act::Renew { stream },
             Want::Abort | Want::Renew => Act::Abort { stream },
@@ -171,6 +173,14 @@ impl Builder {
             self.place(thread, register, Repair::SyncStream);
         }
         (buffer, pick.at)
+    }
+
+    /// Puts things behind a closed gate.
+    fn behind(&mut self, wish: &Wish, wants: Vec<Want>) -> Option<()> {
+        let hold = Act::Hold { gate: self.program.gates, stream: wish.stream };
+        self.place(wish.thread, hold, wish.repair).then_some(())?;
+        wants.into_iter().for_each(|want| self.grant(&Wish { want, ..wish.clone() }));
+        Some(())
     }
 
     /// Maps some physical memories in a window, mostly next to each other and in an order of their own.

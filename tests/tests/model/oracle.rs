@@ -137,6 +137,15 @@ impl Oracle {
                 before.has(a.point) && !now.has(a.point) && meets(a, b)
             };
             undone.extend(open.iter().filter(lost).map(|i| (*i, j)));
+            // A copy that is still to come needs the descriptor that a dropped task was to write.
+            let unset = |i: &usize| {
+                let a = &self.accesses[*i];
+                let now = after.is_dropped(a.point) && !self.order.is_dropped(a.point);
+                now && !after.is_dropped(b.point) && a.write && a.place == b.place
+            };
+            if matches!(b.place, Place::Desc(_)) && !b.write {
+                undone.extend((0..j).filter(unset).map(|i| (i, j)));
+            }
         }
         undone
     }

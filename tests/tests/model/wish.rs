@@ -145,6 +145,8 @@ pub enum Want {
     Abort,
     /// Things put behind a closed gate, and dropped.
     Dropped(Vec<Want>),
+    /// Things put behind a closed gate while memory changes.
+    Behind(Vec<Want>),
     Renew,
     Halt,
     Barrier,
@@ -210,6 +212,15 @@ fn transfer() -> impl Strategy<Value = Want> {
     ]
 }
 
+/// Memory that becomes something else.
+fn change() -> impl Strategy<Value = Want> {
+    prop_oneof![
+        2 => (0..60usize, 0..CELLS).prop_map(|(slot, cell)| Want::Map { slot, cell, fresh: true }),
+        1 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
+        1 => (0..60usize).prop_map(|slot| Want::Unregister { slot }),
+    ]
+}
+
 fn abroad() -> impl Strategy<Value = Want> {
     let manner = prop_oneof![Just(Manner::Call), Just(Manner::Stream), Just(Manner::Detour)];
     (pick(), pick(), len(), any::<Option<u8>>(), manner)
@@ -242,6 +253,10 @@ fn want() -> impl Strategy<Value = Want> {
         2 => abroad(),
         1 => Just(Want::Abort),
         1 => prop::collection::vec(transfer(), 1..3).prop_map(Want::Dropped),
+        1 => (prop::collection::vec(transfer(), 2..5), change()).prop_map(|(mut wants, change)| {
+            wants.extend([change.clone(), change]);
+            Want::Behind(wants)
+        }),
         1 => Just(Want::Renew),
         1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
         1 => Just(Want::Barrier),
