@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::build::Builder;
+use crate::layout::Layout;
 use crate::program::*;
 use crate::wish::{Pick, Repair, Towards, Want, Wish};
 
@@ -238,6 +239,10 @@ impl Builder {
             Act::Fill { dst, .. } => vec![*dst],
             _ => act.moves().iter().flat_map(|(d, s)| [*d, *s]).collect(),
         };
+        if Layout::is_mapped_across(program, &act) {
+            let bytes: usize = act.moves().iter().map(|(d, _)| d.len).sum();
+            return (bytes > 0).then(|| Act::Refused(Box::new(act)));
+        }
         let holes: Vec<_> = reach.iter().filter(|span| layout.parts(program, **span).is_none()).collect();
         if let Some(real) = layout.real(program, &act)
             && holes.is_empty()

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::program::{Act, CELLS, Form, Home, Program, Span};
+use crate::program::{Act, CELLS, Form, Home, Program, Span, Way};
 
 #[derive(Clone, Default)]
 pub struct Layout {
@@ -72,6 +72,16 @@ impl Layout {
             Some(Span { buffer: cells[cell]?, at: start - cell * unit, len: end - start })
         };
         Layout::cells_of(program, span).map(part).collect()
+    }
+
+    /// Whether a call copies mapped memory between devices in a way that documents leave to asynchronous 1-D copies.
+    pub fn is_mapped_across(program: &Program, act: &Act) -> bool {
+        let across = |(d, s): &(Span, Span)| {
+            let homes = [d, s].map(|span| program.home(span.buffer));
+            let mapped = [d, s].iter().any(|span| program.form(span.buffer) == Form::Window);
+            mapped && homes[0] != homes[1] && homes.iter().all(|home| home.is_device())
+        };
+        matches!(act, Act::Copy { way: Way::Now, .. } | Act::Copy2d { .. }) && act.moves().iter().any(across)
     }
 
     /// How many bytes of a span come before the first hole.

@@ -2,6 +2,7 @@
 
 use super::{State, Task, Toy};
 use crate::fault::Fault;
+use crate::layout::Layout;
 use crate::program::{Act, CELLS, STREAMS, Span};
 
 impl Toy<'_> {
@@ -27,7 +28,8 @@ impl Toy<'_> {
             }
         }
         let in_use = matches!(act, Act::Free { buffer } if state.layout.cells(*buffer) != [None; CELLS]);
-        if hole || in_use { Ok(()) } else { Err("was accepted".into()) }
+        let across = Layout::is_mapped_across(self.program, act);
+        if hole || in_use || across { Ok(()) } else { Err("was accepted".into()) }
     }
 
     /// Drops what a stream has not done. A copy may have been begun.
