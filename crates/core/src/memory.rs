@@ -170,6 +170,8 @@ pub(crate) enum Known {
     Whole(Block),
     /// It starts in this block and goes on through blocks mapped next to it.
     Pieces(Block),
+    /// It starts in registered memory and leaves it, so as a whole it is pageable.
+    Pageable,
     /// Nothing: it is some other library's, or plain host memory, or nobody's.
     Not,
 }
@@ -221,6 +223,7 @@ impl Memory {
     pub fn place(&self, addr: usize, len: usize, access: Access) -> Result<Place> {
         match self.known(addr, len)? {
             Known::Whole(block) | Known::Pieces(block) => Ok(Place::Known(block)),
+            Known::Pageable => self.plain(addr, len, access).map(|()| Place::Plain),
             Known::Not => Ok(self.locate(addr, len, access)?.map_or(Place::Plain, Place::Known)),
         }
     }
@@ -238,7 +241,7 @@ impl Memory {
     #[cold]
     fn leaves(&self, block: Block, addr: usize, len: usize) -> Result<Known> {
         if block.origin == Origin::Registered {
-            return Ok(Known::Not);
+            return Ok(Known::Pageable);
         }
         // The address may lie behind the block, in the rest of its last granule.
         let is_inside = addr - block.base < block.len;

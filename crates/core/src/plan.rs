@@ -308,6 +308,7 @@ fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result
     match memory.known(addr, span)? {
         Known::Whole(block) => Ok((Place::Known(block), Seen::Whole)),
         Known::Pieces(block) => Ok((Place::Known(block), Seen::Pieces)),
+        Known::Pageable => Ok((Place::Plain, Seen::Start)),
         Known::Not => Ok((memory.beyond(addr, access)?, Seen::Start)),
     }
 }

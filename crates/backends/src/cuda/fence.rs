@@ -35,7 +35,8 @@ enum Spot {
     Held(Vec<Job>),
     /// In the stream.
     Recorded(Arc<Event>),
-    /// The driver refused an event: the point is done when nothing is in the stream.
+    /// There is no event, since the driver refused one or the work before it was dropped: the point is done when nothing is in
+    /// the stream, and nobody knows since when.
     Lost,
 }
 
@@ -72,11 +73,20 @@ impl Point {
             Ok(event) => (Spot::Recorded(event), Ok(())),
             Err(error) => (Spot::Lost, Err(error)),
         };
+        self.settle_at(spot);
+        result
+    }
+
+    /// The work before the point was dropped. Called instead of [`put`](Self::put).
+    pub fn lose(&self) {
+        self.settle_at(Spot::Lost);
+    }
+
+    fn settle_at(&self, spot: Spot) {
         if let Spot::Held(jobs) = mem::replace(&mut *lock(&self.spot), spot) {
             jobs.into_iter().for_each(|job| self.lane.device.workers.run(job));
         }
         self.moved.notify_all();
-        result
     }
 
     /// Remembers whether a failure waited to be reported when the point was passed.

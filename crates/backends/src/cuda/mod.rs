@@ -257,6 +257,11 @@ impl Backend for Cuda {
         }
         let _here = self.any_device()?.enter()?;
         match self.driver.locate(addr)? {
+            // Host memory that is page-locked in part only is pageable.
+            Some(block) if block.home == Home::Host && block.translate(addr, len).is_none() => {
+                probe::accessible(addr, len, access)?;
+                Ok(None)
+            }
             Some(block) => Ok(Some(self.as_seen_here(block)?)),
             None => {
                 probe::accessible(addr, len, access)?;

@@ -47,7 +47,7 @@ pub struct Lane {
 #[derive(Default)]
 struct State {
     last: Ticket,
-    held: bool,
+    held: Option<Held>,
     backlog: VecDeque<Item>,
     /// The newest event in the stream, and the op it stands behind.
     tail: Option<(Ticket, Arc<Event>)>,
@@ -60,11 +60,30 @@ enum Item {
 }
 
 /// Whether the next op may follow at once.
-#[derive(PartialEq, Eq)]
 enum Next {
     Follows,
     /// Somebody will call [`Lane::resume`].
-    IsHeld,
+    IsHeld(Held),
+}
+
+/// What holds a lane: the op of this ticket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Held {
+    ticket: Ticket,
+    /// It waits for a fence, which an abort need not do.
+    is_wait: bool,
+    /// An abort came while the host was at it: only later ops wait for it, fences do not.
+    is_aborted: bool,
+}
+
+impl Held {
+    fn by_wait(ticket: Ticket) -> Held {
+        Held { ticket, is_wait: true, is_aborted: false }
+    }
+
+    fn by_host(ticket: Ticket) -> Held {
+        Held { ticket, is_wait: false, is_aborted: false }
+    }
 }
 
 impl Lane {
@@ -84,10 +103,10 @@ impl Lane {
         let mut state = lock(&self.state);
         state.last += 1;
         let ticket = state.last;
-        if state.held {
+        if state.held.is_some() {
             state.backlog.push_back(Item::Op(ticket, op));
-        } else {
-            state.held = self.launch(ticket, op) == Next::IsHeld;
+        } else if let Next::IsHeld(held) = self.launch(ticket, op) {
+            state.held = Some(held);
         }
         ticket
     }
@@ -95,7 +114,8 @@ impl Lane {
     fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
         let mut state = lock(&self.state);
         let point = Point::new(self.clone(), state.last + Ticket::from(timed), timed);
-        if state.held {
+        let nothing_left = state.held.is_none_or(|held| held.is_aborted) && state.backlog.is_empty();
+        if !nothing_left {
             state.backlog.push_back(Item::Record(point.clone()));
         } else if timed || !self.is_idle(&state) {
             self.record(&mut state, &point)?;
@@ -135,23 +155,49 @@ impl Lane {
         point.put(event)
     }
 
-    /// The host's part is done: carries on with the backlog, up to the next part for the host.
-    fn resume(self: &Arc<Self>) {
+    /// The host's part of op `ticket` is done: carries on with the backlog, up to the next part for the host. Says nothing to a
+    /// lane that an abort has let go of.
+    fn resume(self: &Arc<Self>, ticket: Ticket) {
         let mut state = lock(&self.state);
+        if state.held.is_none_or(|held| held.ticket != ticket) {
+            return;
+        }
         while let Some(item) = state.backlog.pop_front() {
             match item {
+                Item::Record(point) if self.status.is_halted() => point.lose(),
                 Item::Record(point) => {
                     let recorded = self.record(&mut state, &point);
                     self.note(point.ticket(), recorded);
                 }
                 Item::Op(ticket, op) => {
-                    if self.launch(ticket, op) == Next::IsHeld {
+                    if let Next::IsHeld(held) = self.launch(ticket, op) {
+                        state.held = Some(held);
                         return;
                     }
                 }
             }
         }
-        state.held = false;
+        state.held = None;
+    }
+
+    /// Drops the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already cannot be taken back:
+    /// it runs to its end.
+    fn drop_backlog(&self, is_abort: bool) {
+        let mut state = lock(&self.state);
+        let mut dropped = state.held.map(|held| held.ticket);
+        state.held = state.held.filter(|held| !held.is_wait).map(|held| Held { is_aborted: true, ..held });
+        let mut points = Vec::new();
+        for item in std::mem::take(&mut state.backlog) {
+            match item {
+                Item::Op(ticket, _) => dropped = Some(ticket),
+                Item::Record(point) => points.push(point),
+            }
+        }
+        if let Some(ticket) = dropped.filter(|_| is_abort) {
+            self.status.drop_through(ticket);
+        }
+        drop(state);
+        points.iter().for_each(|point| point.lose());
     }
 
     /// Whether nothing is in the stream.
@@ -342,9 +388,9 @@ impl Lane {
         self.device.workers.run(Box::new(move || {
             let done = lane.device.enter().and_then(|_here| work(&lane));
             lane.note(ticket, done);
-            lane.resume();
+            lane.resume(ticket);
         }));
-        Next::IsHeld
+        Next::IsHeld(Held::by_host(ticket))
     }
 
     /// Runs `work` on a thread of its own when the stream gets here.
@@ -357,15 +403,16 @@ impl Lane {
             // SAFETY: the driver has refused it, so it is still ours.
             drop(unsafe { Box::from_raw(visit) });
         }
-        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld)
+        let held = Held::by_host(ticket);
+        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(held))
     }
 
     fn wait_for(self: &Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) -> Result<Next> {
         let lane = self.clone();
         let Some(point) = of_cuda(&*fence) else {
             let workers = self.device.workers.clone();
-            fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume()))));
-            return Ok(Next::IsHeld);
+            fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume(ticket)))));
+            return Ok(Next::IsHeld(Held::by_wait(ticket)));
         };
         let again = {
             let fence = fence.clone();
@@ -374,14 +421,19 @@ impl Lane {
         match point.wait_in_stream(again) {
             Wait::Passed => Ok(Next::Follows),
             Wait::For(event) => event.hold(self.stream).map(|()| Next::Follows),
-            Wait::Later => Ok(Next::IsHeld),
+            Wait::Later => Ok(Next::IsHeld(Held::by_wait(ticket))),
         }
     }
 
     /// The fence of another lane has come into its stream.
     fn wait_again(self: Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) {
-        lock(&self.state).backlog.push_front(Item::Op(ticket, Op::Wait(fence)));
-        self.resume();
+        let mut state = lock(&self.state);
+        if state.held.is_none_or(|held| held.ticket != ticket) {
+            return;
+        }
+        state.backlog.push_front(Item::Op(ticket, Op::Wait(fence)));
+        drop(state);
+        self.resume(ticket);
     }
 }
 
@@ -407,7 +459,7 @@ impl Visit {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
         }
-        lane.resume();
+        lane.resume(ticket);
     }
 }
 
@@ -440,17 +492,11 @@ impl Queue for CudaQueue {
         Ok(Arc::new(CudaFence(self.0.point(true)?)))
     }
 
-    /// Drops the backlog. What is in the CUDA stream already cannot be taken back: it runs to its end, and fences wait for
-    /// it and for a function of the user's that is running.
     fn abort(&self) {
-        let mut state = lock(&self.0.state);
-        let backlog = std::mem::take(&mut state.backlog);
-        let (ops, fences): (Vec<_>, Vec<_>) =
-            backlog.into_iter().partition(|item| matches!(item, Item::Op(..)));
-        state.backlog.extend(fences);
-        if let Some(Item::Op(ticket, _)) = ops.last() {
-            self.0.status.drop_through(*ticket);
-        }
-        drop(state);
+        self.0.drop_backlog(true);
+    }
+
+    fn look(&self) {
+        self.0.drop_backlog(false);
     }
 }
