@@ -536,7 +536,9 @@ impl Queue for CudaQueue {
         self.0.drop_backlog(true);
     }
 
+    /// On another thread: whoever found the failure may hold the lock of this lane.
     fn look(&self) {
-        self.0.drop_backlog(false);
+        let lane = self.0.clone();
+        self.0.device.workers.run(Box::new(move || lane.drop_backlog(false)));
     }
 }
