@@ -72,12 +72,14 @@ fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Re
         return Err(if dead { gone("its process has ended") } else { silent(patience) });
     }
     let mut bytes = [0; ANSWER];
-    let (len, files) = match socket.receive(&mut bytes) {
+    let received = match socket.receive(&mut bytes) {
+        // It left before it took the question, but may have left an answer: one that turns everybody away.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => socket.receive(&mut bytes),
+        other => other,
+    };
+    let (len, files) = match received {
         Ok((0, _)) => return Err(gone("it closed the connection: it has ended, or takes this for nonsense")),
         Ok(answer) => answer,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-            return Err(gone("its process has ended"));
-        }
         Err(error) => return Err(broken(&error)),
     };
     let answer = bytes.get(..len).and_then(Answer::from_bytes);
