@@ -7,7 +7,7 @@ use crate::{
     context::Context,
     error::fail,
     log::{self, Level, Module},
-    state::{Engine, Primary, engine, known_device, lock, with_here},
+    state::{Engine, Primary, current_device, engine, known_device, lock, need_context, with_here},
     stream::{StreamEntry, late, limit_ms},
 };
 use ferry_core::Kind;
@@ -96,7 +96,7 @@ pub fn run_mode() -> Result<i32> {
 
 /// aclrtSynchronizeDeviceWithTimeout: for ever if -1.
 pub fn synchronize_within(timeout: i32) -> Result<()> {
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     wait_for_all(limit_ms(timeout)?)
 }
 
@@ -136,7 +136,7 @@ fn wait_for_all(limit: Option<Duration>) -> Result<()> {
 /// hardware with DDR only answers for DDR.
 pub fn memory_info(attr: i32) -> Result<(usize, usize)> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     if !(ACL_DDR_MEM..=ACL_MEM_P2P_HUGE1G).contains(&attr) {
         return Err(refuse(format!("attr is {attr}: not a member of aclrtMemAttr (0 to 17)")));
     }
@@ -162,7 +162,7 @@ pub fn can_access_peer(device: i32, peer: i32) -> Result<bool> {
 /// aclrtDeviceEnablePeerAccess and aclrtDeviceDisablePeerAccess, from the current device to `peer`, one way.
 pub fn set_peer_access(peer: i32, flags: u32, enable: bool) -> Result<()> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     if flags != 0 {
         return Err(refuse(format!("flags is {flags}: it must be 0")));
     }

@@ -6,7 +6,7 @@ use crate::{
     constants::{self as c, *},
     error::fail,
     handles::Named,
-    state::{Engine, engine, with_here},
+    state::{Engine, current_device, engine, with_here},
     stream::limit_ms,
 };
 use ferry_core::{Event, Fence, Kind};
@@ -57,7 +57,7 @@ pub fn create_plain() -> Result<usize> {
 /// aclrtCreateEventWithFlag, aclrtCreateEventExWithFlag.
 pub fn create(flags: u32, made: Made) -> Result<usize> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     let alone = [ACL_EVENT_EXTERNAL as u32, ACL_EVENT_IPC as u32].into_iter().find(|flag| flags & flag != 0);
     if flags == 0 || flags & !ALL_FLAGS != 0 || alone.is_some_and(|flag| flags != flag) {
         return Err(refuse(format!(

@@ -7,7 +7,7 @@ use crate::{
     constants::*,
     error::fail,
     products::{Cores, Threads},
-    state::{Engine, bad_device, engine, with_here},
+    state::{Engine, bad_device, current_device, engine},
 };
 use std::sync::atomic::Ordering;
 
@@ -106,7 +106,7 @@ pub fn bare_tgid() -> i32 {
 /// when asked: no floats are computed here.
 pub fn set_sat_mode(mode: i32) -> Result<()> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     if !matches!(mode, ACL_RT_OVERFLOW_MODE_SATURATION | ACL_RT_OVERFLOW_MODE_INFNAN) {
         let valid = "ACL_RT_OVERFLOW_MODE_SATURATION (0) and ACL_RT_OVERFLOW_MODE_INFNAN (1)";
         return Err(refuse(format!("mode is {mode}: valid are {valid}")));
@@ -117,7 +117,7 @@ pub fn set_sat_mode(mode: i32) -> Result<()> {
 
 /// aclrtGetDeviceSatMode.
 pub fn sat_mode() -> Result<i32> {
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     Ok(engine()?.device(device)?.sat_mode.load(Ordering::Relaxed))
 }
 

@@ -8,7 +8,7 @@ use crate::{
     explain::explaining,
     ipc, register,
     settings::Settings,
-    state::{Engine, engine, with_here},
+    state::{Engine, current_device, engine, need_context, with_here},
 };
 use ferry_core::{Access, Block, Home, Kind, Origin, Place, Request, space::Purpose};
 
@@ -36,7 +36,7 @@ pub struct Attribute {
 
 /// aclrtMallocCached: as aclrtMalloc, with fewer policies.
 pub fn malloc_cached(size: usize, policy: i32) -> Result<usize> {
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     match policy {
         ACL_MEM_MALLOC_HUGE_FIRST
         | ACL_MEM_MALLOC_HUGE_ONLY
@@ -51,7 +51,7 @@ pub fn malloc_cached(size: usize, policy: i32) -> Result<usize> {
 /// aclrtMallocWithCfg: the policy may carry one flag of each further group.
 pub fn malloc_with(size: usize, policy: i32, config: &[Attribute]) -> Result<usize> {
     const BANDWIDTH: i32 = ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     if policy & BANDWIDTH == BANDWIDTH {
         return Err(refuse(format!("policy is {policy:#x}: low and high bandwidth exclude each other")));
     }
@@ -61,7 +61,7 @@ pub fn malloc_with(size: usize, policy: i32, config: &[Attribute]) -> Result<usi
 
 /// aclrtMallocHostWithCfg.
 pub fn malloc_host_with(size: usize, config: &[Attribute]) -> Result<usize> {
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     check_config(config, device, true)?;
     malloc_host(size)
 }
@@ -100,7 +100,7 @@ fn check_config(config: &[Attribute], device: u32, is_host: bool) -> Result<()> 
 /// aclrtMalloc on the current device. Documented: what prefers huge pages takes normal ones where those run short.
 pub fn malloc(size: usize, policy: i32, padding: Padding) -> Result<usize> {
     let engine = engine()?;
-    let device = with_here(|here| Ok(here.context()?.device))?;
+    let device = current_device()?;
     let (page, len) = shape(size, policy, padding, engine.settings)?;
     let alloc = |page| engine.runtime.alloc(&Request { home: Home::Device(device), len, page });
     let falls_back =
@@ -149,7 +149,7 @@ fn shape(size: usize, policy: i32, padding: Padding, settings: &Settings) -> Res
 /// aclrtMallocHost: page-locked memory, exactly as much as asked for.
 pub fn malloc_host(size: usize) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if size == 0 {
         return Err(refuse("size is 0"));
     }
@@ -179,7 +179,7 @@ pub fn free_with_sync(ptr: usize) -> Result<()> {
 /// aclrtFreeHostWithDevSync: waits for all work of the current device first.
 pub fn free_host_with_sync(ptr: usize) -> Result<()> {
     if ptr != 0 {
-        let device = with_here(|here| Ok(here.context()?.device))?;
+        let device = current_device()?;
         wait_for_device(engine()?, device)?;
     }
     free_host(ptr)

@@ -9,7 +9,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
-    state::{Engine, engine, lock, with_here},
+    state::{Engine, engine, lock, need_context, with_here},
 };
 use ferry_core::{Access, Block, Place, space::Purpose};
 use std::{collections::BTreeMap, sync::Mutex};
@@ -34,7 +34,7 @@ pub fn register(ptr: usize, size: usize, kind: i32) -> Result<usize> {
         ACL_HOST_REGISTER_MAPPED => ACL_HOST_REG_MAPPED,
         ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY => kind,
         other => {
-            with_here(|here| here.context().map(drop))?;
+            need_context()?;
             return Err(refuse(format!("type is {other}: give ACL_HOST_REGISTER_MAPPED (0)")));
         }
     };
@@ -49,7 +49,7 @@ pub fn register_v2(ptr: usize, size: usize, flags: u32) -> Result<()> {
         Ok(flags) if flags != 0 && flags & !all == 0 => add(ptr, size, flags),
         _ => {
             not_null("ptr", ptr)?;
-            with_here(|here| here.context().map(drop))?;
+            need_context()?;
             Err(refuse(format!(
                 "flag is {flags:#x}: give ACL_HOST_REG_MAPPED (0x2), ACL_HOST_REG_PINNED (0x10000000), or both"
             )))
@@ -60,7 +60,7 @@ pub fn register_v2(ptr: usize, size: usize, flags: u32) -> Result<()> {
 fn add(ptr: usize, size: usize, flags: i32) -> Result<()> {
     let engine = engine()?;
     not_null("ptr", ptr)?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if flags & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY) != 0 {
         return Err(fail(
             ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
@@ -116,7 +116,7 @@ pub fn device_pointer(host: usize, flag: u32) -> Result<usize> {
     let engine = engine()?;
     explaining([("pHost", host)], || {
         not_null("pHost", host)?;
-        with_here(|here| here.context().map(drop))?;
+        need_context()?;
         match flag {
             0 => Ok(()),
             _ => Err(refuse(format!("flag is {flag}: it must be 0"))),

@@ -238,6 +238,16 @@ pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     })
 }
 
+/// The current device of this thread.
+pub(crate) fn current_device() -> Result<u32> {
+    with_here(|here| Ok(here.context()?.device))
+}
+
+/// Refuses a thread that has no current context.
+pub(crate) fn need_context() -> Result<()> {
+    with_here(|here| here.context().map(drop))
+}
+
 /// Counts the calls of this thread, for "freed 12 calls ago".
 #[inline]
 pub(crate) fn count_call() {

@@ -9,7 +9,7 @@ use crate::{
     handles::Named,
     ipc::shareable,
     memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
-    state::{Engine, engine, known_device, with_here},
+    state::{Engine, engine, known_device, need_context, with_here},
 };
 use ferry_core::{Physical, space::Purpose};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Properties {
 /// aclrtMemGetAllocationGranularity.
 pub fn granularity(properties: &Properties, option: i32) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if !matches!(option, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM | ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
         return Err(refuse(format!("option is {option}: give MINIMUM (0) or RECOMMENDED (1)")));
     }
@@ -105,7 +105,7 @@ pub fn granularity(properties: &Properties, option: i32) -> Result<usize> {
 /// aclrtReserveMemAddress. `flags` 1 asks for huge pages, which physical memory decides here.
 pub fn reserve(size: usize, alignment: usize, expected: usize, flags: u64) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if size == 0 {
         return Err(refuse("size is 0"));
     }
@@ -130,7 +130,7 @@ pub fn release(base: usize) -> Result<()> {
 /// aclrtMallocPhysical.
 pub fn malloc_physical(size: usize, properties: &Properties, flags: u64) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if flags != 0 {
         return Err(refuse(format!("flags is {flags}: it must be 0")));
     }
@@ -172,7 +172,7 @@ pub fn map(base: usize, size: usize, offset: usize, handle: usize, flags: u64) -
     not_null("virPtr", base)?;
     not_null("handle", handle)?;
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     let physical = &find(engine, handle)?.physical;
     if offset != 0 || flags != 0 {
         return Err(refuse(format!(

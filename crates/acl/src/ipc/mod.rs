@@ -17,7 +17,7 @@ use crate::{
     call::refuse,
     constants::*,
     explain::with_addresses,
-    state::{Engine, engine, lock, with_here},
+    state::{Engine, current_device, engine, lock, need_context, with_here},
 };
 use ask::{PATIENCE, ask};
 use ferry_core::{Block, Home, Kind, Origin};
@@ -38,7 +38,7 @@ const _: () = assert!(NO_LIST == ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION a
 /// aclrtIpcMemGetExportKey: lets other processes import the first `size` bytes of an allocation.
 pub fn export_key(ptr: usize, size: usize, len: usize, flags: u64) -> Result<[u8; KEY_LEN]> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if len != KEY_LEN {
         return Err(refuse(format!("len is {len}: a key takes {KEY_LEN} bytes, no more and no less")));
     }
@@ -71,7 +71,7 @@ pub fn set_import_pids(key: &str, pids: &[i32]) -> Result<()> {
 /// aclrtIpcMemImportByKey: the exporter's memory, at an address of this process.
 pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
     let engine = engine()?;
-    let current = with_here(|here| Ok(here.context()?.device))?;
+    let current = current_device()?;
     let enable_peer = match flags {
         0 => false,
         ENABLE_PEER => true,

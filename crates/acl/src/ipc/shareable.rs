@@ -14,14 +14,14 @@ use crate::{
     call::refuse,
     constants::*,
     error::fail,
-    state::{engine, known_device, with_here},
+    state::{current_device, engine, known_device, need_context},
     virtual_memory,
 };
 use ferry_core::Home;
 
 /// aclrtMemExportToShareableHandle.
 pub fn export(handle: usize, handle_type: i32, flags: u64) -> Result<u64> {
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     if handle_type != ACL_MEM_HANDLE_TYPE_NONE {
         let note = format!("handleType is {handle_type}: only ACL_MEM_HANDLE_TYPE_NONE (0) is supported");
         let known = handle_type == ACL_MEM_HANDLE_TYPE_POSIX;
@@ -35,7 +35,7 @@ pub fn export(handle: usize, handle_type: i32, flags: u64) -> Result<u64> {
 
 /// aclrtMemExportToShareableHandleV2.
 pub fn export_v2(handle: usize, flags: u64, share_type: i32) -> Result<u64> {
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     local(share_type)?;
     offer(handle, flags)
 }
@@ -84,7 +84,7 @@ pub fn set_pids_v2(shareable: u64, share_type: i32, pids: &[i32]) -> Result<()> 
 /// aclrtMemImportFromShareableHandle: a handle for the exporter's memory, to be mapped as memory of device `id`.
 pub fn import(shareable: u64, id: i32) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| here.context().map(drop))?;
+    need_context()?;
     let device = known_device(engine, id)?;
     let name = parse(shareable)?;
     if running().is_some_and(|service| service.knows(&name)) {
@@ -99,7 +99,7 @@ pub fn import(shareable: u64, id: i32) -> Result<usize> {
 
 /// aclrtMemImportFromShareableHandleV2: as memory of the current device.
 pub fn import_v2(shareable: u64, share_type: i32, flags: u64) -> Result<usize> {
-    let current = with_here(|here| Ok(here.context()?.device))?;
+    let current = current_device()?;
     local(share_type)?;
     if flags != 0 {
         return Err(refuse(format!("flags is {flags}: it must be 0")));
