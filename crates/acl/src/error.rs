@@ -38,6 +38,7 @@ impl From<ferry_core::Error> for Error {
         let code = match error.kind {
             BadAddress | OutOfBounds | BadShape | BadRoute | BadDescriptor => c::ACL_ERROR_RT_PARAM_INVALID,
             OutOfMemory => c::ACL_ERROR_RT_MEMORY_ALLOCATION,
+            LimitReached => c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL,
             NoDevice => c::ACL_ERROR_RT_INVALID_DEVICEID,
             Unsupported => c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
             Timeout => c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,

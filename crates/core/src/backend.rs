@@ -97,6 +97,11 @@ pub trait Queue: Send + Sync {
     /// A fence that is done when everything submitted so far is done. It need not remember when that was.
     fn fence(&self) -> Result<Arc<dyn Fence>>;
 
+    /// A fence for work that was submitted before: done when `ticket` has passed. It may wait for later work of the device as
+    /// well, but never for what the host has to do behind `ticket`: a function of the user's, a wait for another queue. There
+    /// is always one, since whoever lends memory to a queue must be able to wait for it.
+    fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence>;
+
     /// As `fence`, and it remembers when it was reached: what an event records. Takes a ticket, as an op does.
     fn mark(&self) -> Result<Arc<dyn Fence>>;
 

@@ -20,6 +20,8 @@ pub enum Kind {
     BadDescriptor,
     /// There is not enough device or page-locked memory left.
     OutOfMemory,
+    /// The product has no more of these.
+    LimitReached,
     /// There is no such device.
     NoDevice,
     /// This backend cannot do it.

@@ -15,7 +15,7 @@ pub struct Status {
     stream: u64,
     passed: AtomicU64,
     failed: AtomicBool,
-    first: Mutex<Option<Error>>,
+    first: Mutex<Option<(Ticket, Error)>>,
     /// The newest ticket that an abort dropped, and the newest such ticket that somebody was told of.
     dropped: AtomicU64,
     told: AtomicU64,
@@ -64,15 +64,21 @@ impl Status {
         self.passed.store(ticket, Ordering::Release);
     }
 
-    /// Work failed while it ran. The first failure since the last report is kept: later ones follow from it more often than not.
+    /// The work that comes next failed while it ran.
     pub fn fail(&self, error: Error) {
+        self.fail_at(self.passed() + 1, error);
+    }
+
+    /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones follow from it more often
+    /// than not.
+    pub fn fail_at(&self, ticket: Ticket, error: Error) {
         if self.trips.load(Ordering::Relaxed)
             && let Some(halt) = &self.halt
         {
             halt.trip(&error);
         }
         let mut first = lock(&self.first);
-        first.get_or_insert(error);
+        first.get_or_insert((ticket, error));
         self.failed.store(true, Ordering::Release);
     }
 
@@ -137,7 +143,19 @@ impl Status {
         }
         let mut first = lock(&self.first);
         self.failed.store(false, Ordering::Release);
-        first.take()
+        first.take().map(|(_, error)| error)
+    }
+
+    /// What is known to be wrong with the work `from..=upto`, all of which has passed: it was dropped, or it failed, or what
+    /// came before it did and nobody has been told. A failure stays to be told by [`take_error`](Self::take_error).
+    pub fn error_within(&self, from: Ticket, upto: Ticket) -> Option<Error> {
+        if let Some(why) = self.dropped_behind(from - 1) {
+            return Some(why);
+        }
+        if !self.has_failed() {
+            return None;
+        }
+        lock(&self.first).as_ref().filter(|(at, _)| *at <= upto).map(|(_, error)| error.clone())
     }
 }
 
@@ -171,6 +189,22 @@ mod tests {
         status.drop_through(7);
         assert_eq!(kind(status.dropped_behind(6)), Some(Kind::Aborted));
         assert_eq!(kind(status.take_error()), None, "who waited was told");
+    }
+
+    #[test]
+    fn who_waits_for_some_work_hears_of_failures_up_to_it() {
+        let status = Status::new(0, None);
+        status.pass(9);
+        status.fail_at(4, Kind::BadDescriptor.because("the fourth"));
+        let note = |error: Option<Error>| error.map(|error| error.note.to_string());
+        assert_eq!(note(status.error_within(1, 3)), None, "before it");
+        assert_eq!(note(status.error_within(4, 4)), Some("the fourth".into()));
+        assert_eq!(note(status.error_within(6, 6)), Some("the fourth".into()), "nobody was told");
+        assert_eq!(note(status.take_error()), Some("the fourth".into()), "still to be told");
+        assert_eq!(note(status.error_within(6, 6)), None);
+        status.drop_through(8);
+        assert_eq!(status.error_within(9, 9), None);
+        assert_eq!(status.error_within(8, 9).map(|error| error.kind), Some(Kind::Aborted));
     }
 
     #[test]

@@ -96,6 +96,16 @@ impl Stream {
         self.line.queue.fence()
     }
 
+    /// A fence for the op `ticket`, which was submitted before.
+    pub fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
+        self.line.queue.fence_after(ticket)
+    }
+
+    /// Whether the op `ticket` has passed.
+    pub fn has_passed(&self, ticket: Ticket) -> bool {
+        self.status().passed() >= ticket || self.fence_after(ticket).is_done()
+    }
+
     /// A fence that remembers when it was reached.
     pub fn mark(&self) -> Result<Arc<dyn Fence>> {
         let mut last = lock(&self.line.last);

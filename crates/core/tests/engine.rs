@@ -77,6 +77,9 @@ impl Queue for PaperQueue {
     fn fence(&self) -> Result<Arc<dyn Fence>> {
         Ok(Arc::new(PaperFence { ticket: *self.submitted.lock().unwrap(), status: self.status.clone() }))
     }
+    fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
+        Arc::new(PaperFence { ticket, status: self.status.clone() })
+    }
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         *self.submitted.lock().unwrap() += 1;
         self.fence()

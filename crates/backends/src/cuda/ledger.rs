@@ -69,7 +69,7 @@ impl Ledger {
 
     fn tell(&mut self, status: &Status, upto: Ticket) {
         let count = self.failures.partition_point(|(ticket, _)| *ticket <= upto);
-        self.failures.drain(..count).for_each(|(_, error)| status.fail(error));
+        self.failures.drain(..count).for_each(|(ticket, error)| status.fail_at(ticket, error));
     }
 }
 

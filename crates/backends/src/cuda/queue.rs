@@ -127,6 +127,13 @@ impl Lane {
         Ok(point)
     }
 
+    /// A point for which there is no event: done when the stream is seen to be empty.
+    fn lost_point(self: &Arc<Self>) -> Arc<Point> {
+        let point = Point::new(self.clone(), lock(&self.state).last, false);
+        point.lose();
+        point
+    }
+
     /// Whether the stream is seen to have passed its newest op. An event recorded now would not be reached at once even in an
     /// empty stream, and whoever asks would be told that there is work left.
     fn is_idle(&self, state: &State) -> bool {
@@ -526,6 +533,10 @@ impl Queue for CudaQueue {
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
         Ok(Arc::new(CudaFence(self.0.point(false)?)))
+    }
+
+    fn fence_after(&self, _ticket: Ticket) -> Arc<dyn Fence> {
+        Arc::new(CudaFence(self.0.point(false).unwrap_or_else(|_| self.0.lost_point())))
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {

@@ -462,6 +462,10 @@ impl Queue for LaneQueue {
         Ok(self.0.fence_at(self.0.submitted.load(Ordering::Acquire)))
     }
 
+    fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
+        self.0.fence_at(ticket)
+    }
+
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         let mut mark = None;
         self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket)).clone()));
