@@ -89,7 +89,7 @@ pub fn count() -> Result<u32> {
 /// aclrtGetRunMode.
 pub fn run_mode() -> Result<i32> {
     Ok(match engine()?.settings.form {
-        crate::products::Form::Ep => ACL_HOST,
+        ferry::products::Form::Ep => ACL_HOST,
         _ => ACL_DEVICE,
     })
 }

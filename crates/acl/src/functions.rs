@@ -1,11 +1,7 @@
-//! Every C function and where it exists: one row each. The products and their limits: `products.rs`.
+//! Every C function and where it exists: one row each. The products and their limits: `ferry::products`.
 
-use crate::{
-    Result, constants as c,
-    error::fail,
-    products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN},
-    settings::settings,
-};
+use crate::{Result, constants as c, error::fail, settings::settings};
+use ferry::products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN};
 use std::sync::OnceLock;
 
 /// A C function as the rules see it: its name, and where it exists.

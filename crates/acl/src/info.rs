@@ -1,14 +1,14 @@
 //! What programs ask about a device before they use it. Nothing is computed here, so cores and caches are the nominal numbers
-//! of the product (`products.rs`); memory is what the device really has.
+//! of the product (`ferry::products`); memory is what the device really has.
 
 use crate::{
     Result,
     call::refuse,
     constants::*,
     error::fail,
-    products::{Cores, Threads},
     state::{Engine, bad_device, current_device, engine},
 };
+use ferry::products::{Cores, Threads};
 use std::sync::atomic::Ordering;
 
 /// aclGetDeviceCapability.
@@ -59,19 +59,17 @@ fn of_threads(engine: &Engine, cores: &Cores, attr: i32) -> Result<i64> {
             Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note))
         }
         (None, _) => Ok(0),
-        (Some(threads), _) => Ok(threads.limit(attr)),
+        (Some(threads), _) => Ok(limit(threads, attr)),
     }
 }
 
-impl Threads {
-    fn limit(&self, attr: i32) -> i64 {
-        match attr {
-            ACL_DEV_ATTR_WARP_SIZE => self.warp,
-            ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE => self.per_core,
-            ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE => self.local,
-            ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK..=ACL_DEV_ATTR_MAX_BLOCK_DIM_Z => self.per_block,
-            _ => self.grid,
-        }
+fn limit(threads: &Threads, attr: i32) -> i64 {
+    match attr {
+        ACL_DEV_ATTR_WARP_SIZE => threads.warp,
+        ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE => threads.per_core,
+        ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE => threads.local,
+        ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK..=ACL_DEV_ATTR_MAX_BLOCK_DIM_Z => threads.per_block,
+        _ => threads.grid,
     }
 }
 

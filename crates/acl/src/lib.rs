@@ -26,7 +26,6 @@ pub mod log;
 pub mod memory;
 pub mod messages;
 pub mod params;
-pub mod products;
 pub mod register;
 pub mod report;
 pub mod settings;

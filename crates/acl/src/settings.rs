@@ -1,13 +1,10 @@
 //! What the environment says: product, form, backend, devices.
 
-use crate::{
-    Result,
-    constants::ACL_ERROR_INVALID_PARAM,
-    error::fail,
+use crate::{Result, constants::ACL_ERROR_INVALID_PARAM, error::fail, version::Version};
+use ferry::{
+    BackendName, Options,
     products::{Form, PRODUCTS, Product},
-    version::Version,
 };
-use ferry::{BackendName, Options};
 use std::{env, str::FromStr, sync::OnceLock};
 
 const MOST_DEVICES: usize = 64;

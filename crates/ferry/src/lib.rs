@@ -7,6 +7,8 @@
 //! # Ok::<(), ferry::Error>(())
 //! ```
 
+pub mod products;
+
 pub use ferry_backends::probe;
 pub use ferry_core::{Error, Kind, Observer, Result, Runtime};
 

@@ -1,11 +1,13 @@
-//! Products and forms, and the limits that differ. Which function exists where: `functions.rs`.
+//! The products that can be emulated, the forms they come in, and the limits that differ. Which C function exists where is not
+//! here: only `ferry-acl` knows C's names.
 
-use crate::{Result, constants as c, error::fail};
+use crate::{Kind, Result};
 
-/// How a product is installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a product is installed. The numbers are bits, so that several forms fit into one number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// A card in a host: host and device memory are apart.
+    #[default]
     Ep = 1,
     /// A board on which the application runs.
     Rc = 2,
@@ -22,7 +24,8 @@ pub struct Product {
     pub soc: &'static str,
     /// All SoC names of it.
     pub names: &'static [&'static str],
-    pub(crate) bit: u8,
+    /// Its own bit, [`A2`] for one, so that several products fit into one number.
+    pub bit: u8,
     /// Streams of one device, the default streams included.
     pub max_streams: usize,
     /// Events of one device.
@@ -40,42 +43,56 @@ pub struct Product {
     /// Whether page-locked memory can be asked for at the same address on devices.
     pub has_va_flag: bool,
     /// What it computes with.
-    pub(crate) cores: Cores,
+    pub cores: Cores,
 }
 
 /// What a product computes with, as programs ask for it: nominal numbers, since nothing is computed here. SoCs of one
 /// product differ a little; these are those of its first.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cores {
-    pub(crate) ai: i64,
-    pub(crate) cube: i64,
-    pub(crate) vector: i64,
-    pub(crate) ai_cpu: i64,
+    /// AI cores.
+    pub ai: i64,
+    /// Cube cores.
+    pub cube: i64,
+    /// Vector cores.
+    pub vector: i64,
+    /// AI CPUs.
+    pub ai_cpu: i64,
     /// Bytes of L2 cache.
-    pub(crate) l2: i64,
+    pub l2: i64,
     /// The documented number of the architecture.
-    pub(crate) arch: i64,
+    pub arch: i64,
     /// Limits of programs in threads, where they exist.
-    pub(crate) threads: Option<Threads>,
+    pub threads: Option<Threads>,
 }
 
 /// Limits of programs in threads.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Threads {
-    pub(crate) warp: i64,
-    pub(crate) per_core: i64,
+    /// Threads of a warp.
+    pub warp: i64,
+    /// Threads of a vector core.
+    pub per_core: i64,
     /// Bytes of local memory of a vector core.
-    pub(crate) local: i64,
-    pub(crate) per_block: i64,
-    pub(crate) grid: i64,
+    pub local: i64,
+    /// Threads of a block.
+    pub per_block: i64,
+    /// Blocks along one side of a grid.
+    pub grid: i64,
 }
 
-pub(crate) const B950: u8 = 1;
-pub(crate) const A3: u8 = 2;
-pub(crate) const A2: u8 = 4;
-pub(crate) const B200I: u8 = 8;
-pub(crate) const INF: u8 = 16;
-pub(crate) const TRN: u8 = 32;
+/// The bit of Ascend 950.
+pub const B950: u8 = 1;
+/// The bit of Atlas A3 (Ascend 910C).
+pub const A3: u8 = 2;
+/// The bit of Atlas A2 (Ascend 910B).
+pub const A2: u8 = 4;
+/// The bit of Atlas 200I/500 A2.
+pub const B200I: u8 = 8;
+/// The bit of Atlas inference.
+pub const INF: u8 = 16;
+/// The bit of Atlas training.
+pub const TRN: u8 = 32;
 
 /// What the newest products have in common; the others are described by what differs.
 const A2_LIKE: Product = Product {
@@ -103,7 +120,7 @@ const OLDER: Product = Product {
     ..A2_LIKE
 };
 
-/// The products.
+/// The products. The first is the one that is emulated unless another is asked for.
 pub static PRODUCTS: [Product; 6] = [
     A2_LIKE,
     Product {
@@ -179,11 +196,19 @@ pub static PRODUCTS: [Product; 6] = [
 
 impl Product {
     /// Whether it is one of the newest three.
-    pub(crate) fn is_newest(&self) -> bool {
+    pub fn is_newest(&self) -> bool {
         self.bit & (B950 | A3 | A2) != 0
     }
 
     /// The product of a SoC name.
+    ///
+    /// ```
+    /// use ferry::products::Product;
+    ///
+    /// let product = Product::of_soc("Ascend310P3").expect("an Atlas inference product");
+    /// assert_eq!((product.tag, product.max_streams), ("INF", 1024));
+    /// assert!(Product::of_soc("Ascend999").is_none());
+    /// ```
     pub fn of_soc(soc: &str) -> Option<&'static Product> {
         PRODUCTS.iter().find(|product| product.names.contains(&soc))
     }
@@ -199,19 +224,26 @@ impl Form {
         }
     }
 
-    /// The form of this name, if the product exists in it.
+    /// The form of this name, if the product exists in it; otherwise an error of [`Kind::BadSetting`] that lists the valid ones.
+    ///
+    /// ```
+    /// use ferry::products::{Form, Product};
+    ///
+    /// let board = Product::of_soc("Ascend310B1").expect("an Atlas 200I/500 A2");
+    /// assert_eq!(Form::for_product("rc", board)?, Form::Rc);
+    /// let card = Product::of_soc("Ascend910B1").expect("an Atlas A2");
+    /// assert_eq!(Form::for_product("rc", card).unwrap_err().kind, ferry::Kind::BadSetting);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
     pub fn for_product(name: &str, product: &Product) -> Result<Form> {
         match (name, product.tag) {
             ("ep", _) => Ok(Form::Ep),
             ("rc", "200I") => Ok(Form::Rc),
             ("ctrlcpu", "INF") => Ok(Form::CtrlCpu),
-            _ => Err(fail(
-                c::ACL_ERROR_INVALID_PARAM,
-                format!(
-                    "FERRY_FORM={name} with {}: valid are ep, rc (with Ascend310B...) and ctrlcpu (with Ascend310P...)",
-                    product.soc
-                ),
-            )),
+            _ => Err(Kind::BadSetting.because(format!(
+                "FERRY_FORM={name} with {}: valid are ep, rc (with Ascend310B...) and ctrlcpu (with Ascend310P...)",
+                product.soc
+            ))),
         }
     }
 }
