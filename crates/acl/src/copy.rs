@@ -169,7 +169,8 @@ pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
     between(rows.dst, rows.src, || {
         with_here(|here| {
             let target = Target::find(here, on)?;
-            let inside = target.engine.settings.product.copies_2d_inside && matches!(on, On::Stream(_));
+            let inside =
+                target.engine.settings.options.product.copies_2d_inside && matches!(on, On::Stream(_));
             let allowed = [CopyKind::HostToDevice, CopyKind::DeviceToHost, CopyKind::DeviceToDevice];
             let kind = CopyKind::try_from(kind)?.only(if inside { &allowed } else { &allowed[..2] })?;
             within("width", rows.width, "dpitch", rows.dst_pitch)?;

@@ -88,7 +88,7 @@ pub fn count() -> Result<u32> {
 
 /// aclrtGetRunMode.
 pub fn run_mode() -> Result<i32> {
-    Ok(match engine()?.settings.form {
+    Ok(match engine()?.settings.options.form {
         ferry::products::Form::Ep => ACL_HOST,
         _ => ACL_DEVICE,
     })
@@ -144,7 +144,7 @@ pub fn memory_info(attr: i32) -> Result<(usize, usize)> {
         attr,
         ACL_DDR_MEM | ACL_DDR_MEM_HUGE | ACL_DDR_MEM_NORMAL | ACL_DDR_MEM_P2P_HUGE | ACL_DDR_MEM_P2P_NORMAL
     );
-    if ddr && engine.settings.product.has_hbm {
+    if ddr && engine.settings.options.product.has_hbm {
         return Ok((0, 0));
     }
     Ok(engine.runtime.memory_info(device)?)

@@ -65,7 +65,7 @@ pub fn create(flags: u32, made: Made) -> Result<usize> {
              DEVICE_USE_ONLY (0x10), or EXTERNAL (0x20) or IPC (0x40) alone"
         )));
     }
-    let most = engine.settings.product.max_events;
+    let most = engine.settings.options.product.max_events;
     let state = engine.device(device)?;
     if state.events.fetch_add(1, Ordering::Relaxed) >= most {
         state.events.fetch_sub(1, Ordering::Relaxed);

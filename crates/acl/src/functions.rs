@@ -211,5 +211,6 @@ impl Function {
 /// aclrtSetDevice complain about.
 fn current() -> &'static (&'static Product, Form) {
     static CURRENT: OnceLock<(&'static Product, Form)> = OnceLock::new();
-    CURRENT.get_or_init(|| settings().map_or((&PRODUCTS[0], Form::Ep), |s| (s.product, s.form)))
+    CURRENT
+        .get_or_init(|| settings().map_or((&PRODUCTS[0], Form::Ep), |s| (s.options.product, s.options.form)))
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub fn capability(device: u32, what: i32) -> Result<i64> {
     let engine = engine()?;
     engine.device(device)?;
-    let cores = &engine.settings.product.cores;
+    let cores = &engine.settings.options.product.cores;
     match what {
         ACL_DEVICE_INFO_AI_CORE_NUM => Ok(cores.ai),
         ACL_DEVICE_INFO_VECTOR_CORE_NUM => Ok(cores.vector),
@@ -30,7 +30,7 @@ pub fn capability(device: u32, what: i32) -> Result<i64> {
 pub fn attribute(device: u32, attr: i32) -> Result<i64> {
     let engine = engine()?;
     engine.device(device)?;
-    let cores = &engine.settings.product.cores;
+    let cores = &engine.settings.options.product.cores;
     match attr {
         ACL_DEV_ATTR_AICPU_CORE_NUM => Ok(cores.ai_cpu),
         ACL_DEV_ATTR_AICORE_CORE_NUM => Ok(cores.ai),
@@ -54,7 +54,7 @@ pub fn attribute(device: u32, attr: i32) -> Result<i64> {
 fn of_threads(engine: &Engine, cores: &Cores, attr: i32) -> Result<i64> {
     match (&cores.threads, attr) {
         (None, ACL_DEV_ATTR_WARP_SIZE..=ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE) => {
-            let soc = &engine.settings.soc;
+            let soc = &engine.settings.options.soc;
             let note = format!("attr is {attr}: {soc} runs no programs in threads, Ascend950 products do");
             Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note))
         }
@@ -90,7 +90,7 @@ pub fn utilization(device: i32) -> Result<Utilization> {
     let engine = engine()?;
     let id = u32::try_from(device).map_err(|_| bad_device(device.into(), engine.devices.len()))?;
     engine.device(id)?;
-    let vector = if engine.settings.product.cores.vector > 0 { 0 } else { -1 };
+    let vector = if engine.settings.options.product.cores.vector > 0 { 0 } else { -1 };
     Ok(Utilization { cube: 0, vector, ai_cpu: 0, memory: -1 })
 }
 

@@ -80,6 +80,6 @@ fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
 /// aclrtGetSocName: the name of the emulated SoC.
 pub fn soc_name() -> Result<&'static CStr> {
     static NAME: OnceLock<CString> = OnceLock::new();
-    let soc = &settings()?.soc;
+    let soc = &settings()?.options.soc;
     Ok(NAME.get_or_init(|| CString::new(soc.as_str()).unwrap_or_default()))
 }

@@ -7,9 +7,9 @@ use crate::{
     error::fail,
     explain::explaining,
     ipc, register,
-    settings::Settings,
     state::{Engine, current_device, engine, need_context, with_here},
 };
+use ferry::Options;
 use ferry_core::{Access, Block, Home, Kind, Origin, Place, Request, space::Purpose};
 
 pub(crate) const NORMAL_PAGE: usize = 4 << 10;
@@ -68,7 +68,7 @@ pub fn malloc_host_with(size: usize, config: &[Attribute]) -> Result<usize> {
 
 /// Module ids are taken as they come; a device must be the current one; the address flag is for host memory of some products.
 fn check_config(config: &[Attribute], device: u32, is_host: bool) -> Result<()> {
-    let settings = engine()?.settings;
+    let product = engine()?.settings.options.product;
     for (index, Attribute { attr, value }) in config.iter().copied().enumerate() {
         match attr {
             ACL_RT_MEM_ATTR_RSV | ACL_RT_MEM_ATTR_MODULE_ID => {}
@@ -78,8 +78,8 @@ fn check_config(config: &[Attribute], device: u32, is_host: bool) -> Result<()> 
                     "attrs[{index}] says device {value}, but the current device is {device}"
                 )));
             }
-            ACL_RT_MEM_ATTR_VA_FLAG if is_host && settings.product.has_va_flag && value <= 1 => {}
-            ACL_RT_MEM_ATTR_VA_FLAG if is_host && settings.product.has_va_flag => {
+            ACL_RT_MEM_ATTR_VA_FLAG if is_host && product.has_va_flag && value <= 1 => {}
+            ACL_RT_MEM_ATTR_VA_FLAG if is_host && product.has_va_flag => {
                 return Err(refuse(format!("attrs[{index}].value.vaFlag is {value}: give 0 or 1")));
             }
             ACL_RT_MEM_ATTR_VA_FLAG => {
@@ -101,7 +101,7 @@ fn check_config(config: &[Attribute], device: u32, is_host: bool) -> Result<()> 
 pub fn malloc(size: usize, policy: i32, padding: Padding) -> Result<usize> {
     let engine = engine()?;
     let device = current_device()?;
-    let (page, len) = shape(size, policy, padding, engine.settings)?;
+    let (page, len) = shape(size, policy, padding, &engine.settings.options)?;
     let alloc = |page| engine.runtime.alloc(&Request { home: Home::Device(device), len, page });
     let falls_back =
         page == HUGE_PAGE && !matches!(policy, ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P);
@@ -114,7 +114,7 @@ pub fn malloc(size: usize, policy: i32, padding: Padding) -> Result<usize> {
 
 /// The page and the usable length of an allocation. Documented: rounded up to 32 and 32 more, except in 1 GiB pages, which
 /// are taken whole. An unknown policy takes huge pages from 2 MiB on.
-fn shape(size: usize, policy: i32, padding: Padding, settings: &Settings) -> Result<(usize, usize)> {
+fn shape(size: usize, policy: i32, padding: Padding, options: &Options) -> Result<(usize, usize)> {
     let page = match policy {
         ACL_MEM_MALLOC_HUGE_FIRST | ACL_MEM_MALLOC_HUGE_FIRST_P2P if size > 1 << 20 => HUGE_PAGE,
         ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P => HUGE_PAGE,
@@ -123,19 +123,16 @@ fn shape(size: usize, policy: i32, padding: Padding, settings: &Settings) -> Res
         _ if size >= HUGE_PAGE => HUGE_PAGE,
         _ => NORMAL_PAGE,
     };
-    if page == GIANT_PAGE && !settings.product.has_giant_pages {
-        return Err(fail(
-            ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            format!("{} has no pages of 1 GiB", settings.soc),
-        ));
+    if page == GIANT_PAGE && !options.product.has_giant_pages {
+        return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, format!("{} has no pages of 1 GiB", options.soc)));
     }
     if (ACL_MEM_MALLOC_HUGE_FIRST_P2P..=ACL_MEM_MALLOC_NORMAL_ONLY_P2P).contains(&policy)
-        && !settings.product.has_p2p_memory
+        && !options.product.has_p2p_memory
     {
-        let note = format!("policy is {policy}: {} has no memory for copies between devices", settings.soc);
+        let note = format!("policy is {policy}: {} has no memory for copies between devices", options.soc);
         return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
     }
-    let pad = if settings.product.pads_allocations && padding == Padding::Usual { 32 } else { 0 };
+    let pad = if options.product.pads_allocations && padding == Padding::Usual { 32 } else { 0 };
     let len = match (size, page) {
         (0, _) => return Err(refuse("size is 0")),
         (_, GIANT_PAGE) => size.checked_next_multiple_of(GIANT_PAGE),

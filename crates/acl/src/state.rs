@@ -12,10 +12,11 @@ use crate::{
     log::{self, Level, Module},
     register::Registrations,
     report::Reports,
-    settings::{Settings, VISIBLE, settings},
+    settings::{Settings, settings},
     stream::StreamEntry,
     virtual_memory::PhysicalEntry,
 };
+use ferry::engine::VISIBLE;
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
     cell::{Cell, RefCell},
@@ -70,7 +71,7 @@ pub fn engine() -> Result<&'static Engine> {
 
 fn open() -> Result<Engine> {
     let settings = settings()?;
-    let runtime = ferry::open(&settings.options)?;
+    let runtime = ferry::engine::open(&settings.options)?;
     let count = runtime.backend().device_count();
     let devices = (0..count).map(|_| DeviceState::default()).collect();
     let engine = Engine {
@@ -143,7 +144,7 @@ impl Engine {
         format!(
             "ferry {}: backend {name}, SoC {}, {count} device{} of {memory} MiB, library {}",
             env!("CARGO_PKG_VERSION"),
-            self.settings.soc,
+            self.settings.options.soc,
             if count == 1 { "" } else { "s" },
             library_path()
         )
@@ -151,7 +152,7 @@ impl Engine {
 
     /// Whether host and device memory are one: boards, and control CPUs.
     pub(crate) fn is_unified(&self) -> bool {
-        self.settings.options.is_unified
+        self.settings.options.is_unified()
     }
 
     pub(crate) fn device(&self, id: u32) -> Result<&DeviceState> {

@@ -49,12 +49,12 @@ impl StreamEntry {
         is_default: bool,
     ) -> Result<Arc<StreamEntry>> {
         let device = engine.device(context.device)?;
-        let most = engine.settings.product.max_streams;
+        let most = engine.settings.options.product.max_streams;
         if device.streams.fetch_add(1, Ordering::Relaxed) >= most {
             device.streams.fetch_sub(1, Ordering::Relaxed);
             let note = format!(
                 "device {} has {most} streams, which is as many as {} allows",
-                context.device, engine.settings.soc
+                context.device, engine.settings.options.soc
             );
             return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
         }
@@ -233,11 +233,11 @@ pub fn query(handle: usize) -> Result<i32> {
 pub fn set_failure_mode(handle: usize, mode: u64) -> Result<()> {
     let engine = engine()?;
     let entry = with_here(|here| here.stream(engine, handle))?;
-    let settings = engine.settings;
-    if handle == 0 && !settings.product.is_newest() {
+    let options = &engine.settings.options;
+    if handle == 0 && !options.product.is_newest() {
         return Err(refuse(format!(
             "stream is NULL: on {} the default stream keeps continuing after a failure",
-            settings.soc
+            options.soc
         )));
     }
     let stop = match i32::try_from(mode) {

@@ -71,8 +71,8 @@ impl Properties {
                 return Err(refuse(format!("memAttr is {other}: not a member of aclrtMemAttr (0 to 17)")));
             }
         };
-        if page == GIANT_PAGE && !engine.settings.product.has_giant_pages {
-            let note = format!("{} has no pages of 1 GiB", engine.settings.soc);
+        if page == GIANT_PAGE && !engine.settings.options.product.has_giant_pages {
+            let note = format!("{} has no pages of 1 GiB", engine.settings.options.soc);
             return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
         }
         Ok(page)
@@ -115,8 +115,11 @@ pub fn reserve(size: usize, alignment: usize, expected: usize, flags: u64) -> Re
     if flags > 1 {
         return Err(refuse(format!("flags is {flags}: give 0, or 1 for huge pages")));
     }
-    let align =
-        if size >= GIANT_PAGE && engine.settings.product.has_giant_pages { GIANT_PAGE } else { HUGE_PAGE };
+    let align = if size >= GIANT_PAGE && engine.settings.options.product.has_giant_pages {
+        GIANT_PAGE
+    } else {
+        HUGE_PAGE
+    };
     Ok(engine.runtime.reserve(size, align, expected, Purpose::Mappings)?)
 }
 

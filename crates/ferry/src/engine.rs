@@ -1,0 +1,59 @@
+//! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as [`Options`] does.
+
+pub use crate::options::{VISIBLE, count, setting, var};
+
+use crate::{BackendName, Kind, Options, Result};
+use ferry_backends::{
+    cuda::Cuda,
+    host::{Host, HostOptions},
+};
+use ferry_core::Runtime;
+
+/// Opens the backend that `options` ask for.
+pub fn open(options: &Options) -> Result<Runtime> {
+    options.check()?;
+    let is_unified = options.is_unified();
+    let backend = match options.backend {
+        BackendName::Host => {
+            // One device made of memory is like the other: as many as are visible will do.
+            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < options.devices).count();
+            let devices = options.visible.as_ref().map_or(options.devices, seen);
+            Host::open(HostOptions { devices, device_memory: options.device_memory, is_unified })?
+        }
+        BackendName::Cuda if is_unified => {
+            return Err(Kind::Unsupported.because(
+                "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
+            ));
+        }
+        BackendName::Cuda => Cuda::open_some(options.visible.as_deref())?,
+    };
+    Ok(Runtime::new(backend, options.observer.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::Form;
+
+    #[test]
+    fn devices_are_those_that_exist_and_are_visible() {
+        for (devices, visible, want) in
+            [(2, None, 2), (3, Some(vec![0, 2]), 2), (2, Some(vec![1, 2]), 1), (2, Some(vec![]), 0)]
+        {
+            let options = Options { devices, visible, device_memory: Some(1 << 20), ..Options::default() };
+            let runtime = open(&options).expect("devices of memory");
+            assert_eq!(runtime.backend().device_count(), want, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_one_where_the_form_says_so() {
+        for (soc, form, want) in [("Ascend310B1", Form::Ep, false), ("Ascend310B1", Form::Rc, true)] {
+            let options = Options::default().soc(soc).expect("a product");
+            let options = Options { form, device_memory: Some(1 << 20), ..options };
+            assert_eq!(open(&options).expect("devices of memory").memory().is_unified(), want, "{form:?}");
+        }
+        let on_a_card = Options { form: Form::Rc, ..Options::default() };
+        assert_eq!(open(&on_a_card).err().map(|error| error.kind), Some(Kind::BadSetting));
+    }
+}

@@ -1,0 +1,370 @@
+//! What a runtime is made of, given by the program or by the environment. The one place that reads it for Rust and C programs;
+//! what only the C library heeds is read in `ferry-acl`, with the helpers from here.
+
+use crate::{
+    Error, Kind, Observer, Result,
+    products::{Form, PRODUCTS, Product},
+};
+use std::{env, fmt, str::FromStr, sync::Arc};
+
+const MOST_DEVICES: usize = 64;
+const LEAST_MEMORY: usize = 64 << 10;
+const MOST_MEMORY: usize = 16 << 40;
+
+/// Which devices this process sees.
+pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
+
+/// Which backend to open, how, and the product that its devices pass for. The default is two devices of the host backend, as
+/// Ascend910B1 cards.
+///
+/// ```
+/// use ferry::{BackendName, Options, products::Form};
+///
+/// let options = Options { devices: 4, device_memory: Some(1 << 20), ..Options::default() };
+/// assert_eq!(options.backend, BackendName::Host);
+/// assert_eq!(options.soc, "Ascend910B1");
+///
+/// // A board, on which host and device memory are one.
+/// let board = Options { form: Form::Rc, ..Options::default().soc("Ascend310B1")? };
+/// assert!(board.is_unified() && !options.is_unified());
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    /// The way to reach devices.
+    pub backend: BackendName,
+    /// Number of devices of the host backend.
+    pub devices: usize,
+    /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not exist are passed
+    /// over. `None` is all of them.
+    pub visible: Option<Vec<u32>>,
+    /// Bytes of each device of the host backend; `None` is half of what this machine has.
+    pub device_memory: Option<usize>,
+    /// The product that is emulated. [`Options::soc`] sets it together with its name.
+    pub product: &'static Product,
+    /// Its SoC name as given: one of the product's.
+    pub soc: String,
+    /// How it is installed: one of the product's forms.
+    pub form: Form,
+    /// Watches everything.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// The backends by the names users choose them by.
+///
+/// ```
+/// use ferry::BackendName;
+///
+/// assert_eq!("cuda".parse::<BackendName>()?, BackendName::Cuda);
+/// assert_eq!("tpu".parse::<BackendName>().unwrap_err().note, "backend 'tpu' is not one of: host, cuda");
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendName {
+    /// Devices made of memory and threads.
+    #[default]
+    Host,
+    /// A real NVIDIA GPU.
+    Cuda,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let product = &PRODUCTS[0];
+        Options {
+            backend: BackendName::Host,
+            devices: 2,
+            visible: None,
+            device_memory: None,
+            product,
+            soc: product.soc.into(),
+            form: Form::Ep,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("backend", &self.backend)
+            .field("devices", &self.devices)
+            .field("visible", &self.visible)
+            .field("device_memory", &self.device_memory)
+            .field("soc", &self.soc)
+            .field("form", &self.form)
+            .field("is_observed", &self.observer.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`, `FERRY_DEVICE_MEMORY`,
+    /// `FERRY_SOC` and `FERRY_FORM`, which `docs/ENVIRONMENT.md` describes; the default for each that is not set. A `FERRY_`
+    /// variable that makes no sense is an error of [`Kind::BadSetting`] that lists the valid values.
+    ///
+    /// ```
+    /// // Two devices, unless FERRY_DEVICES says otherwise.
+    /// let options = ferry::Options::from_env()?;
+    /// assert!((1..=64).contains(&options.devices));
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn from_env() -> Result<Options> {
+        Options::from_vars(var)
+    }
+
+    fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Options> {
+        let mut options = Options::default();
+        if let Some(name) = var("FERRY_SOC") {
+            options = options.soc(name)?;
+        }
+        if let Some(name) = var("FERRY_FORM") {
+            options.form = Form::for_product(&name, options.product)?;
+        }
+        Ok(Options {
+            backend: setting("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
+            devices: setting("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?
+                .unwrap_or(options.devices),
+            visible: var(VISIBLE).map(|text| visible(&text)),
+            device_memory: setting("FERRY_DEVICE_MEMORY", &var, device_memory)?,
+            ..options
+        })
+    }
+
+    /// The same with the product of this SoC name; an error of [`Kind::BadSetting`] that lists the valid names if there is none.
+    /// The form stays as it is.
+    ///
+    /// ```
+    /// use ferry::Options;
+    ///
+    /// let options = Options::default().soc("Ascend310P1")?;
+    /// assert_eq!((options.product.tag, options.soc.as_str()), ("INF", "Ascend310P1"));
+    /// assert!(Options::default().soc("Ascend999").is_err());
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn soc(self, name: impl Into<String>) -> Result<Options> {
+        let soc = name.into();
+        let product = Product::of_soc(&soc).ok_or_else(|| {
+            let valid: Vec<_> = PRODUCTS.iter().flat_map(|product| product.names).copied().collect();
+            Kind::BadSetting
+                .because(format!("FERRY_SOC={soc} is not a product; valid ones: {}", valid.join(", ")))
+        })?;
+        Ok(Options { product, soc, ..self })
+    }
+
+    /// Whether host and device memory are one, as on boards and control CPUs, where the application runs on the device. The
+    /// host backend only.
+    pub fn is_unified(&self) -> bool {
+        self.form != Form::Ep
+    }
+
+    /// Refuses a product, a name and a form that do not go together: the fields can be set one by one.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (product, soc) = (self.product, &self.soc);
+        if !product.names.contains(&soc.as_str()) {
+            let names = product.names.join(", ");
+            return Err(Kind::BadSetting
+                .because(format!("soc is '{soc}', which is not one of product {}: {names}", product.tag)));
+        }
+        Form::for_product(self.form.name(), product).map(drop)
+    }
+}
+
+impl FromStr for BackendName {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "host" => Ok(BackendName::Host),
+            "cuda" => Ok(BackendName::Cuda),
+            other => Err(Kind::BadSetting.because(format!("backend '{other}' is not one of: host, cuda"))),
+        }
+    }
+}
+
+/// A variable of the environment. Bytes that are no text are shown as such in the message that refuses them.
+pub fn var(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// What `read` makes of a variable, if it is set. Its refusal is put behind the name and the value.
+pub fn setting<T>(
+    name: &str,
+    var: impl Fn(&str) -> Option<String>,
+    read: impl Fn(&str) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(value) = var(name) else { return Ok(None) };
+    read(&value).map(Some).map_err(|why| Kind::BadSetting.because(format!("{name}={value}: {why}")))
+}
+
+/// Reads a whole number from 1 to `most`.
+pub fn count(text: &str, most: usize) -> Result<usize> {
+    let bad = || Kind::BadSetting.because(format!("give a whole number from 1 to {most}"));
+    text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(bad)
+}
+
+/// Reads a size in bytes: a number, or a number with K, M, G or T behind it (powers of 1024).
+///
+/// ```
+/// assert_eq!(ferry::parse_size("64K")?, 65536);
+/// assert!(ferry::parse_size("lots").is_err());
+/// # Ok::<(), ferry::Error>(())
+/// ```
+pub fn parse_size(text: &str) -> Result<usize> {
+    let bad = || {
+        Kind::BadSetting.because(format!("'{text}' is not a size: give bytes, or a number with K, M, G or T"))
+    };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(bad()),
+    };
+    digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(bad)
+}
+
+fn device_memory(text: &str) -> Result<usize> {
+    let size = parse_size(text)?;
+    let bad = || Kind::BadSetting.because("give a size from 64K to 16T");
+    Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
+}
+
+/// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and what came before
+/// it counts: "1, 2,3" is device 1.
+fn visible(text: &str) -> Vec<u32> {
+    let mut ids: Vec<u32> = Vec::new();
+    let mut rest = text;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        match rest[..digits].parse() {
+            Ok(id) if ids.last().is_none_or(|last| *last < id) => ids.push(id),
+            _ => return ids,
+        }
+        match rest[digits..].strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return ids,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(vars: &[(&str, &str)]) -> Result<Options> {
+        let find = |asked: &str| vars.iter().find(|(name, _)| *name == asked);
+        Options::from_vars(|asked| find(asked).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn unknown_values_are_refused_with_the_valid_ones() {
+        for (name, value, says) in [
+            ("FERRY_SOC", "Ascend999", "Ascend910B1"),
+            ("FERRY_FORM", "xx", "ep"),
+            ("FERRY_FORM", "rc", "Ascend310B"),
+            ("FERRY_BACKEND", "tpu", "host, cuda"),
+            ("FERRY_DEVICES", "0", "1 to"),
+            ("FERRY_DEVICES", "two", "whole number"),
+            ("FERRY_DEVICES", "65", "1 to 64"),
+            ("FERRY_DEVICE_MEMORY", "lots", "K, M, G"),
+            ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
+            ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
+            ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
+        ] {
+            let error = with(&[(name, value)]).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
+            assert_eq!(error.kind, Kind::BadSetting);
+            assert!(error.note.contains(name) && error.note.contains(says), "{}", error.note);
+        }
+    }
+
+    #[test]
+    fn every_variable_ends_up_in_its_field() {
+        let options = with(&[
+            ("FERRY_BACKEND", "cuda"),
+            ("FERRY_DEVICES", "5"),
+            (VISIBLE, "1,3"),
+            ("FERRY_DEVICE_MEMORY", "2G"),
+            ("FERRY_SOC", "Ascend310B4"),
+            ("FERRY_FORM", "rc"),
+        ])
+        .expect("all of them make sense");
+        assert_eq!((options.backend, options.devices), (BackendName::Cuda, 5));
+        assert_eq!((options.visible.as_deref(), options.device_memory), (Some(&[1, 3][..]), Some(2 << 30)));
+        assert_eq!((options.product.tag, options.soc.as_str()), ("200I", "Ascend310B4"));
+        assert!(options.form == Form::Rc && options.is_unified());
+    }
+
+    #[test]
+    fn defaults_are_an_a2_card_in_a_host_with_two_devices() {
+        let options = with(&[]).expect("defaults");
+        assert_eq!((options.backend, options.devices), (BackendName::Host, 2));
+        assert_eq!((options.product.tag, options.soc.as_str()), ("A2", "Ascend910B1"));
+        assert_eq!((options.form, options.visible, options.device_memory), (Form::Ep, None, None));
+    }
+
+    #[test]
+    fn a_list_of_visible_devices_ends_where_it_stops_making_sense() {
+        for (text, want) in [
+            ("0", &[0][..]),
+            ("1,3", &[1, 3]),
+            ("1, 2,3", &[1]),
+            (" 1,2", &[]),
+            ("1,3,8", &[1, 3, 8]), // that 8 does not exist is found when devices are opened
+            ("3,2,1", &[3]),
+            ("1,1,2", &[1]),
+            ("1,2,-1,3", &[1, 2]),
+            ("1,2x,3", &[1, 2]),
+            ("1,,2", &[1]),
+            ("1,2,", &[1, 2]),
+            ("0,99999999999,1", &[0]),
+            ("", &[]),
+            ("all", &[]),
+            ("1;2", &[1]),
+        ] {
+            assert_eq!(visible(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_product_a_name_and_a_form_must_go_together() {
+        let of = |tag, soc: &str, form| {
+            let product = PRODUCTS.iter().find(|product| product.tag == tag).expect("a product");
+            Options { product, soc: soc.into(), form, ..Options::default() }.check()
+        };
+        for (tag, soc, form, says) in [
+            ("A2", "Ascend910B4", Form::Ep, None),
+            ("200I", "Ascend310B1", Form::Rc, None),
+            ("INF", "Ascend310P3", Form::CtrlCpu, None),
+            ("A3", "Ascend910B1", Form::Ep, Some("not one of product A3: Ascend910_9391")),
+            ("A2", "", Form::Ep, Some("soc is ''")),
+            ("A2", "Ascend910B1", Form::Rc, Some("FERRY_FORM=rc with Ascend910B1")),
+            ("200I", "Ascend310B1", Form::CtrlCpu, Some("FERRY_FORM=ctrlcpu with Ascend310B1")),
+        ] {
+            match (of(tag, soc, form), says) {
+                (Ok(()), None) => {}
+                (Err(error), Some(says)) => assert!(error.note.contains(says), "{}", error.note),
+                (got, _) => panic!("{tag} {soc} {form:?}: {got:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_and_without_a_unit() {
+        for (text, want) in [
+            ("4096", Some(4096)),
+            ("64K", Some(64 << 10)),
+            ("8G", Some(8 << 30)),
+            ("8GiB", Some(8 << 30)),
+            ("2m", Some(2 << 20)),
+            ("", None),
+            ("G", None),
+            ("-1", None),
+            ("1X", None),
+            ("99999999999T", None),
+        ] {
+            assert_eq!(parse_size(text).ok(), want, "{text:?}");
+        }
+    }
+}
