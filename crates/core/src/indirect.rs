@@ -89,8 +89,8 @@ impl Indirect {
                 let words = std::array::from_fn(|index| word(at + 8 * index));
                 open(self.memory.seal_key(), words).ok_or_else(|| {
                     Kind::BadDescriptor.because(format!(
-                        "{}: the descriptor at {user:#x} was never set or has been overwritten: set it with \
-                         aclrtSetMemcpyDesc before the copy runs",
+                        "{}: the descriptor at {user:#x} was never set or has been overwritten: set it \
+                         before the copy runs",
                         self.call
                     ))
                 })?

@@ -96,6 +96,11 @@ impl Stream {
         self.line.queue.fence()
     }
 
+    /// The newest ticket.
+    pub fn newest(&self) -> Ticket {
+        lock(&self.line.last).ticket
+    }
+
     /// A fence for the op `ticket`, which was submitted before.
     pub fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
         self.line.queue.fence_after(ticket)

@@ -1,0 +1,160 @@
+//! Points in a stream's work, as values.
+
+use crate::{Result, wake::Watch};
+use ferry_core::Fence;
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// A point in a stream's work: everything that was submitted before [`Stream::record`](crate::Stream::record). A value that never
+/// changes, cheap to clone; another stream, a thread or a task can wait for it.
+///
+/// ```
+/// let device = ferry::Runtime::new()?.device(0)?;
+/// let (down, up) = (device.stream()?, device.stream()?);
+/// let there = device.alloc::<u8>(5)?;
+///
+/// let sent = down.upload(&there, device.runtime().alloc_host_from(b"hello")?)?;
+/// up.wait_for(&down.record()?)?;
+/// let back = up.download(device.runtime().alloc_host(5)?, &there)?.wait()?;
+/// assert_eq!(back[..], *b"hello");
+/// # sent.wait()?;
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Event {
+    mark: Arc<dyn Fence>,
+}
+
+impl Event {
+    pub(crate) fn new(mark: Arc<dyn Fence>) -> Event {
+        Event { mark }
+    }
+
+    pub(crate) fn mark(&self) -> &Arc<dyn Fence> {
+        &self.mark
+    }
+
+    /// Whether the stream has come to it.
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// let event = stream.record()?;
+    /// stream.synchronize()?;
+    /// assert!(event.is_done());
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn is_done(&self) -> bool {
+        self.mark.is_done()
+    }
+
+    /// Waits until the stream has come to it. Failures of the work before it are told by
+    /// [`Stream::synchronize`](crate::Stream::synchronize).
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// stream.record()?.wait()?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn wait(&self) -> Result<()> {
+        self.mark.wait(None)
+    }
+
+    /// Waits for at most `limit`, and says whether the stream has come to it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// while !stream.record()?.wait_timeout(Duration::from_millis(100)) {
+    ///     eprintln!("still waiting");
+    /// }
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn wait_timeout(&self, limit: Duration) -> bool {
+        self.is_done() || self.mark.wait(Some(limit)).is_ok()
+    }
+
+    /// The time from `earlier` to this one, on the device's clock, once both are done and if both are of one device. Zero if this
+    /// one came first.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(1 << 20)?);
+    /// let start = stream.record()?;
+    /// stream.fill(&there, 7)?;
+    /// let end = stream.record()?;
+    /// assert_eq!(end.duration_since(&end), end.is_done().then_some(Default::default()));
+    /// end.wait()?;
+    /// println!("filled in {:?}", end.duration_since(&start).expect("both are done"));
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn duration_since(&self, earlier: &Event) -> Option<Duration> {
+        let ms = self.mark.elapsed_ms(&*earlier.mark)?;
+        Some(Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("is_done", &self.is_done()).finish()
+    }
+}
+
+/// What awaiting an [`Event`] does.
+///
+/// ```
+/// # use std::future::IntoFuture;
+/// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+/// let reached: ferry::Reached = stream.record()?.into_future();
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Reached {
+    event: Event,
+    watch: Option<Watch>,
+}
+
+impl IntoFuture for Event {
+    type Output = ();
+    type IntoFuture = Reached;
+
+    fn into_future(self) -> Reached {
+        Reached { event: self, watch: None }
+    }
+}
+
+impl IntoFuture for &Event {
+    type Output = ();
+    type IntoFuture = Reached;
+
+    fn into_future(self) -> Reached {
+        self.clone().into_future()
+    }
+}
+
+impl Future for Reached {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let is_done = match &self.watch {
+            Some(watch) => watch.poll(context),
+            None if self.event.is_done() => true,
+            None => {
+                self.watch = Some(Watch::new(self.event.mark.clone(), context));
+                false
+            }
+        };
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl fmt::Debug for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reached").field("is_done", &self.event.is_done()).finish()
+    }
+}

@@ -1,0 +1,368 @@
+//! Copies in flight: the token that holds a buffer until its copy has passed, and the error that gives one back.
+
+use crate::{
+    Error, Kind, Result,
+    extent::{Extent, Key},
+    memory::{HostRead, HostWrite, sealed::Sealed},
+    wake::Watch,
+};
+use ferry_core::{Fence, Stream as CoreStream, Ticket};
+use std::{
+    fmt,
+    future::Future,
+    ops::RangeBounds,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// A copy that was handed over to a stream, and the buffer that it uses. Nobody can touch the buffer before the copy is done:
+/// [`wait`](Self::wait) or `.await` gives it back.
+///
+/// A later copy takes the token in place of the buffer, without waiting: it runs after the token's copy, whichever stream that is
+/// on (on the same stream that costs nothing, on another one a wait is put in front).
+///
+/// Dropping or forgetting a token detaches: the copy goes on, and the buffer's memory is used again only when it has passed.
+///
+/// ```
+/// let device = ferry::Runtime::new()?.device(0)?;
+/// let stream = device.stream()?;
+/// let there = device.alloc::<u8>(5)?;
+/// let host = device.runtime().alloc_host_from(b"hello")?;
+///
+/// let token = stream.upload(&there, host)?;     // `host` is gone: nobody can change it now
+/// let token = stream.download(token, &there)?;  // and back into it, without waiting
+/// let host = token.wait()?;
+/// assert_eq!(host[..], *b"hello");
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[must_use = "the buffer comes back from `.wait()` or `.await`; dropping the token gives it up"]
+pub struct InFlight<B> {
+    /// Gone once a poll has handed it out.
+    buffer: Option<B>,
+    course: Course,
+}
+
+/// Where work is: the ops of a stream that use some memory, of which the last is waited for.
+pub struct Course {
+    stream: Arc<CoreStream>,
+    from: Ticket,
+    upto: Ticket,
+    /// If anybody has polled.
+    watch: Option<Watch>,
+}
+
+impl Course {
+    pub(crate) fn new(stream: Arc<CoreStream>, from: Ticket, upto: Ticket) -> Course {
+        Course { stream, from, upto, watch: None }
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<CoreStream> {
+        &self.stream
+    }
+
+    pub(crate) fn from(&self) -> Ticket {
+        self.from
+    }
+
+    pub(crate) fn fence(&self) -> Arc<dyn Fence> {
+        self.stream.fence_after(self.upto)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        match &self.watch {
+            Some(watch) => watch.is_done(),
+            None => self.stream.has_passed(self.upto),
+        }
+    }
+
+    /// Waits until no byte of it moves any more, and says what is known to be wrong with it.
+    pub(crate) fn wait(&self) -> Result<()> {
+        if self.stream.status().passed() < self.upto {
+            let fence = self.fence();
+            // A fence without a limit waits until the work has passed; nothing may be given back before that.
+            while !fence.is_done() {
+                let _ = fence.wait(None);
+            }
+        }
+        self.verdict()
+    }
+
+    fn verdict(&self) -> Result<()> {
+        self.stream.status().error_within(self.from, self.upto).map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
+        self.is_done() || self.fence().wait(Some(limit)).is_ok()
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let is_done = match &self.watch {
+            Some(watch) => watch.poll(context),
+            None if self.is_done() => true,
+            None => {
+                self.watch = Some(Watch::new(self.fence(), context));
+                false
+            }
+        };
+        if is_done { Poll::Ready(self.verdict()) } else { Poll::Pending }
+    }
+}
+
+impl<B> InFlight<B> {
+    pub(crate) fn new(buffer: B, course: Course) -> InFlight<B> {
+        InFlight { buffer: Some(buffer), course }
+    }
+
+    /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
+    ///
+    /// # Errors
+    /// The copy was dropped by [`Stream::abort`](crate::Stream::abort), or it failed, or work before it in the stream failed
+    /// and nobody has called [`Stream::synchronize`](crate::Stream::synchronize) to hear of it. The buffer comes back all the same.
+    ///
+    /// # Panics
+    /// If the token was polled as a future and has given its buffer out.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[7_u8; 3])?);
+    /// let host = stream.download(device.runtime().alloc_host(3)?, &there)?.wait()?;
+    /// assert_eq!(host[..], [7, 7, 7]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn wait(mut self) -> Result<B, Failed<B>> {
+        let waited = self.course.wait();
+        self.land(waited)
+    }
+
+    /// Waits for at most `limit`, and says whether the copy is done: then [`wait`](Self::wait) returns at once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(3)?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host(3)?)?;
+    /// while !token.wait_timeout(Duration::from_millis(100)) {
+    ///     eprintln!("still waiting");
+    /// }
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn wait_timeout(&self, limit: Duration) -> bool {
+        self.course.wait_timeout(limit)
+    }
+
+    /// Whether the copy is done.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(3)?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host(3)?)?;
+    /// stream.synchronize()?;
+    /// assert!(token.is_done());
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn is_done(&self) -> bool {
+        self.course.is_done()
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.course.upto
+    }
+
+    /// What it holds, to be asked where it lies.
+    pub(crate) fn held(&mut self, _: Key) -> Result<&mut B> {
+        self.buffer.as_mut().ok_or_else(given_out)
+    }
+
+    pub(crate) fn courses(&self, _: Key) -> &Course {
+        &self.course
+    }
+
+    /// What it holds, for the copy that comes after this one.
+    pub(crate) fn release(self, _: Key) -> B {
+        self.buffer.expect("asked where it lies before")
+    }
+
+    fn land(&mut self, waited: Result<()>) -> Result<B, Failed<B>> {
+        let buffer = self.buffer.take().expect("a token gives its buffer out once");
+        match waited {
+            Ok(()) => Ok(buffer),
+            Err(error) => Err(Failed { error, buffer }),
+        }
+    }
+
+    /// The same copy in flight with `change` made to what it holds, which stays as inaccessible as before.
+    fn map<C>(
+        self,
+        change: impl FnOnce(B) -> Result<C, Failed<B>>,
+    ) -> Result<InFlight<C>, Failed<InFlight<B>>> {
+        let InFlight { buffer, course } = self;
+        let Some(buffer) = buffer else {
+            return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, course } });
+        };
+        match change(buffer) {
+            Ok(changed) => Ok(InFlight::new(changed, course)),
+            Err(Failed { error, buffer }) => Err(Failed { error, buffer: InFlight::new(buffer, course) }),
+        }
+    }
+}
+
+fn given_out() -> Error {
+    Kind::BadAddress.because("this token was awaited already, and has given its buffer out")
+}
+
+impl<B: crate::part::Whole> InFlight<B> {
+    /// The same token, of which the next copy uses the elements `range` only.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[8_u8, 9])?)?;
+    /// let token = stream.download(token.into_slice(..1)?, there.slice(1..)?)?;
+    /// let host = token.into_inner().wait()?;
+    /// assert_eq!(host[..], [9, 9]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_slice(
+        self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
+        self.map(|buffer| crate::part::slice(buffer, range))
+    }
+
+    /// The same token, of which the next copy uses `rows` rows of `cols` elements, `pitch` elements apart.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2, 3, 4])?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[0_u8; 4])?)?;
+    /// stream.write(&there, &[1, 2, 3, 4])?;
+    /// let token = stream.download(token.into_matrix(2, 1, 2)?, there.slice(..2)?)?;
+    /// let host = token.into_inner().wait()?;
+    /// assert_eq!(host[..], [1, 0, 2, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_matrix(
+        self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
+        self.map(|buffer| crate::part::matrix(buffer, rows, cols, pitch))
+    }
+}
+
+impl<B> InFlight<crate::Part<B>> {
+    /// The token of the whole buffer.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[5_u8; 2])?);
+    /// let part = device.runtime().alloc_host::<u8>(4)?.into_slice(1..3)?;
+    /// let host = stream.download(part, &there)?.into_inner().wait()?;
+    /// assert_eq!(host[..], [0, 5, 5, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_inner(self) -> InFlight<B> {
+        InFlight { buffer: self.buffer.map(crate::Part::into_inner), course: self.course }
+    }
+}
+
+impl<B: Unpin> Future for InFlight<B> {
+    type Output = Result<B, Failed<B>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.course.poll(context).map(|waited| self.land(waited))
+    }
+}
+
+impl<B> Sealed for InFlight<B> {}
+
+impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
+    type Elem = B::Elem;
+    type Buffer = B;
+
+    fn extent(&mut self, key: Key) -> Result<Extent> {
+        self.held(key)?.extent(key)
+    }
+
+    fn course(&self, key: Key) -> Option<&Course> {
+        Some(self.courses(key))
+    }
+
+    fn keep(self, key: Key) -> B {
+        self.release(key)
+    }
+}
+
+impl<B: HostWrite<Buffer = B>> HostWrite for InFlight<B> {}
+
+impl<B: fmt::Debug> fmt::Debug for InFlight<B> {
+    /// The buffer is not shown: its bytes are in flight.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InFlight").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
+
+/// An [`Error`], and the buffer that was given to the call that failed. `?` turns it into the error alone.
+///
+/// ```
+/// let device = ferry::Runtime::new()?.device(0)?;
+/// let small = device.alloc::<u8>(3)?;
+/// let host = device.runtime().alloc_host_from(b"hello")?;
+///
+/// let failed = device.stream()?.upload(&small, host).unwrap_err();
+/// assert_eq!(failed.error.kind, ferry::Kind::BadShape);
+/// let host = failed.buffer;
+/// assert_eq!(host[..], *b"hello");
+/// # Ok::<(), ferry::Error>(())
+/// ```
+pub struct Failed<B> {
+    /// What went wrong.
+    pub error: Error,
+    /// What was given to the call.
+    pub buffer: B,
+}
+
+impl<B> From<Failed<B>> for Error {
+    fn from(failed: Failed<B>) -> Error {
+        failed.error
+    }
+}
+
+impl<B> fmt::Debug for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<B> fmt::Display for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> std::error::Error for Failed<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What [`Stream::synchronized`](crate::Stream::synchronized) gives.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Synchronized(pub(crate) Course);
+
+impl Future for Synchronized {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll(context).map(|_| self.0.stream.status().take_error().map_or(Ok(()), Err))
+    }
+}
+
+impl fmt::Debug for Synchronized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Synchronized").field("is_done", &self.0.is_done()).finish()
+    }
+}

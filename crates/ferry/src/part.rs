@@ -1,0 +1,118 @@
+//! A part of an owned buffer, which travels with the buffer: what an owned copy of less than the whole is made of.
+
+use crate::{
+    Failed, Result,
+    extent::{Extent, Grid, Key, within},
+    host::HostBuffer,
+    memory::{HostRead, HostWrite, sealed::Sealed},
+};
+use bytemuck::Pod;
+use std::{fmt, ops::RangeBounds};
+
+/// What has parts: all of a page-locked buffer.
+pub trait Whole: HostRead<Buffer = Self> {
+    #[doc(hidden)]
+    fn elements(&self) -> usize;
+}
+
+/// An owned buffer of which copies use a part only: some elements, or the rows of a matrix. [`HostBuffer::into_slice`] and
+/// [`HostBuffer::into_matrix`] make one; [`into_inner`](Self::into_inner) is the buffer again.
+///
+/// ```
+/// let device = ferry::Runtime::new()?.device(0)?;
+/// let (stream, there) = (device.stream()?, device.alloc_from(b"xx")?);
+/// let part = device.runtime().alloc_host_from(b"a hat")?.into_slice(1..3)?;
+///
+/// let part = stream.download(part, &there)?.wait()?;
+/// assert_eq!(part.into_inner()[..], *b"axxat");
+/// # Ok::<(), ferry::Error>(())
+/// ```
+pub struct Part<B> {
+    buffer: B,
+    /// Elements before the first.
+    before: usize,
+    grid: Grid,
+}
+
+pub(crate) fn slice<B: Whole>(buffer: B, range: impl RangeBounds<usize>) -> Result<Part<B>, Failed<B>> {
+    match within(range, buffer.elements(), "elements") {
+        Ok(range) => {
+            let grid = Grid { rows: 1, cols: range.len(), pitch: range.len() };
+            Ok(Part { buffer, before: range.start, grid })
+        }
+        Err(error) => Err(Failed { error, buffer }),
+    }
+}
+
+pub(crate) fn matrix<B: Whole>(
+    buffer: B,
+    rows: usize,
+    cols: usize,
+    pitch: usize,
+) -> Result<Part<B>, Failed<B>> {
+    match Grid::new(rows, cols, pitch, buffer.elements()) {
+        Ok(grid) => Ok(Part { buffer, before: 0, grid }),
+        Err(error) => Err(Failed { error, buffer }),
+    }
+}
+
+impl<B> Part<B> {
+    /// The whole buffer.
+    ///
+    /// ```
+    /// let part = ferry::Runtime::new()?.alloc_host_from(b"a hat")?.into_slice(1..3)?;
+    /// assert_eq!(part.into_inner().len(), 5);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_inner(self) -> B {
+        self.buffer
+    }
+
+    /// A rectangle of it: these of its rows, and of each these columns.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(2)?);
+    /// let picture = device.runtime().alloc_host_from(&[1_u8, 2, 3, 4, 5, 6])?.into_matrix(2, 3, 3)?;
+    /// stream.upload(&there, picture.rect(.., 1..2)?)?.wait()?;
+    /// assert_eq!(stream.read_vec(&there)?, [2, 5]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn rect(
+        self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<Part<B>, Failed<Part<B>>> {
+        match self.grid.rect(rows, cols) {
+            Ok((before, grid)) => Ok(Part { before: self.before + before, grid, ..self }),
+            Err(error) => Err(Failed { error, buffer: self }),
+        }
+    }
+}
+
+impl<B> fmt::Debug for Part<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Grid { rows, cols, pitch } = self.grid;
+        let mut shown = f.debug_struct("Part");
+        shown.field("start", &self.before).field("rows", &rows).field("cols", &cols).field("pitch", &pitch);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl<B> Sealed for Part<B> {}
+
+impl<B: Whole> HostRead for Part<B> {
+    type Elem = B::Elem;
+    type Buffer = Self;
+
+    fn extent(&mut self, key: Key) -> Result<Extent> {
+        let whole = self.buffer.extent(key)?;
+        Ok(self.grid.at(whole.addr + self.before * size_of::<B::Elem>(), whole.owner))
+    }
+
+    fn keep(self, _: Key) -> Self {
+        self
+    }
+}
+
+impl<T: Pod> HostWrite for Part<HostBuffer<T>> {}

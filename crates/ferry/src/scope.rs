@@ -1,0 +1,303 @@
+//! Scopes: host memory that is lent to a stream, and given back when the scope ends.
+
+use crate::{
+    Batch, Failed, InFlight, Result, Stream,
+    batch::{HostPool, HostPoolMut},
+    extent::KEY,
+    flight::Course,
+    memory::{HostRead, HostWrite, OnDevice},
+    stream::Way,
+};
+use ferry_core::Ticket;
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Lends memory to a stream until the scope ends: see [`Stream::scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    stream: Stream,
+    /// The first and the last op that was given something to use.
+    first: AtomicU64,
+    last: AtomicU64,
+    calls: Arc<Calls>,
+    /// As in `std::thread::Scope`: neither lifetime may shrink or grow.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl Stream {
+    /// Runs `body`, which may lend page-locked memory to copies instead of giving it away, and waits at the end until the copies are
+    /// done: then the borrows end. As `std::thread::scope` does for threads; it waits also if `body` fails or panics. What `body`
+    /// may lend lives longer than the call of `scope`.
+    ///
+    /// There are no scopes for tasks: a future that waits at its end can be leaked half-way, and the borrows would end with copies
+    /// in flight. A task gives buffers away instead.
+    ///
+    /// # Errors
+    /// What `body` returns; or that some of the scope's copies were dropped by [`abort`](Self::abort), or that work before them in the
+    /// stream failed.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc::<u8>(5)?);
+    /// let host = device.runtime().alloc_host_from(b"hello")?;
+    /// let mut back = device.runtime().alloc_host::<u8>(5)?;
+    ///
+    /// stream.scope(|scope| {
+    ///     scope.upload(&there, &host)?;
+    ///     scope.download(&mut back, &there)?;
+    ///     println!("{:?} is on its way", &host[..]); // reading what is only read is fine
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(back[..], host[..]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn scope<'env, R>(
+        &self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        let scope = Scope {
+            stream: self.clone(),
+            first: AtomicU64::new(Ticket::MAX),
+            last: AtomicU64::new(0),
+            calls: Arc::default(),
+            scope: PhantomData,
+            env: PhantomData,
+        };
+        let end = End(&scope);
+        let result = body(&scope);
+        drop(end);
+        result.and_then(|value| scope.verdict().map(|()| value))
+    }
+}
+
+/// Waits when it is dropped, which it is whether the body returns or panics.
+struct End<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
+
+impl Drop for End<'_, '_, '_> {
+    fn drop(&mut self) {
+        // What went wrong is told later; here it only matters that nothing is in use any more.
+        let _ = self.0.verdict();
+        self.0.calls.wait();
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// The stream that it lends to. What is given to the stream itself, and not to the scope, is not waited for at the end.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(b"ab")?);
+    /// # let mut host = device.runtime().alloc_host::<u8>(1)?;
+    /// stream.scope(|scope| {
+    ///     scope.stream().copy(there.slice(..1)?, there.slice(1..)?)?;
+    ///     scope.download(&mut host, there.slice(..1)?)?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(host[..], *b"b");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// As [`Stream::upload`], of memory that is lent: `&HostSlice`, `&HostBuffer`, [`HostMatrix`](crate::HostMatrix), or the token
+    /// of an earlier copy.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(5)?);
+    /// let host = device.runtime().alloc_host_from(b"hello")?;
+    /// stream.scope(|scope| {
+    ///     scope.upload(there.slice(..2)?, host.slice(3..)?)?;
+    ///     Ok(())
+    /// })?;
+    /// # assert_eq!(stream.read_vec(there.slice(..2)?)?, *b"lo");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn upload<S>(
+        &'scope self,
+        dst: impl OnDevice<Elem = S::Elem>,
+        src: S,
+    ) -> Result<InFlight<S::Buffer>, Failed<S>>
+    where
+        S: HostRead + 'scope,
+    {
+        // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which ends when this copy
+        // has passed. What is owned, see `Stream::upload`.
+        unsafe { self.stream.lend(Way::Up, dst.extent(KEY), src) }.inspect(|token| self.saw(token))
+    }
+
+    /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`, [`HostMatrixMut`](crate::HostMatrixMut),
+    /// or the token of an earlier copy. The token gives the borrow back, if it is wanted before the scope ends.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(b"hello")?);
+    /// let mut host = device.runtime().alloc_host::<u8>(5)?;
+    /// stream.scope(|scope| {
+    ///     let token = scope.download(&mut host, &there)?;
+    ///     let host = token.wait()?;
+    ///     host[0] = b'j';
+    ///     scope.upload(&there, host)?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(stream.read_vec(&there)?, *b"jello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn download<D>(
+        &'scope self,
+        dst: D,
+        src: impl OnDevice<Elem = D::Elem>,
+    ) -> Result<InFlight<D::Buffer>, Failed<D>>
+    where
+        D: HostWrite + 'scope,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.stream.lend(Way::Down, src.extent(KEY), dst) }.inspect(|token| self.saw(token))
+    }
+
+    /// As [`Stream::upload_batch`], of memory that is lent.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(4)?);
+    /// let host = device.runtime().alloc_host_from(b"abcd")?;
+    /// stream.scope(|scope| {
+    ///     let mut batch = ferry::Batch::new(&host);
+    ///     batch.push(there.slice(..2)?, 2..4)?;
+    ///     batch.push(there.slice(2..)?, 0..2)?;
+    ///     scope.upload_batch(batch)?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(stream.read_vec(&there)?, *b"cdab");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn upload_batch<'d, H>(
+        &'scope self,
+        batch: Batch<'d, H>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>>
+    where
+        H: HostPool + 'scope,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.stream.lend_batch(Way::Up, batch) }.inspect(|token| self.saw(token))
+    }
+
+    /// As [`Stream::download_batch`], to memory that is lent.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(b"abcd")?);
+    /// let mut host = device.runtime().alloc_host::<u8>(4)?;
+    /// stream.scope(|scope| {
+    ///     let mut batch = ferry::Batch::new(host.chunks_mut(2).collect::<Vec<_>>());
+    ///     batch.push(there.slice(..2)?, (1, 0..2))?;
+    ///     batch.push(there.slice(2..)?, (0, 0..2))?;
+    ///     scope.download_batch(batch)?;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(host[..], *b"cdab");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn download_batch<'d, H>(
+        &'scope self,
+        batch: Batch<'d, H>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>>
+    where
+        H: HostPoolMut + 'scope,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.stream.lend_batch(Way::Down, batch) }.inspect(|token| self.saw(token))
+    }
+
+    /// As [`Stream::call`], of a function that borrows.
+    ///
+    /// ```
+    /// # let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// let mut done = false;
+    /// stream.scope(|scope| scope.call(|| done = true))?;
+    /// assert!(done);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn call<F: FnOnce() + Send + 'scope>(&'scope self, function: F) -> Result<()> {
+        let job = Job { function: Some(function), _call: Calls::begin(&self.calls) };
+        let boxed: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
+        // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what it borrows with it,
+        // run or not: whatever becomes of its place in the stream.
+        let boxed: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(boxed) };
+        self.note(self.stream.core().call(boxed)?);
+        Ok(())
+    }
+
+    fn saw<B>(&self, token: &InFlight<B>) {
+        self.note(token.ticket());
+    }
+
+    fn note(&self, ticket: Ticket) {
+        self.first.fetch_min(ticket, Ordering::Relaxed);
+        self.last.fetch_max(ticket, Ordering::Relaxed);
+    }
+
+    /// Waits for all that was lent to copies, and says what is known to be wrong with it.
+    fn verdict(&self) -> Result<()> {
+        match (self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)) {
+            (_, 0) => Ok(()),
+            (first, last) => Course::new(self.stream.core().clone(), first, last).wait(),
+        }
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scope({:?})", self.stream)
+    }
+}
+
+/// A function of a scope. Its fields go in this order: what it borrows, then the sign that it is there.
+struct Job<F> {
+    function: Option<F>,
+    _call: Call,
+}
+
+impl<F: FnOnce()> Job<F> {
+    fn run(mut self) {
+        self.function.take().expect("run once")();
+    }
+}
+
+/// The functions of a scope that are not gone yet. An abort lets the stream pass a function that still runs, so tickets do not tell.
+#[derive(Default)]
+struct Calls {
+    count: Mutex<usize>,
+    gone: Condvar,
+}
+
+/// One of them.
+struct Call(Arc<Calls>);
+
+impl Calls {
+    fn begin(calls: &Arc<Calls>) -> Call {
+        *calls.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Call(calls.clone())
+    }
+
+    fn wait(&self) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count > 0 {
+            count = self.gone.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.gone.notify_all();
+    }
+}

@@ -1,0 +1,587 @@
+//! A stream: copies, fills, functions and events in the order they were submitted.
+
+use crate::{
+    Batch, Descriptor, Device, Event, Failed, InFlight, Kind, Result, Runtime, Synchronized,
+    batch::{HostPool, HostPoolMut},
+    extent::{Extent, KEY, join, owner},
+    fill::FillValue,
+    flight::Course,
+    memory::{HostRead, HostWrite, OnDevice},
+    runtime::Place,
+};
+use ferry_core::{
+    Access, Error, Fill, Indirect, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket,
+    indirect::Through,
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Runs copies one after the other, in the order they were submitted, while the program goes on. Streams run side by side, unless
+/// an [`Event`] puts one behind the other. A handle, cheap to clone; when the last one is dropped the work still runs to its end.
+///
+/// Methods that copy name the destination first. Where they take device memory, they take a `&DeviceBuffer`, a
+/// [`DeviceSlice`](crate::DeviceSlice) or a [`DeviceMatrix`](crate::DeviceMatrix).
+///
+/// ```
+/// let device = ferry::Runtime::new()?.device(0)?;
+/// let stream = device.stream()?;
+/// let there = device.alloc::<f32>(3)?;
+///
+/// let sent = stream.upload(&there, device.runtime().alloc_host_from(&[1.0, 2.0, 3.0])?)?;
+/// let back = stream.download(device.runtime().alloc_host::<f32>(3)?, &there)?;
+/// // Nothing has been waited for yet.
+/// assert_eq!(back.wait()?[..], [1.0, 2.0, 3.0]);
+/// # sent.wait()?;
+/// # Ok::<(), ferry::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    lane: Arc<Lane>,
+}
+
+struct Lane {
+    core: Arc<CoreStream>,
+    place: Place,
+}
+
+/// Which way a copy between host and device goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
+}
+
+impl Stream {
+    pub(crate) fn new(core: Arc<CoreStream>, place: Place) -> Stream {
+        Stream { lane: Arc::new(Lane { core, place }) }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<CoreStream> {
+        &self.lane.core
+    }
+
+    /// The device that it works on.
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(1)?.stream()?;
+    /// assert_eq!(stream.device().id(), 1);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn device(&self) -> Device {
+        Device::of(Runtime { shared: self.lane.place.runtime.clone() }, self.core().device())
+    }
+
+    /// Copies page-locked memory to a device. The copy owns `src` until it is done: the token gives it back.
+    ///
+    /// # Errors
+    /// The shapes differ, or the two ends belong to different runtimes. Nothing is copied, and `src` comes back with the error.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc::<u8>(5)?);
+    /// let host = device.runtime().alloc_host_from(b"hello")?;
+    /// let host = stream.upload(&there, host)?.wait()?;
+    /// # assert_eq!(stream.read_vec(&there)?, *b"hello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    #[inline]
+    pub fn upload<S>(
+        &self,
+        dst: impl OnDevice<Elem = S::Elem>,
+        src: S,
+    ) -> Result<InFlight<S::Buffer>, Failed<S>>
+    where
+        S: HostRead + 'static,
+    {
+        // SAFETY: what lives for ever is owned, and the memory of what is owned is used again only when the copy has passed; or it
+        // is borrowed for ever.
+        unsafe { self.lend(Way::Up, dst.extent(KEY), src) }
+    }
+
+    /// Copies device memory to page-locked memory. The copy owns `dst` until it is done: the token gives it back.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc_from(b"hello")?);
+    /// let host = device.runtime().alloc_host(5)?;
+    /// let host = stream.download(host, &there)?.wait()?;
+    /// assert_eq!(host[..], *b"hello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    #[inline]
+    pub fn download<D>(
+        &self,
+        dst: D,
+        src: impl OnDevice<Elem = D::Elem>,
+    ) -> Result<InFlight<D::Buffer>, Failed<D>>
+    where
+        D: HostWrite + 'static,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.lend(Way::Down, src.extent(KEY), dst) }
+    }
+
+    /// Copies inside a device, or from one device to another. There is nothing to own: later work of this stream comes after it.
+    ///
+    /// # Errors
+    /// The shapes differ, an end belongs to another runtime, or the product has no 2-D copies inside a device.
+    ///
+    /// ```
+    /// let runtime = ferry::Runtime::new()?;
+    /// let (near, far) = (runtime.device(0)?, runtime.device(1)?);
+    /// let stream = near.stream()?;
+    /// let (a, b) = (near.alloc_from(&[1, 2, 3])?, far.alloc::<i32>(3)?);
+    /// stream.copy(&b, &a)?;
+    /// assert_eq!(stream.read_vec(&b)?, [1, 2, 3]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn copy<D: OnDevice>(&self, dst: D, src: impl OnDevice<Elem = D::Elem>) -> Result<()> {
+        let (dst, src) = (dst.extent(KEY), src.extent(KEY));
+        self.is_ours(&dst)?;
+        self.is_ours(&src)?;
+        let rows = join(dst, src, size_of::<D::Elem>())?;
+        let product = self.lane.place.runtime.options.product;
+        if rows.height > 1 && !product.copies_2d_inside {
+            let note = format!(
+                "{} has no 2-D copies inside a device, and this one has {} rows",
+                product.soc, rows.height
+            );
+            return Err(Kind::Unsupported.because(note));
+        }
+        // SAFETY: both ends are known memory, which stays until the op has passed.
+        unsafe { self.submit(rows) }.map(drop)
+    }
+
+    /// Copies plain memory to a device, and waits until that is done: it is in its place in the stream, behind everything that was
+    /// submitted before. Page-locked memory in a [`HostBuffer`](crate::HostBuffer) is copied without waiting by
+    /// [`upload`](Self::upload).
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc::<u8>(5)?);
+    /// let mut word = *b"hello";
+    /// stream.write(&there, &word)?;
+    /// word[0] = b'j'; // the copy is done
+    /// assert_eq!(stream.read_vec(&there)?, *b"hello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn write<D: OnDevice>(&self, dst: D, src: &[D::Elem]) -> Result<()> {
+        let dst = dst.extent(KEY);
+        self.is_ours(&dst)?;
+        let rows = join(dst, Extent::of_slice(src), size_of::<D::Elem>())?;
+        // SAFETY: `src` is borrowed until the copy has passed.
+        let ticket = unsafe { self.submit(rows) }?;
+        self.wait_through(ticket)
+    }
+
+    /// Copies device memory to plain memory, and waits until that is done, as [`write`](Self::write) does the other way.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc_from(b"hello")?);
+    /// let mut word = [0; 5];
+    /// stream.read(&mut word, &there)?;
+    /// assert_eq!(word, *b"hello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn read<S: OnDevice>(&self, dst: &mut [S::Elem], src: S) -> Result<()> {
+        let src = src.extent(KEY);
+        self.is_ours(&src)?;
+        let dst = Extent::linear(dst.as_mut_ptr() as usize, dst.len(), 0);
+        let rows = join(dst, src, size_of::<S::Elem>())?;
+        // SAFETY: `dst` is borrowed until the copy has passed.
+        let ticket = unsafe { self.submit(rows) }?;
+        self.wait_through(ticket)
+    }
+
+    /// A vector with the elements of device memory, row by row. Waits for them.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let there = device.alloc_from(&[1_u16, 2, 3, 4])?;
+    /// assert_eq!(device.stream()?.read_vec(there.matrix(2, 2)?.rect(.., 1..)?)?, [2, 4]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn read_vec<S: OnDevice>(&self, src: S) -> Result<Vec<S::Elem>> {
+        let Extent { rows, cols, .. } = src.extent(KEY);
+        let mut elements = vec![bytemuck::Zeroable::zeroed(); rows * cols];
+        self.read(&mut elements, src)?;
+        Ok(elements)
+    }
+
+    /// Sets every element of device memory to `value`, which has 1, 2 or 4 bytes.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc_zeroed::<f32>(4)?);
+    /// stream.fill(there.slice(1..3)?, 2.5)?;
+    /// assert_eq!(stream.read_vec(&there)?, [0.0, 2.5, 2.5, 0.0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn fill<D: OnDevice<Elem: FillValue>>(&self, dst: D, value: D::Elem) -> Result<()> {
+        self.fill_with(dst.extent(KEY), size_of::<D::Elem>(), value.pattern())
+    }
+
+    /// Sets every byte of device memory to `value`.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc::<u64>(2)?);
+    /// stream.fill_bytes(&there, 0xff)?;
+    /// assert_eq!(stream.read_vec(&there)?, [u64::MAX; 2]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn fill_bytes<D: OnDevice>(&self, dst: D, value: u8) -> Result<()> {
+        self.fill_with(dst.extent(KEY), size_of::<D::Elem>(), [value; 4])
+    }
+
+    /// Copies many pieces to devices as one piece of work, in no particular order among themselves.
+    ///
+    /// ```
+    /// use ferry::Batch;
+    ///
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, cache) = (device.stream()?, device.alloc_zeroed::<u8>(6)?);
+    /// let mut batch = Batch::new(device.runtime().alloc_host_from(b"abcdef")?);
+    /// batch.push(cache.slice(4..6)?, 0..2)?;
+    /// batch.push(cache.slice(0..2)?, 2..4)?;
+    /// let host = stream.upload_batch(batch)?.wait()?;
+    /// assert_eq!(stream.read_vec(&cache)?, *b"cd\0\0ab");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn upload_batch<'d, H>(
+        &self,
+        batch: Batch<'d, H>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>>
+    where
+        H: HostPool + 'static,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.lend_batch(Way::Up, batch) }
+    }
+
+    /// Copies many pieces from devices as one piece of work, in no particular order among themselves.
+    ///
+    /// ```
+    /// use ferry::Batch;
+    ///
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, cache) = (device.stream()?, device.alloc_from(b"abcdef")?);
+    /// let mut batch = Batch::new(device.runtime().alloc_host::<u8>(4)?);
+    /// batch.push(cache.slice(4..6)?, 0..2)?;
+    /// batch.push(cache.slice(0..2)?, 2..4)?;
+    /// let host = stream.download_batch(batch)?.wait()?;
+    /// assert_eq!(host[..], *b"efab");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn download_batch<'d, H>(
+        &self,
+        batch: Batch<'d, H>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>>
+    where
+        H: HostPoolMut + 'static,
+    {
+        // SAFETY: as in `upload`.
+        unsafe { self.lend_batch(Way::Down, batch) }
+    }
+
+    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone by then, nothing is
+    /// copied, and [`synchronize`](Self::synchronize) tells.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let stream = device.stream()?;
+    /// let descriptor = device.descriptor()?;
+    /// stream.run(&descriptor)?;
+    /// assert_eq!(stream.synchronize().unwrap_err().kind, ferry::Kind::BadDescriptor);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn run(&self, descriptor: &Descriptor) -> Result<()> {
+        let (words, device) = (descriptor.as_slice(), self.core().device());
+        self.is_ours(&words.extent(KEY))?;
+        if words.device_id() != device {
+            let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
+            return Err(Kind::BadRoute.because(note));
+        }
+        let memory = self.lane.place.runtime.core.memory();
+        let make = |look: &Memory| {
+            let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
+            let through = Through::Descriptor { at, user: words.addr() };
+            let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
+            Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
+        };
+        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
+        unsafe { self.core().submit(make) }.map(drop)
+    }
+
+    /// Runs `function` on a thread of its own when everything before it is done; what comes after waits for it. It may block. A
+    /// panic in it is a failure of the stream. [`Scope::call`](crate::Scope::call) takes functions that borrow.
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// let (tell, hear) = std::sync::mpsc::channel();
+    /// stream.call(move || tell.send("everything before this is done").unwrap())?;
+    /// println!("{}", hear.recv().unwrap());
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn call(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.core().call(function).map(drop)
+    }
+
+    /// The point that the stream's work has come to: everything submitted so far lies before it.
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// stream.record()?.wait()?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn record(&self) -> Result<Event> {
+        self.core().mark().map(Event::new)
+    }
+
+    /// What is submitted from here on runs after `event`, which any stream may have recorded. The program does not wait.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (first, second) = (device.stream()?, device.stream()?);
+    /// second.wait_for(&first.record()?)?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        self.core().wait_for(event.mark().clone()).map(drop)
+    }
+
+    /// Whether everything submitted so far is done.
+    ///
+    /// ```
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// assert!(stream.is_idle());
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn is_idle(&self) -> bool {
+        self.core().has_passed(self.core().newest())
+    }
+
+    /// Waits until everything submitted so far is done.
+    ///
+    /// # Errors
+    /// The first failure of the stream's work that nobody was told of, or that an [`abort`](Self::abort) dropped some of it.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(100)?);
+    /// stream.fill(&there, 1)?;
+    /// stream.synchronize()?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn synchronize(&self) -> Result<()> {
+        settle(self.core())
+    }
+
+    /// As [`synchronize`](Self::synchronize), for at most `limit` (`Kind::Timeout`).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
+    /// let (go, wait) = std::sync::mpsc::channel::<()>();
+    /// stream.call(move || drop(wait.recv()))?;
+    /// let late = stream.synchronize_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(late.kind, ferry::Kind::Timeout);
+    /// drop(go);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn synchronize_timeout(&self, limit: Duration) -> Result<()> {
+        self.core().synchronize(Some(limit))
+    }
+
+    /// As [`synchronize`](Self::synchronize), for a task: what it gives is a future.
+    ///
+    /// ```
+    /// # async fn example(stream: ferry::Stream) -> ferry::Result<()> {
+    /// stream.synchronized().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn synchronized(&self) -> Synchronized {
+        let newest = self.core().newest();
+        Synchronized(Course::new(self.core().clone(), newest, newest))
+    }
+
+    /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise say `Kind::Aborted`;
+    /// the stream can be used again. A function that runs goes on, and later work comes after it.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(3)?);
+    /// let (go, wait) = std::sync::mpsc::channel::<()>();
+    /// stream.call(move || drop(wait.recv()))?;
+    /// let token = stream.upload(&there, device.runtime().alloc_host(3)?)?;
+    /// stream.abort();
+    /// assert_eq!(token.wait().unwrap_err().error.kind, ferry::Kind::Aborted);
+    /// drop(go);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn abort(&self) {
+        self.core().abort();
+    }
+}
+
+/// What scopes use as well.
+impl Stream {
+    /// Copies between a device and what `host` keeps.
+    ///
+    /// # Safety
+    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the copy has passed:
+    /// whatever becomes of the token.
+    #[inline]
+    pub(crate) unsafe fn lend<S: HostRead>(
+        &self,
+        way: Way,
+        device: Extent,
+        mut host: S,
+    ) -> Result<InFlight<S::Buffer>, Failed<S>> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_lend(way, device, &mut host) } {
+            Ok(course) => Ok(InFlight::new(host.keep(KEY), course)),
+            Err(error) => Err(Failed { error, buffer: host }),
+        }
+    }
+
+    /// # Safety
+    /// As `lend`.
+    #[inline]
+    unsafe fn try_lend<S: HostRead>(&self, way: Way, device: Extent, host: &mut S) -> Result<Course> {
+        let near = host.extent(KEY)?;
+        self.is_ours(&device)?;
+        self.is_ours(&near)?;
+        let rows = match way {
+            Way::Up => join(device, near, size_of::<S::Elem>())?,
+            Way::Down => join(near, device, size_of::<S::Elem>())?,
+        };
+        let from = self.follow(host.course(KEY))?;
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.submit_locked(rows) }?;
+        Ok(Course::new(self.core().clone(), from.unwrap_or(ticket), ticket))
+    }
+
+    /// Copies the pieces of a batch.
+    ///
+    /// # Safety
+    /// As `lend`.
+    pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
+        &self,
+        way: Way,
+        batch: Batch<'d, H>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_lend_batch(way, &batch) } {
+            Ok(course) => Ok(InFlight::new(batch.into_host().keep(KEY), course)),
+            Err(error) => Err(Failed { error, buffer: batch }),
+        }
+    }
+
+    /// # Safety
+    /// As `lend`.
+    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &Batch<'_, H>) -> Result<Course> {
+        batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
+        let from = self.follow(batch.host().course(KEY))?;
+        let make = |memory: &Memory| Plan::new(batch.rows(way), memory, |_, _| Ok(())).and_then(locked);
+        // SAFETY: the caller's promise.
+        let ticket = unsafe { self.core().submit(make) }
+            .map_err(|Misfit { item, error }| error.kind.because(format!("piece {item}: {error}")))?;
+        Ok(Course::new(self.core().clone(), from.unwrap_or(ticket), ticket))
+    }
+
+    /// Later work of this stream comes after `course`. Says since when the memory has been in use by this stream.
+    #[inline]
+    fn follow(&self, course: Option<&Course>) -> Result<Option<Ticket>> {
+        match course {
+            None => Ok(None),
+            Some(course) if Arc::ptr_eq(course.stream(), self.core()) => Ok(Some(course.from())),
+            Some(course) if course.is_done() => Ok(None),
+            Some(course) => self.core().wait_for(course.fence()).map(|_| None),
+        }
+    }
+
+    /// Refuses what another runtime made: this one could not keep it from being used again in flight.
+    #[inline]
+    fn is_ours(&self, extent: &Extent) -> Result<()> {
+        if extent.owner == 0 || extent.owner == owner(&self.lane.place.runtime) {
+            Ok(())
+        } else {
+            Err(foreign())
+        }
+    }
+
+    /// # Safety
+    /// Plain memory in `rows` stays valid until the stream has passed the ticket.
+    #[inline]
+    unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
+        let make = |memory: &Memory| Plan::new([rows], memory, |_, _| Ok(())).map(Op::Copy);
+        // SAFETY: the caller's promise.
+        unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
+    }
+
+    /// As `submit`, of page-locked memory only.
+    ///
+    /// # Safety
+    /// As `submit`.
+    #[inline]
+    unsafe fn submit_locked(&self, rows: Rows) -> Result<Ticket> {
+        let make = |memory: &Memory| Plan::new([rows], memory, |_, _| Ok(())).and_then(locked);
+        // SAFETY: the caller's promise.
+        unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
+    }
+
+    fn fill_with(&self, dst: Extent, size: usize, pattern: [u8; 4]) -> Result<()> {
+        self.is_ours(&dst)?;
+        let is_dense = dst.pitch == dst.cols || dst.rows == 1;
+        let (rows, width) =
+            if is_dense { (1, dst.rows * dst.cols * size) } else { (dst.rows, dst.cols * size) };
+        for row in 0..rows {
+            let make = |memory: &Memory| fill_op(memory, dst.addr + row * dst.pitch * size, width, pattern);
+            // SAFETY: the range is known memory, which stays until the op has passed.
+            unsafe { self.core().submit(make) }?;
+        }
+        Ok(())
+    }
+
+    fn wait_through(&self, ticket: Ticket) -> Result<()> {
+        Course::new(self.core().clone(), ticket, ticket).wait()
+    }
+}
+
+/// The op of a plan without plain memory. Plain is what a runtime does not know: memory of another one.
+#[inline]
+fn locked(plan: Plan) -> Result<Op, Misfit> {
+    if plan.is_plain() { Err(foreign().into()) } else { Ok(Op::Copy(plan)) }
+}
+
+#[cold]
+fn foreign() -> Error {
+    Kind::BadRoute.because("the memory belongs to another runtime than the stream")
+}
+
+/// A fill of known memory.
+pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]) -> Result<Op> {
+    let place = memory.place(addr, len, Access::Write)?;
+    Ok(Op::Fill(Fill { dst: place.engine_address(addr), len, pattern, device: place.device() }))
+}
+
+/// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
+pub(crate) fn settle(stream: &Arc<CoreStream>) -> Result<()> {
+    let newest = stream.newest();
+    let waited = Course::new(stream.clone(), newest, newest).wait();
+    match stream.status().take_error() {
+        Some(error) => Err(error),
+        None => waited,
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} on device {})", self.core().id(), self.core().device())
+    }
+}

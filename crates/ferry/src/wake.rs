@@ -1,0 +1,57 @@
+//! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No thread waits.
+
+use ferry_core::Fence;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Waker},
+};
+
+/// A fence that somebody polls.
+pub(crate) struct Watch {
+    fence: Arc<dyn Fence>,
+    alarm: Arc<Alarm>,
+}
+
+impl Watch {
+    /// Wakes the task when the fence is done, which may be at once.
+    pub(crate) fn new(fence: Arc<dyn Fence>, context: &Context<'_>) -> Watch {
+        let alarm = Arc::new(Alarm(Mutex::new(Some(context.waker().clone()))));
+        let bell = alarm.clone();
+        fence.when_done(Box::new(move || bell.ring()));
+        Watch { fence, alarm }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.fence.is_done()
+    }
+
+    /// Whether it is done; if not, the task is woken when it is.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> bool {
+        if self.is_done() {
+            return true;
+        }
+        self.alarm.set(context.waker());
+        // The alarm may have gone off between the look and the setting.
+        self.is_done()
+    }
+}
+
+/// Who is to be woken.
+struct Alarm(Mutex<Option<Waker>>);
+
+impl Alarm {
+    fn set(&self, waker: &Waker) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *slot {
+            Some(old) => old.clone_from(waker),
+            None => *slot = Some(waker.clone()),
+        }
+    }
+
+    fn ring(&self) {
+        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // This is a thread of the engine, which has other work: a waker that panics is not its affair.
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake)));
+    }
+}
