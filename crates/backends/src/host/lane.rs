@@ -14,7 +14,7 @@ use super::{
 };
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Op, Queue, Result, Status, Ticket,
+    Fence, Kind, Op, Queue, Result, Status, Ticket, backend,
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{
@@ -319,7 +319,7 @@ impl Lane {
             self.wake.notify_all();
         }
         drop(state);
-        due.into_iter().for_each(|then| then());
+        backend::tell(due);
     }
 
     /// The work in hand goes back in front of what has come since.

@@ -19,6 +19,7 @@ fn told(lane: &Arc<Lane>, ticket: Ticket) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let (told, status) = (count.clone(), lane.status.clone());
     lane.fence_at(ticket).when_done(Box::new(move || {
+        // Not an assertion: a watcher's panic goes unheard.
         told.fetch_add(if status.passed() >= ticket { 1 } else { 100 }, Ordering::Relaxed);
     }));
     count
@@ -46,4 +47,23 @@ fn each_watcher_is_told_once_and_when_its_ticket_has_passed() {
         }
         assert_eq!(lane.signs.wanted.load(Ordering::Relaxed), NONE);
     }
+}
+
+#[test]
+fn a_watcher_that_panics_takes_neither_others_nor_the_work_with_it() {
+    let lane = lane(3);
+    let before = told(&lane, 2);
+    lane.fence_at(2).when_done(Box::new(|| panic!("a user's waker")));
+    let (after, later) = (told(&lane, 2), told(&lane, 3));
+    lane.fence_at(3).wait(None).expect("done");
+    assert_eq!([before, after, later].map(|count| count.load(Ordering::Relaxed)), [1; 3]);
+    assert_eq!((lane.status.passed(), lane.status.take_error()), (3, None));
+}
+
+#[test]
+fn the_panic_of_a_watcher_that_comes_late_is_its_callers() {
+    let lane = lane(1);
+    lane.fence_at(1).wait(None).expect("done");
+    let late = || lane.fence_at(1).when_done(Box::new(|| panic!("a user's waker")));
+    assert!(catch_unwind(AssertUnwindSafe(late)).is_err());
 }
