@@ -1,7 +1,11 @@
 //! What a way to reach devices must offer: three small traits. Backends trust what they are given: the core has checked it.
 
 use crate::{Access, Block, DeviceId, Kind, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc};
-use std::{any::Any, time::Duration};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 /// A way to reach devices: emulation on the host, a CUDA driver, a real NPU library.
 pub trait Backend: Send + Sync {
@@ -126,7 +130,8 @@ pub trait Fence: Any + Send + Sync {
     fn wait(&self, limit: Option<Duration>) -> Result<()>;
 
     /// Runs `then` once done, at once if it is done already: how a waiting queue, a future and a callback learn of it
-    /// without polling. `then` must be short: it runs on a thread that has other work.
+    /// without polling. `then` must be short: it runs on a thread that has other work. If it panics, whoever called this
+    /// has the panic where the fence was done already; otherwise nobody has.
     fn when_done(&self, then: Box<dyn FnOnce() + Send>);
 
     /// Whether a failure waited to be reported when the fence was reached. Only marks know.
@@ -141,4 +146,12 @@ pub trait Fence: Any + Send + Sync {
 
     /// Milliseconds from when `since` was reached to when this was, if both are marks of one device that are done.
     fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64>;
+}
+
+/// Runs what waited for a fence. One that panics, as a user's waker may, takes neither the others nor the thread with it.
+pub fn tell<F: FnOnce()>(watchers: impl IntoIterator<Item = F>) {
+    for then in watchers {
+        // The panic hook has told of it.
+        let _ = catch_unwind(AssertUnwindSafe(then));
+    }
 }

@@ -4,7 +4,7 @@
 //! wait for it wait.
 
 use crate::{
-    Fence, Kind, Result,
+    Fence, Kind, Result, backend,
     sync::{Arc, Condvar, Mutex, lock},
 };
 use std::{
@@ -41,12 +41,13 @@ impl Gate {
 
     /// Lets everybody pass. Says nothing to a gate that was bound before.
     pub fn open(&self) {
-        self.settle(State::Open).into_iter().for_each(|then| then());
+        backend::tell(self.settle(State::Open));
     }
 
     /// From here on those who wait for the gate wait for `fence`. Says nothing to a gate that was opened or bound before.
     pub fn bind(&self, fence: Arc<dyn Fence>) {
-        self.settle(State::Bound(fence.clone())).into_iter().for_each(|then| fence.when_done(then));
+        let watchers = self.settle(State::Bound(fence.clone()));
+        backend::tell(watchers.into_iter().map(|then| || fence.when_done(then)));
     }
 
     /// Makes up the gate's mind, unless that was done before, and hands out what is to run when it is done.
@@ -140,6 +141,24 @@ mod tests {
         let late = told(&gate);
         assert!(gate.is_done() && gate.wait(None).is_ok());
         assert_eq!((early.load(Ordering::Relaxed), late.load(Ordering::Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn a_watcher_that_panics_takes_no_other_with_it() {
+        let opened = |gate: &Gate| gate.open();
+        let bound = |gate: &Gate| {
+            let open = Gate::new();
+            open.open();
+            gate.bind(open);
+        };
+        for settle in [&opened as &dyn Fn(&Gate), &bound] {
+            let gate = Gate::new();
+            let before = told(&gate);
+            gate.when_done(Box::new(|| panic!("a user's waker")));
+            let after = told(&gate);
+            settle(&gate);
+            assert_eq!((before.load(Ordering::Relaxed), after.load(Ordering::Relaxed)), (1, 1));
+        }
     }
 
     #[test]

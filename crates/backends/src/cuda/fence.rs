@@ -7,7 +7,7 @@ use super::{
     workers::{Job, Workers},
 };
 use ferry_core::{
-    Fence, Kind, Result, Ticket,
+    Fence, Kind, Result, Ticket, backend,
     sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
 };
 use std::{
@@ -245,7 +245,7 @@ impl Watcher {
     fn look(&self) -> bool {
         let points = mem::take(&mut lock(&self.watched).points);
         let (done, rest): (Vec<_>, Vec<_>) = points.into_iter().partition(|(point, _)| point.is_done());
-        done.into_iter().for_each(|(_, then)| then());
+        backend::tell(done.into_iter().map(|(_, then)| then));
         let mut watched = lock(&self.watched);
         watched.points.extend(rest);
         watched.runs = !watched.points.is_empty();

@@ -1,4 +1,4 @@
-//! A queue of the host backend. Its fences: `lane/fence.rs`.
+//! A queue of the host backend. Its fences: `lane/fence.rs`; who waits for them: `lane/waiting.rs`.
 //!
 //! A lane is a list of work and a phase. Whoever turns `Ready` into `Running` owns the lane: a worker of the engine, or a
 //! thread that waits for one of its fences and helps. The owner takes the whole list, works through it without the lock, and
@@ -6,6 +6,7 @@
 //! fence or the function's thread makes it `Ready` again.
 
 mod fence;
+mod waiting;
 
 use super::{
     engine::Engine,
@@ -13,7 +14,7 @@ use super::{
 };
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Op, Queue, Result, Status, Ticket,
+    Fence, Kind, Op, Queue, Result, Status, Ticket, backend,
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{
@@ -22,6 +23,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
 };
+use waiting::Waiting;
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
 pub const SLICE: usize = 1 << 20;
@@ -68,17 +70,10 @@ struct State {
     phase: Phase,
     /// A worker looks at this lane again and again: it need not be told of work.
     watched: bool,
-    sleepers: Vec<Ticket>,
-    watchers: Vec<(Ticket, Then)>,
+    waiting: Waiting,
 }
 
 impl State {
-    /// The lowest ticket that somebody waits for.
-    fn wanted(&self) -> Ticket {
-        let watched = self.watchers.iter().map(|(ticket, _)| ticket);
-        self.sleepers.iter().chain(watched).copied().min().unwrap_or(NONE)
-    }
-
     fn take_work(&mut self) -> VecDeque<Work> {
         mem::replace(&mut self.work, mem::take(&mut self.spare))
     }
@@ -318,13 +313,13 @@ impl Lane {
         }
         let mut state = lock(&self.state);
         let passed = self.status.passed();
-        let due: Vec<_> = state.watchers.extract_if(.., |(ticket, _)| *ticket <= passed).collect();
-        // Sleepers take themselves off the list when they are awake; until then they are not wanted again.
-        state.sleepers.retain(|ticket| *ticket > passed);
-        self.signs.wanted.store(state.wanted(), Ordering::Relaxed);
-        self.wake.notify_all();
+        let (wakes, due) = state.waiting.take_due(passed);
+        self.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
+        if wakes {
+            self.wake.notify_all();
+        }
         drop(state);
-        due.into_iter().for_each(|(_, then)| then());
+        backend::tell(due);
     }
 
     /// The work in hand goes back in front of what has come since.
@@ -406,7 +401,7 @@ impl Lane {
     /// There is work and nobody at it: tell the workers, or, where only waiting threads work, those.
     fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.phase = Phase::Ready;
-        if self.waited && !state.sleepers.is_empty() {
+        if self.waited && state.waiting.has_sleepers() {
             self.wake.notify_all();
         }
         let told = self.waited || state.watched;
@@ -418,7 +413,7 @@ impl Lane {
 
     /// Somebody waits from here on; what passed before is seen by a look after this.
     fn want(&self, state: &State) {
-        self.signs.wanted.store(state.wanted(), Ordering::Relaxed);
+        self.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
         // Pairs with the fence in `announce`.
         fence(Ordering::SeqCst);
     }
@@ -483,3 +478,5 @@ impl Queue for LaneQueue {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -42,16 +42,14 @@ impl LaneFence {
     fn park(&self, deadline: Option<Instant>) {
         let lane = &self.lane;
         let mut state = lock(&lane.state);
-        state.sleepers.push(self.ticket);
+        state.waiting.sleep(self.ticket);
         lane.want(&state);
         if !self.is_done() && state.phase != Phase::Ready {
             let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             state = wait_on(&lane.wake, state, limit);
         }
-        if let Some(mine) = state.sleepers.iter().position(|ticket| *ticket == self.ticket) {
-            state.sleepers.swap_remove(mine);
-        }
-        lane.signs.wanted.store(state.wanted(), Ordering::Relaxed);
+        state.waiting.wake(self.ticket);
+        lane.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
     }
 }
 
@@ -92,7 +90,7 @@ impl Fence for LaneFence {
         }
         let lane = &self.lane;
         let mut state = lock(&lane.state);
-        state.watchers.push((self.ticket, then));
+        state.waiting.watch(self.ticket, then);
         lane.want(&state);
         drop(state);
         if self.is_done() {

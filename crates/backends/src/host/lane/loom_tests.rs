@@ -79,6 +79,29 @@ fn a_watcher_is_told_exactly_once() {
 }
 
 #[test]
+fn watchers_that_come_while_their_tickets_pass_are_told_once_and_in_time() {
+    beside_a_worker(|engine| {
+        let lane = lane(engine, false);
+        (0..2).for_each(|_| submit(&lane, small_work()));
+        // The later ticket first: the sign has to go down again while the worker looks at it.
+        let told = [2, 1].map(|ticket| {
+            let told = Arc::new(AtomicUsize::new(0));
+            let (count, status) = (told.clone(), lane.status.clone());
+            lane.fence_at(ticket).when_done(Box::new(move || {
+                // Not an assertion: a watcher's panic goes unheard.
+                count.fetch_add(if status.passed() >= ticket { 1 } else { 100 }, Ordering::Relaxed);
+            }));
+            told
+        });
+        // The worker does the work: nobody waits, and it ends only when nothing is left.
+        move || {
+            assert_eq!(told.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
+            assert_eq!(lane.signs.wanted.load(Ordering::Relaxed), NONE);
+        }
+    });
+}
+
+#[test]
 fn aborted_work_completes_and_the_lane_lives_on() {
     beside_a_worker(|engine| {
         let lane = lane(engine, false);

@@ -1,0 +1,69 @@
+//! Watchers of a lane that only the test's own thread runs, up to the ticket that it waits for and no further.
+
+use super::*;
+use ferry_core::{Fill, sync::AtomicUsize};
+
+/// A lane without workers, with this much work.
+fn lane(ops: Ticket) -> Arc<Lane> {
+    let lane = Lane::new(Engine::new(Arc::new(()), 1), Arc::new(Status::new(0, None)), true);
+    for _ in 0..ops {
+        let op = Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4], device: None });
+        // SAFETY: the op touches no memory.
+        unsafe { LaneQueue(lane.clone()).submit(op) }.expect("a queue takes work");
+    }
+    lane
+}
+
+/// Counts how often it was told that `ticket` has passed, and sees that it has.
+fn told(lane: &Arc<Lane>, ticket: Ticket) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let (told, status) = (count.clone(), lane.status.clone());
+    lane.fence_at(ticket).when_done(Box::new(move || {
+        // Not an assertion: a watcher's panic goes unheard.
+        told.fetch_add(if status.passed() >= ticket { 1 } else { 100 }, Ordering::Relaxed);
+    }));
+    count
+}
+
+#[test]
+fn each_watcher_is_told_once_and_when_its_ticket_has_passed() {
+    const TICKETS: Ticket = 20;
+    for register_after in [0, 10] {
+        let lane = lane(TICKETS);
+        lane.fence_at(register_after).wait(None).expect("done");
+        // Every ticket three times, in disorder.
+        let tickets = (0..3 * TICKETS).map(|turn| turn * 7 % TICKETS + 1);
+        let watchers: Vec<_> = tickets.map(|ticket| (ticket, told(&lane, ticket))).collect();
+        for passed in register_after..=TICKETS {
+            lane.fence_at(passed).wait(None).expect("done");
+            assert_eq!(lane.status.passed(), passed);
+            for (ticket, count) in &watchers {
+                assert_eq!(
+                    count.load(Ordering::Relaxed),
+                    usize::from(*ticket <= passed),
+                    "{ticket} at {passed}"
+                );
+            }
+        }
+        assert_eq!(lane.signs.wanted.load(Ordering::Relaxed), NONE);
+    }
+}
+
+#[test]
+fn a_watcher_that_panics_takes_neither_others_nor_the_work_with_it() {
+    let lane = lane(3);
+    let before = told(&lane, 2);
+    lane.fence_at(2).when_done(Box::new(|| panic!("a user's waker")));
+    let (after, later) = (told(&lane, 2), told(&lane, 3));
+    lane.fence_at(3).wait(None).expect("done");
+    assert_eq!([before, after, later].map(|count| count.load(Ordering::Relaxed)), [1; 3]);
+    assert_eq!((lane.status.passed(), lane.status.take_error()), (3, None));
+}
+
+#[test]
+fn the_panic_of_a_watcher_that_comes_late_is_its_callers() {
+    let lane = lane(1);
+    lane.fence_at(1).wait(None).expect("done");
+    let late = || lane.fence_at(1).when_done(Box::new(|| panic!("a user's waker")));
+    assert!(catch_unwind(AssertUnwindSafe(late)).is_err());
+}
