@@ -14,7 +14,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A copy that was handed over to a stream, and the buffer that it uses. Nobody can touch the buffer before the copy is done:
@@ -49,21 +49,54 @@ pub struct Course {
     stream: Arc<CoreStream>,
     from: Ticket,
     upto: Ticket,
+    /// Ops of other streams that used the memory before. The stream waits for them, but an abort drops that wait, and whoever is
+    /// given the memory back must not find them at it.
+    earlier: Box<[Step]>,
     /// If anybody has polled.
     watch: Option<Watch>,
 }
 
+/// An op of some stream.
+#[derive(Clone)]
+struct Step {
+    stream: Arc<CoreStream>,
+    ticket: Ticket,
+}
+
+impl Step {
+    fn is_done(&self) -> bool {
+        self.stream.has_passed(self.ticket)
+    }
+}
+
 impl Course {
-    pub(crate) fn new(stream: Arc<CoreStream>, from: Ticket, upto: Ticket) -> Course {
-        Course { stream, from, upto, watch: None }
+    /// The op `ticket`, which uses memory that nothing else uses.
+    #[inline]
+    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Course {
+        Course { stream, from: ticket, upto: ticket, earlier: Box::default(), watch: None }
     }
 
-    pub(crate) fn stream(&self) -> &Arc<CoreStream> {
-        &self.stream
+    /// The ops `from..=upto`.
+    pub(crate) fn through(stream: Arc<CoreStream>, from: Ticket, upto: Ticket) -> Course {
+        Course { from, ..Course::new(stream, upto) }
     }
 
-    pub(crate) fn from(&self) -> Ticket {
-        self.from
+    /// The op `ticket`, which uses memory that `before` may still use.
+    pub(crate) fn after(stream: Arc<CoreStream>, ticket: Ticket, before: &Course) -> Course {
+        let mut steps = before.earlier.to_vec();
+        let mut course = Course::new(stream, ticket);
+        if before.is_of(&course.stream) {
+            course.from = before.from;
+        } else {
+            steps.push(Step { stream: before.stream.clone(), ticket: before.upto });
+        }
+        steps.retain(|step| !step.is_done());
+        course.earlier = steps.into_boxed_slice();
+        course
+    }
+
+    pub(crate) fn is_of(&self, stream: &Arc<CoreStream>) -> bool {
+        Arc::ptr_eq(&self.stream, stream)
     }
 
     pub(crate) fn fence(&self) -> Arc<dyn Fence> {
@@ -71,20 +104,19 @@ impl Course {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        match &self.watch {
-            Some(watch) => watch.is_done(),
-            None => self.stream.has_passed(self.upto),
-        }
+        self.stream.has_passed(self.upto) && self.unfinished().is_none()
+    }
+
+    /// An earlier step that is not done.
+    fn unfinished(&self) -> Option<&Step> {
+        self.earlier.iter().find(|step| !step.is_done())
     }
 
     /// Waits until no byte of it moves any more, and says what is known to be wrong with it.
     pub(crate) fn wait(&self) -> Result<()> {
-        if self.stream.status().passed() < self.upto {
-            let fence = self.fence();
-            // A fence without a limit waits until the work has passed; nothing may be given back before that.
-            while !fence.is_done() {
-                let _ = fence.wait(None);
-            }
+        pass(&self.stream, self.upto);
+        while let Some(step) = self.unfinished() {
+            pass(&step.stream, step.ticket);
         }
         self.verdict()
     }
@@ -94,19 +126,38 @@ impl Course {
     }
 
     pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
-        self.is_done() || self.fence().wait(Some(limit)).is_ok()
+        let end = Instant::now().checked_add(limit);
+        let left = || end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
+        let late = self.fence().wait(Some(left())).is_err();
+        !late
+            && self.earlier.iter().all(|step| step.stream.fence_after(step.ticket).wait(Some(left())).is_ok())
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let is_done = match &self.watch {
-            Some(watch) => watch.poll(context),
-            None if self.is_done() => true,
-            None => {
-                self.watch = Some(Watch::new(self.fence(), context));
-                false
+        loop {
+            if let Some(watch) = &self.watch {
+                if !watch.poll(context) {
+                    return Poll::Pending;
+                }
+                self.watch = None;
             }
-        };
-        if is_done { Poll::Ready(self.verdict()) } else { Poll::Pending }
+            let next = match self.unfinished() {
+                _ if !self.stream.has_passed(self.upto) => self.fence(),
+                Some(step) => step.stream.fence_after(step.ticket),
+                None => return Poll::Ready(self.verdict()),
+            };
+            self.watch = Some(Watch::new(next, context));
+        }
+    }
+}
+
+/// Waits until `stream` has passed `ticket`. Nothing may be given back before that, so there is no error.
+fn pass(stream: &CoreStream, ticket: Ticket) {
+    if stream.status().passed() < ticket {
+        let fence = stream.fence_after(ticket);
+        while !fence.is_done() {
+            let _ = fence.wait(None);
+        }
     }
 }
 
@@ -298,7 +349,7 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
 
 impl<B: HostWrite<Buffer = B>> HostWrite for InFlight<B> {}
 
-impl<B: fmt::Debug> fmt::Debug for InFlight<B> {
+impl<B> fmt::Debug for InFlight<B> {
     /// The buffer is not shown: its bytes are in flight.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InFlight").field("is_done", &self.is_done()).finish_non_exhaustive()
@@ -350,6 +401,14 @@ impl<B> std::error::Error for Failed<B> {
 }
 
 /// What [`Stream::synchronized`](crate::Stream::synchronized) gives.
+///
+/// ```
+/// # async fn example(stream: ferry::Stream) -> ferry::Result<()> {
+/// let done: ferry::Synchronized = stream.synchronized();
+/// done.await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Synchronized(pub(crate) Course);
 

@@ -9,7 +9,13 @@ use crate::{
 use bytemuck::Pod;
 use std::{fmt, ops::RangeBounds};
 
-/// What has parts: all of a page-locked buffer.
+/// What has parts: all of a [`HostBuffer`] or of a [`SharedBuffer`](crate::SharedBuffer).
+///
+/// ```
+/// fn has_parts(_: &impl ferry::Whole) {}
+/// has_parts(&ferry::Runtime::new()?.alloc_host::<u8>(1)?);
+/// # Ok::<(), ferry::Error>(())
+/// ```
 pub trait Whole: HostRead<Buffer = Self> {
     #[doc(hidden)]
     fn elements(&self) -> usize;

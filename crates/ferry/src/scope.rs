@@ -19,6 +19,18 @@ use std::{
 };
 
 /// Lends memory to a stream until the scope ends: see [`Stream::scope`].
+///
+/// ```
+/// # let device = ferry::Runtime::new()?.device(0)?;
+/// # let (stream, there) = (device.stream()?, device.alloc_from(b"ab")?);
+/// # let mut host = device.runtime().alloc_host::<u8>(2)?;
+/// stream.scope(|scope: &ferry::Scope<'_, '_>| {
+///     scope.download(&mut host, &there)?;
+///     Ok(())
+/// })?;
+/// assert_eq!(host[..], *b"ab");
+/// # Ok::<(), ferry::Error>(())
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     stream: Stream,
     /// The first and the last op that was given something to use.
@@ -248,7 +260,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     fn verdict(&self) -> Result<()> {
         match (self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)) {
             (_, 0) => Ok(()),
-            (first, last) => Course::new(self.stream.core().clone(), first, last).wait(),
+            (first, last) => Course::through(self.stream.core().clone(), first, last).wait(),
         }
     }
 }

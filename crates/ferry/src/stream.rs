@@ -1,7 +1,7 @@
 //! A stream: copies, fills, functions and events in the order they were submitted.
 
 use crate::{
-    Batch, Descriptor, Device, Event, Failed, InFlight, Kind, Result, Runtime, Synchronized,
+    Batch, Descriptor, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
     batch::{HostPool, HostPoolMut},
     extent::{Extent, KEY, join, owner},
     fill::FillValue,
@@ -174,6 +174,25 @@ impl Stream {
         // SAFETY: `src` is borrowed until the copy has passed.
         let ticket = unsafe { self.submit(rows) }?;
         self.wait_through(ticket)
+    }
+
+    /// Copies plain memory to a device without waiting for it: the bytes are taken into page-locked memory before this returns, and
+    /// copied from there when the stream comes to it.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc::<u8>(5)?);
+    /// let mut word = *b"hello";
+    /// stream.write_staged(&there, &word)?;
+    /// word[0] = b'j'; // the copy has a buffer of its own
+    /// assert_eq!(stream.read_vec(&there)?, *b"hello");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn write_staged<D: OnDevice>(&self, dst: D, src: &[D::Elem]) -> Result<()> {
+        let stage = HostBuffer::copied(&self.lane.place.runtime, src)?;
+        // Dropped in flight, its memory stays until the copy has passed.
+        drop(self.upload(dst, stage)?);
+        Ok(())
     }
 
     /// Copies device memory to plain memory, and waits until that is done, as [`write`](Self::write) does the other way.
@@ -406,7 +425,7 @@ impl Stream {
     /// ```
     pub fn synchronized(&self) -> Synchronized {
         let newest = self.core().newest();
-        Synchronized(Course::new(self.core().clone(), newest, newest))
+        Synchronized(Course::new(self.core().clone(), newest))
     }
 
     /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise say `Kind::Aborted`;
@@ -460,10 +479,10 @@ impl Stream {
             Way::Up => join(device, near, size_of::<S::Elem>())?,
             Way::Down => join(near, device, size_of::<S::Elem>())?,
         };
-        let from = self.follow(host.course(KEY))?;
+        self.follow(host.course(KEY))?;
         // SAFETY: the caller's promise.
         let ticket = unsafe { self.submit_locked(rows) }?;
-        Ok(Course::new(self.core().clone(), from.unwrap_or(ticket), ticket))
+        Ok(self.course(ticket, host.course(KEY)))
     }
 
     /// Copies the pieces of a batch.
@@ -486,22 +505,31 @@ impl Stream {
     /// As `lend`.
     unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &Batch<'_, H>) -> Result<Course> {
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
-        let from = self.follow(batch.host().course(KEY))?;
+        self.follow(batch.host().course(KEY))?;
         let make = |memory: &Memory| Plan::new(batch.rows(way), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
         let ticket = unsafe { self.core().submit(make) }
             .map_err(|Misfit { item, error }| error.kind.because(format!("piece {item}: {error}")))?;
-        Ok(Course::new(self.core().clone(), from.unwrap_or(ticket), ticket))
+        Ok(self.course(ticket, batch.host().course(KEY)))
     }
 
-    /// Later work of this stream comes after `course`. Says since when the memory has been in use by this stream.
+    /// Later work of this stream comes after `before`.
     #[inline]
-    fn follow(&self, course: Option<&Course>) -> Result<Option<Ticket>> {
-        match course {
-            None => Ok(None),
-            Some(course) if Arc::ptr_eq(course.stream(), self.core()) => Ok(Some(course.from())),
-            Some(course) if course.is_done() => Ok(None),
-            Some(course) => self.core().wait_for(course.fence()).map(|_| None),
+    fn follow(&self, before: Option<&Course>) -> Result<()> {
+        match before {
+            Some(before) if !before.is_of(self.core()) && !before.is_done() => {
+                self.core().wait_for(before.fence()).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn course(&self, ticket: Ticket, before: Option<&Course>) -> Course {
+        let stream = self.core().clone();
+        match before {
+            None => Course::new(stream, ticket),
+            Some(before) => Course::after(stream, ticket, before),
         }
     }
 
@@ -549,7 +577,7 @@ impl Stream {
     }
 
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
-        Course::new(self.core().clone(), ticket, ticket).wait()
+        Course::new(self.core().clone(), ticket).wait()
     }
 }
 
@@ -573,7 +601,7 @@ pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]
 /// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
 pub(crate) fn settle(stream: &Arc<CoreStream>) -> Result<()> {
     let newest = stream.newest();
-    let waited = Course::new(stream.clone(), newest, newest).wait();
+    let waited = Course::new(stream.clone(), newest).wait();
     match stream.status().take_error() {
         Some(error) => Err(error),
         None => waited,
