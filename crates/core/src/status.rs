@@ -149,7 +149,7 @@ impl Status {
     /// What is known to be wrong with the work `from..=upto`, all of which has passed: it was dropped, or it failed, or what
     /// came before it did and nobody has been told. A failure stays to be told by [`take_error`](Self::take_error).
     pub fn error_within(&self, from: Ticket, upto: Ticket) -> Option<Error> {
-        if let Some(why) = self.dropped_behind(from - 1) {
+        if let Some(why) = self.dropped_behind(from.saturating_sub(1)) {
             return Some(why);
         }
         if !self.has_failed() {

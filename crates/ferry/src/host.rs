@@ -1,7 +1,7 @@
 //! Page-locked host memory: a buffer that is owned, one that is shared to be read, and slices of both.
 
 use crate::{
-    Failed, HostMatrix, HostMatrixMut, Part, Result, Runtime,
+    Failed, HostMatrix, HostMatrixMut, Kind, Part, Result, Runtime,
     extent::{Extent, Grid, Key, owner, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
@@ -65,8 +65,14 @@ impl<T: Pod> HostBuffer<T> {
     pub(crate) fn stale(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
         let block = runtime.alloc::<T>(Home::Host, len)?;
         let memory = Pinned { base: block.base, runtime: runtime.clone() };
-        let first = NonNull::new(block.base as *mut T).expect("allocations are not at address 0");
-        Ok(HostBuffer { memory, first, len })
+        match NonNull::new(block.base as *mut T) {
+            Some(first) if first.is_aligned() => Ok(HostBuffer { memory, first, len }),
+            _ => {
+                let note =
+                    format!("elements aligned to {} bytes, and {:#x} is not", align_of::<T>(), block.base);
+                Err(Kind::Unsupported.because(note))
+            }
+        }
     }
 
     pub(crate) fn zeroed(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {

@@ -93,9 +93,10 @@ struct End<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
 
 impl Drop for End<'_, '_, '_> {
     fn drop(&mut self) {
+        // Functions first: one that borrows the scope may still be handing copies over. When all are gone nobody can.
+        self.0.calls.wait();
         // What went wrong is told later; here it only matters that nothing is in use any more.
         let _ = self.0.verdict();
-        self.0.calls.wait();
     }
 }
 
