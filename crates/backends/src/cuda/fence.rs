@@ -48,6 +48,8 @@ pub enum Wait {
     For(Arc<Event>),
     /// Look again when the job given has run.
     Later,
+    /// Ask again and again: there is no event.
+    UntilDone,
 }
 
 impl Point {
@@ -69,15 +71,15 @@ impl Point {
 
     /// The lane has put the point into its stream, or could not. Called once.
     pub fn put(&self, event: Result<Arc<Event>>) -> Result<()> {
-        let (spot, result) = match event {
-            Ok(event) => (Spot::Recorded(event), Ok(())),
-            Err(error) => (Spot::Lost, Err(error)),
-        };
-        self.settle_at(spot);
-        result
+        event.map(|event| self.put_at(event)).inspect_err(|_| self.lose())
     }
 
-    /// The work before the point was dropped. Called instead of [`put`](Self::put).
+    /// The point is where this event is. Called instead of [`put`](Self::put).
+    pub fn put_at(&self, event: Arc<Event>) {
+        self.settle_at(Spot::Recorded(event));
+    }
+
+    /// The work before the point was dropped, or nobody can mark its place. Called instead of [`put`](Self::put).
     pub fn lose(&self) {
         self.settle_at(Spot::Lost);
     }
@@ -105,7 +107,7 @@ impl Point {
                 Wait::Later
             }
             Spot::Recorded(event) => Wait::For(event.clone()),
-            Spot::Lost => Wait::Passed,
+            Spot::Lost => Wait::UntilDone,
         }
     }
 

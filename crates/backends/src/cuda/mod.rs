@@ -6,6 +6,8 @@
 //! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
 //! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
 
+mod backlog;
+mod commands;
 mod device;
 mod driver;
 mod fence;

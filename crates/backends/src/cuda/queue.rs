@@ -8,30 +8,24 @@
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
+    backlog::{Backlog, Item, Part, Place},
     device::{Device, Event, Reports},
-    driver::{self, Code, Handle, MEMORY_UNIFIED, Rectangle},
+    driver::{self, Code, Handle},
     fence::{CudaFence, Point, Wait, of_cuda},
-    host::{self, Piece},
+    host,
     ledger::Ledger,
     workers::Job,
 };
 use ferry_core::{
-    Error, Fence, Indirect, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Rows, Status, Ticket,
-    indirect::{self, Cell, Through},
+    Error, Fence, Kind, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    indirect::Through,
     sync::{Arc, Mutex, lock},
 };
 use std::{
-    collections::VecDeque,
     ffi::c_void,
     panic::{AssertUnwindSafe, catch_unwind},
-    ptr,
     sync::OnceLock,
 };
-
-/// Threads of the one block that a kernel of ours runs as.
-const THREADS: u32 = 1024;
-/// The largest pitch that the driver takes.
-const MAX_PITCH: usize = i32::MAX as usize;
 
 /// What a queue and its fences share.
 pub struct Lane {
@@ -40,50 +34,24 @@ pub struct Lane {
     pub stream: Handle,
     waited: bool,
     state: Mutex<State>,
-    ledger: Mutex<Ledger>,
-    reports: OnceLock<Reports>,
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) reports: OnceLock<Reports>,
 }
 
 #[derive(Default)]
 struct State {
-    last: Ticket,
-    held: Option<Held>,
-    backlog: VecDeque<Item>,
-    /// The newest event in the stream, and the op it stands behind.
+    backlog: Backlog<Op, Arc<Point>>,
+    /// The newest event in the stream that is known, and the op it stands behind.
     tail: Option<(Ticket, Arc<Event>)>,
-}
-
-/// Something that waits while the lane is held.
-enum Item {
-    Op(Ticket, Op),
-    Record(Arc<Point>),
+    /// Stands before what the part that has begun puts into the stream, unless everything before it has passed.
+    before: Option<Arc<Event>>,
 }
 
 /// Whether the next op may follow at once.
 enum Next {
     Follows,
     /// Somebody will call [`Lane::resume`].
-    IsHeld(Held),
-}
-
-/// What holds a lane: the op of this ticket.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Held {
-    ticket: Ticket,
-    /// It waits for a fence, which an abort need not do.
-    is_wait: bool,
-    /// An abort came while the host was at it: only later ops wait for it, fences do not.
-    is_aborted: bool,
-}
-
-impl Held {
-    fn by_wait(ticket: Ticket) -> Held {
-        Held { ticket, is_wait: true, is_aborted: false }
-    }
-
-    fn by_host(ticket: Ticket) -> Held {
-        Held { ticket, is_wait: false, is_aborted: false }
-    }
+    IsHeld(Part),
 }
 
 impl Lane {
@@ -101,110 +69,138 @@ impl Lane {
 
     fn push(self: &Arc<Self>, op: Op) -> Ticket {
         let mut state = lock(&self.state);
-        state.last += 1;
-        let ticket = state.last;
-        if state.held.is_some() {
-            state.backlog.push_back(Item::Op(ticket, op));
-        } else if let Next::IsHeld(held) = self.launch(ticket, op) {
-            state.held = Some(held);
+        let ticket = state.backlog.count();
+        if let Some(op) = state.backlog.keep(op)
+            && let Next::IsHeld(part) = self.launch(ticket, op)
+        {
+            state.backlog.hold(ticket, part);
         }
         ticket
     }
 
+    /// A point behind everything so far.
     fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
         let mut state = lock(&self.state);
-        let point = Point::new(self.clone(), state.last + Ticket::from(timed), timed);
-        let nothing_left = state.held.is_none_or(|held| held.is_aborted) && state.backlog.is_empty();
-        if !nothing_left {
-            state.backlog.push_back(Item::Record(point.clone()));
-        } else if timed || !self.is_idle(&state) {
-            self.record(&mut state, &point)?;
+        let last = state.backlog.last();
+        let point = Point::new(self.clone(), last + Ticket::from(timed), timed);
+        if state.backlog.place(last) == Place::Waits {
+            state.backlog.wait(point.ticket(), point.clone());
+        } else if timed || !self.has_come_to(&state, last) {
+            self.record(&mut state, point.ticket(), &point)?;
         }
-        state.last = point.ticket();
         if timed {
+            state.backlog.count();
             lock(&self.ledger).mark(&point);
         }
         Ok(point)
     }
 
-    /// A point for which there is no event: done when the stream is seen to be empty.
-    fn lost_point(self: &Arc<Self>) -> Arc<Point> {
-        let point = Point::new(self.clone(), lock(&self.state).last, false);
-        point.lose();
+    /// A point for work that was submitted before. It waits for nothing that the host has to do later.
+    fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
+        let point = Point::new(self.clone(), ticket, false);
+        if self.status.passed() >= ticket {
+            return point;
+        }
+        let mut state = lock(&self.state);
+        match state.backlog.place(ticket) {
+            Place::Waits => state.backlog.wait(ticket, point.clone()),
+            Place::BeforePart => match &state.before {
+                Some(event) => point.put_at(event.clone()),
+                None => point.lose(),
+            },
+            Place::End(at) if self.has_come_to(&state, at) => {}
+            // Refused an event, it is done when the stream is seen to be empty.
+            Place::End(at) => drop(self.record(&mut state, at, &point)),
+        }
         point
     }
 
-    /// Whether the stream is seen to have passed its newest op. An event recorded now would not be reached at once even in an
-    /// empty stream, and whoever asks would be told that there is work left.
-    fn is_idle(&self, state: &State) -> bool {
-        let last = state.last;
+    /// Whether the stream is seen to have passed the op `at`, behind which it ends. An event recorded now would not be reached at
+    /// once even in an empty stream, and whoever asks would be told that there is work left.
+    fn has_come_to(&self, state: &State, at: Ticket) -> bool {
         let seen = match &state.tail {
-            _ if self.status.passed() >= last => return true,
-            Some((ticket, event)) if *ticket == last => event.is_reached(),
+            _ if self.status.passed() >= at => return true,
+            Some((ticket, event)) if *ticket >= at => event.is_reached(),
             _ => self.is_empty(),
         };
         if seen == Ok(true) {
-            self.settle(last);
+            self.settle(at);
         }
         seen == Ok(true)
     }
 
-    /// Puts a point into the stream, by the event that is there already if one is.
-    fn record(&self, state: &mut State, point: &Point) -> Result<()> {
-        let event = match &state.tail {
-            Some((ticket, event)) if *ticket == point.ticket() => Ok(event.clone()),
-            _ => self
-                .device
-                .enter()
-                .and_then(|_here| Event::record(&self.device, self.stream, point.is_timed())),
-        };
-        state.tail = event.as_ref().ok().map(|event| (point.ticket(), event.clone()));
-        point.put(event)
+    /// Puts a point into the stream, which ends behind the op `at`.
+    fn record(&self, state: &mut State, at: Ticket, point: &Point) -> Result<()> {
+        point.put(self.event(state, at, point.ticket(), point.is_timed()))
+    }
+
+    /// An event behind the op `ticket` in the stream, which ends behind the op `at`: the newest one if that will do.
+    fn event(&self, state: &mut State, at: Ticket, ticket: Ticket, timed: bool) -> Result<Arc<Event>> {
+        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= ticket) {
+            return Ok(event.clone());
+        }
+        let _here = self.device.enter()?;
+        let event = Event::record(&self.device, self.stream, timed)?;
+        state.tail = Some((at, event.clone()));
+        Ok(event)
+    }
+
+    /// The host is about to do its part of op `ticket`, which may use the stream. False if that was dropped before it began.
+    fn begin(&self, ticket: Ticket) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = !self.status.is_halted() && state.backlog.begin(ticket);
+        let before = ticket - 1;
+        let needs_event = is_wanted && self.status.passed() < before;
+        state.before = if needs_event { self.event(&mut state, before, before, false).ok() } else { None };
+        is_wanted
     }
 
     /// The host's part of op `ticket` is done: carries on with the backlog, up to the next part for the host. Says nothing to a
     /// lane that an abort has let go of.
     fn resume(self: &Arc<Self>, ticket: Ticket) {
         let mut state = lock(&self.state);
-        if state.held.is_none_or(|held| held.ticket != ticket) {
+        if !state.backlog.is_held_by(ticket) {
             return;
         }
-        while let Some(item) = state.backlog.pop_front() {
+        while let Some(item) = state.backlog.next() {
             match item {
-                Item::Record(point) if self.status.is_halted() => point.lose(),
-                Item::Record(point) => {
-                    let recorded = self.record(&mut state, &point);
-                    self.note(point.ticket(), recorded);
+                Item::Lost(_, point) => point.lose(),
+                Item::Point(_, point) if self.status.is_halted() => point.lose(),
+                Item::Point(ticket, point) => {
+                    let recorded = self.record(&mut state, ticket, &point);
+                    self.note(ticket, recorded);
                 }
-                Item::Op(ticket, op) => {
-                    if let Next::IsHeld(held) = self.launch(ticket, op) {
-                        state.held = Some(held);
+                Item::Work(ticket, op) => {
+                    if let Next::IsHeld(part) = self.launch(ticket, op) {
+                        state.backlog.hold(ticket, part);
                         return;
                     }
                 }
             }
         }
-        state.held = None;
     }
 
     /// Drops the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already cannot be taken back:
-    /// it runs to its end.
-    fn drop_backlog(&self, is_abort: bool) {
+    /// it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
+    fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Op>) {
         let mut state = lock(&self.state);
-        let mut dropped = state.held.map(|held| held.ticket);
-        state.held = state.held.filter(|held| !held.is_wait).map(|held| Held { is_aborted: true, ..held });
-        let mut points = Vec::new();
-        for item in std::mem::take(&mut state.backlog) {
-            match item {
-                Item::Op(ticket, _) => dropped = Some(ticket),
-                Item::Record(point) => points.push(point),
-            }
-        }
-        if let Some(ticket) = dropped.filter(|_| is_abort) {
+        let dropped = state.backlog.abort();
+        if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
             self.status.drop_through(ticket);
         }
+        let last = state.backlog.last();
         drop(state);
-        points.iter().for_each(|point| point.lose());
+        dropped.points.iter().for_each(|point| point.lose());
+        (last, dropped.work)
+    }
+
+    /// Drops the backlog, and returns when nothing of what came before moves a byte any more.
+    fn abort(self: &Arc<Self>) {
+        let (last, dropped) = self.drop_backlog(true);
+        // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
+        // done the lost points are, too.
+        let _ = CudaFence(self.point_after(last)).wait(None);
+        drop(dropped);
     }
 
     /// Whether nothing is in the stream.
@@ -242,24 +238,35 @@ impl Lane {
 impl Lane {
     fn launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Next {
         if self.status.is_halted() {
+            self.discard(op);
             return Next::Follows;
         }
-        match self.try_launch(ticket, op) {
-            Ok(next) => next,
+        let next = match self.device.enter() {
+            Ok(_here) => self.try_launch(ticket, op),
             Err(error) => {
-                self.fail(ticket, error);
-                Next::Follows
+                self.discard(op);
+                Err(error)
             }
+        };
+        next.unwrap_or_else(|error| {
+            self.fail(ticket, error);
+            Next::Follows
+        })
+    }
+
+    /// Drops an op elsewhere: a destructor of the user's may want this lane, which is locked.
+    fn discard(&self, op: Op) {
+        if let Op::Call(function) = op {
+            self.device.workers.run(Box::new(move || drop(function)));
         }
     }
 
     fn try_launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Result<Next> {
-        let _here = self.device.enter()?;
         match op {
             Op::Copy(plan) if plan.rows().is_empty() => Ok(Next::Follows),
             Op::Copy(plan) if plan.route() == Route::HostToHost => {
                 // SAFETY: whoever submitted keeps the rows valid until the op has passed.
-                self.when_reached(ticket, move || unsafe { host::copy(&plan) })
+                self.when_reached(ticket, Part::Bytes, move || unsafe { host::copy(&plan) })
             }
             // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
             Op::Copy(plan) if plan.is_plain() && !self.waited => {
@@ -271,155 +278,20 @@ impl Lane {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
-            Op::Fill(fill) => self.when_reached(ticket, move || unsafe { host::fill(fill) }),
+            Op::Fill(fill) => self.when_reached(ticket, Part::Bytes, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } => {
                     self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
                 }
                 Through::Cells { dst, src, .. } => {
                     let lane = self.clone();
-                    self.when_reached(ticket, move || lane.note(ticket, lane.copy_cells(dst, src, &through)))
+                    let copy = move || lane.note(ticket, lane.copy_cells(dst, src, &through));
+                    self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
             Op::Wait(fence) => self.wait_for(ticket, fence),
-            Op::Call(function) => self.when_reached(ticket, function),
+            Op::Call(function) => self.when_reached(ticket, Part::Call, function),
         }
-    }
-
-    fn copy(&self, plan: &Plan) -> Result<()> {
-        let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.rows().iter().try_for_each(|rows| match rows.height {
-            1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
-                let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
-                self.start(self.device.kernels()?.within, &args)
-            }
-            1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
-            height => (0..height).try_for_each(|row| {
-                self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
-            }),
-        })
-    }
-
-    /// A copy between pageable memory and a device. The driver refuses ranges that are page-locked in part; those go through a
-    /// buffer of ours, piece by piece.
-    fn copy_plain(&self, plan: &Plan) -> Result<()> {
-        self.copy(plan).or_else(|why| match plan.route() {
-            Route::HostToDevice { .. } => self.copy_staged(plan, true),
-            Route::DeviceToHost { .. } => self.copy_staged(plan, false),
-            _ => Err(why),
-        })
-    }
-
-    fn copy_staged(&self, plan: &Plan, to_device: bool) -> Result<()> {
-        const PIECE: usize = 1 << 20;
-        let mut buffer = vec![0_u8; plan.rows().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
-        let at = buffer.as_mut_ptr() as usize;
-        for rows in plan.rows() {
-            let pieces = |row| (0..rows.width).step_by(PIECE).map(move |done| (row, done));
-            for (row, done) in (0..rows.height).flat_map(pieces) {
-                let (dst, src) =
-                    (rows.dst + row * rows.dst_pitch + done, rows.src + row * rows.src_pitch + done);
-                let len = PIECE.min(rows.width - done);
-                if to_device {
-                    // SAFETY: a piece of a row of the plan, which is host memory here, into a buffer that is as long.
-                    unsafe { ptr::copy_nonoverlapping(src as *const u8, at as *mut u8, len) };
-                    self.copy_row(dst, at, len)?;
-                } else {
-                    self.copy_row(at, src, len)?;
-                }
-                // SAFETY: the stream is alive.
-                let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-                self.device.check("cuStreamSynchronize", code)?;
-                if !to_device {
-                    // SAFETY: as above, the other way.
-                    unsafe { ptr::copy_nonoverlapping(at as *const u8, dst as *mut u8, len) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
-        // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
-        let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
-        self.device.check("cuMemcpyAsync", code)
-    }
-
-    fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
-        let rectangle = Rectangle {
-            src_type: MEMORY_UNIFIED,
-            src_device: rows.src,
-            src_pitch: rows.src_pitch,
-            dst_type: MEMORY_UNIFIED,
-            dst_device: rows.dst,
-            dst_pitch: rows.dst_pitch,
-            width: rows.width,
-            height: rows.height,
-            ..Rectangle::default()
-        };
-        // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
-        let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
-        self.device.check("cuMemcpy2DAsync", code)
-    }
-
-    fn fill(&self, piece: Piece) -> Result<()> {
-        let calls = &self.device.driver.calls;
-        match piece {
-            Piece::Bytes { dst, byte, count } => {
-                // SAFETY: a piece of a fill: it stays valid until the op has passed.
-                let code = unsafe { (calls.cuMemsetD8Async)(dst, byte, count, self.stream) };
-                self.device.check("cuMemsetD8Async", code)
-            }
-            Piece::Words { dst, word, count } => {
-                // SAFETY: as above, and aligned to its words.
-                let code = unsafe { (calls.cuMemsetD32Async)(dst, word, count, self.stream) };
-                self.device.check("cuMemsetD32Async", code)
-            }
-        }
-    }
-
-    /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
-    fn copy_sealed(&self, ticket: Ticket, at: usize, through: Indirect) -> Result<()> {
-        let kernels = self.device.kernels()?;
-        let reports = match self.reports.get() {
-            Some(reports) => reports,
-            None => self.reports.get_or_init({
-                let made = Reports::new(&self.device)?;
-                || made
-            }),
-        };
-        let key = through.memory.seal_key();
-        let [mark, ..] = indirect::seal(key, 0, 0, 0);
-        lock(&self.ledger).expect(ticket, at, through);
-        self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
-    }
-
-    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context. So the host reads the cells
-    /// when the stream gets here, and the core checks what they hold. The lane is held, so the stream is ours.
-    fn copy_cells(&self, dst: Cell, src: Cell, through: &Indirect) -> Result<()> {
-        let _here = self.device.enter()?;
-        let (mut to, mut from) = (0_u64, 0_u64);
-        self.copy_row((&raw mut to) as usize, dst.at, 8)?;
-        self.copy_row((&raw mut from) as usize, src.at, 8)?;
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("reading the cells", code)?;
-        // SAFETY: both are here, and the driver has just written them.
-        let (to, from) = unsafe { (ptr::read_volatile(&to), ptr::read_volatile(&from)) };
-        self.copy(&through.resolve(|addr| if addr == dst.at { to } else { from })?)
-    }
-
-    fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
-        let mut slots: Vec<_> =
-            args.iter().map(|arg| ptr::from_ref(arg).cast_mut().cast::<c_void>()).collect();
-        // SAFETY: the kernel takes these arguments, each 64 bits, and they are copied before the call returns; what they
-        // point at stays valid until the op has passed.
-        let code = unsafe {
-            let launch = self.device.driver.calls.cuLaunchKernel;
-            launch(kernel, 1, 1, 1, THREADS, 1, 1, 0, self.stream, slots.as_mut_ptr(), ptr::null_mut())
-        };
-        self.device.check("cuLaunchKernel", code)
     }
 }
 
@@ -433,52 +305,56 @@ impl Lane {
     ) -> Next {
         let lane = self.clone();
         self.device.workers.run(Box::new(move || {
-            let done = lane.device.enter().and_then(|_here| work(&lane));
-            lane.note(ticket, done);
+            if lane.begin(ticket) {
+                let done = lane.device.enter().and_then(|_here| work(&lane));
+                lane.note(ticket, done);
+            }
             lane.resume(ticket);
         }));
-        Next::IsHeld(Held::by_host(ticket))
+        Next::IsHeld(Part::Bytes)
     }
 
     /// Runs `work` on a thread of its own when the stream gets here.
-    fn when_reached(self: &Arc<Self>, ticket: Ticket, work: impl FnOnce() + Send + 'static) -> Result<Next> {
+    fn when_reached(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        part: Part,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Next> {
         let visit = Box::into_raw(Box::new(Visit { lane: self.clone(), ticket, work: Box::new(work) }));
         // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
         let code =
             unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
         if code != driver::SUCCESS {
             // SAFETY: the driver has refused it, so it is still ours.
-            drop(unsafe { Box::from_raw(visit) });
+            let visit = unsafe { Box::from_raw(visit) };
+            self.discard(Op::Call(visit.work));
         }
-        let held = Held::by_host(ticket);
-        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(held))
+        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(part))
     }
 
     fn wait_for(self: &Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) -> Result<Next> {
-        let lane = self.clone();
-        let Some(point) = of_cuda(&*fence) else {
-            let workers = self.device.workers.clone();
-            fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume(ticket)))));
-            return Ok(Next::IsHeld(Held::by_wait(ticket)));
-        };
-        let again = {
-            let fence = fence.clone();
-            move || Box::new(move || lane.wait_again(ticket, fence)) as Job
-        };
-        match point.wait_in_stream(again) {
-            Wait::Passed => Ok(Next::Follows),
-            Wait::For(event) => event.hold(self.stream).map(|()| Next::Follows),
-            Wait::Later => Ok(Next::IsHeld(Held::by_wait(ticket))),
+        let (lane, again) = (self.clone(), fence.clone());
+        let again = move || Box::new(move || lane.wait_again(ticket, again)) as Job;
+        match of_cuda(&*fence).map_or(Wait::UntilDone, |point| point.wait_in_stream(again)) {
+            Wait::Passed => return Ok(Next::Follows),
+            Wait::For(event) => return event.hold(self.stream).map(|()| Next::Follows),
+            Wait::Later => {}
+            Wait::UntilDone => {
+                let (lane, workers) = (self.clone(), self.device.workers.clone());
+                fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume(ticket)))));
+            }
         }
+        Ok(Next::IsHeld(Part::Wait))
     }
 
     /// The fence of another lane has come into its stream.
     fn wait_again(self: Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) {
         let mut state = lock(&self.state);
-        if state.held.is_none_or(|held| held.ticket != ticket) {
+        if !state.backlog.is_held_by(ticket) {
             return;
         }
-        state.backlog.push_front(Item::Op(ticket, Op::Wait(fence)));
+        state.backlog.again(ticket, Op::Wait(fence));
         drop(state);
         self.resume(ticket);
     }
@@ -503,7 +379,16 @@ impl Visit {
     fn run(self, code: Code) {
         let Visit { lane, ticket, work } = self;
         lane.note(ticket, lane.device.check("the GPU's work", code));
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        // Said before the part begins: from then on there is no other way to know.
+        lane.settle(ticket - 1);
+        let is_wanted = lane.begin(ticket);
+        if catch_unwind(AssertUnwindSafe(move || {
+            if is_wanted {
+                work()
+            }
+        }))
+        .is_err()
+        {
             lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
         }
         lane.resume(ticket);
@@ -535,8 +420,8 @@ impl Queue for CudaQueue {
         Ok(Arc::new(CudaFence(self.0.point(false)?)))
     }
 
-    fn fence_after(&self, _ticket: Ticket) -> Arc<dyn Fence> {
-        Arc::new(CudaFence(self.0.point(false).unwrap_or_else(|_| self.0.lost_point())))
+    fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
+        Arc::new(CudaFence(self.0.point_after(ticket)))
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
@@ -544,12 +429,12 @@ impl Queue for CudaQueue {
     }
 
     fn abort(&self) {
-        self.0.drop_backlog(true);
+        self.0.abort();
     }
 
     /// On another thread: whoever found the failure may hold the lock of this lane.
     fn look(&self) {
         let lane = self.0.clone();
-        self.0.device.workers.run(Box::new(move || lane.drop_backlog(false)));
+        self.0.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
     }
 }

@@ -2,7 +2,12 @@
 //! away when there has been nothing to do for a while.
 
 use ferry_core::sync::{Arc, Condvar, Mutex, lock};
-use std::{collections::VecDeque, thread, time::Duration};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
 
 /// Something to run on a thread of its own.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -44,7 +49,8 @@ impl Workers {
         loop {
             if let Some(job) = jobs.waiting.pop_front() {
                 drop(jobs);
-                job();
+                // A destructor of the user's may panic; the thread is needed all the same.
+                let _ = catch_unwind(AssertUnwindSafe(job));
                 jobs = lock(&self.jobs);
                 continue;
             }

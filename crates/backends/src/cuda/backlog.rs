@@ -1,0 +1,316 @@
+//! The order of a queue: what holds it, what waits behind that, and where a fence for some op belongs.
+//!
+//! It knows nothing of CUDA: `W` is work and `P` is a point, something that wants to know when the queue has come so far.
+
+use ferry_core::Ticket;
+use std::{collections::VecDeque, mem};
+
+/// What waits, in the order of tickets; nothing does while nothing holds the queue.
+pub struct Backlog<W, P> {
+    last: Ticket,
+    held: Option<Held>,
+    items: VecDeque<Item<W, P>>,
+}
+
+/// Something that waits while the queue is held.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item<W, P> {
+    /// An op.
+    Work(Ticket, W),
+    /// A point behind the op of this ticket.
+    Point(Ticket, P),
+    /// The same, and the work before it was dropped.
+    Lost(Ticket, P),
+}
+
+impl<W, P> Item<W, P> {
+    fn ticket(&self) -> Ticket {
+        match self {
+            Item::Work(ticket, _) | Item::Point(ticket, _) | Item::Lost(ticket, _) => *ticket,
+        }
+    }
+}
+
+/// What somebody has to do before the next op may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Wait for a fence. An abort lets go of it.
+    Wait,
+    /// Run a function of the user's. After an abort only later ops wait for it, points do not.
+    Call,
+    /// Read or write memory that was lent to the queue. Nobody passes it, abort or not.
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    ticket: Ticket,
+    part: Part,
+    has_begun: bool,
+    is_aborted: bool,
+}
+
+impl Held {
+    fn is_let_pass(&self) -> bool {
+        self.is_aborted && self.part == Part::Call
+    }
+}
+
+/// Where a point belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the end of the stream as it is now, which is behind the op of this ticket and waits for nothing but the device.
+    End(Ticket),
+    /// In the stream, but not at its end any more: before what the part that has begun puts there.
+    BeforePart,
+    /// In the backlog.
+    Waits,
+}
+
+/// What an abort took out.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Dropped<W, P> {
+    /// Ops that will not run.
+    pub work: Vec<W>,
+    /// Points that need not wait for the host any more.
+    pub points: Vec<P>,
+    /// The newest op that was dropped or is being stopped.
+    pub newest: Option<Ticket>,
+}
+
+impl<W, P> Default for Backlog<W, P> {
+    fn default() -> Self {
+        Backlog { last: 0, held: None, items: VecDeque::new() }
+    }
+}
+
+impl<W, P> Backlog<W, P> {
+    /// The newest ticket.
+    pub fn last(&self) -> Ticket {
+        self.last
+    }
+
+    /// Takes the next ticket.
+    pub fn count(&mut self) -> Ticket {
+        self.last += 1;
+        self.last
+    }
+
+    /// Keeps the newest op for later if the queue is held; gives it back if it may follow at once.
+    pub fn keep(&mut self, work: W) -> Option<W> {
+        if self.held.is_none() {
+            return Some(work);
+        }
+        self.items.push_back(Item::Work(self.last, work));
+        None
+    }
+
+    /// The op `ticket` holds the queue from here on.
+    pub fn hold(&mut self, ticket: Ticket, part: Part) {
+        self.held = Some(Held { ticket, part, has_begun: false, is_aborted: false });
+    }
+
+    /// Somebody is about to do the part of op `ticket`. False if an abort came first: then it is not to be done.
+    pub fn begin(&mut self, ticket: Ticket) -> bool {
+        let held = self.held.as_mut().filter(|held| held.ticket == ticket && !held.is_aborted);
+        held.map(|held| held.has_begun = true).is_some()
+    }
+
+    /// Whether the op `ticket` holds the queue. It does not any more if an abort has let go of it.
+    pub fn is_held_by(&self, ticket: Ticket) -> bool {
+        self.held.is_some_and(|held| held.ticket == ticket)
+    }
+
+    /// The op that holds the queue goes back in front of all others, to be tried again.
+    pub fn again(&mut self, ticket: Ticket, work: W) {
+        self.items.push_front(Item::Work(ticket, work));
+    }
+
+    /// The part that holds the queue is done: what comes next. `None`, and nothing holds the queue, if that was all.
+    pub fn next(&mut self) -> Option<Item<W, P>> {
+        let next = self.items.pop_front();
+        if next.is_none() {
+            self.held = None;
+        }
+        next
+    }
+
+    /// Where a point for the op `ticket` belongs. Never behind a part for the host that comes after that op.
+    pub fn place(&self, ticket: Ticket) -> Place {
+        let Some(held) = self.held else { return Place::End(self.last) };
+        if ticket < held.ticket {
+            return if held.has_begun { Place::BeforePart } else { Place::End(held.ticket - 1) };
+        }
+        if held.is_let_pass() && self.behind(ticket) == 0 {
+            return Place::End(self.items.front().map_or(self.last, |next| next.ticket() - 1));
+        }
+        Place::Waits
+    }
+
+    /// Has a point wait in the backlog, right behind the op `ticket` and the points that are there.
+    pub fn wait(&mut self, ticket: Ticket, point: P) {
+        self.items.insert(self.behind(ticket), Item::Point(ticket, point));
+    }
+
+    fn behind(&self, ticket: Ticket) -> usize {
+        self.items.partition_point(|item| item.ticket() <= ticket)
+    }
+
+    /// Drops what waits, and the part that holds the queue if that is a wait or has not begun. Points that must not pass the
+    /// part stay.
+    pub fn abort(&mut self) -> Dropped<W, P> {
+        let mut dropped =
+            Dropped { work: Vec::new(), points: Vec::new(), newest: self.held.map(|held| held.ticket) };
+        let stays = self.held.is_some_and(|held| held.part == Part::Bytes);
+        for item in mem::take(&mut self.items) {
+            match item {
+                Item::Work(ticket, work) => {
+                    dropped.newest = Some(ticket);
+                    dropped.work.push(work);
+                }
+                Item::Point(ticket, point) | Item::Lost(ticket, point) if stays => {
+                    self.items.push_back(Item::Lost(ticket, point));
+                }
+                Item::Point(_, point) | Item::Lost(_, point) => dropped.points.push(point),
+            }
+        }
+        self.held = self.held.filter(|held| held.part != Part::Wait);
+        if let Some(held) = &mut self.held {
+            held.is_aborted = true;
+        }
+        dropped
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    type Words = Backlog<&'static str, &'static str>;
+
+    /// A queue that the op `held` holds, behind ops that are in the stream, with one op for each word behind it.
+    fn held(held: Ticket, part: Part, words: &[&'static str]) -> Words {
+        let mut backlog = Words { last: held, ..Words::default() };
+        backlog.hold(held, part);
+        for word in words {
+            backlog.count();
+            assert_eq!(backlog.keep(word), None);
+        }
+        backlog
+    }
+
+    fn rest(backlog: &mut Words) -> Vec<Item<&'static str, &'static str>> {
+        std::iter::from_fn(|| backlog.next()).collect()
+    }
+
+    #[test]
+    fn points_never_wait_for_parts_of_later_ops() {
+        for part in [Part::Wait, Part::Call, Part::Bytes] {
+            let mut backlog = held(6, part, &["seven"]);
+            assert_eq!(backlog.place(5), Place::End(5), "{part:?}");
+            assert_eq!(backlog.place(2), Place::End(5), "{part:?}");
+            assert_eq!(backlog.place(6), Place::Waits, "{part:?}");
+            assert!(!backlog.begin(5) && backlog.begin(6));
+            assert_eq!(backlog.place(5), Place::BeforePart, "{part:?}: the part may use the stream");
+            assert_eq!(backlog.place(6), Place::Waits, "{part:?}");
+        }
+        let mut backlog = Words::default();
+        assert_eq!((backlog.count(), backlog.keep("one")), (1, Some("one")));
+        assert_eq!(backlog.place(1), Place::End(1));
+    }
+
+    #[test]
+    fn points_wait_right_behind_their_op() {
+        let mut backlog = held(3, Part::Call, &["four", "five", "six"]);
+        backlog.wait(6, "all");
+        backlog.wait(4, "of four");
+        backlog.wait(3, "of three");
+        backlog.wait(4, "of four too");
+        assert_eq!(
+            rest(&mut backlog),
+            [
+                Item::Point(3, "of three"),
+                Item::Work(4, "four"),
+                Item::Point(4, "of four"),
+                Item::Point(4, "of four too"),
+                Item::Work(5, "five"),
+                Item::Work(6, "six"),
+                Item::Point(6, "all"),
+            ]
+        );
+        assert!(!backlog.is_held_by(3), "that was all");
+    }
+
+    #[test]
+    fn an_op_that_is_tried_again_comes_first() {
+        let mut backlog = held(3, Part::Wait, &["four"]);
+        backlog.wait(3, "of three");
+        backlog.again(3, "three");
+        backlog.wait(3, "of three too");
+        assert_eq!(backlog.place(2), Place::End(2));
+        assert_eq!(
+            rest(&mut backlog),
+            [
+                Item::Work(3, "three"),
+                Item::Point(3, "of three"),
+                Item::Point(3, "of three too"),
+                Item::Work(4, "four"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_abort_lets_points_pass_a_function_but_not_later_ops() {
+        let mut backlog = held(3, Part::Call, &["four"]);
+        backlog.begin(3);
+        backlog.wait(4, "all");
+        let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
+        assert_eq!(backlog.abort(), want);
+        assert_eq!((backlog.place(3), backlog.place(4)), (Place::End(4), Place::End(4)));
+        assert_eq!((backlog.count(), backlog.keep("five")), (5, None), "it runs on");
+        assert_eq!((backlog.place(4), backlog.place(5)), (Place::End(4), Place::Waits));
+        assert_eq!(backlog.place(2), Place::BeforePart);
+        assert_eq!(backlog.abort(), Dropped { work: vec!["five"], points: vec![], newest: Some(5) });
+        assert!(backlog.is_held_by(3));
+    }
+
+    #[test]
+    fn an_abort_lets_nobody_pass_lent_memory() {
+        let mut backlog = held(3, Part::Bytes, &["four"]);
+        backlog.begin(3);
+        backlog.wait(3, "of three");
+        backlog.wait(4, "all");
+        assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec![], newest: Some(4) });
+        assert_eq!((backlog.place(3), backlog.place(4)), (Place::Waits, Place::Waits));
+        backlog.wait(4, "after the abort");
+        assert_eq!((backlog.count(), backlog.keep("five")), (5, None));
+        backlog.wait(4, "later still");
+        assert_eq!(
+            rest(&mut backlog),
+            [
+                Item::Lost(3, "of three"),
+                Item::Lost(4, "all"),
+                Item::Point(4, "after the abort"),
+                Item::Point(4, "later still"),
+                Item::Work(5, "five"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_abort_drops_what_has_not_begun() {
+        for (part, place) in [(Part::Call, Place::End(3)), (Part::Bytes, Place::Waits)] {
+            let mut backlog = held(3, part, &[]);
+            assert_eq!(backlog.abort().newest, Some(3));
+            assert_eq!(backlog.place(3), place, "{part:?}");
+            assert!(!backlog.begin(3), "{part:?}: not to be done");
+            assert!(backlog.is_held_by(3), "{part:?}: whoever comes to do it lets go");
+        }
+        let mut backlog = held(3, Part::Wait, &["four"]);
+        backlog.wait(4, "all");
+        assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) });
+        assert!(!backlog.is_held_by(3));
+        assert_eq!(backlog.place(4), Place::End(4));
+        assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], newest: None });
+    }
+}
