@@ -2,6 +2,7 @@
 //! variables, so that `ferry run` and a plain `FERRY_DEVICES=4 program` mean the same.
 
 use clap::ValueEnum;
+use ferry::BackendName;
 
 /// Where the devices come from.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,6 +25,15 @@ pub struct Machine {
     /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device_memory: Option<String>,
+}
+
+impl From<Backend> for BackendName {
+    fn from(backend: Backend) -> BackendName {
+        match backend {
+            Backend::Host => BackendName::Host,
+            Backend::Cuda => BackendName::Cuda,
+        }
+    }
 }
 
 impl Machine {
@@ -70,12 +80,9 @@ pub fn is_other_product() -> bool {
         .any(|(name, usual)| std::env::var_os(name).is_some_and(|value| value != *usual))
 }
 
-/// Accepts what the library accepts: digits and at most one of K, M, G, T.
-fn size(text: &str) -> Result<String, String> {
-    let digits = text.strip_suffix(|c: char| "KMGTkmgt".contains(c)).unwrap_or(text);
-    let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    let wrong = || "write bytes, or a number with K, M, G or T (512M, 8G)".to_owned();
-    good.then(|| text.to_uppercase()).ok_or_else(wrong)
+/// Accepts what the library accepts.
+fn size(text: &str) -> ferry::Result<String> {
+    ferry::parse_size(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]
@@ -83,14 +90,14 @@ mod tests {
     use super::size;
 
     #[test]
-    fn a_size_is_digits_and_at_most_one_suffix() {
+    fn a_size_is_what_the_library_takes_for_one() {
         for (text, want) in [
             ("4096", Some("4096")),
             ("512M", Some("512M")),
-            ("8g", Some("8G")),
+            ("8g", Some("8g")),
             ("", None),
             ("G", None),
-            ("8GB", None),
+            ("8GiB", Some("8GiB")),
             ("-1", None),
             ("1.5G", None),
         ] {
