@@ -2,11 +2,12 @@
 
 use std::io::{IsTerminal, Write};
 
-/// What standard output can show.
+/// What standard output, or standard error, can show.
 #[derive(Clone, Copy)]
 pub struct Terminal {
     live: bool,
     colours: bool,
+    put: fn(&str),
 }
 
 /// A colour by its meaning.
@@ -22,10 +23,18 @@ pub enum Colour {
 impl Terminal {
     /// Looks at standard output, `NO_COLOR` and `TERM`.
     pub fn stdout() -> Terminal {
+        Terminal::new(std::io::stdout().is_terminal(), put)
+    }
+
+    /// The same for standard error, where standard output carries data.
+    pub fn stderr() -> Terminal {
+        Terminal::new(std::io::stderr().is_terminal(), tell)
+    }
+
+    fn new(is_terminal: bool, put: fn(&str)) -> Terminal {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let live =
-            std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Terminal { live, colours: live && !set("NO_COLOR") }
+        let live = is_terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Terminal { live, colours: live && !set("NO_COLOR"), put }
     }
 
     /// `text` in that colour, or as it is.
@@ -36,14 +45,14 @@ impl Terminal {
     /// Shows a line that the next `say` or `show` replaces; nothing where output is not a terminal.
     pub fn show(&self, line: &str) {
         if self.live {
-            put(&format!("\r\x1b[K{line}"));
+            (self.put)(&format!("\r\x1b[K{line}"));
         }
     }
 
     /// Prints a line that stays.
     pub fn say(&self, line: &str) {
         self.show("");
-        put(&format!("{line}\n"));
+        (self.put)(&format!("{line}\n"));
     }
 }
 
@@ -51,6 +60,11 @@ impl Terminal {
 pub fn put(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Writes to standard error, which may be closed as well.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Bytes with a binary unit and three figures: `512 B`, `11.7 MiB`.

@@ -3,33 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-/// The command with nothing of the caller's settings.
-fn ferry(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ferry"));
-    for name in [
-        "FERRY_LIBRARY",
-        "FERRY_BACKEND",
-        "FERRY_DEVICES",
-        "FERRY_DEVICE_MEMORY",
-        "FERRY_SOC",
-        "FERRY_FORM",
-        "ASCEND_RT_VISIBLE_DEVICES",
-    ] {
-        command.env_remove(name);
-    }
-    command.args(args);
-    command
-}
+use command::{ferry, output, text};
 
-fn output(command: &mut Command) -> Output {
-    command.output().expect("the command starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+mod command;
 
 /// Compiles a C program against our headers and the library that was built with the command.
 fn compile(name: &str, source: &str) -> PathBuf {
@@ -285,7 +263,7 @@ fn pages_name_every_command_that_help_shows_and_no_other() {
     assert!(wrote.status.success(), "{}", text(&wrote.stderr));
 
     let help = text(&output(&mut ferry(&["--help"])).stdout);
-    for command in ["tour", "devices", "run", "pages", "role"] {
+    for command in ["tour", "devices", "copy", "run", "pages", "role"] {
         let shown = help.lines().any(|line| line.starts_with(&format!("  {command} ")));
         assert_eq!(shown, !["pages", "role"].contains(&command), "{help}");
         let page = prefix.join(format!("share/man/man1/ferry-{command}.1"));
