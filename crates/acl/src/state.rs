@@ -96,7 +96,9 @@ fn open() -> Result<Engine> {
     log::write(Module::Runtime, Level::Info, || engine.describe());
     warn_of_cut_list(&engine);
     if settings.verbose {
-        eprintln!("{}", engine.describe());
+        // One write for the line and its end: processes that share a terminal would mix them.
+        let line = engine.describe() + "\n";
+        eprint!("{line}");
     }
     Ok(engine)
 }
