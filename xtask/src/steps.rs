@@ -43,7 +43,7 @@ const STEPS: &[Step] = &[
     step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
     step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
     step("docs", "the documentation builds without warnings", docs),
-    step("readme", "the README's program compiles and runs", readme::run),
+    step("readme", "the README's programs compile and run", readme::run),
     step("tour", "every function end to end, every byte verified", |root| {
         plain(root, "run --release -- tour")
     }),

@@ -6,7 +6,7 @@ use crate::{
     log::{self, Level, Module},
     messages, state,
 };
-use ferry::probe;
+use ferry::engine::probe;
 use ferry_core::Access;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -3,9 +3,27 @@
 use std::{borrow::Cow, fmt, ops::Deref};
 
 /// The result of everything in the engine that can fail.
+///
+/// ```
+/// use ferry_core::{Kind, Result};
+///
+/// fn half(number: u32) -> Result<u32> {
+///     if number % 2 == 0 { Ok(number / 2) } else { Err(Kind::BadShape.because(format!("{number} is odd"))) }
+/// }
+/// assert_eq!(half(8), Ok(4));
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, as far as a caller could act on it.
+///
+/// ```
+/// use ferry_core::{Error, Kind};
+///
+/// fn is_worth_another_try(error: &Error) -> bool {
+///     matches!(error.kind, Kind::OutOfMemory | Kind::LimitReached | Kind::Timeout)
+/// }
+/// assert!(!is_worth_another_try(&Kind::NoDevice.because("device 7 of 2 devices")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The address belongs to nothing that may be copied from or to.
@@ -39,6 +57,14 @@ pub enum Kind {
 }
 
 /// A kind and a note, behind one pointer: results stay small where nothing fails.
+///
+/// ```
+/// use ferry_core::Kind;
+///
+/// let error = Kind::OutOfBounds.because("3..11 is not a part of 10 elements");
+/// assert_eq!(error.kind, Kind::OutOfBounds);
+/// assert_eq!(error.to_string(), error.note);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Details>);
 

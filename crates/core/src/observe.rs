@@ -7,6 +7,21 @@ use crate::{Block, Op, Ticket};
 /// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called while the
 /// engine works on other streams. An observer does not call the runtime: locks may be held around it. With no observer
 /// installed each of these costs one branch.
+///
+/// ```
+/// use ferry_core::{Observer, Op, Ticket};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// /// Counts what is submitted. The crate `ferry` takes one in its options.
+/// #[derive(Default)]
+/// struct Count(AtomicUsize);
+///
+/// impl Observer for Count {
+///     fn submitted(&self, _stream: u64, _ticket: Ticket, _op: &Op) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+/// ```
 pub trait Observer: Send + Sync {
     /// `block` has just become known.
     fn allocated(&self, block: &Block) {

@@ -154,6 +154,10 @@ impl Options {
 
     /// Whether host and device memory are one, as on boards and control CPUs, where the application runs on the device. The
     /// host backend only.
+    ///
+    /// ```
+    /// assert!(!ferry::Options::default().is_unified());
+    /// ```
     pub fn is_unified(&self) -> bool {
         self.form != Form::Ep
     }

@@ -4,6 +4,14 @@
 use crate::{Kind, Result};
 
 /// How a product is installed. The numbers are bits, so that several forms fit into one number.
+///
+/// ```
+/// use ferry::{Options, products::Form};
+///
+/// let board = Options { form: Form::Rc, ..Options::default().soc("Ascend310B1")? };
+/// assert!(board.is_unified(), "host and device memory of a board are one");
+/// # Ok::<(), ferry::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// A card in a host: host and device memory are apart.
@@ -16,6 +24,13 @@ pub enum Form {
 }
 
 /// A product and what is special about it.
+///
+/// ```
+/// let runtime = ferry::Runtime::open(&ferry::Options::default())?;
+/// let product = runtime.options().product;
+/// println!("a {} has {} streams", product.soc, product.max_streams);
+/// # Ok::<(), ferry::Error>(())
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Product {
     /// The tag of the documents.
@@ -48,6 +63,13 @@ pub struct Product {
 
 /// What a product computes with, as programs ask for it: nominal numbers, since nothing is computed here. SoCs of one
 /// product differ a little; these are those of its first.
+///
+/// ```
+/// use ferry::products::{Cores, Product};
+///
+/// let cores: &Cores = &Product::of_soc("Ascend310P3").expect("an Atlas inference product").cores;
+/// assert_eq!((cores.ai, cores.ai_cpu), (10, 4));
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cores {
     /// AI cores.
@@ -67,6 +89,14 @@ pub struct Cores {
 }
 
 /// Limits of programs in threads.
+///
+/// ```
+/// use ferry::products::{Product, Threads};
+///
+/// let threads = |soc| Product::of_soc(soc).and_then(|product| product.cores.threads.as_ref());
+/// assert_eq!(threads("Ascend950PR_9599").map(|threads: &Threads| threads.warp), Some(32));
+/// assert_eq!(threads("Ascend910B1"), None);
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Threads {
     /// Threads of a warp.
@@ -82,16 +112,52 @@ pub struct Threads {
 }
 
 /// The bit of Ascend 950.
+///
+/// ```
+/// use ferry::products::{B950, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend950PR_9599").map(|product| product.bit), Some(B950));
+/// ```
 pub const B950: u8 = 1;
 /// The bit of Atlas A3 (Ascend 910C).
+///
+/// ```
+/// use ferry::products::{A3, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend910_9391").map(|product| product.bit), Some(A3));
+/// ```
 pub const A3: u8 = 2;
 /// The bit of Atlas A2 (Ascend 910B).
+///
+/// ```
+/// use ferry::products::{A2, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend910B1").map(|product| product.bit), Some(A2));
+/// ```
 pub const A2: u8 = 4;
 /// The bit of Atlas 200I/500 A2.
+///
+/// ```
+/// use ferry::products::{B200I, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend310B1").map(|product| product.bit), Some(B200I));
+/// ```
 pub const B200I: u8 = 8;
 /// The bit of Atlas inference.
+///
+/// ```
+/// use ferry::products::{INF, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend310P3").map(|product| product.bit), Some(INF));
+/// ```
 pub const INF: u8 = 16;
 /// The bit of Atlas training.
+///
+/// ```
+/// use ferry::products::{TRN, Product};
+///
+/// assert_eq!(Product::of_soc("Ascend910A").map(|product| product.bit), Some(TRN));
+/// ```
 pub const TRN: u8 = 32;
 
 /// What the newest products have in common; the others are described by what differs.
@@ -121,6 +187,12 @@ const OLDER: Product = Product {
 };
 
 /// The products. The first is the one that is emulated unless another is asked for.
+///
+/// ```
+/// for product in &ferry::products::PRODUCTS {
+///     println!("{}: {}", product.tag, product.names.join(", "));
+/// }
+/// ```
 pub static PRODUCTS: [Product; 6] = [
     A2_LIKE,
     Product {
@@ -196,6 +268,13 @@ pub static PRODUCTS: [Product; 6] = [
 
 impl Product {
     /// Whether it is one of the newest three.
+    ///
+    /// ```
+    /// use ferry::products::Product;
+    ///
+    /// let is_newest = |soc| Product::of_soc(soc).expect("a product").is_newest();
+    /// assert!(is_newest("Ascend910B1") && !is_newest("Ascend910A"));
+    /// ```
     pub fn is_newest(&self) -> bool {
         self.bit & (B950 | A3 | A2) != 0
     }
@@ -216,6 +295,10 @@ impl Product {
 
 impl Form {
     /// The name by which users choose it.
+    ///
+    /// ```
+    /// assert_eq!(ferry::products::Form::CtrlCpu.name(), "ctrlcpu");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Form::Ep => "ep",

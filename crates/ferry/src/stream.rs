@@ -405,7 +405,7 @@ impl Stream {
     /// # use std::time::Duration;
     /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
     /// let (go, wait) = std::sync::mpsc::channel::<()>();
-    /// stream.call(move || drop(wait.recv()))?;
+    /// stream.call(move || wait.recv().unwrap_or_default())?;
     /// let late = stream.synchronize_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(late.kind, ferry::Kind::Timeout);
     /// drop(go);
@@ -435,7 +435,7 @@ impl Stream {
     /// # let device = ferry::Runtime::new()?.device(0)?;
     /// # let (stream, there) = (device.stream()?, device.alloc::<u8>(3)?);
     /// let (go, wait) = std::sync::mpsc::channel::<()>();
-    /// stream.call(move || drop(wait.recv()))?;
+    /// stream.call(move || wait.recv().unwrap_or_default())?;
     /// let token = stream.upload(&there, device.runtime().alloc_host(3)?)?;
     /// stream.abort();
     /// assert_eq!(token.wait().unwrap_err().error.kind, ferry::Kind::Aborted);
