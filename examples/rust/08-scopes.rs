@@ -25,8 +25,8 @@ fn main() -> ferry::Result<()> {
     let (left, right) = host.split_at_mut(LEN)?;
     let mut sum = 0_u64;
     stream.scope(|scope| {
-        drop(scope.upload(&there, &*left)?);
-        drop(scope.download(right, &there)?);
+        scope.upload(&there, &*left)?;
+        scope.download(right, &there)?;
         // A function that borrows: it adds up what is only read, in its place behind the copies.
         let left = &*left;
         let sum = &mut sum;
@@ -41,7 +41,7 @@ fn main() -> ferry::Result<()> {
     stream.scope(|scope| {
         let part = scope.download(host.slice_mut(..LEN)?, &there)?.wait()?;
         part.reverse();
-        drop(scope.upload(&there, part)?);
+        scope.upload(&there, part)?;
         Ok(())
     })?;
     assert_eq!(stream.read_vec(there.slice(..2)?)?, [LEN as u32 - 1, LEN as u32 - 2]);
@@ -59,7 +59,7 @@ fn main() -> ferry::Result<()> {
 
 fn forgetful(stream: &Stream, there: &ferry::DeviceBuffer<u32>, host: &mut ferry::HostBuffer<u32>) {
     let _: ferry::Result<()> = stream.scope(|scope| {
-        drop(scope.download(host.slice_mut(..LEN)?, there)?);
+        scope.download(host.slice_mut(..LEN)?, there)?;
         // Not the usual way to say it: the message of a panic would be in the way of this program's output.
         std::panic::resume_unwind(Box::new("something else went wrong"))
     });

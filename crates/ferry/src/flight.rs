@@ -37,7 +37,6 @@ use std::{
 /// assert_eq!(host[..], *b"hello");
 /// # Ok::<(), ferry::Error>(())
 /// ```
-#[must_use = "the buffer comes back from `.wait()` or `.await`; dropping the token gives it up"]
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
     buffer: Option<B>,
