@@ -80,6 +80,14 @@ impl Course {
         Course { from, ..Course::new(stream, upto) }
     }
 
+    /// Everything that the stream has to do by now.
+    pub(crate) fn so_far(stream: Arc<CoreStream>) -> Course {
+        // An abort of what had passed before is no news.
+        let from = stream.status().passed() + 1;
+        let newest = stream.newest();
+        Course::through(stream, from, newest)
+    }
+
     /// The op `ticket`, which uses memory that `before` may still use.
     pub(crate) fn after(stream: Arc<CoreStream>, ticket: Ticket, before: &Course) -> Course {
         let mut steps = before.earlier.to_vec();
@@ -122,6 +130,11 @@ impl Course {
 
     fn verdict(&self) -> Result<()> {
         self.stream.status().error_within(self.from, self.upto).map_or(Ok(()), Err)
+    }
+
+    /// What somebody who `waited` for everything is told: what nobody was told, or else what came of the waiting.
+    pub(crate) fn tell(&self, waited: Result<()>) -> Result<()> {
+        self.stream.status().take_error().map_or(waited, Err)
     }
 
     pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
@@ -415,7 +428,7 @@ impl Future for Synchronized {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.poll(context).map(|_| self.0.stream.status().take_error().map_or(Ok(()), Err))
+        self.0.poll(context).map(|waited| self.0.tell(waited))
     }
 }
 

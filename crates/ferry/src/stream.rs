@@ -424,8 +424,7 @@ impl Stream {
     /// # }
     /// ```
     pub fn synchronized(&self) -> Synchronized {
-        let newest = self.core().newest();
-        Synchronized(Course::new(self.core().clone(), newest))
+        Synchronized(Course::so_far(self.core().clone()))
     }
 
     /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise say `Kind::Aborted`;
@@ -600,12 +599,8 @@ pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]
 
 /// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
 pub(crate) fn settle(stream: &Arc<CoreStream>) -> Result<()> {
-    let newest = stream.newest();
-    let waited = Course::new(stream.clone(), newest).wait();
-    match stream.status().take_error() {
-        Some(error) => Err(error),
-        None => waited,
-    }
+    let course = Course::so_far(stream.clone());
+    course.tell(course.wait())
 }
 
 impl fmt::Debug for Stream {

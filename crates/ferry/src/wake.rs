@@ -3,7 +3,7 @@
 use ferry_core::Fence;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Waker},
 };
 
@@ -37,21 +37,36 @@ impl Watch {
     }
 }
 
-/// Who is to be woken.
+impl Drop for Watch {
+    /// Nobody waits any more. The fence keeps its watcher, which then holds no task.
+    fn drop(&mut self) {
+        drop(self.alarm.take());
+    }
+}
+
+/// Who is to be woken. The lock is never held while a waker is cloned, woken or dropped: that is somebody's code, which may wait for
+/// this very stream.
 struct Alarm(Mutex<Option<Waker>>);
 
 impl Alarm {
+    fn slot(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self, waker: &Waker) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *slot {
-            Some(old) => old.clone_from(waker),
-            None => *slot = Some(waker.clone()),
+        let is_known = self.slot().as_ref().is_some_and(|known| known.will_wake(waker));
+        if !is_known {
+            let waker = waker.clone();
+            let _replaced = self.slot().replace(waker);
         }
     }
 
+    fn take(&self) -> Option<Waker> {
+        self.slot().take()
+    }
+
     fn ring(&self) {
-        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // This is a thread of the engine, which has other work: a waker that panics is not its affair.
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake)));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.take().map(Waker::wake)));
     }
 }

@@ -89,7 +89,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Workers end when nothing is left to do.
+    /// Workers end when nothing is ready. A lane that is at a user's function then, or waits for one, finds others later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         drop(lock(&self.ready));
@@ -107,15 +107,20 @@ impl Engine {
     }
 
     /// A lane has work and nobody at it.
-    pub fn ready(&self, lane: Arc<Lane>) {
+    pub fn ready(self: &Arc<Self>, lane: Arc<Lane>) {
         let mut ready = lock(&self.ready);
         ready.lanes.push_back(lane);
         self.waiting.store(ready.lanes.len(), Ordering::SeqCst);
         // A worker stops spinning under this lock and looks at the list once more before it sleeps.
         let wake = ready.sleeping > 0 && self.spinning.load(Ordering::SeqCst) == 0;
+        let is_last_call = self.closed.load(Ordering::Relaxed) && ready.workers == 0;
         drop(ready);
         if wake {
             self.wake.notify_one();
+        }
+        // The workers ended while this lane could not go on. Without a thread for it, this one has to do.
+        if is_last_call && self.start(1).is_err() {
+            self.serve();
         }
     }
 
@@ -194,6 +199,7 @@ impl Engine {
                 return Some(lane);
             }
             if self.closed.load(Ordering::Acquire) {
+                ready.workers = ready.workers.saturating_sub(1);
                 return None;
             }
             ready.sleeping += 1;
