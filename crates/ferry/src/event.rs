@@ -16,12 +16,12 @@ use std::{
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
-/// let (down, up) = (device.stream()?, device.stream()?);
+/// let (first, second) = (device.stream()?, device.stream()?);
 /// let there = device.alloc::<u8>(5)?;
 ///
-/// let sent = down.upload(&there, device.runtime().alloc_host_from(b"hello")?)?;
-/// up.wait_for(&down.record()?)?;
-/// let back = up.download(device.runtime().alloc_host(5)?, &there)?.wait()?;
+/// let sent = first.upload(&there, device.runtime().alloc_host_from(b"hello")?)?;
+/// second.wait_for(&first.record()?)?;
+/// let back = second.download(device.runtime().alloc_host(5)?, &there)?.wait()?;
 /// assert_eq!(back[..], *b"hello");
 /// # sent.wait()?;
 /// # Ok::<(), ferry::Error>(())
@@ -79,8 +79,8 @@ impl Event {
         self.is_done() || self.mark.wait(Some(limit)).is_ok()
     }
 
-    /// The time from `earlier` to this one, on the device's clock, once both are done and if both are of one device. Zero if this
-    /// one came first.
+    /// The time from `earlier` to this one, on the device's clock; zero if this one came first. `None` before both are done, and if
+    /// they are not of one device. Wait for the later one first: that a token before it is done is not enough.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;

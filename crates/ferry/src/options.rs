@@ -68,6 +68,15 @@ pub enum BackendName {
     Cuda,
 }
 
+impl fmt::Display for BackendName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            BackendName::Host => "host",
+            BackendName::Cuda => "cuda",
+        })
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         let product = &PRODUCTS[0];

@@ -149,7 +149,7 @@ impl Runtime {
     pub fn device(&self, id: u32) -> Result<Device> {
         match self.device_count() {
             count if (id as usize) < count => Ok(Device::of(self.clone(), id)),
-            count => Err(Kind::NoDevice.because(format!("device {id} of {count} devices"))),
+            count => Err(no_device(id, count)),
         }
     }
 
@@ -187,6 +187,15 @@ impl Runtime {
     pub fn alloc_host_from<T: Pod>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
         HostBuffer::copied(&self.shared, elements)
     }
+}
+
+#[cold]
+fn no_device(id: u32, count: usize) -> crate::Error {
+    Kind::NoDevice.because(match count {
+        0 => format!("there is no device {id}: this runtime has none"),
+        1 => format!("there is no device {id}: there is one, device 0"),
+        _ => format!("there is no device {id}: there are {count}, from 0 to {}", count - 1),
+    })
 }
 
 impl fmt::Debug for Runtime {
@@ -243,7 +252,7 @@ impl Device {
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let (down, up) = (device.stream()?, device.stream()?);
+    /// let (first, second) = (device.stream()?, device.stream()?);
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn stream(&self) -> Result<Stream> {

@@ -138,7 +138,7 @@ pub struct Driver {
 impl Driver {
     /// Loads and initialises the driver library called `name`.
     pub fn load(name: &str) -> Result<Driver> {
-        let refuse = |why: String| Kind::Unsupported.because(format!("FERRY_BACKEND=cuda: {why}"));
+        let refuse = |why: String| Kind::Unsupported.because(format!("the cuda backend: {why}"));
         // SAFETY: the driver's constructors have no preconditions.
         let library = unsafe { Library::new(name) }
             .map_err(|why| refuse(format!("{name} cannot be loaded: {}", reason(&why))))?;
@@ -223,7 +223,7 @@ mod tests {
     fn a_machine_without_the_driver_is_told_so() {
         let why = Driver::load("libcuda-of-nobody.so.1").err().expect("there is no such library");
         assert_eq!(why.kind, Kind::Unsupported);
-        let start = "FERRY_BACKEND=cuda: libcuda-of-nobody.so.1 cannot be loaded: ";
+        let start = "the cuda backend: libcuda-of-nobody.so.1 cannot be loaded: ";
         assert!(why.note.starts_with(start) && why.note.len() > start.len(), "{why}");
         assert!(why.note.contains("No such file"), "the loader's reason: {why}");
     }

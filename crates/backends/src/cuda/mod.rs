@@ -59,7 +59,7 @@ impl Cuda {
         let code = unsafe { (driver.calls.cuDeviceGetCount)(&mut count) };
         driver.check("cuDeviceGetCount", code)?;
         if count < 1 {
-            return Err(Kind::Unsupported.because("FERRY_BACKEND=cuda: the driver is there, but no GPU"));
+            return Err(Kind::Unsupported.because("the cuda backend: the driver is there, but no GPU"));
         }
         let there = 0..count as u32;
         let ordinals: Vec<u32> = match visible {
@@ -287,7 +287,7 @@ mod tests {
             Ok(cuda) => assert!(cuda.device_count() > 0),
             Err(why) => {
                 assert_eq!(why.kind, Kind::Unsupported, "{why}");
-                assert!(why.note.starts_with("FERRY_BACKEND=cuda: "), "{why}");
+                assert!(why.note.starts_with("the cuda backend: "), "{why}");
             }
         }
     }
