@@ -9,6 +9,11 @@ use bytemuck::Pod;
 
 pub(crate) mod sealed {
     /// Keeps the traits of this module to this crate: copies rely on what their methods say.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot implement a trait that `ferry` keeps to itself",
+        label = "not a type of `ferry`",
+        note = "copies rely on what these types are: use a `HostBuffer<T>` or a `DeviceBuffer<T>`"
+    )]
     pub trait Sealed {}
 }
 
@@ -79,7 +84,8 @@ pub trait HostRead: sealed::Sealed + Sized {
     message = "`{Self}` is not page-locked host memory that a copy can write",
     label = "memory to write is expected here",
     note = "a download takes a `HostBuffer<T>`, a `Part` of one, or the `InFlight` token of an earlier copy",
-    note = "shared memory (`SharedBuffer`, `&HostSlice`) can only be read",
+    note = "inside `Stream::scope` it also takes what is lent: `&mut HostBuffer<T>`, `&mut HostSlice<T>` or `HostMatrixMut<T>`",
+    note = "shared memory (`SharedBuffer`, `&HostSlice`, `HostMatrix`) can only be read",
     note = "a plain `&mut [T]` is written by `Stream::read`, which waits until the copy is done"
 )]
 pub trait HostWrite: HostRead {}

@@ -1,0 +1,11 @@
+// Calls the hidden method by which a copy takes the buffer out of a token.
+//@ error: E0277
+use ferry::{HostBuffer, HostRead, InFlight, Result};
+
+fn misuse(token: InFlight<HostBuffer<u8>>) -> Result<()> {
+    let host = HostRead::keep(token, Default::default());
+    println!("{:?}", host);
+    Ok(())
+}
+
+fn main() {}

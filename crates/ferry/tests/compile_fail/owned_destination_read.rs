@@ -1,0 +1,12 @@
+// Reads the destination of a download while the copy is in flight.
+//@ error: E0382
+use ferry::{DeviceBuffer, HostBuffer, Result, Stream};
+
+fn misuse(stream: &Stream, there: &DeviceBuffer<u8>, host: HostBuffer<u8>) -> Result<()> {
+    let token = stream.download(host, there)?;
+    println!("{}", host[0]);
+    token.wait()?;
+    Ok(())
+}
+
+fn main() {}
