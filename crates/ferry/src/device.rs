@@ -3,7 +3,7 @@
 use crate::{
     Device, DeviceMatrix, Kind, Result, Runtime,
     extent::{Extent, Grid, Key, owner, within},
-    memory::{OnDevice, sealed::Sealed},
+    memory::{Element, OnDevice, sealed::Sealed},
     runtime::Shared,
 };
 use bytemuck::Pod;
@@ -219,7 +219,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// assert!(buffer.as_slice().cast::<u64>().is_err());
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn cast<U: Pod>(&self) -> Result<DeviceSlice<'a, U>> {
+    pub fn cast<U: Element>(&self) -> Result<DeviceSlice<'a, U>> {
         let (bytes, size) = (self.len * size_of::<T>(), size_of::<U>());
         let len =
             if size == 0 { (bytes == 0).then_some(0) } else { (bytes % size == 0).then_some(bytes / size) };

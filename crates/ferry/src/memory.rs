@@ -1,4 +1,5 @@
-//! What can be an end of a copy. Three traits, which this crate alone implements: [`HostRead`], [`HostWrite`], [`OnDevice`].
+//! What can be an end of a copy. Three traits, which this crate alone implements: [`HostRead`], [`HostWrite`], [`OnDevice`];
+//! and what memory consists of.
 
 use crate::{
     Result,
@@ -16,6 +17,25 @@ pub(crate) mod sealed {
     )]
     pub trait Sealed {}
 }
+
+/// What memory consists of: any [`bytemuck::Pod`], by a name whose compiler message says what is wrong with a type.
+///
+/// ```
+/// fn bytes_of<T: ferry::Element>(count: usize) -> usize {
+///     count * size_of::<T>()
+/// }
+/// assert_eq!(bytes_of::<[f32; 4]>(2), 32);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not plain data",
+    label = "cannot be an element of memory that copies write",
+    note = "elements are `bytemuck::Pod`: numbers, arrays of them, and `repr(C)` structs of those, without padding, references or `bool`",
+    note = "a type of your own becomes one by deriving or implementing `bytemuck::Pod`"
+)]
+pub trait Element: Pod {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Pod> Element for T {}
 
 /// Page-locked host memory that a copy may read.
 ///

@@ -3,9 +3,8 @@
 use crate::{
     Descriptor, DeviceBuffer, HostBuffer, Kind, Options, Result, Stream, engine,
     extent::{KEY, join},
-    memory::OnDevice,
+    memory::{Element, OnDevice},
 };
-use bytemuck::Pod;
 use ferry_core::{Block, DeviceId, Home, Op, Plan, QueueOptions, Request, Rows, Stream as CoreStream};
 use std::{
     fmt,
@@ -173,7 +172,7 @@ impl Runtime {
     /// assert_eq!(host[..], [0.0; 3]);
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn alloc_host<T: Pod>(&self, len: usize) -> Result<HostBuffer<T>> {
+    pub fn alloc_host<T: Element>(&self, len: usize) -> Result<HostBuffer<T>> {
         HostBuffer::zeroed(&self.shared, len)
     }
 
@@ -184,7 +183,7 @@ impl Runtime {
     /// assert_eq!(host[..], [1.0, 2.0]);
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn alloc_host_from<T: Pod>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
+    pub fn alloc_host_from<T: Element>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
         HostBuffer::copied(&self.shared, elements)
     }
 }
@@ -268,7 +267,7 @@ impl Device {
     /// assert_eq!(buffer.len(), 1000);
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn alloc<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len)
     }
 
@@ -280,7 +279,7 @@ impl Device {
     /// assert_eq!(device.stream()?.read_vec(&buffer)?, [0; 3]);
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+    pub fn alloc_zeroed<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         let buffer = self.alloc::<T>(len)?;
         self.shared().at_once(self.id, |core| {
             let fill = |memory: &ferry_core::Memory| {
@@ -300,7 +299,7 @@ impl Device {
     /// assert_eq!(device.stream()?.read_vec(&buffer)?, [1, 2, 3]);
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn alloc_from<T: Pod>(&self, elements: &[T]) -> Result<DeviceBuffer<T>> {
+    pub fn alloc_from<T: Element>(&self, elements: &[T]) -> Result<DeviceBuffer<T>> {
         let buffer = self.alloc::<T>(elements.len())?;
         let rows = join(buffer.extent(KEY), crate::extent::Extent::of_slice(elements), size_of::<T>())?;
         self.shared().copy_at_once(self.id, rows)?;
