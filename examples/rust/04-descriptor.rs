@@ -1,7 +1,7 @@
 //! 04: a copy whose addresses are read when it runs.
 //!
 //! A descriptor is a piece of device memory that says: from here, to there, so many bytes. The work that uses it looks into it when
-//! its turn comes, not when it is submitted. So the same submitted copy can be pointed elsewhere, by the program or by a copy
+//! its turn comes, not when it is submitted. So the same submitted copy can be pointed elsewhere, by the program or by work
 //! that runs before it.
 
 use ferry::Runtime;
@@ -16,20 +16,18 @@ fn main() -> ferry::Result<()> {
     let (first, second) = (device.alloc_from(&[1_u8; BYTES])?, device.alloc_from(&[2_u8; BYTES])?);
     let target = device.alloc_zeroed::<u8>(BYTES)?;
 
-    // Two descriptors. As everywhere in this crate, the destination comes first. What a descriptor names stays allocated as
-    // long as the descriptor does.
-    let (descriptor, spare) = (device.descriptor()?, device.descriptor()?);
-    println!("a descriptor takes {} bytes", 8 * descriptor.as_slice().len());
+    // As everywhere in this crate, the destination comes first. What a descriptor names stays allocated as long as the descriptor
+    // does. In C a descriptor is plain bytes, which a program sizes, allocates and may copy; here it is a type of its own, since
+    // bytes that anybody can write would let a copy go anywhere.
+    let descriptor = device.descriptor()?;
     descriptor.set(&target, &first)?;
-    spare.set(&target, &second)?;
 
     stream.run(&descriptor)?;
     assert_eq!(stream.read_vec(&target)?, [1; BYTES]);
     println!("copied what the descriptor pointed at");
 
-    // A descriptor is plain bytes: an earlier copy of the stream writes the spare one over it, and the copy behind that goes
-    // where the spare one says.
-    stream.copy(descriptor.as_slice(), spare.as_slice())?;
+    // Earlier work of the stream points it elsewhere, and the copy behind that goes where it says then.
+    stream.set_descriptor(&descriptor, &target, &second)?;
     stream.run(&descriptor)?;
     assert_eq!(stream.read_vec(&target)?, [2; BYTES]);
     println!("copied what it pointed at when its turn came");

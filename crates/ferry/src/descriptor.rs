@@ -1,48 +1,71 @@
 //! Copies whose ends are read when they run.
+//!
+//! The words of a descriptor are device memory that no safe program can reach: whoever could write them could write any address
+//! that the device can.
 
 use crate::{
-    Device, DeviceBuffer, DeviceSlice, Kind, Result,
+    Device, DeviceBuffer, DeviceSlice, Element, HostBuffer, Kind, Result, Stream,
     device::Allocation,
-    extent::{Extent, KEY, join},
+    extent::{Extent, KEY, join, owner},
     memory::OnDevice,
 };
-use bytemuck::Pod;
-use ferry_core::indirect::{DESCRIPTOR_WORDS, seal};
+use ferry_core::{
+    DeviceId, Stream as CoreStream, Ticket,
+    indirect::{DESCRIPTOR_WORDS, seal},
+};
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A copy inside a device, written down in device memory: [`Stream::run`](crate::Stream::run) reads it when its turn comes, not when it
-/// is submitted. So a copy that is queued already can be pointed elsewhere, by [`set`](Self::set) or by an earlier copy of the
-/// stream that writes one descriptor over another.
+/// A copy inside a device, written down in device memory: [`Stream::run`] reads it when its turn comes, not when it is submitted. So
+/// a copy that is queued already can be pointed elsewhere: at once by [`set`](Self::set), or in stream order by
+/// [`Stream::set_descriptor`].
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
 /// let stream = device.stream()?;
 /// let (old, new, to) = (device.alloc_from(b"old")?, device.alloc_from(b"new")?, device.alloc::<u8>(3)?);
-/// let (descriptor, spare) = (device.descriptor()?, device.descriptor()?);
+/// let descriptor = device.descriptor()?;
 /// descriptor.set(&to, &old)?;
-/// spare.set(&to, &new)?;
 ///
-/// stream.copy(descriptor.as_slice(), spare.as_slice())?;
+/// stream.set_descriptor(&descriptor, &to, &new)?;
 /// stream.run(&descriptor)?;
 /// assert_eq!(stream.read_vec(&to)?, *b"new");
 /// # Ok::<(), ferry::Error>(())
 /// ```
 pub struct Descriptor {
     words: DeviceBuffer<u64>,
-    /// What it names stays allocated as long as it does.
-    ends: Mutex<[Option<Arc<Allocation>>; 2]>,
+    /// What the words name, or may come to name: allocated as long as that is so.
+    named: Mutex<Vec<Named>>,
+}
+
+/// The ends of one setting, and the op that writes it down; none if it was written at once.
+struct Named {
+    ends: [Arc<Allocation>; 2],
+    by: Option<(Arc<CoreStream>, Ticket)>,
+}
+
+impl Named {
+    /// Whether the same stream has named the same ends.
+    fn is_again(&self, [dst, src]: &[Arc<Allocation>; 2], stream: &Arc<CoreStream>) -> bool {
+        let is_same = Arc::ptr_eq(&self.ends[0], dst) && Arc::ptr_eq(&self.ends[1], src);
+        is_same && self.by.as_ref().is_some_and(|(by, _)| Arc::ptr_eq(by, stream))
+    }
+
+    /// Whether it will not be written any more.
+    fn is_past(&self) -> bool {
+        self.by.as_ref().is_none_or(|(stream, ticket)| stream.has_passed(*ticket))
+    }
 }
 
 impl Descriptor {
     pub(crate) fn new(device: &Device) -> Result<Descriptor> {
-        Ok(Descriptor { words: device.alloc_zeroed(DESCRIPTOR_WORDS)?, ends: Mutex::default() })
+        Ok(Descriptor { words: device.alloc_zeroed(DESCRIPTOR_WORDS)?, named: Mutex::default() })
     }
 
     /// From here on the descriptor says: copy `src` to `dst`. All three are on one device. Copies that were submitted and have
-    /// not run yet do what it says now.
+    /// not run yet do what it says now; one that runs at this very moment may find half of it written and fail.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -52,15 +75,33 @@ impl Descriptor {
     /// assert!(descriptor.set(&to, &from).is_err(), "2 elements into 1");
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn set<'a, T: Pod>(
+    pub fn set<'a, T: Element>(
         &self,
         dst: impl Into<DeviceSlice<'a, T>>,
         src: impl Into<DeviceSlice<'a, T>>,
     ) -> Result<()> {
-        let (dst, src, device) = (dst.into(), src.into(), self.words.device());
-        let runtime = device.shared();
+        let (words, ends) = self.seal(dst.into(), src.into())?;
+        let (mut named, device) = (self.named(), self.words.device());
+        // What was written down by now is about to be overwritten; what is still queued comes later.
+        let overwritten: Vec<_> = named.extract_if(.., |named| named.is_past()).collect();
+        named.push(Named { ends, by: None });
+        let rows = join(self.words.extent(KEY), Extent::of_slice(&words), size_of::<u64>())?;
+        let written = device.shared().copy_at_once(device.id(), rows);
+        if written.is_err() {
+            named.extend(overwritten);
+        }
+        written
+    }
+
+    /// The words of a copy, and what it names.
+    fn seal<T: Element>(
+        &self,
+        dst: DeviceSlice<'_, T>,
+        src: DeviceSlice<'_, T>,
+    ) -> Result<([u64; DESCRIPTOR_WORDS], [Arc<Allocation>; 2])> {
+        let device = self.words.device();
         for (name, end) in [("destination", &dst), ("source", &src)] {
-            if end.owner() != crate::extent::owner(runtime) {
+            if end.owner() != owner(device.shared()) {
                 return Err(
                     Kind::BadRoute.because(format!("the {name}, {end:?}, belongs to another runtime"))
                 );
@@ -71,27 +112,61 @@ impl Descriptor {
             }
         }
         let copy = join(dst.extent(KEY), src.extent(KEY), size_of::<T>())?;
-        let words = seal(runtime.core.memory().seal_key(), copy.dst, copy.src, copy.width);
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        runtime.copy_at_once(device.id(), join(self.words.extent(KEY), Extent::of_slice(&words), 8)?)?;
-        *ends = [Some(dst.block().clone()), Some(src.block().clone())];
-        Ok(())
+        let words = seal(device.shared().core.memory().seal_key(), copy.dst, copy.src, copy.width);
+        Ok((words, [dst.block().clone(), src.block().clone()]))
     }
 
-    /// Where it is written down: plain device memory, which may be copied like any other.
+    fn named(&self) -> MutexGuard<'_, Vec<Named>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn words(&self) -> DeviceSlice<'_, u64> {
+        self.words.as_slice()
+    }
+
+    fn device_id(&self) -> DeviceId {
+        self.words().device_id()
+    }
+}
+
+impl Stream {
+    /// As [`Descriptor::set`], in stream order: when the stream comes to it, the descriptor is written; what runs before finds what it
+    /// said until then. What is named this way stays allocated until [`Descriptor::set`] is called, or the descriptor is dropped.
     ///
     /// ```
-    /// let descriptor = ferry::Runtime::new()?.device(0)?.descriptor()?;
-    /// println!("a descriptor takes {} words", descriptor.as_slice().len());
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let stream = device.stream()?;
+    /// let (a, b, to) = (device.alloc_from(b"a")?, device.alloc_from(b"b")?, device.alloc::<u8>(2)?);
+    /// let descriptor = device.descriptor()?;
+    /// stream.set_descriptor(&descriptor, to.slice(..1)?, &a)?;
+    /// stream.run(&descriptor)?;
+    /// stream.set_descriptor(&descriptor, to.slice(1..)?, &b)?;
+    /// stream.run(&descriptor)?;
+    /// assert_eq!(stream.read_vec(&to)?, *b"ab");
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    pub fn as_slice(&self) -> DeviceSlice<'_, u64> {
-        self.words.as_slice()
+    pub fn set_descriptor<'a, T: Element>(
+        &self,
+        descriptor: &Descriptor,
+        dst: impl Into<DeviceSlice<'a, T>>,
+        src: impl Into<DeviceSlice<'a, T>>,
+    ) -> Result<()> {
+        let (words, ends) = descriptor.seal(dst.into(), src.into())?;
+        let runtime = self.device().shared().clone();
+        let mut named = descriptor.named();
+        let token = self.upload(descriptor.words(), HostBuffer::copied(&runtime, &words)?)?;
+        let by = Some((self.core().clone(), token.ticket()));
+        // An abort may drop this one, so nothing that was named before is let go of; but the same ends need be there once.
+        match named.iter_mut().find(|named| named.is_again(&ends, self.core())) {
+            Some(again) => again.by = by,
+            None => named.push(Named { ends, by }),
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Descriptor(at {:#x} on device {})", self.words.addr(), self.as_slice().device_id())
+        write!(f, "Descriptor(at {:#x} on device {})", self.words.addr(), self.device_id())
     }
 }

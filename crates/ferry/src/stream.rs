@@ -318,7 +318,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn run(&self, descriptor: &Descriptor) -> Result<()> {
-        let (words, device) = (descriptor.as_slice(), self.core().device());
+        let (words, device) = (descriptor.words(), self.core().device());
         self.is_ours(&words.extent(KEY))?;
         if words.device_id() != device {
             let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
