@@ -90,16 +90,27 @@ impl Course {
 
     /// The op `ticket`, which uses memory that `before` may still use.
     pub(crate) fn after(stream: Arc<CoreStream>, ticket: Ticket, before: &Course) -> Course {
-        let mut steps = before.earlier.to_vec();
         let mut course = Course::new(stream, ticket);
         if before.is_of(&course.stream) {
             course.from = before.from;
-        } else {
-            steps.push(Step { stream: before.stream.clone(), ticket: before.upto });
+            if before.earlier.is_empty() {
+                return course;
+            }
         }
-        steps.retain(|step| !step.is_done());
-        course.earlier = steps.into_boxed_slice();
+        // One of each stream is enough: it has passed when the newest has.
+        let earlier = before.earlier.iter().filter(|step| !before.is_of(&step.stream));
+        let newest = Step { stream: before.stream.clone(), ticket: before.upto };
+        let unfinished = earlier.cloned().chain([newest]).filter(|step| !step.is_done());
+        course.earlier = unfinished.filter(|step| !course.is_of(&step.stream)).collect();
         course
+    }
+
+    /// Work of other streams that is not done.
+    pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> impl Iterator<Item = Arc<dyn Fence>> {
+        let last = (!self.is_of(stream) && !self.stream.has_passed(self.upto)).then(|| self.fence());
+        // The last one comes after these, unless an abort has dropped its wait for them.
+        let earlier = self.earlier.iter().filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done());
+        last.into_iter().chain(earlier.map(|step| step.stream.fence_after(step.ticket)))
     }
 
     pub(crate) fn is_of(&self, stream: &Arc<CoreStream>) -> bool {

@@ -515,12 +515,8 @@ impl Stream {
     /// Later work of this stream comes after `before`.
     #[inline]
     fn follow(&self, before: Option<&Course>) -> Result<()> {
-        match before {
-            Some(before) if !before.is_of(self.core()) && !before.is_done() => {
-                self.core().wait_for(before.fence()).map(drop)
-            }
-            _ => Ok(()),
-        }
+        let Some(before) = before else { return Ok(()) };
+        before.elsewhere(self.core()).try_for_each(|fence| self.core().wait_for(fence).map(drop))
     }
 
     #[inline]
