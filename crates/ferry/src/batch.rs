@@ -295,11 +295,18 @@ impl<H> Batch<'_, H> {
         self.owners.into_iter()
     }
 
+    /// What there is to look up. An empty piece may lie behind the last byte of its memory, where there is nothing or a stranger.
     pub(crate) fn rows(&self, way: Way) -> impl Iterator<Item = Rows> {
-        self.pieces.iter().map(move |piece| match way {
+        self.pieces.iter().filter(|piece| piece.len > 0).map(move |piece| match way {
             Way::Up => Rows::linear(piece.device, piece.host, piece.len),
             Way::Down => Rows::linear(piece.host, piece.device, piece.len),
         })
+    }
+
+    /// What to call the piece that `rows` gave as number `item`.
+    pub(crate) fn number_of(&self, item: usize) -> usize {
+        let mut full = self.pieces.iter().enumerate().filter(|(_, piece)| piece.len > 0);
+        full.nth(item).map_or(item, |(number, _)| number)
     }
 }
 

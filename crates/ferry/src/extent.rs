@@ -46,7 +46,7 @@ impl Extent {
         self.rows == 1
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.rows * self.cols
     }
 

@@ -507,8 +507,9 @@ impl Stream {
         self.follow(batch.host().course(KEY))?;
         let make = |memory: &Memory| Plan::new(batch.rows(way), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.core().submit(make) }
-            .map_err(|Misfit { item, error }| error.kind.because(format!("piece {item}: {error}")))?;
+        let ticket = unsafe { self.core().submit(make) }.map_err(|Misfit { item, error }| {
+            error.kind.because(format!("piece {}: {error}", batch.number_of(item)))
+        })?;
         Ok(self.course(ticket, batch.host().course(KEY)))
     }
 
@@ -542,7 +543,7 @@ impl Stream {
     /// Plain memory in `rows` stays valid until the stream has passed the ticket.
     #[inline]
     unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
-        let make = |memory: &Memory| Plan::new([rows], memory, |_, _| Ok(())).map(Op::Copy);
+        let make = |memory: &Memory| Plan::new(piece(rows), memory, |_, _| Ok(())).map(Op::Copy);
         // SAFETY: the caller's promise.
         unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
     }
@@ -553,13 +554,16 @@ impl Stream {
     /// As `submit`.
     #[inline]
     unsafe fn submit_locked(&self, rows: Rows) -> Result<Ticket> {
-        let make = |memory: &Memory| Plan::new([rows], memory, |_, _| Ok(())).and_then(locked);
+        let make = |memory: &Memory| Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
         unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
     }
 
     fn fill_with(&self, dst: Extent, size: usize, pattern: [u8; 4]) -> Result<()> {
         self.is_ours(&dst)?;
+        if dst.count() * size == 0 {
+            return Ok(());
+        }
         let is_dense = dst.pitch == dst.cols || dst.rows == 1;
         let (rows, width) =
             if is_dense { (1, dst.rows * dst.cols * size) } else { (dst.rows, dst.cols * size) };
@@ -574,6 +578,12 @@ impl Stream {
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
         Course::new(self.core().clone(), ticket).wait()
     }
+}
+
+/// What there is to look up. An empty end may lie behind the last byte of its memory, where there is nothing or a stranger.
+#[inline]
+fn piece(rows: Rows) -> Option<Rows> {
+    (rows.width > 0).then_some(rows)
 }
 
 /// The op of a plan without plain memory. Plain is what a runtime does not know: memory of another one.
