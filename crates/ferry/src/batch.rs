@@ -109,6 +109,10 @@ pub trait HostPool: Sealed {
     #[doc(hidden)]
     fn buffer(&mut self, index: usize, key: Key) -> Result<Extent>;
 
+    /// Refuses what holds nothing any more.
+    #[doc(hidden)]
+    fn check(&mut self, key: Key) -> Result<()>;
+
     #[doc(hidden)]
     fn course(&self, key: Key) -> Option<&Course>;
 
@@ -141,6 +145,10 @@ impl<S: HostRead> HostPool for S {
         if index == 0 { self.extent(key) } else { Err(no_buffer(index, 1)) }
     }
 
+    fn check(&mut self, key: Key) -> Result<()> {
+        self.extent(key).map(drop)
+    }
+
     fn course(&self, key: Key) -> Option<&Course> {
         HostRead::course(self, key)
     }
@@ -163,6 +171,10 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         self.get_mut(index).ok_or_else(|| no_buffer(index, count))?.extent(key)
     }
 
+    fn check(&mut self, _: Key) -> Result<()> {
+        Ok(())
+    }
+
     fn course(&self, _: Key) -> Option<&Course> {
         None
     }
@@ -180,6 +192,10 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
 
     fn buffer(&mut self, index: usize, key: Key) -> Result<Extent> {
         self.held(key)?.buffer(index, key)
+    }
+
+    fn check(&mut self, key: Key) -> Result<()> {
+        self.held(key).map(drop)
     }
 
     fn course(&self, key: Key) -> Option<&Course> {
@@ -289,6 +305,10 @@ impl<H> Batch<'_, H> {
 
     pub(crate) fn host(&self) -> &H {
         &self.host
+    }
+
+    pub(crate) fn host_mut(&mut self) -> &mut H {
+        &mut self.host
     }
 
     pub(crate) fn owners(&self) -> impl Iterator<Item = usize> {

@@ -109,7 +109,8 @@ impl Course {
     pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> impl Iterator<Item = Arc<dyn Fence>> {
         let last = (!self.is_of(stream) && !self.stream.has_passed(self.upto)).then(|| self.fence());
         // The last one comes after these, unless an abort has dropped its wait for them.
-        let earlier = self.earlier.iter().filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done());
+        let earlier =
+            self.earlier.iter().filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done());
         last.into_iter().chain(earlier.map(|step| step.stream.fence_after(step.ticket)))
     }
 

@@ -491,10 +491,10 @@ impl Stream {
     pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
         &self,
         way: Way,
-        batch: Batch<'d, H>,
+        mut batch: Batch<'d, H>,
     ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
         // SAFETY: the caller's promise.
-        match unsafe { self.try_lend_batch(way, &batch) } {
+        match unsafe { self.try_lend_batch(way, &mut batch) } {
             Ok(course) => Ok(InFlight::new(batch.into_host().keep(KEY), course)),
             Err(error) => Err(Failed { error, buffer: batch }),
         }
@@ -502,7 +502,8 @@ impl Stream {
 
     /// # Safety
     /// As `lend`.
-    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &Batch<'_, H>) -> Result<Course> {
+    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &mut Batch<'_, H>) -> Result<Course> {
+        batch.host_mut().check(KEY)?;
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
         self.follow(batch.host().course(KEY))?;
         let make = |memory: &Memory| Plan::new(batch.rows(way), memory, |_, _| Ok(())).and_then(locked);
