@@ -3,6 +3,7 @@
 use crate::{Access, Block, DeviceId, Kind, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc};
 use std::{
     any::Any,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -152,6 +153,12 @@ pub trait Fence: Any + Send + Sync {
 pub fn tell<F: FnOnce()>(watchers: impl IntoIterator<Item = F>) {
     for then in watchers {
         // The panic hook has told of it.
-        let _ = catch_unwind(AssertUnwindSafe(then));
+        survives(then);
     }
+}
+
+/// Runs somebody's code, and says whether it came to its end. What a panic leaves behind is forgotten, since its destructor may
+/// panic as well.
+pub fn survives(code: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(code)).map_err(mem::forget).is_ok()
 }

@@ -13,6 +13,8 @@ pub enum Op {
     Fill(Fill),
     /// Hold the queue until the fence is done.
     Wait(Arc<dyn Fence>),
+    /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or nothing.
+    After(Box<(Vec<Arc<dyn Fence>>, Op)>),
     /// Run a function of the user's on a thread where it may block, and hold the queue until it returns.
     Call(Box<dyn FnOnce() + Send>),
 }
@@ -37,6 +39,7 @@ impl fmt::Debug for Op {
             Op::CopyThrough(through) => f.debug_tuple("CopyThrough").field(through).finish(),
             Op::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
             Op::Wait(_) => f.write_str("Wait"),
+            Op::After(after) => f.debug_tuple("After").field(&after.1).finish(),
             Op::Call(_) => f.write_str("Call"),
         }
     }

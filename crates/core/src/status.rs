@@ -2,10 +2,9 @@
 
 use crate::{
     Error, Halt, Kind, Observer,
+    backend::survives,
     sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The number of an op in its queue, counted from 1.
 pub type Ticket = u64;
@@ -57,9 +56,7 @@ impl Status {
         if let Some(observer) = &self.observer {
             let tickets = self.passed.load(Ordering::Relaxed) + 1..=ticket;
             // An observer changes nothing, not even by panicking: those who wait for this work must not wait for ever.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                tickets.for_each(|done| observer.completed(self.stream, done))
-            }));
+            survives(|| tickets.for_each(|done| observer.completed(self.stream, done)));
         }
         self.passed.store(ticket, Ordering::Release);
     }

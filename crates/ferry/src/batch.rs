@@ -117,7 +117,7 @@ pub trait HostPool: Sealed {
     fn course(&self, key: Key) -> Option<&Course>;
 
     #[doc(hidden)]
-    fn keep(self, key: Key) -> Self::Buffer;
+    fn keep(self, key: Key) -> (Self::Buffer, Option<Course>);
 }
 
 /// The page-locked memory of a batch that is downloaded: what a [`HostPool`] is made of is [`HostWrite`].
@@ -153,7 +153,7 @@ impl<S: HostRead> HostPool for S {
         HostRead::course(self, key)
     }
 
-    fn keep(self, key: Key) -> S::Buffer {
+    fn keep(self, key: Key) -> (S::Buffer, Option<Course>) {
         HostRead::keep(self, key)
     }
 }
@@ -179,8 +179,8 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         None
     }
 
-    fn keep(self, _: Key) -> Vec<S> {
-        self
+    fn keep(self, _: Key) -> (Vec<S>, Option<Course>) {
+        (self, None)
     }
 }
 
@@ -202,7 +202,7 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
         Some(self.courses(key))
     }
 
-    fn keep(self, key: Key) -> Vec<S> {
+    fn keep(self, key: Key) -> (Vec<S>, Option<Course>) {
         self.release(key)
     }
 }

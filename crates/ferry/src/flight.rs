@@ -45,26 +45,45 @@ pub struct InFlight<B> {
 
 /// Where work is: the ops of a stream that use some memory, of which the last is waited for.
 pub struct Course {
-    stream: Arc<CoreStream>,
-    from: Ticket,
-    upto: Ticket,
-    /// Ops of other streams that used the memory before. The stream waits for them, but an abort drops that wait, and whoever is
-    /// given the memory back must not find them at it.
-    earlier: Box<[Step]>,
+    step: Step,
+    /// What few need: a token is moved from hand to hand.
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Default)]
+struct Rest {
+    /// What other streams did with the memory before. This stream waits for it, but whoever is given the memory back must not find
+    /// them at it, and wants to know what came of it.
+    earlier: Vec<Step>,
+    /// What is known to have gone wrong with steps that are done.
+    wrong: Option<Error>,
     /// If anybody has polled.
     watch: Option<Watch>,
 }
 
-/// An op of some stream.
-#[derive(Clone)]
+/// The ops `from..=upto` of a stream.
 struct Step {
     stream: Arc<CoreStream>,
-    ticket: Ticket,
+    from: Ticket,
+    upto: Ticket,
 }
 
 impl Step {
+    fn is_of(&self, stream: &Arc<CoreStream>) -> bool {
+        Arc::ptr_eq(&self.stream, stream)
+    }
+
     fn is_done(&self) -> bool {
-        self.stream.has_passed(self.ticket)
+        self.stream.has_passed(self.upto)
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        self.stream.fence_after(self.upto)
+    }
+
+    /// What is known to be wrong with it, now that it is done.
+    fn error(&self) -> Option<Error> {
+        self.stream.status().error_within(self.from, self.upto)
     }
 }
 
@@ -72,12 +91,13 @@ impl Course {
     /// The op `ticket`, which uses memory that nothing else uses.
     #[inline]
     pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Course {
-        Course { stream, from: ticket, upto: ticket, earlier: Box::default(), watch: None }
+        Course::through(stream, ticket, ticket)
     }
 
     /// The ops `from..=upto`.
+    #[inline]
     pub(crate) fn through(stream: Arc<CoreStream>, from: Ticket, upto: Ticket) -> Course {
-        Course { from, ..Course::new(stream, upto) }
+        Course { step: Step { stream, from, upto }, rest: None }
     }
 
     /// Everything that the stream has to do by now.
@@ -88,89 +108,102 @@ impl Course {
         Course::through(stream, from, newest)
     }
 
-    /// The op `ticket`, which uses memory that `before` may still use.
-    pub(crate) fn after(stream: Arc<CoreStream>, ticket: Ticket, before: &Course) -> Course {
-        let mut course = Course::new(stream, ticket);
-        if before.is_of(&course.stream) {
-            course.from = before.from;
-            if before.earlier.is_empty() {
-                return course;
-            }
+    /// The op `ticket` of `stream` uses the memory as well, after this.
+    #[inline]
+    pub(crate) fn then(mut self, stream: &Arc<CoreStream>, ticket: Ticket) -> Course {
+        if self.step.is_of(stream) && self.rest.is_none() {
+            self.step.upto = ticket;
+            return self;
         }
-        // One of each stream is enough: it has passed when the newest has.
-        let earlier = before.earlier.iter().filter(|step| !before.is_of(&step.stream));
-        let newest = Step { stream: before.stream.clone(), ticket: before.upto };
-        let unfinished = earlier.cloned().chain([newest]).filter(|step| !step.is_done());
-        course.earlier = unfinished.filter(|step| !course.is_of(&step.stream)).collect();
+        self.go_elsewhere(stream, ticket)
+    }
+
+    #[cold]
+    fn go_elsewhere(self, stream: &Arc<CoreStream>, ticket: Ticket) -> Course {
+        let Rest { mut earlier, mut wrong, .. } = self.rest.map(|rest| *rest).unwrap_or_default();
+        earlier.push(self.step);
+        let mut course = Course::new(stream.clone(), ticket);
+        earlier.retain(|step| {
+            if step.is_of(stream) {
+                course.step.from = course.step.from.min(step.from);
+                return false;
+            }
+            let is_done = step.is_done();
+            if is_done && let Some(error) = step.error() {
+                wrong.get_or_insert(error);
+            }
+            !is_done
+        });
+        if !earlier.is_empty() || wrong.is_some() {
+            course.rest = Some(Box::new(Rest { earlier, wrong, watch: None }));
+        }
         course
     }
 
-    /// Work of other streams that is not done.
-    pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> impl Iterator<Item = Arc<dyn Fence>> {
-        let last = (!self.is_of(stream) && !self.stream.has_passed(self.upto)).then(|| self.fence());
-        // The last one comes after these, unless an abort has dropped its wait for them.
-        let earlier =
-            self.earlier.iter().filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done());
-        last.into_iter().chain(earlier.map(|step| step.stream.fence_after(step.ticket)))
+    /// What the next copy on `stream` has to wait for: work of other streams that is not done.
+    #[inline]
+    pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> Vec<Arc<dyn Fence>> {
+        if self.step.is_of(stream) && self.rest.is_none() {
+            return Vec::new();
+        }
+        let steps = self.earlier().iter().chain([&self.step]);
+        steps.filter(|step| !step.is_of(stream) && !step.is_done()).map(Step::fence).collect()
     }
 
-    pub(crate) fn is_of(&self, stream: &Arc<CoreStream>) -> bool {
-        Arc::ptr_eq(&self.stream, stream)
+    fn earlier(&self) -> &[Step] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.earlier)
     }
 
-    pub(crate) fn fence(&self) -> Arc<dyn Fence> {
-        self.stream.fence_after(self.upto)
+    /// A step that is not done.
+    fn unfinished(&self) -> Option<&Step> {
+        [&self.step].into_iter().chain(self.earlier()).find(|step| !step.is_done())
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.stream.has_passed(self.upto) && self.unfinished().is_none()
-    }
-
-    /// An earlier step that is not done.
-    fn unfinished(&self) -> Option<&Step> {
-        self.earlier.iter().find(|step| !step.is_done())
+        self.unfinished().is_none()
     }
 
     /// Waits until no byte of it moves any more, and says what is known to be wrong with it.
     pub(crate) fn wait(&self) -> Result<()> {
-        pass(&self.stream, self.upto);
-        while let Some(step) = self.unfinished() {
-            pass(&step.stream, step.ticket);
-        }
+        pass(&self.step.stream, self.step.upto);
+        self.earlier().iter().for_each(|step| pass(&step.stream, step.upto));
         self.verdict()
     }
 
     fn verdict(&self) -> Result<()> {
-        self.stream.status().error_within(self.from, self.upto).map_or(Ok(()), Err)
+        let wrong = || self.rest.as_ref().and_then(|rest| rest.wrong.clone());
+        let earlier = || self.earlier().iter().find_map(Step::error);
+        self.step.error().or_else(wrong).or_else(earlier).map_or(Ok(()), Err)
     }
 
     /// What somebody who `waited` for everything is told: what nobody was told, or else what came of the waiting.
     pub(crate) fn tell(&self, waited: Result<()>) -> Result<()> {
-        self.stream.status().take_error().map_or(waited, Err)
+        self.step.stream.status().take_error().map_or(waited, Err)
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.step.upto
     }
 
     pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit);
         let left = || end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
-        let late = self.fence().wait(Some(left())).is_err();
-        !late
-            && self.earlier.iter().all(|step| step.stream.fence_after(step.ticket).wait(Some(left())).is_ok())
+        let mut steps = [&self.step].into_iter().chain(self.earlier());
+        steps.all(|step| step.is_done() || step.fence().wait(Some(left())).is_ok())
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
-            if let Some(watch) = &self.watch {
+            if let Some(rest) = &mut self.rest
+                && let Some(watch) = &rest.watch
+            {
                 if !watch.poll(context) {
                     return Poll::Pending;
                 }
-                self.watch = None;
+                rest.watch = None;
             }
-            let next = match self.unfinished() {
-                _ if !self.stream.has_passed(self.upto) => self.fence(),
-                Some(step) => step.stream.fence_after(step.ticket),
-                None => return Poll::Ready(self.verdict()),
-            };
-            self.watch = Some(Watch::new(next, context));
+            let Some(next) = self.unfinished().map(Step::fence) else { return Poll::Ready(self.verdict()) };
+            self.rest.get_or_insert_default().watch = Some(Watch::new(next, context));
         }
     }
 }
@@ -242,7 +275,7 @@ impl<B> InFlight<B> {
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
-        self.course.upto
+        self.course.ticket()
     }
 
     /// What it holds, to be asked where it lies.
@@ -254,9 +287,9 @@ impl<B> InFlight<B> {
         &self.course
     }
 
-    /// What it holds, for the copy that comes after this one.
-    pub(crate) fn release(self, _: Key) -> B {
-        self.buffer.expect("asked where it lies before")
+    /// What it holds and what still uses that, for the copy that comes after this one.
+    pub(crate) fn release(self, _: Key) -> (B, Option<Course>) {
+        (self.buffer.expect("asked where it lies before"), Some(self.course))
     }
 
     fn land(&mut self, waited: Result<()>) -> Result<B, Failed<B>> {
@@ -366,7 +399,8 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
         Some(self.courses(key))
     }
 
-    fn keep(self, key: Key) -> B {
+    #[inline]
+    fn keep(self, key: Key) -> (B, Option<Course>) {
         self.release(key)
     }
 }

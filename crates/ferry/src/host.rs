@@ -3,6 +3,7 @@
 use crate::{
     Failed, HostMatrix, HostMatrixMut, Kind, Part, Result, Runtime,
     extent::{Extent, Grid, Key, owner, within},
+    flight::Course,
     memory::{HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
     runtime::Shared,
@@ -185,8 +186,8 @@ impl<T: Pod> HostRead for HostBuffer<T> {
     }
 
     #[inline]
-    fn keep(self, _: Key) -> Self {
-        self
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 
@@ -270,8 +271,9 @@ impl<T: Pod> HostRead for SharedBuffer<T> {
         Ok(self.0.whole())
     }
 
-    fn keep(self, _: Key) -> Self {
-        self
+    #[inline]
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 
@@ -457,8 +459,9 @@ macro_rules! borrows {
                 Ok(Extent::of_slice(self))
             }
 
-            fn keep(self, _: Key) -> Self {
-                self
+            #[inline]
+            fn keep(self, _: Key) -> (Self, Option<Course>) {
+                (self, None)
             }
         }
 
@@ -470,8 +473,9 @@ macro_rules! borrows {
                 Ok(Extent::linear(self.as_mut_ptr() as usize, self.len(), 0))
             }
 
-            fn keep(self, _: Key) -> Self {
-                self
+            #[inline]
+            fn keep(self, _: Key) -> (Self, Option<Course>) {
+                (self, None)
             }
         }
 

@@ -3,6 +3,7 @@
 use crate::{
     DeviceSlice, HostSlice, Result,
     extent::{Extent, Grid, Key},
+    flight::Course,
     memory::{HostRead, HostWrite, OnDevice, sealed::Sealed},
 };
 use bytemuck::Pod;
@@ -209,8 +210,9 @@ impl<T: Pod> HostRead for HostMatrix<'_, T> {
         Ok(self.grid.at(self.slice.as_ptr() as usize, 0))
     }
 
-    fn keep(self, _: Key) -> Self {
-        self
+    #[inline]
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 
@@ -256,8 +258,9 @@ impl<T: Pod> HostRead for HostMatrixMut<'_, T> {
         Ok(self.grid.at(self.slice.as_mut_ptr() as usize, 0))
     }
 
-    fn keep(self, _: Key) -> Self {
-        self
+    #[inline]
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 

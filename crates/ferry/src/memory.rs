@@ -82,8 +82,9 @@ pub trait HostRead: sealed::Sealed + Sized {
         None
     }
 
+    /// What the token holds, and what still uses it.
     #[doc(hidden)]
-    fn keep(self, key: Key) -> Self::Buffer;
+    fn keep(self, key: Key) -> (Self::Buffer, Option<Course>);
 }
 
 /// Page-locked host memory that a copy may write: what [`HostRead`] lists, except what is shared.

@@ -3,6 +3,7 @@
 use crate::{
     Failed, Result,
     extent::{Extent, Grid, Key, within},
+    flight::Course,
     host::HostBuffer,
     memory::{HostRead, HostWrite, sealed::Sealed},
 };
@@ -116,8 +117,9 @@ impl<B: Whole> HostRead for Part<B> {
         Ok(self.grid.at(whole.addr + self.before * size_of::<B::Elem>(), whole.owner))
     }
 
-    fn keep(self, _: Key) -> Self {
-        self
+    #[inline]
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 

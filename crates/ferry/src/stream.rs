@@ -10,7 +10,7 @@ use crate::{
     runtime::Place,
 };
 use ferry_core::{
-    Access, Error, Fill, Indirect, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket,
+    Access, Error, Fence, Fill, Indirect, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket,
     indirect::Through,
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -462,7 +462,7 @@ impl Stream {
     ) -> Result<InFlight<S::Buffer>, Failed<S>> {
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend(way, device, &mut host) } {
-            Ok(course) => Ok(InFlight::new(host.keep(KEY), course)),
+            Ok(ticket) => Ok(self.token(host.keep(KEY), ticket)),
             Err(error) => Err(Failed { error, buffer: host }),
         }
     }
@@ -470,7 +470,7 @@ impl Stream {
     /// # Safety
     /// As `lend`.
     #[inline]
-    unsafe fn try_lend<S: HostRead>(&self, way: Way, device: Extent, host: &mut S) -> Result<Course> {
+    unsafe fn try_lend<S: HostRead>(&self, way: Way, device: Extent, host: &mut S) -> Result<Ticket> {
         let near = host.extent(KEY)?;
         self.is_ours(&device)?;
         self.is_ours(&near)?;
@@ -478,10 +478,12 @@ impl Stream {
             Way::Up => join(device, near, size_of::<S::Elem>())?,
             Way::Down => join(near, device, size_of::<S::Elem>())?,
         };
-        self.follow(host.course(KEY))?;
+        let before = self.elsewhere(host.course(KEY));
+        let make = |memory: &Memory| {
+            Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
+        };
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.submit_locked(rows) }?;
-        Ok(self.course(ticket, host.course(KEY)))
+        unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
     }
 
     /// Copies the pieces of a batch.
@@ -495,39 +497,41 @@ impl Stream {
     ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend_batch(way, &mut batch) } {
-            Ok(course) => Ok(InFlight::new(batch.into_host().keep(KEY), course)),
+            Ok(ticket) => Ok(self.token(batch.into_host().keep(KEY), ticket)),
             Err(error) => Err(Failed { error, buffer: batch }),
         }
     }
 
     /// # Safety
     /// As `lend`.
-    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &mut Batch<'_, H>) -> Result<Course> {
+    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &mut Batch<'_, H>) -> Result<Ticket> {
         batch.host_mut().check(KEY)?;
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
-        self.follow(batch.host().course(KEY))?;
-        let make = |memory: &Memory| Plan::new(batch.rows(way), memory, |_, _| Ok(())).and_then(locked);
+        let before = self.elsewhere(batch.host().course(KEY));
+        let make = |memory: &Memory| {
+            let plan = Plan::new(batch.rows(way), memory, |_, _| Ok(()));
+            plan.and_then(locked).map(|op| behind(&before, op))
+        };
         // SAFETY: the caller's promise.
-        let ticket = unsafe { self.core().submit(make) }.map_err(|Misfit { item, error }| {
+        unsafe { self.core().submit(make) }.map_err(|Misfit { item, error }| {
             error.kind.because(format!("piece {}: {error}", batch.number_of(item)))
-        })?;
-        Ok(self.course(ticket, batch.host().course(KEY)))
+        })
     }
 
-    /// Later work of this stream comes after `before`.
+    /// What a copy has to wait for that takes over what `before` uses.
     #[inline]
-    fn follow(&self, before: Option<&Course>) -> Result<()> {
-        let Some(before) = before else { return Ok(()) };
-        before.elsewhere(self.core()).try_for_each(|fence| self.core().wait_for(fence).map(drop))
+    fn elsewhere(&self, before: Option<&Course>) -> Vec<Arc<dyn Fence>> {
+        before.map_or_else(Vec::new, |before| before.elsewhere(self.core()))
     }
 
+    /// The token of the op `ticket`, which uses the buffer after what used it before.
     #[inline]
-    fn course(&self, ticket: Ticket, before: Option<&Course>) -> Course {
-        let stream = self.core().clone();
-        match before {
-            None => Course::new(stream, ticket),
-            Some(before) => Course::after(stream, ticket, before),
-        }
+    fn token<B>(&self, (buffer, before): (B, Option<Course>), ticket: Ticket) -> InFlight<B> {
+        let course = match before {
+            None => Course::new(self.core().clone(), ticket),
+            Some(before) => before.then(self.core(), ticket),
+        };
+        InFlight::new(buffer, course)
     }
 
     /// Refuses what another runtime made: this one could not keep it from being used again in flight.
@@ -545,17 +549,6 @@ impl Stream {
     #[inline]
     unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
         let make = |memory: &Memory| Plan::new(piece(rows), memory, |_, _| Ok(())).map(Op::Copy);
-        // SAFETY: the caller's promise.
-        unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
-    }
-
-    /// As `submit`, of page-locked memory only.
-    ///
-    /// # Safety
-    /// As `submit`.
-    #[inline]
-    unsafe fn submit_locked(&self, rows: Rows) -> Result<Ticket> {
-        let make = |memory: &Memory| Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
         unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
     }
@@ -591,6 +584,12 @@ fn piece(rows: Rows) -> Option<Rows> {
 #[inline]
 fn locked(plan: Plan) -> Result<Op, Misfit> {
     if plan.is_plain() { Err(foreign().into()) } else { Ok(Op::Copy(plan)) }
+}
+
+/// The op, when the fences are done.
+#[inline]
+fn behind(fences: &[Arc<dyn Fence>], op: Op) -> Op {
+    if fences.is_empty() { op } else { Op::After(Box::new((fences.to_vec(), op))) }
 }
 
 #[cold]

@@ -1,8 +1,7 @@
 //! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No thread waits.
 
-use ferry_core::Fence;
+use ferry_core::{Fence, backend::survives};
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Waker},
 };
@@ -44,8 +43,7 @@ impl Drop for Watch {
     }
 }
 
-/// Who is to be woken. The lock is never held while a waker is cloned, woken or dropped: that is somebody's code, which may wait for
-/// this very stream.
+/// Who is to be woken. The lock is never held while a waker is cloned, woken or dropped: that is somebody's code.
 struct Alarm(Mutex<Option<Waker>>);
 
 impl Alarm {
@@ -67,6 +65,6 @@ impl Alarm {
 
     fn ring(&self) {
         // This is a thread of the engine, which has other work: a waker that panics is not its affair.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.take().map(Waker::wake)));
+        survives(|| _ = self.take().map(Waker::wake));
     }
 }

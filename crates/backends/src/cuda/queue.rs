@@ -18,14 +18,11 @@ use super::{
 };
 use ferry_core::{
     Error, Fence, Kind, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    backend::survives,
     indirect::Through,
     sync::{Arc, Mutex, lock},
 };
-use std::{
-    ffi::c_void,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
-};
+use std::{ffi::c_void, sync::OnceLock};
 
 /// What a queue and its fences share.
 pub struct Lane {
@@ -289,7 +286,8 @@ impl Lane {
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
-            Op::Wait(fence) => self.wait_for(ticket, fence),
+            Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
+            Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),
         }
     }
@@ -333,28 +331,58 @@ impl Lane {
         self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(part))
     }
 
-    fn wait_for(self: &Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) -> Result<Next> {
-        let (lane, again) = (self.clone(), fence.clone());
-        let again = move || Box::new(move || lane.wait_again(ticket, again)) as Job;
+    /// Lets the stream wait for the fences, one after the other, and then do the op if there is one.
+    fn wait_for(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        mut fences: Vec<Arc<dyn Fence>>,
+        then: Option<Op>,
+    ) -> Result<Next> {
+        let Some(fence) = fences.pop() else {
+            return then.map_or(Ok(Next::Follows), |op| self.try_launch(ticket, op));
+        };
+        // Whoever goes on takes what is left to do: this call, or the job that looks again.
+        let left = Arc::new(Mutex::new(Some((fences, then))));
+        let take = |left: &Mutex<Option<_>>| lock(left).take().expect("taken once");
+        let (lane, later, same) = (self.clone(), left.clone(), fence.clone());
+        let again = move || {
+            Box::new(move || {
+                let (mut fences, then): (Vec<_>, _) = take(&later);
+                fences.push(same);
+                lane.wait_again(ticket, fences, then);
+            }) as Job
+        };
         match of_cuda(&*fence).map_or(Wait::UntilDone, |point| point.wait_in_stream(again)) {
-            Wait::Passed => return Ok(Next::Follows),
-            Wait::For(event) => return event.hold(self.stream).map(|()| Next::Follows),
-            Wait::Later => {}
+            Wait::Passed => {}
+            Wait::For(event) => event.hold(self.stream)?,
+            Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
             Wait::UntilDone => {
                 let (lane, workers) = (self.clone(), self.device.workers.clone());
-                fence.when_done(Box::new(move || workers.run(Box::new(move || lane.resume(ticket)))));
+                let (fences, then) = take(&left);
+                fence.when_done(Box::new(move || {
+                    workers.run(Box::new(move || lane.wait_again(ticket, fences, then)));
+                }));
+                return Ok(Next::IsHeld(Part::Wait));
             }
         }
-        Ok(Next::IsHeld(Part::Wait))
+        let (fences, then) = take(&left);
+        self.wait_for(ticket, fences, then)
     }
 
-    /// The fence of another lane has come into its stream.
-    fn wait_again(self: Arc<Self>, ticket: Ticket, fence: Arc<dyn Fence>) {
+    /// What held the lane is done, or has come into its stream: goes on with what is left.
+    fn wait_again(self: Arc<Self>, ticket: Ticket, mut fences: Vec<Arc<dyn Fence>>, then: Option<Op>) {
         let mut state = lock(&self.state);
         if !state.backlog.is_held_by(ticket) {
             return;
         }
-        state.backlog.again(ticket, Op::Wait(fence));
+        let next = match (fences.len(), then) {
+            (_, Some(op)) => Some(Op::After(Box::new((fences, op)))),
+            (0, None) => None,
+            (_, None) => fences.pop().map(Op::Wait),
+        };
+        if let Some(op) = next {
+            state.backlog.again(ticket, op);
+        }
         drop(state);
         self.resume(ticket);
     }
@@ -382,13 +410,12 @@ impl Visit {
         // Said before the part begins: from then on there is no other way to know.
         lane.settle(ticket - 1);
         let is_wanted = lane.begin(ticket);
-        if catch_unwind(AssertUnwindSafe(move || {
+        let run = move || {
             if is_wanted {
                 work()
             }
-        }))
-        .is_err()
-        {
+        };
+        if !survives(run) {
             lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
         }
         lane.resume(ticket);

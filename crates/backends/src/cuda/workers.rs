@@ -1,13 +1,11 @@
 //! Threads for what may block: a user's function, a copy of pageable memory. As many as are blocked at once, and they go
 //! away when there has been nothing to do for a while.
 
-use ferry_core::sync::{Arc, Condvar, Mutex, lock};
-use std::{
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-    thread,
-    time::Duration,
+use ferry_core::{
+    backend::survives,
+    sync::{Arc, Condvar, Mutex, lock},
 };
+use std::{collections::VecDeque, thread, time::Duration};
 
 /// Something to run on a thread of its own.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -50,7 +48,7 @@ impl Workers {
             if let Some(job) = jobs.waiting.pop_front() {
                 drop(jobs);
                 // A destructor of the user's may panic; the thread is needed all the same.
-                let _ = catch_unwind(AssertUnwindSafe(job));
+                survives(job);
                 jobs = lock(&self.jobs);
                 continue;
             }

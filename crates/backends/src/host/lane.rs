@@ -14,15 +14,11 @@ use super::{
 };
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Op, Queue, Result, Status, Ticket, backend,
+    Fence, Kind, Op, Queue, Result, Status, Ticket,
+    backend::{self, survives},
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
-use std::{
-    collections::VecDeque,
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Instant,
-};
+use std::{collections::VecDeque, mem, time::Instant};
 use waiting::Waiting;
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
@@ -183,7 +179,7 @@ impl Lane {
                 }
                 drop(state);
                 self.announce();
-                drop(behind);
+                self.dispose(behind);
             }
         }
     }
@@ -201,8 +197,20 @@ impl Lane {
         }
         let Some(dropped) = hand.pop_front() else { return false };
         self.drop_one(aborted);
-        drop(dropped);
+        self.dispose([dropped]);
         true
+    }
+
+    /// Drops work that did not run. What a user's function holds goes on a thread where its destructors may block, wait for this
+    /// very lane, or panic.
+    fn dispose(&self, work: impl IntoIterator<Item = Work>) {
+        for work in work {
+            if let Work::Call(function) = work {
+                let _ = self.engine.call(Box::new(move || {
+                    survives(|| drop(function));
+                }));
+            }
+        }
     }
 
     /// The next op is complete without having run.
@@ -215,7 +223,7 @@ impl Lane {
 
     /// Runs the lane until it is empty, blocked, or the turn is over; gives the lane up at the end, whatever happens.
     fn run(self: &Arc<Self>, hand: VecDeque<Work>, turn: Turn) {
-        if catch_unwind(AssertUnwindSafe(|| self.work_through(hand, turn))).is_err() {
+        if !survives(|| self.work_through(hand, turn)) {
             self.give_up();
         }
     }
@@ -268,7 +276,7 @@ impl Lane {
         state.phase = Phase::Idle;
         self.status.pass(self.submitted.load(Ordering::Relaxed));
         drop(state);
-        drop(lost);
+        self.dispose(lost);
         self.announce();
     }
 
@@ -375,7 +383,7 @@ impl Lane {
         drop(state);
         let started = self.engine.call(Box::new(move || {
             // A panic cannot leave a C function; one of a Rust closure is the stream's failure.
-            if catch_unwind(AssertUnwindSafe(function)).is_err() {
+            if !survives(function) {
                 lane.status.fail(Kind::Device.because("a function launched on this stream panicked"));
             }
             lane.called(ticket);

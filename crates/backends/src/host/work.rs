@@ -20,6 +20,8 @@ pub enum Work {
     Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
     /// Nothing, until the fence is done.
     Wait(Arc<dyn Fence>),
+    /// The other work, when the fences are done.
+    After(Box<(Vec<Arc<dyn Fence>>, Work)>),
     /// A function of the user's.
     Call(Then),
     /// A fence that remembers when it was reached.
@@ -39,13 +41,17 @@ pub enum Step {
 }
 
 impl From<Op> for Work {
-    #[inline(always)]
+    #[inline]
     fn from(op: Op) -> Work {
         match op {
             Op::Copy(plan) => Work::from(plan),
             Op::CopyThrough(through) => Work::Through(through),
             Op::Fill(Fill { dst, len, pattern, .. }) => Work::Fill { dst, len, done: 0, pattern },
             Op::Wait(fence) => Work::Wait(fence),
+            Op::After(after) => {
+                let (fences, op) = *after;
+                Work::After(Box::new((fences, Work::from(op))))
+            }
             Op::Call(function) => Work::Call(function),
         }
     }
@@ -66,6 +72,16 @@ impl From<Plan> for Work {
 impl Work {
     /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so until it has passed.
     pub fn step(&mut self, status: &Status) -> Step {
+        while let Work::After(after) = self {
+            match after.0.pop() {
+                Some(fence) if fence.is_done() => {}
+                Some(fence) => {
+                    after.0.push(fence.clone());
+                    return Step::Blocked(fence);
+                }
+                None => *self = mem::replace(&mut after.1, Work::Call(Box::new(|| ()))),
+            }
+        }
         if let Work::Through(through) = self {
             // SAFETY: the cells lie in known memory, which stays until the op has passed.
             match through.resolve(|addr| unsafe { copy::word(addr) }) {
@@ -105,7 +121,7 @@ impl Work {
                 mark.reach(status);
                 true
             }
-            Work::Through(_) => unreachable!("resolved above"),
+            Work::Through(_) | Work::After(_) => unreachable!("resolved above"),
         };
         if complete { Step::Done } else { Step::More }
     }
