@@ -3,6 +3,7 @@
 //! their stream that waits for a channel, so no test depends on how fast anything is.
 
 mod aborts;
+mod chains;
 mod copies;
 mod descriptors;
 mod foreign;
