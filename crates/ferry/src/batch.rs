@@ -9,7 +9,11 @@ use crate::{
 };
 use bytemuck::Pod;
 use ferry_core::Rows;
-use std::{fmt, marker::PhantomData, ops::Range};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive},
+};
 
 /// Pieces of device memory, each with its part of page-locked memory: [`Stream::upload_batch`](crate::Stream::upload_batch) copies them
 /// all to the device, [`Stream::download_batch`](crate::Stream::download_batch) all of them back.
@@ -51,7 +55,7 @@ struct Piece {
     len: usize,
 }
 
-/// Where a piece of a batch lies on the host: some elements (`2..5`), or a buffer of several and some of its elements
+/// Where a piece of a batch lies on the host: some elements (`2..5`, `..`), or a buffer of several and some of its elements
 /// (`(1, 2..5)`).
 ///
 /// ```
@@ -60,24 +64,37 @@ struct Piece {
 /// let halves = vec![device.runtime().alloc_host::<u8>(2)?, device.runtime().alloc_host::<u8>(2)?];
 /// let mut batch = ferry::Batch::new(halves);
 /// batch.push(there.slice(..2)?, 0..2)?;
-/// batch.push(there.slice(2..)?, (1, 0..2))?;
+/// batch.push(there.slice(2..)?, (1, ..))?;
 /// # Ok::<(), ferry::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     buffer: usize,
-    elements: Range<usize>,
+    elements: (Bound<usize>, Bound<usize>),
 }
 
-impl From<Range<usize>> for Spot {
-    fn from(elements: Range<usize>) -> Spot {
-        Spot { buffer: 0, elements }
-    }
+macro_rules! spots {
+    ($($range:ty),*) => {$(
+        impl From<$range> for Spot {
+            fn from(elements: $range) -> Spot {
+                Spot::from((0, elements))
+            }
+        }
+    )*};
 }
 
-impl From<(usize, Range<usize>)> for Spot {
-    fn from((buffer, elements): (usize, Range<usize>)) -> Spot {
-        Spot { buffer, elements }
+spots!(
+    Range<usize>,
+    RangeFrom<usize>,
+    RangeFull,
+    RangeInclusive<usize>,
+    RangeTo<usize>,
+    RangeToInclusive<usize>
+);
+
+impl<R: RangeBounds<usize>> From<(usize, R)> for Spot {
+    fn from((buffer, elements): (usize, R)) -> Spot {
+        Spot { buffer, elements: (elements.start_bound().cloned(), elements.end_bound().cloned()) }
     }
 }
 

@@ -265,6 +265,17 @@ impl<T> DeviceSlice<'_, T> {
         self.addr
     }
 
+    /// The device whose memory it is.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(1)?.alloc::<f32>(10)?;
+    /// assert_eq!(buffer.slice(4..)?.device().id(), 1);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn device(&self) -> Device {
+        Device::of(Runtime { shared: self.block.runtime.clone() }, self.block.device)
+    }
+
     pub(crate) fn device_id(&self) -> DeviceId {
         self.block.device
     }

@@ -1,7 +1,7 @@
 //! Points in a stream's work, as values.
 
 use crate::{Result, wake::Watch};
-use ferry_core::Fence;
+use ferry_core::{DeviceId, Fence};
 use std::{
     fmt,
     future::{Future, IntoFuture},
@@ -29,11 +29,13 @@ use std::{
 #[derive(Clone)]
 pub struct Event {
     mark: Arc<dyn Fence>,
+    /// The runtime, as a number to compare, and the device: whose clock it is.
+    clock: (usize, DeviceId),
 }
 
 impl Event {
-    pub(crate) fn new(mark: Arc<dyn Fence>) -> Event {
-        Event { mark }
+    pub(crate) fn new(mark: Arc<dyn Fence>, clock: (usize, DeviceId)) -> Event {
+        Event { mark, clock }
     }
 
     pub(crate) fn mark(&self) -> &Arc<dyn Fence> {
@@ -94,7 +96,8 @@ impl Event {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn duration_since(&self, earlier: &Event) -> Option<Duration> {
-        let ms = self.mark.elapsed_ms(&*earlier.mark)?;
+        let is_one_clock = self.clock == earlier.clock;
+        let ms = self.mark.elapsed_ms(&*earlier.mark).filter(|_| is_one_clock)?;
         Some(Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default())
     }
 }

@@ -171,6 +171,12 @@ impl Grid {
         if self.rows == 0 || self.cols == 0 { 0 } else { (self.rows - 1) * self.pitch + self.cols }
     }
 
+    /// The elements of a row, if there is such a row. An empty one lies anywhere.
+    pub(crate) fn row(&self, row: usize) -> Option<Range<usize>> {
+        let start = if self.cols == 0 { 0 } else { row.checked_mul(self.pitch)? };
+        (row < self.rows).then(|| start..start + self.cols)
+    }
+
     /// A rectangle of it, and how many elements lie before that.
     pub(crate) fn rect(
         &self,
@@ -248,5 +254,8 @@ mod tests {
         assert_eq!(grid.rect(4.., 2..), Ok((0, Grid { rows: 0, cols: 4, pitch: 10 })));
         assert!(grid.rect(1..5, ..).is_err());
         assert!(grid.rect(.., ..7).is_err());
+        assert_eq!((grid.row(3), grid.row(4), grid.row(usize::MAX)), (Some(30..36), None, None));
+        let (_, empty) = grid.rect(.., 2..2).expect("four empty rows");
+        assert_eq!((empty.row(3), empty.row(4)), (Some(0..0), None));
     }
 }

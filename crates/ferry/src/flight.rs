@@ -23,6 +23,8 @@ use std::{
 /// A later copy takes the token in place of the buffer, without waiting: it runs after the token's copy, whichever stream that is
 /// on (on the same stream that costs nothing, on another one a wait is put in front).
 ///
+/// As a future it wakes its task from a thread of the engine: a waker may do anything but wait for the stream.
+///
 /// Dropping or forgetting a token detaches: the copy goes on, and the buffer's memory is used again only when it has passed.
 ///
 /// ```
@@ -452,11 +454,7 @@ impl<B> fmt::Display for Failed<B> {
     }
 }
 
-impl<B> std::error::Error for Failed<B> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+impl<B> std::error::Error for Failed<B> {}
 
 /// What [`Stream::synchronized`](crate::Stream::synchronized) gives.
 ///

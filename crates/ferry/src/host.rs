@@ -355,6 +355,30 @@ impl<T> HostSlice<T> {
         Ok((HostSlice::new_mut(before), HostSlice::new_mut(rest)))
     }
 
+    /// The elements before `mid`, and the rest, to be read.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 3])?;
+    /// let (first, rest) = host.split_at(1)?;
+    /// assert_eq!((first.len(), rest.len()), (1, 2));
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn split_at(&self, mid: usize) -> Result<(&HostSlice<T>, &HostSlice<T>)> {
+        Ok((self.slice(..mid)?, self.slice(mid..)?))
+    }
+
+    /// Parts of `size` elements, of which the last may be shorter, to be read. None if `size` is 0.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 3, 4, 5])?;
+    /// assert_eq!(host.chunks(2).map(|chunk| chunk.len()).collect::<Vec<_>>(), [2, 2, 1]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn chunks(&self, size: usize) -> impl Iterator<Item = &HostSlice<T>> {
+        let whole = if size == 0 { &[] } else { &self.0 };
+        whole.chunks(size.max(1)).map(HostSlice::new)
+    }
+
     /// Parts of `size` elements, of which the last may be shorter. None if `size` is 0.
     ///
     /// ```
@@ -443,6 +467,59 @@ impl<T> DerefMut for HostSlice<T> {
 impl<T: fmt::Debug> fmt::Debug for HostSlice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Iterating and comparing, as slices do, for what owns elements and for what is a part of them.
+macro_rules! like_slices {
+    ($($name:ident),*) => {$(
+        impl<'a, T> IntoIterator for &'a $name<T> {
+            type Item = &'a T;
+            type IntoIter = slice::Iter<'a, T>;
+
+            fn into_iter(self) -> slice::Iter<'a, T> {
+                self.iter()
+            }
+        }
+
+        impl<T: PartialEq, O: Deref<Target = HostSlice<T>>> PartialEq<O> for $name<T> {
+            fn eq(&self, other: &O) -> bool {
+                self[..] == other[..]
+            }
+        }
+    )*};
+}
+
+like_slices!(HostBuffer, SharedBuffer, HostSlice);
+
+impl<'a, T> IntoIterator for &'a mut HostBuffer<T> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> slice::IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut HostSlice<T> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> slice::IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<T: Pod> HostRead for &SharedBuffer<T> {
+    type Elem = T;
+    type Buffer = Self;
+
+    fn extent(&mut self, _: Key) -> Result<Extent> {
+        Ok(Extent::of_slice(self))
+    }
+
+    fn keep(self, _: Key) -> (Self, Option<Course>) {
+        (self, None)
     }
 }
 

@@ -87,10 +87,11 @@ mod stream;
 mod wake;
 
 pub use batch::{Batch, HostPool, HostPoolMut, Spot};
+pub use bytemuck::Pod;
 pub use descriptor::Descriptor;
 pub use device::{DeviceBuffer, DeviceSlice};
 pub use event::{Event, Reached};
-pub use ferry_core::{Error, Kind, Observer, Result};
+pub use ferry_core::{Block, Error, Kind, Observer, Op, Result, Ticket};
 pub use fill::FillValue;
 pub use flight::{Failed, InFlight, Synchronized};
 pub use host::{HostBuffer, HostSlice, SharedBuffer};

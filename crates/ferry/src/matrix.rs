@@ -177,8 +177,7 @@ impl<'a, T> HostMatrix<'a, T> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn row(&self, row: usize) -> Option<&'a [T]> {
-        let start = (row < self.grid.rows).then(|| row * self.grid.pitch)?;
-        self.slice.get(start..start + self.grid.cols)
+        self.slice.get(self.grid.row(row)?)
     }
 
     /// A rectangle of it: these of its rows, and of each these columns.
@@ -232,8 +231,7 @@ impl<'a, T> HostMatrixMut<'a, T> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn row_mut(&mut self, row: usize) -> Option<&mut [T]> {
-        let start = (row < self.grid.rows).then(|| row * self.grid.pitch)?;
-        self.slice.get_mut(start..start + self.grid.cols)
+        self.slice.get_mut(self.grid.row(row)?)
     }
 
     /// A rectangle of it: these of its rows, and of each these columns.

@@ -179,6 +179,15 @@ impl Options {
             return Err(Kind::BadSetting
                 .because(format!("soc is '{soc}', which is not one of product {}: {names}", product.tag)));
         }
+        if self.devices > MOST_DEVICES {
+            return Err(
+                Kind::BadSetting.because(format!("{} devices: {MOST_DEVICES} are the most", self.devices))
+            );
+        }
+        let visible = self.visible.as_deref().unwrap_or_default();
+        if let Some(twice) = visible.iter().enumerate().find(|(at, id)| visible[..*at].contains(id)) {
+            return Err(Kind::BadSetting.because(format!("device {} is visible twice: {visible:?}", twice.1)));
+        }
         Form::for_product(self.form.name(), product).map(drop)
     }
 }

@@ -338,6 +338,9 @@ impl Stream {
     /// Runs `function` on a thread of its own when everything before it is done; what comes after waits for it. It may block. A
     /// panic in it is a failure of the stream. [`Scope::call`](crate::Scope::call) takes functions that borrow.
     ///
+    /// What it may not do is wait for this very stream, by [`synchronize`](Self::synchronize), [`read`](Self::read) or a token of
+    /// a later copy: the stream waits for it.
+    ///
     /// ```
     /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
     /// let (tell, hear) = std::sync::mpsc::channel();
@@ -357,7 +360,8 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn record(&self) -> Result<Event> {
-        self.core().mark().map(Event::new)
+        let clock = (owner(&self.lane.place.runtime), self.core().device());
+        self.core().mark().map(|mark| Event::new(mark, clock))
     }
 
     /// What is submitted from here on runs after `event`, which any stream may have recorded. The program does not wait.
