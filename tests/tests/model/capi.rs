@@ -412,6 +412,7 @@ impl Executor for Capi<'_> {
                 set_device(STREAMS[*stream])?;
                 self.order(act)
             }
+            Act::Land { .. } | Act::Share { .. } | Act::PutDesc { .. } => unreachable!("not in C"),
             Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
         }
     }
