@@ -364,6 +364,26 @@ impl<B: crate::part::Whole> InFlight<B> {
 }
 
 impl<B> InFlight<crate::Part<B>> {
+    /// The same token, of which the next copy uses a rectangle: these of its rows, and of each these columns.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
+    /// let picture = device.runtime().alloc_host::<u8>(6)?.into_matrix(2, 3, 3)?;
+    /// let token = stream.download(picture.rect(.., ..1)?, &there)?;
+    /// let token = token.into_inner().into_matrix(2, 3, 3)?.rect(.., 1..2)?;
+    /// let host = stream.download(token, &there)?.into_inner().wait()?;
+    /// assert_eq!(host[..], [1, 1, 0, 2, 2, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn rect(
+        self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
+        self.map(|part| part.rect(rows, cols))
+    }
+
     /// The token of the whole buffer.
     ///
     /// ```

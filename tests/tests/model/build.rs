@@ -7,9 +7,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::api::Api;
 use crate::oracle::{Access, Oracle, Place};
 use crate::program::*;
 use crate::wish::{Repair, Wish};
+
+/// Page-locked memory of programs in Rust without guards.
+const UNGUARDED: usize = 9;
 
 /// A program in the making.
 pub struct Builder {
@@ -39,13 +43,13 @@ pub struct Builder {
 }
 
 impl Builder {
-    fn new(sizes: &[usize], races: bool) -> Builder {
+    fn new(api: Api, sizes: &[usize], races: bool) -> Builder {
         Builder {
             races,
             sizes: sizes.to_vec(),
             careless: false,
             known_pages: BTreeSet::new(),
-            program: Program::default(),
+            program: Program { api, ..Program::default() },
             oracle: Oracle::default(),
             slots: [None; SLOTS.len()],
             lives: [0; SLOTS.len()],
@@ -62,9 +66,10 @@ impl Builder {
     }
 
     /// The legal program that grants as many of the wishes as it can, with allocations of these sizes.
-    pub fn program(sizes: &[usize], wishes: &[Wish], races: bool) -> Program {
-        let needed = Builder::new(sizes, races).build(wishes).buffers.into_iter().map(|b| b.slot).collect();
-        let mut builder = Builder::new(sizes, races);
+    pub fn program(api: Api, sizes: &[usize], wishes: &[Wish], races: bool) -> Program {
+        let first = Builder::new(api, sizes, races).build(wishes);
+        let needed = first.buffers.into_iter().map(|b| b.slot).collect();
+        let mut builder = Builder::new(api, sizes, races);
         builder.furnish(needed);
         builder.build(wishes)
     }
@@ -81,10 +86,14 @@ impl Builder {
     fn build(mut self, wishes: &[Wish]) -> Program {
         wishes.iter().for_each(|wish| self.grant(wish));
         self.barrier();
-        (0..2).for_each(|device| {
-            let sync = self.or_refused(Act::SyncDevice { device });
+        let ends: Vec<_> = match self.program.api {
+            Api::C => (0..2).map(|device| Act::SyncDevice { device }).collect(),
+            Api::Rust => (0..STREAMS.len()).map(|stream| Act::SyncStream { stream }).collect(),
+        };
+        for sync in ends {
+            let sync = self.or_refused(sync);
             self.place(0, sync.expect("refused or not"), Repair::SyncStream);
-        });
+        }
         let buffers = self.memories();
         self.place(0, Act::Check { buffers }, Repair::SyncStream);
         self.program
@@ -130,9 +139,11 @@ impl Builder {
         self.program.streams(act).iter().any(|s| self.stopped[STREAMS[*s]])
     }
 
-    /// Checks what this thread has used lately.
+    /// Checks what this thread has used lately, but not all that would have to be taken back first.
     fn look(&mut self, thread: usize) {
-        let used = |b: &usize| self.users[*b][thread];
+        let turn = self.program.steps.len();
+        let near = |b: usize| !self.oracle.order.lent.is_in_flight(b) || (b + turn).is_multiple_of(4);
+        let used = |b: &usize| self.users[*b][thread] && near(*b);
         let buffers: Vec<_> = self.memories().into_iter().filter(used).collect();
         if !buffers.is_empty() {
             self.place(thread, Act::Check { buffers }, Repair::SyncStream);
@@ -144,6 +155,11 @@ impl Builder {
         for _ in 0..12 {
             if self.is_stopped(&act) {
                 return false;
+            }
+            while let Some(buffers) = self.oracle.order.lent.in_the_way(&self.program, &act) {
+                if !self.place(thread, Act::Land { buffers }, repair) {
+                    return false;
+                }
             }
             if self.program.waits(&act) {
                 self.release(thread);
@@ -192,7 +208,7 @@ impl Builder {
             (
                 Repair::Event | Repair::Leave,
                 Some(Timing::Task { stream, .. } | Timing::Staged { stream }),
-            ) if stream != from && STREAMS[stream] == STREAMS[from] && !self.stage_races(act, old) => {
+            ) if stream != from && self.may_wait(stream, from) && !self.stage_races(act, old) => {
                 self.place(thread, Act::Record { event, stream: from }, repair);
                 self.place(thread, Act::Wait { stream, event }, repair);
             }
@@ -208,6 +224,11 @@ impl Builder {
         }
     }
 
+    /// Whether a stream may wait for an event of another: in Rust events belong to no device.
+    fn may_wait(&self, stream: usize, from: usize) -> bool {
+        self.program.api == Api::Rust || STREAMS[stream] == STREAMS[from]
+    }
+
     /// A staged copy reads its source in the call, which no event can hold back.
     fn stage_races(&self, act: &Act, old: usize) -> bool {
         let staged = matches!(self.program.timing(act), Some(Timing::Staged { .. }));
@@ -219,7 +240,11 @@ impl Builder {
     fn quarrels(&self, thread: usize, act: &Act) -> bool {
         let other = 1 - thread;
         let remakes = !act.remakes().is_empty();
-        let over = |b: &usize| self.makers[*b] == Some(other) || remakes && self.users[*b][other];
+        let alone = |b: usize| {
+            let owned = !self.program.home(b).is_device() && !self.oracle.order.lent.is_shared(b);
+            remakes || self.program.api == Api::Rust && owned
+        };
+        let over = |b: &usize| self.makers[*b] == Some(other) || alone(*b) && self.users[*b][other];
         let apart = |s: &usize| {
             self.stream_breakers[*s] == Some(other) || act.drops() && self.stream_users[*s][other]
         };
@@ -259,7 +284,9 @@ impl Builder {
         }
         match step.act {
             Act::Free { buffer } => self.slots[self.program.buffers[buffer].slot] = None,
-            Act::SetDesc { desc, dst, src } => self.descs[desc] = Some((dst, src)),
+            Act::SetDesc { desc, dst, src } | Act::PutDesc { desc, dst, src, .. } => {
+                self.descs[desc] = Some((dst, src));
+            }
             Act::CopyDesc { dst, src, .. } => self.descs[dst] = self.descs[src],
             Act::Hold { gate, .. } => {
                 self.program.gates += 1;
@@ -311,10 +338,10 @@ impl Builder {
         (self.stream_breakers[stream], self.stream_breakers[other]) = (Some(thread), Some(thread));
     }
 
-    /// A descriptor that was to be copied may be the old one or the new one.
+    /// A descriptor that was to be written may be the old one or the new one.
     fn forget_dropped_descs(&mut self) {
         for (i, step) in self.program.steps.iter().enumerate() {
-            if let Act::CopyDesc { dst, .. } = step.act
+            if let Act::CopyDesc { dst, .. } | Act::PutDesc { desc: dst, .. } = step.act
                 && self.oracle.is_dropped(i)
             {
                 self.descs[dst] = None;
@@ -328,8 +355,8 @@ impl Builder {
             return buffer;
         }
         let buffer = self.program.buffers.len();
-        let len = self.len_of(slot);
-        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len });
+        let (len, guard) = self.extent_of(slot);
+        self.program.buffers.push(Buffer { slot, life: self.lives[slot], len, guard });
         self.lives[slot] += 1;
         self.users.push([false; THREADS]);
         self.makers.push(None);
@@ -338,7 +365,8 @@ impl Builder {
         buffer
     }
 
-    fn len_of(&self, slot: usize) -> usize {
+    /// The length of what is allocated in a slot, and how much of it at either end is left alone.
+    fn extent_of(&self, slot: usize) -> (usize, usize) {
         let size = self.sizes[slot];
         // All of one size, so that any physical memory fits any cell.
         let unit = match self.sizes[0] {
@@ -346,10 +374,12 @@ impl Builder {
             many => many / CELLS / PAGE * PAGE,
         };
         match SLOTS[slot].2 {
-            Form::Plain => size + 2 * GUARD,
-            Form::Pages => (size + 2 * GUARD).next_multiple_of(PAGE) + PAGE,
-            Form::Window => CELLS * unit,
-            Form::Physical => unit,
+            // So that some copies take all of a buffer.
+            Form::Plain if self.program.api == Api::Rust && slot == UNGUARDED => (1 + size / 4, 0),
+            Form::Plain => (size + 2 * GUARD, GUARD),
+            Form::Pages => ((size + 2 * GUARD).next_multiple_of(PAGE) + PAGE, GUARD),
+            Form::Window => (CELLS * unit, 0),
+            Form::Physical => (unit, 0),
         }
     }
 }

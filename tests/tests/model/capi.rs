@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
 use ascendcl::*;
 
@@ -11,31 +11,16 @@ use crate::basics::*;
 use crate::holdings::Holdings;
 use crate::oracle::noise;
 use crate::program::*;
-use crate::run::Executor;
+use crate::run::{Executor, Gate};
 
 const EVENT_SYNC: u32 = 1;
 const STOP_ON_FAILURE: u64 = 1;
 const STREAM_ABORT: i32 = 107023;
 
-/// What a host function that holds a stream waits for.
-#[derive(Default)]
-struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn release(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-}
-
 unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
     // SAFETY: the launch gave a count of the gate away for this one call.
     let gate = unsafe { Arc::from_raw(gate.cast::<Gate>()) };
-    let open = gate.open.lock().unwrap();
-    drop(gate.opened.wait_while(open, |open| !*open).unwrap());
+    gate.wait();
 }
 
 /// One program's streams, events, descriptors and memory, as addresses and handles.
@@ -427,6 +412,7 @@ impl Executor for Capi<'_> {
                 set_device(STREAMS[*stream])?;
                 self.order(act)
             }
+            Act::Land { .. } | Act::Share { .. } | Act::PutDesc { .. } => unreachable!("not in C"),
             Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
         }
     }

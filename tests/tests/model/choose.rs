@@ -1,7 +1,10 @@
 //! From a wish to the step it asks for: which buffers, how many bytes, which kind.
 
+mod in_rust;
+
 use std::ops::Range;
 
+use crate::api::Api;
 use crate::build::Builder;
 use crate::layout::Layout;
 use crate::program::*;
@@ -32,11 +35,12 @@ impl Builder {
                 act?
             }
             Want::Copy { towards, dst, src, len, kind, sync, with_condition } => {
-                let (dst, src, natural) = self.ends(wish, towards, (dst, src), sync);
-                let kind = [natural, Kind::DEFAULT, self.other_kind(towards, dst.0, src.0)][kind];
+                let (dst, src, natural) = self.ends(wish, towards, (dst, src), sync, HOST);
+                let kind = self.kind(kind, natural, towards, dst.0, src.0);
                 let (dst, src) = self.pair(dst, src, len);
                 let way = self.way(wish, sync, [dst, src]);
-                let act = Act::Copy { dst, src, kind, way, with_condition: with_condition && !sync };
+                let with_condition = with_condition && !sync && self.program.api == Api::C;
+                let act = Act::Copy { dst, src, kind, way, with_condition };
                 self.legal(act)?
             }
             Want::HostToHost { dst, src, len, kind } => {
@@ -47,7 +51,7 @@ impl Builder {
             }
             Want::Copy2d { towards, dst, src, width, height, gaps, sync } => {
                 let sync = sync && !matches!(towards, Towards::InDevice);
-                let (dst, src, kind) = self.ends(wish, towards, (dst, src), sync);
+                let (dst, src, kind) = self.ends(wish, towards, (dst, src), sync, HOST);
                 let act = self.rectangle((dst, src), (width, height), gaps, kind, wish, sync)?;
                 self.legal(act)?
             }
@@ -62,7 +66,7 @@ impl Builder {
             }
             Want::Poke { dst, len, seed } => {
                 let dst = self.spot(thread, dst, HOST);
-                Act::Poke { dst: self.pair(dst, dst, len).0, seed }
+                self.legal(Act::Poke { dst: self.pair(dst, dst, len).0, seed })?
             }
             Want::SetDesc { desc, dst, src, len } => self.description(thread, desc, (dst, src), len)?,
             Want::CopyDesc { dst } => {
@@ -70,6 +74,7 @@ impl Builder {
                 self.descs[src]?;
                 Act::CopyDesc { dst, src, stream: stream_on(DESCS[dst], stream) }
             }
+            Want::PutDesc { desc, dst, src, len, run } => self.put_desc(wish, desc, (dst, src), len, run)?,
             Want::RunDesc { desc, dst, src, len, copied } => {
                 let there = |s: Span| self.slots[self.program.buffers[s.buffer].slot] == Some(s.buffer);
                 let alive = |s: Span| there(s) && self.oracle.layout.parts(&self.program, s).is_some();
@@ -116,9 +121,14 @@ impl Builder {
                 self.oracle.layout.registered(buffer)?;
                 Act::Unregister { buffer }
             }
+            Want::Land { slot } => self.landing(slot)?,
+            Want::Share { slot } => self.sharing(thread, slot)?,
+            Want::Astray { host, device, len, up } => self.astray(wish, (host, device), len, &up)?,
             Want::Hold => Act::Hold { gate: self.program.gates, stream },
-            Want::Record { event } => Act::Record { event, stream: stream_on(EVENTS[event], stream) },
-            Want::Wait { event } => Act::Wait { event, stream: stream_on(EVENTS[event], stream) },
+            Want::Record { event } => Act::Record { event, stream: self.stream_for(event, stream) },
+            Want::Wait { event } if !self.is_event(event) => return None,
+            Want::SyncEvent { event } if !self.is_event(event) => return None,
+            Want::Wait { event } => Act::Wait { event, stream: self.stream_for(event, stream) },
             Want::Reset { event } => {
                 self.reset(thread, event, stream_on(EVENTS[event], stream));
                 return None;
@@ -163,7 +173,8 @@ impl Builder {
     }
 
     fn spot(&mut self, thread: usize, pick: Pick, group: Range<usize>) -> Spot {
-        let slot = group.start + pick.slot % group.len();
+        let slots: Vec<_> = group.filter(|slot| self.program.api.has(SLOTS[*slot].2)).collect();
+        let slot = slots[pick.slot % slots.len()];
         let buffer = self.buffer(thread, slot);
         if SLOTS[slot].2 == Form::Window && self.oracle.layout.cells(buffer) == [None; CELLS] {
             self.furnish_window(thread, slot, pick);
@@ -228,6 +239,9 @@ impl Builder {
     /// A copy or fill as it is, or as one that must be refused. `None` where neither is certain.
     fn legal(&self, act: Act) -> Option<Act> {
         let (program, layout) = (&self.program, &self.oracle.layout);
+        if !self.may_share(&act) {
+            return None;
+        }
         let whole = |rows: &Rows, (w, h): (usize, usize)| {
             let len = if h * w == 0 { 0 } else { (h - 1) * rows.pitch + w };
             Span { buffer: rows.buffer, at: rows.at, len }
@@ -236,7 +250,7 @@ impl Builder {
             Act::Copy2d { dst, src, width, height, .. } => {
                 [dst, src].map(|rows| whole(rows, (*width, *height))).to_vec()
             }
-            Act::Fill { dst, .. } => vec![*dst],
+            Act::Fill { dst, .. } | Act::Poke { dst, .. } => vec![*dst],
             _ => act.moves().iter().flat_map(|(d, s)| [*d, *s]).collect(),
         };
         if Layout::is_mapped_across(program, &act) {
@@ -271,13 +285,18 @@ impl Builder {
         towards: Towards,
         (dst, src): (Pick, Pick),
         sync: bool,
+        host: Range<usize>,
     ) -> (Spot, Spot, Kind) {
         let t = wish.thread;
         match towards {
-            Towards::Device => (self.spot(t, dst, DEVICE), self.spot(t, src, HOST), Kind::HOST_TO_DEVICE),
-            Towards::Host => (self.spot(t, dst, HOST), self.spot(t, src, DEVICE), Kind::DEVICE_TO_HOST),
+            Towards::Device => (self.spot(t, dst, DEVICE), self.spot(t, src, host), Kind::HOST_TO_DEVICE),
+            Towards::Host => (self.spot(t, dst, host), self.spot(t, src, DEVICE), Kind::DEVICE_TO_HOST),
             Towards::InDevice => {
-                let near = if sync { DEVICE } else { ON[STREAMS[wish.stream]].clone() };
+                let near = if sync && self.program.api == Api::C {
+                    DEVICE
+                } else {
+                    ON[STREAMS[wish.stream]].clone()
+                };
                 let dst = self.spot(t, dst, near.clone());
                 // From the same buffer, from one of a peer, or from any of the device that does the work.
                 let src = match src.slot {
@@ -287,6 +306,15 @@ impl Builder {
                 };
                 (dst, src, Kind::DEVICE_TO_DEVICE)
             }
+        }
+    }
+
+    /// A kind that fits. In Rust it is only said whether plain memory is staged.
+    fn kind(&self, any: usize, natural: Kind, towards: Towards, dst: usize, src: usize) -> Kind {
+        match (self.program.api, towards) {
+            (Api::C, _) => [natural, Kind::DEFAULT, self.other_kind(towards, dst, src)][any],
+            (Api::Rust, Towards::Device) if any == 2 => Kind::HOST_TO_BUF_TO_DEVICE,
+            (Api::Rust, _) => natural,
         }
     }
 
@@ -350,10 +378,11 @@ impl Builder {
     ) -> Option<Act> {
         let (dst, src) = self.pair(dst, src, u16::MAX);
         let (room, width) = (dst.len, share(width, dst.len / 2));
-        let rows = |span: Span, gap: usize| Rows {
-            buffer: span.buffer,
-            at: span.at,
-            pitch: width + gap * (1 + width / 4),
+        let rows = |span: Span, gap: usize| {
+            // In Rust plain memory has no pitch.
+            let dense = self.program.api == Api::Rust && self.program.home(span.buffer) == Home::Heap;
+            let pitch = width + if dense { 0 } else { gap * (1 + width / 4) };
+            Rows { buffer: span.buffer, at: span.at, pitch }
         };
         let (dst, src) = (rows(dst, gaps.0), rows(src, gaps.1));
         let fit = |r: &Rows| (room - width).checked_div(r.pitch).map_or(height, |more| more + 1);
@@ -378,12 +407,14 @@ impl Builder {
         &mut self,
         wish: &Wish,
         towards: Towards,
-        picks: Vec<(Pick, Pick, u16)>,
+        mut picks: Vec<(Pick, Pick, u16)>,
         sync: bool,
     ) -> Vec<(Span, Span)> {
         let mut items: Vec<(Span, Span)> = vec![];
+        self.gather(towards, &mut picks);
         for (dst, src, len) in picks {
-            let (dst, src, _) = self.ends(wish, towards, (dst, src), sync);
+            let host = if self.program.api == Api::Rust { PINNED } else { HOST };
+            let (dst, src, _) = self.ends(wish, towards, (dst, src), sync, host);
             let (dst, src) = self.pair(dst, src, len);
             let taken = |(other, _): &(Span, Span)| {
                 other.buffer == dst.buffer && other.at < dst.at + dst.len && dst.at < other.at + other.len
@@ -399,6 +430,7 @@ impl Builder {
     fn filled(&mut self, wish: &Wish, dst: Pick, len: u16, with: Pattern, sync: bool) -> Span {
         let words = matches!(with, Pattern::Word(_));
         let group = match (sync, words) {
+            _ if self.program.api == Api::Rust => ON[STREAMS[wish.stream]].clone(),
             (true, false) => DEVICE.start..HOST.end,
             (true, true) => DEVICE.start..PINNED.end,
             (false, words) => match dst.slot % 4 {
@@ -414,12 +446,14 @@ impl Builder {
     }
 
     fn way(&self, wish: &Wish, sync: bool, spans: impl IntoIterator<Item = Span>) -> Way {
-        let mut spans = spans.into_iter();
-        match sync {
+        let in_rust = self.program.api == Api::Rust;
+        let waits = |span: Span| {
+            let owned = in_rust && sync && self.program.home(span.buffer) == Home::Pinned;
+            owned || self.oracle.layout.is_plain(&self.program, span)
+        };
+        match sync && !in_rust {
             true => Way::Now,
-            false if spans.any(|span| self.oracle.layout.is_plain(&self.program, span)) => {
-                Way::Awaited(wish.stream)
-            }
+            false if spans.into_iter().any(waits) => Way::Awaited(wish.stream),
             false => Way::On(wish.stream),
         }
     }

@@ -53,6 +53,14 @@ pub enum Fault {
     LosesForeign,
     /// A reset is forgotten: waits are for the record before it.
     ForgetsReset,
+    /// A copy that is given a token does not wait for the copy before.
+    ForgetsToken,
+    /// A copy that is given a token waits for the last copy before only.
+    FollowsTheLast,
+    /// A buffer comes back before its copy is done.
+    LandsEarly,
+    /// A buffer that several streams used comes back when the last one is done.
+    LandsByTheLast,
 }
 
 impl Fault {

@@ -141,8 +141,8 @@ impl Layout {
         let mut spans: Vec<_> = act.moves().into_iter().flat_map(|(d, s)| [d, s]).collect();
         match act.deed() {
             Act::Fill { dst, .. } | Act::Poke { dst, .. } => spans.push(*dst),
-            Act::SetDesc { dst, src, .. } => spans.extend([*dst, *src]),
-            Act::Check { buffers } => return buffers.clone(),
+            Act::SetDesc { dst, src, .. } | Act::PutDesc { dst, src, .. } => spans.extend([*dst, *src]),
+            Act::Check { buffers } | Act::Land { buffers } => return buffers.clone(),
             _ => {}
         }
         let parts = spans.into_iter().filter_map(|span| self.parts(program, span));

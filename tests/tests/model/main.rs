@@ -1,10 +1,12 @@
 //! The model test: random programs of copies, fills, events and frees over several streams, two threads and a second
 //! process, against a byte mirror that knows what is ordered. Memory is mapped, unmapped, registered and freed under
-//! queued work; streams are aborted, destroyed by force and stopped by a failure.
+//! queued work; streams are aborted, destroyed by force and stopped by a failure. Programs are for the C ABI or for the safe Rust
+//! API, which has fewer steps and a few of its own ([`api`]); one mirror judges both.
 //!
 //! `FERRY_MODEL_CASES=5000` runs more programs, `FERRY_MODEL_SEED=7` other ones. A failure is shrunk and printed as a
 //! program one can read.
 
+mod api;
 mod basics;
 mod build;
 mod capi;
@@ -18,6 +20,8 @@ mod order;
 mod program;
 mod ranges;
 mod run;
+mod rust_api;
+mod safe;
 mod show;
 mod toy;
 mod traits;
@@ -32,6 +36,7 @@ use std::sync::{Mutex, PoisonError};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
+use api::Api;
 use capi::Capi;
 use fault::Fault;
 use layout::Layout;
@@ -54,6 +59,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 /// Runs `test` on random programs and returns the first that fails, as small as it gets.
 fn find(
+    api: Api,
     cases: u64,
     races: bool,
     test: impl Fn(&Program) -> Result<(), String>,
@@ -73,7 +79,7 @@ fn find(
         let program = wishes.program(races);
         (0..chances.get()).try_for_each(|_| test(&program))
     };
-    let found = runner.run(&wish::wishes(WISHES), |wishes| {
+    let found = runner.run(&wish::wishes(api, WISHES), |wishes| {
         try_out(&wishes).map_err(|why| {
             if chances.replace(5) == 1 {
                 println!("{why}\nThat is to be seen in fewer steps:");
@@ -98,9 +104,9 @@ fn find(
 }
 
 /// Some random programs, the same ones each time.
-fn samples(races: bool) -> impl Iterator<Item = Program> {
+fn samples(api: Api, races: bool) -> impl Iterator<Item = Program> {
     let mut runner = TestRunner::deterministic();
-    let wishes = wish::wishes(WISHES);
+    let wishes = wish::wishes(api, WISHES);
     std::iter::repeat_with(move || wishes.new_tree(&mut runner).expect("nothing is rejected").current())
         .map(move |wishes| wishes.program(races))
 }
@@ -111,8 +117,8 @@ fn judge(program: &Program, executor: &dyn Executor) -> Result<(), String> {
 }
 
 /// Fails with the smallest program that goes wrong.
-fn expect_right(cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), String>) {
-    if let Err((why, program)) = find(cases, races, test) {
+fn expect_right(api: Api, cases: u64, races: bool, test: impl Fn(&Program) -> Result<(), String>) {
+    if let Err((why, program)) = find(api, cases, races, test) {
         panic!("{why}\n{program:?}");
     }
 }
@@ -129,19 +135,19 @@ fn on_engine(program: &Program, judge: impl Fn(&Capi) -> Result<(), String>) -> 
 // proves: R3 R4 R7 R8 R12 R13 R16 R23 R24 R25 R44 R45 R46 R47 R49 R53 R56 R71 R73 R76 N1 N2 N4 N5 N9 N12 N14 X1 X4
 #[test]
 fn ordered_programs_see_the_bytes_they_must() {
-    expect_right(setting("FERRY_MODEL_CASES", 150), false, |p| on_engine(p, |capi| judge(p, capi)));
+    expect_right(Api::C, setting("FERRY_MODEL_CASES", 150), false, |p| on_engine(p, |capi| judge(p, capi)));
 }
 
 /// Two copies in no order leave unknown bytes behind, and nothing else. (To be left out under a tool that reports races:
 /// these are the program's own.)
 #[test]
 fn programs_with_races_see_all_other_bytes_right() {
-    expect_right(setting("FERRY_MODEL_CASES", 75), true, |p| on_engine(p, |capi| judge(p, capi)));
+    expect_right(Api::C, setting("FERRY_MODEL_CASES", 75), true, |p| on_engine(p, |capi| judge(p, capi)));
 }
 
 /// Ordered programs in which nothing is large, to get through many.
 fn small() -> impl Iterator<Item = Program> {
-    samples(false).filter(|program| program.buffers.iter().all(|b| b.len < 1 << 16))
+    samples(Api::C, false).filter(|program| program.buffers.iter().all(|b| b.len < 1 << 16))
 }
 
 const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
@@ -149,7 +155,7 @@ const SCHEDULES: [Schedule; 4] = [Schedule::Eager, Schedule::Lazy, Schedule::Ran
 #[test]
 fn the_oracle_asks_for_nothing_a_right_engine_need_not_do() {
     for races in [false, true] {
-        expect_right(setting("FERRY_MODEL_CASES", 30), races, |program| {
+        expect_right(Api::C, setting("FERRY_MODEL_CASES", 30), races, |program| {
             SCHEDULES.iter().try_for_each(|schedule| judge(program, &Toy::new(program, *schedule, None)))
         });
     }
@@ -197,7 +203,7 @@ fn slips_in_calls_of_the_engine_are_caught() {
 #[test]
 fn a_failure_shrinks_to_a_program_one_can_read() {
     let short = |p: &Program| judge(p, &Wrong::new(Toy::new(p, Schedule::Lazy, None), Slip::ShortCopy));
-    let (why, program) = find(50, false, short).expect_err("short copies are noticed");
+    let (why, program) = find(Api::C, 50, false, short).expect_err("short copies are noticed");
     let text = format!("{program:?}");
     println!("{why}\n{text}");
     assert!(program.steps.len() < 12 && text.contains(" <- "), "{text}");
@@ -208,7 +214,7 @@ fn a_failure_shrinks_to_a_program_one_can_read() {
 #[test]
 fn programs_are_worth_running() {
     let (mut tally, mut racy, mut looks, mut certain) = (BTreeMap::new(), 0, 0, 0.0);
-    for program in samples(true).take(200) {
+    for program in samples(Api::C, true).take(200) {
         let oracle = Oracle::of(&program);
         racy += usize::from(oracle.has_races());
         let mut layout = Layout::default();
@@ -228,5 +234,8 @@ fn programs_are_worth_running() {
         racy >= 20 && certain > 0.9 * looks as f64,
         "{racy} programs with races, {certain} of {looks} looks"
     );
-    assert!(samples(false).take(100).all(|p| !Oracle::of(&p).has_races()), "ordered programs have no races");
+    assert!(
+        samples(Api::C, false).take(100).all(|p| !Oracle::of(&p).has_races()),
+        "ordered programs have no races"
+    );
 }

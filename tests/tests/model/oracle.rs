@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::api::Api;
 use crate::layout::{Layout, Real};
 use crate::order::{Order, Placed, Point};
 use crate::program::{Act, CELLS, Form, Home, Pattern, Program, Span, Step, Timing, bytes_in};
@@ -220,14 +221,18 @@ impl Oracle {
             Act::Check { buffers } => {
                 buffers.iter().for_each(|b| add(Place::Buffer(*b), whole(*b), false, read));
             }
-            Act::SetDesc { desc, .. } => add(Place::Desc(*desc), Ranges::of(0..1), true, write),
+            Act::SetDesc { desc, .. } | Act::PutDesc { desc, .. } => {
+                add(Place::Desc(*desc), Ranges::of(0..1), true, write)
+            }
             Act::CopyDesc { dst, src, .. } => {
                 add(Place::Desc(*src), Ranges::of(0..1), false, read);
                 add(Place::Desc(*dst), Ranges::of(0..1), true, write);
             }
             Act::RunDesc { desc, dst, src, .. } => {
                 add(Place::Desc(*desc), Ranges::of(0..1), false, read);
-                for end in [dst, src] {
+                // In Rust the descriptor keeps them allocated.
+                let ends = [dst, src].into_iter().filter(|_| program.api == Api::C);
+                for end in ends {
                     let window = program.form(end.buffer) == Form::Window;
                     let cells = if window { Layout::cells_of(program, *end) } else { 0..1 };
                     add(Place::Life(end.buffer), Ranges::of(cells), false, read);
@@ -369,12 +374,12 @@ mod tests {
             (after_poke.as_str(), vec![fill(PIN, 4, 0x11, 0), sync(0), poke]),
         ];
         for (want, acts) in table {
-            let buffers = [0, 7].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD }).to_vec();
+            let buffers = [0, 7].map(|slot| Buffer { slot, life: 0, len: 2 * GUARD, guard: GUARD }).to_vec();
             let allocs = [Act::Alloc { buffer: DEV }, Act::Alloc { buffer: PIN }];
             let acts: Vec<_> =
                 allocs.into_iter().chain(acts).chain([Act::Check { buffers: vec![PIN] }]).collect();
             let steps = acts.into_iter().map(|act| Step { thread: 0, act }).collect();
-            let program = Program { buffers, gates: 1, steps };
+            let program = Program { api: Api::C, buffers, gates: 1, steps };
             let sights = Oracle::of(&program).expected(&program).sights.remove(&(program.steps.len() - 1));
             let mut seen = vec!["??".to_string(); 4];
             for Sight { at, bytes, .. } in sights.into_iter().flatten() {

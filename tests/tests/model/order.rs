@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use crate::api::Lent;
 use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing, streams_of};
 
 pub type Point = usize;
@@ -63,12 +64,14 @@ pub struct Order {
     resets: [Option<Vec<Point>>; EVENTS.len()],
     gates: Vec<Gate>,
     /// Edges by which tasks wait for other streams.
-    across: HashMap<Point, Point>,
+    across: HashMap<Point, Vec<Point>>,
     /// The tasks of each stream since it was last aborted.
     tasks: [Vec<Point>; STREAMS.len()],
     /// Tasks that may have been dropped, and among them those that certainly were.
     dropped: Points,
     void: Points,
+    /// The page-locked buffers that copies of a program in Rust have.
+    pub lent: Lent,
 }
 
 impl Order {
@@ -89,13 +92,11 @@ impl Order {
         point
     }
 
-    fn task(&mut self, thread: usize, stream: usize, across: Option<Point>) -> Placed {
+    fn task(&mut self, thread: usize, stream: usize, across: impl IntoIterator<Item = Point>) -> Placed {
         let call = self.call(thread, []);
         let tail = std::mem::take(&mut self.tails[stream][thread]);
         let task = self.point([call].into_iter().chain(tail));
-        if let Some(other) = across {
-            self.across.insert(task, other);
-        }
+        self.across.insert(task, across.into_iter().collect());
         self.tails[stream][thread] = vec![task];
         self.tasks[stream].push(task);
         Placed { call, task }
@@ -138,6 +139,10 @@ impl Order {
         });
     }
 
+    pub fn is_recorded(&self, event: usize) -> bool {
+        self.records[event].is_some()
+    }
+
     /// Whether the task may have been dropped by an abort.
     pub fn is_dropped(&self, task: Point) -> bool {
         self.dropped.has(task)
@@ -164,12 +169,13 @@ impl Order {
     pub fn step(&mut self, program: &Program, step: &Step) -> Placed {
         let thread = step.thread;
         let at = |p: Point| Placed { call: p, task: p };
+        self.lent.step(&step.act);
         match step.act {
             Act::Record { event, stream } => {
                 let points = self.task(thread, stream, None);
                 self.records[event] = Some(points.task);
                 let waits = self.resets[event].take().into_iter().flatten();
-                self.across.extend(waits.map(|wait| (wait, points.task)));
+                waits.for_each(|wait| self.across.entry(wait).or_default().push(points.task));
                 points
             }
             Act::Reset { event, stream } => {
@@ -203,13 +209,20 @@ impl Order {
             Act::Abort { stream } | Act::Renew { stream } => self.abort(thread, stream),
             Act::Halt { stream } => self.halt(thread, stream),
             Act::Barrier => at(self.barrier()),
+            Act::Land { ref buffers } => {
+                let landed = self.lent.land(buffers[0]);
+                at(self.call(thread, landed))
+            }
             _ => match program.timing(&step.act).expect("all other steps move bytes") {
                 Timing::Call => at(self.call(thread, [])),
                 Timing::Staged { stream } => self.task(thread, stream, None),
                 Timing::Task { stream, waits } => {
-                    let points = self.task(thread, stream, None);
+                    let taken = self.lent.taken(program, &step.act);
+                    let points = self.task(thread, stream, self.lent.copies(&taken).to_vec());
+                    self.lent.launch(&taken, points.task);
                     if waits {
-                        self.call(thread, [points.task]);
+                        let landed = taken.first().map_or(vec![], |buffer| self.lent.land(*buffer));
+                        self.call(thread, landed.into_iter().chain([points.task]));
                     }
                     points
                 }
@@ -234,7 +247,7 @@ impl Order {
         let end = self.starts.get(p + 1).copied().unwrap_or(self.before.len());
         let gate = self.gates.iter().find(|g| g.task == p);
         let opener = gate.and_then(|g| g.release.or(self.last[g.owner]));
-        let others = self.across.get(&p).copied().into_iter().chain(opener).filter(move |_| across);
+        let others = self.across.get(&p).into_iter().flatten().copied().chain(opener).filter(move |_| across);
         self.before[self.starts[p]..end].iter().copied().chain(others)
     }
 
@@ -344,7 +357,7 @@ mod tests {
             ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(1)), (A, 0, on(1))]),
             ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(0)), (A, 0, on(1))]),
         ];
-        let buffers = vec![Buffer { slot: 0, life: 0, len: 1 }, Buffer { slot: 10, life: 0, len: 1 }];
+        let buffers = [0, 10].map(|slot| Buffer { slot, life: 0, len: 1, guard: 0 }).to_vec();
         let program = Program { buffers, ..Program::default() };
         for (want, steps) in table {
             let mut order = Order::default();

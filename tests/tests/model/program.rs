@@ -6,12 +6,13 @@
 
 use std::ops::Range;
 
+use crate::api::Api;
 use crate::ranges::Ranges;
 use crate::twin::Manner;
 
 pub const THREADS: usize = 2;
 
-/// Bytes at both ends of every allocation that no copy names: they must keep their first contents.
+/// Bytes at both ends of nearly every allocation that no copy names: they must keep their first contents.
 pub const GUARD: usize = 64;
 
 /// Streams by number: the device they are on. [`NULL_STREAM`] is the default stream of its device's context.
@@ -91,6 +92,8 @@ pub struct Buffer {
     pub life: usize,
     /// Whole length, guards included.
     pub len: usize,
+    /// Bytes at both ends that no copy names.
+    pub guard: usize,
 }
 
 impl Buffer {
@@ -104,10 +107,7 @@ impl Buffer {
 
     /// The bytes that copies may name.
     pub fn usable(&self) -> Range<usize> {
-        match self.form() {
-            Form::Plain | Form::Pages => GUARD..self.len - GUARD,
-            Form::Window | Form::Physical => 0..self.len,
-        }
+        self.guard..self.len - self.guard
     }
 }
 
@@ -240,6 +240,13 @@ pub enum Act {
         dst: Span,
         src: Span,
     },
+    /// Sets a descriptor when the task runs.
+    PutDesc {
+        desc: usize,
+        dst: Span,
+        src: Span,
+        stream: usize,
+    },
     /// Copies the bytes of one descriptor over another.
     CopyDesc {
         dst: usize,
@@ -297,6 +304,14 @@ pub enum Act {
     },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
+    /// Waits for the copy that has a page-locked buffer, and takes it back with those that travel with it: all of these.
+    Land {
+        buffers: Vec<usize>,
+    },
+    /// From here on the page-locked buffer is only read, by everybody.
+    Share {
+        buffer: usize,
+    },
     /// Looks at every byte of these buffers that is settled for this thread.
     Check {
         buffers: Vec<usize>,
@@ -333,6 +348,7 @@ pub struct Step {
 
 #[derive(Clone, Default)]
 pub struct Program {
+    pub api: Api,
     pub buffers: Vec<Buffer>,
     pub gates: usize,
     pub steps: Vec<Step>,
@@ -358,7 +374,7 @@ impl Program {
             Act::Alloc { .. } | Act::Poke { .. } | Act::SetDesc { .. } | Act::Check { .. } => Timing::Call,
             Act::Free { .. } | Act::Map { .. } | Act::Unmap { .. } => Timing::Call,
             Act::Register { .. } | Act::Unregister { .. } | Act::Refused(_) => Timing::Call,
-            Act::Abroad { .. } => Timing::Call,
+            Act::Abroad { .. } | Act::Share { .. } => Timing::Call,
             Act::Copy {
                 kind: Kind::HOST_TO_BUF_TO_DEVICE,
                 way: Way::On(stream) | Way::Awaited(stream),
@@ -372,7 +388,7 @@ impl Program {
             | Act::Copy2d { way, .. }
             | Act::Batch { way, .. }
             | Act::Fill { way, .. } => by(*way),
-            Act::CopyDesc { stream, .. } | Act::RunDesc { stream, .. } => {
+            Act::CopyDesc { stream, .. } | Act::PutDesc { stream, .. } | Act::RunDesc { stream, .. } => {
                 Timing::Task { stream: *stream, waits: false }
             }
             _ => return None,
@@ -397,7 +413,7 @@ impl Program {
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
-            || matches!(act, Act::Halt { .. })
+            || matches!(act, Act::Halt { .. } | Act::Land { .. })
             || matches!(self.timing(act), Some(Timing::Task { waits: true, .. }))
     }
 }
@@ -419,15 +435,15 @@ impl Act {
     /// The buffers a call names.
     pub fn buffers(&self) -> Vec<usize> {
         match self {
-            Act::Alloc { buffer } | Act::Free { buffer } => vec![*buffer],
+            Act::Alloc { buffer } | Act::Free { buffer } | Act::Share { buffer } => vec![*buffer],
             Act::Register { buffer, .. } | Act::Unregister { buffer } => vec![*buffer],
             Act::Map { window, physical, .. } | Act::Unmap { window, physical, .. } => {
                 vec![*window, *physical]
             }
             Act::Refused(act) | Act::Abroad { act, .. } => act.buffers(),
             Act::Poke { dst, .. } | Act::Fill { dst, .. } => vec![dst.buffer],
-            Act::SetDesc { dst, src, .. } => vec![dst.buffer, src.buffer],
-            Act::Check { buffers } => buffers.clone(),
+            Act::SetDesc { dst, src, .. } | Act::PutDesc { dst, src, .. } => vec![dst.buffer, src.buffer],
+            Act::Check { buffers } | Act::Land { buffers } => buffers.clone(),
             _ => self.moves().iter().flat_map(|(d, s)| [d.buffer, s.buffer]).collect(),
         }
     }
@@ -435,7 +451,7 @@ impl Act {
     /// The buffers whose addresses become, or cease to be, something else: who uses them at the same time is in trouble.
     pub fn remakes(&self) -> Vec<usize> {
         match self {
-            Act::Alloc { .. } | Act::Free { .. } => self.buffers(),
+            Act::Alloc { .. } | Act::Free { .. } | Act::Share { .. } => self.buffers(),
             Act::Map { .. } | Act::Unmap { .. } => self.buffers(),
             Act::Register { .. } | Act::Unregister { .. } => self.buffers(),
             _ => vec![],

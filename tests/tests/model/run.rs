@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, mpsc};
+use std::sync::{Barrier, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::oracle::Expected;
@@ -19,6 +19,25 @@ pub trait Executor: Sync {
 
     /// Opens every gate, so that a program that failed half-way can end.
     fn open_gates(&self);
+}
+
+/// What a host function that holds a stream waits for.
+#[derive(Default)]
+pub struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub fn release(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    pub fn wait(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+    }
 }
 
 /// Runs the program; the error names the step that failed or saw wrong bytes.

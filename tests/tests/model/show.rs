@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::api::Api;
 use crate::program::*;
 
 impl fmt::Display for Kind {
@@ -110,6 +111,9 @@ impl fmt::Display for Shown<'_> {
             Act::SetDesc { desc, dst, src } => {
                 write!(f, "set {}: {}", Shown::desc(*desc), self.pair(dst, src))
             }
+            Act::PutDesc { desc, dst, src, stream } => {
+                write!(f, "s{stream}: set {}: {}", Shown::desc(*desc), self.pair(dst, src))
+            }
             Act::CopyDesc { dst, src, stream } => {
                 write!(f, "s{stream}: {} <- {}", Shown::desc(*dst), Shown::desc(*src))
             }
@@ -127,10 +131,12 @@ impl fmt::Display for Shown<'_> {
             Act::Abort { stream } => write!(f, "abort s{stream}"),
             Act::Renew { stream } => write!(f, "destroy s{stream} by force, make another"),
             Act::Halt { stream } => write!(f, "s{stream}: fail, and stop all streams of its context"),
+            Act::Share { buffer } => write!(f, "share {}", self.name(*buffer)),
             Act::Barrier => write!(f, "--- barrier"),
-            Act::Check { buffers } => {
+            Act::Check { buffers } | Act::Land { buffers } => {
                 let names: Vec<_> = buffers.iter().map(|b| self.name(*b)).collect();
-                write!(f, "check {}", names.join(" "))
+                let verb = if matches!(act, Act::Check { .. }) { "check" } else { "take back" };
+                write!(f, "{verb} {}", names.join(" "))
             }
         }
     }
@@ -138,7 +144,8 @@ impl fmt::Display for Shown<'_> {
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "s0 s1 s2(default) on device 0, s3 s4 on device 1; threads t0 t1")?;
+        let default = if self.api == Api::C { "(default)" } else { "" };
+        writeln!(f, "s0 s1 s2{default} on device 0, s3 s4 on device 1; threads t0 t1")?;
         for (i, step) in self.steps.iter().enumerate() {
             writeln!(f, "{i:4}  {}", Shown(self, step))?;
         }

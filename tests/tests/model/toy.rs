@@ -4,10 +4,12 @@
 //! purpose, that the model test sees each fault.
 
 mod drops;
+mod owned;
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use crate::api::Lent;
 use crate::fault::Fault;
 use crate::layout::{Layout, Real};
 use crate::oracle::first_bytes;
@@ -32,6 +34,7 @@ enum Task {
     Late(Act),
     Put(Vec<(Span, Vec<u8>)>),
     CopyDesc(usize, usize),
+    PutDesc(usize, Span, Span),
     RunDesc(usize),
     Record,
     /// Until this many tasks of a stream are done.
@@ -67,6 +70,9 @@ struct State {
     descs: [Option<(Span, Span)>; DESCS.len()],
     open: Vec<bool>,
     stopped: [bool; 2],
+    /// The buffers that copies own, and where in its stream each copy is.
+    lent: Lent,
+    marks: Vec<(usize, usize)>,
     random: u64,
 }
 
@@ -93,6 +99,8 @@ impl<'a> Toy<'a> {
             descs: [None; DESCS.len()],
             open: vec![false; program.gates],
             stopped: [false; 2],
+            lent: Lent::default(),
+            marks: vec![],
             random: seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
         Toy { program, schedule, fault, state: Mutex::new(state), changed: Condvar::new() }
@@ -205,6 +213,7 @@ impl<'a> Toy<'a> {
             Task::Late(act) => self.copy(state, &self.real(state, &act).moves),
             Task::Put(parts) => self.put(state, &parts),
             Task::CopyDesc(dst, src) => state.descs[dst] = state.descs[src],
+            Task::PutDesc(desc, dst, src) => state.descs[desc] = Some((dst, src)),
             Task::RunDesc(desc) => {
                 // Not set yet only if a fault has it run too early.
                 if let Some((dst, src)) = state.descs[desc] {
@@ -283,6 +292,7 @@ impl<'a> Toy<'a> {
         match act.deed() {
             Act::Fill { dst, with, .. } => Task::Put(spread(&fills, &with.bytes(dst.len))),
             Act::CopyDesc { dst, src, .. } => Task::CopyDesc(*dst, *src),
+            Act::PutDesc { desc, dst, src, .. } => Task::PutDesc(*desc, *dst, *src),
             Act::RunDesc { desc, stream, .. } if self.has(Fault::ReadsDescInCall) => {
                 let now = |(dst, src)| Act::RunDesc { desc: *desc, dst, src, stream: *stream };
                 Task::Move(state.descs[*desc].map_or(vec![], |what| self.real(state, &now(what)).moves))
@@ -322,12 +332,16 @@ impl<'a> Toy<'a> {
             }
             Timing::Task { stream, waits } => {
                 let task = self.task(&state, act);
+                let taken = self.take(&mut state, act, stream);
                 self.submit(&mut state, stream, task);
                 let forgets = self.has(Fault::DoesNotWaitForPageable)
                     || self.has(Fault::PinnedByStart) && self.starts_pinned(&state, act);
                 if waits && !forgets {
                     let count = state.streams[stream].submitted;
                     state = self.reach(state, stream, count);
+                }
+                if waits && let Some(buffer) = taken.first() {
+                    state = self.land(state, *buffer);
                 }
             }
         }
@@ -356,10 +370,13 @@ impl Executor for Toy<'_> {
     fn perform(&self, _thread: usize, act: &Act) -> Result<(), String> {
         let mut state = self.state.lock().unwrap();
         state.layout.step(self.program, act);
+        state.lent.step(act);
         match act {
             Act::Alloc { buffer } if self.program.form(*buffer) == Form::Window => {}
             Act::Alloc { buffer } => self.alloc(&mut state, *buffer),
             Act::Free { buffer } => state.free.push(*buffer),
+            Act::Land { buffers } => state = self.land(state, buffers[0]),
+            Act::Share { .. } => {}
             Act::Unmap { physical, .. } if self.has(Fault::UnmapDrops) => {
                 self.drop_copies(&mut state, *physical);
             }

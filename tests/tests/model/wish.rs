@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::api::Api;
 use crate::build::Builder;
 use crate::program::*;
 use crate::twin::Manner;
@@ -85,6 +86,14 @@ pub enum Want {
     CopyDesc {
         dst: usize,
     },
+    /// Has the stream set the descriptor, and perhaps run it.
+    PutDesc {
+        desc: usize,
+        dst: Pick,
+        src: Pick,
+        len: u16,
+        run: bool,
+    },
     /// Runs the descriptor, which is set first if it is of no use as it is, or a copy of it made by the task before.
     RunDesc {
         desc: usize,
@@ -150,6 +159,22 @@ pub enum Want {
     Renew,
     Halt,
     Barrier,
+    /// Takes a page-locked buffer back that a copy owns.
+    Land {
+        slot: usize,
+    },
+    /// Shares a page-locked buffer, to be read only.
+    Share {
+        slot: usize,
+    },
+    /// A page-locked buffer goes from one stream to another, which is aborted, perhaps to a third, and is taken back. Each
+    /// copy goes up or down.
+    Astray {
+        host: Pick,
+        device: Pick,
+        len: u16,
+        up: Vec<bool>,
+    },
 }
 
 /// Who asks, of which stream, and what to do about conflicts.
@@ -173,6 +198,11 @@ fn towards() -> impl Strategy<Value = Towards> {
 /// Few enough to be set, copied and run in one short program.
 fn desc() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..2usize, 1 => 2..4usize, 2 => FIRST_CELLS..DESCS.len()]
+}
+
+/// Those that Rust has.
+fn desc_in_rust() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..2usize, 1 => 2..FIRST_CELLS]
 }
 
 fn rarely() -> impl Strategy<Value = bool> {
@@ -227,7 +257,7 @@ fn abroad() -> impl Strategy<Value = Want> {
         .prop_map(|(dst, src, len, byte, manner)| Want::Abroad { dst, src, len, byte, manner })
 }
 
-fn want() -> impl Strategy<Value = Want> {
+fn want_in_c() -> impl Strategy<Value = Want> {
     prop_oneof![
         22 => transfer(),
         1 => transfer().prop_map(|want| Want::Careless(Box::new(want))),
@@ -263,14 +293,70 @@ fn want() -> impl Strategy<Value = Want> {
     ]
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+/// Copies and fills, less those that Rust leaves to slices.
+fn transfer_in_rust() -> impl Strategy<Value = Want> {
+    transfer().prop_filter("a copy between slices", |want| !matches!(want, Want::HostToHost { .. }))
+}
+
+/// What the Rust API has, and what only it has.
+fn want_in_rust() -> impl Strategy<Value = Want> {
+    let has = |slot: &usize| Api::Rust.has(SLOTS[*slot].2);
+    let slots: Vec<_> = (0..SLOTS.len()).filter(has).collect();
+    let free = || prop::sample::select(slots.clone()).prop_map(|slot| Want::Free { slot });
+    let astray = (pick(), pick(), len(), prop::collection::vec(any::<bool>(), 2..=3));
+    // What a descriptor names is freed before the copy runs.
+    let late = (0..2usize, pick(), pick(), len(), 0..3usize);
+    prop_oneof![
+        26 => transfer_in_rust(),
+        3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
+        2 => (desc_in_rust(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| {
+            Want::SetDesc { desc, dst, src, len }
+        }),
+        2 => (desc_in_rust(), pick(), pick(), len(), any::<bool>()).prop_map(|(desc, dst, src, len, run)| {
+            Want::PutDesc { desc, dst, src, len, run }
+        }),
+        4 => (desc_in_rust(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| {
+            Want::RunDesc { desc, dst, src, len, copied: false }
+        }),
+        5 => free(),
+        4 => Just(Want::Hold),
+        1 => Just(Want::Release),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Record { event }),
+        2 => (0..EVENTS.len()).prop_map(|event| Want::Wait { event }),
+        1 => (0..EVENTS.len()).prop_map(|event| Want::SyncEvent { event }),
+        2 => Just(Want::SyncStream),
+        2 => (0..60usize).prop_map(|slot| Want::Land { slot }),
+        2 => (0..60usize).prop_map(|slot| Want::Share { slot }),
+        1 => astray.prop_map(|(host, device, len, up)| Want::Astray { host, device, len, up }),
+        1 => Just(Want::Abort),
+        1 => prop::collection::vec(transfer_in_rust(), 1..3).prop_map(Want::Dropped),
+        1 => (prop::collection::vec(transfer_in_rust(), 2..5), free()).prop_map(|(mut wants, free)| {
+            wants.push(free);
+            Want::Behind(wants)
+        }),
+        1 => late.prop_map(|(desc, dst, src, len, slot)| {
+            let run = Want::RunDesc { desc, dst, src, len, copied: false };
+            Want::Behind(vec![run, Want::Free { slot }])
+        }),
+        1 => Just(Want::Barrier),
+    ]
+}
+
+fn want(api: Api) -> BoxedStrategy<Want> {
+    match api {
+        Api::C => want_in_c().boxed(),
+        Api::Rust => want_in_rust().boxed(),
+    }
+}
+
+fn wish(api: Api) -> impl Strategy<Value = Wish> {
     let repair = prop_oneof![
         5 => Just(Repair::Event),
         2 => Just(Repair::SyncStream),
         1 => Just(Repair::SyncEvent),
         2 => Just(Repair::Leave),
     ];
-    (0..THREADS, 0..STREAMS.len(), want(), repair).prop_map(|(thread, stream, want, repair)| Wish {
+    (0..THREADS, 0..STREAMS.len(), want(api), repair).prop_map(|(thread, stream, want, repair)| Wish {
         thread,
         stream,
         want,
@@ -288,13 +374,18 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 /// What a program is made from: how large each slot's allocations are, and what is wanted.
 #[derive(Clone, Debug)]
 pub struct Wishes {
+    api: Api,
     sizes: Vec<usize>,
     wishes: Vec<Wish>,
 }
 
 /// Random wishes, up to so many.
-pub fn wishes(most: usize) -> impl Strategy<Value = Wishes> {
-    (sizes(), prop::collection::vec(wish(), 1..=most)).prop_map(|(sizes, wishes)| Wishes { sizes, wishes })
+pub fn wishes(api: Api, most: usize) -> impl Strategy<Value = Wishes> {
+    (sizes(), prop::collection::vec(wish(api), 1..=most)).prop_map(move |(sizes, wishes)| Wishes {
+        api,
+        sizes,
+        wishes,
+    })
 }
 
 impl Wishes {
@@ -310,6 +401,6 @@ impl Wishes {
 
     /// The legal program that grants as many of these as it can.
     pub fn program(&self, races: bool) -> Program {
-        Builder::program(&self.sizes, &self.wishes, races)
+        Builder::program(self.api, &self.sizes, &self.wishes, races)
     }
 }
