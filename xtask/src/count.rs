@@ -1,10 +1,11 @@
 //! Counts the instructions of one submitted copy, so that a slower submit path shows whatever else the machine
-//! is doing.
+//! is doing: through C, and through Rust against the core's own call.
 //!
-//! The program runs twice under callgrind with different numbers of submissions; the difference, divided, has
+//! A program runs twice under callgrind with different numbers of submissions; the difference, divided, has
 //! neither start-up nor first-time costs in it.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::shell::{self, cargo};
 use crate::{c, steps::Outcome};
@@ -23,6 +24,10 @@ const FLOOR: u64 = 20;
 const FEW: u64 = 1_000;
 const MANY: u64 = 11_000;
 
+/// The same for Rust. A batch counts for its pieces, and is submitted less often.
+const RUST_FEW: u64 = 100;
+const RUST_MANY: u64 = 900;
+
 /// Builds the library and the program, counts, and compares with the limit.
 pub fn run(root: &Path) -> Result<Outcome, String> {
     if let Err(why) = shell::need_valgrind() {
@@ -38,7 +43,85 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     };
     let (alone, crowded) = (each(1)?, each(CROWD)?);
     println!("{}", judge(alone, crowded)?);
+    rust(root)?;
     Ok(Outcome::Passed)
+}
+
+/// Counts both sides of every pair of the benchmark of crate `ferry`.
+fn rust(root: &Path) -> Result<(), String> {
+    let program = bench(root)?;
+    let list = shell::output(shell::program(root, &program).arg("list"))?;
+    let mut pairs = list.lines().map(Pair::parse).collect::<Option<Vec<_>>>().ok_or("a list of pairs")?;
+    for pair in &mut pairs {
+        pair.core = rust_each(root, &program, "core", pair)?;
+        pair.ferry = rust_each(root, &program, "ferry", pair)?;
+    }
+    judge_rust(&pairs)
+}
+
+/// The benchmark's program, built as the benchmark builds it.
+fn bench(root: &Path) -> Result<String, String> {
+    let build = "bench -p ferry --bench submit --no-run --message-format json-render-diagnostics";
+    let told = shell::output(&mut cargo(root, build))?;
+    executable(&told).ok_or_else(|| "cargo does not say what it built".into())
+}
+
+/// The last program that cargo says it built.
+fn executable(told: &str) -> Option<String> {
+    let (_, path) = told.rsplit_once("\"executable\":\"")?;
+    Some(path.split_once('"')?.0.to_owned())
+}
+
+/// Work that can be submitted in two ways, and what a piece of it costs.
+#[derive(Debug, Default, PartialEq)]
+struct Pair {
+    name: String,
+    pieces: u64,
+    limit: f64,
+    core: f64,
+    ferry: f64,
+}
+
+impl Pair {
+    fn parse(line: &str) -> Option<Pair> {
+        let mut words = line.split('\t');
+        let (name, pieces, limit) = (words.next()?.to_owned(), words.next()?, words.next()?);
+        Some(Pair { name, pieces: pieces.parse().ok()?, limit: limit.parse().ok()?, ..Pair::default() })
+    }
+
+    fn ratio(&self) -> f64 {
+        self.ferry / self.core
+    }
+}
+
+/// Instructions of one side for a piece.
+fn rust_each(root: &Path, program: &str, side: &str, pair: &Pair) -> Result<f64, String> {
+    let count = |number: u64| {
+        let record = shell::target_dir(root).join(format!("callgrind.{side}.{number}.out"));
+        let mut valgrind = shell::program(root, "valgrind");
+        valgrind.args(["--quiet", "--tool=callgrind", "--toggle-collect=*::counted*"]);
+        valgrind.arg(format!("--callgrind-out-file={}", record.display())).arg(program);
+        valgrind.args(["count", side, &number.to_string(), &pair.name]);
+        counted(&mut valgrind, &record)
+    };
+    let (few, many) = (RUST_FEW.div_ceil(pair.pieces), RUST_MANY.div_ceil(pair.pieces) + 1);
+    Ok(count(many)?.saturating_sub(count(few)?) as f64 / ((many - few) * pair.pieces) as f64)
+}
+
+/// Prints what was counted; an error if this crate costs more than it may.
+fn judge_rust(pairs: &[Pair]) -> Result<(), String> {
+    println!("{:34}{:>8}{:>8}{:>8}{:>8}", "instructions of a submission", "core", "ferry", "ratio", "limit");
+    for pair in pairs {
+        let Pair { name, core, ferry, limit, .. } = pair;
+        println!("{name:34}{core:>8.0}{ferry:>8.0}{:>8.3}{limit:>8.2}", pair.ratio());
+    }
+    // Fewer than one cannot be a piece of a batch either: the counter was not running.
+    let is_good = |pair: &&Pair| pair.core >= 1.0 && pair.ferry >= 1.0 && pair.ratio() <= pair.limit;
+    match pairs.iter().find(|pair| !is_good(pair)) {
+        None if pairs.is_empty() => Err("there was nothing to count".into()),
+        None => Ok(()),
+        Some(pair) => Err(format!("{} costs more than it may, or was not seen", pair.name)),
+    }
 }
 
 /// Instructions spent inside `aclrtMemcpyAsync` by a run with this many submissions to this many allocations.
@@ -55,8 +138,13 @@ fn instructions(
     valgrind.arg(format!("--callgrind-out-file={}", record.display())).arg(program);
     valgrind.arg(submits.to_string()).arg(blocks.to_string());
     // Small devices suit valgrind's address space.
-    shell::run(c::with_library(&mut valgrind, release).env("FERRY_DEVICE_MEMORY", "512M"))?;
-    let text = std::fs::read_to_string(&record).map_err(|e| format!("{}: {e}", record.display()))?;
+    counted(c::with_library(&mut valgrind, release).env("FERRY_DEVICE_MEMORY", "512M"), &record)
+}
+
+/// The instructions that callgrind counted, as it wrote them to `record`.
+fn counted(valgrind: &mut Command, record: &Path) -> Result<u64, String> {
+    shell::run(valgrind)?;
+    let text = std::fs::read_to_string(record).map_err(|e| format!("{}: {e}", record.display()))?;
     total(&text).ok_or_else(|| format!("{} has no total", record.display()))
 }
 
@@ -95,6 +183,31 @@ mod tests {
         ] {
             assert_eq!(judge(alone, crowded).is_ok(), good, "{alone} and {crowded} instructions");
         }
+    }
+
+    #[test]
+    fn rust_may_cost_a_little_more_than_the_core() {
+        let pair = |core, ferry| Pair { limit: 1.1, core, ferry, ..Pair::default() };
+        for (pairs, good) in [
+            (vec![pair(500.0, 550.0), pair(20.0, 15.0)], true),
+            (vec![pair(500.0, 500.0), pair(500.0, 551.0)], false),
+            (vec![pair(0.0, 0.0)], false),
+            (vec![pair(500.0, 0.0)], false),
+            (vec![], false),
+        ] {
+            assert_eq!(judge_rust(&pairs).is_ok(), good, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn pairs_and_programs_are_read() {
+        let want = Pair { name: "a, b".into(), pieces: 4096, limit: 1.1, ..Pair::default() };
+        assert_eq!(Pair::parse("a, b\t4096\t1.1"), Some(want));
+        assert_eq!(Pair::parse("a, b\t4096"), None);
+        let told =
+            "{\"executable\":null}\n{\"executable\":\"/t/submit-1\",\"fresh\":true}\n{\"success\":true}";
+        assert_eq!(executable(told).as_deref(), Some("/t/submit-1"));
+        assert_eq!(executable("{\"executable\":null}"), None);
     }
 
     #[test]

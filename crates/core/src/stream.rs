@@ -38,9 +38,24 @@ impl Stream {
     ///
     /// # Safety
     /// Plain host memory in the op stays valid until the stream has passed the returned ticket.
+    #[inline]
     pub unsafe fn submit<E: From<Error>>(
         &self,
+        make: impl FnMut(&Memory) -> Result<Op, E>,
+    ) -> Result<Ticket, E> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.submit_then(make, |_| ()) }
+    }
+
+    /// As [`submit`](Self::submit). `then` is told the ticket under the lock that orders submissions: no two of them run at once,
+    /// and they run in the order of their tickets.
+    ///
+    /// # Safety
+    /// As `submit`.
+    pub unsafe fn submit_then<E: From<Error>>(
+        &self,
         mut make: impl FnMut(&Memory) -> Result<Op, E>,
+        then: impl FnOnce(Ticket),
     ) -> Result<Ticket, E> {
         let mut guard = None;
         let op = loop {
@@ -57,6 +72,7 @@ impl Stream {
         // op; the caller vouches for plain memory.
         let ticket = unsafe { self.hand_over(&mut last, op)? };
         last.touching = ticket;
+        then(ticket);
         Ok(ticket)
     }
 
@@ -70,8 +86,20 @@ impl Stream {
 
     /// Runs `function` on a thread where it may block, in stream order.
     pub fn call(&self, function: impl FnOnce() + Send + 'static) -> Result<Ticket> {
+        self.call_then(function, |_| ())
+    }
+
+    /// As [`call`](Self::call). `then` is told the ticket as in [`submit_then`](Self::submit_then).
+    pub fn call_then(
+        &self,
+        function: impl FnOnce() + Send + 'static,
+        then: impl FnOnce(Ticket),
+    ) -> Result<Ticket> {
+        let mut last = lock(&self.line.last);
         // SAFETY: the op has no addresses.
-        unsafe { self.hand_over(&mut lock(&self.line.last), Op::Call(Box::new(function))) }
+        let ticket = unsafe { self.hand_over(&mut last, Op::Call(Box::new(function)))? };
+        then(ticket);
+        Ok(ticket)
     }
 
     /// # Safety

@@ -3,12 +3,12 @@
 use crate::{
     DeviceSlice, Failed, InFlight, Kind, Result,
     extent::{Extent, KEY, Key, within},
-    flight::Course,
+    flight::{Course, Handle},
     memory::{HostRead, HostWrite, sealed::Sealed},
     stream::Way,
 };
 use bytemuck::Pod;
-use ferry_core::Rows;
+use ferry_core::{Rows, Ticket};
 use std::{
     fmt,
     marker::PhantomData,
@@ -134,7 +134,7 @@ pub trait HostPool: Sealed {
     fn course(&self, key: Key) -> Option<&Course>;
 
     #[doc(hidden)]
-    fn keep(self, key: Key) -> (Self::Buffer, Option<Course>);
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
 }
 
 /// The page-locked memory of a batch that is downloaded: what a [`HostPool`] is made of is [`HostWrite`].
@@ -170,8 +170,9 @@ impl<S: HostRead> HostPool for S {
         HostRead::course(self, key)
     }
 
-    fn keep(self, key: Key) -> (S::Buffer, Option<Course>) {
-        HostRead::keep(self, key)
+    fn fly(mut self, mut stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<S::Buffer> {
+        self.go_on(&mut stream, ticket, key);
+        HostRead::fly(self, stream, ticket, key)
     }
 }
 
@@ -196,8 +197,8 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         None
     }
 
-    fn keep(self, _: Key) -> (Vec<S>, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+        InFlight::new(self, stream, ticket)
     }
 }
 
@@ -219,8 +220,8 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
         Some(self.courses(key))
     }
 
-    fn keep(self, key: Key) -> (Vec<S>, Option<Course>) {
-        self.release(key)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+        self.then(stream, ticket)
     }
 }
 

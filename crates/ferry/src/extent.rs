@@ -42,18 +42,18 @@ impl Extent {
         Extent::linear(slice.as_ptr() as usize, slice.len(), 0)
     }
 
+    /// Whether the two have one shape.
+    #[inline]
+    pub(crate) fn is_like(&self, other: &Extent) -> bool {
+        (self.rows, self.cols) == (other.rows, other.cols)
+    }
+
     fn is_linear(&self) -> bool {
         self.rows == 1
     }
 
     pub(crate) fn count(&self) -> usize {
         self.rows * self.cols
-    }
-
-    /// This one, seen as rows of `cols` elements, if it is linear and has as many.
-    fn as_rows(&self, other: &Extent) -> Option<Extent> {
-        let fits = self.is_linear() && self.cols == other.count();
-        fits.then_some(Extent { rows: other.rows, cols: other.cols, pitch: other.cols, ..*self })
     }
 }
 
@@ -70,35 +70,27 @@ impl fmt::Display for Extent {
 
 /// The rectangle of bytes that a copy between the two moves, for elements of `size` bytes. Shapes agree if they are the same, or
 /// if one of the two is linear and has as many elements.
-#[inline]
 pub(crate) fn join(dst: Extent, src: Extent, size: usize) -> Result<Rows> {
-    if dst.is_linear() && src.is_linear() && dst.cols == src.cols {
-        return Ok(Rows::linear(dst.addr, src.addr, dst.cols * size));
-    }
-    join_rows(dst, src, size)
-}
-
-#[cold]
-fn join_rows(dst: Extent, src: Extent, size: usize) -> Result<Rows> {
-    let (dst, src) = match (dst.as_rows(&src), src.as_rows(&dst)) {
-        _ if (dst.rows, dst.cols) == (src.rows, src.cols) => (dst, src),
-        (Some(dst), _) => (dst, src),
-        (_, Some(src)) => (dst, src),
-        (None, None) => {
-            let note = format!("the shapes differ: the destination is {dst}, the source is {src}");
-            return Err(Kind::BadShape.because(note));
-        }
+    let (rows, cols, dst_pitch, src_pitch) = if dst.is_like(&src) {
+        (dst.rows, dst.cols, dst.pitch, src.pitch)
+    } else if dst.is_linear() && dst.cols == src.count() {
+        (src.rows, src.cols, src.cols, src.pitch)
+    } else if src.is_linear() && src.cols == dst.count() {
+        (dst.rows, dst.cols, dst.pitch, dst.cols)
+    } else {
+        let note = format!("the shapes differ: the destination is {dst}, the source is {src}");
+        return Err(Kind::BadShape.because(note));
     };
-    if dst.count() == 0 {
-        return Ok(Rows::linear(dst.addr, src.addr, 0));
+    if rows <= 1 || cols == 0 {
+        return Ok(Rows::linear(dst.addr, src.addr, rows * cols * size));
     }
     Ok(Rows {
         dst: dst.addr,
-        dst_pitch: dst.pitch * size,
+        dst_pitch: dst_pitch * size,
         src: src.addr,
-        src_pitch: src.pitch * size,
-        width: dst.cols * size,
-        height: dst.rows,
+        src_pitch: src_pitch * size,
+        width: cols * size,
+        height: rows,
     })
 }
 

@@ -10,6 +10,7 @@ use ferry_core::{Fence, Stream as CoreStream, Ticket};
 use std::{
     fmt,
     future::Future,
+    mem,
     ops::RangeBounds,
     pin::Pin,
     sync::Arc,
@@ -39,17 +40,24 @@ use std::{
 /// assert_eq!(host[..], *b"hello");
 /// # Ok::<(), ferry::Error>(())
 /// ```
+// In this order the last word is `upto`, and a processor that moves words in pairs moves it alone (a buffer has three words): what
+// was written just now is not read again together with something else, which takes long.
+#[repr(C)]
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
     buffer: Option<B>,
     course: Course,
 }
 
+/// A stream, as tokens hold it.
+pub type Handle = Arc<CoreStream>;
+
 /// Where work is: the ops of a stream that use some memory, of which the last is waited for.
+#[repr(C)]
 pub struct Course {
-    step: Step,
     /// What few need: a token is moved from hand to hand.
     rest: Option<Box<Rest>>,
+    step: Step,
 }
 
 #[derive(Default)]
@@ -64,6 +72,7 @@ struct Rest {
 }
 
 /// The ops `from..=upto` of a stream.
+#[repr(C)]
 struct Step {
     stream: Arc<CoreStream>,
     from: Ticket,
@@ -71,10 +80,6 @@ struct Step {
 }
 
 impl Step {
-    fn is_of(&self, stream: &Arc<CoreStream>) -> bool {
-        Arc::ptr_eq(&self.stream, stream)
-    }
-
     fn is_done(&self) -> bool {
         self.stream.has_passed(self.upto)
     }
@@ -92,42 +97,40 @@ impl Step {
 impl Course {
     /// The op `ticket`, which uses memory that nothing else uses.
     #[inline]
-    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Course {
-        Course::through(stream, ticket, ticket)
-    }
-
-    /// The ops `from..=upto`.
-    #[inline]
-    pub(crate) fn through(stream: Arc<CoreStream>, from: Ticket, upto: Ticket) -> Course {
-        Course { step: Step { stream, from, upto }, rest: None }
+    fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Course {
+        Course { rest: None, step: Step { stream, from: ticket, upto: ticket } }
     }
 
     /// Everything that the stream has to do by now.
     pub(crate) fn so_far(stream: Arc<CoreStream>) -> Course {
-        // An abort of what had passed before is no news.
-        let from = stream.status().passed() + 1;
-        let newest = stream.newest();
-        Course::through(stream, from, newest)
+        let (from, upto) = so_far(&stream);
+        Course { rest: None, step: Step { stream, from, upto } }
     }
 
-    /// The op `ticket` of `stream` uses the memory as well, after this.
+    /// The op `ticket` uses the memory as well, after this. It is of the same stream, or the other one is given.
     #[inline]
-    pub(crate) fn then(mut self, stream: &Arc<CoreStream>, ticket: Ticket) -> Course {
-        if self.step.is_of(stream) && self.rest.is_none() {
+    fn go_on(&mut self, stream: Option<Arc<CoreStream>>, ticket: Ticket) {
+        if stream.is_none() && self.rest.is_none() {
             self.step.upto = ticket;
-            return self;
+        } else {
+            self.go_elsewhere(stream, ticket);
         }
-        self.go_elsewhere(stream, ticket)
     }
 
     #[cold]
-    fn go_elsewhere(self, stream: &Arc<CoreStream>, ticket: Ticket) -> Course {
-        let Rest { mut earlier, mut wrong, .. } = self.rest.map(|rest| *rest).unwrap_or_default();
-        earlier.push(self.step);
-        let mut course = Course::new(stream.clone(), ticket);
+    fn go_elsewhere(&mut self, stream: Option<Arc<CoreStream>>, ticket: Ticket) {
+        let Rest { mut earlier, mut wrong, .. } = self.rest.take().map(|rest| *rest).unwrap_or_default();
+        let now = &mut self.step;
+        now.upto = match stream {
+            None => ticket,
+            Some(stream) => {
+                earlier.push(mem::replace(now, Step { stream, from: ticket, upto: ticket }));
+                ticket
+            }
+        };
         earlier.retain(|step| {
-            if step.is_of(stream) {
-                course.step.from = course.step.from.min(step.from);
+            if Arc::ptr_eq(&step.stream, &now.stream) {
+                now.from = now.from.min(step.from);
                 return false;
             }
             let is_done = step.is_done();
@@ -137,19 +140,26 @@ impl Course {
             !is_done
         });
         if !earlier.is_empty() || wrong.is_some() {
-            course.rest = Some(Box::new(Rest { earlier, wrong, watch: None }));
+            self.rest = Some(Box::new(Rest { earlier, wrong, watch: None }));
         }
-        course
+    }
+
+    /// Whether the newest work is of `stream`.
+    #[inline]
+    pub(crate) fn is_of(&self, stream: &Arc<CoreStream>) -> bool {
+        Arc::ptr_eq(&self.step.stream, stream)
+    }
+
+    /// Whether all the work is of `stream`.
+    #[inline]
+    pub(crate) fn is_only_of(&self, stream: &Arc<CoreStream>) -> bool {
+        self.is_of(stream) && self.rest.is_none()
     }
 
     /// What the next copy on `stream` has to wait for: work of other streams that is not done.
-    #[inline]
     pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> Vec<Arc<dyn Fence>> {
-        if self.step.is_of(stream) && self.rest.is_none() {
-            return Vec::new();
-        }
         let steps = self.earlier().iter().chain([&self.step]);
-        steps.filter(|step| !step.is_of(stream) && !step.is_done()).map(Step::fence).collect()
+        steps.filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done()).map(Step::fence).collect()
     }
 
     fn earlier(&self) -> &[Step] {
@@ -178,15 +188,6 @@ impl Course {
         self.step.error().or_else(wrong).or_else(earlier).map_or(Ok(()), Err)
     }
 
-    /// What somebody who `waited` for everything is told: what nobody was told, or else what came of the waiting.
-    pub(crate) fn tell(&self, waited: Result<()>) -> Result<()> {
-        self.step.stream.status().take_error().map_or(waited, Err)
-    }
-
-    pub(crate) fn ticket(&self) -> Ticket {
-        self.step.upto
-    }
-
     pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit);
         let left = || end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
@@ -210,6 +211,30 @@ impl Course {
     }
 }
 
+/// The ops that `stream` has to do by now.
+fn so_far(stream: &CoreStream) -> (Ticket, Ticket) {
+    // An abort of what had passed before is no news.
+    let from = stream.status().passed() + 1;
+    (from, stream.newest())
+}
+
+/// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
+pub(crate) fn settle(stream: &CoreStream) -> Result<()> {
+    let (from, upto) = so_far(stream);
+    tell(stream, wait(stream, from, upto))
+}
+
+/// What somebody who `waited` for everything is told: what nobody was told, or else what came of the waiting.
+fn tell(stream: &CoreStream, waited: Result<()>) -> Result<()> {
+    stream.status().take_error().map_or(waited, Err)
+}
+
+/// Waits until the ops `from..=upto` of `stream` have passed, and says what is known to be wrong with them.
+pub(crate) fn wait(stream: &CoreStream, from: Ticket, upto: Ticket) -> Result<()> {
+    pass(stream, upto);
+    stream.status().error_within(from, upto).map_or(Ok(()), Err)
+}
+
 /// Waits until `stream` has passed `ticket`. Nothing may be given back before that, so there is no error.
 fn pass(stream: &CoreStream, ticket: Ticket) {
     if stream.status().passed() < ticket {
@@ -221,8 +246,11 @@ fn pass(stream: &CoreStream, ticket: Ticket) {
 }
 
 impl<B> InFlight<B> {
-    pub(crate) fn new(buffer: B, course: Course) -> InFlight<B> {
-        InFlight { buffer: Some(buffer), course }
+    /// The token of the op `ticket` of a stream, for a buffer that nothing else uses.
+    #[inline]
+    pub(crate) fn new(buffer: B, stream: Option<Arc<CoreStream>>, ticket: Ticket) -> InFlight<B> {
+        let stream = stream.expect("what nothing uses is in use by no stream yet");
+        InFlight { buffer: Some(buffer), course: Course::new(stream, ticket) }
     }
 
     /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
@@ -277,21 +305,24 @@ impl<B> InFlight<B> {
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
-        self.course.ticket()
+        self.course.step.upto
     }
 
     /// What it holds, to be asked where it lies.
+    #[inline]
     pub(crate) fn held(&mut self, _: Key) -> Result<&mut B> {
         self.buffer.as_mut().ok_or_else(given_out)
     }
 
+    #[inline]
     pub(crate) fn courses(&self, _: Key) -> &Course {
         &self.course
     }
 
-    /// What it holds and what still uses that, for the copy that comes after this one.
-    pub(crate) fn release(self, _: Key) -> (B, Option<Course>) {
-        (self.buffer.expect("asked where it lies before"), Some(self.course))
+    /// The token of the op `ticket`, which uses the buffer after this one: of the same stream, or the other one is given.
+    pub(crate) fn then(mut self, stream: Option<Arc<CoreStream>>, ticket: Ticket) -> InFlight<B> {
+        self.course.go_on(stream, ticket);
+        self
     }
 
     fn land(&mut self, waited: Result<()>) -> Result<B, Failed<B>> {
@@ -312,12 +343,15 @@ impl<B> InFlight<B> {
             return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, course } });
         };
         match change(buffer) {
-            Ok(changed) => Ok(InFlight::new(changed, course)),
-            Err(Failed { error, buffer }) => Err(Failed { error, buffer: InFlight::new(buffer, course) }),
+            Ok(changed) => Ok(InFlight { buffer: Some(changed), course }),
+            Err(Failed { error, buffer }) => {
+                Err(Failed { error, buffer: InFlight { buffer: Some(buffer), course } })
+            }
         }
     }
 }
 
+#[cold]
 fn given_out() -> Error {
     Kind::BadAddress.because("this token was awaited already, and has given its buffer out")
 }
@@ -413,17 +447,25 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
     type Elem = B::Elem;
     type Buffer = B;
 
+    #[inline]
     fn extent(&mut self, key: Key) -> Result<Extent> {
         self.held(key)?.extent(key)
     }
 
+    #[inline]
     fn course(&self, key: Key) -> Option<&Course> {
         Some(self.courses(key))
     }
 
-    #[inline]
-    fn keep(self, key: Key) -> (B, Option<Course>) {
-        self.release(key)
+    // In place, and in two steps: a token that is taken apart and put together again is copied once more.
+    #[inline(always)]
+    fn go_on(&mut self, stream: &mut Option<Arc<CoreStream>>, ticket: Ticket, _: Key) {
+        self.course.go_on(stream.take(), ticket);
+    }
+
+    #[inline(always)]
+    fn fly(self, _: Option<Arc<CoreStream>>, _: Ticket, _: Key) -> InFlight<B> {
+        self
     }
 }
 
@@ -492,7 +534,7 @@ impl Future for Synchronized {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.poll(context).map(|waited| self.0.tell(waited))
+        self.0.poll(context).map(|waited| tell(&self.0.step.stream, waited))
     }
 }
 

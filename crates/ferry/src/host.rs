@@ -1,17 +1,18 @@
 //! Page-locked host memory: a buffer that is owned, one that is shared to be read, and slices of both.
 
 use crate::{
-    Failed, HostMatrix, HostMatrixMut, Kind, Part, Result, Runtime,
+    Failed, HostMatrix, HostMatrixMut, InFlight, Kind, Part, Result, Runtime,
     extent::{Extent, Grid, Key, owner, within},
-    flight::Course,
+    flight::Handle,
     memory::{HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
     runtime::Shared,
 };
 use bytemuck::Pod;
-use ferry_core::Home;
+use ferry_core::{Home, Ticket};
 use std::{
     fmt,
+    marker::PhantomData,
     ops::{Deref, DerefMut, RangeBounds},
     ptr::NonNull,
     slice,
@@ -37,9 +38,8 @@ use std::{
 /// ```
 pub struct HostBuffer<T> {
     memory: Pinned,
-    /// The same memory as elements.
-    first: NonNull<T>,
     len: usize,
+    elements: PhantomData<T>,
 }
 
 /// An allocation of page-locked memory.
@@ -56,18 +56,13 @@ impl Drop for Pinned {
     }
 }
 
-// SAFETY: the memory belongs to the buffer alone, as a Vec's does.
-unsafe impl<T: Send> Send for HostBuffer<T> {}
-// SAFETY: a shared buffer gives out shared elements and nothing else.
-unsafe impl<T: Sync> Sync for HostBuffer<T> {}
-
 impl<T: Pod> HostBuffer<T> {
     /// Memory for `len` elements, of unspecified bytes.
     pub(crate) fn stale(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
         let block = runtime.alloc::<T>(Home::Host, len)?;
         let memory = Pinned { base: block.base, runtime: runtime.clone() };
         match NonNull::new(block.base as *mut T) {
-            Some(first) if first.is_aligned() => Ok(HostBuffer { memory, first, len }),
+            Some(first) if first.is_aligned() => Ok(HostBuffer { memory, len, elements: PhantomData }),
             _ => {
                 let note =
                     format!("elements aligned to {} bytes, and {:#x} is not", align_of::<T>(), block.base);
@@ -79,7 +74,7 @@ impl<T: Pod> HostBuffer<T> {
     pub(crate) fn zeroed(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
         let buffer = Self::stale(runtime, len)?;
         // SAFETY: the allocation holds `len` elements, and all bytes of 0 are an element.
-        unsafe { buffer.first.write_bytes(0, len) };
+        unsafe { buffer.first().write_bytes(0, len) };
         Ok(buffer)
     }
 
@@ -152,19 +147,26 @@ impl<T: Pod> HostBuffer<T> {
     }
 }
 
+impl<T> HostBuffer<T> {
+    /// The first element. Not null, and aligned, even if there are no elements.
+    fn first(&self) -> *mut T {
+        self.memory.base as *mut T
+    }
+}
+
 impl<T> Deref for HostBuffer<T> {
     type Target = HostSlice<T>;
 
     fn deref(&self) -> &HostSlice<T> {
         // SAFETY: the allocation holds `len` elements, which live as long as the buffer.
-        HostSlice::new(unsafe { slice::from_raw_parts(self.first.as_ptr(), self.len) })
+        HostSlice::new(unsafe { slice::from_raw_parts(self.first(), self.len) })
     }
 }
 
 impl<T> DerefMut for HostBuffer<T> {
     fn deref_mut(&mut self) -> &mut HostSlice<T> {
         // SAFETY: as above, and the buffer is borrowed by nobody else.
-        HostSlice::new_mut(unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len) })
+        HostSlice::new_mut(unsafe { slice::from_raw_parts_mut(self.first(), self.len) })
     }
 }
 
@@ -186,8 +188,8 @@ impl<T: Pod> HostRead for HostBuffer<T> {
     }
 
     #[inline]
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 
@@ -267,13 +269,14 @@ impl<T: Pod> HostRead for SharedBuffer<T> {
     type Elem = T;
     type Buffer = Self;
 
+    #[inline]
     fn extent(&mut self, _: Key) -> Result<Extent> {
         Ok(self.0.whole())
     }
 
     #[inline]
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 
@@ -518,8 +521,8 @@ impl<T: Pod> HostRead for &SharedBuffer<T> {
         Ok(Extent::of_slice(self))
     }
 
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 
@@ -532,13 +535,14 @@ macro_rules! borrows {
             type Elem = T;
             type Buffer = Self;
 
+            #[inline]
             fn extent(&mut self, _: Key) -> Result<Extent> {
                 Ok(Extent::of_slice(self))
             }
 
             #[inline]
-            fn keep(self, _: Key) -> (Self, Option<Course>) {
-                (self, None)
+            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+                InFlight::new(self, stream, ticket)
             }
         }
 
@@ -546,13 +550,14 @@ macro_rules! borrows {
             type Elem = T;
             type Buffer = Self;
 
+            #[inline]
             fn extent(&mut self, _: Key) -> Result<Extent> {
                 Ok(Extent::linear(self.as_mut_ptr() as usize, self.len(), 0))
             }
 
             #[inline]
-            fn keep(self, _: Key) -> (Self, Option<Course>) {
-                (self, None)
+            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+                InFlight::new(self, stream, ticket)
             }
         }
 

@@ -1,12 +1,13 @@
 //! Matrices: rows of elements a pitch apart, in page-locked or device memory. Views, which copy and own nothing.
 
 use crate::{
-    DeviceSlice, HostSlice, Result,
+    DeviceSlice, HostSlice, InFlight, Result,
     extent::{Extent, Grid, Key},
-    flight::Course,
+    flight::Handle,
     memory::{HostRead, HostWrite, OnDevice, sealed::Sealed},
 };
 use bytemuck::Pod;
+use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
 
 /// A matrix in device memory. [`Stream::upload`](crate::Stream::upload), [`download`](crate::Stream::download) and
@@ -157,6 +158,7 @@ impl<T> Copy for DeviceMatrix<'_, T> {}
 impl<T: Pod> OnDevice for DeviceMatrix<'_, T> {
     type Elem = T;
 
+    #[inline]
     fn extent(&self, key: Key) -> Extent {
         let Extent { addr, owner, .. } = self.slice.extent(key);
         self.grid.at(addr, owner)
@@ -205,13 +207,14 @@ impl<T: Pod> HostRead for HostMatrix<'_, T> {
     type Elem = T;
     type Buffer = Self;
 
+    #[inline]
     fn extent(&mut self, _: Key) -> Result<Extent> {
         Ok(self.grid.at(self.slice.as_ptr() as usize, 0))
     }
 
     #[inline]
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 
@@ -252,13 +255,14 @@ impl<T: Pod> HostRead for HostMatrixMut<'_, T> {
     type Elem = T;
     type Buffer = Self;
 
+    #[inline]
     fn extent(&mut self, _: Key) -> Result<Extent> {
         Ok(self.grid.at(self.slice.as_mut_ptr() as usize, 0))
     }
 
     #[inline]
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 

@@ -2,11 +2,12 @@
 //! and what memory consists of.
 
 use crate::{
-    Result,
+    InFlight, Result,
     extent::{Extent, Key},
-    flight::Course,
+    flight::{Course, Handle},
 };
 use bytemuck::Pod;
+use ferry_core::Ticket;
 
 pub(crate) mod sealed {
     /// Keeps the traits of this module to this crate: copies rely on what their methods say.
@@ -77,14 +78,22 @@ pub trait HostRead: sealed::Sealed + Sized {
 
     /// The copy that still uses the memory.
     #[doc(hidden)]
+    #[inline]
     fn course(&self, key: Key) -> Option<&Course> {
         let _ = key;
         None
     }
 
-    /// What the token holds, and what still uses it.
+    /// The op `ticket` uses the memory too: told before `fly`. Its stream is given, unless that is the one of `course`.
     #[doc(hidden)]
-    fn keep(self, key: Key) -> (Self::Buffer, Option<Course>);
+    #[inline]
+    fn go_on(&mut self, stream: &mut Option<Handle>, ticket: Ticket, key: Key) {
+        let _ = (stream, ticket, key);
+    }
+
+    /// The token of the op `ticket`.
+    #[doc(hidden)]
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
 }
 
 /// Page-locked host memory that a copy may write: what [`HostRead`] lists, except what is shared.

@@ -1,13 +1,14 @@
 //! A part of an owned buffer, which travels with the buffer: what an owned copy of less than the whole is made of.
 
 use crate::{
-    Failed, Result,
+    Failed, InFlight, Result,
     extent::{Extent, Grid, Key, within},
-    flight::Course,
+    flight::Handle,
     host::HostBuffer,
     memory::{HostRead, HostWrite, sealed::Sealed},
 };
 use bytemuck::Pod;
+use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
 
 /// What has parts: all of a [`HostBuffer`] or of a [`SharedBuffer`](crate::SharedBuffer).
@@ -112,14 +113,15 @@ impl<B: Whole> HostRead for Part<B> {
     type Elem = B::Elem;
     type Buffer = Self;
 
+    #[inline]
     fn extent(&mut self, key: Key) -> Result<Extent> {
         let whole = self.buffer.extent(key)?;
         Ok(self.grid.at(whole.addr + self.before * size_of::<B::Elem>(), whole.owner))
     }
 
     #[inline]
-    fn keep(self, _: Key) -> (Self, Option<Course>) {
-        (self, None)
+    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+        InFlight::new(self, stream, ticket)
     }
 }
 

@@ -3,19 +3,14 @@
 use crate::{
     Batch, Failed, InFlight, Result, Stream,
     batch::{HostPool, HostPoolMut},
-    extent::KEY,
-    flight::Course,
+    flight,
     memory::{HostRead, HostWrite, OnDevice},
-    stream::Way,
+    stream::{Notes, Way},
 };
-use ferry_core::Ticket;
 use std::{
     fmt,
     marker::PhantomData,
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
 /// Lends memory to a stream until the scope ends: see [`Stream::scope`].
@@ -33,9 +28,8 @@ use std::{
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     stream: Stream,
-    /// The first and the last op that was given something to use.
-    first: AtomicU64,
-    last: AtomicU64,
+    /// The ops that were given something to use.
+    notes: Notes,
     calls: Arc<Calls>,
     /// As in `std::thread::Scope`: neither lifetime may shrink or grow.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -75,8 +69,7 @@ impl Stream {
     ) -> Result<R> {
         let scope = Scope {
             stream: self.clone(),
-            first: AtomicU64::new(Ticket::MAX),
-            last: AtomicU64::new(0),
+            notes: Notes::new(),
             calls: Arc::default(),
             scope: PhantomData,
             env: PhantomData,
@@ -143,7 +136,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which ends when this copy
         // has passed. What is owned, see `Stream::upload`.
-        unsafe { self.stream.lend(Way::Up, dst.extent(KEY), src) }.inspect(|token| self.saw(token))
+        unsafe { self.stream.lend(Way::Up, dst, src, Some(&self.notes)) }
     }
 
     /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`, [`HostMatrixMut`](crate::HostMatrixMut),
@@ -172,7 +165,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         D: HostWrite + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend(Way::Down, src.extent(KEY), dst) }.inspect(|token| self.saw(token))
+        unsafe { self.stream.lend(Way::Down, src, dst, Some(&self.notes)) }
     }
 
     /// As [`Stream::upload_batch`], of memory that is lent.
@@ -199,7 +192,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPool + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Up, batch) }.inspect(|token| self.saw(token))
+        unsafe { self.stream.lend_batch(Way::Up, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::download_batch`], to memory that is lent.
@@ -226,7 +219,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPoolMut + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Down, batch) }.inspect(|token| self.saw(token))
+        unsafe { self.stream.lend_batch(Way::Down, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::call`], of a function that borrows.
@@ -244,24 +237,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what it borrows with it,
         // run or not: whatever becomes of its place in the stream.
         let boxed: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(boxed) };
-        self.note(self.stream.core().call(boxed)?);
-        Ok(())
-    }
-
-    fn saw<B>(&self, token: &InFlight<B>) {
-        self.note(token.ticket());
-    }
-
-    fn note(&self, ticket: Ticket) {
-        self.first.fetch_min(ticket, Ordering::Relaxed);
-        self.last.fetch_max(ticket, Ordering::Relaxed);
+        self.stream.core().call_then(boxed, |ticket| self.notes.add(ticket)).map(drop)
     }
 
     /// Waits for all that was lent to copies, and says what is known to be wrong with it.
     fn verdict(&self) -> Result<()> {
-        match (self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)) {
-            (_, 0) => Ok(()),
-            (first, last) => Course::through(self.stream.core().clone(), first, last).wait(),
+        match self.notes.span() {
+            None => Ok(()),
+            Some((first, last)) => flight::wait(self.stream.core(), first, last),
         }
     }
 }

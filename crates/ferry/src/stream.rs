@@ -1,18 +1,20 @@
-//! A stream: copies, fills, functions and events in the order they were submitted.
+//! A stream: copies, fills, functions and events in the order they were submitted. How copies are lent memory: `stream/lend.rs`.
+
+mod lend;
 
 use crate::{
     Batch, Descriptor, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
     batch::{HostPool, HostPoolMut},
     extent::{Extent, KEY, join, owner},
     fill::FillValue,
-    flight::Course,
+    flight::{self, Course},
     memory::{HostRead, HostWrite, OnDevice},
     runtime::Place,
 };
 use ferry_core::{
-    Access, Error, Fence, Fill, Indirect, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket,
-    indirect::Through,
+    Access, Error, Fill, Indirect, Memory, Op, Plan, Rows, Stream as CoreStream, Ticket, indirect::Through,
 };
+pub(crate) use lend::Notes;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Runs copies one after the other, in the order they were submitted, while the program goes on. Streams run side by side, unless
@@ -55,6 +57,7 @@ impl Stream {
         Stream { lane: Arc::new(Lane { core, place }) }
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Arc<CoreStream> {
         &self.lane.core
     }
@@ -83,7 +86,7 @@ impl Stream {
     /// # assert_eq!(stream.read_vec(&there)?, *b"hello");
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn upload<S>(
         &self,
         dst: impl OnDevice<Elem = S::Elem>,
@@ -94,7 +97,7 @@ impl Stream {
     {
         // SAFETY: what lives for ever is owned, and the memory of what is owned is used again only when the copy has passed; or it
         // is borrowed for ever.
-        unsafe { self.lend(Way::Up, dst.extent(KEY), src) }
+        unsafe { self.lend(Way::Up, dst, src, None) }
     }
 
     /// Copies device memory to page-locked memory. The copy owns `dst` until it is done: the token gives it back.
@@ -110,7 +113,7 @@ impl Stream {
     /// assert_eq!(host[..], *b"hello");
     /// # Ok::<(), ferry::Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn download<D>(
         &self,
         dst: D,
@@ -120,7 +123,7 @@ impl Stream {
         D: HostWrite + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend(Way::Down, src.extent(KEY), dst) }
+        unsafe { self.lend(Way::Down, src, dst, None) }
     }
 
     /// Copies inside a device, or from one device to another. There is nothing to own: later work of this stream comes after it.
@@ -278,7 +281,7 @@ impl Stream {
         H: HostPool + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend_batch(Way::Up, batch) }
+        unsafe { self.lend_batch(Way::Up, batch, None) }
     }
 
     /// Copies many pieces from devices as one piece of work, in no particular order among themselves.
@@ -303,7 +306,7 @@ impl Stream {
         H: HostPoolMut + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend_batch(Way::Down, batch) }
+        unsafe { self.lend_batch(Way::Down, batch, None) }
     }
 
     /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone by then, nothing is
@@ -400,7 +403,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        settle(self.core())
+        flight::settle(self.core())
     }
 
     /// As [`synchronize`](Self::synchronize), for at most `limit` (`Kind::Timeout`).
@@ -450,94 +453,7 @@ impl Stream {
     }
 }
 
-/// What scopes use as well.
 impl Stream {
-    /// Copies between a device and what `host` keeps.
-    ///
-    /// # Safety
-    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the copy has passed:
-    /// whatever becomes of the token.
-    #[inline]
-    pub(crate) unsafe fn lend<S: HostRead>(
-        &self,
-        way: Way,
-        device: Extent,
-        mut host: S,
-    ) -> Result<InFlight<S::Buffer>, Failed<S>> {
-        // SAFETY: the caller's promise.
-        match unsafe { self.try_lend(way, device, &mut host) } {
-            Ok(ticket) => Ok(self.token(host.keep(KEY), ticket)),
-            Err(error) => Err(Failed { error, buffer: host }),
-        }
-    }
-
-    /// # Safety
-    /// As `lend`.
-    #[inline]
-    unsafe fn try_lend<S: HostRead>(&self, way: Way, device: Extent, host: &mut S) -> Result<Ticket> {
-        let near = host.extent(KEY)?;
-        self.is_ours(&device)?;
-        self.is_ours(&near)?;
-        let rows = match way {
-            Way::Up => join(device, near, size_of::<S::Elem>())?,
-            Way::Down => join(near, device, size_of::<S::Elem>())?,
-        };
-        let before = self.elsewhere(host.course(KEY));
-        let make = |memory: &Memory| {
-            Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
-    }
-
-    /// Copies the pieces of a batch.
-    ///
-    /// # Safety
-    /// As `lend`.
-    pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
-        &self,
-        way: Way,
-        mut batch: Batch<'d, H>,
-    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
-        // SAFETY: the caller's promise.
-        match unsafe { self.try_lend_batch(way, &mut batch) } {
-            Ok(ticket) => Ok(self.token(batch.into_host().keep(KEY), ticket)),
-            Err(error) => Err(Failed { error, buffer: batch }),
-        }
-    }
-
-    /// # Safety
-    /// As `lend`.
-    unsafe fn try_lend_batch<H: HostPool>(&self, way: Way, batch: &mut Batch<'_, H>) -> Result<Ticket> {
-        batch.host_mut().check(KEY)?;
-        batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
-        let before = self.elsewhere(batch.host().course(KEY));
-        let make = |memory: &Memory| {
-            let plan = Plan::new(batch.rows(way), memory, |_, _| Ok(()));
-            plan.and_then(locked).map(|op| behind(&before, op))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.core().submit(make) }.map_err(|Misfit { item, error }| {
-            error.kind.because(format!("piece {}: {error}", batch.number_of(item)))
-        })
-    }
-
-    /// What a copy has to wait for that takes over what `before` uses.
-    #[inline]
-    fn elsewhere(&self, before: Option<&Course>) -> Vec<Arc<dyn Fence>> {
-        before.map_or_else(Vec::new, |before| before.elsewhere(self.core()))
-    }
-
-    /// The token of the op `ticket`, which uses the buffer after what used it before.
-    #[inline]
-    fn token<B>(&self, (buffer, before): (B, Option<Course>), ticket: Ticket) -> InFlight<B> {
-        let course = match before {
-            None => Course::new(self.core().clone(), ticket),
-            Some(before) => before.then(self.core(), ticket),
-        };
-        InFlight::new(buffer, course)
-    }
-
     /// Refuses what another runtime made: this one could not keep it from being used again in flight.
     #[inline]
     fn is_ours(&self, extent: &Extent) -> Result<()> {
@@ -574,7 +490,7 @@ impl Stream {
     }
 
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
-        Course::new(self.core().clone(), ticket).wait()
+        flight::wait(self.core(), ticket, ticket)
     }
 }
 
@@ -582,18 +498,6 @@ impl Stream {
 #[inline]
 fn piece(rows: Rows) -> Option<Rows> {
     (rows.width > 0).then_some(rows)
-}
-
-/// The op of a plan without plain memory. Plain is what a runtime does not know: memory of another one.
-#[inline]
-fn locked(plan: Plan) -> Result<Op, Misfit> {
-    if plan.is_plain() { Err(foreign().into()) } else { Ok(Op::Copy(plan)) }
-}
-
-/// The op, when the fences are done.
-#[inline]
-fn behind(fences: &[Arc<dyn Fence>], op: Op) -> Op {
-    if fences.is_empty() { op } else { Op::After(Box::new((fences.to_vec(), op))) }
 }
 
 #[cold]
@@ -605,12 +509,6 @@ fn foreign() -> Error {
 pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]) -> Result<Op> {
     let place = memory.place(addr, len, Access::Write)?;
     Ok(Op::Fill(Fill { dst: place.engine_address(addr), len, pattern, device: place.device() }))
-}
-
-/// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
-pub(crate) fn settle(stream: &Arc<CoreStream>) -> Result<()> {
-    let course = Course::so_far(stream.clone());
-    course.tell(course.wait())
 }
 
 impl fmt::Debug for Stream {

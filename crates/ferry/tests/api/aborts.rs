@@ -70,7 +70,8 @@ fn functions_that_are_dropped_drop_what_they_hold() {
     let (tell, hear) = channel::<()>();
     let held = Arc::new(());
     let moved = held.clone();
-    stream.call(move || drop((tell, moved))).unwrap();
+    // What is heard goes last.
+    stream.call(move || drop((moved, tell))).unwrap();
     stream.abort();
     gate.open();
     assert_eq!(hear.recv(), Err(RecvError), "not run");

@@ -1,0 +1,260 @@
+//! How memory is lent to a copy, for streams and for scopes. Submitting through this crate costs what the core's own call costs, or
+//! little more: `cargo bench -p ferry --bench submit`.
+
+use super::{Stream, Way, foreign, piece};
+use crate::{
+    Batch, Failed, InFlight, Result,
+    batch::HostPool,
+    extent::{Extent, KEY, join},
+    flight::Course,
+    memory::{HostRead, OnDevice},
+};
+use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// What is written down under the stream's lock when an op is handed over.
+#[derive(Clone, Copy)]
+pub(crate) struct Tally<'a> {
+    /// The op is the first of its stream that uses the memory: its token is to hold the stream.
+    is_first: bool,
+    /// The scope that has to wait for the op.
+    notes: Option<&'a Notes>,
+}
+
+/// The first and the last op of something.
+pub(crate) struct Notes {
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Notes {
+    pub(crate) fn new() -> Notes {
+        Notes { first: AtomicU64::new(Ticket::MAX), last: AtomicU64::new(0) }
+    }
+
+    /// Adds an op. Under the stream's lock, so nobody else writes meanwhile, and tickets only grow.
+    #[inline]
+    pub(crate) fn add(&self, ticket: Ticket) {
+        if self.last.load(Ordering::Relaxed) == 0 {
+            self.first.store(ticket, Ordering::Relaxed);
+        }
+        self.last.store(ticket, Ordering::Relaxed);
+    }
+
+    pub(crate) fn span(&self) -> Option<(Ticket, Ticket)> {
+        let (first, last) = (self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed));
+        (last > 0).then_some((first, last))
+    }
+}
+
+impl Stream {
+    /// Copies between a device and what `host` keeps.
+    ///
+    /// # Safety
+    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the copy has passed:
+    /// whatever becomes of the token.
+    #[inline(always)]
+    pub(crate) unsafe fn lend<D, S>(
+        &self,
+        way: Way,
+        device: D,
+        mut host: S,
+        notes: Option<&Notes>,
+    ) -> Result<InFlight<S::Buffer>, Failed<S>>
+    where
+        D: OnDevice<Elem = S::Elem>,
+        S: HostRead,
+    {
+        let tally = self.tally(host.course(KEY), notes);
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_lend(way, &device, &mut host, tally) } {
+            Ok(ticket) => {
+                let mut stream = self.for_token(tally);
+                host.go_on(&mut stream, ticket, KEY);
+                Ok(host.fly(stream, ticket, KEY))
+            }
+            Err(error) => Err(Failed { error, buffer: host }),
+        }
+    }
+
+    /// # Safety
+    /// As `lend`.
+    #[inline(always)]
+    unsafe fn try_lend<D: OnDevice, S: HostRead>(
+        &self,
+        way: Way,
+        device: &D,
+        host: &mut S,
+        tally: Tally<'_>,
+    ) -> Result<Ticket> {
+        let (far, near) = (device.extent(KEY), host.extent(KEY)?);
+        self.is_ours(&far)?;
+        self.is_ours(&near)?;
+        let (to, from) = match way {
+            Way::Up => (&far, &near),
+            Way::Down => (&near, &far),
+        };
+        let is_elsewhere = host.course(KEY).is_some_and(|course| !course.is_only_of(&self.lane.core));
+        if is_elsewhere || !to.is_like(from) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.lend_slowly(way, device, host, tally) };
+        }
+        let (size, cols, rows) = (size_of::<S::Elem>(), to.cols, to.rows);
+        if rows <= 1 || cols == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_linear(to.addr, from.addr, rows * cols * size, tally) };
+        }
+        let rows = Rows {
+            dst: to.addr,
+            dst_pitch: to.pitch * size,
+            src: from.addr,
+            src_pitch: from.pitch * size,
+            width: cols * size,
+            height: rows,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_rows(&rows, tally) }
+    }
+
+    /// Copies between shapes that differ, if that can be done, and what other streams use. Asks again where the two lie: what is
+    /// handed over in memory would have to be written there by every copy.
+    ///
+    /// # Safety
+    /// As `lend`.
+    #[inline(never)]
+    unsafe fn lend_slowly<D: OnDevice, S: HostRead>(
+        &self,
+        way: Way,
+        device: &D,
+        host: &mut S,
+        tally: Tally<'_>,
+    ) -> Result<Ticket> {
+        let (far, near) = (device.extent(KEY), host.extent(KEY)?);
+        let rows = match way {
+            Way::Up => join(far, near, size_of::<S::Elem>())?,
+            Way::Down => join(near, far, size_of::<S::Elem>())?,
+        };
+        let before = self.elsewhere(host.course(KEY));
+        let make = |memory: &Memory| {
+            Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
+    }
+
+    /// Copies the pieces of a batch.
+    ///
+    /// # Safety
+    /// As `lend`.
+    pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
+        &self,
+        way: Way,
+        mut batch: Batch<'d, H>,
+        notes: Option<&Notes>,
+    ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
+        let tally = self.tally(batch.host().course(KEY), notes);
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_lend_batch(way, &mut batch, tally) } {
+            Ok(ticket) => Ok(batch.into_host().fly(self.for_token(tally), ticket, KEY)),
+            Err(error) => Err(Failed { error, buffer: batch }),
+        }
+    }
+
+    /// # Safety
+    /// As `lend`.
+    unsafe fn try_lend_batch<H: HostPool>(
+        &self,
+        way: Way,
+        batch: &mut Batch<'_, H>,
+        tally: Tally<'_>,
+    ) -> Result<Ticket> {
+        batch.host_mut().check(KEY)?;
+        batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
+        let before = self.elsewhere(batch.host().course(KEY));
+        let make = |memory: &Memory| {
+            let plan = Plan::new(batch.rows(way), memory, |_, _| Ok(()));
+            plan.and_then(locked).map(|op| behind(&before, op))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.hand_over(make, tally) }.map_err(|Misfit { item, error }| {
+            error.kind.because(format!("piece {}: {error}", batch.number_of(item)))
+        })
+    }
+
+    /// What a copy has to wait for that takes over what `before` uses.
+    fn elsewhere(&self, before: Option<&Course>) -> Vec<Arc<dyn Fence>> {
+        before.map_or_else(Vec::new, |before| before.elsewhere(&self.lane.core))
+    }
+
+    /// What an op needs whose memory `before` uses.
+    #[inline]
+    fn tally<'a>(&self, before: Option<&Course>, notes: Option<&'a Notes>) -> Tally<'a> {
+        Tally { is_first: !before.is_some_and(|before| before.is_of(&self.lane.core)), notes }
+    }
+
+    /// Submits, and writes down what `tally` asks for.
+    ///
+    /// # Safety
+    /// As `CoreStream::submit`.
+    #[inline]
+    unsafe fn hand_over(
+        &self,
+        make: impl FnMut(&Memory) -> Result<Op, Misfit>,
+        tally: Tally<'_>,
+    ) -> Result<Ticket, Misfit> {
+        let write_down = |ticket| {
+            if let Some(notes) = tally.notes {
+                notes.add(ticket);
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.core().submit_then(make, write_down) }
+    }
+
+    /// The stream, for a token that does not hold it yet.
+    #[inline]
+    fn for_token(&self, tally: Tally<'_>) -> Option<Arc<CoreStream>> {
+        tally.is_first.then(|| self.core().clone())
+    }
+
+    /// As `submit`, of page-locked memory only.
+    ///
+    /// # Safety
+    /// As `submit`.
+    // The numbers travel in registers; a rectangle would be copied.
+    #[inline(never)]
+    unsafe fn submit_linear(&self, dst: usize, src: usize, len: usize, tally: Tally<'_>) -> Result<Ticket> {
+        let rows = || piece(Rows::linear(dst, src, len));
+        let make = |memory: &Memory| Plan::new(rows(), memory, |_, _| Ok(())).and_then(locked);
+        // SAFETY: the caller's promise.
+        unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
+    }
+
+    /// As `submit_linear`, with rows.
+    ///
+    /// # Safety
+    /// As `submit`.
+    #[inline(never)]
+    unsafe fn submit_rows(&self, rows: &Rows, tally: Tally<'_>) -> Result<Ticket> {
+        let &Rows { dst, dst_pitch, src, src_pitch, width, height } = rows;
+        let rows = || piece(Rows { dst, dst_pitch, src, src_pitch, width, height });
+        let make = |memory: &Memory| Plan::new(rows(), memory, |_, _| Ok(())).and_then(locked);
+        // SAFETY: the caller's promise.
+        unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
+    }
+}
+
+/// The op of a plan without plain memory. Plain is what a runtime does not know: memory of another one.
+#[inline]
+fn locked(plan: Plan) -> Result<Op, Misfit> {
+    if plan.is_plain() { Err(foreign().into()) } else { Ok(Op::Copy(plan)) }
+}
+
+/// The op, when the fences are done.
+#[inline]
+fn behind(fences: &[Arc<dyn Fence>], op: Op) -> Op {
+    if fences.is_empty() { op } else { Op::After(Box::new((fences.to_vec(), op))) }
+}
