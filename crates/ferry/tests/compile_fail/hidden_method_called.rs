@@ -3,7 +3,7 @@
 use ferry::{HostBuffer, HostRead, InFlight, Result};
 
 fn misuse(token: InFlight<HostBuffer<u8>>) -> Result<()> {
-    let host = HostRead::keep(token, Default::default());
+    let host = HostRead::fly(token, None, 1, Default::default());
     println!("{:?}", host);
     Ok(())
 }

@@ -219,3 +219,14 @@ fn matrix_cut_twice() -> Result<()> {
     assert_eq!(right.cols(), 1);
     Ok(())
 }
+
+#[test]
+fn descriptor_written() -> Result<()> {
+    let Set { stream, there, .. } = set()?;
+    let device = stream.device();
+    let (descriptor, to) = (device.descriptor()?, device.alloc::<u8>(there.len())?);
+    stream.set_descriptor(&descriptor, &to, &there)?;
+    stream.run(&descriptor)?;
+    assert_eq!(stream.read_vec(&to)?, stream.read_vec(&there)?);
+    Ok(())
+}
