@@ -40,12 +40,13 @@ impl Hold {
 }
 
 /// What one side took for a piece, in nanoseconds: a cost for each sample, in the order they were taken.
+#[derive(Default)]
 pub struct Costs(Vec<f64>);
 
 impl Costs {
-    /// `took` has one entry for each sample of `pieces` pieces.
-    pub fn new(took: &[Duration], pieces: usize) -> Costs {
-        Costs(took.iter().map(|took| took.as_secs_f64() * 1e9 / pieces as f64).collect())
+    /// Adds a sample of `pieces` pieces.
+    pub fn add(&mut self, took: Duration, pieces: usize) {
+        self.0.push(took.as_secs_f64() * 1e9 / pieces as f64);
     }
 
     /// How many times as much as `other` this is: of the ratios of samples that were taken next to each other, the middle one.
