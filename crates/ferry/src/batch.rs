@@ -2,8 +2,8 @@
 
 use crate::{
     DeviceSlice, Failed, InFlight, Kind, Result,
+    course::{Course, Handle},
     extent::{Extent, KEY, Key, within},
-    flight::{Course, Handle},
     memory::{HostRead, HostWrite, sealed::Sealed},
     stream::Way,
 };

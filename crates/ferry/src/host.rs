@@ -2,8 +2,8 @@
 
 use crate::{
     Failed, HostMatrix, HostMatrixMut, InFlight, Kind, Part, Result, Runtime,
+    course::Handle,
     extent::{Extent, Grid, Key, owner, within},
-    flight::Handle,
     memory::{HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
     runtime::Shared,

@@ -66,6 +66,7 @@
 //! `examples/rust` has numbered programs, twins of those in C.
 
 mod batch;
+mod course;
 mod descriptor;
 mod device;
 #[doc(hidden)]

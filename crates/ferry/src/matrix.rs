@@ -2,8 +2,8 @@
 
 use crate::{
     DeviceSlice, HostSlice, InFlight, Result,
+    course::Handle,
     extent::{Extent, Grid, Key},
-    flight::Handle,
     memory::{HostRead, HostWrite, OnDevice, sealed::Sealed},
 };
 use bytemuck::Pod;

@@ -3,8 +3,8 @@
 
 use crate::{
     InFlight, Result,
+    course::{Course, Handle},
     extent::{Extent, Key},
-    flight::{Course, Handle},
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;

@@ -2,8 +2,8 @@
 
 use crate::{
     Failed, InFlight, Result,
+    course::Handle,
     extent::{Extent, Grid, Key, within},
-    flight::Handle,
     host::HostBuffer,
     memory::{HostRead, HostWrite, sealed::Sealed},
 };

@@ -357,7 +357,7 @@ impl Shared {
         let spare = quiet.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = spare.map_or_else(|| self.core.stream(device, QueueOptions { waited: true }), Ok)?;
         let submitted = submit(&stream);
-        let waited = crate::flight::settle(&stream);
+        let waited = crate::course::settle(&stream);
         quiet.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         submitted.and(waited)
     }

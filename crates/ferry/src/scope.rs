@@ -3,7 +3,7 @@
 use crate::{
     Batch, Failed, InFlight, Result, Stream,
     batch::{HostPool, HostPoolMut},
-    flight,
+    course,
     memory::{HostRead, HostWrite, OnDevice},
     stream::{Notes, Way},
 };
@@ -244,7 +244,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     fn verdict(&self) -> Result<()> {
         match self.notes.span() {
             None => Ok(()),
-            Some((first, last)) => flight::wait(self.stream.core(), first, last),
+            Some((first, last)) => course::wait(self.stream.core(), first, last),
         }
     }
 }

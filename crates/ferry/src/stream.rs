@@ -5,9 +5,9 @@ mod lend;
 use crate::{
     Batch, Descriptor, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
     batch::{HostPool, HostPoolMut},
+    course::{self, Course},
     extent::{Extent, KEY, join, owner},
     fill::FillValue,
-    flight::{self, Course},
     memory::{HostRead, HostWrite, OnDevice},
     runtime::Place,
 };
@@ -403,7 +403,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        flight::settle(self.core())
+        course::settle(self.core())
     }
 
     /// As [`synchronize`](Self::synchronize), for at most `limit` (`Kind::Timeout`).
@@ -490,7 +490,7 @@ impl Stream {
     }
 
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
-        flight::wait(self.core(), ticket, ticket)
+        course::wait(self.core(), ticket, ticket)
     }
 }
 

@@ -5,8 +5,8 @@ use super::{Stream, Way, foreign, piece};
 use crate::{
     Batch, Failed, InFlight, Result,
     batch::HostPool,
+    course::Course,
     extent::{Extent, KEY, join},
-    flight::Course,
     memory::{HostRead, OnDevice},
 };
 use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
