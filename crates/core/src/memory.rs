@@ -27,6 +27,15 @@ pub enum Home {
 }
 
 /// An allocation: `base` is what the user holds, `at` is where the engine finds the bytes.
+///
+/// ```
+/// use ferry_core::{Block, Home, Origin};
+///
+/// let block = Block { base: 0x1000, len: 64, home: Home::Device(0), at: 0x9000, page: 4096, origin: Origin::Allocated };
+/// assert_eq!(block.translate(0x1010, 48), Some(0x9010));
+/// assert_eq!(block.translate(0x1010, 49), None, "leaves the block");
+/// assert_eq!(block.to_string(), "device 0 allocation 0x1000 of 64 bytes");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The user's address of the first byte.

@@ -4,6 +4,20 @@ use crate::{DeviceId, Fence, Indirect, Plan, sync::Arc};
 use std::fmt;
 
 /// One piece of work of a queue. All addresses are the engine's.
+///
+/// ```
+/// use ferry_core::Op;
+///
+/// /// How many bytes an observer sees moving.
+/// fn bytes(op: &Op) -> usize {
+///     match op {
+///         Op::Copy(plan) => plan.rows().iter().map(|rows| rows.bytes()).sum(),
+///         Op::After(after) => bytes(&after.1),
+///         _ => 0,
+///     }
+/// }
+/// # assert_eq!(bytes(&Op::Call(Box::new(|| ()))), 0);
+/// ```
 pub enum Op {
     /// Move bytes as planned.
     Copy(Plan),

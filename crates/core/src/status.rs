@@ -7,6 +7,11 @@ use crate::{
 };
 
 /// The number of an op in its queue, counted from 1.
+///
+/// ```
+/// let ticket: ferry_core::Ticket = 1;
+/// assert_eq!(ticket + 1, 2, "the next op of the same queue");
+/// ```
 pub type Ticket = u64;
 
 /// Shared by a stream and its queue. A backend reports through this and through fences, and in no other way.
