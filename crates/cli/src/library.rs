@@ -1,240 +1,12 @@
-//! Finds libascendcl.so, loads it and holds the functions the command calls.
-//!
-//! Nothing is linked: the command takes the public C ABI, by name, as any program could. The table below lists only
-//! what is called here; names and types are those of `include/acl/`.
+//! Finds libascendcl.so, loads it and holds its functions. Nothing is linked: the command takes the public C ABI, by name, as
+//! any program could.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// `aclrtStream`, `aclrtEvent`, `aclrtContext` and `aclrtDrvMemHandle`.
-pub type Handle = *mut c_void;
-/// `aclrtHostFunc` and `aclrtCallback`.
-pub type HostFunction = unsafe extern "C" fn(*mut c_void);
-
-/// `aclrtMemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Location {
-    pub id: u32,
-    pub kind: i32,
-}
-
-/// `aclrtMemcpyBatchAttr`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct BatchAttribute {
-    pub dst: Location,
-    pub src: Location,
-    pub reserved: [u8; 16],
-}
-
-/// `aclrtPtrAttributes`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct PointerAttributes {
-    pub location: Location,
-    pub page: u32,
-    pub reserved: [u32; 4],
-}
-
-/// `aclrtPhysicalMemProp`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct PhysicalProperties {
-    pub handle_type: i32,
-    pub allocation_type: i32,
-    pub attribute: i32,
-    pub location: Location,
-    pub reserve: u64,
-}
-
-/// `aclrtMallocAttribute`. The value is a union of numbers, the smallest first.
-#[repr(C)]
-pub struct MallocAttribute {
-    pub attribute: i32,
-    pub value: [u32; 2],
-}
-
-/// `aclrtMallocConfig`.
-#[repr(C)]
-pub struct MallocConfig {
-    pub attributes: *mut MallocAttribute,
-    pub count: usize,
-}
-
-/// `aclrtUtilizationInfo`.
-#[repr(C)]
-pub struct Utilization {
-    pub cube: i32,
-    pub vector: i32,
-    pub ai_cpu: i32,
-    pub memory: i32,
-    pub extend: *mut c_void,
-}
-
-/// `aclCANNPackageVersion`.
-#[repr(C)]
-pub struct PackageVersion {
-    pub whole: [c_char; 128],
-    pub parts: [[c_char; 64]; 4],
-    pub reserved: [c_char; 128],
-}
-
-type Ptr = *mut c_void;
-type Const = *const c_void;
-type Ptrs = *mut Ptr;
-type Sizes = *mut usize;
-type Attributes = *mut BatchAttribute;
-type Code = i32;
-
-/// Declares the struct of function pointers and how each is found, from one list.
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ty),*) -> $ret:ty;)*) => {
-        /// The C functions the command calls, under their own names.
-        #[allow(non_snake_case)]
-        pub struct Functions { $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)* }
-
-        impl Functions {
-            fn load(library: &libloading::Library) -> Result<Functions> {
-                Ok(Functions { $(
-                    // SAFETY: the type is the prototype that our header gives this name.
-                    $name: unsafe { symbol(library, stringify!($name)) }?,
-                )* })
-            }
-        }
-    };
-}
-
-functions! {
-    aclInit: fn(*const c_char) -> Code;
-    aclFinalize: fn() -> Code;
-    aclFinalizeReference: fn(*mut u64) -> Code;
-    aclGetRecentErrMsg: fn() -> *const c_char;
-    aclrtPeekAtLastError: fn(i32) -> Code;
-    aclrtGetLastError: fn(i32) -> Code;
-    aclrtGetVersion: fn(*mut i32, *mut i32, *mut i32) -> Code;
-    aclsysGetVersionStr: fn(*mut c_char, *mut c_char) -> Code;
-    aclsysGetVersionNum: fn(*mut c_char, *mut i32) -> Code;
-    aclsysGetCANNVersion: fn(i32, *mut PackageVersion) -> Code;
-    aclDataTypeSize: fn(i32) -> usize;
-    aclrtGetSocName: fn() -> *const c_char;
-    aclrtGetRunMode: fn(*mut i32) -> Code;
-
-    aclrtGetDeviceCount: fn(*mut u32) -> Code;
-    aclrtSetDevice: fn(i32) -> Code;
-    aclrtResetDevice: fn(i32) -> Code;
-    aclrtResetDeviceForce: fn(i32) -> Code;
-    aclrtGetDevice: fn(*mut i32) -> Code;
-    aclrtSynchronizeDevice: fn() -> Code;
-    aclrtSynchronizeDeviceWithTimeout: fn(i32) -> Code;
-    aclrtGetMemInfo: fn(i32, *mut usize, *mut usize) -> Code;
-    aclrtDeviceCanAccessPeer: fn(*mut i32, i32, i32) -> Code;
-    aclrtDeviceEnablePeerAccess: fn(i32, u32) -> Code;
-    aclrtDeviceDisablePeerAccess: fn(i32) -> Code;
-    aclrtDevicePeerAccessStatus: fn(i32, i32, *mut i32) -> Code;
-    aclGetDeviceCapability: fn(u32, i32, *mut i64) -> Code;
-    aclrtGetDeviceInfo: fn(u32, i32, *mut i64) -> Code;
-    aclrtGetDeviceUtilizationRate: fn(i32, *mut Utilization) -> Code;
-    aclrtDeviceGetBareTgid: fn(*mut i32) -> Code;
-    aclrtSetDeviceSatMode: fn(i32) -> Code;
-    aclrtGetDeviceSatMode: fn(*mut i32) -> Code;
-    aclrtSetSysParamOpt: fn(i32, i64) -> Code;
-    aclrtGetSysParamOpt: fn(i32, *mut i64) -> Code;
-    aclrtSetOpExecuteTimeOut: fn(u32) -> Code;
-    aclrtCtxSetSysParamOpt: fn(i32, i64) -> Code;
-    aclrtCtxGetSysParamOpt: fn(i32, *mut i64) -> Code;
-    aclrtCreateContext: fn(*mut Handle, i32) -> Code;
-    aclrtDestroyContext: fn(Handle) -> Code;
-    aclrtGetCurrentContext: fn(*mut Handle) -> Code;
-    aclrtSetCurrentContext: fn(Handle) -> Code;
-
-    aclrtCreateStream: fn(*mut Handle) -> Code;
-    aclrtCreateStreamWithConfig: fn(*mut Handle, u32, u32) -> Code;
-    aclrtDestroyStream: fn(Handle) -> Code;
-    aclrtDestroyStreamForce: fn(Handle) -> Code;
-    aclrtStreamAbort: fn(Handle) -> Code;
-    aclrtSetStreamFailureMode: fn(Handle, u64) -> Code;
-    aclrtStreamGetId: fn(Handle, *mut i32) -> Code;
-    aclrtSynchronizeStream: fn(Handle) -> Code;
-    aclrtSynchronizeStreamWithTimeout: fn(Handle, i32) -> Code;
-    aclrtStreamQuery: fn(Handle, *mut i32) -> Code;
-    aclrtStreamWaitEvent: fn(Handle, Handle) -> Code;
-    aclrtLaunchHostFunc: fn(Handle, HostFunction, Ptr) -> Code;
-
-    aclrtSubscribeReport: fn(u64, Handle) -> Code;
-    aclrtProcessReport: fn(i32) -> Code;
-    aclrtLaunchCallback: fn(HostFunction, Ptr, i32, Handle) -> Code;
-    aclrtUnSubscribeReport: fn(u64, Handle) -> Code;
-
-    aclrtCreateEvent: fn(*mut Handle) -> Code;
-    aclrtCreateEventWithFlag: fn(*mut Handle, u32) -> Code;
-    aclrtCreateEventExWithFlag: fn(*mut Handle, u32) -> Code;
-    aclrtDestroyEvent: fn(Handle) -> Code;
-    aclrtRecordEvent: fn(Handle, Handle) -> Code;
-    aclrtResetEvent: fn(Handle, Handle) -> Code;
-    aclrtQueryEvent: fn(Handle, *mut i32) -> Code;
-    aclrtQueryEventWaitStatus: fn(Handle, *mut i32) -> Code;
-    aclrtEventGetTimestamp: fn(Handle, *mut u64) -> Code;
-    aclrtQueryEventStatus: fn(Handle, *mut i32) -> Code;
-    aclrtSynchronizeEvent: fn(Handle) -> Code;
-    aclrtSynchronizeEventWithTimeout: fn(Handle, i32) -> Code;
-    aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
-
-    aclrtMalloc: fn(*mut Ptr, usize, i32) -> Code;
-    aclrtFree: fn(Ptr) -> Code;
-    aclrtMallocHost: fn(*mut Ptr, usize) -> Code;
-    aclrtFreeHost: fn(Ptr) -> Code;
-    aclrtMallocAlign32: fn(*mut Ptr, usize, i32) -> Code;
-    aclrtMallocCached: fn(*mut Ptr, usize, i32) -> Code;
-    aclrtMallocWithCfg: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
-    aclrtFreeWithDevSync: fn(Ptr) -> Code;
-    aclrtMallocHostWithCfg: fn(*mut Ptr, u64, *mut MallocConfig) -> Code;
-    aclrtFreeHostWithDevSync: fn(Ptr) -> Code;
-    aclrtHostRegister: fn(Ptr, u64, i32, *mut Ptr) -> Code;
-    aclrtHostRegisterV2: fn(Ptr, u64, u32) -> Code;
-    aclrtHostGetDevicePointer: fn(Ptr, *mut Ptr, u32) -> Code;
-    aclrtHostUnregister: fn(Ptr) -> Code;
-    aclrtPointerGetAttributes: fn(Const, *mut PointerAttributes) -> Code;
-
-    aclrtReserveMemAddress: fn(*mut Ptr, usize, usize, Ptr, u64) -> Code;
-    aclrtReleaseMemAddress: fn(Ptr) -> Code;
-    aclrtMallocPhysical: fn(*mut Handle, usize, *const PhysicalProperties, u64) -> Code;
-    aclrtFreePhysical: fn(Handle) -> Code;
-    aclrtMapMem: fn(Ptr, usize, usize, Handle, u64) -> Code;
-    aclrtUnmapMem: fn(Ptr) -> Code;
-    aclrtMemGetAllocationGranularity: fn(*mut PhysicalProperties, i32, *mut usize) -> Code;
-    aclrtMemExportToShareableHandle: fn(Handle, i32, u64, *mut u64) -> Code;
-    aclrtMemSetPidToShareableHandle: fn(u64, *mut i32, usize) -> Code;
-    aclrtMemImportFromShareableHandle: fn(u64, i32, *mut Handle) -> Code;
-    aclrtMemExportToShareableHandleV2: fn(Handle, u64, i32, Ptr) -> Code;
-    aclrtMemSetPidToShareableHandleV2: fn(Ptr, i32, *mut i32, usize) -> Code;
-    aclrtMemImportFromShareableHandleV2: fn(Ptr, i32, u64, *mut Handle) -> Code;
-
-    aclrtIpcMemGetExportKey: fn(Ptr, usize, *mut c_char, usize, u64) -> Code;
-    aclrtIpcMemSetImportPid: fn(*const c_char, *mut i32, usize) -> Code;
-    aclrtIpcMemImportByKey: fn(*mut Ptr, *const c_char, u64) -> Code;
-    aclrtIpcMemClose: fn(*const c_char) -> Code;
-
-    aclrtMemcpy: fn(Ptr, usize, Const, usize, i32) -> Code;
-    aclrtMemcpyAsync: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
-    aclrtMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
-    aclrtMemcpy2d: fn(Ptr, usize, Const, usize, usize, usize, i32) -> Code;
-    aclrtMemcpy2dAsync: fn(Ptr, usize, Const, usize, usize, usize, i32, Handle) -> Code;
-    aclrtMemcpyBatch: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes) -> Code;
-    aclrtMemcpyBatchV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize) -> Code;
-    aclrtMemcpyBatchAsync: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes, Handle) -> Code;
-    aclrtMemcpyBatchAsyncV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Handle) -> Code;
-    aclrtGetMemcpyDescSize: fn(i32, *mut usize) -> Code;
-    aclrtSetMemcpyDesc: fn(Ptr, i32, Ptr, Ptr, usize, Ptr) -> Code;
-    aclrtMemcpyAsyncWithDesc: fn(Ptr, i32, Handle) -> Code;
-    aclrtMemcpyAsyncWithOffset: fn(*mut Ptr, usize, usize, *mut Const, usize, usize, i32, Handle) -> Code;
-    aclrtMemset: fn(Ptr, usize, i32, usize) -> Code;
-    aclrtMemsetAsync: fn(Ptr, usize, i32, usize, Handle) -> Code;
-    aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
-    aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
-}
+pub use ferry_abi::*;
 
 /// Calls a function of the table by its name, inside an `unsafe` block, and checks its code.
 macro_rules! call {
@@ -259,8 +31,12 @@ impl Library {
         let version = named_by_the_user().is_none().then_some(env!("CARGO_PKG_VERSION"));
         // SAFETY: it is our library or one the user named; loading it runs no more than its initialisers.
         let loaded = unsafe { libloading::Library::new(&path) };
-        let loaded = loaded.map_err(|error| setup(format!("cannot load {}: {error}", path.display())))?;
-        let functions = Functions::load(&loaded)?;
+        let loaded =
+            loaded.map_err(|error| setup(format!("cannot load {}: {error}", path.display())))?.into();
+        // SAFETY: it is our library or one the user named, which is to have the same ABI.
+        let functions = unsafe { Functions::load(&loaded) };
+        let older = |name| setup(format!("the library has no {name}: it is older than this command"));
+        let functions = functions.map_err(older)?;
         std::mem::forget(loaded);
         let library: &'static Library = Box::leak(Box::new(Library { path, version, functions }));
         // SAFETY: NULL is a documented argument: no configuration file.
@@ -379,16 +155,4 @@ fn setup(text: String) -> Error {
 unsafe fn text(at: *const c_char) -> Option<String> {
     // SAFETY: not NULL, and a string by the caller's word.
     (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned())
-}
-
-/// One function of the library.
-///
-/// # Safety
-/// `F` is the function pointer type of `name`.
-unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &str) -> Result<F> {
-    // SAFETY: passed on to the caller.
-    let found = unsafe { library.get::<F>(name.as_bytes()) };
-    found
-        .map(|symbol| *symbol)
-        .map_err(|_| setup(format!("the library has no {name}: it is older than this command")))
 }
