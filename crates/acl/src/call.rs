@@ -29,9 +29,14 @@ pub fn call(function: &Function, body: impl FnOnce() -> Result<()>) -> i32 {
     }
 }
 
+/// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
+pub fn refuse_call(name: &str, note: String) -> i32 {
+    report(name, &state::not_forked().err().unwrap_or_else(|| refuse(note)))
+}
+
 /// Keeps the code and the message for those who ask, and logs a line.
 #[cold]
-fn report(name: &str, error: &Error) -> i32 {
+pub fn report(name: &str, error: &Error) -> i32 {
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());
     messages::keep(error.code, text);

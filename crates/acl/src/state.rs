@@ -65,9 +65,15 @@ pub struct Primary {
 
 /// The engine of this process, opened by the first call that needs it.
 pub fn engine() -> Result<&'static Engine> {
-    static ENGINE: OnceLock<Result<Engine>> = OnceLock::new();
     ENGINE.get_or_init(open).as_ref().map_err(Clone::clone)
 }
+
+/// The engine if a call has opened it.
+pub(crate) fn opened() -> Option<&'static Engine> {
+    ENGINE.get()?.as_ref().ok()
+}
+
+static ENGINE: OnceLock<Result<Engine>> = OnceLock::new();
 
 fn open() -> Result<Engine> {
     let settings = settings()?;

@@ -1,5 +1,5 @@
 //! libascendcl.so: the C ABI of AscendCL's runtime. Each function parses its arguments and calls the rule of the same name in
-//! `ferry-acl`; there is nothing else here. The headers in `include/acl` are the contract, and `xtask abi` compares the two.
+//! `ferry-acl`; beside them there is only what the Python module needs (`private.rs`). The headers in `include/acl` are the contract, and `xtask abi` compares the two.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;
@@ -11,6 +11,7 @@ mod info;
 mod init;
 mod ipc;
 mod memory;
+mod private;
 mod report;
 mod stream;
 mod types;
@@ -26,6 +27,7 @@ pub use info::*;
 pub use init::*;
 pub use ipc::*;
 pub use memory::*;
+pub use private::*;
 pub use report::*;
 pub use stream::*;
 pub use types::*;

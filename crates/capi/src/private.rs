@@ -1,0 +1,68 @@
+//! What the Python module calls beside the C ABI. These names are in no header and may change with any version: the module
+//! asks [`ferryVersion`] first, and works with its own version only.
+
+use crate::{aclError, aclrtStream, enter::enter};
+use ferry_acl::{
+    call,
+    constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
+    functions, python,
+};
+use std::{
+    ffi::{CStr, c_char, c_void},
+    panic::catch_unwind,
+};
+
+/// The version of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferryVersion() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// aclrtMemcpyAsyncWithCondition by the rules of its Python page.
+///
+/// # Safety
+/// Both ranges stay valid until `stream` has passed this copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryMemcpyAsyncWithCondition(
+    dst: *mut c_void,
+    destMax: usize,
+    src: *const c_void,
+    count: usize,
+    kind: i32,
+    stream: aclrtStream,
+) -> aclError {
+    enter(&functions::aclrtMemcpyAsyncWithCondition, || {
+        let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
+        // SAFETY: the C contract keeps both ranges alive until the copy is done.
+        unsafe { python::memcpy_async_with_condition(dst, destMax, src, count, kind, stream) }
+    })
+}
+
+/// Refuses a call for an argument that C cannot be given, and keeps the message for aclGetRecentErrMsg.
+///
+/// # Safety
+/// Both are C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_char) -> aclError {
+    // SAFETY: the caller's promise.
+    let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
+    call::refuse_call(&text(function), text(note).into_owned())
+}
+
+/// Whether the CPU may read, or also write, these bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferryHostRange(ptr: *const c_void, len: usize, write: i32) -> aclError {
+    match catch_unwind(|| python::host_range(ptr as usize, len, write != 0)) {
+        Ok(Ok(())) => ACL_SUCCESS,
+        Ok(Err(error)) => call::report("acl.util", &error),
+        Err(_) => ACL_ERROR_INTERNAL_ERROR,
+    }
+}
+
+/// Drops all work of all streams, and returns when none of it touches memory any more. For a process that is about to end.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferryStop() -> aclError {
+    // Whatever goes wrong here, the process ends.
+    let _ = catch_unwind(python::stop);
+    ACL_SUCCESS
+}
