@@ -248,8 +248,9 @@ functions! {
     /// What the library has for the Python module; only the same version is sure to have it.
     Private {
         ferryMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
+        ferryLaunchCallback: fn(HostFunction, HostFunction, Ptr, i32, Handle) -> Code;
         ferryRefuse: fn(*const c_char, *const c_char) -> Code;
-        ferryHostRange: fn(Const, usize, i32) -> Code;
+        ferryHostRange: fn(Const, usize, i32, *mut c_char, usize) -> Code;
         ferryStop: fn() -> Code;
     }
 }

@@ -36,7 +36,7 @@ pub fn refuse_call(name: &str, note: String) -> i32 {
 
 /// Keeps the code and the message for those who ask, and logs a line.
 #[cold]
-pub fn report(name: &str, error: &Error) -> i32 {
+fn report(name: &str, error: &Error) -> i32 {
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());
     messages::keep(error.code, text);

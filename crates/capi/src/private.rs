@@ -5,7 +5,7 @@ use crate::{aclError, aclrtStream, enter::enter};
 use ferry_acl::{
     call,
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
-    functions, python,
+    functions, python, report,
 };
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -38,6 +38,43 @@ pub unsafe extern "C" fn ferryMemcpyAsyncWithCondition(
     })
 }
 
+/// aclrtLaunchCallback for a caller whose data must not leak: either `run` or `forget` is called with it, once, whatever happens;
+/// `forget` on any thread.
+///
+/// # Safety
+/// Both functions may be called with `data` until one of them has been.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryLaunchCallback(
+    run: unsafe extern "C" fn(*mut c_void),
+    forget: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    blockType: i32,
+    stream: aclrtStream,
+) -> aclError {
+    let letter = Letter { data: data as usize, forget };
+    enter(&functions::aclrtLaunchCallback, || {
+        report::launch(stream as usize, blockType, move || {
+            let data = letter.data;
+            std::mem::forget(letter);
+            // SAFETY: the caller's promise; `forget` is not called any more.
+            unsafe { run(data as *mut c_void) }
+        })
+    })
+}
+
+/// Data on its way to a callback.
+struct Letter {
+    data: usize,
+    forget: unsafe extern "C" fn(*mut c_void),
+}
+
+impl Drop for Letter {
+    fn drop(&mut self) {
+        // SAFETY: the promise to ferryLaunchCallback; this is the one call.
+        unsafe { (self.forget)(self.data as *mut c_void) }
+    }
+}
+
 /// Refuses a call for an argument that C cannot be given, and keeps the message for aclGetRecentErrMsg.
 ///
 /// # Safety
@@ -49,12 +86,26 @@ pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_cha
     call::refuse_call(&text(function), text(note).into_owned())
 }
 
-/// Whether the CPU may read, or also write, these bytes.
+/// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text, with its end.
+///
+/// # Safety
+/// `note` has that room.
 #[unsafe(no_mangle)]
-pub extern "C" fn ferryHostRange(ptr: *const c_void, len: usize, write: i32) -> aclError {
+pub unsafe extern "C" fn ferryHostRange(
+    ptr: *const c_void,
+    len: usize,
+    write: i32,
+    note: *mut c_char,
+    room: usize,
+) -> aclError {
     match catch_unwind(|| python::host_range(ptr as usize, len, write != 0)) {
         Ok(Ok(())) => ACL_SUCCESS,
-        Ok(Err(error)) => call::report("acl.util", &error),
+        Ok(Err(error)) => {
+            let text = error.note.bytes().take(room.saturating_sub(1)).chain([0]).take(room);
+            // SAFETY: the caller's promise.
+            text.enumerate().for_each(|(index, byte)| unsafe { note.add(index).write(byte as c_char) });
+            error.code
+        }
         Err(_) => ACL_ERROR_INTERNAL_ERROR,
     }
 }

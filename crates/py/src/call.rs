@@ -1,0 +1,238 @@
+//! What every function does alike: its arguments become C's, the interpreter is let go of, the C function is called, and its
+//! outputs and its code are returned. An API error is a code, never an exception; only a wrong Python type is one.
+
+use crate::{
+    exit,
+    library::{Library, library},
+};
+use pyo3::{
+    Borrowed, PyTypeCheck,
+    exceptions::{PyOverflowError, PyTypeError},
+    prelude::*,
+    types::PyString,
+};
+use std::{ffi::CString, fmt::Display};
+
+/// An address or a handle: pyACL has plain ints for both.
+pub type Address = usize;
+/// Bytes.
+pub type Size = usize;
+
+/// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a callback.
+pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
+    py.detach(|| {
+        let value = body(library());
+        exit::stay_away_if_over();
+        value
+    })
+}
+
+/// Refuses a call for an argument that is of the right type but nothing C can be given. Returns the code; the message is kept
+/// for acl.get_recent_err_msg.
+pub fn refuse(py: Python<'_>, function: &str, note: impl Display) -> i32 {
+    let text = |text: String| CString::new(text.replace('\0', "?")).expect("it has no zero");
+    let (function, note) = (text(function.to_owned()), text(note.to_string()));
+    // SAFETY: both are C strings.
+    enter(py, |library| unsafe { (library.private.ferryRefuse)(function.as_ptr(), note.as_ptr()) })
+}
+
+/// Why an argument cannot be given to C.
+pub enum Why {
+    /// It is of the wrong type: an exception.
+    Type(PyErr),
+    /// Its type is right: an API error, in words.
+    Value(String),
+}
+
+impl Why {
+    /// The TypeError of an argument.
+    pub fn not_of_type(name: &str, words: impl Display) -> Why {
+        Why::Type(PyTypeError::new_err(format!("argument '{name}': {words}")))
+    }
+}
+
+/// A Python int that is to become a `T` of C's.
+pub enum Int<T> {
+    /// It does.
+    Fits(T),
+    /// It is too large or too small; in words.
+    Outside(String),
+    /// It is no int; what Python says of it.
+    Wrong(String),
+}
+
+/// An integer type of C's.
+pub trait Number: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
+    /// What fits, in words.
+    fn range() -> String;
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => { $(
+        impl Number for $type {
+            fn range() -> String {
+                format!("{} to {}", <$type>::MIN, <$type>::MAX)
+            }
+        }
+    )* };
+}
+
+numbers!(usize, u64, u32, i32);
+
+impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Int<T>> {
+        let py = object.py();
+        match object.extract::<T>() {
+            Ok(value) => Ok(Int::Fits(value)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
+                // Python does not write out numbers of thousands of digits.
+                let words =
+                    object.str().map_or_else(|_| "a very large number".into(), |text| text.to_string());
+                Ok(Int::Outside(words))
+            }
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                Ok(Int::Wrong(error.value(py).to_string()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<T: Number> Int<T> {
+    /// The number, or why the argument `name` cannot be given to C.
+    pub fn get(self, name: &str) -> Result<T, Why> {
+        match self {
+            Int::Fits(value) => Ok(value),
+            Int::Outside(given) => {
+                Err(Why::Value(format!("{name} is {given}: it must be in {}", T::range())))
+            }
+            Int::Wrong(words) => Err(Why::not_of_type(name, words)),
+        }
+    }
+}
+
+/// A Python str that is to become a C string.
+pub struct Text(Result<Vec<u8>, String>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Text {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Text> {
+        let Ok(text) = object.cast::<PyString>() else {
+            return Ok(Text(Err(format!("'{}' object is not a str", type_name(&object)))));
+        };
+        // What of a path is no UTF-8, Python keeps in a way that only this understands.
+        let bytes = object.py().import("os")?.call_method1("fsencode", (text,))?;
+        Ok(Text(Ok(bytes.extract()?)))
+    }
+}
+
+impl Text {
+    /// The C string, or why the argument `name` cannot be one.
+    pub fn get(self, name: &str) -> Result<CString, Why> {
+        let bytes = self.0.map_err(|words| Why::not_of_type(name, words))?;
+        CString::new(bytes)
+            .map_err(|error| Why::Value(format!("{name} has a zero at {}", error.nul_position())))
+    }
+}
+
+/// The argument `name` as a Python type, called `kind`.
+pub fn cast<'a, 'py, T: PyTypeCheck>(
+    object: &'a Bound<'py, PyAny>,
+    name: &str,
+    kind: &str,
+) -> PyResult<&'a Bound<'py, T>> {
+    object.cast().map_err(|_| {
+        let words = format!("argument '{name}': '{}' object is not a {kind}", type_name(object));
+        PyTypeError::new_err(words)
+    })
+}
+
+/// The argument `name`, which is to be called.
+pub fn callable<'a, 'py>(name: &str, object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyAny>> {
+    if object.is_callable() {
+        return Ok(object);
+    }
+    let words = format!("argument '{name}': '{}' object is not callable", type_name(object));
+    Err(PyTypeError::new_err(words))
+}
+
+/// The name of an object's type.
+pub fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
+}
+
+/// Takes arguments as C has them, each under its own name. A wrong type raises; for a value that C cannot have, `$refused` makes
+/// what the function returns out of the code.
+macro_rules! take {
+    ($py:ident, $function:expr, [$($arg:ident),*], $refused:expr) => { $(
+        let $arg = match $arg.get(stringify!($arg)) {
+            Ok(value) => value,
+            Err($crate::call::Why::Type(error)) => return Err(error),
+            Err($crate::call::Why::Value(note)) => return Ok($refused($crate::call::refuse($py, $function, note))),
+        };
+    )* };
+}
+pub(crate) use take;
+
+/// Functions that are one call of one C function: `fn name(arguments) -> (outputs) = cName(arguments and outputs)`.
+///
+/// Each becomes a function of Python's that returns the code, or a tuple of the outputs and the code. Outputs are 0 where the
+/// C function writes none.
+macro_rules! functions {
+    ($module:literal: $(
+        $(#[doc = $doc:expr])+
+        fn $name:ident($($arg:ident: $type:ty),*) $(-> ($($out:ident: $out_type:ty),+))? = $c:ident($($given:ident),*);
+    )*) => {
+        $(
+            $crate::call::functions!{@one $module, [$($doc)+], $name, [$($arg: $type),*], [$($($out: $out_type),+)?], $c, [$($given),*]}
+        )*
+
+        /// Adds the functions of this list to a module.
+        fn add_list_to(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+            use pyo3::types::PyModuleMethods;
+            $(module.add_function(pyo3::wrap_pyfunction!($name, module)?)?;)*
+            Ok(())
+        }
+    };
+    (@one $module:literal, [$($doc:expr)+], $name:ident, [], $outs:tt, $c:ident, $given:tt) => {
+        $crate::call::functions!{@body $module, [$($doc)+], (), $name, [], $outs, $c, $given}
+    };
+    (@one $module:literal, [$($doc:expr)+], $name:ident, [$($arg:ident: $type:ty),+], $outs:tt, $c:ident, $given:tt) => {
+        $crate::call::functions!{@body $module, [$($doc)+], ($($arg),+, /), $name, [$($arg: $type),+], $outs, $c, $given}
+    };
+    (@body $module:literal, [$($doc:expr)+], $signature:tt, $name:ident, [$($arg:ident: $type:ty),*], [], $c:ident, [$($given:ident),*]) => {
+        $(#[doc = $doc])+
+        #[pyo3::pyfunction]
+        #[pyo3(signature = $signature)]
+        #[allow(clippy::too_many_arguments)]
+        fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<i32> {
+            $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| code);
+            // SAFETY: the C function refuses what it cannot use; what is promised about memory, the caller promises.
+            Ok($crate::call::enter(py, |library| unsafe { (library.functions.$c)($($given as _),*) }))
+        }
+    };
+    (@body $module:literal, [$($doc:expr)+], $signature:tt, $name:ident, [$($arg:ident: $type:ty),*],
+        [$($out:ident: $out_type:ty),+], $c:ident, [$($given:ident),*]) => {
+        $(#[doc = $doc])+
+        #[pyo3::pyfunction]
+        #[pyo3(signature = $signature)]
+        #[allow(clippy::too_many_arguments)]
+        fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<($($out_type,)+ i32)> {
+            $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| ($(<$out_type>::default(),)+ code));
+            Ok($crate::call::enter(py, |library| {
+                $(let mut $out = <$out_type>::default();)+
+                let code = {
+                    $(let $out = &raw mut $out;)+
+                    // SAFETY: outputs are writable; the C function refuses what it cannot use; what is promised about memory, the
+                    // caller promises.
+                    unsafe { (library.functions.$c)($($given as _),*) }
+                };
+                ($($out,)+ code)
+            }))
+        }
+    };
+}
+pub(crate) use functions;

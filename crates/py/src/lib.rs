@@ -1,0 +1,37 @@
+//! The Python module `acl`: pyACL's functions, argument by argument, on top of libascendcl.so.
+//!
+//! This is the only code that knows Python, and it knows nothing else: each function takes its arguments apart, lets go of the
+//! interpreter and calls the C function of the library that the process has ([`library`]), so that Python, C and other
+//! extensions share one engine. [`call`] holds what all functions do alike.
+
+mod buffer;
+mod call;
+mod dicts;
+mod exit;
+mod library;
+mod report;
+mod rt;
+mod top;
+mod util;
+
+use pyo3::prelude::*;
+
+/// The native part of the package `acl`, which takes its names from here.
+#[pymodule]
+fn _acl(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    library::load()?;
+    exit::register(module)?;
+    top::add_to(module)?;
+    rt::add_to(&part(module, "rt")?)?;
+    util::add_to(&part(module, "util")?)?;
+    top::add_sys_to(&part(module, "sys")?)
+}
+
+/// A new module `acl.NAME`, which `import acl.NAME` finds too.
+fn part<'py>(module: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+    let full = format!("acl.{name}");
+    let part = PyModule::new(module.py(), &full)?;
+    module.add(name, &part)?;
+    module.py().import("sys")?.getattr("modules")?.set_item(full, &part)?;
+    Ok(part)
+}

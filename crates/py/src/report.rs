@@ -1,0 +1,126 @@
+//! Callbacks: Python functions that a thread of the program's runs when a stream gets to them.
+
+use crate::{
+    call::{Address, Int, callable, cast, enter, functions, take},
+    exit::Calling,
+};
+use pyo3::{exceptions::PyException, prelude::*, types::PyList};
+use std::{cell::RefCell, ffi::c_void, panic::catch_unwind};
+
+/// Adds the functions of this file.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    add_list_to(module)?;
+    module.add_function(wrap_pyfunction!(launch_callback, module)?)?;
+    module.add_function(wrap_pyfunction!(process_report, module)?)
+}
+
+functions! { "acl.rt":
+    /// Has a thread run the callbacks of a stream.
+    ///
+    /// thread_id: what acl.util.start_thread returned, or threading.get_ident() in the thread that will call
+    /// acl.rt.process_report.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtSubscribeReport.
+    fn subscribe_report(thread_id: u64, stream: Address)
+        = aclrtSubscribeReport(thread_id, stream);
+
+    /// Takes subscribe_report back. Callbacks that have not run never will.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtUnSubscribeReport.
+    fn unsubscribe_report(thread_id: u64, stream: Address)
+        = aclrtUnSubscribeReport(thread_id, stream);
+}
+
+/// A function and its argument, on the way from launch to call.
+struct Letter {
+    function: Py<PyAny>,
+    data: Py<PyList>,
+}
+
+thread_local! {
+    /// What a callback of this thread's raised that is meant for the thread and not for the callback: KeyboardInterrupt, SystemExit.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Has the stream's thread call fn(user_data_list) when the stream gets here.
+///
+/// The thread is the one that acl.rt.subscribe_report named, and calls from inside acl.rt.process_report. block_type: 0, the
+/// stream goes on at once, or 1, what comes behind in the stream waits until the function has returned. An exception that leaves
+/// the function is shown by sys.unraisablehook.
+///
+/// Returns ret: 0, 107015 if the stream has no thread, or another error code. C: aclrtLaunchCallback.
+#[pyfunction]
+#[pyo3(signature = (r#fn, user_data_list, block_type, stream, /))]
+fn launch_callback(
+    py: Python<'_>,
+    r#fn: &Bound<'_, PyAny>,
+    user_data_list: &Bound<'_, PyAny>,
+    block_type: Int<i32>,
+    stream: Int<Address>,
+) -> PyResult<i32> {
+    let function = callable("fn", r#fn)?.clone().unbind();
+    let data = cast::<PyList>(user_data_list, "user_data_list", "list")?.clone().unbind();
+    take!(py, "acl.rt.launch_callback", [block_type, stream], |code| code);
+    let letter = Box::into_raw(Box::new(Letter { function, data })) as usize;
+    Ok(enter(py, |library| {
+        let launch = library.private.ferryLaunchCallback;
+        // SAFETY: the library calls `run` or `forget` once with the letter, whatever becomes of the call.
+        unsafe { launch(run, forget, letter as *mut c_void, block_type, stream as _) }
+    }))
+}
+
+/// Runs the callbacks of this thread that are due; waits for one if there is none.
+///
+/// timeout: milliseconds, or -1 for as long as it takes.
+///
+/// Returns ret: 0, 107012 if no stream has this thread, 507012 if the time was up, or another error code. C: aclrtProcessReport.
+#[pyfunction]
+#[pyo3(signature = (timeout, /))]
+fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
+    take!(py, "acl.rt.process_report", [timeout], |code| code);
+    // SAFETY: takes a number.
+    let code = enter(py, |library| unsafe { (library.functions.aclrtProcessReport)(timeout) });
+    RAISED.take().map_or(Ok(code), Err)
+}
+
+/// Calls the function of a letter, on the thread that asked for it.
+///
+/// # Safety
+/// `letter` came from `launch_callback` and is used no more.
+unsafe extern "C" fn run(letter: *mut c_void) {
+    // SAFETY: the caller's word; a letter is a box.
+    let letter = unsafe { Box::from_raw(letter.cast::<Letter>()) };
+    let call = move || {
+        let Some(_calling) = Calling::begin() else {
+            // The objects belong to an interpreter that is going away.
+            std::mem::forget(letter);
+            return;
+        };
+        Python::attach(|py| {
+            let Letter { function, data } = *letter;
+            if let Err(error) = function.call1(py, (data,)) {
+                tell(py, error, function.bind(py));
+            }
+        });
+    };
+    // No panic may cross into C; there is nobody to tell of one that pyo3 has printed.
+    let _ = catch_unwind(std::panic::AssertUnwindSafe(call));
+}
+
+/// An exception of a callback's: those that end a thread are for the thread, the others are shown.
+fn tell(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
+    if error.is_instance_of::<PyException>(py) {
+        error.write_unraisable(py, Some(function));
+    } else {
+        RAISED.set(Some(error));
+    }
+}
+
+/// Lets go of a letter that will never be called.
+///
+/// # Safety
+/// As `run`.
+unsafe extern "C" fn forget(letter: *mut c_void) {
+    // SAFETY: the caller's word. Objects dropped without the interpreter are let go of when somebody next holds it.
+    drop(unsafe { Box::from_raw(letter.cast::<Letter>()) });
+}

@@ -1,0 +1,139 @@
+//! Devices and contexts.
+
+use crate::{
+    call::{Address, Int, Size, enter, functions, take},
+    dicts,
+};
+use pyo3::{prelude::*, types::PyDict};
+
+/// Adds the functions of this file.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    add_list_to(module)?;
+    module.add_function(wrap_pyfunction!(get_device_utilization_rate, module)?)
+}
+
+functions! { "acl.rt":
+    /// Tells where the program runs: 0 on the device (a board), 1 on a host with cards.
+    ///
+    /// Returns (run_mode, ret). C: aclrtGetRunMode.
+    fn get_run_mode() -> (run_mode: i32)
+        = aclrtGetRunMode(run_mode);
+
+    /// Makes a device current in this thread, with its default context.
+    ///
+    /// Returns ret: 0, or 107001 if there is no such device. C: aclrtSetDevice.
+    fn set_device(device_id: i32)
+        = aclrtSetDevice(device_id);
+
+    /// Takes one set_device back. With the last one the work of the device is waited for, and its default context ends.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtResetDevice.
+    fn reset_device(device_id: i32)
+        = aclrtResetDevice(device_id);
+
+    /// Takes all set_device back at once. As reset_device.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtResetDeviceForce.
+    fn reset_device_force(device_id: i32)
+        = aclrtResetDeviceForce(device_id);
+
+    /// Tells which device is current in this thread.
+    ///
+    /// Returns (device_id, ret); ret is 107002 if the thread has none. C: aclrtGetDevice.
+    fn get_device() -> (device_id: i32)
+        = aclrtGetDevice(device_id);
+
+    /// Counts the devices that the program sees.
+    ///
+    /// Returns (count, ret). C: aclrtGetDeviceCount.
+    fn get_device_count() -> (count: u32)
+        = aclrtGetDeviceCount(count);
+
+    /// Waits for all work of the current device, of every context.
+    ///
+    /// Returns ret: 0, or the first error of that work. C: aclrtSynchronizeDevice.
+    fn synchronize_device()
+        = aclrtSynchronizeDevice();
+
+    /// Waits for all work of the current device, for some milliseconds at most; -1 is for ever.
+    ///
+    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeDeviceWithTimeout.
+    fn synchronize_device_with_timeout(timeout: i32)
+        = aclrtSynchronizeDeviceWithTimeout(timeout);
+
+    /// Tells whether a device can reach the memory of another one: 1 if so.
+    ///
+    /// Returns (can, ret). C: aclrtDeviceCanAccessPeer.
+    fn device_can_access_peer(dev_id: i32, peer_dev_id: i32) -> (can: i32)
+        = aclrtDeviceCanAccessPeer(can, dev_id, peer_dev_id);
+
+    /// Lets the current device reach the memory of another one; the other direction needs a call of its own.
+    ///
+    /// flag: 0.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtDeviceEnablePeerAccess.
+    fn device_enable_peer_access(peer_dev_id: i32, flag: u32)
+        = aclrtDeviceEnablePeerAccess(peer_dev_id, flag);
+
+    /// Takes device_enable_peer_access back.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtDeviceDisablePeerAccess.
+    fn device_disable_peer_access(peer_dev_id: i32)
+        = aclrtDeviceDisablePeerAccess(peer_dev_id);
+
+    /// Tells whether device_enable_peer_access was called: 1 if so.
+    ///
+    /// Returns (status, ret). C: aclrtDevicePeerAccessStatus.
+    fn device_peer_access_status(device_id: i32, peer_device_id: i32) -> (status: i32)
+        = aclrtDevicePeerAccessStatus(device_id, peer_device_id, status);
+
+    /// Tells how much memory of the current device is free, and how much there is.
+    ///
+    /// attr: which memory, such as 1 for all of the device's.
+    ///
+    /// Returns (free, total, ret), in bytes. C: aclrtGetMemInfo.
+    fn get_mem_info(attr: i32) -> (free: Size, total: Size)
+        = aclrtGetMemInfo(attr, free, total);
+
+    /// Makes a context on a device, and makes it current in this thread.
+    ///
+    /// Returns (context, ret). C: aclrtCreateContext.
+    fn create_context(device_id: i32) -> (context: Address)
+        = aclrtCreateContext(context, device_id);
+
+    /// Ends a context that create_context made.
+    ///
+    /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyContext.
+    fn destroy_context(context: Address)
+        = aclrtDestroyContext(context);
+
+    /// Makes a context current in this thread, and its device with it.
+    ///
+    /// Returns ret: 0, or an error code; then the thread keeps the one it has. C: aclrtSetCurrentContext.
+    fn set_context(context: Address)
+        = aclrtSetCurrentContext(context);
+
+    /// Tells which context is current in this thread.
+    ///
+    /// Returns (context, ret); ret is 107002 if the thread has none. C: aclrtGetCurrentContext.
+    fn get_context() -> (context: Address)
+        = aclrtGetCurrentContext(context);
+}
+
+/// Tells how busy a device is.
+///
+/// Returns (utilization_info, ret): a dict with cubeUtilization, vectorUtilization, aicpuUtilization and memoryUtilization in per
+/// cent, -1 where the device cannot tell, and utilizationExtend, which is 0. C: aclrtGetDeviceUtilizationRate.
+#[pyfunction]
+#[pyo3(signature = (device_id, /))]
+fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<(Bound<'_, PyDict>, i32)> {
+    let refused = |code| (PyDict::new(py), code);
+    take!(py, "acl.rt.get_device_utilization_rate", [device_id], refused);
+    let mut info = dicts::no_utilization();
+    let at = &raw mut info as usize;
+    // SAFETY: `info` is writable for the time of the call.
+    let code = enter(py, |library| unsafe {
+        (library.functions.aclrtGetDeviceUtilizationRate)(device_id, at as *mut ferry_abi::Utilization)
+    });
+    Ok((dicts::utilization(py, &info)?, code))
+}

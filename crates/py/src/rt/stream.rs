@@ -1,0 +1,85 @@
+//! Streams.
+
+use crate::call::{Address, Int, enter, functions, take};
+use pyo3::prelude::*;
+
+/// Adds the functions of this file.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    add_list_to(module)?;
+    module.add_function(wrap_pyfunction!(create_stream_with_config, module)?)
+}
+
+functions! { "acl.rt":
+    /// Makes a stream of the current context.
+    ///
+    /// Returns (stream, ret). C: aclrtCreateStream.
+    fn create_stream() -> (stream: Address)
+        = aclrtCreateStream(stream);
+
+    /// Waits for the work of a stream and ends it.
+    ///
+    /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyStream.
+    fn destroy_stream(stream: Address)
+        = aclrtDestroyStream(stream);
+
+    /// Drops the work of a stream and ends it.
+    ///
+    /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyStreamForce.
+    fn destroy_stream_force(stream: Address)
+        = aclrtDestroyStreamForce(stream);
+
+    /// Waits for all work that was handed to a stream so far.
+    ///
+    /// stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, or the first error of that work. C: aclrtSynchronizeStream.
+    fn synchronize_stream(stream: Address)
+        = aclrtSynchronizeStream(stream);
+
+    /// Waits for a stream, for some milliseconds at most; -1 is for ever.
+    ///
+    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeStreamWithTimeout.
+    fn synchronize_stream_with_timeout(stream: Address, timeout: i32)
+        = aclrtSynchronizeStreamWithTimeout(stream, timeout);
+
+    /// Tells whether a stream has done its work: 0 if so, 1 if not.
+    ///
+    /// Returns (status, ret). C: aclrtStreamQuery.
+    fn stream_query(stream: Address) -> (status: i32)
+        = aclrtStreamQuery(stream, status);
+
+    /// Drops the work of a stream, which can be used again. Whoever waits for it is told.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtStreamAbort.
+    fn stream_abort(stream: Address)
+        = aclrtStreamAbort(stream);
+
+    /// Has a stream wait for an event: what is handed to it from here on comes after what was recorded.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtStreamWaitEvent.
+    fn stream_wait_event(stream: Address, event: Address)
+        = aclrtStreamWaitEvent(stream, event);
+}
+
+/// Makes a stream with a priority and flags.
+///
+/// priority: 0 to 7; what lies outside is taken as the nearest. flag: flags, or-ed; 0 for none.
+///
+/// Returns (stream, ret). C: aclrtCreateStreamWithConfig.
+#[pyfunction]
+#[pyo3(signature = (priority, flag, /))]
+fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>) -> PyResult<(Address, i32)> {
+    take!(py, "acl.rt.create_stream_with_config", [flag], |code| (0, code));
+    let priority = match priority {
+        Int::Outside(words) => Int::Fits(if words.starts_with('-') { 0 } else { 7 }),
+        other => other,
+    };
+    take!(py, "acl.rt.create_stream_with_config", [priority], |code| (0, code));
+    Ok(enter(py, |library| {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: `stream` is writable for the time of the call.
+        let code =
+            unsafe { (library.functions.aclrtCreateStreamWithConfig)(&mut stream, priority.min(7), flag) };
+        (stream as Address, code)
+    }))
+}

@@ -1,0 +1,109 @@
+//! `acl` itself: initialisation, versions, messages; and `acl.sys`.
+
+use crate::call::{Text, enter, functions, take};
+use pyo3::prelude::*;
+use std::ffi::{CStr, c_char};
+
+/// Adds the functions to the module `acl`.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    add_list_to(module)?;
+    module.add_function(wrap_pyfunction!(init, module)?)?;
+    module.add_function(wrap_pyfunction!(get_recent_err_msg, module)?)?;
+    module.add_function(wrap_pyfunction!(get_soc_name, module)?)?;
+    module.add_function(wrap_pyfunction!(get_version_str, module)?)
+}
+
+/// Adds the functions to the module `acl.sys`.
+pub fn add_sys_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.setattr("__doc__", "Versions of packages.")?;
+    module.add_function(wrap_pyfunction!(get_version_str, module)?)
+}
+
+functions! { "acl":
+    /// Shuts acl down: all work is waited for, and the default contexts end.
+    ///
+    /// Returns ret: 0, or 100037 if it was not initialised. C: aclFinalize.
+    fn finalize()
+        = aclFinalize();
+
+    /// Takes one acl.init back; with the last one acl shuts down.
+    ///
+    /// Returns (count, ret): how many are left. C: aclFinalizeReference.
+    fn finalize_reference() -> (count: u64)
+        = aclFinalizeReference(count);
+
+    /// Tells the version of the interface.
+    ///
+    /// Returns (major, minor, patch, ret). Deprecated: use get_version_str. C: aclrtGetVersion.
+    fn get_version() -> (major: i32, minor: i32, patch: i32)
+        = aclrtGetVersion(major, minor, patch);
+}
+
+/// Initialises acl.
+///
+/// config_path: the path of a JSON file, or nothing.
+///
+/// Returns ret: 0, or an error code: 100002 if it was initialised already. C: aclInit.
+#[pyfunction]
+#[pyo3(signature = (config_path = None, /))]
+fn init(py: Python<'_>, config_path: Option<Text>) -> PyResult<i32> {
+    let Some(config_path) = config_path else {
+        // SAFETY: NULL is a documented argument.
+        return Ok(enter(py, |library| unsafe { (library.functions.aclInit)(std::ptr::null()) }));
+    };
+    take!(py, "acl.init", [config_path], |code| code);
+    // SAFETY: a C string for the time of the call.
+    Ok(enter(py, |library| unsafe { (library.functions.aclInit)(config_path.as_ptr()) }))
+}
+
+/// Tells what the calls of this thread that failed found wrong, newest first, and forgets it.
+///
+/// Returns a str, or None if there is nothing to tell. C: aclGetRecentErrMsg.
+#[pyfunction]
+#[pyo3(signature = ())]
+fn get_recent_err_msg(py: Python<'_>) -> Option<String> {
+    // SAFETY: takes no argument; the text is valid until this thread's next call of it, and copied at once.
+    enter(py, |library| unsafe { text((library.functions.aclGetRecentErrMsg)()) })
+}
+
+/// Tells the name of the product, such as Ascend910B1.
+///
+/// Returns a str, or None. C: aclrtGetSocName.
+#[pyfunction]
+#[pyo3(signature = ())]
+fn get_soc_name(py: Python<'_>) -> Option<String> {
+    // SAFETY: takes no argument; the text lives as long as the library.
+    enter(py, |library| unsafe { text((library.functions.aclrtGetSocName)()) })
+}
+
+/// Tells the version of a package.
+///
+/// pkgName: such as 'runtime'.
+///
+/// Returns (version_str, ret). C: aclsysGetVersionStr.
+#[pyfunction]
+#[pyo3(signature = (pkgName, /))]
+#[allow(non_snake_case)]
+fn get_version_str(py: Python<'_>, pkgName: Text) -> PyResult<(String, i32)> {
+    /// Documented: the room that the C function may fill.
+    const ROOM: usize = 128;
+    take!(py, "acl.get_version_str", [pkgName], |code| (String::new(), code));
+    Ok(enter(py, |library| {
+        let mut version = [0 as c_char; ROOM];
+        let function = library.functions.aclsysGetVersionStr;
+        // SAFETY: the name is a C string, which the function only reads, and the version has the documented room.
+        let code = unsafe { function(pkgName.as_ptr().cast_mut(), version.as_mut_ptr()) };
+        version[ROOM - 1] = 0;
+        // SAFETY: it ends, at the latest where a zero was just put.
+        (unsafe { text(version.as_ptr()) }.unwrap_or_default(), code)
+    }))
+}
+
+/// Copies a C string.
+///
+/// # Safety
+/// `at` is NULL or a string that stays as it is for the time of the call.
+unsafe fn text(at: *const c_char) -> Option<String> {
+    // SAFETY: not NULL, and a string by the caller's word.
+    (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned())
+}

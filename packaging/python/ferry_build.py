@@ -1,0 +1,57 @@
+"""Builds the wheel of the module acl: the C library first, which the wheel carries, then maturin's part.
+
+This is the build backend that pyproject.toml names, so that `pip install .` needs no step by hand.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import maturin
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "crates/py/python/acl/lib/libascendcl.so"
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return maturin.get_requires_for_build_wheel(config_settings)
+
+
+def get_requires_for_build_editable(config_settings=None):
+    return maturin.get_requires_for_build_editable(config_settings)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    build_library()
+    return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    build_library()
+    return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def build_library():
+    """Puts the C library, without debug information, where the wheel takes it from."""
+    cargo = ["cargo", "build", "--release", "--locked", "--package", "ferry-capi", "--message-format=json-render-diagnostics"]
+    messages = subprocess.run(cargo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    built = [
+        Path(name)
+        for message in map(json.loads, messages.splitlines())
+        if message["reason"] == "compiler-artifact"
+        for name in message["filenames"]
+        if name.endswith("/libascendcl.so")
+    ]
+    LIBRARY.parent.mkdir(exist_ok=True)
+    # A process may have the old file loaded: a new one takes its place.
+    new = LIBRARY.with_suffix(f".{os.getpid()}")
+    shutil.copyfile(built[-1], new)
+    if shutil.which("strip"):
+        subprocess.run(["strip", "--strip-debug", new], check=True)
+    new.replace(LIBRARY)
