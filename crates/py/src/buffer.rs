@@ -97,6 +97,9 @@ impl Sizes {
         // SAFETY: a view with strides has shape and strides of `ndim` numbers.
         let (count, stride) = unsafe { (*view.shape as usize, *view.strides) };
         let (signed, width) = integer(view).ok_or_else(|| not_integers(name, view))?;
+        if count == 0 {
+            return Ok(Ok(Sizes::Here(Vec::new())));
+        }
         let in_a_row = stride as usize == size_of::<usize>() && view.buf.cast::<usize>().is_aligned();
         if width == size_of::<usize>() && in_a_row {
             // SAFETY: `count` items of this width lie one behind the other, aligned, for as long as the view is held.

@@ -18,8 +18,9 @@ impl Source {
         let code = tokens(text);
         for at in 0..code.len() {
             match code[at..].iter().map(String::as_str).take(4).collect::<Vec<_>>()[..] {
+                // A name of "(" is a parameter's type.
                 ["extern", "\"C\"", "fn", name]
-                    if name.starts_with("acl") || has(&code[..at], "no_mangle") =>
+                    if name.starts_with("acl") || (name != "(" && has(&code[..at], "no_mangle")) =>
                 {
                     let mut function = function(&code[at + 3..])?;
                     function.params.extend(has(&code[..at], "naked").then(Param::variable));
