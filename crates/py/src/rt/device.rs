@@ -104,14 +104,14 @@ functions! { "acl.rt":
     /// Ends a context that create_context made.
     ///
     /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyContext.
-    fn destroy_context(context: Address)
-        = aclrtDestroyContext(context);
+    fn destroy_context(ctx: Address)
+        = aclrtDestroyContext(ctx);
 
     /// Makes a context current in this thread, and its device with it.
     ///
     /// Returns ret: 0, or an error code; then the thread keeps the one it has. C: aclrtSetCurrentContext.
-    fn set_context(context: Address)
-        = aclrtSetCurrentContext(context);
+    fn set_context(ctx: Address)
+        = aclrtSetCurrentContext(ctx);
 
     /// Tells which context is current in this thread.
     ///
