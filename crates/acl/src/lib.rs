@@ -26,6 +26,7 @@ pub mod log;
 pub mod memory;
 pub mod messages;
 pub mod params;
+pub mod reduce;
 pub mod register;
 pub mod report;
 pub mod settings;
