@@ -189,6 +189,7 @@ functions! {
     aclrtMallocAlign32: fn(*mut Ptr, usize, i32) -> Code;
     aclrtMallocCached: fn(*mut Ptr, usize, i32) -> Code;
     aclrtMallocWithCfg: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
+    aclrtMallocForTaskScheduler: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
     aclrtFreeWithDevSync: fn(Ptr) -> Code;
     aclrtMallocHostWithCfg: fn(*mut Ptr, u64, *mut MallocConfig) -> Code;
     aclrtFreeHostWithDevSync: fn(Ptr) -> Code;
@@ -234,6 +235,7 @@ functions! {
     aclrtMemsetAsync: fn(Ptr, usize, i32, usize, Handle) -> Code;
     aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
     aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
+    aclrtReduceAsync: fn(Ptr, Const, u64, i32, i32, Handle, Ptr) -> Code;
 }
 
 /// Calls a function of the table by its name, inside an `unsafe` block, and checks its code.
