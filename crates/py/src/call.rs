@@ -20,6 +20,11 @@ pub type Size = usize;
 
 /// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a callback.
 pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
+    py.detach(|| exit::within(|| body(library())))
+}
+
+/// As `enter` for a call that may wait for ever and touches no memory: the end of the program does not wait for it.
+pub fn enter_to_rest<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
     py.detach(|| {
         let value = body(library());
         exit::stay_away_if_over();
@@ -124,7 +129,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Text {
             return Ok(Text(Err(format!("'{}' object is not a str", type_name(&object)))));
         };
         // What of a path is no UTF-8, Python keeps in a way that only this understands.
-        let bytes = object.py().import("os")?.call_method1("fsencode", (text,))?;
+        let fsencode = object.py().import("os")?.getattr("fsencode")?;
+        let bytes = exit::call(&fsencode, &(text,).into_pyobject(object.py())?)?;
         Ok(Text(Ok(bytes.extract()?)))
     }
 }

@@ -1,11 +1,12 @@
 //! The end of the interpreter. It takes memory away that copies in flight may use, and ends every thread that tries to come
-//! back to it, in the middle of whatever that thread does. So when the program is over, all work is dropped, callbacks that run
-//! are waited for, and threads that wait in the library stay there.
+//! back to it, in the middle of whatever that thread does. So when the program is over, all work is dropped, calls that touch
+//! memory and callbacks that run are waited for, and threads that wait in the library stay there.
 
-use crate::{call::enter, library::library};
-use pyo3::prelude::*;
+use crate::library::library;
+use pyo3::{ffi, prelude::*, types::PyTuple};
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    cell::Cell,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -13,72 +14,145 @@ use std::{
 /// The thread that ends the program; 0 before.
 static ENDING: AtomicU64 = AtomicU64::new(0);
 
-/// Python functions that the library is calling.
-static CALLING: AtomicUsize = AtomicUsize::new(0);
+/// Calls of the library that may touch memory, and Python functions that the library is calling.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// The process that imported the module.
-static HOME: AtomicU32 = AtomicU32::new(0);
+/// How long those are waited for. A callback that takes longer is cut off.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long callbacks that run are waited for. One that takes longer may be cut off.
-const PATIENCE: Duration = Duration::from_secs(5);
+thread_local! {
+    /// How many callbacks this thread is inside of.
+    static CALLBACKS: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Has the interpreter tell us when the program is over.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    HOME.store(std::process::id(), Ordering::Relaxed);
+    // SAFETY: the handler only stores to an atomic.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let at_exit = wrap_pyfunction!(at_exit, module)?;
     module.py().import("atexit")?.call_method1("register", (at_exit,)).map(drop)
+}
+
+/// What other threads began in the parent never ends here.
+extern "C" fn in_child() {
+    BUSY.store(0, Ordering::SeqCst);
 }
 
 #[pyfunction]
 fn at_exit(py: Python<'_>) {
     ENDING.store(this_thread(), Ordering::SeqCst);
-    enter(py, |_| {
-        // SAFETY: takes no argument.
-        unsafe { (library().private.ferryStop)() };
+    py.detach(|| {
         let start = Instant::now();
-        while CALLING.load(Ordering::SeqCst) > 0 && !is_child() && start.elapsed() < PATIENCE {
+        loop {
+            // Looked at first: what a call submits while it is under way is dropped by the next round.
+            let at_rest = BUSY.load(Ordering::SeqCst) == 0 || start.elapsed() > PATIENCE;
+            // SAFETY: takes no argument.
+            unsafe { (library().private.ferryStop)() };
+            if at_rest {
+                return;
+            }
             thread::sleep(Duration::from_millis(1));
         }
     });
 }
 
+/// Whether the program is over.
+pub fn is_over() -> bool {
+    ENDING.load(Ordering::SeqCst) != 0
+}
+
+/// Whether this thread is one of those that must not come back to a program that is over. A callback may come to its end.
+fn is_over_for_this_thread() -> bool {
+    let ending = ENDING.load(Ordering::SeqCst);
+    ending != 0 && ending != this_thread() && CALLBACKS.get() == 0
+}
+
+/// The id of this thread, as threading.get_ident and acl.util.start_thread tell it.
+pub fn this_thread() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as u64 }
+}
+
 /// In the threads of a program that is over: never returns.
 pub fn stay_away_if_over() {
-    while is_over_for_this_thread() {
+    if is_over_for_this_thread() {
+        stay_away();
+    }
+}
+
+fn stay_away() -> ! {
+    loop {
         thread::park();
     }
 }
 
-/// Whether another thread is ending the program.
-fn is_over_for_this_thread() -> bool {
-    let ending = ENDING.load(Ordering::SeqCst);
-    ending != 0 && ending != this_thread()
+/// Something that the end of the program waits for.
+struct Busy(());
+
+impl Busy {
+    fn begin() -> Busy {
+        BUSY.fetch_add(1, Ordering::SeqCst);
+        Busy(())
+    }
 }
 
-/// Counts a call of a Python function, unless the program is over.
-pub struct Calling(());
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // A child may have forgotten the count of the parent.
+        let _ = BUSY.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+    }
+}
+
+/// Runs a call of the library that may touch memory. Does not come back to a program that is over.
+pub fn within<T>(body: impl FnOnce() -> T) -> T {
+    let busy = Busy::begin();
+    // Looked at behind the count: whoever ends the program does it the other way round.
+    let value = (!is_over_for_this_thread()).then(body);
+    drop(busy);
+    stay_away_if_over();
+    value.unwrap_or_else(|| stay_away())
+}
+
+/// A callback under way.
+pub struct Calling(Busy);
 
 impl Calling {
     /// `None` when the program is over.
     pub fn begin() -> Option<Calling> {
-        CALLING.fetch_add(1, Ordering::SeqCst);
-        let calling = Calling(());
-        (!is_over_for_this_thread()).then_some(calling)
+        let busy = Busy::begin();
+        if is_over_for_this_thread() {
+            return None;
+        }
+        CALLBACKS.set(CALLBACKS.get() + 1);
+        Some(Calling(busy))
     }
 }
 
 impl Drop for Calling {
     fn drop(&mut self) {
-        CALLING.fetch_sub(1, Ordering::SeqCst);
+        CALLBACKS.set(CALLBACKS.get() - 1);
     }
 }
 
-fn this_thread() -> u64 {
-    // SAFETY: no preconditions.
-    unsafe { libc::pthread_self() as u64 }
+/// Calls a Python function that may wait. The interpreter ends a thread by unwinding its stack, and native frames of ours cannot
+/// be unwound so: a thread that is ended inside stays here.
+pub fn call<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    struct Stay;
+    impl Drop for Stay {
+        fn drop(&mut self) {
+            stay_away();
+        }
+    }
+    let stay = Stay;
+    // SAFETY: both objects are alive and the interpreter is held.
+    let result = unsafe { PyObject_CallObject(function.as_ptr(), args.as_ptr()) };
+    std::mem::forget(stay);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
-/// Whether this process was forked from the one that imported the module: what other threads began there never ends here.
-fn is_child() -> bool {
-    HOME.load(Ordering::Relaxed) != std::process::id()
+// Declared here because it may unwind, and chosen because pyo3 does not use it: two declarations of one function that differ in
+// that are one to the compiler.
+unsafe extern "C-unwind" {
+    fn PyObject_CallObject(function: *mut ffi::PyObject, args: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }

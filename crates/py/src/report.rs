@@ -1,8 +1,8 @@
 //! Callbacks: Python functions that a thread of the program's runs when a stream gets to them.
 
 use crate::{
-    call::{Address, Int, callable, cast, enter, functions, take},
-    exit::Calling,
+    call::{Address, Int, callable, cast, enter, enter_to_rest, functions, take},
+    exit::{self, Calling},
 };
 use pyo3::{exceptions::PyException, prelude::*, types::PyList};
 use std::{cell::RefCell, ffi::c_void, panic::catch_unwind};
@@ -79,7 +79,7 @@ fn launch_callback(
 fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
     take!(py, "acl.rt.process_report", [timeout], |code| code);
     // SAFETY: takes a number.
-    let code = enter(py, |library| unsafe { (library.functions.aclrtProcessReport)(timeout) });
+    let code = enter_to_rest(py, |library| unsafe { (library.functions.aclrtProcessReport)(timeout) });
     RAISED.take().map_or(Ok(code), Err)
 }
 
@@ -97,9 +97,10 @@ unsafe extern "C" fn run(letter: *mut c_void) {
             return;
         };
         Python::attach(|py| {
-            let Letter { function, data } = *letter;
-            if let Err(error) = function.call1(py, (data,)) {
-                tell(py, error, function.bind(py));
+            let (function, data) = (letter.function.into_bound(py), letter.data.into_bound(py));
+            let called = (data,).into_pyobject(py).and_then(|args| exit::call(&function, &args));
+            if let Err(error) = called {
+                tell(py, error, &function);
             }
         });
     };

@@ -3,6 +3,7 @@
 use crate::{
     buffer::Buffer,
     call::{Address, Int, Size, Why, callable, cast, enter, refuse, take, type_name},
+    exit,
 };
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
@@ -26,6 +27,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ptr_to_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(start_thread, module)?)?;
     module.add_function(wrap_pyfunction!(stop_thread, module)?)?;
+    // Kept here: where the interpreter takes modules apart, nothing can be imported.
+    module.add("_start", module.py().import("acl._threads")?.getattr("start")?)?;
     module.add("_threads", PyDict::new(module.py()))
 }
 
@@ -78,7 +81,7 @@ fn numpy_to_ptr(py: Python<'_>, ndarray: &Bound<'_, PyAny>) -> PyResult<Address>
         "Warning:The input ndarray is discontiguous. Please use acl.util.numpy_contiguous_to_ptr instead.";
     array(py, ndarray)?;
     if !is_contiguous(ndarray)? {
-        py.import("builtins")?.call_method1("print", (WARNING,))?;
+        exit::call(&py.import("builtins")?.getattr("print")?, &(WARNING,).into_pyobject(py)?)?;
     }
     address(ndarray)
 }
@@ -96,7 +99,7 @@ fn numpy_contiguous_to_ptr<'py>(
     let numpy = array(py, ndarray)?;
     let whole = match is_contiguous(ndarray)? {
         true => ndarray.clone(),
-        false => numpy.call_method1("ascontiguousarray", (ndarray,))?,
+        false => exit::call(&numpy.getattr("ascontiguousarray")?, &(ndarray,).into_pyobject(py)?)?,
     };
     Ok((address(&whole)?, whole))
 }
@@ -158,15 +161,14 @@ fn start_thread(
     let py = module.py();
     callable("func", func)?;
     let args_list = cast::<PyList>(args_list, "args_list", "list")?;
-    let named = PyDict::new(py);
-    named.set_item("target", func)?;
-    named.set_item("args", (args_list,))?;
-    named.set_item("daemon", true)?;
-    let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&named))?;
-    if let Err(error) = thread.call_method0("start") {
-        return Ok((0, refuse(py, "acl.util.start_thread", format_args!("no thread was started: {error}"))));
-    }
-    let id: u64 = thread.getattr("ident")?.extract()?;
+    let started = match exit::call(&module.getattr("_start")?, &(func, args_list).into_pyobject(py)?) {
+        Ok(started) => started,
+        Err(error) => {
+            let note = format_args!("no thread was started: {error}");
+            return Ok((0, refuse(py, "acl.util.start_thread", note)));
+        }
+    };
+    let (thread, id): (Bound<'_, PyAny>, u64) = started.extract()?;
     module.getattr("_threads")?.set_item(id, thread)?;
     Ok((id, 0))
 }
@@ -187,11 +189,13 @@ fn stop_thread(module: &Bound<'_, PyModule>, thr_id: Int<u64>) -> PyResult<i32> 
         );
         return Ok(refuse(py, name, note));
     };
-    let here: u64 = py.import("threading")?.call_method0("get_ident")?.extract()?;
-    if here == thr_id {
+    if exit::this_thread() == thr_id {
         return Ok(refuse(py, name, format!("thr_id {thr_id} is this thread, which cannot wait for itself")));
     }
-    thread.call_method0("join")?;
+    // Where the program is over its threads run no more, and none of them comes to an end.
+    if !exit::is_over() {
+        exit::call(&thread.getattr("join")?, &PyTuple::empty(py))?;
+    }
     // Another thread may have the number by now.
     if threads.get_item(thr_id)?.is_some_and(|found| found.is(&thread)) {
         threads.del_item(thr_id)?;
@@ -244,7 +248,7 @@ fn is_contiguous(array: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Where the items of an array are, whatever their type.
 fn address(array: &Bound<'_, PyAny>) -> PyResult<Address> {
-    array.getattr("ctypes")?.getattr("data")?.extract()
+    array.getattr("__array_interface__")?.get_item("data")?.get_item(0)?.extract()
 }
 
 /// The name and the bytes of one of NumPy's numbered types.
