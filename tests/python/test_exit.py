@@ -298,7 +298,8 @@ def test_a_program_that_raises_shows_its_exception_and_no_more():
     done = kit.run_python(START + textwrap.dedent(program) + "\nraise RuntimeError('on purpose')", timeout=SECONDS)
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback") and done.stderr.endswith("RuntimeError: on purpose\n")
-    assert done.stderr.count("\n") == 3, done.stderr
+    # What newer interpreters add is the line itself.
+    assert done.stderr.count("\n") in (3, 4), done.stderr
 
 
 def test_threads_that_are_no_daemons_are_waited_for():

@@ -183,7 +183,9 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 6
 over.set()
 gate.open()
 ok(waits.join())
-"""
+""",
+        # Newer interpreters warn of every fork of a process with threads.
+        env={"PYTHONWARNINGS": "ignore::DeprecationWarning"},
     )
     assert (done.returncode, done.stderr) == (0, "")
 
