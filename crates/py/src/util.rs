@@ -105,7 +105,7 @@ fn numpy_contiguous_to_ptr<'py>(
     Ok((address(&whole)?, whole))
 }
 
-/// Makes a NumPy array of host memory. It is a view: nothing is copied, and what is written to it is written there. Deprecated.
+/// Makes a NumPy array of host memory. It is a view: nothing is copied; what is written to it is written there. Deprecated.
 ///
 /// ptr: an address that the host can read and write; what it cannot, such as device memory on a host with cards, raises
 /// ValueError. shape: a tuple of ints. npy_type: NumPy's number of the type: 0 bool, 1 int8, 2 uint8, 3 int16, 4 uint16, 5 int32,

@@ -49,7 +49,7 @@ functions! { "acl.rt":
     fn record_event(event: Address, stream: Address)
         = aclrtRecordEvent(event, stream);
 
-    /// Has a stream take an event back to not recorded when it gets here. Streams that wait from then on wait for the next record.
+    /// Has a stream take an event back to not recorded when it gets here: later waits are for the next record.
     ///
     /// event: one of acl.rt.create_event_with_flag with flag 0x1; any other is refused with 107000. stream: 0 is the default
     /// stream.
