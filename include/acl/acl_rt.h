@@ -695,6 +695,10 @@ aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy poli
 /** As aclrtMalloc, with settings; `cfg` may be NULL. */
 aclError aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy, aclrtMallocConfig *cfg);
 
+/** As aclrtMallocWithCfg, for memory that the device's task scheduler uses. */
+aclError aclrtMallocForTaskScheduler(void **devPtr, size_t size, aclrtMemMallocPolicy policy,
+                                     aclrtMallocConfig *cfg);
+
 /** Frees device memory at once; copies that still use it are safe but meaningless. */
 aclError aclrtFree(void *devPtr);
 
@@ -856,6 +860,15 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N);
 
 /** The same in a stream; host memory is set before the call returns. */
 aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream);
+
+/* ---- Functions: reductions -------------------------------------------------------------------------------- */
+
+/**
+ * Combines in a stream: every element at `dst` becomes its sum, maximum or minimum with the one at `src`. Both lie in
+ * memory of the stream's device; `count` is in bytes; `reserve` is NULL. Types and kinds differ between products.
+ */
+aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,
+                          aclrtStream stream, void *reserve);
 
 #ifdef __cplusplus
 }

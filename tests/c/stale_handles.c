@@ -34,6 +34,7 @@ static void a_bad_stream(aclrtStream bad)
     DEAD(aclrtMemcpyAsyncWithOffset((void **)device, LEN, 0, (const void **)device, LEN, 0, INNER, bad));
     DEAD(aclrtMemsetAsync(device, LEN, 0, LEN, bad));
     DEAD(aclrtMemsetD32Async(device, LEN, 0, LEN / 4, bad));
+    DEAD(aclrtReduceAsync(device, device, LEN, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT32, bad, NULL));
 }
 
 static void a_bad_event(aclrtEvent bad)

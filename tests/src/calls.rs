@@ -103,6 +103,7 @@ calls! {
     aclrtMallocAlign32(ptr: *mut usize, size: usize, policy: i32);
     aclrtMallocCached(ptr: *mut usize, size: usize, policy: i32);
     aclrtMallocWithCfg(ptr: *mut usize, size: usize, policy: i32, cfg: *mut aclrtMallocConfig);
+    aclrtMallocForTaskScheduler(ptr: *mut usize, size: usize, policy: i32, cfg: *mut aclrtMallocConfig);
     aclrtMallocHostWithCfg(ptr: *mut usize, size: u64, cfg: *mut aclrtMallocConfig);
     aclrtFreeWithDevSync(ptr: usize);
     aclrtFreeHostWithDevSync(ptr: usize);
@@ -164,6 +165,9 @@ calls! {
     aclrtMemsetAsync(ptr: usize, maxCount: usize, value: i32, count: usize, stream: usize);
     aclrtMemsetD32(ptr: usize, memSize: usize, value: u32, n: usize);
     aclrtMemsetD32Async(ptr: usize, memSize: usize, value: u32, n: usize, stream: usize);
+    aclrtReduceAsync(
+        dst: usize, src: usize, count: u64, kind: i32, dataType: i32, stream: usize, reserve: usize
+    );
 }
 
 /// aclGetRecentErrMsg: the messages of this thread's failed calls since the last time, or `None`.

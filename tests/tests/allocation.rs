@@ -13,11 +13,14 @@ const VA_FLAG: i32 = 3;
 /// A way to allocate device memory, with a policy.
 type Malloc = (&'static str, fn(&mut usize, usize, i32) -> i32);
 
-const MALLOCS: [Malloc; 4] = [
+const MALLOCS: [Malloc; 5] = [
     ("aclrtMalloc", |out, size, policy| aclrtMalloc(out, size, policy)),
     ("aclrtMallocAlign32", |out, size, policy| aclrtMallocAlign32(out, size, policy)),
     ("aclrtMallocCached", |out, size, policy| aclrtMallocCached(out, size, policy)),
     ("aclrtMallocWithCfg", |out, size, policy| aclrtMallocWithCfg(out, size, policy, std::ptr::null_mut())),
+    ("aclrtMallocForTaskScheduler", |out, size, policy| {
+        aclrtMallocForTaskScheduler(out, size, policy, std::ptr::null_mut())
+    }),
 ];
 
 const CASES: [Case; 4] = [
@@ -155,6 +158,16 @@ fn counting() {
     }
 }
 
+/// The calls that allocate device memory with settings; they have the same rules.
+type WithSettings = (&'static str, fn(&mut usize, usize, i32, *mut aclrtMallocConfig) -> i32);
+
+const WITH_SETTINGS: [WithSettings; 2] = [
+    ("aclrtMallocWithCfg", |out, size, policy, cfg| aclrtMallocWithCfg(out, size, policy, cfg)),
+    ("aclrtMallocForTaskScheduler", |out, size, policy, cfg| {
+        aclrtMallocForTaskScheduler(out, size, policy, cfg)
+    }),
+];
+
 /// One setting.
 fn setting(attr: i32, value: u32) -> aclrtMallocAttribute {
     let mut all = aclrtMallocAttrValue { rsv: [0xee; 8] };
@@ -190,9 +203,11 @@ fn settings_that_are_taken() {
     for (what, mut config) in configs {
         let mut addr = 0;
         for policy in [0, 0x100, 0x1000, 0x100000, 0x100100, 0x101002] {
-            expect(what, aclrtMallocWithCfg(&mut addr, 100, policy, &mut config), 0);
-            Memory { addr, len: 160, home: Home::Device }.fill(1);
-            ok(aclrtFree(addr));
+            for (name, malloc) in WITH_SETTINGS {
+                expect(&format!("{name}: {what}"), malloc(&mut addr, 100, policy, &mut config), 0);
+                Memory { addr, len: 160, home: Home::Device }.fill(1);
+                ok(aclrtFree(addr));
+            }
         }
         expect(what, aclrtMallocHostWithCfg(&mut addr, 100, &mut config), 0);
         Memory { addr, len: 100, home: Home::Pinned }.fill(1);
@@ -204,20 +219,24 @@ fn settings_that_are_taken() {
         ok(aclrtFreeHost(addr));
     }
     // Huge pages asked for together with a bandwidth are huge pages.
-    let (mut addr, mut attributes) = (0, aclrtPtrAttributes::default());
-    ok(aclrtMallocWithCfg(&mut addr, 100, 0x1001, null.cast()));
-    ok(aclrtPointerGetAttributes(addr, &mut attributes));
-    assert_eq!(attributes.pageSize as usize, HUGE);
-    ok(aclrtFree(addr));
+    for (name, malloc) in WITH_SETTINGS {
+        let (mut addr, mut attributes) = (0, aclrtPtrAttributes::default());
+        ok(malloc(&mut addr, 100, 0x1001, null.cast()));
+        ok(aclrtPointerGetAttributes(addr, &mut attributes));
+        assert_eq!(attributes.pageSize as usize, HUGE, "{name}");
+        ok(aclrtFree(addr));
+    }
     // On another current device, that one is meant.
     in_new_thread(|| {
         ok(aclrtSetDevice(1));
-        let mut addr = 0;
-        ok(aclrtMallocWithCfg(&mut addr, 100, 0, &mut one(DEVICE, 1)));
-        let mut attributes = aclrtPtrAttributes::default();
-        ok(aclrtPointerGetAttributes(addr, &mut attributes));
-        assert_eq!(attributes.location, location(1, 1));
-        refused("device", aclrtMallocWithCfg(&mut addr, 100, 0, &mut one(DEVICE, 0)), RT_PARAM_INVALID, &[]);
+        for (name, malloc) in WITH_SETTINGS {
+            let mut addr = 0;
+            ok(malloc(&mut addr, 100, 0, &mut one(DEVICE, 1)));
+            let mut attributes = aclrtPtrAttributes::default();
+            ok(aclrtPointerGetAttributes(addr, &mut attributes));
+            assert_eq!(attributes.location, location(1, 1), "{name}");
+            refused(name, malloc(&mut addr, 100, 0, &mut one(DEVICE, 0)), RT_PARAM_INVALID, &[]);
+        }
     });
 }
 
@@ -240,7 +259,9 @@ fn settings_that_are_refused() {
     ];
     for (what, mut config, want, word) in configs {
         let mut addr = 77;
-        refused(what, aclrtMallocWithCfg(&mut addr, 100, 0, &mut config), want, &[word]);
+        for (name, malloc) in WITH_SETTINGS {
+            refused(what, malloc(&mut addr, 100, 0, &mut config), want, &[name, word]);
+        }
         refused(what, aclrtMallocHostWithCfg(&mut addr, 100, &mut config), want, &[word]);
         assert_eq!(addr, 77, "{what}: a refused call writes nothing");
     }
@@ -248,15 +269,19 @@ fn settings_that_are_refused() {
     for (cfg, want) in
         [(wild.unmapped, RT_PARAM_INVALID), (1, RT_PARAM_INVALID), (usize::MAX, RT_PARAM_INVALID)]
     {
-        refused("cfg", aclrtMallocWithCfg(&mut addr, 100, 0, cfg as _), want, &["cfg"]);
+        for (name, malloc) in WITH_SETTINGS {
+            refused("cfg", malloc(&mut addr, 100, 0, cfg as _), want, &[name, "cfg"]);
+        }
         refused("cfg", aclrtMallocHostWithCfg(&mut addr, 100, cfg as _), want, &["cfg"]);
     }
-    let va = aclrtMallocWithCfg(&mut addr, 100, 0, &mut one(VA_FLAG, 0));
-    refused("vaFlag of device memory", va, FEATURE_NOT_SUPPORT, &["attrs[0]", "host memory"]);
+    for (name, malloc) in WITH_SETTINGS {
+        let va = malloc(&mut addr, 100, 0, &mut one(VA_FLAG, 0));
+        refused("vaFlag of device memory", va, FEATURE_NOT_SUPPORT, &[name, "attrs[0]", "host memory"]);
+        let both = malloc(&mut addr, 100, 0x1100, std::ptr::null_mut());
+        refused("two bandwidths", both, RT_PARAM_INVALID, &[name, "0x1100"]);
+    }
     let va = aclrtMallocHostWithCfg(&mut addr, 100, &mut one(VA_FLAG, 2));
     refused("vaFlag", va, RT_PARAM_INVALID, &["vaFlag", "2"]);
-    let both = aclrtMallocWithCfg(&mut addr, 100, 0x1100, std::ptr::null_mut());
-    refused("two bandwidths", both, RT_PARAM_INVALID, &["0x1100"]);
     for policy in [3, 4, 5, 7, 0x100, 0x1000, 99, -1] {
         let code = aclrtMallocCached(&mut addr, 100, policy);
         refused("cached", code, RT_PARAM_INVALID, &["policy", &policy.to_string()]);
@@ -270,10 +295,13 @@ fn what_every_allocation_refuses() {
     let wild = Wild::new();
     let null = std::ptr::null_mut();
     type Raw = (&'static str, fn(*mut usize, usize) -> i32);
-    let all: [Raw; 4] = [
+    let all: [Raw; 5] = [
         ("aclrtMallocAlign32", |out, size| aclrtMallocAlign32(out, size, 0)),
         ("aclrtMallocCached", |out, size| aclrtMallocCached(out, size, 0)),
         ("aclrtMallocWithCfg", |out, size| aclrtMallocWithCfg(out, size, 0, std::ptr::null_mut())),
+        ("aclrtMallocForTaskScheduler", |out, size| {
+            aclrtMallocForTaskScheduler(out, size, 0, std::ptr::null_mut())
+        }),
         ("aclrtMallocHostWithCfg", |out, size| {
             aclrtMallocHostWithCfg(out, size as u64, std::ptr::null_mut())
         }),

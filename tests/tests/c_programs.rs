@@ -53,6 +53,7 @@ programs! {
     memory: "tests/c/memory.c",
     memset: "tests/c/memset.c",
     offset: "tests/c/offset.c",
+    reduce: "tests/c/reduce.c",
     stale_handles: "tests/c/stale_handles.c",
     stopping: "tests/c/stopping.c",
     streams: "tests/c/streams.c",

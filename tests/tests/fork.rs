@@ -62,7 +62,7 @@ fn a_forked_child_is_told_that_it_is_one() {
     let said = forked(|| {
         let mut batch = Batch::of(&[(d, heap, 64)], HOST_TO_DEVICE);
         type Call<'a> = &'a mut dyn FnMut() -> i32;
-        let rows: [Call; 32] = [
+        let rows: [Call; 33] = [
             &mut || aclInit(std::ptr::null()),
             &mut || aclrtSetDevice(0),
             &mut || aclrtGetDevice(&mut status),
@@ -88,6 +88,7 @@ fn a_forked_child_is_told_that_it_is_one() {
             &mut || aclrtMemset(d, 64, 0, 64),
             &mut || aclrtMemsetAsync(d, 64, 0, 64, stream),
             &mut || aclrtMemsetD32Async(d, 64, 0, 16, stream),
+            &mut || aclrtReduceAsync(d, d + 64, 64, 10, 0, stream, 0),
             &mut || aclrtGetLastError(0),
             &mut || aclrtGetDeviceInfo(0, 101, &mut number),
             &mut || aclrtSetSysParamOpt(0, 1),

@@ -196,6 +196,7 @@ functions! {
         aclrtMallocAlign32: fn(*mut Ptr, usize, i32) -> Code;
         aclrtMallocCached: fn(*mut Ptr, usize, i32) -> Code;
         aclrtMallocWithCfg: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
+        aclrtMallocForTaskScheduler: fn(*mut Ptr, usize, i32, *mut MallocConfig) -> Code;
         aclrtFreeWithDevSync: fn(Ptr) -> Code;
         aclrtMallocHostWithCfg: fn(*mut Ptr, u64, *mut MallocConfig) -> Code;
         aclrtFreeHostWithDevSync: fn(Ptr) -> Code;
@@ -239,6 +240,7 @@ functions! {
         aclrtMemcpyAsyncWithOffset: fn(*mut Ptr, usize, usize, *mut Const, usize, usize, i32, Handle) -> Code;
         aclrtMemset: fn(Ptr, usize, i32, usize) -> Code;
         aclrtMemsetAsync: fn(Ptr, usize, i32, usize, Handle) -> Code;
+        aclrtReduceAsync: fn(Ptr, Const, u64, i32, i32, Handle, Ptr) -> Code;
         aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
         aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
     }

@@ -217,7 +217,7 @@ unsafe fn staged(
 
 /// Runs the body of a copy between two addresses, neither of them NULL; a refusal also says what they belong to.
 #[inline]
-fn between(dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn between(dst: usize, src: usize, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let copied = not_null("dst", dst).and_then(|()| not_null("src", src)).and_then(|()| body());
     copied.map_err(|error| with_addresses(error, &[("dst", dst), ("src", src)]))
 }

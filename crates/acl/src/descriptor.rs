@@ -134,7 +134,7 @@ fn on_device(memory: &Memory, name: &str, addr: usize, len: usize, current: u32)
 }
 
 /// The device whose memory this is; memory of acl on the host is the current device's where the two are one.
-fn device_of(memory: &Memory, place: &Place, current: u32) -> Option<u32> {
+pub(crate) fn device_of(memory: &Memory, place: &Place, current: u32) -> Option<u32> {
     match place {
         Place::Known(Block { home: Home::Host, .. }) if memory.is_unified() => Some(current),
         other => other.device(),

@@ -130,6 +130,7 @@ table! {
     aclrtMallocAlign32: EVERYWHERE;
     aclrtMallocCached: EVERYWHERE;
     aclrtMallocWithCfg: EVERYWHERE;
+    aclrtMallocForTaskScheduler: EVERYWHERE;
     aclrtFree: EVERYWHERE;
     aclrtFreeWithDevSync: EVERYWHERE;
     aclrtMallocHost: EVERYWHERE;
@@ -163,12 +164,13 @@ table! {
     aclrtIpcMemImportByKey: NOT_200I;
     aclrtIpcMemClose: NOT_200I;
 
-    // Copies and fills.
+    // Copies, fills and reductions.
     aclrtMemcpy: EVERYWHERE;
     aclrtMemcpyAsync: EVERYWHERE;
     aclrtMemcpyAsyncWithCondition: EVERYWHERE;
     aclrtMemset: EVERYWHERE;
     aclrtMemsetAsync: EVERYWHERE;
+    aclrtReduceAsync: EVERYWHERE;
     aclrtMemcpy2d: CARDS;
     aclrtMemcpy2dAsync: CARDS;
     aclrtMemcpyBatch: NEWEST;

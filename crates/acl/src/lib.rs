@@ -27,6 +27,7 @@ pub mod memory;
 pub mod messages;
 pub mod params;
 pub mod python;
+pub mod reduce;
 pub mod register;
 pub mod report;
 pub mod settings;

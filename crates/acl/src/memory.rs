@@ -48,7 +48,7 @@ pub fn malloc_cached(size: usize, policy: i32) -> Result<usize> {
     }
 }
 
-/// aclrtMallocWithCfg: the policy may carry one flag of each further group.
+/// aclrtMallocWithCfg and aclrtMallocForTaskScheduler: the policy may carry one flag of each further group.
 pub fn malloc_with(size: usize, policy: i32, config: &[Attribute]) -> Result<usize> {
     const BANDWIDTH: i32 = ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH;
     let device = current_device()?;

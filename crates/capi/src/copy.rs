@@ -1,4 +1,4 @@
-//! Copies and fills.
+//! Copies, fills and reductions.
 
 use crate::{
     aclError, aclrtMemcpyBatchAttr, aclrtStream,
@@ -11,6 +11,7 @@ use ferry_acl::{
     descriptor::{self, Behind},
     fill,
     functions::{self, Function},
+    reduce,
 };
 use std::ffi::c_void;
 
@@ -398,5 +399,27 @@ pub unsafe extern "C" fn aclrtMemsetD32Async(
     enter(&functions::aclrtMemsetD32Async, || {
         // SAFETY: the C contract.
         unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::Stream(stream as usize)) }
+    })
+}
+
+/// Combines device memory with other memory of the device in stream order; `reserve` is reserved.
+///
+/// # Safety
+/// Both ranges stay valid until `stream` has passed this reduction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtReduceAsync(
+    dst: *mut c_void,
+    src: *const c_void,
+    count: u64,
+    kind: i32,
+    r#type: i32,
+    stream: aclrtStream,
+    _reserve: *mut c_void,
+) -> aclError {
+    enter(&functions::aclrtReduceAsync, || {
+        // SAFETY: the C contract.
+        unsafe {
+            reduce::reduce_async(dst as usize, src as usize, count as usize, kind, r#type, stream as usize)
+        }
     })
 }

@@ -72,6 +72,26 @@ pub unsafe extern "C" fn aclrtMallocWithCfg(
     })
 }
 
+/// As aclrtMallocWithCfg, for memory that the device's task scheduler reads: all memory here is such memory.
+///
+/// # Safety
+/// `devPtr` and `cfg` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMallocForTaskScheduler(
+    devPtr: *mut *mut c_void,
+    size: usize,
+    policy: i32,
+    cfg: *mut aclrtMallocConfig,
+) -> aclError {
+    enter(&functions::aclrtMallocForTaskScheduler, || {
+        let out = Out::new("devPtr", devPtr)?;
+        // SAFETY: the C contract.
+        let config = unsafe { config(cfg) }?;
+        out.set(memory::malloc_with(size, policy, &config)? as *mut c_void);
+        Ok(())
+    })
+}
+
 /// The settings of an allocation; none if `cfg` is NULL.
 ///
 /// # Safety

@@ -75,6 +75,11 @@ pub trait Backend: Send + Sync {
         Err(lacks(format!("{origin:?} memory of another process, {} bytes on device {device}", shared.len)))
     }
 
+    /// Says why reductions cannot be done, where they cannot; nobody submits one then.
+    fn can_reduce(&self) -> Result<()> {
+        Err(lacks("a reduction".into()))
+    }
+
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
 }

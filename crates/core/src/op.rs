@@ -1,6 +1,6 @@
 //! Work as plain data, so that it can be run, traced, checked and replayed alike.
 
-use crate::{DeviceId, Fence, Indirect, Plan, sync::Arc};
+use crate::{DeviceId, Fence, Indirect, Plan, Reduction, sync::Arc};
 use std::fmt;
 
 /// One piece of work of a queue. All addresses are the engine's.
@@ -25,6 +25,8 @@ pub enum Op {
     CopyThrough(Box<Indirect>),
     /// Write a pattern.
     Fill(Fill),
+    /// Combine memory of a device with other memory of it.
+    Reduce(Box<Reduction>),
     /// Hold the queue until the fence is done.
     Wait(Arc<dyn Fence>),
     /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or nothing.
@@ -52,6 +54,7 @@ impl fmt::Debug for Op {
             Op::Copy(plan) => f.debug_tuple("Copy").field(plan).finish(),
             Op::CopyThrough(through) => f.debug_tuple("CopyThrough").field(through).finish(),
             Op::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
+            Op::Reduce(reduction) => f.debug_tuple("Reduce").field(reduction).finish(),
             Op::Wait(_) => f.write_str("Wait"),
             Op::After(after) => f.debug_tuple("After").field(&after.1).finish(),
             Op::Call(_) => f.write_str("Call"),

@@ -168,7 +168,7 @@ pub fn type_name(object: &Bound<'_, PyAny>) -> String {
 /// what the function returns out of the code.
 macro_rules! take {
     ($py:ident, $function:expr, [$($arg:ident),*], $refused:expr) => { $(
-        let $arg = match $arg.get(stringify!($arg)) {
+        let $arg = match $arg.get(stringify!($arg).trim_start_matches("r#")) {
             Ok(value) => value,
             Err($crate::call::Why::Type(error)) => return Err(error),
             Err($crate::call::Why::Value(note)) => return Ok($refused($crate::call::refuse($py, $function, note))),

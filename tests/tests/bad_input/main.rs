@@ -9,4 +9,5 @@ mod linear;
 mod messages;
 mod order;
 mod rectangle;
+mod reduce;
 mod scene;

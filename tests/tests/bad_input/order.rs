@@ -13,7 +13,7 @@ const GARBAGE: usize = 0xdead_beef_dead_beef;
 type Any = fn(dst: usize, src: usize, stream: usize) -> i32;
 
 /// The functions that take a stream.
-const ASYNC: [(&str, Any); 7] = [
+const ASYNC: [(&str, Any); 8] = [
     ("aclrtMemcpyAsync", |d, s, stream| aclrtMemcpyAsync(d, 64, s, 64, H2D, stream)),
     ("aclrtMemcpyAsyncWithCondition", |d, s, stream| {
         aclrtMemcpyAsyncWithCondition(d, 64, s, 64, H2D, stream)
@@ -27,6 +27,7 @@ const ASYNC: [(&str, Any); 7] = [
     }),
     ("aclrtMemsetAsync", |d, _, stream| aclrtMemsetAsync(d, 64, 1, 64, stream)),
     ("aclrtMemsetD32Async", |d, _, stream| aclrtMemsetD32Async(d, 64, 1, 16, stream)),
+    ("aclrtReduceAsync", |d, s, stream| aclrtReduceAsync(d, s, 64, 10, 0, stream, 0)),
 ];
 
 /// The functions that do not.
@@ -115,7 +116,7 @@ fn the_first_mistake_in_order_is_told() {
     }
     let (device, heap) = (s.device.addr, s.heap.addr);
     type Call<'a> = &'a dyn Fn() -> i32;
-    let rows: [(&str, &str, i32, Call); 9] = [
+    let rows: [(&str, &str, i32, Call); 14] = [
         ("aclrtMemcpyAsync", "NULL and a bad kind", INVALID_PARAM, &|| {
             aclrtMemcpyAsync(0, 64, heap, 64, 99, s.stream)
         }),
@@ -142,6 +143,21 @@ fn the_first_mistake_in_order_is_told() {
         }),
         ("aclrtMemcpyAsync", "count above destMax and garbage", RT_PARAM_INVALID, &|| {
             aclrtMemcpyAsync(GARBAGE, 1, GARBAGE, 64, D2H, s.stream)
+        }),
+        ("aclrtReduceAsync", "a dead stream and a bad kind", INVALID_HANDLE, &|| {
+            aclrtReduceAsync(device, device, 64, 99, 0, dead, 0)
+        }),
+        ("aclrtReduceAsync", "a bad kind and a bad type", INVALID_PARAM, &|| {
+            aclrtReduceAsync(device, device, 64, 99, 9, s.stream, 0)
+        }),
+        ("aclrtReduceAsync", "a bad type and a bad count", FEATURE_NOT_SUPPORT, &|| {
+            aclrtReduceAsync(device, device, 7, 10, 9, s.stream, 0)
+        }),
+        ("aclrtReduceAsync", "a bad type and garbage", FEATURE_NOT_SUPPORT, &|| {
+            aclrtReduceAsync(GARBAGE, GARBAGE, 64, 10, 9, s.stream, 0)
+        }),
+        ("aclrtReduceAsync", "a bad count and garbage", RT_PARAM_INVALID, &|| {
+            aclrtReduceAsync(GARBAGE, GARBAGE, 7, 10, 0, s.stream, 0)
         }),
     ];
     for (function, row, want, call) in rows {

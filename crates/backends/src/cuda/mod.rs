@@ -272,6 +272,10 @@ impl Backend for Cuda {
         }
     }
 
+    fn can_reduce(&self) -> Result<()> {
+        Err(Kind::Unsupported.because("the cuda backend has no reductions yet"))
+    }
+
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         Ok(Box::new(CudaQueue(Arc::new(Lane::new(self.device(device)?.clone(), options, status)?))))
     }

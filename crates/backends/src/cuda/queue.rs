@@ -286,6 +286,7 @@ impl Lane {
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
+            Op::Reduce(_) => unreachable!("`Cuda::can_reduce` says no"),
             Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),

@@ -5,6 +5,7 @@ mod engine;
 mod lane;
 mod mapping;
 pub(crate) mod outside;
+mod reduce;
 mod region;
 mod work;
 
@@ -127,6 +128,10 @@ impl Backend for Host {
 
     fn is_unified(&self) -> bool {
         self.is_unified
+    }
+
+    fn can_reduce(&self) -> Result<()> {
+        Ok(())
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {

@@ -4,8 +4,9 @@
 use super::{
     copy::{self, Cursor},
     lane::{LaneFence, SLICE, Then},
+    reduce,
 };
-use ferry_core::{Fence, Fill, Indirect, Op, Plan, Rows, Status, sync::Arc};
+use ferry_core::{Fence, Fill, Indirect, Op, Plan, Reduction, Rows, Status, sync::Arc};
 use std::mem;
 
 /// An op of a queue, or a mark, and how far it has come.
@@ -18,6 +19,8 @@ pub enum Work {
     Through(Box<Indirect>),
     /// A pattern.
     Fill { dst: usize, len: usize, done: usize, pattern: [u8; 4] },
+    /// Memory combined with other memory.
+    Reduce { reduction: Box<Reduction>, done: usize },
     /// Nothing, until the fence is done.
     Wait(Arc<dyn Fence>),
     /// The other work, when the fences are done.
@@ -47,6 +50,7 @@ impl From<Op> for Work {
             Op::Copy(plan) => Work::from(plan),
             Op::CopyThrough(through) => Work::Through(through),
             Op::Fill(Fill { dst, len, pattern, .. }) => Work::Fill { dst, len, done: 0, pattern },
+            Op::Reduce(reduction) => Work::Reduce { reduction, done: 0 },
             Op::Wait(fence) => Work::Wait(fence),
             Op::After(after) => {
                 let (fences, op) = *after;
@@ -113,6 +117,10 @@ impl Work {
                 let complete = unsafe { copy::fill(&fill, &mut cursor, SLICE) };
                 *done = cursor.bytes();
                 complete
+            }
+            Work::Reduce { reduction, done } => {
+                // SAFETY: see above.
+                unsafe { reduce::advance(reduction, done, SLICE) }
             }
             Work::Wait(fence) if !fence.is_done() => return Step::Blocked(fence.clone()),
             Work::Wait(_) => true,

@@ -5,8 +5,9 @@ mod aborts;
 use ferry_backends::cuda::Cuda;
 use ferry_core::{
     Access, Block, Error, Event, Fence, Fill, Halt, Home, Indirect, Kind, Op, Place, Plan, QueueOptions,
-    Request, Result, Rows, Runtime, Stream,
+    Reduction, Request, Result, Rows, Runtime, Stream,
     indirect::{self, Cell, DESCRIPTOR_LEN, Through},
+    reduce::{Combine, Element},
 };
 use std::{
     ptr,
@@ -107,6 +108,17 @@ fn descriptor(runtime: &Runtime, dst: usize, src: usize, len: usize) -> Vec<u8> 
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     bytes.resize(DESCRIPTOR_LEN, 0);
     bytes
+}
+
+#[test]
+fn a_reduction_is_refused_before_it_is_queued() {
+    let Some(gpu) = gpu("a_reduction_is_refused_before_it_is_queued") else { return };
+    let there = device(&gpu, 128);
+    let ends = (there.base, there.base + 64, 64);
+    let refused = Reduction::new(Combine::Sum, Element::F32, ends, gpu.memory(), |_| Ok(())).err();
+    let refused = refused.expect("no kernel does it");
+    assert_eq!(refused.kind, Kind::Unsupported);
+    assert!(refused.note.contains("no reductions yet"), "{refused}");
 }
 
 #[test]

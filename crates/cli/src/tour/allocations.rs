@@ -12,7 +12,7 @@ use crate::library::{Library, MallocAttribute, MallocConfig, call};
 
 pub const PARTS: &[Part] = &[
     Part {
-        what: "Align32, Cached, WithCfg, HostWithCfg",
+        what: "Align32, Cached, and three with settings",
         proves: "copies both ways",
         everywhere: false,
         run: made,
@@ -48,12 +48,15 @@ impl Drop for Block {
     }
 }
 
-/// The four calls; settings are the module and, on a device, its number.
+/// Which of the calls makes host memory.
+const HOST: usize = 4;
+
+/// The five calls; settings are the module and, on a device, its number.
 fn make(library: &'static Library, which: usize, len: usize) -> Result<Block> {
     const HUGE_FIRST: i32 = 0;
     const MODULE: MallocAttribute = MallocAttribute { attribute: 1, value: [33, 0] };
     let mut settings = [MODULE, MallocAttribute { attribute: 2, value: [0, 0] }];
-    let is_host = which == 3;
+    let is_host = which == HOST;
     let mut config = MallocConfig { attributes: settings.as_mut_ptr(), count: if is_host { 1 } else { 2 } };
     let mut at = std::ptr::null_mut();
     // SAFETY: `at` is writable, and the settings are there, for the time of each call.
@@ -62,6 +65,7 @@ fn make(library: &'static Library, which: usize, len: usize) -> Result<Block> {
             0 => call!(library, aclrtMallocAlign32(&mut at, len, HUGE_FIRST)),
             1 => call!(library, aclrtMallocCached(&mut at, len, HUGE_FIRST)),
             2 => call!(library, aclrtMallocWithCfg(&mut at, len, HUGE_FIRST, &mut config)),
+            3 => call!(library, aclrtMallocForTaskScheduler(&mut at, len, HUGE_FIRST, &mut config)),
             _ => call!(library, aclrtMallocHostWithCfg(&mut at, len as u64, &mut config)),
         }
     }?;
@@ -71,19 +75,20 @@ fn make(library: &'static Library, which: usize, len: usize) -> Result<Block> {
 fn made(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, ctx.small());
     let stream = ctx.stream()?;
-    let blocks = (0..4).map(|which| make(library, which, len)).collect::<Result<Vec<_>>>()?;
+    let blocks = (0..=HOST).map(|which| make(library, which, len)).collect::<Result<Vec<_>>>()?;
     for (seed, block) in (1..).zip(&blocks) {
         memory::put(library, block.span(len), &pattern(seed, len))?;
     }
     // From each to the next, and out of the last: every block is a source and a target.
     let first = ctx.memory(Home::Device, &pattern(9, len))?;
-    stream.copy(first.all(), blocks[3].span(len), kind::HOST_TO_DEVICE)?;
-    stream.copy(blocks[3].span(len), blocks[0].span(len), kind::DEVICE_TO_HOST)?;
-    stream.copy(blocks[0].span(len), blocks[1].span(len), kind::DEVICE_TO_DEVICE)?;
-    stream.copy(blocks[1].span(len), blocks[2].span(len), kind::DEVICE_TO_DEVICE)?;
-    stream.copy(blocks[2].span(len), first.all(), kind::DEVICE_TO_DEVICE)?;
+    stream.copy(first.all(), blocks[HOST].span(len), kind::HOST_TO_DEVICE)?;
+    stream.copy(blocks[HOST].span(len), blocks[0].span(len), kind::DEVICE_TO_HOST)?;
+    for pair in blocks[..HOST].windows(2) {
+        stream.copy(pair[0].span(len), pair[1].span(len), kind::DEVICE_TO_DEVICE)?;
+    }
+    stream.copy(blocks[HOST - 1].span(len), first.all(), kind::DEVICE_TO_DEVICE)?;
     stream.synchronise()?;
-    for (block, seed) in blocks.iter().zip([2, 3, 4, 1]) {
+    for (block, seed) in blocks.iter().zip([2, 3, 4, 5, 1]) {
         let seen = memory::get(library, block.span(len))?;
         ctx.verify_bytes("memory of one of the calls", &seen, &pattern(seed, len))?;
     }
@@ -96,7 +101,7 @@ fn freed(ctx: &mut Ctx) -> Result<Proof> {
     for is_host in [false, true] {
         let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &vec![0; len])?);
         let stream = ctx.stream()?;
-        let block = std::mem::ManuallyDrop::new(make(library, if is_host { 3 } else { 0 }, len)?);
+        let block = std::mem::ManuallyDrop::new(make(library, if is_host { HOST } else { 0 }, len)?);
         must_wait("freeing after the device", &stream, || {
             let (span, functions) = (block.span(len), &library.functions);
             if is_host {

@@ -39,6 +39,7 @@ mod order;
 mod others;
 mod pieces;
 mod queries;
+mod reduce;
 mod refusal;
 mod registered;
 mod shared;
@@ -109,6 +110,7 @@ const GROUPS: &[(&str, &str, &[Part])] = &[
     ("Plain copies", "aclrtMemcpyAsync, aclrtMemcpy", linear::PARTS),
     ("What asynchronous means", "the four copies that take a stream", blocking::PARTS),
     ("Fills", "aclrtMemset, aclrtMemsetD32, and Async of both", fill::PARTS),
+    ("Reductions", "aclrtReduceAsync", reduce::PARTS),
     ("Order", "streams, events and host functions", order::PARTS),
     (
         "Streams that stop",

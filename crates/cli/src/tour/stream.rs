@@ -185,6 +185,15 @@ impl Stream {
         self.library.check("aclrtMemsetD32Async", code)
     }
 
+    /// aclrtReduceAsync.
+    pub fn reduce(&self, dst: Span, src: Span, kind: i32, element: i32) -> Result<()> {
+        assert!(dst.len() >= src.len(), "a reduction of {} bytes in {}", src.len(), dst.len());
+        let (call, none) = (self.library.functions.aclrtReduceAsync, std::ptr::null_mut());
+        // SAFETY: as for `fill`.
+        let code = unsafe { call(dst.at(), src.at(), src.len() as u64, kind, element, self.handle, none) };
+        self.library.check("aclrtReduceAsync", code)
+    }
+
     /// aclrtDestroyStream, keeping the handle to see it refused.
     pub fn destroyed(mut self) -> Result<Stream> {
         self.owned = false;

@@ -101,6 +101,16 @@ functions! { "acl.rt":
     /// Returns ret: 0 if the work was handed over, or an error code. C: aclrtMemsetAsync.
     fn memset_async(dev_ptr: Address, max_count: Size, value: i32, count: Size, stream: Address)
         = aclrtMemsetAsync(dev_ptr, max_count, value, count, stream);
+
+    /// Combines count bytes at src with those at dst, element by element, into dst, in the order of the stream.
+    ///
+    /// dst, src: memory of the stream's device. count: bytes, whole elements. kind: 10 sum, 11 maximum, 12 minimum. type: of the
+    /// elements: 0 float32, 1 float16, 2 int8, 3 int32, 6 int16, 8 uint32, 27 bfloat16, as far as the product has it, else
+    /// 207000. reserve: 0.
+    ///
+    /// Returns ret: 0 if the work was handed over, or an error code. C: aclrtReduceAsync.
+    fn reduce_async(dst: Address, src: Address, count: u64, kind: i32, r#type: i32, stream: Address, reserve: Address)
+        = aclrtReduceAsync(dst, src, count, kind, r#type, stream, reserve);
 }
 
 /// Copies count bytes from src to dst in the order of the stream; waits if host memory is not acl's own.

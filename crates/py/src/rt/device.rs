@@ -119,17 +119,21 @@ functions! { "acl.rt":
     fn create_context(device_id: i32) -> (context: Address)
         = aclrtCreateContext(context, device_id);
 
-    /// Ends a context that create_context made.
+    /// Ends a context that create_context made, and waits for the work of its streams.
+    ///
+    /// ctx: the context.
     ///
     /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyContext.
-    fn destroy_context(context: Address)
-        = aclrtDestroyContext(context);
+    fn destroy_context(ctx: Address)
+        = aclrtDestroyContext(ctx);
 
     /// Makes a context current in this thread, and its device with it. A new thread has none.
     ///
+    /// ctx: what acl.rt.create_context or acl.rt.get_context returned.
+    ///
     /// Returns ret: 0, or an error code; then the thread keeps the one it has. C: aclrtSetCurrentContext.
-    fn set_context(context: Address)
-        = aclrtSetCurrentContext(context);
+    fn set_context(ctx: Address)
+        = aclrtSetCurrentContext(ctx);
 
     /// Tells which context is current in this thread.
     ///

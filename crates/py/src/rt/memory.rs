@@ -3,13 +3,17 @@
 use crate::{
     call::{Address, Int, Size, Text, Why, cast, enter, functions, refuse, take},
     dicts::Config,
+    library::Library,
 };
+use ferry_abi::MallocConfig;
 use pyo3::{prelude::*, types::PyList};
+use std::ffi::c_void;
 
 /// Adds the functions of this file.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_list_to(module)?;
     module.add_function(wrap_pyfunction!(malloc_with_cfg, module)?)?;
+    module.add_function(wrap_pyfunction!(malloc_for_task_scheduler, module)?)?;
     module.add_function(wrap_pyfunction!(malloc_host_with_cfg, module)?)?;
     module.add_function(wrap_pyfunction!(ipc_mem_get_export_key, module)?)?;
     module.add_function(wrap_pyfunction!(ipc_mem_import_by_key, module)?)?;
@@ -112,15 +116,42 @@ fn malloc_with_cfg(
     policy: Int<i32>,
     cfg: &Bound<'_, PyAny>,
 ) -> PyResult<(Address, i32)> {
-    let name = "acl.rt.malloc_with_cfg";
+    let function = |library: &Library| library.functions.aclrtMallocWithCfg;
+    configured(py, "acl.rt.malloc_with_cfg", function, size, policy, cfg)
+}
+
+/// Allocates device memory for task schedulers. As malloc_with_cfg.
+///
+/// Returns (dev_ptr, ret). C: aclrtMallocForTaskScheduler.
+#[pyfunction]
+#[pyo3(signature = (size, policy, cfg, /))]
+fn malloc_for_task_scheduler(
+    py: Python<'_>,
+    size: Int<Size>,
+    policy: Int<i32>,
+    cfg: &Bound<'_, PyAny>,
+) -> PyResult<(Address, i32)> {
+    let function = |library: &Library| library.functions.aclrtMallocForTaskScheduler;
+    configured(py, "acl.rt.malloc_for_task_scheduler", function, size, policy, cfg)
+}
+
+type Configured = unsafe extern "C" fn(*mut *mut c_void, usize, i32, *mut MallocConfig) -> i32;
+
+/// Calls a function that allocates with a configuration.
+fn configured(
+    py: Python<'_>,
+    name: &str,
+    function: impl FnOnce(&Library) -> Configured + Send,
+    size: Int<Size>,
+    policy: Int<i32>,
+    cfg: &Bound<'_, PyAny>,
+) -> PyResult<(Address, i32)> {
     let cfg = Config::read(cfg)?;
-    let refused = |code| (0, code);
-    take!(py, name, [size, policy, cfg], refused);
+    take!(py, name, [size, policy, cfg], |code| (0, code));
     Ok(enter(py, |library| {
         let mut pointer = std::ptr::null_mut();
         // SAFETY: `pointer` is writable and the configuration is whole for the time of the call.
-        let code = cfg
-            .with(|cfg| unsafe { (library.functions.aclrtMallocWithCfg)(&mut pointer, size, policy, cfg) });
+        let code = cfg.with(|cfg| unsafe { function(library)(&mut pointer, size, policy, cfg) });
         (pointer as Address, code)
     }))
 }

@@ -1,0 +1,152 @@
+//! Reductions: device memory combined with device memory, element by element, where it lies.
+//!
+//! As a [`Plan`] is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
+//! numbers become is the backend's part; `docs/decisions/0010-reductions.md` says what that must be.
+
+use crate::{Ends, Kind, Memory, Plan, Result, Rows};
+use smallvec::SmallVec;
+
+/// How an element of the destination and one of the source become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// Their sum. Integers wrap.
+    Sum,
+    /// The larger of the two.
+    Max,
+    /// The smaller of the two.
+    Min,
+}
+
+/// What the bytes are, in the byte order of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// A signed byte.
+    I8,
+    /// 16 bits, signed.
+    I16,
+    /// 32 bits, signed.
+    I32,
+    /// 32 bits, unsigned.
+    U32,
+    /// An IEEE 754 float of 16 bits.
+    F16,
+    /// The upper half of a float of 32 bits.
+    Bf16,
+    /// An IEEE 754 float of 32 bits.
+    F32,
+}
+
+impl Element {
+    /// Bytes of an element.
+    ///
+    /// ```
+    /// use ferry_core::reduce::Element;
+    ///
+    /// assert_eq!((Element::I8.size(), Element::Bf16.size(), Element::U32.size()), (1, 2, 4));
+    /// ```
+    pub fn size(self) -> usize {
+        match self {
+            Element::I8 => 1,
+            Element::I16 | Element::F16 | Element::Bf16 => 2,
+            Element::I32 | Element::U32 | Element::F32 => 4,
+        }
+    }
+}
+
+/// Bytes of a reduction that lie in one piece at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// How many bytes of the reduction lie before it.
+    pub start: usize,
+    /// The engine's address of its first byte in the destination.
+    pub dst: usize,
+    /// The engine's address of its first byte in the source.
+    pub src: usize,
+    /// Its bytes. An element may begin in one piece and end in a later one.
+    pub len: usize,
+}
+
+/// A checked reduction: every byte of both ends lies in known memory, and the backend can do it.
+#[derive(Clone, Debug)]
+pub struct Reduction {
+    pieces: SmallVec<[Piece; 1]>,
+    combine: Combine,
+    element: Element,
+    backward: bool,
+}
+
+impl Reduction {
+    /// The only way to make one: `len` bytes, a multiple of the element's size, at the user's `dst` become their combination
+    /// with those at `src`. `fits` adds the caller's own rules, as in [`Plan::new`]; plain host memory is refused.
+    pub fn new(
+        combine: Combine,
+        element: Element,
+        (dst, src, len): (usize, usize, usize),
+        memory: &Memory,
+        fits: impl Fn(&Ends) -> Result<()>,
+    ) -> Result<Reduction> {
+        memory.backend().can_reduce()?;
+        if len % element.size() != 0 {
+            let note = format!("{len} bytes are no whole number of elements of {} bytes", element.size());
+            return Err(Kind::BadShape.because(note));
+        }
+        let fits = |_, ends: &Ends| {
+            fits(ends)?;
+            match ends.dst.is_plain() || ends.src.is_plain() {
+                true => Err(Kind::BadRoute.because("a reduction does not take plain host memory")),
+                false => Ok(()),
+            }
+        };
+        let plan = Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
+        let is_turned = plan.is_ordered() && dst > src;
+        let (mut start, mut pieces) = (0, SmallVec::<[Piece; 1]>::new());
+        let mut add = |rows: &Rows| {
+            pieces.push(Piece { start, dst: rows.dst, src: rows.src, len: rows.width });
+            start += rows.width;
+        };
+        // A plan of several pieces is given in the order of a memmove.
+        match is_turned {
+            true => plan.rows().iter().rev().for_each(&mut add),
+            false => plan.rows().iter().for_each(&mut add),
+        }
+        // In one piece the engine's addresses tell whether the ends overlap; in several only the user's can.
+        let (to, from) = match &pieces[..] {
+            [one] => (one.dst, one.src),
+            _ => (dst, src),
+        };
+        Ok(Reduction { pieces, combine, element, backward: to > from && to - from < len })
+    }
+
+    /// How two elements become one.
+    pub fn combine(&self) -> Combine {
+        self.combine
+    }
+
+    /// What the bytes are.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// How many bytes of the destination change.
+    pub fn bytes(&self) -> usize {
+        self.pieces.last().map_or(0, |last| last.start + last.len)
+    }
+
+    /// Whether the last elements must be done first: the destination begins inside the source, and each element of the
+    /// source is to be read before it is written.
+    pub fn is_backward(&self) -> bool {
+        self.backward
+    }
+
+    /// What `len` bytes from `start` on consist of, in ascending order: parts of pieces, with `start` counted from the
+    /// reduction's first byte as ever.
+    pub fn within(&self, start: usize, len: usize) -> impl Iterator<Item = Piece> {
+        let end = start + len;
+        let first = self.pieces.partition_point(|piece| piece.start + piece.len <= start);
+        self.pieces[first..].iter().take_while(move |piece| piece.start < end).map(move |piece| {
+            let from = piece.start.max(start);
+            let (skip, to) = (from - piece.start, (piece.start + piece.len).min(end));
+            Piece { start: from, dst: piece.dst + skip, src: piece.src + skip, len: to - from }
+        })
+    }
+}
