@@ -5,8 +5,10 @@ tells the rest.
 """
 
 from collections.abc import Callable, Sequence
-from typing import SupportsIndex, TypedDict, TypeVar, type_check_only
+from typing import Any, SupportsIndex, TypedDict, TypeVar, type_check_only
 
+from numpy import integer
+from numpy.typing import NDArray
 from typing_extensions import Buffer, NotRequired, TypeAlias
 
 _T = TypeVar("_T")
@@ -15,7 +17,8 @@ _T = TypeVar("_T")
 _Int: TypeAlias = SupportsIndex
 
 # What one-dimensional integers are taken from: a list or tuple of ints, or an array that is read where it lies.
-_Sizes: TypeAlias = Sequence[_Int] | Buffer
+# (NumPy's arrays are buffers to type checkers from Python 3.12 on. Without NumPy its types are Any.)
+_Sizes: TypeAlias = Sequence[_Int] | NDArray[integer[Any]] | Buffer
 
 # C's structs, as dicts. The names exist for type checkers only: import them under TYPE_CHECKING.
 
@@ -113,6 +116,9 @@ def memset(dev_ptr: _Int, max_count: _Int, value: _Int, count: _Int, /) -> int:
 def memset_async(dev_ptr: _Int, max_count: _Int, value: _Int, count: _Int, stream: _Int, /) -> int:
     """Fills count bytes with a value in the order of the stream. As memset."""
 
+def reduce_async(dst: _Int, src: _Int, count: _Int, kind: _Int, type: _Int, stream: _Int, reserve: _Int, /) -> int:
+    """Combines count bytes at src with those at dst, element by element, into dst, in the order of the stream."""
+
 def memcpy_async_with_condition(dst: _Int, dest_max: _Int, src: _Int, count: _Int, kind: _Int, stream: _Int, /) -> int:
     """Copies count bytes from src to dst in the order of the stream; waits if host memory is not acl's own."""
 
@@ -177,10 +183,10 @@ def get_mem_info(attr: _Int, /) -> tuple[int, int, int]:
 def create_context(device_id: _Int, /) -> tuple[int, int]:
     """Makes a context on a device, and makes it current in this thread."""
 
-def destroy_context(context: _Int, /) -> int:
-    """Ends a context that create_context made."""
+def destroy_context(ctx: _Int, /) -> int:
+    """Ends a context that create_context made, and waits for the work of its streams."""
 
-def set_context(context: _Int, /) -> int:
+def set_context(ctx: _Int, /) -> int:
     """Makes a context current in this thread, and its device with it. A new thread has none."""
 
 def get_context() -> tuple[int, int]:
@@ -293,6 +299,9 @@ def host_unregister(ptr: _Int, /) -> int:
 
 def malloc_with_cfg(size: _Int, policy: _Int, cfg: MallocConfig, /) -> tuple[int, int]:
     """Allocates device memory with a configuration."""
+
+def malloc_for_task_scheduler(size: _Int, policy: _Int, cfg: MallocConfig, /) -> tuple[int, int]:
+    """Allocates device memory for task schedulers. As malloc_with_cfg."""
 
 def malloc_host_with_cfg(size: _Int, cfg: MallocConfig, /) -> tuple[int, int]:
     """Allocates page-locked host memory with a configuration. As malloc_host; cfg as in malloc_with_cfg."""

@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 _T = TypeVar("_T")
 _Item = TypeVar("_Item", bound=generic)
 
-def bytes_to_ptr(data: Buffer, /) -> int:
+def bytes_to_ptr(data: Buffer | NDArray[Any], /) -> int:
     """Tells where the bytes of an object are. Nothing is copied."""
 
 def ptr_to_bytes(ptr: SupportsIndex, size: SupportsIndex, /) -> bytes:
