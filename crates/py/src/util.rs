@@ -26,7 +26,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ptr_to_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(start_thread, module)?)?;
     module.add_function(wrap_pyfunction!(stop_thread, module)?)?;
-    module.add("_threads", PyDict::new(module.py()))
+    module.setattr("_threads", PyDict::new(module.py()))
 }
 
 /// Tells where the bytes of an object are. Nothing is copied.
