@@ -39,8 +39,8 @@ functions! { "acl.rt":
     /// Copies a matrix, row by row, before it returns.
     ///
     /// dst, src: addresses of the first rows. dpitch, spitch: bytes from one row to the next. width: bytes of a row, no more
-    /// than the pitches (else 107000). height: rows. kind: 1 host to device or 2 device to host; 3 inside a device on newer
-    /// products (N14); any other is refused with 100000 (R9).
+    /// than the pitches (else 107000). height: rows. kind: 1 host to device or 2 device to host; any other is refused with
+    /// 100000.
     ///
     /// Returns ret: 0, or an error code. C: aclrtMemcpy2d.
     fn memcpy2d(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: i32)
@@ -48,8 +48,9 @@ functions! { "acl.rt":
 
     /// Copies a matrix, row by row, in the order of the stream.
     ///
-    /// As memcpy2d; width is 5000000 at most and height 5242880 (R14), else 107000. With page-locked memory the call
-    /// returns before the copy is done; with other host memory when it is.
+    /// As memcpy2d (R9); kind 3, inside a device, is taken on newer products too (N14). width is 5000000 at most (N13) and
+    /// height 5242880 (R14), else 107000. With page-locked memory the call returns before the copy is done (R8); with other
+    /// host memory when it is (R7).
     ///
     /// Returns ret: 0 if the copy was handed over, or an error code. C: aclrtMemcpy2dAsync.
     fn memcpy2d_async(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: i32, stream: Address)
