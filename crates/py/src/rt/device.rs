@@ -104,14 +104,14 @@ functions! { "acl.rt":
     /// Ends a context that create_context made.
     ///
     /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyContext.
-    fn destroy_context(context: Address)
-        = aclrtDestroyContext(context);
+    fn destroy_context(ctx: Address)
+        = aclrtDestroyContext(ctx);
 
     /// Makes a context current in this thread, and its device with it.
     ///
     /// Returns ret: 0, or an error code; then the thread keeps the one it has. C: aclrtSetCurrentContext.
-    fn set_context(context: Address)
-        = aclrtSetCurrentContext(context);
+    fn set_context(ctx: Address)
+        = aclrtSetCurrentContext(ctx);
 
     /// Tells which context is current in this thread.
     ///
@@ -127,9 +127,9 @@ functions! { "acl.rt":
 #[pyfunction]
 #[pyo3(signature = (device_id, /))]
 fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<(Bound<'_, PyDict>, i32)> {
-    let refused = |code| (PyDict::new(py), code);
-    take!(py, "acl.rt.get_device_utilization_rate", [device_id], refused);
     let mut info = dicts::no_utilization();
+    let nothing = dicts::utilization(py, &info)?;
+    take!(py, "acl.rt.get_device_utilization_rate", [device_id], |code| (nothing, code));
     let at = &raw mut info as usize;
     // SAFETY: `info` is writable for the time of the call.
     let code = enter(py, |library| unsafe {

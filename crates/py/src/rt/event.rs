@@ -73,7 +73,7 @@ functions! { "acl.rt":
 
     /// Waits until an event is reached, for some milliseconds at most; -1 is for ever.
     ///
-    /// Returns ret: 0, 507046 if the time was up, or an error code. C: aclrtSynchronizeEventWithTimeout.
+    /// Returns ret: 0, 507047 if the time was up, or an error code. C: aclrtSynchronizeEventWithTimeout.
     fn synchronize_event_with_timeout(event: Address, timeout: i32)
         = aclrtSynchronizeEventWithTimeout(event, timeout);
 

@@ -1,7 +1,7 @@
 //! Memory: of devices, page-locked, registered, and between processes.
 
 use crate::{
-    call::{Address, Int, Size, Text, Why, cast, enter, functions, refuse, take},
+    call::{Address, Int, Size, Text, cast, enter, functions, of_type, refuse, take},
     dicts::Config,
 };
 use pyo3::{prelude::*, types::PyList};
@@ -193,16 +193,17 @@ fn ipc_mem_close(py: Python<'_>, key: Text) -> PyResult<i32> {
 #[pyo3(signature = (key, pid, /))]
 fn ipc_mem_set_import_pid(py: Python<'_>, key: Text, pid: &Bound<'_, PyAny>) -> PyResult<i32> {
     let name = "acl.rt.ipc_mem_set_import_pid";
-    let mut pids = Vec::new();
+    let (mut pids, mut outside) = (Vec::new(), None);
     for (index, one) in cast::<PyList>(pid, "pid", "list")?.iter().enumerate() {
-        let (what, one) = (format!("pid[{index}]"), one.extract::<Int<i32>>()?);
-        match one.get(&what) {
+        match of_type(one.extract::<Int<i32>>()?.get(&format!("pid[{index}]")))? {
             Ok(value) => pids.push(value),
-            Err(Why::Type(error)) => return Err(error),
-            Err(Why::Value(note)) => return Ok(refuse(py, name, note)),
+            Err(note) => outside = outside.or(Some(note)),
         }
     }
     take!(py, name, [key], |code| code);
+    if let Some(note) = outside {
+        return Ok(refuse(py, name, note));
+    }
     Ok(enter(py, |library| {
         let function = library.functions.aclrtIpcMemSetImportPid;
         // SAFETY: `key` is a C string and `pids` that many numbers for the time of the call.
