@@ -144,15 +144,19 @@ fn ipc_mem_get_export_key(
     len: Int<Size>,
     flags: Int<u64>,
 ) -> PyResult<(String, i32)> {
-    /// More than any key needs; the C function is told the caller's length, and no more than this.
+    /// More than any key needs; lengths above this have no room, and the C function would not take them either.
     const MOST: usize = 4096;
     let name = "acl.rt.ipc_mem_get_export_key";
     take!(py, name, [dev_ptr, size, len, flags], |code| (String::new(), code));
+    if len > MOST {
+        let note = format!("len is {len}: a key takes 65 bytes, no more and no less");
+        return Ok((String::new(), refuse(py, name, note)));
+    }
     Ok(enter(py, |library| {
         let mut key = [0_u8; MOST];
         let function = library.functions.aclrtIpcMemGetExportKey;
         // SAFETY: that many bytes of `key` are writable for the time of the call.
-        let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len.min(MOST), flags) };
+        let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len, flags) };
         let end = key.iter().position(|byte| *byte == 0).unwrap_or(0);
         (String::from_utf8_lossy(&key[..end]).into_owned(), code)
     }))
