@@ -161,6 +161,6 @@ fn aarch64(root: &Path) -> Result<Outcome, String> {
             "Rust's {TARGET} target is not installed and rustup could not add it"
         )));
     }
-    let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi";
+    let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi -p ferry-py";
     plain(root, &format!("check --target {TARGET} {packages}"))
 }
