@@ -10,7 +10,7 @@ mod trial;
 
 use std::path::{Path, PathBuf};
 
-use crate::shell::{self, cargo};
+use crate::shell;
 use tree::{Tree, read};
 
 pub use trial::run as trial;
@@ -32,7 +32,10 @@ pub fn install(root: &Path, prefix: &Path) -> Result<(), String> {
 
 /// Builds the library and the command, checks what they need, and gathers the tree.
 fn build(root: &Path) -> Result<Tree, String> {
-    shell::run(&mut cargo(root, "build --release --package ferry-capi --package ferry-cli"))?;
+    shell::run(&mut shell::cargo_for_release(
+        root,
+        "build --release --package ferry-capi --package ferry-cli",
+    ))?;
     let scratch = shell::target_dir(root).join("package");
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let library = strip(root, &scratch, "libascendcl.so")?;

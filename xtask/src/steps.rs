@@ -45,7 +45,7 @@ const STEPS: &[Step] = &[
     step("docs", "the documentation builds without warnings", docs),
     step("readme", "the README's programs compile and run", readme::run),
     step("tour", "every function end to end, every byte verified", |root| {
-        plain(root, "run --release -- tour")
+        done(shell::run(&mut shell::cargo_for_release(root, "run --release -- tour")))
     }),
     step("dist", "what people install works, through pkg-config and CMake", dist::trial),
     step("client", "published bindings build against dist/ and move memory", client::run),
