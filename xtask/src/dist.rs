@@ -30,6 +30,11 @@ pub fn install(root: &Path, prefix: &Path) -> Result<(), String> {
     build(root)?.put(prefix)
 }
 
+/// Writes the licences of the packages that are inside some of ours.
+pub fn write_notices(root: &Path, file: &str, packages: &[&str]) -> Result<(), String> {
+    std::fs::write(file, notices::text(root, packages)?).map_err(|e| format!("{file}: {e}"))
+}
+
 /// Builds the library and the command, checks what they need, and gathers the tree.
 fn build(root: &Path) -> Result<Tree, String> {
     shell::run(&mut shell::cargo_for_release(
@@ -64,7 +69,7 @@ fn build(root: &Path) -> Result<Tree, String> {
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         tree.file(doc.join(name), read(&root.join(name))?);
     }
-    tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root)?);
+    tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;
     Ok(tree)
 }
