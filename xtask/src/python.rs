@@ -59,6 +59,16 @@ pub fn builder(root: &Path) -> Result<Venv, String> {
     Ok(venv)
 }
 
+/// An environment that has the module; an inner error says which tool is missing.
+pub fn with_module(root: &Path) -> Result<Result<Venv, String>, String> {
+    let venv = match builder(root) {
+        Ok(venv) => venv,
+        Err(why) => return Ok(Err(why)),
+    };
+    venv.install_wheel(&wheel(root, &venv)?)?;
+    Ok(Ok(venv))
+}
+
 fn with_test_packages(venv: Venv) -> Result<Venv, String> {
     venv.need(&["numpy", "pytest"])?;
     Ok(venv)
