@@ -6,6 +6,7 @@ This is the build backend that pyproject.toml names, so that `pip install .` nee
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,6 +59,19 @@ def build_library():
     if shutil.which("strip"):
         subprocess.run(["strip", "--strip-debug", new], check=True)
     new.replace(LIBRARY)
+    build_second_name()
+
+
+def build_second_name():
+    """Makes libacl_rt.so, a library that has only this name and needs the first: a wheel cannot carry links.
+
+    Once the module has loaded both, whoever asks for either name gets the one engine.
+    """
+    name = "libacl_rt.so"
+    new = LIBRARY.with_name(f"{name}.{os.getpid()}")
+    cc = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-nostdlib", "-s", f"-Wl,-soname,{name}", "-Wl,--no-as-needed"]
+    subprocess.run([*cc, "-o", new, LIBRARY], check=True)
+    new.replace(LIBRARY.with_name(name))
 
 
 def write_notices():

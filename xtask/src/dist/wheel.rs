@@ -76,8 +76,10 @@ fn try_in(folder: &Path, root: &Path, wheel: &Path, lib: &Path) -> Result<(), St
         if said.starts_with("ok: ") { Ok(()) } else { Err(format!("tests/dist/engine.py said {said:?}")) }
     };
     run(folder, None, &[])?;
+    run(folder, None, &["after", "libacl_rt.so"])?;
     run(folder, Some(lib), &[])?;
     run(folder, Some(lib), &["after", "libascendcl.so"])?;
+    run(folder, Some(lib), &["after", "libacl_rt.so"])?;
     run(lib, Some(lib), &["before", "libascendcl.so"])?;
     run(lib, Some(lib), &["before", "libacl_rt.so"])
 }
