@@ -77,7 +77,7 @@ macro_rules! numbers {
     )* };
 }
 
-numbers!(usize, u64, u32, i32);
+numbers!(usize, u64, u32, i32, u8);
 
 impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
     type Error = PyErr;

@@ -218,8 +218,7 @@ fn reserved(reader: &mut Reader<'_, '_>) -> PyResult<[u8; 16]> {
         reader.wrong.get_or_insert(note);
     }
     for (index, (byte, item)) in bytes.iter_mut().zip(&items).enumerate() {
-        let number: u32 = reader.convert(item, &format!("{path}[{index}]"))?;
-        *byte = number.to_le_bytes()[0];
+        *byte = reader.convert(item, &format!("{path}[{index}]"))?;
     }
     Ok(bytes)
 }
