@@ -1,10 +1,12 @@
-"""Builds the wheel of the module acl: the C library first, which the wheel carries, then maturin's part.
+"""Builds the wheel of the module acl: the C library first, which the wheel carries with the licences of what is inside, then
+maturin's part.
 
 This is the build backend that pyproject.toml names, so that `pip install .` needs no step by hand.
 """
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +15,7 @@ import maturin
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "crates/py/python/acl/lib/libascendcl.so"
+CARGO = os.environ.get("CARGO", "cargo")
 
 
 def get_requires_for_build_wheel(config_settings=None):
@@ -29,6 +32,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     build_library()
+    write_notices()
     return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
@@ -39,7 +43,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_library():
     """Puts the C library, without debug information, where the wheel takes it from."""
-    cargo = ["cargo", "build", "--release", "--locked", "--package", "ferry-capi", "--message-format=json-render-diagnostics"]
+    cargo = [CARGO, "build", "--release", "--locked", "--package", "ferry-capi", "--message-format=json-render-diagnostics"]
     messages = subprocess.run(cargo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     built = [
         Path(name)
@@ -55,3 +59,26 @@ def build_library():
     if shutil.which("strip"):
         subprocess.run(["strip", "--strip-debug", new], check=True)
     new.replace(LIBRARY)
+    build_second_name()
+
+
+def build_second_name():
+    """Makes libacl_rt.so, a library that has only this name and needs the first: a wheel cannot carry links.
+
+    Once the module has loaded both, whoever asks for either name gets the one engine.
+    """
+    name = "libacl_rt.so"
+    new = LIBRARY.with_name(f"{name}.{os.getpid()}")
+    cc = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-nostdlib", "-s", f"-Wl,-soname,{name}", "-Wl,--no-as-needed"]
+    subprocess.run([*cc, "-o", new, LIBRARY], check=True)
+    new.replace(LIBRARY.with_name(name))
+
+
+def write_notices():
+    """Puts the licences of the packages inside, which most of them ask to be passed on, beside the library."""
+    notices = LIBRARY.with_name("THIRD-PARTY-NOTICES")
+    # This only runs a tool; with flags that are meant for the library it would be built anew.
+    flags = ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS")
+    env = {name: value for name, value in os.environ.items() if name not in flags}
+    cargo = [CARGO, "xtask", "notices", notices, "ferry-capi", "ferry-py"]
+    subprocess.run(cargo, cwd=ROOT, env=env, check=True)

@@ -236,7 +236,6 @@ fn used_names(header: &Header) -> BTreeSet<String> {
 }
 
 /// The library exports the headers' functions, what it has for the Python module, and nothing else.
-
 fn exports(header: &Header, library: &Path) -> Result<Finding, String> {
     let said = output(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
     let exported: BTreeSet<&str> = said.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::shell::{self, cargo};
+use crate::shell::{self, cargo_for_release};
 use crate::{c, steps::Outcome};
 
 /// The most instructions that one page-locked `aclrtMemcpyAsync` may take.
@@ -33,7 +33,7 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     if let Err(why) = shell::need_valgrind() {
         return Ok(Outcome::Skipped(why));
     }
-    shell::run(&mut cargo(root, "build --release -p ferry-capi"))?;
+    shell::run(&mut cargo_for_release(root, "build --release -p ferry-capi"))?;
     let release = shell::target_dir(root).join("release");
     let program = c::compile(root, &release, &root.join("tests/count/submit.c"), "count")?;
     let each = |blocks| -> Result<u64, String> {
@@ -62,7 +62,7 @@ fn rust(root: &Path) -> Result<(), String> {
 /// The benchmark's program, built as the benchmark builds it.
 fn bench(root: &Path) -> Result<String, String> {
     let build = "bench -p ferry --bench submit --no-run --message-format json-render-diagnostics";
-    let told = shell::output(&mut cargo(root, build))?;
+    let told = shell::output(&mut cargo_for_release(root, build))?;
     executable(&told).ok_or_else(|| "cargo does not say what it built".into())
 }
 

@@ -65,7 +65,7 @@ fn has_rust_source(root: &Path) -> bool {
 
 /// Runs the soak test for five minutes in place of three seconds, as fast as the engine can.
 pub fn soak(root: &Path) -> Result<Outcome, String> {
-    let mut test = cargo(root, "test --release -p ferry-tests --test soak -- --nocapture");
+    let mut test = shell::cargo_for_release(root, "test --release -p ferry-tests --test soak -- --nocapture");
     shell::run(test.env("FERRY_SOAK_SECONDS", "300"))?;
     Ok(Outcome::Passed)
 }

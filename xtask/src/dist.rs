@@ -7,10 +7,11 @@ mod elf;
 mod notices;
 mod tree;
 mod trial;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 
-use crate::shell::{self, cargo};
+use crate::shell;
 use tree::{Tree, read};
 
 pub use trial::run as trial;
@@ -27,12 +28,23 @@ pub fn fill(root: &Path) -> Result<(), String> {
 
 /// Builds everything and puts it below a prefix.
 pub fn install(root: &Path, prefix: &Path) -> Result<(), String> {
-    build(root)?.put(prefix)
+    build(root)?.0.put(prefix)
 }
 
-/// Builds the library and the command, checks what they need, and gathers the tree.
-fn build(root: &Path) -> Result<Tree, String> {
-    shell::run(&mut cargo(root, "build --release --package ferry-capi --package ferry-cli"))?;
+/// Writes the licences of the packages that are inside some of ours.
+pub fn write_notices(root: &Path, file: &str, packages: &[&str]) -> Result<(), String> {
+    std::fs::write(file, notices::text(root, packages)?).map_err(|e| format!("{file}: {e}"))
+}
+
+/// What was built of the Python module: the wheel, or why there is none.
+type Wheel = Result<PathBuf, String>;
+
+/// Builds the library, the command and, where there is Python, the wheel, checks what they need, and gathers the tree.
+fn build(root: &Path) -> Result<(Tree, Wheel), String> {
+    shell::run(&mut shell::cargo_for_release(
+        root,
+        "build --release --package ferry-capi --package ferry-cli",
+    ))?;
     let scratch = shell::target_dir(root).join("package");
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let library = strip(root, &scratch, "libascendcl.so")?;
@@ -40,7 +52,9 @@ fn build(root: &Path) -> Result<Tree, String> {
     elf::check_library(root, &library)?;
     for file in [&library, &command] {
         println!("{}", elf::check_glibc(root, file)?);
+        check_places(root, file)?;
     }
+    let wheel = wheel::build(root, &library, &scratch)?;
 
     let mut tree = Tree::default();
     tree.folder(Path::new("include"), &root.join("include"))?;
@@ -48,6 +62,12 @@ fn build(root: &Path) -> Result<Tree, String> {
     tree.link("lib/libacl_rt.so", "libascendcl.so");
     tree.link("lib64", "lib");
     tree.program("bin/ferry", read(&command)?);
+    match &wheel {
+        Ok(file) => {
+            tree.file(Path::new("share/ferry").join(file.file_name().unwrap_or_default()), read(file)?)
+        }
+        Err(why) => println!("without the Python module: {why}"),
+    }
     for (place, name) in [
         ("lib/pkgconfig", "ascendcl.pc"),
         ("lib/cmake/AscendCL", "AscendCLConfig.cmake"),
@@ -61,9 +81,26 @@ fn build(root: &Path) -> Result<Tree, String> {
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         tree.file(doc.join(name), read(&root.join(name))?);
     }
-    tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root)?);
+    tree.file(doc.join("THIRD-PARTY-NOTICES"), notices::text(root, &["ferry-capi", "ferry-cli"])?);
     pages(root, &command, &scratch.join("pages"), &mut tree)?;
-    Ok(tree)
+    Ok((tree, wheel))
+}
+
+/// A built file names no folder of this machine.
+fn check_places(root: &Path, file: &Path) -> Result<(), String> {
+    let bytes = read(file)?;
+    let mut folders: Vec<PathBuf> = shell::sources(root).into_iter().map(|(folder, _)| folder).collect();
+    folders.extend([root.to_owned(), shell::target_dir(root)]);
+    // A single name such as /src is found in any path.
+    folders.retain(|folder| folder.components().count() > 2);
+    let named = |folder: &&PathBuf| {
+        let name = folder.as_os_str().as_encoded_bytes();
+        bytes.windows(name.len()).any(|window| window == name)
+    };
+    match folders.iter().find(named) {
+        Some(folder) => Err(format!("{} says where it was built: {}", file.display(), folder.display())),
+        None => Ok(()),
+    }
 }
 
 /// A copy of a built file without debug information, which is most of its size and says much about the machine it was
@@ -80,4 +117,22 @@ fn pages(root: &Path, command: &Path, folder: &Path, tree: &mut Tree) -> Result<
     let _ = std::fs::remove_dir_all(folder);
     shell::run(shell::program(root, &command.to_string_lossy()).arg("pages").arg(folder))?;
     tree.folder(Path::new(""), folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_says_where_it_was_built_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (packages, name) = shell::sources(root).remove(0);
+        let file = std::env::temp_dir().join(format!("ferry-places-{}", std::process::id()));
+        for (folder, want) in [(Path::new(name), true), (root, false), (&packages, false)] {
+            let text = format!("\0crates/x/src/lib.rs{}/registry/y.rs\0", folder.display());
+            std::fs::write(&file, &text).expect("writable");
+            assert_eq!(check_places(root, &file).is_ok(), want, "{text:?}");
+        }
+        std::fs::remove_file(file).expect("ours");
+    }
 }

@@ -9,11 +9,13 @@ mod client;
 mod count;
 mod deep;
 mod dist;
+mod python;
 mod readme;
 mod requirements;
 mod shell;
 mod steps;
 mod tools;
+mod venv;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,7 +28,8 @@ usage: cargo xtask COMMAND
   requirements [--check]           write docs/requirements.md; --check only says whether it is right
   count                            count the instructions of one submitted copy
   dist                             fill dist/ with what people install
-  install --prefix DIR             put the same below DIR";
+  install --prefix DIR             put the same below DIR
+  notices FILE PACKAGE...          write the licences of what is inside these packages of ours";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         }),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),
+        ["notices", file, packages @ ..] if !packages.is_empty() => {
+            dist::write_notices(&root, file, packages)
+        }
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n\nsteps: {}", steps::names());
             Ok(())

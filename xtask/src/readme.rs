@@ -1,12 +1,12 @@
-//! Compiles and runs the programs of the README, in C and in Rust, so that a newcomer's first try works.
+//! Compiles and runs the programs of the README, in C, in Rust and in Python, so that a newcomer's first try works.
 
 use std::fs;
 use std::path::Path;
 
 use crate::shell::{self, cargo};
-use crate::{c, steps::Outcome};
+use crate::{c, python, steps::Outcome};
 
-/// What both programs carry to a device and back.
+/// What each program carries to a device and back.
 const CARGO: &str = "there and back\n";
 
 /// Fails unless the programs compile, run, and say what they carried.
@@ -15,13 +15,20 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     let program = |language| {
         example(&readme, language).ok_or_else(|| format!("README.md has no program in {language}"))
     };
-    for said in [run_c(root, program("c")?)?, run_rust(root, program("rust")?, program("toml")?)?] {
-        print!("{said}");
-        if said != CARGO {
-            return Err(format!("the program said {said:?}"));
+    check(run_c(root, program("c")?)?)?;
+    check(run_rust(root, program("rust")?, program("toml")?)?)?;
+    match python::with_module(root)? {
+        Ok(venv) => {
+            check(shell::output(venv.python().arg("-c").arg(program("python")?))?)?;
+            Ok(Outcome::Passed)
         }
+        Err(why) => Ok(Outcome::Skipped(format!("C and Rust are good, but Python was not tried: {why}"))),
     }
-    Ok(Outcome::Passed)
+}
+
+fn check(said: String) -> Result<(), String> {
+    print!("{said}");
+    if said == CARGO { Ok(()) } else { Err(format!("the program said {said:?}")) }
 }
 
 fn run_c(root: &Path, code: &str) -> Result<String, String> {

@@ -1,8 +1,8 @@
 //! `cargo xtask requirements`: which test proves which documented statement.
 //!
 //! `docs/requirements.txt` lists every numbered statement of the documents with its state. A test claims numbers
-//! by a comment `// proves: R7 R44` right above its function (or at the top of a C file). This collects the
-//! claims, writes `docs/requirements.md`, and complains when list, claims and page do not fit together.
+//! by a comment `// proves: R7 R44` (`# proves:` in Python) right above its function, or at the top of a C file or an
+//! example. This collects the claims, writes `docs/requirements.md`, and complains when list, claims and page do not fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -117,7 +117,7 @@ fn collect(name: &str, text: &str, claims: &mut Claims) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
         let Some(numbers) = marker(line) else { continue };
-        let place = match place(name, &lines[index + 1..]) {
+        let place = match place(name, line, &lines[index + 1..]) {
             Some(place) => place,
             None => {
                 problems.push(format!("{name}: `{}` stands above no function", line.trim()));
@@ -138,13 +138,20 @@ fn marker(line: &str) -> Option<&str> {
     Some(text.trim_start().strip_prefix("proves:")?.trim_end_matches("*/"))
 }
 
-/// A Rust claim belongs to the function below it, any other to its file.
-fn place(name: &str, below: &[&str]) -> Option<String> {
-    if !name.ends_with(".rs") {
-        return Some(name.to_owned());
-    }
-    let function = below.iter().take_while(|line| between(line)).count();
-    let (_, rest) = below.get(function)?.split_once("fn ")?;
+/// A claim in Rust, or in a test of Python's, belongs to the function below it, any other to its file.
+fn place(name: &str, claim: &str, below: &[&str]) -> Option<String> {
+    let rest = match name.rsplit_once('.') {
+        Some((_, "rs")) => {
+            let function = below.iter().find(|line| !between(line))?;
+            function.split_once("fn ")?.1
+        }
+        Some((_, "py")) if name.split('/').next_back()?.starts_with("test_") => {
+            let function = below.iter().find(|line| !between_python(line, indent(claim)))?.trim_start();
+            // What is no test proves nothing.
+            function.trim_start_matches("async ").strip_prefix("def ").filter(|it| it.starts_with("test"))?
+        }
+        _ => return Some(name.to_owned()),
+    };
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
     Some(format!("{name}: {}", &rest[..end]))
 }
@@ -153,6 +160,16 @@ fn place(name: &str, below: &[&str]) -> Option<String> {
 fn between(line: &str) -> bool {
     let line = line.trim();
     line.starts_with("//") || line.starts_with("#[") || line == "proptest! {"
+}
+
+/// The same in Python, where a decorator may take several lines.
+fn between_python(line: &str, margin: usize) -> bool {
+    let start = line.trim_start().chars().next();
+    indent(line) > margin || matches!(start, Some('#' | '@' | ')' | ']' | '}'))
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 fn judge(lines: &[Line], claims: &Claims) -> Vec<String> {
@@ -274,6 +291,20 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_in_python_must_stand_above_a_test() {
+        for text in [
+            "",
+            "\ndef test_f():",
+            "import acl\ndef test_f():",
+            "def helper():",
+            "class TestAll:\n    def test_f():",
+        ] {
+            let problems = collect("test_a.py", &format!("# proves: R1\n{text}"), &mut Claims::new());
+            assert_eq!(problems, ["test_a.py: `# proves: R1` stands above no function"], "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_lost_line_is_noticed() {
         let problems = judge(&[], &Claims::new());
         assert_eq!(problems.len(), 18 + 15 + 25 + 9 + 16 + 10);
@@ -294,7 +325,15 @@ mod tests {
             ("a.rs", "// proves: R1 N2\npub(crate) unsafe fn g<T>() {}", "a.rs: g"),
             ("a.c", "// proves: R1 N2\n#include <acl/acl.h>", "a.c"),
             ("a.c", "/* proves: R1 N2 */", "a.c"),
-            ("a.py", "# proves: R1, N2", "a.py"),
+            ("examples/python/a.py", "# proves: R1, N2\nimport acl", "examples/python/a.py"),
+            ("tests/test_a.py", "# proves: R1 N2\n# why\ndef test_f(stream):", "tests/test_a.py: test_f"),
+            ("test_a.py", "    # proves: R1 N2\n    async def test_f(self):", "test_a.py: test_f"),
+            (
+                "test_a.py",
+                "# proves: R1 N2\n@mark.slow\n@mark.each(\n    'x', [\n    ]\n)\ndef test_f(x):",
+                "test_a.py: test_f",
+            ),
+            ("test_a.py", "# proves: R1\n# proves: N2\ndef test_f():", "test_a.py: test_f"),
         ] {
             let mut claims = Claims::new();
             assert_eq!(collect(name, text, &mut claims), Vec::<String>::new(), "{text}");

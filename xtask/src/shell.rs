@@ -16,6 +16,40 @@ pub fn cargo(root: &Path, words: &str) -> Command {
     command
 }
 
+/// A cargo command whose products do not name the folders of this machine that packages come from. Whatever builds for
+/// release does it this way: other flags would build all of it a second time.
+pub fn cargo_for_release(root: &Path, words: &str) -> Command {
+    let mut command = cargo(root, words);
+    command.env(RELEASE_FLAGS, release_flags(root));
+    command
+}
+
+/// The variable that holds compiler flags which may have spaces in them, and goes before `RUSTFLAGS`.
+pub const RELEASE_FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+
+/// What [`cargo_for_release`] sets it to.
+pub fn release_flags(root: &Path) -> String {
+    let given = std::env::var(RELEASE_FLAGS).unwrap_or_else(|_| {
+        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+        flags.split_whitespace().collect::<Vec<_>>().join("\u{1f}")
+    });
+    let hide = |(folder, name): (PathBuf, &str)| format!("--remap-path-prefix={}={name}", folder.display());
+    let hidden = sources(root).into_iter().map(hide);
+    [given].into_iter().filter(|given| !given.is_empty()).chain(hidden).collect::<Vec<_>>().join("\u{1f}")
+}
+
+/// The folders that the compiler takes sources of others from, and what they are called in what is built.
+pub fn sources(root: &Path) -> Vec<(PathBuf, &'static str)> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let sysroot = output(program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    let mut folders: Vec<(PathBuf, &str)> = home.into_iter().map(|home| (home, "/cargo")).collect();
+    if !sysroot.trim().is_empty() {
+        folders.push((Path::new(sysroot.trim()).join("lib/rustlib/src/rust"), "/rustc"));
+    }
+    folders
+}
+
 /// A program that starts at the top of the repository.
 pub fn program(root: &Path, name: &str) -> Command {
     let mut command = Command::new(name);
@@ -85,6 +119,8 @@ pub fn rustup_has(words: &[&str], is_there: impl Fn() -> bool) -> bool {
 
 fn shown(command: &Command) -> String {
     let env = command.get_envs().filter_map(|(k, v)| Some((k.to_str()?, v?.to_str()?)));
+    // Long, and the same everywhere.
+    let env = env.filter(|(key, _)| ![RELEASE_FLAGS, "PATH", "VIRTUAL_ENV"].contains(key));
     let env = env.map(|(key, value)| format!("{key}={value:?} "));
     let name =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();

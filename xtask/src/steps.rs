@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, cargo};
-use crate::{abi, client, count, deep, dist, readme, requirements};
+use crate::{abi, client, count, deep, dist, python, readme, requirements};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -43,15 +43,17 @@ const STEPS: &[Step] = &[
     step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
     step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
     step("docs", "the documentation builds without warnings", docs),
+    step("python", "the module acl, installed and tested", python::run),
     step("readme", "the README's programs compile and run", readme::run),
     step("tour", "every function end to end, every byte verified", |root| {
-        plain(root, "run --release -- tour")
+        done(shell::run(&mut shell::cargo_for_release(root, "run --release -- tour")))
     }),
     step("dist", "what people install works, through pkg-config and CMake", dist::trial),
     step("client", "published bindings build against dist/ and move memory", client::run),
     step("aarch64", "the code compiles for 64-bit Arm", aarch64),
     step("count", "instructions of one submitted copy", count::run),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),
+    deep_step("pythons", "the module acl under every other Python that is here", python::run_others),
     deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),
     deep_step("memcheck", "C programs under valgrind", deep::memcheck),
 ];
@@ -161,6 +163,6 @@ fn aarch64(root: &Path) -> Result<Outcome, String> {
             "Rust's {TARGET} target is not installed and rustup could not add it"
         )));
     }
-    let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi";
+    let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi -p ferry-py";
     plain(root, &format!("check --target {TARGET} {packages}"))
 }

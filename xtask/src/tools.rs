@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::shell;
+use crate::{shell, venv::Venv};
 
 /// A program, and the packages of Python and of the system that bring it.
 pub struct Tool {
@@ -51,20 +51,16 @@ pub fn libclang(root: &Path) -> Result<PathBuf, String> {
     found.ok_or_else(|| "LIBCLANG_PATH names no libclang, and pip could not get one".to_owned())
 }
 
+/// Python, with packages of our own beside its own; an error says why there is none.
+pub fn python(root: &Path) -> Result<Venv, String> {
+    Venv::open(folder(root))
+}
+
 fn folder(root: &Path) -> PathBuf {
     shell::target_dir(root).join("tools")
 }
 
 /// Installs a Python package into the folder, making that first where it is not there.
 fn install(root: &Path, package: &str) -> bool {
-    let folder = folder(root);
-    let python = folder.join("bin/python3");
-    println!("{package} is missing: pip install {package} (into {})", folder.display());
-    let has_pip = || shell::quiet(Command::new(&python).args(["-m", "pip", "--version"]));
-    if !has_pip() && !shell::quiet(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)) {
-        return false;
-    }
-    // Without a network pip would try for minutes.
-    let pip = ["-m", "pip", "install", "--quiet", "--retries", "1", package];
-    shell::quiet(Command::new("timeout").arg("180").arg(&python).args(pip))
+    python(root).is_ok_and(|venv| venv.install(&[package]))
 }

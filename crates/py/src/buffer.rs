@@ -86,7 +86,10 @@ pub enum Sizes {
 impl Sizes {
     /// The integers of a one-dimensional buffer; a negative one is the error.
     pub fn of_buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Result<Sizes, Why>> {
-        let buffer = Buffer::get(object, ITEMS)?;
+        // Whatever an object says about why its items are not to be had, they are none that can be read here.
+        let buffer = Buffer::get(object, ITEMS).map_err(|error| {
+            PyTypeError::new_err(format!("argument '{name}': {}", error.value(object.py())))
+        })?;
         let view = &buffer.0;
         if view.ndim != 1 {
             return Err(PyTypeError::new_err(format!(

@@ -52,12 +52,20 @@ fn loaded_already(name: &str) -> Option<Loaded> {
     unsafe { Loaded::open(Some(name), RTLD_NOW | libc::RTLD_NOLOAD) }.ok()
 }
 
+/// Loads the library beside this module. Its second name is a file of its own there, empty but for that name and a need for the
+/// first: loaded too, it is what others get who ask for that name later, and not a second engine from wherever they would look.
 fn load_ours() -> PyResult<Loaded> {
     let module = file_of(load_ours as *const c_void);
-    let path = module.parent().unwrap_or(Path::new(".")).join("lib").join(NAMES[0]);
-    // SAFETY: it is our library; loading it runs no more than its initialisers.
-    unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
-        .map_err(|why| PyImportError::new_err(format!("cannot load {}: {why}", path.display())))
+    let folder = module.parent().unwrap_or(Path::new(".")).join("lib");
+    let open = |name| {
+        let path = folder.join(name);
+        // SAFETY: it is our library; loading it runs no more than its initialisers.
+        unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+            .map_err(|why| PyImportError::new_err(format!("cannot load {}: {why}", path.display())))
+    };
+    let library = open(NAMES[0])?;
+    std::mem::forget(open(NAMES[1])?);
+    Ok(library)
 }
 
 fn check_version(loaded: &Loaded) -> PyResult<()> {

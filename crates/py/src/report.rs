@@ -18,15 +18,17 @@ functions! { "acl.rt":
     /// Has a thread run the callbacks of a stream.
     ///
     /// thread_id: what acl.util.start_thread returned, or threading.get_ident() in the thread that will call
-    /// acl.rt.process_report.
+    /// acl.rt.process_report. One thread may have several streams of one device, a stream has one thread.
     ///
-    /// Returns ret: 0, or an error code. C: aclrtSubscribeReport.
+    /// Returns ret: 0, 100033 if the stream has a thread, or another error code. C: aclrtSubscribeReport.
     fn subscribe_report(thread_id: u64, stream: Address)
         = aclrtSubscribeReport(thread_id, stream);
 
     /// Takes subscribe_report back. Callbacks that have not run never will.
     ///
-    /// Returns ret: 0, or an error code. C: aclrtUnSubscribeReport.
+    /// thread_id: as given to acl.rt.subscribe_report.
+    ///
+    /// Returns ret: 0, or 107011 if the stream has not this thread. C: aclrtUnSubscribeReport.
     fn unsubscribe_report(thread_id: u64, stream: Address)
         = aclrtUnSubscribeReport(thread_id, stream);
 }
@@ -71,7 +73,8 @@ fn launch_callback(
 
 /// Runs the callbacks of this thread that are due; waits for one if there is none.
 ///
-/// timeout: milliseconds, or -1 for as long as it takes.
+/// timeout: milliseconds, more than 0, or -1 for as long as it takes. KeyboardInterrupt and SystemExit of a callback are raised
+/// here.
 ///
 /// Returns ret: 0, 107012 if no stream has this thread, 507012 if the time was up, or another error code. C: aclrtProcessReport.
 #[pyfunction]

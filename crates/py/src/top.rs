@@ -20,7 +20,7 @@ pub fn add_sys_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 functions! { "acl":
-    /// Shuts acl down: all work is waited for, and the default contexts end.
+    /// Shuts acl down, however often it was initialised: all work is waited for, and the default contexts end.
     ///
     /// Returns ret: 0, or 100037 if it was not initialised. C: aclFinalize.
     fn finalize()
@@ -34,7 +34,9 @@ functions! { "acl":
 
     /// Tells the version of the interface.
     ///
-    /// Returns (major, minor, patch, ret). Deprecated: use get_version_str. C: aclrtGetVersion.
+    /// Deprecated: use get_version_str.
+    ///
+    /// Returns (major, minor, patch, ret). C: aclrtGetVersion.
     fn get_version() -> (major: i32, minor: i32, patch: i32)
         = aclrtGetVersion(major, minor, patch);
 }
@@ -43,7 +45,8 @@ functions! { "acl":
 ///
 /// config_path: the path of a JSON file, or nothing.
 ///
-/// Returns ret: 0, or an error code: 100002 if it was initialised already. C: aclInit.
+/// Returns ret: 0, 100002 if it was initialised already, which counts and is no harm, 100003 if there is no such file, 100006 if it
+/// is not JSON, or another error code. C: aclInit.
 #[pyfunction]
 #[pyo3(signature = (config_path = None, /))]
 fn init(py: Python<'_>, config_path: Option<Text>) -> PyResult<i32> {
@@ -78,7 +81,7 @@ fn get_soc_name(py: Python<'_>) -> Option<String> {
 
 /// Tells the version of a package.
 ///
-/// pkgName: such as 'runtime'.
+/// pkgName: a str: 'cann', 'runtime', 'compiler', 'hccl', 'toolkit', 'opp', 'opp_kernel', 'driver' or 'firmware'.
 ///
 /// Returns (version_str, ret). C: aclsysGetVersionStr.
 #[pyfunction]

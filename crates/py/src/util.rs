@@ -28,8 +28,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_thread, module)?)?;
     module.add_function(wrap_pyfunction!(stop_thread, module)?)?;
     // Kept here: where the interpreter takes modules apart, nothing can be imported.
-    module.add("_start", module.py().import("acl._threads")?.getattr("start")?)?;
-    module.add("_threads", PyDict::new(module.py()))
+    module.setattr("_start", module.py().import("acl._threads")?.getattr("start")?)?;
+    module.setattr("_threads", PyDict::new(module.py()))
 }
 
 /// Tells where the bytes of an object are. Nothing is copied.
@@ -52,7 +52,8 @@ fn bytes_to_ptr(data: &Bound<'_, PyAny>) -> PyResult<Address> {
 
 /// Copies host memory into bytes.
 ///
-/// ptr: an address that the host can read. What it cannot, such as device memory on a host with cards, raises ValueError.
+/// ptr: an address that the host can read. What it cannot, such as device memory on a host with cards, raises ValueError. size: how
+/// many bytes.
 ///
 /// Returns bytes_out: bytes.
 #[pyfunction]
@@ -71,7 +72,8 @@ fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyR
 
 /// Tells where the items of a NumPy array are. Nothing is copied. Deprecated: use bytes_to_ptr.
 ///
-/// An array whose items are not row by row in one piece prints a warning; the address is that of its first item.
+/// An ndarray whose items are not row by row in one piece prints a warning; the address is that of its first item. Keep the array
+/// alive while the address is used.
 ///
 /// Returns ptr: an int.
 #[pyfunction]
@@ -88,8 +90,10 @@ fn numpy_to_ptr(py: Python<'_>, ndarray: &Bound<'_, PyAny>) -> PyResult<Address>
 
 /// Makes a NumPy array row by row in one piece, if it is not, and tells where its items are. Deprecated: use bytes_to_ptr.
 ///
+/// ndarray: an array of any shape.
+///
 /// Returns (ptr, data_out): the address, and the array it belongs to, which is the one that was given if nothing had to be
-/// copied. Keep it alive.
+/// copied. Keep it alive while the address is used.
 #[pyfunction]
 #[pyo3(signature = (ndarray, /))]
 fn numpy_contiguous_to_ptr<'py>(
@@ -104,13 +108,15 @@ fn numpy_contiguous_to_ptr<'py>(
     Ok((address(&whole)?, whole))
 }
 
-/// Makes a NumPy array of host memory. It is a view: nothing is copied, and what is written to it is written there. Deprecated.
+/// Makes a NumPy array of host memory. It is a view: nothing is copied; what is written to it is written there. Deprecated.
 ///
 /// ptr: an address that the host can read and write; what it cannot, such as device memory on a host with cards, raises
 /// ValueError. shape: a tuple of ints. npy_type: NumPy's number of the type: 0 bool, 1 int8, 2 uint8, 3 int16, 4 uint16, 5 int32,
 /// 6 uint32, 7 int64, 8 uint64, 9 longlong, 10 ulonglong, 11 float32, 12 float64, 23 float16.
 ///
-/// The memory must stay while the array lives. Returns arr: an ndarray.
+/// The memory must stay while the array is used: the array does not keep it.
+///
+/// Returns arr: an ndarray.
 #[pyfunction]
 #[pyo3(signature = (ptr, shape, npy_type, /))]
 fn ptr_to_numpy<'py>(

@@ -12,10 +12,10 @@ Ferry contains the packages below, each under its own licence. It also contains 
 under MIT or Apache-2.0.
 ";
 
-/// Names, versions and licence texts of every package that ends up in the library or the command.
-pub fn text(root: &Path) -> Result<String, String> {
-    let words = "tree --package ferry-capi --package ferry-cli --edges normal --prefix none --no-dedupe --format {p}|{l}";
-    let tree = shell::output(&mut cargo(root, words))?;
+/// Names, versions and licence texts of every package that ends up in what is built from these packages of ours.
+pub fn text(root: &Path, ours: &[&str]) -> Result<String, String> {
+    let mut tree = cargo(root, "tree --edges normal --prefix none --no-dedupe --format {p}|{l}");
+    let tree = shell::output(tree.args(ours.iter().flat_map(|name| ["--package", name])))?;
     let metadata = shell::output(&mut cargo(root, "metadata --format-version 1 --locked"))?;
     let mut text = OPENING.to_owned();
     for (package, licence) in packages(&tree) {

@@ -1,11 +1,11 @@
 //! The step that tries what was built as its users would: `dist/` is filled, installed elsewhere, and every C example is built
-//! against it through pkg-config and through CMake, and run.
+//! against it through pkg-config and through CMake, and run; the wheel goes into a new environment of Python's.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::tree::Tree;
+use super::{tree::Tree, wheel};
 use crate::steps::Outcome;
 use crate::{shell, tools};
 
@@ -13,7 +13,7 @@ const FLAGS: [&str; 6] = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pt
 
 /// Runs all of it; what needs a tool that this machine lacks is left out, and the outcome says so.
 pub fn run(root: &Path) -> Result<Outcome, String> {
-    let (tree, dist) = (super::build(root)?, super::folder(root));
+    let ((tree, wheel), dist) = (super::build(root)?, super::folder(root));
     tree.put(&dist)?;
     let scratch = shell::target_dir(root).join("dist-trial");
     let _ = std::fs::remove_dir_all(&scratch);
@@ -27,6 +27,10 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     }
     match cmake(root) {
         Ok((tool, generator)) => trial.by_cmake(&tool, &generator)?,
+        Err(why) => missing.push(why),
+    }
+    match wheel {
+        Ok(wheel) => wheel::try_out(root, &wheel, &dist.join("lib"))?,
         Err(why) => missing.push(why),
     }
     if missing.is_empty() {

@@ -26,11 +26,14 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Ferry's own: pyACL's documents have no batch copies. dsts, dest_maxs, srcs, sizes: one entry for each piece; lists of ints, or
 /// one-dimensional integer arrays (NumPy, array, memoryview), which are read where they lie. num_batches: how many pieces; the
 /// arrays may be longer. attrs: a list of {'dstLoc': {'id': int, 'type': int}, 'srcLoc': {'id': int, 'type': int}}, with type 0
-/// for host memory and 1 for memory of device id. attrs_indexes: the piece from which on each attribute holds, the first 0 (R59 to
-/// R62). num_attrs: how many.
+/// for host memory, 1 for memory of device id, 2 for host memory that acl did not allocate (0 will do for that too).
+/// attrs_indexes: the piece from which on each attribute holds, the first 0, each larger than the one before (R59 to R62); a list
+/// or an array too. num_attrs: how many attributes. One for all pieces: attrs_indexes [0], num_attrs 1. stream: 0 is the default
+/// stream.
 ///
-/// With page-locked memory the call returns before the copies are done; if pageable host memory takes part, when they are (R43,
-/// R44). The pieces are copied in no particular order.
+/// With page-locked memory (acl.rt.malloc_host) the call returns before the copies are done (R45): synchronise before using
+/// either side (R46). If other host memory takes part, it blocks until they are (R44). The pieces are copied in no particular
+/// order (R55). The arrays themselves may change as soon as the call is back.
 ///
 /// Returns (fail_index, ret): the first piece that is at fault, or 18446744073709551615 if none is, and 0 or an error code; if it
 /// is not 0, nothing is copied. C: aclrtMemcpyBatchAsync.

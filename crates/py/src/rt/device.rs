@@ -21,13 +21,18 @@ functions! { "acl.rt":
 
     /// Makes a device current in this thread, with its default context.
     ///
+    /// device_id: 0 or more, less than acl.rt.get_device_count() tells. Each call counts: acl.rt.reset_device takes one back.
+    ///
     /// Returns ret: 0, or 107001 if there is no such device. C: aclrtSetDevice.
     fn set_device(device_id: i32)
         = aclrtSetDevice(device_id);
 
     /// Takes one set_device back. With the last one the work of the device is waited for, and its default context ends.
     ///
-    /// Returns ret: 0, or an error code. C: aclrtResetDevice.
+    /// device_id: as given to acl.rt.set_device, by whatever thread. Streams of the default context end with it; memory, events
+    /// and other contexts stay.
+    ///
+    /// Returns ret: 0, or 107002 if nothing is left to take back. C: aclrtResetDevice.
     fn reset_device(device_id: i32)
         = aclrtResetDevice(device_id);
 
@@ -39,7 +44,7 @@ functions! { "acl.rt":
 
     /// Tells which device is current in this thread.
     ///
-    /// Returns (device_id, ret); ret is 107002 if the thread has none. C: aclrtGetDevice.
+    /// Returns (device_id, ret): ret is 107002 if the thread has none. C: aclrtGetDevice.
     fn get_device() -> (device_id: i32)
         = aclrtGetDevice(device_id);
 
@@ -55,21 +60,25 @@ functions! { "acl.rt":
     fn synchronize_device()
         = aclrtSynchronizeDevice();
 
-    /// Waits for all work of the current device, for some milliseconds at most; -1 is for ever.
+    /// Waits for all work of the current device, for some time at most.
+    ///
+    /// timeout: milliseconds, more than 0, or -1 for as long as it takes.
     ///
     /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeDeviceWithTimeout.
     fn synchronize_device_with_timeout(timeout: i32)
         = aclrtSynchronizeDeviceWithTimeout(timeout);
 
-    /// Tells whether a device can reach the memory of another one: 1 if so.
+    /// Tells whether a device can reach the memory of another one.
     ///
-    /// Returns (can, ret). C: aclrtDeviceCanAccessPeer.
+    /// dev_id, peer_dev_id: two different devices.
+    ///
+    /// Returns (can, ret): 1 if it can, 0 if not. C: aclrtDeviceCanAccessPeer.
     fn device_can_access_peer(dev_id: i32, peer_dev_id: i32) -> (can: i32)
         = aclrtDeviceCanAccessPeer(can, dev_id, peer_dev_id);
 
-    /// Lets the current device reach the memory of another one; the other direction needs a call of its own.
+    /// Lets the current device reach the memory of another one; the other direction needs a call of its own (X9).
     ///
-    /// flag: 0.
+    /// peer_dev_id: the other device. flag: 0.
     ///
     /// Returns ret: 0, or an error code. C: aclrtDeviceEnablePeerAccess.
     fn device_enable_peer_access(peer_dev_id: i32, flag: u32)
@@ -77,37 +86,50 @@ functions! { "acl.rt":
 
     /// Takes device_enable_peer_access back.
     ///
+    /// peer_dev_id: the other device.
+    ///
     /// Returns ret: 0, or an error code. C: aclrtDeviceDisablePeerAccess.
     fn device_disable_peer_access(peer_dev_id: i32)
         = aclrtDeviceDisablePeerAccess(peer_dev_id);
 
-    /// Tells whether device_enable_peer_access was called: 1 if so.
+    /// Tells whether a device was let reach the memory of another one.
     ///
-    /// Returns (status, ret). C: aclrtDevicePeerAccessStatus.
+    /// device_id: the device that called acl.rt.device_enable_peer_access. peer_device_id: the other one.
+    ///
+    /// Returns (status, ret): 1 if so, 0 if not. C: aclrtDevicePeerAccessStatus.
     fn device_peer_access_status(device_id: i32, peer_device_id: i32) -> (status: i32)
         = aclrtDevicePeerAccessStatus(device_id, peer_device_id, status);
 
     /// Tells how much memory of the current device is free, and how much there is.
     ///
-    /// attr: which memory, such as 1 for all of the device's.
+    /// attr: 0 DDR, 1 HBM; 2 DDR in huge pages, 3 DDR in normal pages, 4 HBM in huge pages, 5 HBM in normal pages; 6 to 9 as 2 to
+    /// 5, for copies between devices (P2P); 10 HBM in pages of 1 GiB, 11 the same for P2P; and without saying whether DDR or HBM,
+    /// 12 normal pages, 13 huge pages, 14 pages of 1 GiB, 15 to 17 the same for P2P. Huge pages have 2 MiB. Memory that the
+    /// product does not have is 0 and 0.
     ///
-    /// Returns (free, total, ret), in bytes. C: aclrtGetMemInfo.
+    /// Returns (free, total, ret): bytes. C: aclrtGetMemInfo.
     fn get_mem_info(attr: i32) -> (free: Size, total: Size)
         = aclrtGetMemInfo(attr, free, total);
 
     /// Makes a context on a device, and makes it current in this thread.
     ///
+    /// device_id: the device. The context has a default stream of its own.
+    ///
     /// Returns (context, ret). C: aclrtCreateContext.
     fn create_context(device_id: i32) -> (context: Address)
         = aclrtCreateContext(context, device_id);
 
-    /// Ends a context that create_context made.
+    /// Ends a context that create_context made, and waits for the work of its streams.
+    ///
+    /// ctx: the context.
     ///
     /// Returns ret: 0, or 107017 if it is none. C: aclrtDestroyContext.
     fn destroy_context(ctx: Address)
         = aclrtDestroyContext(ctx);
 
-    /// Makes a context current in this thread, and its device with it.
+    /// Makes a context current in this thread, and its device with it. A new thread has none.
+    ///
+    /// ctx: what acl.rt.create_context or acl.rt.get_context returned.
     ///
     /// Returns ret: 0, or an error code; then the thread keeps the one it has. C: aclrtSetCurrentContext.
     fn set_context(ctx: Address)
@@ -115,21 +137,23 @@ functions! { "acl.rt":
 
     /// Tells which context is current in this thread.
     ///
-    /// Returns (context, ret); ret is 107002 if the thread has none. C: aclrtGetCurrentContext.
+    /// Returns (context, ret): ret is 107002 if the thread has none. C: aclrtGetCurrentContext.
     fn get_context() -> (context: Address)
         = aclrtGetCurrentContext(context);
 }
 
 /// Tells how busy a device is.
 ///
+/// device_id: the device; it need not be current.
+///
 /// Returns (utilization_info, ret): a dict with cubeUtilization, vectorUtilization, aicpuUtilization and memoryUtilization in per
 /// cent, -1 where the device cannot tell, and utilizationExtend, which is 0. C: aclrtGetDeviceUtilizationRate.
 #[pyfunction]
 #[pyo3(signature = (device_id, /))]
 fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<(Bound<'_, PyDict>, i32)> {
-    let refused = |code| (PyDict::new(py), code);
-    take!(py, "acl.rt.get_device_utilization_rate", [device_id], refused);
     let mut info = dicts::no_utilization();
+    let nothing = dicts::utilization(py, &info)?;
+    take!(py, "acl.rt.get_device_utilization_rate", [device_id], |code| (nothing, code));
     let at = &raw mut info as usize;
     // SAFETY: `info` is writable for the time of the call.
     let code = enter(py, |library| unsafe {

@@ -12,7 +12,9 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 functions! { "acl.rt":
     /// Makes a stream of the current context.
     ///
-    /// Returns (stream, ret). C: aclrtCreateStream.
+    /// Its work runs in order, and beside that of other streams (X1).
+    ///
+    /// Returns (stream, ret): ret is 207005 if there are too many. C: aclrtCreateStream.
     fn create_stream() -> (stream: Address)
         = aclrtCreateStream(stream);
 
@@ -36,45 +38,51 @@ functions! { "acl.rt":
     fn synchronize_stream(stream: Address)
         = aclrtSynchronizeStream(stream);
 
-    /// Waits for a stream, for some milliseconds at most; -1 is for ever.
+    /// Waits for a stream, for some time at most.
+    ///
+    /// stream: 0 is the default stream. timeout: milliseconds, more than 0, or -1 for as long as it takes.
     ///
     /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeStreamWithTimeout.
     fn synchronize_stream_with_timeout(stream: Address, timeout: i32)
         = aclrtSynchronizeStreamWithTimeout(stream, timeout);
 
-    /// Tells whether a stream has done its work: 0 if so, 1 if not.
+    /// Tells whether a stream has done its work. It does not wait.
     ///
-    /// Returns (status, ret). C: aclrtStreamQuery.
+    /// Returns (status, ret): 0 complete, 1 not ready; ret is the first error of that work. C: aclrtStreamQuery.
     fn stream_query(stream: Address) -> (status: i32)
         = aclrtStreamQuery(stream, status);
 
-    /// Drops the work of a stream, which can be used again. Whoever waits for it is told.
+    /// Drops the work of a stream, which can be used again. Whoever waits for it is told so: 107023.
     ///
     /// Returns ret: 0, or an error code. C: aclrtStreamAbort.
     fn stream_abort(stream: Address)
         = aclrtStreamAbort(stream);
 
-    /// Has a stream wait for an event: what is handed to it from here on comes after what was recorded.
+    /// Has a stream wait for an event: what is handed to it from here on comes after what was recorded. The call does not wait.
     ///
-    /// Returns ret: 0, or an error code. C: aclrtStreamWaitEvent.
+    /// The stream comes first here, and second in acl.rt.record_event.
+    ///
+    /// Returns ret: 0, or 107000 if the event was made without the flag for it (0x1), or another error code.
+    /// C: aclrtStreamWaitEvent.
     fn stream_wait_event(stream: Address, event: Address)
         = aclrtStreamWaitEvent(stream, event);
 }
 
 /// Makes a stream with a priority and flags.
 ///
-/// priority: 0 to 7; what lies outside is taken as the nearest. flag: flags, or-ed; 0 for none.
+/// priority: 0, the highest, to 7; what lies outside is taken as the nearest. It changes nothing here. flag: or-ed, 0 for none:
+/// 0x1 fast launch, 0x2 fast synchronise, 0x4 persistent, 0x8 huge, 0x10 of the CPU's scheduler, 0x20 for devices only. With
+/// 0x4, 0x10 or 0x20 acl.rt.synchronize_stream returns at once.
 ///
 /// Returns (stream, ret). C: aclrtCreateStreamWithConfig.
 #[pyfunction]
 #[pyo3(signature = (priority, flag, /))]
 fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>) -> PyResult<(Address, i32)> {
-    take!(py, "acl.rt.create_stream_with_config", [flag], |code| (0, code));
     let priority = match priority {
-        Int::Outside(words) => Int::Fits(if words.starts_with('-') { 0 } else { 7 }),
+        Int::Outside { negative, .. } => Int::Fits(if negative { 0 } else { 7 }),
         other => other,
     };
-    take!(py, "acl.rt.create_stream_with_config", [priority], |code| (0, code));
+    take!(py, "acl.rt.create_stream_with_config", [priority, flag], |code| (0, code));
     Ok(enter(py, |library| {
         let mut stream = std::ptr::null_mut();
         // SAFETY: `stream` is writable for the time of the call.
