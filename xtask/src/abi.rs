@@ -46,6 +46,7 @@ const DOCUMENTED: &[(&str, u64, u64)] = &[
 /// What the library exports for the Python module alone; in no header.
 const PRIVATE: &[&str] = &[
     "ferryHostRange",
+    "ferryInUse",
     "ferryLaunchCallback",
     "ferryMemcpyAsyncWithCondition",
     "ferryRefuse",

@@ -33,6 +33,7 @@ pub mod report;
 pub mod settings;
 pub mod state;
 pub mod stream;
+mod twin;
 pub mod version;
 pub mod virtual_memory;
 

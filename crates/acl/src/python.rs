@@ -99,3 +99,8 @@ pub fn stop() {
         engine.streams.all().iter().for_each(|entry| entry.stream.abort());
     }
 }
+
+/// Whether this copy of the library has been used. A second one refuses then.
+pub fn in_use() -> bool {
+    opened().is_some()
+}

@@ -14,6 +14,7 @@ use crate::{
     report::Reports,
     settings::{Settings, settings},
     stream::StreamEntry,
+    twin,
     virtual_memory::PhysicalEntry,
 };
 use ferry::engine::VISIBLE;
@@ -76,6 +77,7 @@ pub(crate) fn opened() -> Option<&'static Engine> {
 static ENGINE: OnceLock<Result<Engine>> = OnceLock::new();
 
 fn open() -> Result<Engine> {
+    twin::none_in_use()?;
     let settings = settings()?;
     let runtime = ferry::engine::open(&settings.options)?;
     let count = runtime.backend().device_count();
@@ -189,11 +191,15 @@ pub(crate) fn bad_device(id: i64, count: usize) -> Error {
 
 /// The file this code was loaded from.
 fn library_path() -> String {
+    library_of(library_path as *const libc::c_void)
+}
+
+/// The file that a function was loaded from.
+pub(crate) fn library_of(function: *const libc::c_void) -> String {
     // SAFETY: plain data for dladdr to fill.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked about; the name stays valid while the library is loaded, and it is never unloaded.
-    let found = unsafe { libc::dladdr(library_path as *const libc::c_void, &mut info) } != 0
-        && !info.dli_fname.is_null();
+    let found = unsafe { libc::dladdr(function, &mut info) } != 0 && !info.dli_fname.is_null();
     if !found {
         return "?".into();
     }

@@ -117,3 +117,9 @@ pub extern "C" fn ferryStop() -> aclError {
     let _ = catch_unwind(python::stop);
     ACL_SUCCESS
 }
+
+/// Whether this copy of the library has been used: another one in the same process asks.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferryInUse() -> i32 {
+    python::in_use().into()
+}

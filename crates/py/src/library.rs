@@ -4,7 +4,8 @@ use ferry_abi::{Functions, Private};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use pyo3::{exceptions::PyImportError, prelude::*};
 use std::{
-    ffi::{CStr, OsStr, c_char, c_void},
+    ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
+    fmt::Display,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -12,6 +13,9 @@ use std::{
 
 /// The names under which programs load the library. The second is a link to the first, and has its SONAME.
 const NAMES: [&str; 2] = ["libascendcl.so", "libacl_rt.so"];
+
+/// The function by which the library is known.
+const VERSION: &[u8] = b"ferryVersion\0";
 
 /// The functions of the library of this process.
 pub struct Library {
@@ -31,9 +35,12 @@ pub fn load() -> PyResult<()> {
     if LIBRARY.get().is_some() {
         return Ok(());
     }
-    let loaded = match NAMES.iter().find_map(|name| loaded_already(name)) {
+    if let several @ [_, _, ..] = &*engines() {
+        return Err(too_many(several));
+    }
+    let loaded = match NAMES.into_iter().find_map(loaded_already) {
         Some(loaded) => loaded,
-        None => load_ours()?,
+        None => load_ours(NAMES[0])?,
     };
     check_version(&loaded)?;
     // SAFETY: a library of our own version has these functions with these types.
@@ -42,36 +49,82 @@ pub fn load() -> PyResult<()> {
     let library = Library { functions: functions.map_err(lacks)?, private: private.map_err(lacks)? };
     // Its threads run its code: it stays.
     std::mem::forget(loaded);
+    load_second_name()?;
     let _ = LIBRARY.set(library);
     Ok(())
 }
 
-/// The library of this name, by its SONAME or the name it was asked for, if the process has one.
-fn loaded_already(name: &str) -> Option<Loaded> {
+/// The files of Ferry's engines that the process has.
+fn engines() -> Vec<PathBuf> {
+    let mut libraries = Vec::<CString>::new();
+    // SAFETY: the function only adds to the list that it is given.
+    unsafe { libc::dl_iterate_phdr(Some(note_name), (&raw mut libraries).cast()) };
+    let mut engines = Vec::new();
+    for library in libraries.iter().filter_map(|name| loaded_already(OsStr::from_bytes(name.to_bytes()))) {
+        // Found in the library itself or in one that it needs.
+        // SAFETY: only its address is used.
+        let Ok(function) = (unsafe { library.get::<unsafe extern "C" fn()>(VERSION) }) else { continue };
+        let path = file_of(*function as *const c_void);
+        if !engines.contains(&path) {
+            engines.push(path);
+        }
+    }
+    engines
+}
+
+/// Adds the name of a library to a list; the program itself has none.
+///
+/// # Safety
+/// `info` is what dl_iterate_phdr gives, and `names` a list of names.
+unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
+    // SAFETY: the caller's word; the name is a C string.
+    let (names, name) = unsafe { (&mut *names.cast::<Vec<CString>>(), CStr::from_ptr((*info).dlpi_name)) };
+    if !name.is_empty() {
+        names.push(name.to_owned());
+    }
+    0
+}
+
+/// A library that the process has, by its path, its SONAME, or the name it was asked for.
+fn loaded_already(name: impl libloading::AsFilename) -> Option<Loaded> {
     // SAFETY: nothing is loaded, so no initialiser runs.
     unsafe { Loaded::open(Some(name), RTLD_NOW | libc::RTLD_NOLOAD) }.ok()
 }
 
-/// Loads the library beside this module. Its second name is a file of its own there, empty but for that name and a need for the
-/// first: loaded too, it is what others get who ask for that name later, and not a second engine from wherever they would look.
-fn load_ours() -> PyResult<Loaded> {
+/// Loads a library that lies beside this module.
+fn load_ours(name: &str) -> PyResult<Loaded> {
     let module = file_of(load_ours as *const c_void);
-    let folder = module.parent().unwrap_or(Path::new(".")).join("lib");
-    let open = |name| {
-        let path = folder.join(name);
-        // SAFETY: it is our library; loading it runs no more than its initialisers.
-        unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|why| PyImportError::new_err(format!("cannot load {}: {why}", path.display())))
-    };
-    let library = open(NAMES[0])?;
-    std::mem::forget(open(NAMES[1])?);
-    Ok(library)
+    let path = module.parent().unwrap_or(Path::new(".")).join("lib").join(name);
+    // SAFETY: it is our library; loading it runs no more than its initialisers.
+    unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|why| cannot(&path, why))
+}
+
+/// The library's second name is a file of its own beside this module, empty but for that name and a need for the first: loaded
+/// too, it is what others get who ask for that name later, and not a second engine from wherever they would look.
+fn load_second_name() -> PyResult<()> {
+    // What has the first name only by its file's would not be what the second finds.
+    if loaded_already(NAMES[0]).is_some() && loaded_already(NAMES[1]).is_none() {
+        std::mem::forget(load_ours(NAMES[1])?);
+    }
+    Ok(())
+}
+
+fn cannot(path: &Path, why: impl Display) -> PyErr {
+    PyImportError::new_err(format!("cannot load {}: {why}", path.display()))
+}
+
+fn too_many(paths: &[PathBuf]) -> PyErr {
+    let paths = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+    PyImportError::new_err(format!(
+        "this process has loaded Ferry more than once, {paths}, and they do not know each other's memory: see that all that use \
+         it find the same file (LD_LIBRARY_PATH)"
+    ))
 }
 
 fn check_version(loaded: &Loaded) -> PyResult<()> {
     const OURS: &str = env!("CARGO_PKG_VERSION");
     // SAFETY: this is the function's type in every version.
-    let version = unsafe { loaded.get::<unsafe extern "C" fn() -> *const c_char>(b"ferryVersion\0") };
+    let version = unsafe { loaded.get::<unsafe extern "C" fn() -> *const c_char>(VERSION) };
     let Ok(version) = version else {
         return Err(PyImportError::new_err(format!(
             "this process has loaded {}, which is not Ferry's (it has no ferryVersion): Ferry's module acl cannot share it, \
