@@ -34,6 +34,11 @@ def page_locked(size):
     ok(acl.rt.host_register_v2(at, size, PINNED))
     return at, owner
 
+def elsewhere(item):
+    # Threads keep the names of this module alive for ever; those of another go, and what they hold.
+    sys.modules["other"] = types.ModuleType("other")
+    sys.modules["other"].item = item
+
 def hold(stream):
     # Not a Gate: that has a thread.
     event = ok(acl.rt.create_event_with_flag(1))
@@ -97,23 +102,28 @@ PROGRAMS = {
     """,
     "with threads that copy": """
         work()
-        size = 8 << 20
+        size = 64 << 20
         array = np.zeros(size, dtype=np.uint8)
+        at = acl.util.bytes_to_ptr(array)
+        elsewhere(array)
+        del array
         device = ok(acl.rt.malloc(size, 0))
         going = threading.Semaphore(0)
-        def body(at):
+        def body():
             acl.rt.set_context(context)
             going.release()
             while True:
                 acl.rt.memcpy(at, size, device, size, D2H)
         for _ in range(3):
-            threading.Thread(target=body, args=[acl.util.bytes_to_ptr(array)], daemon=True).start()
+            threading.Thread(target=body, daemon=True).start()
             going.acquire()
     """,
     "with threads that submit copies": """
         stream = work()
         size = 8 << 20
         at, array = page_locked(size)
+        elsewhere(array)
+        del array
         device = ok(acl.rt.malloc(size, 0))
         going = threading.Semaphore(0)
         def body():
@@ -248,9 +258,7 @@ PROGRAMS = {
                 self.close()
         early, behind, last = Owner(), Owner(), Last()
         early.name, behind.name, last.name = "early", "late", "gone"
-        # The threads keep the names of this module alive for ever, so it goes with another.
-        sys.modules["other"] = types.ModuleType("other")
-        sys.modules["other"].owner = last
+        elsewhere(last)
         del last
         atexit.register(early.close)
         late += [behind.copy, behind.close]
