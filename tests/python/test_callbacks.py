@@ -1,6 +1,8 @@
 """Callbacks: subscribe_report, launch_callback, process_report and unsubscribe_report."""
 
+import ctypes
 import gc
+import queue
 import sys
 import threading
 import weakref
@@ -23,7 +25,7 @@ class Served:
 
     def __init__(self, by):
         self.stream = ok(acl.rt.create_stream())
-        self.context, self.raised, self.by = ok(acl.rt.get_context()), [], by
+        self.context, self.raised, self.by = ok(acl.rt.get_context()), queue.SimpleQueue(), by
         ready = threading.Event()
 
         def serve(_):
@@ -34,7 +36,7 @@ class Served:
                     if acl.rt.process_report(-1) != 0:
                         return
                 except BaseException as error:
-                    self.raised.append(error)
+                    self.raised.put(error)
 
         if by == "acl":
             self.id = ok(acl.util.start_thread(serve, []))
@@ -56,6 +58,8 @@ class Served:
         ok(acl.rt.synchronize_stream(self.stream))
 
     def close(self):
+        if self.stream == 0:
+            return
         ok(acl.rt.unsubscribe_report(self.id, self.stream))
         if self.by == "acl":
             ok(acl.util.stop_thread(self.id))
@@ -63,6 +67,7 @@ class Served:
             self.thread.join(LIMIT)
             assert not self.thread.is_alive()
         ok(acl.rt.destroy_stream(self.stream))
+        self.stream = 0
 
 
 @pytest.fixture(params=["acl", "threading"])
@@ -166,7 +171,9 @@ def test_an_exception_is_shown_and_the_stream_goes_on(served, unraisable):
         served.launch(ran.append, [block], block)
     served.finish()
     assert unraisable == [(ValueError, f"on purpose [{block}]", wrong) for block in (0, 1)]
-    assert ran == [[0], [1]] and served.raised == []
+    assert ran == [[0], [1]]
+    served.close()
+    assert served.raised.empty()
 
 
 def test_an_exception_is_written_to_stderr_by_itself():
@@ -198,8 +205,48 @@ def test_what_ends_a_thread_comes_out_of_process_report(served, unraisable, kind
     served.launch(wrong, [], 1)
     served.launch(ran.append, [], 1)
     served.finish()
-    assert served.raised == [what] and unraisable == []
-    assert ran == [[]]
+    # Raised when process_report comes back, which may be behind the callbacks that were due.
+    assert served.raised.get(timeout=LIMIT) is what
+    assert (ran, unraisable) == ([[]], [])
+
+
+def test_of_two_that_end_a_thread_one_is_raised_and_one_shown(stream, unraisable):
+    first, second = KeyboardInterrupt("first"), SystemExit("second")
+
+    def wrong(items):
+        raise items[0]
+
+    ok(acl.rt.subscribe_report(threading.get_ident(), stream))
+    for what in first, second:
+        ok(acl.rt.launch_callback(wrong, [what], 0, stream))
+    ok(acl.rt.synchronize_stream(stream))
+    kit.settle()
+    with pytest.raises(KeyboardInterrupt, match="first"):
+        acl.rt.process_report(1000 * LIMIT)
+    assert unraisable == [(SystemExit, "second", wrong)]
+    ok(acl.rt.unsubscribe_report(threading.get_ident(), stream))
+
+
+def test_c_code_may_process_reports_too(stream, unraisable):
+    # The library that the process has goes by its name; ctypes lets go of the interpreter.
+    library, me, ran = ctypes.CDLL("libascendcl.so"), threading.get_ident(), []
+
+    def wrong(items):
+        raise items[0]
+
+    ok(acl.rt.subscribe_report(me, stream))
+    ok(acl.rt.launch_callback(ran.append, [1], 1, stream))
+    ok(library.aclrtProcessReport(-1))
+    assert ran == [[1]]
+    for kind in ValueError, KeyboardInterrupt, SystemExit:
+        ok(acl.rt.launch_callback(wrong, [kind("on purpose")], 1, stream))
+        ok(library.aclrtProcessReport(-1))
+        assert unraisable.pop() == (kind, "on purpose", wrong)
+    # Nothing is left for whoever comes next.
+    ok(acl.rt.launch_callback(ran.append, [2], 1, stream))
+    ok(acl.rt.process_report(1000 * LIMIT))
+    assert ran == [[1], [2]]
+    ok(acl.rt.unsubscribe_report(me, stream))
 
 
 def test_sys_exit_in_a_callback_of_the_main_thread_ends_the_program():

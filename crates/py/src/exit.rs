@@ -14,11 +14,12 @@ use std::{
 /// The thread that ends the program; 0 before.
 static ENDING: AtomicU64 = AtomicU64::new(0);
 
-/// Calls of the library that may touch memory, and Python functions that the library is calling.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
+/// Calls of the library that may touch memory, and how long the end waits for them: they come to an end once the work of all
+/// streams is dropped, but a large copy takes its time.
+static CALLS: Count = Count::new(Duration::from_secs(30));
 
-/// How long those are waited for. A callback that takes longer is cut off.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Python functions that the library is calling. One that takes longer is cut off.
+static CALLING: Count = Count::new(Duration::from_secs(2));
 
 thread_local! {
     /// How many callbacks this thread is inside of.
@@ -27,7 +28,7 @@ thread_local! {
 
 /// Has the interpreter tell us when the program is over.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // SAFETY: the handler only stores to an atomic.
+    // SAFETY: the handler only stores to atomics.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let at_exit = wrap_pyfunction!(at_exit, module)?;
     module.py().import("atexit")?.call_method1("register", (at_exit,)).map(drop)
@@ -35,7 +36,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// What other threads began in the parent never ends here.
 extern "C" fn in_child() {
-    BUSY.store(0, Ordering::SeqCst);
+    CALLS.now.store(0, Ordering::SeqCst);
+    CALLING.now.store(0, Ordering::SeqCst);
 }
 
 #[pyfunction]
@@ -45,7 +47,7 @@ fn at_exit(py: Python<'_>) {
         let start = Instant::now();
         loop {
             // Looked at first: what a call submits while it is under way is dropped by the next round.
-            let at_rest = BUSY.load(Ordering::SeqCst) == 0 || start.elapsed() > PATIENCE;
+            let at_rest = CALLS.is_waited_for(start) && CALLING.is_waited_for(start);
             // SAFETY: takes no argument.
             unsafe { (library().private.ferryStop)() };
             if at_rest {
@@ -86,26 +88,40 @@ fn stay_away() -> ! {
     }
 }
 
-/// Something that the end of the program waits for.
-struct Busy(());
+/// Things under way that the end of the program waits for.
+struct Count {
+    now: AtomicUsize,
+    patience: Duration,
+}
 
-impl Busy {
-    fn begin() -> Busy {
-        BUSY.fetch_add(1, Ordering::SeqCst);
-        Busy(())
+impl Count {
+    const fn new(patience: Duration) -> Count {
+        Count { now: AtomicUsize::new(0), patience }
+    }
+
+    fn begin(&'static self) -> Busy {
+        self.now.fetch_add(1, Ordering::SeqCst);
+        Busy(self)
+    }
+
+    fn is_waited_for(&self, since: Instant) -> bool {
+        self.now.load(Ordering::SeqCst) == 0 || since.elapsed() > self.patience
     }
 }
+
+/// One of them.
+struct Busy(&'static Count);
 
 impl Drop for Busy {
     fn drop(&mut self) {
         // A child may have forgotten the count of the parent.
-        let _ = BUSY.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+        let _ = self.0.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     }
 }
 
 /// Runs a call of the library that may touch memory. Does not come back to a program that is over.
 pub fn within<T>(body: impl FnOnce() -> T) -> T {
-    let busy = Busy::begin();
+    let busy = CALLS.begin();
     // Looked at behind the count: whoever ends the program does it the other way round.
     let value = (!is_over_for_this_thread()).then(body);
     drop(busy);
@@ -114,17 +130,19 @@ pub fn within<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// A callback under way.
-pub struct Calling(Busy);
+pub struct Calling {
+    _busy: Busy,
+}
 
 impl Calling {
     /// `None` when the program is over.
     pub fn begin() -> Option<Calling> {
-        let busy = Busy::begin();
+        let busy = CALLING.begin();
         if is_over_for_this_thread() {
             return None;
         }
         CALLBACKS.set(CALLBACKS.get() + 1);
-        Some(Calling(busy))
+        Some(Calling { _busy: busy })
     }
 }
 

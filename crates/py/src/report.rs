@@ -5,7 +5,11 @@ use crate::{
     exit::{self, Calling},
 };
 use pyo3::{exceptions::PyException, prelude::*, types::PyList};
-use std::{cell::RefCell, ffi::c_void, panic::catch_unwind};
+use std::{
+    cell::{Cell, RefCell},
+    ffi::c_void,
+    panic::catch_unwind,
+};
 
 /// Adds the functions of this file.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -42,6 +46,8 @@ struct Letter {
 thread_local! {
     /// What a callback of this thread's raised that is meant for the thread and not for the callback: KeyboardInterrupt, SystemExit.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// Whether this thread is in acl.rt.process_report, which raises it; C code may call aclrtProcessReport by itself.
+    static PROCESSING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Has the stream's thread call fn(user_data_list) when the stream gets here.
@@ -81,8 +87,10 @@ fn launch_callback(
 #[pyo3(signature = (timeout, /))]
 fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
     take!(py, "acl.rt.process_report", [timeout], |code| code);
+    let outer = PROCESSING.replace(true);
     // SAFETY: takes a number.
     let code = enter_to_rest(py, |library| unsafe { (library.functions.aclrtProcessReport)(timeout) });
+    PROCESSING.set(outer);
     RAISED.take().map_or(Ok(code), Err)
 }
 
@@ -113,10 +121,12 @@ unsafe extern "C" fn run(letter: *mut c_void) {
 
 /// An exception of a callback's: those that end a thread are for the thread, the others are shown.
 fn tell(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
-    if error.is_instance_of::<PyException>(py) {
-        error.write_unraisable(py, Some(function));
-    } else {
+    let for_the_thread = PROCESSING.get() && !error.is_instance_of::<PyException>(py);
+    // Only one can be raised: the first.
+    if for_the_thread && RAISED.with_borrow(Option::is_none) {
         RAISED.set(Some(error));
+    } else {
+        error.write_unraisable(py, Some(function));
     }
 }
 
