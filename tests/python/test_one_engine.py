@@ -315,6 +315,13 @@ def test_two_engines_at_the_import_are_refused(tmp_path, copy):
     assert f"{copy}/libascendcl.so" in said and f"{third}/libascendcl.so" in said
 
 
+def test_a_module_without_its_library_says_what_is_missing(tmp_path):
+    shutil.copytree(os.path.dirname(acl.__file__), tmp_path / "acl", ignore=shutil.ignore_patterns("lib"))
+    done = kit.run_python("import sys; sys.path.insert(0, sys.argv[1]); import acl", str(tmp_path))
+    assert done.returncode == 1
+    assert str(tmp_path / "acl/lib/libascendcl.so") in done.stderr and "No such file" in done.stderr
+
+
 def test_one_engine_by_two_names_is_one(copy):
     first, second = f"{copy}/libascendcl.so", f"{copy}/libacl_rt.so"
     assert kit.passes(FAILS, first, second) == "imported\nimported\n"

@@ -4,8 +4,8 @@ use ferry_abi::{Functions, Private};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use pyo3::{exceptions::PyImportError, prelude::*};
 use std::{
+    error::Error,
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
-    fmt::Display,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -109,7 +109,9 @@ fn load_second_name() -> PyResult<()> {
     Ok(())
 }
 
-fn cannot(path: &Path, why: impl Display) -> PyErr {
+fn cannot(path: &Path, why: libloading::Error) -> PyErr {
+    // What the system says is one further down.
+    let why = why.source().map_or_else(|| why.to_string(), ToString::to_string);
     PyImportError::new_err(format!("cannot load {}: {why}", path.display()))
 }
 
