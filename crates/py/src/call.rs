@@ -7,7 +7,7 @@ use crate::{
 };
 use pyo3::{
     Borrowed, PyTypeCheck,
-    exceptions::{PyOverflowError, PyTypeError},
+    exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError},
     prelude::*,
     types::PyString,
 };
@@ -55,8 +55,8 @@ impl Why {
 pub enum Int<T> {
     /// It does.
     Fits(T),
-    /// It is too large or too small; in words.
-    Outside(String),
+    /// It is too large, or too small; in words.
+    Outside { given: String, negative: bool },
     /// It is no int; what Python says of it.
     Wrong(String),
 }
@@ -86,12 +86,7 @@ impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
         let py = object.py();
         match object.extract::<T>() {
             Ok(value) => Ok(Int::Fits(value)),
-            Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
-                // Python does not write out numbers of thousands of digits.
-                let words =
-                    object.str().map_or_else(|_| "a very large number".into(), |text| text.to_string());
-                Ok(Int::Outside(words))
-            }
+            Err(error) if error.is_instance_of::<PyOverflowError>(py) => outside(&object),
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 Ok(Int::Wrong(error.value(py).to_string()))
             }
@@ -100,12 +95,22 @@ impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
     }
 }
 
+/// What to say of a number that does not fit. If the object is no int, its `__index__` may have raised, and not because of us.
+fn outside<T>(object: &Bound<'_, PyAny>) -> PyResult<Int<T>> {
+    let number = object.py().import("operator")?.call_method1("index", (object,))?;
+    let negative = number.lt(0)?;
+    // Python does not write out numbers of thousands of digits.
+    let too_long = if negative { "a very large negative number" } else { "a very large number" };
+    let given = number.str().map_or_else(|_| too_long.into(), |text| text.to_string());
+    Ok(Int::Outside { given, negative })
+}
+
 impl<T: Number> Int<T> {
     /// The number, or why the argument `name` cannot be given to C.
     pub fn get(self, name: &str) -> Result<T, Why> {
         match self {
             Int::Fits(value) => Ok(value),
-            Int::Outside(given) => {
+            Int::Outside { given, .. } => {
                 Err(Why::Value(format!("{name} is {given}: it must be in {}", T::range())))
             }
             Int::Wrong(words) => Err(Why::not_of_type(name, words)),
@@ -114,27 +119,43 @@ impl<T: Number> Int<T> {
 }
 
 /// A Python str that is to become a C string.
-pub struct Text(Result<Vec<u8>, String>);
+pub enum Text {
+    /// It does, unless there is a zero in it.
+    Bytes(Vec<u8>),
+    /// It has characters that no file name and no C string has; what Python says of them.
+    Outside(String),
+    /// It is no str; in words.
+    Wrong(String),
+}
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Text {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Text> {
+        let py = object.py();
         let Ok(text) = object.cast::<PyString>() else {
-            return Ok(Text(Err(format!("'{}' object is not a str", type_name(&object)))));
+            return Ok(Text::Wrong(format!("'{}' object is not a str", type_name(&object))));
         };
         // What of a path is no UTF-8, Python keeps in a way that only this understands.
-        let bytes = object.py().import("os")?.call_method1("fsencode", (text,))?;
-        Ok(Text(Ok(bytes.extract()?)))
+        match py.import("os")?.call_method1("fsencode", (text,)) {
+            Ok(bytes) => Ok(Text::Bytes(bytes.extract()?)),
+            Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
+                Ok(Text::Outside(error.value(py).to_string()))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Text {
     /// The C string, or why the argument `name` cannot be one.
     pub fn get(self, name: &str) -> Result<CString, Why> {
-        let bytes = self.0.map_err(|words| Why::not_of_type(name, words))?;
-        CString::new(bytes)
-            .map_err(|error| Why::Value(format!("{name} has a zero at {}", error.nul_position())))
+        match self {
+            Text::Bytes(bytes) => CString::new(bytes)
+                .map_err(|error| Why::Value(format!("{name} has a zero at {}", error.nul_position()))),
+            Text::Outside(words) => Err(Why::Value(format!("{name} cannot be a C string: {words}"))),
+            Text::Wrong(words) => Err(Why::not_of_type(name, words)),
+        }
     }
 }
 
@@ -164,16 +185,30 @@ pub fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string())
 }
 
-/// Takes arguments as C has them, each under its own name. A wrong type raises; for a value that C cannot have, `$refused` makes
-/// what the function returns out of the code.
+/// The name of an argument, which Rust may have to write in another way.
+pub fn plain(name: &str) -> &str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+/// Raises for an argument of the wrong type.
+pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, String>> {
+    match given {
+        Ok(value) => Ok(Ok(value)),
+        Err(Why::Value(note)) => Ok(Err(note)),
+        Err(Why::Type(error)) => Err(error),
+    }
+}
+
+/// Takes arguments as C has them, each under its own name. A wrong type raises, whatever the values of the others; for a value
+/// that C cannot have, `$refused` makes what the function returns out of the code.
 macro_rules! take {
-    ($py:ident, $function:expr, [$($arg:ident),*], $refused:expr) => { $(
-        let $arg = match $arg.get(stringify!($arg).trim_start_matches("r#")) {
+    ($py:ident, $function:expr, [$($arg:ident),*], $refused:expr) => {
+        $(let $arg = $crate::call::of_type($arg.get($crate::call::plain(stringify!($arg))))?;)*
+        $(let $arg = match $arg {
             Ok(value) => value,
-            Err($crate::call::Why::Type(error)) => return Err(error),
-            Err($crate::call::Why::Value(note)) => return Ok($refused($crate::call::refuse($py, $function, note))),
-        };
-    )* };
+            Err(note) => return Ok($refused($crate::call::refuse($py, $function, note))),
+        };)*
+    };
 }
 pub(crate) use take;
 

@@ -39,7 +39,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             if !keys.iter().any(|known| key.eq(known).unwrap_or(false)) {
                 let known = keys.join(", ");
                 return Err(PyTypeError::new_err(format!(
-                    "{path} has a key {}; its keys are {known}",
+                    "argument '{path}': there is a key {}; the keys are {known}",
                     key.repr()?
                 )));
             }
@@ -81,6 +81,11 @@ impl<'a, 'py> Reader<'a, 'py> {
                 Ok(T::default())
             }
         }
+    }
+
+    /// The items of the list at a key; none if it is not there.
+    fn items(&self, key: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.find(key)?.map_or_else(|| Ok(Vec::new()), |items| items_of(&items, &self.at(key)))
     }
 
     /// The dict at a key as a location.
@@ -161,6 +166,13 @@ fn attribute_value(reader: &mut Reader<'_, '_>, attribute: i32) -> PyResult<[u32
     };
     let mut inner = Reader::new(dict, path, &MEMBERS)?;
     let member = usize::try_from(attribute).ok().and_then(|index| MEMBERS.get(index)).copied();
+    // A union has room for one. What is given of the others has no effect, but is of the right type.
+    for number in &MEMBERS[1..] {
+        inner.number_or_0::<u32>(number)?;
+    }
+    for (index, byte) in inner.items("rsv")?.iter().enumerate() {
+        inner.convert::<u32>(byte, &format!("{}[{index}]", inner.at("rsv")))?;
+    }
     let number: u32 = match member {
         None | Some("rsv") => 0,
         Some(member) => inner.number(member)?,
@@ -210,9 +222,7 @@ pub fn batch_attributes(attrs: &Bound<'_, PyAny>) -> PyResult<Read<Vec<BatchAttr
 /// The reserved bytes, if they are given: 16 at most.
 fn reserved(reader: &mut Reader<'_, '_>) -> PyResult<[u8; 16]> {
     let mut bytes = [0; 16];
-    let Some(given) = reader.find("rsv")? else { return Ok(bytes) };
-    let path = reader.at("rsv");
-    let items = items_of(&given, &path)?;
+    let (items, path) = (reader.items("rsv")?, reader.at("rsv"));
     if items.len() > bytes.len() {
         let note = format!("{path} has {} numbers: it has room for {}", items.len(), bytes.len());
         reader.wrong.get_or_insert(note);

@@ -151,9 +151,9 @@ functions! { "acl.rt":
 #[pyfunction]
 #[pyo3(signature = (device_id, /))]
 fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<(Bound<'_, PyDict>, i32)> {
-    let refused = |code| (PyDict::new(py), code);
-    take!(py, "acl.rt.get_device_utilization_rate", [device_id], refused);
     let mut info = dicts::no_utilization();
+    let nothing = dicts::utilization(py, &info)?;
+    take!(py, "acl.rt.get_device_utilization_rate", [device_id], |code| (nothing, code));
     let at = &raw mut info as usize;
     // SAFETY: `info` is writable for the time of the call.
     let code = enter(py, |library| unsafe {

@@ -1,7 +1,7 @@
 //! Memory: of devices, page-locked, registered, and between processes.
 
 use crate::{
-    call::{Address, Int, Size, Text, Why, cast, enter, functions, refuse, take},
+    call::{Address, Int, Size, Text, cast, enter, functions, of_type, refuse, take},
     dicts::Config,
     library::Library,
 };
@@ -190,15 +190,19 @@ fn ipc_mem_get_export_key(
     len: Int<Size>,
     flags: Int<u64>,
 ) -> PyResult<(String, i32)> {
-    /// More than any key needs; the C function is told the caller's length, and no more than this.
+    /// More than any key needs; lengths above this have no room, and the C function would not take them either.
     const MOST: usize = 4096;
     let name = "acl.rt.ipc_mem_get_export_key";
     take!(py, name, [dev_ptr, size, len, flags], |code| (String::new(), code));
+    if len > MOST {
+        let note = format!("len is {len}: a key takes 65 bytes, no more and no less");
+        return Ok((String::new(), refuse(py, name, note)));
+    }
     Ok(enter(py, |library| {
         let mut key = [0_u8; MOST];
         let function = library.functions.aclrtIpcMemGetExportKey;
         // SAFETY: that many bytes of `key` are writable for the time of the call.
-        let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len.min(MOST), flags) };
+        let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len, flags) };
         let end = key.iter().position(|byte| *byte == 0).unwrap_or(0);
         (String::from_utf8_lossy(&key[..end]).into_owned(), code)
     }))
@@ -242,16 +246,17 @@ fn ipc_mem_close(py: Python<'_>, key: Text) -> PyResult<i32> {
 #[pyo3(signature = (key, pid, /))]
 fn ipc_mem_set_import_pid(py: Python<'_>, key: Text, pid: &Bound<'_, PyAny>) -> PyResult<i32> {
     let name = "acl.rt.ipc_mem_set_import_pid";
-    let mut pids = Vec::new();
+    let (mut pids, mut outside) = (Vec::new(), None);
     for (index, one) in cast::<PyList>(pid, "pid", "list")?.iter().enumerate() {
-        let (what, one) = (format!("pid[{index}]"), one.extract::<Int<i32>>()?);
-        match one.get(&what) {
+        match of_type(one.extract::<Int<i32>>()?.get(&format!("pid[{index}]")))? {
             Ok(value) => pids.push(value),
-            Err(Why::Type(error)) => return Err(error),
-            Err(Why::Value(note)) => return Ok(refuse(py, name, note)),
+            Err(note) => outside = outside.or(Some(note)),
         }
     }
     take!(py, name, [key], |code| code);
+    if let Some(note) = outside {
+        return Ok(refuse(py, name, note));
+    }
     Ok(enter(py, |library| {
         let function = library.functions.aclrtIpcMemSetImportPid;
         // SAFETY: `key` is a C string and `pids` that many numbers for the time of the call.

@@ -78,12 +78,11 @@ functions! { "acl.rt":
 #[pyfunction]
 #[pyo3(signature = (priority, flag, /))]
 fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>) -> PyResult<(Address, i32)> {
-    take!(py, "acl.rt.create_stream_with_config", [flag], |code| (0, code));
     let priority = match priority {
-        Int::Outside(words) => Int::Fits(if words.starts_with('-') { 0 } else { 7 }),
+        Int::Outside { negative, .. } => Int::Fits(if negative { 0 } else { 7 }),
         other => other,
     };
-    take!(py, "acl.rt.create_stream_with_config", [priority], |code| (0, code));
+    take!(py, "acl.rt.create_stream_with_config", [priority, flag], |code| (0, code));
     Ok(enter(py, |library| {
         let mut stream = std::ptr::null_mut();
         // SAFETY: `stream` is writable for the time of the call.
