@@ -88,6 +88,22 @@ def test_a_stream_waits_for_what_another_recorded(event, maker, stream):
     ok(rt.destroy_stream(waiting))
 
 
+def test_wait_status_tells_of_the_waits_and_not_of_the_record(stream):
+    event, waiting = ok(rt.create_event_with_flag(SYNC)), ok(rt.create_stream())
+    assert rt.query_event(event) == NOT_DONE
+    assert rt.query_event_wait_status(event) == DONE, "nobody waits"
+    ok(rt.record_event(event, stream))
+    ok(rt.synchronize_stream(stream))
+    with Gate(waiting):
+        ok(rt.stream_wait_event(waiting, event))
+        assert rt.query_event(event) == DONE
+        assert rt.query_event_wait_status(event) == NOT_DONE, "the stream has not got there yet"
+    ok(rt.synchronize_stream(waiting))
+    assert rt.query_event_wait_status(event) == DONE
+    ok(rt.destroy_stream(waiting))
+    ok(rt.destroy_event(event))
+
+
 @EVERY
 def test_a_wait_is_for_the_latest_record_before_it(event, maker, stream):
     waiting = ok(rt.create_stream())

@@ -40,7 +40,7 @@ class Partner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": kit.HERE},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([kit.HERE, *sys.path])},
         )
         self.pid = self.process.pid
         ok(self.ask(f"rt.set_device({device})"))

@@ -121,6 +121,8 @@ def test_stubtest_finds_no_difference(tmp_path):
 
 
 GOOD = """
+from __future__ import annotations
+
 import array
 from typing import TYPE_CHECKING, Any
 

@@ -1,8 +1,8 @@
 //! The Python module `acl`: pyACL's functions, argument by argument, on top of libascendcl.so.
 //!
 //! This is the only code that knows Python, and it knows nothing else: each function takes its arguments apart, lets go of the
-//! interpreter and calls the C function of the library that the process has ([`library`]), so that Python, C and other
-//! extensions share one engine. [`call`] holds what all functions do alike.
+//! interpreter and calls the C function of the library that the process has (`library`), so that Python, C and other
+//! extensions share one engine. `call` holds what all functions do alike.
 
 mod buffer;
 mod call;
