@@ -17,6 +17,11 @@ impl Cursor {
         Cursor { piece: 0, row: 0, col: bytes }
     }
 
+    /// Before the piece of this index.
+    pub fn at(piece: usize) -> Self {
+        Cursor { piece, row: 0, col: 0 }
+    }
+
     /// Bytes done of the row it is in.
     pub fn bytes(&self) -> usize {
         self.col
@@ -24,7 +29,7 @@ impl Cursor {
 }
 
 /// What a row counts for at least, however short.
-const ROW_COST: usize = 64;
+pub const ROW_COST: usize = 64;
 
 /// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two ends overlap is moved
 /// from the side that memmove would begin with.

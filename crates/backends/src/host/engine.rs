@@ -3,7 +3,7 @@
 //! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
-use super::lane::Lane;
+use super::{lane::Lane, team::Team};
 use ferry_core::{
     Error, Kind, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
@@ -33,7 +33,12 @@ pub struct Engine {
     /// How many lanes are in the list, readable without its lock.
     waiting: AtomicUsize,
     spinning: AtomicUsize,
+    /// Large copies that others may help with.
+    teams: Mutex<Vec<Arc<Team>>>,
+    /// How many there are, readable without the lock.
+    open_teams: AtomicUsize,
     wake: Condvar,
+    cpus: usize,
     spins: bool,
     most_spinning: usize,
     started: Instant,
@@ -64,7 +69,10 @@ impl Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
+            teams: Mutex::new(Vec::new()),
+            open_teams: AtomicUsize::new(0),
             wake: Condvar::new(),
+            cpus,
             spins: cpus > 1,
             most_spinning: (cpus - 1).min(MOST_SPINNING),
             started: Instant::now(),
@@ -124,6 +132,46 @@ impl Engine {
         }
     }
 
+    /// CPUs of this machine that the process may use.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Others may help with this copy from here on.
+    pub fn open_team(&self, team: Arc<Team>) {
+        let mut teams = lock(&self.teams);
+        teams.push(team);
+        self.open_teams.store(teams.len(), Ordering::SeqCst);
+        drop(teams);
+        // A worker looks at the teams once more, under this lock, before it sleeps.
+        let ready = lock(&self.ready);
+        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::SeqCst) == 0;
+        drop(ready);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Nobody may help with this copy any more.
+    pub fn shut_team(&self, team: &Arc<Team>) {
+        let mut teams = lock(&self.teams);
+        teams.retain(|open| !Arc::ptr_eq(open, team));
+        self.open_teams.store(teams.len(), Ordering::SeqCst);
+    }
+
+    /// Helps with a large copy, of this lane if one is given, until there is no more to do or it is `enough`. Returns whether
+    /// there was something to help with.
+    pub fn help_team(&self, lane: Option<usize>, enough: impl Fn() -> bool) -> bool {
+        if self.open_teams.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let found = lock(&self.teams).iter().find(|team| team.is_of(lane) && team.join()).cloned();
+        let Some(team) = found else { return false };
+        while !enough() && team.step() {}
+        team.leave();
+        true
+    }
+
     /// Spins until `done`, or for as long as spinning is thought to pay. Returns whether it is done.
     pub fn spin(&self, done: impl Fn() -> bool) -> bool {
         if done() {
@@ -171,9 +219,14 @@ impl Engine {
     /// submit.
     fn look_around(&self) {
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
-            self.spin(|| self.has_ready() || self.closed.load(Ordering::Relaxed));
+            self.spin(|| self.has_ready() || self.has_team() || self.closed.load(Ordering::Relaxed));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether there is a copy to help with.
+    fn has_team(&self) -> bool {
+        self.open_teams.load(Ordering::SeqCst) > 0 && lock(&self.teams).iter().any(|team| team.has_room())
     }
 
     /// A worker's life.
@@ -189,6 +242,13 @@ impl Engine {
         }
         let mut ready = lock(&self.ready);
         loop {
+            if ready.lanes.is_empty() && self.has_team() {
+                drop(ready);
+                self.help_team(None, || self.has_ready());
+                self.look_around();
+                ready = lock(&self.ready);
+                continue;
+            }
             if let Some(lane) = ready.lanes.pop_front() {
                 self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
                 let another = !ready.lanes.is_empty() && ready.sleeping > 0;

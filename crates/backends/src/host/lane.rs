@@ -18,7 +18,7 @@ use ferry_core::{
     backend::{self, survives},
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
-use std::{collections::VecDeque, mem, time::Instant};
+use std::{collections::VecDeque, mem, ptr, time::Instant};
 use waiting::Waiting;
 
 /// What an owner moves before it looks up: a timeout or an abort waits no longer than this.
@@ -111,6 +111,11 @@ impl Lane {
         })
     }
 
+    /// What tells this lane from others.
+    fn number(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Adds work and says so to the engine if nobody is at this lane.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Work) -> Ticket {
         let mut state = lock(&self.state);
@@ -138,6 +143,12 @@ impl Lane {
             self.run(hand, Turn::Helper { ticket, deadline });
         }
         taken
+    }
+
+    /// Helps the owner with a large copy as a waiting thread. Returns whether there was something to help with.
+    fn help_owner(&self, deadline: Option<Instant>) -> bool {
+        let late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        self.engine.help_team(Some(self.number()), late)
     }
 
     fn claim(&self) -> Option<VecDeque<Work>> {
@@ -195,7 +206,8 @@ impl Lane {
         if !aborted && !self.status.is_halted() {
             return false;
         }
-        let Some(dropped) = hand.pop_front() else { return false };
+        let Some(mut dropped) = hand.pop_front() else { return false };
+        dropped.stop();
         self.drop_one(aborted);
         self.dispose([dropped]);
         true
@@ -241,7 +253,7 @@ impl Lane {
                 }
                 continue;
             };
-            match item.step(&self.status) {
+            match item.step(&self.status, &self.engine, self.number()) {
                 Step::More => turn.count(SLICE),
                 Step::Done => {
                     // Dropping the item may run a user's destructor; the work is passed first.
@@ -272,7 +284,8 @@ impl Lane {
     fn give_up(&self) {
         self.status.fail(Kind::Device.because("a bug in Ferry: the work of this stream was lost to a panic"));
         let mut state = lock(&self.state);
-        let lost = state.take_work();
+        let mut lost = state.take_work();
+        lost.iter_mut().for_each(Work::stop);
         state.phase = Phase::Idle;
         self.status.pass(self.submitted.load(Ordering::Relaxed));
         drop(state);

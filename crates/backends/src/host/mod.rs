@@ -7,6 +7,7 @@ mod mapping;
 pub(crate) mod outside;
 mod reduce;
 mod region;
+mod team;
 mod work;
 
 use crate::probe;

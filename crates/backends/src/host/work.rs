@@ -3,8 +3,10 @@
 
 use super::{
     copy::{self, Cursor},
+    engine::Engine,
     lane::{LaneFence, SLICE, Then},
     reduce,
+    team::{LEAST, Opened, Pieces, Team},
 };
 use ferry_core::{Fence, Fill, Indirect, Op, Plan, Reduction, Rows, Status, sync::Arc};
 use std::mem;
@@ -15,6 +17,8 @@ pub enum Work {
     Linear { dst: usize, src: usize, len: usize, done: usize },
     /// Rows, or the pieces of a batch.
     Rows(Box<(Plan, Cursor)>),
+    /// A large copy that others help with.
+    Team(Opened),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
     /// A pattern.
@@ -75,7 +79,7 @@ impl From<Plan> for Work {
 
 impl Work {
     /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so until it has passed.
-    pub fn step(&mut self, status: &Status) -> Step {
+    pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> Step {
         while let Work::After(after) = self {
             match after.0.pop() {
                 Some(fence) if fence.is_done() => {}
@@ -96,7 +100,9 @@ impl Work {
                 }
             }
         }
+        self.gather(engine, lane);
         let complete = match self {
+            Work::Team(team) => team.step(),
             Work::Linear { dst, src, len, done } => {
                 let mut cursor = Cursor::after(*done);
                 // SAFETY: see above.
@@ -132,6 +138,33 @@ impl Work {
             Work::Through(_) | Work::After(_) => unreachable!("resolved above"),
         };
         if complete { Step::Done } else { Step::More }
+    }
+
+    /// Asks others to help with a large copy that has not begun.
+    fn gather(&mut self, engine: &Arc<Engine>, lane: usize) {
+        let cpus = engine.cpus();
+        let (pieces, portions) = match self {
+            Work::Linear { dst, src, len, done: 0 } if *len >= LEAST => {
+                let rows = Rows::linear(*dst, *src, *len);
+                let Some(portions) = Team::portions(&[rows], cpus) else { return };
+                (Pieces::One(rows), portions)
+            }
+            Work::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
+                let Some(portions) = Team::portions(rows.0.rows(), cpus) else { return };
+                let nothing = Work::Fill { dst: 0, len: 0, done: 0, pattern: [0; 4] };
+                let Work::Rows(rows) = mem::replace(self, nothing) else { unreachable!("just seen") };
+                (Pieces::Plan(rows.0), portions)
+            }
+            _ => return,
+        };
+        *self = Work::Team(Opened::new(Team::new(pieces, portions, lane, cpus), engine));
+    }
+
+    /// Ends the work where it is, if it has begun; returns when no byte of it moves any more.
+    pub fn stop(&mut self) {
+        if let Work::Team(team) = self {
+            team.close();
+        }
     }
 }
 

@@ -78,7 +78,10 @@ impl Fence for LaneFence {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Kind::Timeout.because("the work was not done in time"));
             }
-            if !self.lane.help(self.ticket, deadline) && !self.lane.engine.spin(|| self.is_done()) {
+            if self.lane.help(self.ticket, deadline) || self.lane.help_owner(deadline) {
+                continue;
+            }
+            if !self.lane.engine.spin(|| self.is_done()) {
                 self.park(deadline);
             }
         }

@@ -1,0 +1,303 @@
+//! A large copy that several threads do together: its owner, workers that have nothing else to do, and threads that wait for it.
+//!
+//! The copy is cut into portions beforehand, and everybody takes the next one until none is left. Who runs the lane stays its
+//! owner: only the owner says that the copy is done, after the last portion is. A copy whose ends overlap is not cut.
+
+use super::{
+    copy::{self, Cursor, ROW_COST},
+    engine::Engine,
+};
+use ferry_core::{
+    Plan, Rows,
+    sync::{Arc, AtomicUsize, Ordering, spin_loop},
+};
+use std::{ops::Range, thread};
+
+/// Below this a copy is done before help would come.
+pub const LEAST: usize = 1 << 20;
+/// A portion is no smaller than this: taking one costs a cache miss.
+const LEAST_PORTION: usize = 256 << 10;
+/// A portion is no larger than this: an abort, a timeout or another lane waits for it.
+const MOST_PORTION: usize = 2 << 20;
+/// Portions for each thread, so that nobody waits long for the last one.
+const PORTIONS_EACH: usize = 8;
+/// Portions start at whole pages of the destination where they can.
+const PAGE: usize = 4096;
+/// How often somebody who waits for the last portions looks before he lets others run.
+const LOOKS: usize = 256;
+
+/// A copy that is being done together.
+pub struct Team {
+    pieces: Pieces,
+    portions: Vec<Portion>,
+    /// Which lane's copy this is.
+    lane: usize,
+    /// As many as there are CPUs.
+    most: usize,
+    members: AtomicUsize,
+    /// The portion that is taken next.
+    next: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+/// What is copied.
+pub enum Pieces {
+    /// One run of bytes.
+    One(Rows),
+    /// A plan.
+    Plan(Plan),
+}
+
+impl Pieces {
+    fn rows(&self) -> &[Rows] {
+        match self {
+            Pieces::One(rows) => std::slice::from_ref(rows),
+            Pieces::Plan(plan) => plan.rows(),
+        }
+    }
+}
+
+/// What one thread does at a time.
+#[derive(Clone, Debug, PartialEq)]
+enum Portion {
+    /// These pieces of the plan.
+    Pieces(Range<usize>),
+    /// A part of a piece.
+    Part(Rows),
+}
+
+impl Team {
+    /// How a copy is cut for this many threads; `None` if it is not worth it, or must not be cut.
+    pub fn portions(pieces: &[Rows], cpus: usize) -> Option<Portions> {
+        let total: usize = pieces.iter().map(cost).sum();
+        if cpus < 2 || total < LEAST {
+            return None;
+        }
+        let size = (total / (cpus * PORTIONS_EACH)).clamp(LEAST_PORTION, MOST_PORTION) & !(PAGE - 1);
+        Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(Portions)
+    }
+
+    /// A team with its first member.
+    pub fn new(pieces: Pieces, portions: Portions, lane: usize, cpus: usize) -> Team {
+        let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
+        Team { pieces, portions: portions.0, lane, most: cpus, members, next, finished }
+    }
+
+    /// Whether this is a copy of the lane, if one is given.
+    pub fn is_of(&self, lane: Option<usize>) -> bool {
+        lane.is_none_or(|lane| lane == self.lane)
+    }
+
+    /// Whether one more could help.
+    pub fn has_room(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.portions.len()
+            && self.members.load(Ordering::Relaxed) < self.most
+    }
+
+    /// Becomes a member, if there is room and work.
+    pub fn join(&self) -> bool {
+        let more = |members| (members < self.most).then_some(members + 1);
+        self.has_room() && self.members.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Is a member no more.
+    pub fn leave(&self) {
+        self.members.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Does one portion. Returns whether there was one.
+    pub fn step(&self) -> bool {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(portion) = self.portions.get(index) else { return false };
+        // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says only after
+        // every portion that was taken is finished.
+        unsafe {
+            match portion {
+                Portion::Pieces(range) => {
+                    copy::advance(&self.pieces.rows()[..range.end], &mut Cursor::at(range.start), usize::MAX)
+                }
+                Portion::Part(rows) => {
+                    copy::advance(std::slice::from_ref(rows), &mut Cursor::default(), usize::MAX)
+                }
+            };
+        }
+        self.finished.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// No portion is taken any more; returns when those that were are finished.
+    pub fn close(&self) {
+        let taken = self.next.swap(self.portions.len(), Ordering::Relaxed).min(self.portions.len());
+        let mut looks = 0;
+        while self.finished.load(Ordering::Acquire) < taken {
+            spin_loop();
+            looks += 1;
+            if looks % LOOKS == 0 {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The portions of a copy.
+pub struct Portions(Vec<Portion>);
+
+/// A team as its owner has it. Whatever becomes of it, when it is gone nobody is at work on the copy.
+pub struct Opened {
+    team: Arc<Team>,
+    engine: Arc<Engine>,
+    closed: bool,
+}
+
+impl Opened {
+    /// Asks others to help.
+    pub fn new(team: Team, engine: &Arc<Engine>) -> Opened {
+        let team = Arc::new(team);
+        engine.open_team(team.clone());
+        Opened { team, engine: engine.clone(), closed: false }
+    }
+
+    /// Does one portion. Returns whether the copy is done.
+    pub fn step(&mut self) -> bool {
+        if self.team.step() {
+            return false;
+        }
+        self.close();
+        true
+    }
+
+    /// Ends the copy where it is; returns when nobody is at work on it.
+    pub fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.engine.shut_team(&self.team);
+            self.team.close();
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What a piece costs, in bytes.
+fn cost(rows: &Rows) -> usize {
+    rows.height.saturating_mul(rows.width.max(ROW_COST))
+}
+
+/// Whether a piece may be done in any order: no byte of it is both read and written.
+fn is_apart(rows: &Rows) -> bool {
+    let span = |pitch: usize| (rows.height - 1) * pitch + rows.width;
+    rows.dst + span(rows.dst_pitch) <= rows.src || rows.src + span(rows.src_pitch) <= rows.dst
+}
+
+/// The portions of a plan, of about `size` bytes each.
+fn cut(pieces: &[Rows], size: usize) -> Vec<Portion> {
+    let mut portions = Vec::new();
+    let (mut first, mut gathered) = (0, 0);
+    for (index, rows) in pieces.iter().enumerate() {
+        let alone = cost(rows) > size && is_apart(rows);
+        if first < index && (alone || gathered >= size) {
+            portions.push(Portion::Pieces(first..index));
+            (first, gathered) = (index, 0);
+        }
+        if alone {
+            cut_piece(rows, size, &mut portions);
+            first = index + 1;
+        } else {
+            gathered += cost(rows);
+        }
+    }
+    if first < pieces.len() {
+        portions.push(Portion::Pieces(first..pieces.len()));
+    }
+    portions
+}
+
+fn cut_piece(rows: &Rows, size: usize, portions: &mut Vec<Portion>) {
+    if rows.width <= size {
+        let each = (size / rows.width.max(ROW_COST)).max(1);
+        for first in (0..rows.height).step_by(each) {
+            portions.push(Portion::Part(Rows {
+                dst: rows.dst + first * rows.dst_pitch,
+                src: rows.src + first * rows.src_pitch,
+                height: each.min(rows.height - first),
+                ..*rows
+            }));
+        }
+        return;
+    }
+    for row in 0..rows.height {
+        let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
+        let mut done = 0;
+        while done < rows.width {
+            let len = (size - (dst + done) % PAGE).min(rows.width - done);
+            portions.push(Portion::Part(Rows::linear(dst + done, src + done, len)));
+            done += len;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every byte of every piece, as (piece's own number, row, column).
+    fn bytes(pieces: &[Rows]) -> Vec<(usize, usize)> {
+        let mut all = Vec::new();
+        for rows in pieces {
+            for row in 0..rows.height {
+                for col in 0..rows.width {
+                    all.push((rows.dst + row * rows.dst_pitch + col, rows.src + row * rows.src_pitch + col));
+                }
+            }
+        }
+        all
+    }
+
+    fn of_portions(pieces: &[Rows], portions: &[Portion]) -> Vec<(usize, usize)> {
+        let flat = portions.iter().flat_map(|portion| match portion {
+            Portion::Pieces(range) => pieces[range.clone()].to_vec(),
+            Portion::Part(rows) => vec![*rows],
+        });
+        bytes(&flat.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn portions_are_the_plan_byte_by_byte() {
+        let matrix = Rows { dst: 1 << 20, dst_pitch: 40, src: 5, src_pitch: 33, width: 33, height: 700 };
+        let wide =
+            Rows { dst: 3 << 20, dst_pitch: 9000, src: 1 << 21, src_pitch: 8500, width: 8400, height: 3 };
+        let overlapping = Rows::linear(5 << 20, (5 << 20) + 100, 20_000);
+        let small = |i: usize| Rows::linear((8 << 20) + i * 300, (9 << 20) + i * 700, 100 + i % 7);
+        let many: Vec<Rows> = (0..500).map(small).collect();
+        let plans: [&[Rows]; 6] = [
+            &[matrix],
+            &[wide],
+            &[overlapping],
+            &many,
+            &[small(0), matrix, small(1), small(2), overlapping, wide, small(3)],
+            &[Rows::linear(4096 * 9 + 17, 4096 * 900, 50_000)],
+        ];
+        for plan in plans {
+            let portions = cut(plan, 4096);
+            assert_eq!(of_portions(plan, &portions), bytes(plan), "{portions:?}");
+            for portion in &portions {
+                if let Portion::Part(rows) = portion {
+                    assert!(cost(rows) <= 4096 && *rows != overlapping, "{rows:?}");
+                }
+            }
+        }
+        assert_eq!(cut(&[overlapping], 4096), [Portion::Pieces(0..1)], "never cut");
+        assert!(cut(&many, 4096).len() > 8, "gathered, not all at once");
+    }
+
+    #[test]
+    fn rows_that_lie_between_each_other_are_not_apart() {
+        let woven = Rows { dst: 0, dst_pitch: 200, src: 100, src_pitch: 200, width: 100, height: 90 };
+        assert!(!is_apart(&woven));
+        assert_eq!(cut(&[woven], 4096), [Portion::Pieces(0..1)]);
+    }
+}
