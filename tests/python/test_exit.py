@@ -263,6 +263,22 @@ PROGRAMS = {
         atexit.register(early.close)
         late += [behind.copy, behind.close]
     """,
+    "with threads in the __index__ of an argument": """
+        work()
+        class Number:
+            def __index__(self):
+                started.release()
+                time.sleep(0.01)
+                return 0
+        def body():
+            while True:
+                acl.rt.set_device(Number())
+        started = threading.Semaphore(0)
+        for _ in range(16):
+            threading.Thread(target=body, daemon=True).start()
+        for _ in range(64):
+            started.acquire()
+    """,
     "and then waits for a thread that calls acl": """
         work()
         memory = ok(acl.rt.malloc(4096, 0))
