@@ -69,7 +69,7 @@ def build_second_name():
     """
     name = "libacl_rt.so"
     new = LIBRARY.with_name(f"{name}.{os.getpid()}")
-    cc = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-nostdlib", "-s", f"-Wl,-soname,{name}", "-Wl,--no-as-needed"]
+    cc = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-nostdlib", "-s", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]
     subprocess.run([*cc, "-o", new, LIBRARY], check=True)
     new.replace(LIBRARY.with_name(name))
 

@@ -263,6 +263,50 @@ PROGRAMS = {
         atexit.register(early.close)
         late += [behind.copy, behind.close]
     """,
+    "with threads in the __index__ of an argument": """
+        work()
+        class Number:
+            def __index__(self):
+                started.release()
+                time.sleep(0.01)
+                return 0
+        def body():
+            while True:
+                acl.rt.set_device(Number())
+        started = threading.Semaphore(0)
+        for _ in range(16):
+            threading.Thread(target=body, daemon=True).start()
+        for _ in range(64):
+            started.acquire()
+    """,
+    "and then waits for a thread that calls acl": """
+        work()
+        memory = ok(acl.rt.malloc(4096, 0))
+        def body():
+            ok(acl.rt.set_context(context))
+            asked.wait()
+            ok(acl.rt.memset(memory, 4096, 9, 4096))
+            ok(acl.rt.free(memory))
+            print("freed", flush=True)
+        asked = threading.Event()
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        late += [asked.set, thread.join]
+    """,
+    "slowly, while threads call acl all the time": """
+        work()
+        pinned = ok(acl.rt.malloc_host(1 << 20))
+        device = ok(acl.rt.malloc(1 << 20, 0))
+        def body():
+            ok(acl.rt.set_context(context))
+            stream = ok(acl.rt.create_stream())
+            while True:
+                acl.rt.memcpy_async(device, 1 << 20, pinned, 1 << 20, H2D, stream)
+                acl.rt.synchronize_stream(stream)
+        for _ in range(4):
+            threading.Thread(target=body, daemon=True).start()
+        late.append(lambda: time.sleep(1.5))
+    """,
 }
 
 ENDS = {
@@ -274,6 +318,7 @@ ENDS = {
 PRINTS = {
     "with a callback that runs": "the callback ended\n",
     "and calls acl from atexit and __del__": "early\nlate\ngone\n",
+    "and then waits for a thread that calls acl": "freed\n",
 }
 
 

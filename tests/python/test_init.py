@@ -233,3 +233,33 @@ def test_numpy_is_not_needed():
             sys.exit(0)
         sys.exit("no ImportError")
     """)
+
+
+def test_another_interpreter_of_the_process_is_refused_and_does_no_harm():
+    program = """
+        import threading
+
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+
+        try_it = '''
+        try:
+            import acl
+        except ImportError as error:
+            print("subinterpreters" in str(error), flush=True)
+        '''
+        first = interpreters.create()
+        interpreters.run_string(first, try_it)
+        import acl
+        print(acl.rt.set_device(0), flush=True)
+        interpreters.destroy(first)
+        second = interpreters.create()
+        interpreters.run_string(second, try_it)
+        thread = threading.Thread(target=lambda: print(acl.rt.set_device(0), flush=True))
+        thread.start()
+        thread.join()
+    """
+    done = kit.run_python(program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n0\nTrue\n0\n", "")

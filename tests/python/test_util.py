@@ -199,6 +199,21 @@ def test_freed_device_memory_raises(device):
         acl.util.ptr_to_bytes(address, 64)
 
 
+def test_memory_of_acl_is_what_is_allocated(device):
+    first, second = ok(acl.rt.malloc_host(4096)), ok(acl.rt.malloc_host(4096))
+    assert len(acl.util.ptr_to_bytes(first, 4096)) == 4096
+    with pytest.raises(ValueError, match="leave their block"):
+        acl.util.ptr_to_bytes(first, 1 << 16)
+    with pytest.raises(ValueError, match="leave their block"):
+        acl.util.ptr_to_numpy(first, (1 << 16,), 2)
+    ok(acl.rt.free_host(first))
+    ok(acl.rt.free_host(second))
+    with pytest.raises(ValueError, match="nothing is allocated"):
+        acl.util.ptr_to_bytes(first, 1)
+    with pytest.raises(ValueError, match="nothing is allocated"):
+        acl.util.ptr_to_numpy(first, (1,), 2)
+
+
 def test_ptr_to_numpy_needs_memory_that_can_be_written():
     page = mmap.mmap(-1, 4096)
     address = acl.util.bytes_to_ptr(page)

@@ -75,7 +75,8 @@ fn aligned(name: &str, addr: usize) -> Result<()> {
     Err(fail(c::ACL_ERROR_RT_ADDR_UNALIGNED, note))
 }
 
-/// Whether the CPU may read, or also write, `len` bytes: not device memory, where that is apart, and nothing that is not mapped.
+/// Whether the CPU may read, or also write, `len` bytes: not device memory, where that is apart, nothing that is not mapped, and
+/// of acl's own memory only what is allocated.
 pub fn host_range(addr: usize, len: usize, write: bool) -> Result<()> {
     let access = if write { Access::Write } else { Access::Read };
     not_null("ptr", addr)?;
@@ -88,6 +89,8 @@ pub fn host_range(addr: usize, len: usize, write: bool) -> Result<()> {
             );
             return Err(refuse(note));
         }
+        // As for a copy: inside one allocation, and none that was freed.
+        memory.place(addr, len, access).map_err(|why| refuse(format!("ptr: {why}")))?;
     }
     ferry::engine::probe::accessible(addr, len, access).map_err(|why| refuse(format!("ptr: {why}")))
 }

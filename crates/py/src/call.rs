@@ -9,7 +9,8 @@ use pyo3::{
     Borrowed, PyTypeCheck,
     exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError},
     prelude::*,
-    types::PyString,
+    sync::PyOnceLock,
+    types::{PyInt, PyString},
 };
 use std::{ffi::CString, fmt::Display};
 
@@ -89,9 +90,14 @@ impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Int<T>> {
         let py = object.py();
-        match object.extract::<T>() {
-            Ok(value) => Ok(Int::Fits(value)),
-            Err(error) if error.is_instance_of::<PyOverflowError>(py) => outside(&object),
+        if object.is_instance_of::<PyInt>() {
+            return fit(&object);
+        }
+        static INDEX: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let index = INDEX.import(py, "operator", "index")?;
+        // What an object's `__index__` does is Python code.
+        match exit::call(index, &(object,).into_pyobject(py)?) {
+            Ok(number) => fit(&number),
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 Ok(Int::Wrong(error.value(py).to_string()))
             }
@@ -100,9 +106,13 @@ impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
     }
 }
 
-/// What to say of a number that does not fit. If the object is no int, its `__index__` may have raised, and not because of us.
-fn outside<T>(object: &Bound<'_, PyAny>) -> PyResult<Int<T>> {
-    let number = object.py().import("operator")?.call_method1("index", (object,))?;
+/// A Python int as C's, or what to say of it.
+fn fit<T: Number>(number: &Bound<'_, PyAny>) -> PyResult<Int<T>> {
+    match number.extract::<T>() {
+        Ok(value) => return Ok(Int::Fits(value)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => {}
+        Err(error) => return Err(error),
+    }
     let negative = number.lt(0)?;
     // Python does not write out numbers of thousands of digits.
     let too_long = if negative { "a very large negative number" } else { "a very large number" };

@@ -1,18 +1,32 @@
 //! The end of the interpreter. It takes memory away that copies in flight may use, and ends every thread that tries to come
 //! back to it, in the middle of whatever that thread does. So when the program is over, all work is dropped, calls that touch
 //! memory and callbacks that run are waited for, and threads that wait in the library stay there.
+//!
+//! The program tells us by `atexit`, whose functions run in turn: those that were there before the module come after ours, and may
+//! wait for a thread of the program's that wants to call once more. So if the interpreter does not go on to its end, threads come
+//! back after a while.
 
 use crate::library::library;
 use pyo3::{ffi, prelude::*, types::PyTuple};
 use std::{
     cell::Cell,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    ffi::c_int,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 /// The thread that ends the program; 0 before.
 static ENDING: AtomicU64 = AtomicU64::new(0);
+
+/// When all that the end waits for was done.
+static ENDED: OnceLock<Instant> = OnceLock::new();
+
+/// How long after that the interpreter may take to go on to its end. If it takes longer, it may be waiting for a thread.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// Calls of the library that may touch memory, and how long the end waits for them: they come to an end once the work of all
 /// streams is dropped, but a large copy takes its time.
@@ -51,11 +65,12 @@ fn at_exit(py: Python<'_>) {
             // SAFETY: takes no argument.
             unsafe { (library().private.ferryStop)() };
             if at_rest {
-                return;
+                break;
             }
             thread::sleep(Duration::from_millis(1));
         }
     });
+    let _ = ENDED.set(Instant::now());
 }
 
 /// Whether the program is over.
@@ -66,7 +81,30 @@ pub fn is_over() -> bool {
 /// Whether this thread is one of those that must not come back to a program that is over. A callback may come to its end.
 fn is_over_for_this_thread() -> bool {
     let ending = ENDING.load(Ordering::SeqCst);
-    ending != 0 && ending != this_thread() && CALLBACKS.get() == 0
+    ending != 0 && ending != this_thread() && CALLBACKS.get() == 0 && !is_waited_for_by_the_program()
+}
+
+/// Whether the program, though it is over, has not got to the end of the interpreter for so long that something must wait.
+fn is_waited_for_by_the_program() -> bool {
+    ENDED.get().is_some_and(|ended| ended.elapsed() > ON_ITS_WAY) && is_finalizing() == Some(false)
+}
+
+/// Whether the interpreter has begun to take itself apart, and stays so; `None` if it has no way to tell.
+fn is_finalizing() -> Option<bool> {
+    type Function = unsafe extern "C" fn() -> c_int;
+    static FUNCTION: OnceLock<Option<Function>> = OnceLock::new();
+    let function = FUNCTION.get_or_init(|| {
+        // Of this name since Python 3.13, and before it under one that was exported all the same.
+        [c"Py_IsFinalizing", c"_Py_IsFinalizing"].into_iter().find_map(|name| {
+            // SAFETY: a name for dlsym; what has it has this type.
+            unsafe {
+                let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+                (!found.is_null()).then(|| std::mem::transmute::<*mut libc::c_void, Function>(found))
+            }
+        })
+    });
+    // SAFETY: it may be called without the interpreter, at any time.
+    function.map(|function| unsafe { function() } != 0)
 }
 
 /// The id of this thread, as threading.get_ident and acl.util.start_thread tell it.
@@ -75,10 +113,13 @@ pub fn this_thread() -> u64 {
     unsafe { libc::pthread_self() as u64 }
 }
 
-/// In the threads of a program that is over: never returns.
+/// In the threads of a program that is over: never returns, unless the program waits for them.
 pub fn stay_away_if_over() {
-    if is_over_for_this_thread() {
-        stay_away();
+    while is_over_for_this_thread() {
+        if is_finalizing() != Some(false) {
+            stay_away();
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -121,12 +162,19 @@ impl Drop for Busy {
 
 /// Runs a call of the library that may touch memory. Does not come back to a program that is over.
 pub fn within<T>(body: impl FnOnce() -> T) -> T {
-    let busy = CALLS.begin();
-    // Looked at behind the count: whoever ends the program does it the other way round.
-    let value = (!is_over_for_this_thread()).then(body);
+    let busy = loop {
+        let busy = CALLS.begin();
+        // Looked at behind the count: whoever ends the program does it the other way round.
+        if !is_over_for_this_thread() {
+            break busy;
+        }
+        drop(busy);
+        stay_away_if_over();
+    };
+    let value = body();
     drop(busy);
     stay_away_if_over();
-    value.unwrap_or_else(|| stay_away())
+    value
 }
 
 /// A callback under way.

@@ -14,17 +14,27 @@ mod rt;
 mod top;
 mod util;
 
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyImportError, ffi, prelude::*};
 
 /// The native part of the package `acl`, which takes its names from here.
 #[pymodule]
 fn _acl(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    only_in_the_first_interpreter(module.py())?;
     library::load()?;
     exit::register(module)?;
     top::add_to(module)?;
     rt::add_to(&part(module, "rt")?)?;
     util::add_to(&part(module, "util")?)?;
     top::add_sys_to(&part(module, "sys")?)
+}
+
+/// Other interpreters of the process end before it does, and the engine with them. Python refuses by itself since 3.12.
+fn only_in_the_first_interpreter(_py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the interpreter is held.
+    match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
+        0 => Ok(()),
+        _ => Err(PyImportError::new_err("module acl._acl does not support loading in subinterpreters")),
+    }
 }
 
 /// A new module `acl.NAME`, which `import acl.NAME` finds too.

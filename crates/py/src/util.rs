@@ -61,13 +61,19 @@ fn bytes_to_ptr(data: &Bound<'_, PyAny>) -> PyResult<Address> {
 fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyResult<Bound<'py, PyBytes>> {
     let (ptr, size) = (number(ptr, "ptr")?, number(size, "size")?);
     readable(py, ptr, size, false)?;
-    PyBytes::new_with(py, size, |bytes| {
-        if size > 0 {
-            // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has the new bytes.
-            unsafe { std::ptr::copy_nonoverlapping(ptr as *const u8, bytes.as_mut_ptr(), size) };
-        }
-        Ok(())
-    })
+    // SAFETY: the interpreter is held. Without a source the bytes are new, and not filled in: pages that are written for the first
+    // time take longer than the copy, so that is left for when others can run.
+    let bytes = unsafe {
+        let len = ffi::Py_ssize_t::try_from(size)?;
+        Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), len))?
+    };
+    // SAFETY: these are bytes, alive until the end of this function.
+    let copy = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
+    enter(py, |_| {
+        // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has the new bytes.
+        unsafe { std::ptr::copy_nonoverlapping(ptr as *const u8, copy as *mut u8, size) };
+    });
+    Ok(bytes.cast_into()?)
 }
 
 /// Tells where the items of a NumPy array are. Nothing is copied. Deprecated: use bytes_to_ptr.

@@ -26,6 +26,7 @@ from acl._acl import (
     util,
 )
 
+# Without sys: `from acl import *` is not to replace Python's.
 __all__ = [
     "finalize",
     "finalize_reference",
@@ -35,6 +36,5 @@ __all__ = [
     "get_version_str",
     "init",
     "rt",
-    "sys",
     "util",
 ]

@@ -4,6 +4,7 @@ from acl import rt as rt
 from acl import sys as sys
 from acl import util as util
 
+# Without sys: `from acl import *` is not to replace Python's.
 __all__ = [
     "finalize",
     "finalize_reference",
@@ -13,7 +14,6 @@ __all__ = [
     "get_version_str",
     "init",
     "rt",
-    "sys",
     "util",
 ]
 

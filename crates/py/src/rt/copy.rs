@@ -95,7 +95,7 @@ functions! { "acl.rt":
 
     /// Fills count bytes with a value in the order of the stream. As memset.
     ///
-    /// The memory is filled when the stream gets there; with host memory that acl did not allocate the call blocks until then.
+    /// The memory is filled when the stream gets there; with host memory that is not page-locked the call blocks until then.
     /// stream: 0 is the default stream.
     ///
     /// Returns ret: 0 if the work was handed over, or an error code. C: aclrtMemsetAsync.
