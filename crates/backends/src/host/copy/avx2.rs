@@ -1,0 +1,317 @@
+//! Copies and fills with AVX2: short rows without a call, rows to come fetched while one is moved, and stores past the caches.
+//!
+//! The functions ask for a CPU with AVX2 and, of each range, that it is valid. Two ranges of one copy do not overlap.
+
+use super::{
+    Cursor,
+    limits::{AHEAD, Manner, OWN_ROW, is_aliasing},
+    walk::{Mover, Span, walk},
+};
+use ferry_core::Rows;
+use std::arch::x86_64::*;
+use std::ptr;
+
+/// A cache line.
+const LINE: usize = 64;
+
+/// Rows of a plan, moved with AVX2.
+pub struct Avx2;
+
+impl Mover for Avx2 {
+    #[inline(always)]
+    unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner) {
+        // SAFETY: the caller's promise; the CPU has AVX2 where this mover is used.
+        unsafe { row(dst, src, len, ahead, manner) }
+    }
+
+    #[inline(always)]
+    unsafe fn rows(span: Span, manner: Manner) {
+        // SAFETY: as above.
+        unsafe { rows(span, manner) }
+    }
+}
+
+/// The way through a plan, with everything in it built for AVX2.
+#[target_feature(enable = "avx2")]
+pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { walk::<Avx2>(pieces, cursor, most, manner) }
+}
+
+/// Moves the rows, one after the other.
+#[target_feature(enable = "avx2")]
+unsafe fn rows(span: Span, manner: Manner) {
+    // SAFETY: the rows are valid; each case has the width it says.
+    unsafe {
+        match span.width {
+            16 => fixed::<16>(span, manner),
+            32 => fixed::<32>(span, manner),
+            64 if manner != Manner::Streamed => fixed::<64>(span, manner),
+            _ => any(span, manner),
+        }
+    }
+}
+
+/// Rows of one width that the compiler knows, at most 64.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn fixed<const WIDTH: usize>(span: Span, manner: Manner) {
+    let mut at = span;
+    for _ in 0..span.height {
+        if manner != Manner::Near {
+            // Never faults, wherever it points.
+            fetch(at.src.wrapping_add(AHEAD));
+            fetch_to_write(at.dst.wrapping_add(AHEAD));
+        }
+        // SAFETY: a row of the span.
+        unsafe { small(at.dst, at.src, WIDTH) };
+        (at.dst, at.src) = (at.dst.wrapping_add(span.dst_pitch), at.src.wrapping_add(span.src_pitch));
+    }
+}
+
+/// Rows of any width.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn any(span: Span, manner: Manner) {
+    let lead = Span::lead(span.width).min(span.height);
+    let (mut dst, mut src) = (span.dst, span.src);
+    for left in (1..=span.height).rev() {
+        let lead = if lead < left { lead } else { 0 };
+        let ahead = (dst.wrapping_add(lead * span.dst_pitch), src.wrapping_add(lead * span.src_pitch));
+        // SAFETY: a row of the span.
+        unsafe { row(dst, src, span.width, ahead, manner) };
+        (dst, src) = (dst.wrapping_add(span.dst_pitch), src.wrapping_add(span.src_pitch));
+    }
+}
+
+/// One row, while the row that begins at `ahead` is fetched.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match manner {
+            Manner::Streamed => streamed(dst, src, len, ahead.1),
+            Manner::Far => {
+                for offset in (0..len.min(AHEAD)).step_by(LINE) {
+                    fetch(ahead.1.wrapping_add(offset));
+                    fetch_to_write(ahead.0.wrapping_add(offset));
+                }
+                cached(dst, src, len);
+            }
+            Manner::Near => cached(dst, src, len),
+        }
+    }
+}
+
+/// Through the caches.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub unsafe fn cached(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's promise; each of the loops is given at least what it asks for.
+    unsafe {
+        if len <= 128 {
+            small(dst, src, len);
+        } else if len <= OWN_ROW {
+            large_enough(dst, src, len);
+        } else if is_aliasing(dst as usize, src as usize, len) {
+            backward(dst, src, len);
+        } else {
+            ptr::copy_nonoverlapping(src, dst, len);
+        }
+    }
+}
+
+/// Whole lines of the destination past the caches, its edges through them, while the source is fetched, and then `ahead`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
+    let skip = (dst as usize).wrapping_neg() % LINE;
+    if len < skip + LINE {
+        fetch(ahead);
+        // SAFETY: the caller's promise.
+        return unsafe { small(dst, src, len) };
+    }
+    let body = (len - skip) / LINE * LINE;
+    let own = body.saturating_sub(AHEAD);
+    // SAFETY: `skip`, `own`, the rest of `body` and what is left after it are the row; the first line begins at a multiple of
+    // a line.
+    unsafe {
+        small(dst, src, skip);
+        let (dst, src) = (dst.add(skip), src.add(skip));
+        lines(dst, src, own, src.wrapping_add(AHEAD));
+        lines(dst.add(own), src.add(own), body - own, ahead);
+        small(dst.add(body), src.add(body), len - skip - body);
+    }
+}
+
+/// `len` bytes in whole lines to a destination that begins with a line, while as many are fetched from `ahead`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn lines(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
+    let mut at = 0;
+    while at < len {
+        fetch(ahead.wrapping_add(at));
+        // SAFETY: a line of both, and the destination's is aligned.
+        unsafe {
+            let (low, high) = (load(src.add(at)), load(src.add(at + 32)));
+            _mm256_stream_si256(dst.add(at).cast(), low);
+            _mm256_stream_si256(dst.add(at + 32).cast(), high);
+        }
+        at += LINE;
+    }
+}
+
+/// Up to 128 bytes: the first and the last so many, all loaded before any is stored.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn small(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: `len` is what each case asks for.
+    unsafe {
+        match len {
+            65.. => {
+                let (head, tail) = (load_pair(src), load_pair(src.add(len - 64)));
+                store_pair(dst, head);
+                store_pair(dst.add(len - 64), tail);
+            }
+            32.. => ends::<__m256i>(dst, src, len),
+            16.. => ends::<__m128i>(dst, src, len),
+            8.. => ends::<u64>(dst, src, len),
+            4.. => ends::<u32>(dst, src, len),
+            2.. => ends::<u16>(dst, src, len),
+            1 => *dst = *src,
+            0 => {}
+        }
+    }
+}
+
+/// Both ends of a row of at least one and at most two of `T`, which fits a register.
+#[inline(always)]
+unsafe fn ends<T: Copy>(dst: *mut u8, src: *const u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: the first and the last bytes of the row, at any alignment.
+    unsafe {
+        let head = src.cast::<T>().read_unaligned();
+        let tail = src.add(last).cast::<T>().read_unaligned();
+        dst.cast::<T>().write_unaligned(head);
+        dst.add(last).cast::<T>().write_unaligned(tail);
+    }
+}
+
+/// 128 to 256 bytes: four vectors from either end.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn large_enough(dst: *mut u8, src: *const u8, len: usize) {
+    let last = len - 128;
+    // SAFETY: the first and the last 128 bytes of the row.
+    unsafe {
+        let head = (load_pair(src), load_pair(src.add(64)));
+        let tail = (load_pair(src.add(last)), load_pair(src.add(last + 64)));
+        store_pair(dst, head.0);
+        store_pair(dst.add(64), head.1);
+        store_pair(dst.add(last), tail.0);
+        store_pair(dst.add(last + 64), tail.1);
+    }
+}
+
+/// At least 64 bytes, from the end to the beginning, in aligned stores.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+unsafe fn backward(dst: *mut u8, src: *const u8, len: usize) {
+    const STEP: usize = 256;
+    // SAFETY: `at` is how much of the row is still to do; the last vectors are done first and the first ones at the end, from
+    // what was loaded before anything was stored.
+    unsafe {
+        let (head, tail) = (load_pair(src), load(src.add(len - 32)));
+        let mut at = len - (dst.add(len) as usize) % 32;
+        _mm256_storeu_si256(dst.add(len - 32).cast(), tail);
+        while at >= STEP {
+            at -= STEP;
+            let (dst, src) = (dst.add(at), src.add(at));
+            for half in [128, 0] {
+                let (dst, src) = (dst.add(half), src.add(half));
+                let part = [load(src.add(96)), load(src.add(64)), load(src.add(32)), load(src)];
+                _mm256_store_si256(dst.add(96).cast(), part[0]);
+                _mm256_store_si256(dst.add(64).cast(), part[1]);
+                _mm256_store_si256(dst.add(32).cast(), part[2]);
+                _mm256_store_si256(dst.cast(), part[3]);
+            }
+        }
+        while at >= 64 {
+            at -= 32;
+            _mm256_store_si256(dst.add(at).cast(), load(src.add(at)));
+        }
+        store_pair(dst, head);
+    }
+}
+
+/// Repeats the pattern over `len` bytes.
+#[target_feature(enable = "avx2")]
+pub unsafe fn fill(dst: *mut u8, len: usize, pattern: [u8; 4], manner: Manner) {
+    let skip = ((dst as usize).wrapping_neg() % LINE).min(len);
+    let body = (len - skip) / LINE * LINE;
+    let turned = |by: usize| std::array::from_fn(|i| pattern[(i + by) % 4]);
+    // SAFETY: `skip`, `body` and what is left after it are the range; the body begins with a line.
+    unsafe {
+        edge(dst, skip, pattern);
+        let vector = _mm256_set1_epi32(i32::from_ne_bytes(turned(skip)));
+        let middle = dst.add(skip);
+        for at in (0..body).step_by(LINE) {
+            let (low, high) = (middle.add(at).cast(), middle.add(at + 32).cast());
+            match manner {
+                Manner::Streamed => {
+                    _mm256_stream_si256(low, vector);
+                    _mm256_stream_si256(high, vector);
+                }
+                _ => {
+                    _mm256_store_si256(low, vector);
+                    _mm256_store_si256(high, vector);
+                }
+            }
+        }
+        edge(middle.add(body), len - skip - body, turned(skip));
+    }
+}
+
+/// Less than a line of the pattern.
+unsafe fn edge(dst: *mut u8, len: usize, pattern: [u8; 4]) {
+    let line = [pattern; LINE / 4];
+    // SAFETY: less than the line, and the range is valid.
+    unsafe { ptr::copy_nonoverlapping(line.as_ptr().cast(), dst, len) };
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load(src: *const u8) -> __m256i {
+    // SAFETY: the caller's promise of 32 bytes.
+    unsafe { _mm256_loadu_si256(src.cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load_pair(src: *const u8) -> (__m256i, __m256i) {
+    // SAFETY: the caller's promise of 64 bytes.
+    unsafe { (load(src), load(src.add(32))) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_pair(dst: *mut u8, pair: (__m256i, __m256i)) {
+    // SAFETY: the caller's promise of 64 bytes.
+    unsafe {
+        _mm256_storeu_si256(dst.cast(), pair.0);
+        _mm256_storeu_si256(dst.add(32).cast(), pair.1);
+    }
+}
+
+#[inline(always)]
+fn fetch(from: *const u8) {
+    // SAFETY: a hint; it never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+}
+
+#[inline(always)]
+fn fetch_to_write(to: *const u8) {
+    // SAFETY: as above.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(to.cast()) }
+}

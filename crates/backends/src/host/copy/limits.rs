@@ -1,0 +1,66 @@
+//! From which sizes on bytes are moved in which manner. The one place for these numbers; `benches/copy.rs` measures them.
+
+// The plain routine leaves them to libc.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+
+use ferry_core::Rows;
+
+/// Plans of more bytes are written past the caches: what they write would push itself out before it is read, and a store that
+/// goes through the cache first reads what it overwrites.
+pub const PAST_CACHE: usize = 4 << 20;
+
+/// Plans of more bytes do not find their rows in the first-level cache: rows to come are fetched while one is moved.
+pub const FETCH_AHEAD: usize = 64 << 10;
+
+/// How far ahead of the bytes being moved the source is fetched.
+pub const AHEAD: usize = 1 << 10;
+
+/// Rows of more bytes are moved by libc's memcpy, which is as fast as any and knows more machines.
+pub const OWN_ROW: usize = 256;
+
+/// From here on libc's memcpy may use `rep movsb`.
+pub const ALIASING_FROM: usize = 2 << 10;
+
+/// A destination less than so far past its source, modulo the page size: there a forward copy reads what has, by the low twelve bits
+/// of its address, just been written. `rep movsb` falls to a twentieth of its speed on some machines, and to half on others; a
+/// backward copy does not meet it. Where both begin at the same place in a line, `rep movsb` moves whole lines and keeps its speed.
+pub const ALIASING_PAST: usize = 768;
+
+/// How the rows of a plan are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// They are probably in the first cache.
+    Near,
+    /// They come from further away, and fit a cache.
+    Far,
+    /// They do not fit.
+    Streamed,
+}
+
+impl Manner {
+    /// How plans of so many bytes are moved.
+    pub fn of(bytes: usize) -> Manner {
+        match bytes {
+            PAST_CACHE.. => Manner::Streamed,
+            FETCH_AHEAD.. => Manner::Far,
+            _ => Manner::Near,
+        }
+    }
+}
+
+/// About how many bytes the plan has. Looks at a few of its pieces, since it is asked for with every slice.
+pub fn estimate(pieces: &[Rows]) -> usize {
+    const LOOK_AT: usize = 16;
+    let step = pieces.len().div_ceil(LOOK_AT).max(1);
+    let bytes = |rows: &Rows| rows.width.saturating_mul(rows.height);
+    let (count, sum) = (pieces.iter().step_by(step))
+        .fold((0, 0_usize), |(count, sum), rows| (count + 1, sum.saturating_add(bytes(rows))));
+    sum.checked_div(count).map_or(0, |mean| mean.saturating_mul(pieces.len()))
+}
+
+/// Whether libc's memcpy is at risk of the slow case that [`ALIASING_PAST`] describes.
+#[inline]
+pub fn is_aliasing(dst: usize, src: usize, len: usize) -> bool {
+    let past = dst.wrapping_sub(src) & 4095;
+    len >= ALIASING_FROM && past < ALIASING_PAST && !past.is_multiple_of(64)
+}
