@@ -38,15 +38,29 @@ fn main() {
 fn alone() {
     const OFFSETS: [usize; 14] = [0, 1, 3, 7, 16, 31, 32, 48, 63, 64, 65, 256, 1000, 4032];
     let (to, from) = (Memory::new(2 << 20), Memory::new(2 << 20));
+    let (memcpy, routine) = (libc::memcpy as unsafe extern "C" fn(_, _, _) -> _, copy::range());
     println!("{:>9} {:>8} {:>8} {:>7}   worst", "bytes", "memcpy", "ours", "ratio");
-    for len in (6..=20).map(|log| 1_usize << log).flat_map(|len| [len, len + len / 2 + 5]) {
+    for len in (6..=std::env::var("TOP").map_or(20, |t| t.parse().unwrap()))
+        .map(|log| 1_usize << log)
+        .flat_map(|len| [len, len + len / 2 + 5])
+    {
         let mut cases = vec![];
         for (dst_offset, src_offset) in OFFSETS.iter().flat_map(|dst| [(*dst, 0), (*dst, 16), (*dst, 37)]) {
             let (dst, src) = (to.at(dst_offset), from.at(src_offset));
             let times = (256 << 10) / len + 1;
-            let mut peer = || (0..times).for_each(|_| memcpy(dst, src, len));
-            // SAFETY: both lie inside their buffers.
-            let mut ours = || (0..times).for_each(|_| unsafe { copy::copy(hint::black_box(dst), src, len) });
+            // Calls that the compiler knows nothing about.
+            let mut peer = || {
+                for _ in 0..times {
+                    // SAFETY: both ranges lie inside their buffers.
+                    unsafe { hint::black_box(memcpy)(dst as *mut _, src as *const _, hint::black_box(len)) };
+                }
+            };
+            let mut ours = || {
+                for _ in 0..times {
+                    // SAFETY: as above.
+                    unsafe { hint::black_box(routine)(dst as *mut _, src as *const _, hint::black_box(len)) };
+                }
+            };
             // What looks slow is looked at again, for longer: most of it is the machine's mood.
             let mut measured = (f64::MAX, 0.0);
             for rounds in [15, 60, 240] {
@@ -146,7 +160,6 @@ fn fills() {
                 let mut cursor = Cursor::default();
                 // SAFETY: the range lies inside the buffer.
                 while !unsafe { copy::fill(&what, &mut cursor, SLICE) } {}
-                copy::fence();
             }
         };
         let memset = || {
@@ -183,7 +196,6 @@ fn compare(name: &str, payload: usize, halves: &[Vec<Rows>; 2], peer: &(dyn Fn(&
         let mut cursor = Cursor::default();
         // SAFETY: the rows lie inside their buffers, which nobody else touches.
         while !unsafe { copy::advance_part(&halves[half], &mut cursor, SLICE, payload) } {}
-        copy::fence();
     };
     let peer = |half: usize| halves[half].iter().for_each(peer);
     let rounds = ((2 << 30) / payload).clamp(9, 200);

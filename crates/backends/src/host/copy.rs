@@ -1,7 +1,7 @@
 //! Moving bytes: plans and fills, in slices, so that whoever runs them can look up now and then.
 //!
 //! `walk` goes through a plan; a [`Routine`] moves its rows, with loops of its own (`avx2`) where the CPU can, else with libc's
-//! memcpy. `limits` says which sizes are moved how. Who has moved bytes calls [`fence`] before telling anybody.
+//! memcpy. `limits` says which sizes are moved how.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -73,8 +73,12 @@ impl Routine {
             // SAFETY: the caller's promise.
             Routine::Plain => unsafe { walk::<Plain>(pieces, cursor, most, manner) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the caller's promise; the CPU has AVX2.
-            Routine::Avx2 => unsafe { avx2::advance(pieces, cursor, most, manner) },
+            Routine::Avx2 => {
+                // SAFETY: the caller's promise; the CPU has AVX2.
+                let complete = unsafe { avx2::advance(pieces, cursor, most, manner) };
+                fence_if(manner);
+                complete
+            }
         }
     }
 
@@ -89,9 +93,19 @@ impl Routine {
             // SAFETY: part of the range of the fill; slices before the last are multiples of four bytes, so each begins with
             // the pattern.
             Routine::Plain => unsafe { walk::fill(start, len, fill.pattern) },
+            // libc's memset is best at what it can do and fits a cache.
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above, and the CPU has AVX2.
-            Routine::Avx2 => unsafe { avx2::fill(start, len, fill.pattern, Manner::of(fill.len)) },
+            Routine::Avx2 => match Manner::of(fill.len) {
+                // SAFETY: as above.
+                Manner::Near | Manner::Far if fill.pattern == [fill.pattern[0]; 4] => unsafe {
+                    walk::fill(start, len, fill.pattern)
+                },
+                manner => {
+                    // SAFETY: as above, and the CPU has AVX2.
+                    unsafe { avx2::fill(start, len, fill.pattern, manner) };
+                    fence_if(manner);
+                }
+            },
         }
         cursor.col += len;
         cursor.col == fill.len
@@ -126,24 +140,19 @@ pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> bool {
     unsafe { Routine::best().fill(fill, cursor, most) }
 }
 
-/// Moves one range through the caches, whatever its size: the routine alone.
-///
-/// # Safety
-/// Both ranges are valid and apart.
-#[inline]
-pub unsafe fn copy(dst: usize, src: usize, len: usize) {
-    let (dst, src) = (dst as *mut u8, src as *const u8);
+/// The routine alone, to be asked for once: moves a range through the caches, whatever its size.
+/// The two ranges are valid and apart.
+pub fn range() -> unsafe fn(dst: *mut u8, src: *const u8, len: usize) {
     match Routine::best() {
-        // SAFETY: the caller's promise.
-        Routine::Plain => unsafe { ptr::copy_nonoverlapping(src, dst, len) },
+        Routine::Plain => walk::range,
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's promise; the CPU has AVX2.
-        Routine::Avx2 => unsafe { avx2::cached(dst, src, len) },
+        Routine::Avx2 => avx2::cached,
     }
 }
 
-/// Puts what this thread has moved before what it writes next, as seen by others. To be called before work is marked as done: stores
-/// past the caches are not ordered by the release of a lock or an atomic.
+/// Puts what this thread has moved before what it writes next, as seen by others: stores past the caches are not ordered by the
+/// release of a lock or an atomic. Everything here that makes such stores ends with it, so that nobody has to remember; callers need
+/// it only for stores of their own.
 #[inline]
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
@@ -151,6 +160,15 @@ pub fn fence() {
     unsafe {
         std::arch::x86_64::_mm_sfence()
     };
+}
+
+/// The fence, where stores went past the caches.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn fence_if(manner: Manner) {
+    if manner == Manner::Streamed {
+        fence();
+    }
 }
 
 /// Reads 64 bits of device memory, at any alignment.

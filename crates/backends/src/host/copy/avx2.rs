@@ -4,15 +4,17 @@
 
 use super::{
     Cursor,
-    limits::{AHEAD, Manner, OWN_ROW, is_aliasing},
+    limits::{AHEAD, Manner, OWN_ROW, PAGE_AHEAD, is_aliasing},
     walk::{Mover, Span, walk},
 };
 use ferry_core::Rows;
 use std::arch::x86_64::*;
 use std::ptr;
 
-/// A cache line.
+/// A cache line, and a page, at whose end the hardware stops fetching ahead.
 const LINE: usize = 64;
+const PAGE: usize = 4096;
+const FOUR_PAGES: usize = 4 * PAGE;
 
 /// Rows of a plan, moved with AVX2.
 pub struct Avx2;
@@ -41,6 +43,9 @@ pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize, manner:
 /// Moves the rows, one after the other.
 #[target_feature(enable = "avx2")]
 unsafe fn rows(span: Span, manner: Manner) {
+    let lines = [span.dst as usize, span.dst_pitch, span.width].iter().all(|it| it % LINE == 0);
+    // Few whole lines among many edges: what is written is needed in the cache anyway.
+    let manner = if lines || span.width >= 4 * LINE { manner } else { manner.min(Manner::Far) };
     // SAFETY: the rows are valid; each case has the width it says.
     unsafe {
         match span.width {
@@ -52,20 +57,21 @@ unsafe fn rows(span: Span, manner: Manner) {
     }
 }
 
-/// Rows of one width that the compiler knows, at most 64.
+/// Rows of one width that the compiler knows, at most a line.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn fixed<const WIDTH: usize>(span: Span, manner: Manner) {
-    let mut at = span;
+    let lead = |pitch: usize| pitch.wrapping_mul((AHEAD / pitch.max(16)).max(8));
+    let (dst_lead, src_lead) = (lead(span.dst_pitch), lead(span.src_pitch));
+    let Span { mut dst, mut src, .. } = span;
     for _ in 0..span.height {
         if manner != Manner::Near {
-            // Never faults, wherever it points.
-            fetch(at.src.wrapping_add(AHEAD));
-            fetch_to_write(at.dst.wrapping_add(AHEAD));
+            fetch(src.wrapping_add(src_lead));
+            fetch_to_write(dst.wrapping_add(dst_lead));
         }
         // SAFETY: a row of the span.
-        unsafe { small(at.dst, at.src, WIDTH) };
-        (at.dst, at.src) = (at.dst.wrapping_add(span.dst_pitch), at.src.wrapping_add(span.src_pitch));
+        unsafe { small(dst, src, WIDTH) };
+        (dst, src) = (dst.wrapping_add(span.dst_pitch), src.wrapping_add(span.src_pitch));
     }
 }
 
@@ -129,18 +135,22 @@ unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     let skip = (dst as usize).wrapping_neg() % LINE;
     if len < skip + LINE {
         fetch(ahead);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, and less than two lines.
         return unsafe { small(dst, src, len) };
     }
     let body = (len - skip) / LINE * LINE;
-    let own = body.saturating_sub(AHEAD);
-    // SAFETY: `skip`, `own`, the rest of `body` and what is left after it are the row; the first line begins at a multiple of
-    // a line.
+    let four = body / FOUR_PAGES * FOUR_PAGES;
+    let last = body - four;
+    let own = last.saturating_sub(AHEAD);
+    // SAFETY: `skip`, `four`, `last` and what is left are the row, one after the other; after `skip` begins a line.
     unsafe {
         small(dst, src, skip);
         let (dst, src) = (dst.add(skip), src.add(skip));
-        lines(dst, src, own, src.wrapping_add(AHEAD));
-        lines(dst.add(own), src.add(own), body - own, ahead);
+        if four > 0 {
+            four_pages_each(dst, src, four, if last > 0 { src.add(four) } else { ahead });
+        }
+        lines(dst.add(four), src.add(four), own, src.wrapping_add(four + AHEAD));
+        lines(dst.add(four + own), src.add(four + own), last - own, ahead);
         small(dst.add(body), src.add(body), len - skip - body);
     }
 }
@@ -149,16 +159,48 @@ unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn lines(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
-    let mut at = 0;
-    while at < len {
+    for at in (0..len).step_by(LINE) {
         fetch(ahead.wrapping_add(at));
         // SAFETY: a line of both, and the destination's is aligned.
-        unsafe {
-            let (low, high) = (load(src.add(at)), load(src.add(at + 32)));
-            _mm256_stream_si256(dst.add(at).cast(), low);
-            _mm256_stream_si256(dst.add(at + 32).cast(), high);
+        unsafe { line(dst.add(at), src.add(at)) };
+    }
+}
+
+/// As [`lines`], for a multiple of four pages, of which two lines each are moved in turn: more of the memory is at work at a time,
+/// and the hardware follows four streams instead of one. A quarter faster than one page after the other.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn four_pages_each(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
+    for at in (0..len).step_by(FOUR_PAGES) {
+        let next = if at + FOUR_PAGES < len { src.wrapping_add(at + FOUR_PAGES) } else { ahead };
+        for column in (0..PAGE).step_by(2 * LINE) {
+            let coming = match column + PAGE_AHEAD {
+                here @ ..PAGE => src.wrapping_add(at + here),
+                over => next.wrapping_add(over - PAGE),
+            };
+            for page in [0, PAGE, 2 * PAGE, 3 * PAGE] {
+                fetch(coming.wrapping_add(page));
+                fetch(coming.wrapping_add(page + LINE));
+                let offset = at + page + column;
+                // SAFETY: two lines of both, and the destination's are aligned.
+                unsafe {
+                    line(dst.add(offset), src.add(offset));
+                    line(dst.add(offset + LINE), src.add(offset + LINE));
+                }
+            }
         }
-        at += LINE;
+    }
+}
+
+/// One line, past the caches.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn line(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's promise of a line each, of which the destination's is aligned.
+    unsafe {
+        let (low, high) = load_pair(src);
+        _mm256_stream_si256(dst.cast(), low);
+        _mm256_stream_si256(dst.add(32).cast(), high);
     }
 }
 
@@ -257,16 +299,12 @@ pub unsafe fn fill(dst: *mut u8, len: usize, pattern: [u8; 4], manner: Manner) {
         let vector = _mm256_set1_epi32(i32::from_ne_bytes(turned(skip)));
         let middle = dst.add(skip);
         for at in (0..body).step_by(LINE) {
-            let (low, high) = (middle.add(at).cast(), middle.add(at + 32).cast());
-            match manner {
-                Manner::Streamed => {
-                    _mm256_stream_si256(low, vector);
-                    _mm256_stream_si256(high, vector);
-                }
-                _ => {
-                    _mm256_store_si256(low, vector);
-                    _mm256_store_si256(high, vector);
-                }
+            let at = middle.add(at);
+            if manner == Manner::Streamed {
+                _mm256_stream_si256(at.cast(), vector);
+                _mm256_stream_si256(at.add(32).cast(), vector);
+            } else {
+                store_pair(at, (vector, vector));
             }
         }
         edge(middle.add(body), len - skip - body, turned(skip));

@@ -15,6 +15,9 @@ pub const FETCH_AHEAD: usize = 64 << 10;
 /// How far ahead of the bytes being moved the source is fetched.
 pub const AHEAD: usize = 1 << 10;
 
+/// The same, in each of four pages that are moved side by side.
+pub const PAGE_AHEAD: usize = 512;
+
 /// Rows of more bytes are moved by libc's memcpy, which is as fast as any and knows more machines.
 pub const OWN_ROW: usize = 256;
 
@@ -27,7 +30,7 @@ pub const ALIASING_FROM: usize = 2 << 10;
 pub const ALIASING_PAST: usize = 768;
 
 /// How the rows of a plan are moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Manner {
     /// They are probably in the first cache.
     Near,
@@ -61,6 +64,6 @@ pub fn estimate(pieces: &[Rows]) -> usize {
 /// Whether libc's memcpy is at risk of the slow case that [`ALIASING_PAST`] describes.
 #[inline]
 pub fn is_aliasing(dst: usize, src: usize, len: usize) -> bool {
-    let past = dst.wrapping_sub(src) & 4095;
-    len >= ALIASING_FROM && past < ALIASING_PAST && !past.is_multiple_of(64)
+    let past = || dst.wrapping_sub(src) & 4095;
+    len >= ALIASING_FROM && past() < ALIASING_PAST && !past().is_multiple_of(64)
 }

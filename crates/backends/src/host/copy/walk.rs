@@ -62,7 +62,7 @@ impl Mover for Plain {
     #[inline(always)]
     unsafe fn row(dst: *mut u8, src: *const u8, len: usize, _: (*mut u8, *const u8), _: Manner) {
         // SAFETY: the caller's promise.
-        unsafe { ptr::copy_nonoverlapping(src, dst, len) }
+        unsafe { range(dst, src, len) }
     }
 
     #[inline(always)]
@@ -74,6 +74,15 @@ impl Mover for Plain {
             (dst, src) = (dst.wrapping_add(span.dst_pitch), src.wrapping_add(span.src_pitch));
         }
     }
+}
+
+/// One range, by libc.
+///
+/// # Safety
+/// Both ends are valid and apart.
+pub unsafe fn range(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }
 
 /// Whether no row of the rectangle overlaps where it goes.
