@@ -5,7 +5,7 @@
 use super::{
     Cursor,
     limits::{AHEAD, Manner, OWN_ROW, PAGE_AHEAD, is_aliasing},
-    walk::{Mover, Span, walk},
+    walk::{Mover, Span, fill as plain_fill, walk},
 };
 use ferry_core::Rows;
 use std::arch::x86_64::*;
@@ -287,35 +287,34 @@ unsafe fn backward(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Repeats the pattern over `len` bytes.
+/// Repeats the pattern over `len` bytes: a line at either end, wherever they are, and the lines between them.
 #[target_feature(enable = "avx2")]
 pub unsafe fn fill(dst: *mut u8, len: usize, pattern: [u8; 4], manner: Manner) {
-    let skip = ((dst as usize).wrapping_neg() % LINE).min(len);
-    let body = (len - skip) / LINE * LINE;
-    let turned = |by: usize| std::array::from_fn(|i| pattern[(i + by) % 4]);
-    // SAFETY: `skip`, `body` and what is left after it are the range; the body begins with a line.
+    if len < LINE {
+        // SAFETY: the caller's promise.
+        return unsafe { plain_fill(dst, len, pattern) };
+    }
+    // The pattern as it is so many bytes later.
+    let at = |offset: usize| {
+        let word = i32::from_ne_bytes(std::array::from_fn(|i| pattern[(offset + i) % 4]));
+        (_mm256_set1_epi32(word), _mm256_set1_epi32(word))
+    };
+    let skip = (dst as usize).wrapping_neg() % LINE;
+    let (first, last, middle) = (at(0), at(len - LINE), at(skip));
+    // SAFETY: the first and the last line of the range, and those that begin with a line after `skip` and end inside the range.
     unsafe {
-        edge(dst, skip, pattern);
-        let vector = _mm256_set1_epi32(i32::from_ne_bytes(turned(skip)));
-        let middle = dst.add(skip);
-        for at in (0..body).step_by(LINE) {
-            let at = middle.add(at);
+        store_pair(dst, first);
+        for offset in (skip..len - LINE).step_by(LINE) {
+            let to = dst.add(offset);
             if manner == Manner::Streamed {
-                _mm256_stream_si256(at.cast(), vector);
-                _mm256_stream_si256(at.add(32).cast(), vector);
+                _mm256_stream_si256(to.cast(), middle.0);
+                _mm256_stream_si256(to.add(32).cast(), middle.1);
             } else {
-                store_pair(at, (vector, vector));
+                store_pair(to, middle);
             }
         }
-        edge(middle.add(body), len - skip - body, turned(skip));
+        store_pair(dst.add(len - LINE), last);
     }
-}
-
-/// Less than a line of the pattern.
-unsafe fn edge(dst: *mut u8, len: usize, pattern: [u8; 4]) {
-    let line = [pattern; LINE / 4];
-    // SAFETY: less than the line, and the range is valid.
-    unsafe { ptr::copy_nonoverlapping(line.as_ptr().cast(), dst, len) };
 }
 
 #[inline]
