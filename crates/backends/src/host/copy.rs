@@ -146,7 +146,7 @@ pub fn range() -> unsafe fn(dst: *mut u8, src: *const u8, len: usize) {
     match Routine::best() {
         Routine::Plain => walk::range,
         #[cfg(target_arch = "x86_64")]
-        Routine::Avx2 => avx2::cached,
+        Routine::Avx2 => avx2::range,
     }
 }
 
