@@ -4,7 +4,7 @@
 
 use super::{
     Cursor,
-    limits::{AHEAD, Manner, OWN_ROW, PAGE_AHEAD, is_aliasing},
+    limits::{AHEAD, ALIASING_PAST, LIBC_FROM, Manner, PAGE_AHEAD},
     walk::{Mover, Span, fill as plain_fill, walk},
 };
 use ferry_core::Rows;
@@ -122,7 +122,7 @@ pub unsafe fn range(dst: *mut u8, src: *const u8, len: usize) {
     }
     // SAFETY: the caller's promise.
     unsafe {
-        if len > OWN_ROW {
+        if len > 256 {
             long(dst, src, len)
         } else if len > LINE {
             longer(dst, src, len)
@@ -140,7 +140,7 @@ unsafe fn cached(dst: *mut u8, src: *const u8, len: usize) {
     unsafe {
         if len <= 128 {
             small(dst, src, len)
-        } else if len <= OWN_ROW {
+        } else if len <= 256 {
             large_enough(dst, src, len)
         } else {
             long(dst, src, len)
@@ -148,14 +148,18 @@ unsafe fn cached(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Through the caches, more than [`OWN_ROW`].
+/// Through the caches, more than 256 bytes.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn long(dst: *mut u8, src: *const u8, len: usize) {
+    let past = (dst as usize).wrapping_sub(src as usize) % PAGE;
+    let is_aliasing = (1..ALIASING_PAST).contains(&past);
     // SAFETY: the caller's promise.
     unsafe {
-        if is_aliasing(dst as usize, src as usize, len) {
+        if is_aliasing && (len < LIBC_FROM || !past.is_multiple_of(LINE)) {
             backward(dst, src, len)
+        } else if len < LIBC_FROM {
+            forward(dst, src, len)
         } else {
             ptr::copy_nonoverlapping(src, dst, len)
         }
@@ -285,6 +289,28 @@ unsafe fn large_enough(dst: *mut u8, src: *const u8, len: usize) {
         let tail = (load_pair(src.add(last)), load_pair(src.add(last + 64)));
         store_pair(dst, head.0);
         store_pair(dst.add(64), head.1);
+        store_pair(dst.add(last), tail.0);
+        store_pair(dst.add(last + 64), tail.1);
+    }
+}
+
+/// More than 160 bytes, from the beginning to the end, in aligned stores.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn forward(dst: *mut u8, src: *const u8, len: usize) {
+    let last = len - 128;
+    // SAFETY: the first vector, those from the first aligned one on, and the last four, which were loaded before.
+    unsafe {
+        let first = load(src);
+        let tail = (load_pair(src.add(last)), load_pair(src.add(last + 64)));
+        _mm256_storeu_si256(dst.cast(), first);
+        let mut at = 32 - (dst as usize) % 32;
+        while at < last {
+            let part = (load_pair(src.add(at)), load_pair(src.add(at + 64)));
+            store_pair(dst.add(at), part.0);
+            store_pair(dst.add(at + 64), part.1);
+            at += 128;
+        }
         store_pair(dst.add(last), tail.0);
         store_pair(dst.add(last + 64), tail.1);
     }
