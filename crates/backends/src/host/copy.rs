@@ -1,7 +1,18 @@
 //! Moving bytes: plans and fills, in slices, so that whoever runs them can look up now and then.
+//!
+//! `walk` goes through a plan; a [`Routine`] moves its rows, with loops of its own (`avx2`) where the CPU can, else with libc's
+//! memcpy. `limits` says which sizes are moved how.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod limits;
+mod walk;
 
 use ferry_core::{Fill, Rows};
+use limits::Manner;
 use std::ptr;
+pub use walk::ROW_COST;
+use walk::{Plain, walk};
 
 /// How far a plan or a fill has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +39,84 @@ impl Cursor {
     }
 }
 
-/// What a row counts for at least, however short.
-pub const ROW_COST: usize = 64;
+/// What moves the bytes. Both can be asked for, so that both are tested wherever the tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routine {
+    /// libc's memcpy, row by row.
+    Plain,
+    /// Loops of our own.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Routine {
+    /// Those this machine can run, the best first.
+    pub fn all() -> impl Iterator<Item = Routine> {
+        #[cfg(target_arch = "x86_64")]
+        let own = std::arch::is_x86_feature_detected!("avx2").then_some(Routine::Avx2);
+        #[cfg(not(target_arch = "x86_64"))]
+        let own = None;
+        own.into_iter().chain([Routine::Plain])
+    }
+
+    /// The one for this machine; the CPU is asked once.
+    #[inline]
+    fn best() -> Routine {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Routine::Avx2;
+        }
+        Routine::Plain
+    }
+
+    /// [`advance`] with this routine, in the manner for a plan of `whole` bytes.
+    ///
+    /// # Safety
+    /// As for `advance`; the routine is one of [`all`](Routine::all).
+    pub unsafe fn advance(self, pieces: &[Rows], cursor: &mut Cursor, most: usize, whole: usize) -> bool {
+        let manner = Manner::of(whole);
+        match self {
+            // SAFETY: the caller's promise.
+            Routine::Plain => unsafe { walk::<Plain>(pieces, cursor, most, manner) },
+            #[cfg(target_arch = "x86_64")]
+            Routine::Avx2 => {
+                // SAFETY: the caller's promise; the CPU has AVX2.
+                let complete = unsafe { avx2::advance(pieces, cursor, most, manner) };
+                fence_if(manner);
+                complete
+            }
+        }
+    }
+
+    /// [`fill`] with this routine.
+    ///
+    /// # Safety
+    /// As for `fill`; the routine is one of [`all`](Routine::all).
+    pub unsafe fn fill(self, fill: &Fill, cursor: &mut Cursor, most: usize) -> bool {
+        let len = (fill.len - cursor.col).min(most.next_multiple_of(4));
+        let start = (fill.dst + cursor.col) as *mut u8;
+        match self {
+            // SAFETY: part of the range of the fill; slices before the last are multiples of four bytes, so each begins with
+            // the pattern.
+            Routine::Plain => unsafe { walk::fill(start, len, fill.pattern) },
+            // libc's memset is best at what it can do and fits a cache.
+            #[cfg(target_arch = "x86_64")]
+            Routine::Avx2 => match Manner::of(fill.len) {
+                // SAFETY: as above.
+                Manner::Near | Manner::Far if fill.pattern == [fill.pattern[0]; 4] => unsafe {
+                    walk::fill(start, len, fill.pattern)
+                },
+                manner => {
+                    // SAFETY: as above, and the CPU has AVX2.
+                    unsafe { avx2::fill(start, len, fill.pattern, manner) };
+                    fence_if(manner);
+                }
+            },
+        }
+        cursor.col += len;
+        cursor.col == fill.len
+    }
+}
 
 /// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two ends overlap is moved
 /// from the side that memmove would begin with.
@@ -37,36 +124,17 @@ pub const ROW_COST: usize = 64;
 /// # Safety
 /// Every row of every piece is valid at the engine's addresses.
 pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize) -> bool {
-    let mut left = most;
-    while let Some(rows) = pieces.get(cursor.piece) {
-        while cursor.row < rows.height {
-            if left == 0 {
-                return false;
-            }
-            let dst = rows.dst + cursor.row * rows.dst_pitch;
-            let src = rows.src + cursor.row * rows.src_pitch;
-            let len = (rows.width - cursor.col).min(left);
-            let apart = dst.abs_diff(src) >= rows.width;
-            let offset = if apart || dst < src { cursor.col } else { rows.width - cursor.col - len };
-            // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the second,
-            // where what is still to be read lies on the side that has not been written.
-            unsafe {
-                let (dst, src) = ((dst + offset) as *mut u8, (src + offset) as *const u8);
-                if apart {
-                    ptr::copy_nonoverlapping(src, dst, len);
-                } else {
-                    ptr::copy(src, dst, len);
-                }
-            }
-            left = left.saturating_sub(len.max(ROW_COST));
-            cursor.col += len;
-            if cursor.col == rows.width {
-                (cursor.row, cursor.col) = (cursor.row + 1, 0);
-            }
-        }
-        *cursor = Cursor { piece: cursor.piece + 1, row: 0, col: 0 };
-    }
-    true
+    // SAFETY: the caller's promise.
+    unsafe { Routine::best().advance(pieces, cursor, most, limits::estimate(pieces)) }
+}
+
+/// As [`advance`], for pieces that somebody cut out of a plan of `whole` bytes: its size decides whether they stay in the caches.
+///
+/// # Safety
+/// As for `advance`.
+pub unsafe fn advance_part(pieces: &[Rows], cursor: &mut Cursor, most: usize, whole: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { Routine::best().advance(pieces, cursor, most, whole) }
 }
 
 /// Writes about `most` bytes of the fill from `cursor` on. Returns whether the fill is done.
@@ -74,23 +142,39 @@ pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize) -> bool
 /// # Safety
 /// The range of the fill is valid at the engine's addresses.
 pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> bool {
-    let len = (fill.len - cursor.col).min(most.next_multiple_of(4));
-    let start = (fill.dst + cursor.col) as *mut u8;
-    if fill.pattern == [fill.pattern[0]; 4] {
-        // SAFETY: part of the range of the fill.
-        unsafe { ptr::write_bytes(start, fill.pattern[0], len) };
-    } else {
-        for word in 0..len / 4 {
-            // SAFETY: four bytes of the range of the fill, at any alignment.
-            unsafe { ptr::write_unaligned(start.add(4 * word).cast(), fill.pattern) };
-        }
-        for byte in len / 4 * 4..len {
-            // SAFETY: a byte of the range of the fill.
-            unsafe { ptr::write(start.add(byte), fill.pattern[byte % 4]) };
-        }
+    // SAFETY: the caller's promise.
+    unsafe { Routine::best().fill(fill, cursor, most) }
+}
+
+/// The routine alone, to be asked for once: moves a range through the caches, whatever its size.
+/// The two ranges are valid and apart.
+pub fn range() -> unsafe fn(dst: *mut u8, src: *const u8, len: usize) {
+    match Routine::best() {
+        Routine::Plain => walk::range,
+        #[cfg(target_arch = "x86_64")]
+        Routine::Avx2 => avx2::range,
     }
-    cursor.col += len;
-    cursor.col == fill.len
+}
+
+/// Puts what this thread has moved before what it writes next, as seen by others: stores past the caches are not ordered by the
+/// release of a lock or an atomic. Everything here that makes such stores ends with it, so that nobody has to remember; callers need
+/// it only for stores of their own.
+#[inline]
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
+/// The fence, where stores went past the caches.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn fence_if(manner: Manner) {
+    if manner == Manner::Streamed {
+        fence();
+    }
 }
 
 /// Reads 64 bits of device memory, at any alignment.
@@ -103,49 +187,4 @@ pub unsafe fn word(addr: usize) -> u64 {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Runs a plan in slices of `most` bytes over one buffer and compares with the plain loop.
-    fn agrees(buffer_len: usize, rows: Rows, most: usize) {
-        let start: Vec<u8> = (0..buffer_len).map(|i| (i * 7 + i / 251) as u8).collect();
-        let mut want = start.clone();
-        for row in 0..rows.height {
-            let (src, dst) = (rows.src + row * rows.src_pitch, rows.dst + row * rows.dst_pitch);
-            want.copy_within(src..src + rows.width, dst);
-        }
-        let mut got = start;
-        let base = got.as_mut_ptr() as usize;
-        let placed = Rows { dst: rows.dst + base, src: rows.src + base, ..rows };
-        let mut cursor = Cursor::default();
-        // SAFETY: the rows lie inside the buffer.
-        while !unsafe { advance(&[placed], &mut cursor, most) } {}
-        assert!(got == want, "{rows:?} in slices of {most}");
-    }
-
-    #[test]
-    fn slices_add_up_to_the_plain_loop() {
-        for most in [1, 3, 64, 1000, 1 << 20] {
-            agrees(4096, Rows::linear(2048, 0, 1000), most);
-            agrees(4096, Rows::linear(100, 0, 1000), most);
-            agrees(4096, Rows::linear(0, 100, 1000), most);
-            let rows = Rows { dst: 2000, dst_pitch: 40, src: 1, src_pitch: 17, width: 13, height: 50 };
-            agrees(4096, rows, most);
-        }
-    }
-
-    #[test]
-    fn fills_repeat_their_pattern_from_the_start() {
-        for (pattern, len) in [([9; 4], 10), ([1, 2, 3, 4], 10), ([1, 2, 3, 4], 4096), ([5, 6, 7, 8], 3)] {
-            for most in [1, 5, 64, 1 << 20] {
-                let mut got = vec![0_u8; len + 2];
-                let what = Fill { dst: got.as_mut_ptr() as usize + 1, len, pattern, device: None };
-                let mut cursor = Cursor::default();
-                // SAFETY: the range lies inside the buffer.
-                while !unsafe { fill(&what, &mut cursor, most) } {}
-                let want: Vec<u8> = (0..len).map(|i| pattern[i % 4]).collect();
-                assert_eq!((got[0], &got[1..=len], got[len + 1]), (0, &want[..], 0), "{what:?} by {most}");
-            }
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
 
-mod copy;
+#[doc(hidden)]
+pub mod copy;
 mod engine;
 mod lane;
 mod mapping;

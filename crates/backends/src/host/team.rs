@@ -11,7 +11,7 @@ use ferry_core::{
     Plan, Rows,
     sync::{Arc, AtomicUsize, Ordering, spin_loop},
 };
-use std::{ops::Range, thread};
+use std::{ops::Range, slice, thread};
 
 /// Below this a copy is done before help would come.
 pub const LEAST: usize = 1 << 20;
@@ -29,6 +29,8 @@ const LOOKS: usize = 256;
 /// A copy that is being done together.
 pub struct Team {
     pieces: Pieces,
+    /// Bytes.
+    whole: usize,
     portions: Vec<Portion>,
     /// Which lane's copy this is.
     lane: usize,
@@ -51,7 +53,7 @@ pub enum Pieces {
 impl Pieces {
     fn rows(&self) -> &[Rows] {
         match self {
-            Pieces::One(rows) => std::slice::from_ref(rows),
+            Pieces::One(rows) => slice::from_ref(rows),
             Pieces::Plan(plan) => plan.rows(),
         }
     }
@@ -80,7 +82,8 @@ impl Team {
     /// A team with its first member.
     pub fn new(pieces: Pieces, portions: Portions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
-        Team { pieces, portions: portions.0, lane, most: cpus, members, next, finished }
+        let whole = pieces.rows().iter().map(Rows::bytes).sum();
+        Team { pieces, whole, portions: portions.0, lane, most: cpus, members, next, finished }
     }
 
     /// Whether this is a copy of the lane, if one is given.
@@ -114,10 +117,12 @@ impl Team {
         unsafe {
             match portion {
                 Portion::Pieces(range) => {
-                    copy::advance(&self.pieces.rows()[..range.end], &mut Cursor::at(range.start), usize::MAX)
+                    let (pieces, mut cursor) = (&self.pieces.rows()[..range.end], Cursor::at(range.start));
+                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.whole)
                 }
                 Portion::Part(rows) => {
-                    copy::advance(std::slice::from_ref(rows), &mut Cursor::default(), usize::MAX)
+                    let (pieces, mut cursor) = (slice::from_ref(rows), Cursor::default());
+                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.whole)
                 }
             };
         }
