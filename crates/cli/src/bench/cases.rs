@@ -1,0 +1,158 @@
+//! The list of cases: names, what they mean, and which ones an argument selects.
+
+use super::block::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
+use crate::error::{Error, Result};
+
+/// Something to measure.
+pub struct Case {
+    /// Its parts are divided by slashes, from the general to the particular.
+    pub name: String,
+    pub work: Work,
+}
+
+/// What is done.
+#[derive(Clone, Copy)]
+pub enum Work {
+    /// One run of bytes.
+    Contiguous { route: Route, len: usize },
+    /// Rows of `width` bytes, twice as far apart, `len` bytes in all of them.
+    Matrix { route: Route, width: usize, len: usize },
+    /// `count` pieces of `block` bytes in one call.
+    Batch { route: Route, count: usize, block: usize },
+}
+
+/// Rows that a 2-D copy may have, documented.
+const MOST_ROWS: usize = 5 << 20;
+
+/// All cases, in the order in which they run. `size` takes the place of the usual sizes.
+pub fn all(size: Option<usize>) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for route in [H2D, D2H, D2D, P2P, H2D_PAGEABLE, D2H_PAGEABLE] {
+        for len in sizes(size, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20, 512 << 20]) {
+            let name = format!("{}/contiguous/{}", route.name, short(len));
+            cases.push(Case { name, work: Work::Contiguous { route, len } });
+        }
+        // Documented: matrices and batches go between the host and a device only.
+        if ![H2D, D2H, H2D_PAGEABLE, D2H_PAGEABLE].iter().any(|other| other.name == route.name) {
+            continue;
+        }
+        for width in [16, 64, 256, 1 << 10, 4 << 10] {
+            let name = format!("{}/2d/w{}", route.name, short(width));
+            let len = size.unwrap_or(64 << 20).clamp(width, width * MOST_ROWS);
+            cases.push(Case { name, work: Work::Matrix { route, width, len } });
+        }
+        for block in sizes(size, &[1 << 10, 4 << 10, 32 << 10]) {
+            let count = 4096;
+            let name = format!("{}/batch/{count}x{}", route.name, short(block));
+            cases.push(Case { name, work: Work::Batch { route, count, block } });
+        }
+    }
+    cases
+}
+
+/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there are any.
+pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
+    if wanted.is_empty() {
+        return Ok(cases);
+    }
+    let mut chosen = vec![false; cases.len()];
+    for want in wanted {
+        let want = want.trim_end_matches('/');
+        let rules: [&dyn Fn(&str) -> bool; 3] = [
+            &|name| name == want,
+            &|name| name.strip_prefix(want).is_some_and(|rest| rest.starts_with('/')),
+            &|name| !want.is_empty() && name.starts_with(want),
+        ];
+        let rule = rules.into_iter().find(|rule| cases.iter().any(|case| rule(&case.name)));
+        let Some(rule) = rule else {
+            return Err(Error::Setup(format!("no case begins with {want:?}; ferry bench -l lists them")));
+        };
+        for (case, chosen) in cases.iter().zip(&mut chosen) {
+            *chosen |= rule(&case.name);
+        }
+    }
+    Ok(cases.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(case, _)| case).collect())
+}
+
+impl Case {
+    /// The name of the series, which all but the last part make.
+    pub fn series(&self) -> &str {
+        self.name.rsplit_once('/').map_or(&self.name, |(series, _)| series)
+    }
+
+    /// What one sample does, in words.
+    pub fn about(&self) -> String {
+        match self.work {
+            Work::Contiguous { route, .. } => format!("{}, one copy and synchronise", route.about),
+            Work::Matrix { route, .. } => {
+                format!("{}, rows of a width at twice its pitch, one copy and synchronise", route.about)
+            }
+            Work::Batch { route, .. } => {
+                format!("{}, scattered pieces, one batch and synchronise", route.about)
+            }
+        }
+    }
+}
+
+fn sizes(given: Option<usize>, usual: &[usize]) -> Vec<usize> {
+    given.map_or_else(|| usual.to_vec(), |size| vec![size])
+}
+
+/// `64`, `4K`, `512M`: as `-b` takes it.
+pub fn short(size: usize) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let unit = units.into_iter().find(|(shift, _)| size > 0 && size % (1 << shift) == 0);
+    unit.map_or_else(|| size.to_string(), |(shift, unit)| format!("{}{unit}", size >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, select, short};
+
+    fn names(size: Option<usize>, wanted: &[&str]) -> Vec<String> {
+        let wanted: Vec<String> = wanted.iter().map(|want| (*want).to_owned()).collect();
+        let chosen = select(all(size), &wanted).unwrap_or_default();
+        chosen.into_iter().map(|case| case.name).collect()
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for size in [None, Some(64), Some(4096), Some(1 << 20)] {
+            let mut all = names(size, &[]);
+            let count = all.len();
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), count, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn an_argument_selects_a_case_or_all_that_begin_with_it() {
+        for (wanted, want) in [
+            (&["h2d/2d/w64"][..], &["h2d/2d/w64"][..]),
+            (&["h2d/batch"], &["h2d/batch/4096x1K", "h2d/batch/4096x4K", "h2d/batch/4096x32K"]),
+            (&["h2d/batch/"], &["h2d/batch/4096x1K", "h2d/batch/4096x4K", "h2d/batch/4096x32K"]),
+            (&["h2d/2d/w1"], &["h2d/2d/w16", "h2d/2d/w1K"]),
+            (&["d2h/2d/w64", "h2d/2d/w64", "h2d/2d/w64"], &["h2d/2d/w64", "d2h/2d/w64"]),
+            (&["nothing"], &[]),
+            (&[""], &[]),
+        ] {
+            assert_eq!(names(None, wanted), want, "{wanted:?}");
+        }
+        let h2d = names(None, &["h2d"]);
+        assert!(!h2d.is_empty() && h2d.iter().all(|name| name.starts_with("h2d/")), "{h2d:?}");
+    }
+
+    #[test]
+    fn a_size_takes_the_place_of_the_usual_ones() {
+        assert_eq!(names(Some(3000), &["h2d/contiguous"]), ["h2d/contiguous/3000"]);
+        assert_eq!(names(Some(2 << 20), &["d2h/batch"]), ["d2h/batch/4096x2M"]);
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (size, want) in [(0, "0"), (64, "64"), (1024, "1K"), (1536, "1536"), (512 << 20, "512M")] {
+            assert_eq!(short(size), want);
+        }
+    }
+}
