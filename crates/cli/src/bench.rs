@@ -5,6 +5,7 @@
 //! not to. docs/performance.md says what is measured and how to read it.
 
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -18,14 +19,19 @@ use crate::tour::device::Access;
 
 use block::Route;
 use cases::{Case, Work};
+use opencl::OpenCl;
 use report::Row;
 use shape::Shape;
 use table::Table;
 use trial::{Contender, Figures, Plan};
 
+mod alignment;
 mod block;
+mod calls;
 mod cases;
 mod copies;
+mod growth;
+mod opencl;
 mod plain;
 mod report;
 mod shape;
@@ -57,6 +63,9 @@ pub struct Args {
     /// Print comma-separated values, for those who plot
     #[arg(long)]
     csv: bool,
+    /// Measure PoCL as well, through the OpenCL loader, where it is installed
+    #[arg(long)]
+    peers: bool,
     /// Do not compare what was copied
     #[arg(long)]
     no_verify: bool,
@@ -72,25 +81,25 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
     let library = Library::open()?;
-    let ctx = Ctx::open(library, false, Terminal::stderr())?;
+    let bench = Bench::open(library, args)?;
     let mut table = Table::new(Terminal::stdout());
     let shows_table = !args.json && !args.csv;
     if shows_table {
-        table.title(&title(&ctx, args)?);
+        table.title(&bench.title()?);
     }
     let mut rows = Vec::new();
     for (index, case) in cases.iter().enumerate() {
-        let row = run(&ctx, case, args, (index, cases.len()));
+        let row = bench.run(case, (index, cases.len()));
         if shows_table {
             table.row(&row);
         }
         rows.push(row);
     }
-    ctx.close()?;
+    bench.ctx.close()?;
     if shows_table {
         table.end();
     } else if args.json {
-        put(&report::json(setting(library, args), &rows));
+        put(&report::json(bench.setting(), &rows));
     } else {
         put(&report::csv(&rows));
     }
@@ -103,60 +112,147 @@ fn list(cases: &[Case]) {
     }
 }
 
-/// Measures one case.
-fn run(ctx: &Ctx, case: &Case, args: &Args, (index, total): (usize, usize)) -> Row {
-    let terminal = Terminal::stderr();
-    let samples = args.samples as usize;
-    let mut progress = |done: usize| terminal.show(&bar(index * samples + done, total * samples, &case.name));
-    progress(0);
-    let plan = Plan { samples, verify: !args.no_verify };
-    let mut row = Row {
-        name: case.name.clone(),
-        series: case.series().to_owned(),
-        about: case.about(),
-        bytes: 0,
-        outcome: Ok(Vec::new()),
-        note: None,
-    };
-    row.outcome = perform(ctx, case.work, plan, &mut row, &mut progress);
-    terminal.show("");
-    row
+/// The setting that all cases share.
+struct Bench<'a> {
+    ctx: Ctx,
+    args: &'a Args,
+    opencl: Option<Rc<OpenCl>>,
+    /// Why there is no peer that was asked for.
+    missing: Option<String>,
 }
 
-fn perform(
-    ctx: &Ctx,
-    work: Work,
-    plan: Plan,
-    row: &mut Row,
-    progress: &mut dyn FnMut(usize),
-) -> Result<Vec<Figures>> {
-    let (route, shape, room) = match work {
-        Work::Contiguous { route, len } => (route, Shape::line(len), len),
-        Work::Matrix { route, width, len } => {
-            let (height, pitch) = (len / width, width * 2);
-            (route, Shape::Grid { width, height, pitch }, height * pitch)
+impl<'a> Bench<'a> {
+    fn open(library: &'static Library, args: &'a Args) -> Result<Bench<'a>> {
+        let (mut opencl, mut missing) = (None, None);
+        if args.peers {
+            match OpenCl::open() {
+                Ok(found) => opencl = Some(found),
+                Err(error) => missing = Some(error.to_string()),
+            }
         }
-        Work::Batch { route, count, block } => {
-            let region = region(ctx, count * block, row)?;
-            (route, Shape::scattered(count, block, region), region)
+        if let Some(why) = &missing {
+            Terminal::stderr().say(&format!("ferry: {why}"));
         }
-    };
-    row.bytes = shape.bytes();
-    must_fit(ctx, room)?;
-    let _access = (route.device > 0).then(|| reach(ctx, route)).transpose()?;
-    let mut contenders = contenders(ctx, route, shape, room)?;
-    trial::measure(&mut contenders, plan, progress)
-}
+        Ok(Bench { ctx: Ctx::open(library, false, Terminal::stderr())?, args, opencl, missing })
+    }
 
-/// Ours, and what is always beside it.
-fn contenders(ctx: &Ctx, route: Route, shape: Shape, room: usize) -> Result<Vec<Box<dyn Contender>>> {
-    let shape = Arc::new(shape);
-    let sides = plain::Sides::new(ctx.library, route, room)?;
-    Ok(vec![
-        Box::new(copies::Ours::new(ctx, route, &shape, room)?),
-        Box::new(plain::Plain::one_thread(&sides, &shape)),
-        Box::new(plain::Plain::two_threads(&sides, &shape)?),
-    ])
+    /// Measures one case.
+    fn run(&self, case: &Case, (index, total): (usize, usize)) -> Row {
+        let terminal = Terminal::stderr();
+        let samples = self.args.samples as usize * case.patience();
+        let mut progress = |done: usize| {
+            let done = (index as f64 + done.min(samples) as f64 / samples as f64) / total as f64;
+            terminal.show(&bar(done, &case.name));
+        };
+        progress(0);
+        let plan = Plan { samples, verify: !self.args.no_verify };
+        let mut row = Row {
+            name: case.name.clone(),
+            series: case.series().to_owned(),
+            about: case.about(),
+            bytes: 0,
+            growth: matches!(case.work, Work::Growth { .. }),
+            outcome: Ok(Vec::new()),
+            note: None,
+        };
+        row.outcome = self.perform(case.work, plan, &mut row, &mut progress);
+        terminal.show("");
+        row
+    }
+
+    fn perform(
+        &self,
+        work: Work,
+        plan: Plan,
+        row: &mut Row,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Figures>> {
+        let ctx = &self.ctx;
+        let (route, shape, room) = match work {
+            Work::Contiguous { route, len } => (route, Shape::line(len), len),
+            Work::Matrix { route, width, len } => {
+                let (height, pitch) = (len / width, width * 2);
+                (route, Shape::Grid { width, height, pitch }, height * pitch)
+            }
+            Work::Batch { route, count, block } => {
+                let region = region(ctx, count * block, row)?;
+                (route, Shape::scattered(count, block, region), region)
+            }
+            Work::Descriptors { count, block } => {
+                let region = region(ctx, count * block, row)?;
+                (block::INNER, Shape::scattered(count, block, region), region)
+            }
+            Work::Alignment { route, len } => {
+                must_fit(ctx, len)?;
+                row.bytes = len;
+                let (figures, note) = alignment::worst(ctx, route, len, plan, progress)?;
+                row.note = Some(note);
+                return Ok(figures);
+            }
+            Work::Call { call, len } => {
+                let mut contenders = calls::contenders(ctx, call, len, self.opencl.as_ref())?;
+                return trial::measure(&mut contenders, plan, progress);
+            }
+            Work::Growth { growth, count } => {
+                let mut contenders = growth::contenders(ctx, growth, count)?;
+                return trial::measure(&mut contenders, plan, progress);
+            }
+        };
+        row.bytes = shape.bytes();
+        must_fit(ctx, room)?;
+        let _access = (route.device > 0).then(|| reach(ctx, route)).transpose()?;
+        let mut contenders = self.contenders(route, shape, room, row)?;
+        trial::measure(&mut contenders, plan, progress)
+    }
+
+    /// Ours, what is always beside it, and OpenCL where there is one.
+    fn contenders(
+        &self,
+        route: Route,
+        shape: Shape,
+        room: usize,
+        row: &mut Row,
+    ) -> Result<Vec<Box<dyn Contender>>> {
+        let (ctx, shape) = (&self.ctx, Arc::new(shape));
+        let sides = plain::Sides::new(ctx.library, route, room)?;
+        let mut contenders: Vec<Box<dyn Contender>> = vec![
+            Box::new(copies::Ours::new(ctx, route, &shape, room)?),
+            Box::new(plain::Plain::one_thread(&sides, &shape)),
+            Box::new(plain::Plain::two_threads(&sides, &shape)?),
+        ];
+        if let Some(cl) = &self.opencl {
+            match opencl::Peer::new(cl, ctx.library, route, &shape, room) {
+                Ok(peer) => contenders.push(Box::new(peer)),
+                // Its devices may have less memory than ours.
+                Err(error) => row.note = Some(format!("without {}: {error}", cl.name)),
+            }
+        }
+        Ok(contenders)
+    }
+
+    fn title(&self) -> Result<Vec<String>> {
+        let (version, backend) = (env!("CARGO_PKG_VERSION"), machine::backend_name());
+        let (samples, verify) = (self.args.samples, !self.args.no_verify);
+        let compared = if verify { "every byte is compared" } else { "nothing is compared" };
+        Ok(vec![
+            format!("ferry bench {version} on the {backend} backend, {}", processor()),
+            format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
+            "GB/s: more is better. us: less is better. ratio: how many times as fast as the peer ferry is."
+                .to_owned(),
+        ])
+    }
+
+    fn setting(&self) -> serde_json::Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "library": self.ctx.library.path.display().to_string(),
+            "backend": machine::backend_name(),
+            "processor": processor(),
+            "samples": self.args.samples,
+            "verified": !self.args.no_verify,
+            "missing_peers": self.missing,
+        })
+    }
 }
 
 /// Over how much memory the pieces of a batch are scattered: 1 GiB, or less where there is not enough, which is said.
@@ -198,33 +294,6 @@ fn reach(ctx: &Ctx, route: Route) -> Result<Access> {
     Access::enable(ctx.library, 0, route.device as i32)
 }
 
-fn title(ctx: &Ctx, args: &Args) -> Result<Vec<String>> {
-    let (version, backend, samples) = (env!("CARGO_PKG_VERSION"), machine::backend_name(), args.samples);
-    let compared = if args.no_verify { "nothing is compared" } else { "every byte is compared" };
-    let (_, total) = ctx.library.memory_info()?;
-    Ok(vec![
-        format!(
-            "ferry bench {version} on the {backend} backend: devices of {}, {}",
-            bytes(total),
-            processor()
-        ),
-        format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
-        "GB/s: more is better. us: less is better. x: how many times as fast as the peer ferry is."
-            .to_owned(),
-    ])
-}
-
-fn setting(library: &Library, args: &Args) -> serde_json::Value {
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "library": library.path.display().to_string(),
-        "backend": machine::backend_name(),
-        "processor": processor(),
-        "samples": args.samples,
-        "verified": !args.no_verify,
-    })
-}
-
 /// The model, and how many of its cores this process may use.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -235,10 +304,10 @@ fn processor() -> String {
 }
 
 /// `[######..............]  12%  h2d/2d/w64`.
-fn bar(done: usize, total: usize, name: &str) -> String {
+fn bar(done: f64, name: &str) -> String {
     const WIDTH: usize = 30;
-    let full = done * WIDTH / total.max(1);
-    format!("[{}{}] {:>3}%  {name}", "#".repeat(full), ".".repeat(WIDTH - full), done * 100 / total.max(1))
+    let full = ((done * WIDTH as f64) as usize).min(WIDTH);
+    format!("[{}{}] {:>3.0}%  {name}", "#".repeat(full), ".".repeat(WIDTH - full), done * 100.0)
 }
 
 fn size(text: &str) -> ferry::Result<usize> {

@@ -102,6 +102,7 @@ pub const D2D: Route = Route {
     device: 0,
     kind: kind::DEVICE_TO_DEVICE,
 };
+pub const INNER: Route = Route { name: "desc", kind: kind::INNER_DEVICE_TO_DEVICE, ..D2D };
 pub const P2P: Route = Route { name: "p2p", about: "device 0 to device 1", device: 1, ..D2D };
 pub const H2D_PAGEABLE: Route =
     Route { name: "h2d-pageable", about: "plain host memory to a device", src: Home::Pageable, ..H2D };

@@ -1,6 +1,8 @@
 //! The list of cases: names, what they mean, and which ones an argument selects.
 
 use super::block::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
+use super::calls::Call;
+use super::growth::Growth;
 use crate::error::{Error, Result};
 
 /// Something to measure.
@@ -19,6 +21,14 @@ pub enum Work {
     Matrix { route: Route, width: usize, len: usize },
     /// `count` pieces of `block` bytes in one call.
     Batch { route: Route, count: usize, block: usize },
+    /// The same within a device, a call with a descriptor for each piece.
+    Descriptors { count: usize, block: usize },
+    /// One run of bytes, from and to many places in a page, of which the worst is shown.
+    Alignment { route: Route, len: usize },
+    /// What a copy costs apart from its bytes.
+    Call { call: Call, len: usize },
+    /// The same with many of something.
+    Growth { growth: Growth, count: usize },
 }
 
 /// Rows that a 2-D copy may have, documented.
@@ -46,8 +56,48 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
             let name = format!("{}/batch/{count}x{}", route.name, short(block));
             cases.push(Case { name, work: Work::Batch { route, count, block } });
         }
+        if [H2D, D2H].iter().any(|other| other.name == route.name) {
+            for len in sizes(size, &[64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20]) {
+                let name = format!("{}/alignment/{}", route.name, short(len));
+                cases.push(Case { name, work: Work::Alignment { route, len } });
+            }
+        }
     }
+    for block in sizes(size, &[1 << 10, 4 << 10, 32 << 10]) {
+        let count = 4096;
+        let name = format!("desc/{count}x{}", short(block));
+        cases.push(Case { name, work: Work::Descriptors { count, block } });
+    }
+    cases.extend(calls(size.unwrap_or(64)));
+    cases.extend(growth());
     cases
+}
+
+fn calls(len: usize) -> impl Iterator<Item = Case> {
+    let size = short(len);
+    let case = move |(name, call)| Case { name, work: Work::Call { call, len } };
+    [
+        (format!("submit/{size}"), Call::Submit),
+        (format!("roundtrip/{size}"), Call::RoundTrip),
+        (format!("roundtrip/{size}/after-10ms"), Call::AfterQuiet),
+        ("event/latency".to_owned(), Call::Event),
+    ]
+    .into_iter()
+    .map(case)
+}
+
+fn growth() -> impl Iterator<Item = Case> {
+    let series: [(&str, Growth, &[usize]); 4] = [
+        ("streams", Growth::Streams, &[10, 100, 1_000]),
+        ("outstanding", Growth::Outstanding, &[100, 10_000, 100_000]),
+        ("outstanding/submit", Growth::Submit, &[10_000, 100_000]),
+        ("allocations", Growth::Allocations, &[100, 10_000, 100_000]),
+    ];
+    series.into_iter().flat_map(|(name, growth, counts)| {
+        let case =
+            move |count| Case { name: format!("{name}/{count}"), work: Work::Growth { growth, count } };
+        counts.iter().copied().map(case)
+    })
 }
 
 /// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there are any.
@@ -80,16 +130,47 @@ impl Case {
         self.name.rsplit_once('/').map_or(&self.name, |(series, _)| series)
     }
 
+    /// How many times as many samples as usual it takes: one that is a single event is known only from many.
+    pub fn patience(&self) -> usize {
+        if matches!(self.work, Work::Call { call: Call::AfterQuiet, .. }) { 4 } else { 1 }
+    }
+
     /// What one sample does, in words.
     pub fn about(&self) -> String {
         match self.work {
             Work::Contiguous { route, .. } => format!("{}, one copy and synchronise", route.about),
             Work::Matrix { route, .. } => {
-                format!("{}, rows of a width at twice its pitch, one copy and synchronise", route.about)
+                format!("{}, 2-D, pitch twice the width, one copy and synchronise", route.about)
             }
             Work::Batch { route, .. } => {
                 format!("{}, scattered pieces, one batch and synchronise", route.about)
             }
+            Work::Descriptors { .. } => {
+                "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()
+            }
+            Work::Alignment { route, .. } => {
+                format!("{}, the worst of many alignments", route.about)
+            }
+            Work::Call { call, .. } => match call {
+                Call::Submit => {
+                    "the call that hands a small page-locked copy over, 2,000 in a row".to_owned()
+                }
+                Call::RoundTrip => "a small page-locked copy and synchronise, in a loop".to_owned(),
+                Call::AfterQuiet => "the same, once, after 10 ms in which nothing happened".to_owned(),
+                Call::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
+            },
+            Work::Growth { growth, .. } => match growth {
+                Growth::Streams => {
+                    "cost of a 64 B copy, so many streams in turn and one synchronise".to_owned()
+                }
+                Growth::Outstanding => {
+                    "cost of a 64 B copy, so many submitted before the first runs".to_owned()
+                }
+                Growth::Submit => "cost of the call alone, with so many outstanding".to_owned(),
+                Growth::Allocations => {
+                    "cost of a 64 B copy, each to another of so many allocations".to_owned()
+                }
+            },
         }
     }
 }
@@ -134,6 +215,8 @@ mod tests {
             (&["h2d/batch/"], &["h2d/batch/4096x1K", "h2d/batch/4096x4K", "h2d/batch/4096x32K"]),
             (&["h2d/2d/w1"], &["h2d/2d/w16", "h2d/2d/w1K"]),
             (&["d2h/2d/w64", "h2d/2d/w64", "h2d/2d/w64"], &["h2d/2d/w64", "d2h/2d/w64"]),
+            (&["roundtrip/64"], &["roundtrip/64"]),
+            (&["roundtrip"], &["roundtrip/64", "roundtrip/64/after-10ms"]),
             (&["nothing"], &[]),
             (&[""], &[]),
         ] {

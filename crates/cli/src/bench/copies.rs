@@ -12,7 +12,7 @@ use crate::library::{BatchAttribute, Library, call};
 use crate::tour::batch_call::{HOST, device};
 use crate::tour::ctx::Ctx;
 use crate::tour::memory::Home;
-use crate::tour::stream::Stream;
+use crate::tour::stream::{Stream, kind};
 
 /// Ours.
 pub struct Ours {
@@ -22,8 +22,16 @@ pub struct Ours {
     dst: Block,
     src: Block,
     shape: Arc<Shape>,
-    batch: Option<Arrays>,
+    form: Form,
     repeats: usize,
+}
+
+/// How many pieces are given to the library.
+enum Form {
+    /// There is one, or they are rows.
+    One,
+    Batch(Arrays),
+    Descriptors(Descriptors),
 }
 
 /// The arguments of a batch call.
@@ -42,12 +50,15 @@ impl Ours {
         let src = Block::new(library, route.src, room)?;
         shape::write_source(&src)?;
         shape::spoil(&dst)?;
-        let batch = match &**shape {
-            Shape::Pieces(_) => Some(Arrays::new(&dst, &src, shape, route)),
-            _ => None,
+        let form = match &**shape {
+            Shape::Pieces(_) if route.kind == kind::INNER_DEVICE_TO_DEVICE => {
+                Form::Descriptors(Descriptors::new(library, &dst, &src, shape)?)
+            }
+            Shape::Pieces(_) => Form::Batch(Arrays::new(&dst, &src, shape, route)),
+            _ => Form::One,
         };
         let (stream, repeats) = (ctx.stream()?, repeats(shape));
-        Ok(Ours { library, stream, route, dst, src, shape: shape.clone(), batch, repeats })
+        Ok(Ours { library, stream, route, dst, src, shape: shape.clone(), form, repeats })
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -68,9 +79,11 @@ impl Ours {
                     )
                 }
             }
-            Shape::Pieces(_) => {
-                self.batch.as_mut().map_or(Ok(()), |batch| batch.submit(library, &self.stream))
-            }
+            Shape::Pieces(_) => match &mut self.form {
+                Form::Batch(arrays) => arrays.submit(library, &self.stream),
+                Form::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
+                Form::One => unreachable!("pieces have a form of their own"),
+            },
         }
     }
 }
@@ -109,6 +122,42 @@ impl Arrays {
                 )
             )
         }
+    }
+}
+
+/// Descriptors in device memory, one for each piece.
+struct Descriptors {
+    memory: Block,
+    each: usize,
+    count: usize,
+}
+
+impl Descriptors {
+    fn new(library: &'static Library, dst: &Block, src: &Block, shape: &Shape) -> Result<Descriptors> {
+        let mut each = 0;
+        // SAFETY: `each` is writable for the time of the call.
+        unsafe { call!(library, aclrtGetMemcpyDescSize(kind::INNER_DEVICE_TO_DEVICE, &mut each)) }?;
+        let each = each.next_multiple_of(64);
+        let count = shape.count();
+        let memory = Block::new(library, Home::Device, each * count)?;
+        for index in 0..count {
+            let piece = shape.piece(index);
+            let (to, from) = (dst.part(piece.dst, piece.len), src.part(piece.src, piece.len));
+            let (at, none) = (memory.part(index * each, each), std::ptr::null_mut());
+            let kind = kind::INNER_DEVICE_TO_DEVICE;
+            // SAFETY: all three are parts of live blocks; the last argument is reserved and NULL.
+            unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, from, to, piece.len, none)) }?;
+        }
+        Ok(Descriptors { memory, each, count })
+    }
+
+    fn submit(&self, library: &Library, stream: &Stream) -> Result<()> {
+        for index in 0..self.count {
+            let (at, kind) = (self.memory.part(index * self.each, self.each), kind::INNER_DEVICE_TO_DEVICE);
+            // SAFETY: the descriptor and what it names live until the stream has passed the copy.
+            unsafe { call!(library, aclrtMemcpyAsyncWithDesc(at, kind, stream.handle())) }?;
+        }
+        Ok(())
     }
 }
 

@@ -14,12 +14,13 @@ pub struct Row {
     pub about: String,
     /// Bytes that one copy moves; 0 where the time is what matters.
     pub bytes: usize,
+    /// The peer is ourselves with one of what there are many of.
+    pub growth: bool,
     /// Ours first.
     pub outcome: Result<Vec<Figures>, Error>,
     pub note: Option<String>,
 }
 
-/// How much work a time stands for.
 impl Row {
     /// Whether something is wrong, other than that this machine lacks something.
     pub fn failed(&self) -> bool {
@@ -32,7 +33,8 @@ impl Row {
     }
 
     fn json(&self) -> Value {
-        let mut row = json!({ "name": self.name, "about": self.about, "note": self.note });
+        let mut row =
+            json!({ "name": self.name, "about": self.about, "note": self.note, "growth": self.growth });
         match &self.outcome {
             Ok(figures) => {
                 row["bytes"] = self.bytes.into();

@@ -77,7 +77,8 @@ impl Table {
         let unit = if row.bytes > 0 { "GB/s" } else { "us" };
         let mut head = format!("{:<NAME$} {:>OURS$} {:>SPREAD$}", "", format!("ferry {unit}"), "10%..90%");
         for peer in &figures[1..] {
-            head += &format!(" {:>PEER$} {:>RATIO$}", peer.name, "");
+            let ratio = if row.growth { "cost" } else { "ratio" };
+            head += &format!(" {:>PEER$} {ratio:>RATIO$}", peer.name);
         }
         self.terminal.say(&self.terminal.paint(Colour::Quiet, head.trim_end()));
     }
@@ -94,8 +95,9 @@ impl Table {
             format!("{:<NAME$} {:>OURS$} {spread:>SPREAD$}", last(&row.name), figures(value(ours.median)));
         for peer in &all[1..] {
             let ratio = ratio(ours, peer);
-            let text = format!("{:>RATIO$}", format!("{}x", figures(ratio)));
-            let text = self.terminal.paint(judge(ratio), &text);
+            let shown = if row.growth { 1.0 / ratio } else { ratio };
+            let text = format!("{:>RATIO$}", format!("{}x", figures(shown)));
+            let text = self.terminal.paint(judge(ratio, row.growth), &text);
             line += &format!(" {:>PEER$} {text}", figures(value(peer.median)));
         }
         self.terminal.say(&line);
@@ -112,8 +114,9 @@ fn last(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, last)| last)
 }
 
-/// Ahead, about equal, behind.
-fn judge(ratio: f64) -> Colour {
+/// Ahead, about equal, behind. With many of something, twice the cost of one is well.
+fn judge(ratio: f64, growth: bool) -> Colour {
+    let ratio = if growth { ratio * 2.0 } else { ratio };
     if ratio >= 1.0 {
         Colour::Good
     } else if ratio >= 0.9 {
