@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use crate::error::{Error, Result};
-use crate::library::Library;
+use crate::library::{Library, call};
 use crate::tour::memory::{self, Home, Memory};
 use crate::tour::stream::kind;
 
@@ -57,8 +57,9 @@ impl Bytes for Block {
     fn get(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let part = self.memory.span(offset, bytes.len());
         if self.home == Home::Device {
-            bytes.copy_from_slice(&memory::get(self.library, part)?);
-            return Ok(());
+            let (dst, src, len) = (bytes.as_mut_ptr().cast(), part.at(), bytes.len());
+            // SAFETY: both are as long as said, and the call is over before either borrow ends.
+            return unsafe { call!(self.library, aclrtMemcpy(dst, len, src, len, kind::DEVICE_TO_HOST)) };
         }
         // SAFETY: as for `put`.
         unsafe { std::ptr::copy_nonoverlapping(part.at().cast(), bytes.as_mut_ptr(), bytes.len()) };

@@ -89,7 +89,7 @@ fn calls(len: usize) -> impl Iterator<Item = Case> {
 fn growth() -> impl Iterator<Item = Case> {
     let series: [(&str, Growth, &[usize]); 4] = [
         ("streams", Growth::Streams, &[10, 100, 1_000]),
-        ("outstanding", Growth::Outstanding, &[100, 10_000, 100_000]),
+        ("outstanding", Growth::Outstanding, &[1_000, 10_000, 100_000]),
         ("outstanding/submit", Growth::Submit, &[10_000, 100_000]),
         ("allocations", Growth::Allocations, &[100, 10_000, 100_000]),
     ];
@@ -182,7 +182,7 @@ fn sizes(given: Option<usize>, usual: &[usize]) -> Vec<usize> {
 /// `64`, `4K`, `512M`: as `-b` takes it.
 pub fn short(size: usize) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
-    let unit = units.into_iter().find(|(shift, _)| size > 0 && size % (1 << shift) == 0);
+    let unit = units.into_iter().find(|(shift, _)| size > 0 && size.is_multiple_of(1 << shift));
     unit.map_or_else(|| size.to_string(), |(shift, unit)| format!("{}{unit}", size >> shift))
 }
 
@@ -230,6 +230,14 @@ mod tests {
     fn a_size_takes_the_place_of_the_usual_ones() {
         assert_eq!(names(Some(3000), &["h2d/contiguous"]), ["h2d/contiguous/3000"]);
         assert_eq!(names(Some(2 << 20), &["d2h/batch"]), ["d2h/batch/4096x2M"]);
+    }
+
+    #[test]
+    fn the_heading_of_every_series_fits_in_100_columns() {
+        for case in all(None) {
+            let heading = format!("{}: {}", case.series(), case.about());
+            assert!(heading.chars().count() <= 100, "{heading}");
+        }
     }
 
     #[test]

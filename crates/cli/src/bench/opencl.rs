@@ -336,6 +336,13 @@ impl Peer {
     }
 }
 
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Where a sample failed, commands may still use the host's side.
+        let _ = self.cl.finish();
+    }
+}
+
 impl Contender for Peer {
     fn name(&self) -> &'static str {
         self.cl.name

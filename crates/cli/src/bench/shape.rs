@@ -30,8 +30,8 @@ pub enum Shape {
 const BLANK: u8 = 0xFF;
 /// After so many bytes the source repeats itself. It is prime: no mistake by a round number goes unnoticed.
 const PERIOD: usize = 1_048_573;
-/// Bytes written or compared at a time.
-const CHUNK: usize = 4 << 20;
+/// Bytes written or compared at a time: few enough to stay in the cache meanwhile.
+const CHUNK: usize = 256 << 10;
 /// Where the pieces of a batch lie is the same in every run.
 const SEED: u64 = 6;
 
@@ -219,7 +219,7 @@ mod tests {
             Shape::line(len),
             Shape::Line(Piece { dst: 3, src: 70, len: CHUNK + 1 }),
             Shape::Grid { width: 24, height: len / 64, pitch: 64 },
-            Shape::scattered(300, 4000, len),
+            Shape::scattered(60, 4000, len),
         ] {
             let target = copied(&shape, len);
             assert_eq!(shape.check("x", &target).unwrap(), len);

@@ -7,7 +7,7 @@ use super::trial::Figures;
 use crate::error::Error;
 use crate::terminal::{Colour, Terminal, figures};
 
-const NAME: usize = 17;
+const NAME: usize = 12;
 const OURS: usize = 10;
 const SPREAD: usize = 15;
 const PEER: usize = 10;
@@ -131,4 +131,26 @@ fn spark(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     values.iter().map(|value| BARS[((value / most * 8.0) as usize).min(7)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{judge, spark};
+
+    #[test]
+    fn a_curve_reaches_from_low_to_high() {
+        for (values, want) in [(&[1.0, 4.0, 8.0][..], "▂▅█"), (&[0.0, 0.0], "▁▁"), (&[5.0], "█")]
+        {
+            assert_eq!(spark(values), want);
+        }
+    }
+
+    #[test]
+    fn behind_is_red_and_so_is_more_than_twice_the_cost_of_one() {
+        for (ratio, growth, want) in
+            [(1.0, false, 32), (0.95, false, 33), (0.89, false, 31), (0.5, true, 32), (0.4, true, 31)]
+        {
+            assert_eq!(judge(ratio, growth) as u8, want, "{ratio} {growth}");
+        }
+    }
 }

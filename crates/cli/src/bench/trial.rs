@@ -77,8 +77,86 @@ fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Plan, verified: &mut 
 
 fn summary(name: &'static str, mut times: Vec<Duration>, verified: usize) -> Figures {
     times.sort_unstable();
-    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-    let middle = times.len() / 2;
+    let (middle, last) = (times.len() / 2, times.len() - 1);
     let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
-    Figures { name, median, low: at(10), high: times[(times.len() - 1) - (times.len() - 1) / 10], verified }
+    Figures { name, median, low: times[last / 10], high: times[last - last / 10], verified }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::{Contender, Plan, measure, summary};
+    use crate::error::{Error, Result};
+
+    /// Writes down what is asked of it.
+    struct Fake {
+        name: &'static str,
+        told: Rc<RefCell<String>>,
+        is_broken: bool,
+    }
+
+    impl Contender for Fake {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn sample(&mut self) -> Result<Duration> {
+            *self.told.borrow_mut() += self.name;
+            Ok(Duration::from_micros(1))
+        }
+
+        fn spoil(&mut self) -> Result<()> {
+            *self.told.borrow_mut() += "-";
+            Ok(())
+        }
+
+        fn check(&mut self) -> Result<usize> {
+            *self.told.borrow_mut() += "?";
+            if self.is_broken { Err(Error::Setup(format!("{} is wrong", self.name))) } else { Ok(10) }
+        }
+    }
+
+    fn run(plan: Plan, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
+        let told = Rc::new(RefCell::new(String::new()));
+        let fake = |name| {
+            let fake = Fake { name, told: told.clone(), is_broken: broken == Some(name) };
+            Box::new(fake) as Box<dyn Contender>
+        };
+        let mut contenders = ["a", "b", "c"].map(fake);
+        let figures = measure(&mut contenders, plan, &mut |_| told.borrow_mut().push(' '));
+        let verified = figures.map(|figures| figures.iter().map(|one| one.verified).collect());
+        (verified, told.take())
+    }
+
+    #[test]
+    fn samples_are_taken_in_turn_between_two_proofs() {
+        let (verified, told) = run(Plan { samples: 4, verify: true }, None);
+        assert_eq!(told, "-a?-b?-c?abc bca cab abc -a?-b?-c?");
+        assert_eq!(verified.unwrap(), [20, 20, 20]);
+        let (verified, told) = run(Plan { samples: 2, verify: false }, None);
+        assert_eq!(told, "abcabc bca abc");
+        assert_eq!(verified.unwrap(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_peer_that_is_wrong_fails_the_case_as_we_would() {
+        let (outcome, told) = run(Plan { samples: 4, verify: true }, Some("b"));
+        assert_eq!(outcome.unwrap_err().to_string(), "b is wrong");
+        assert_eq!(told, "-a?-b?", "nothing is measured after that");
+    }
+
+    #[test]
+    fn the_median_and_the_tenths_at_both_ends() {
+        for (count, want) in
+            [(1, [0, 0, 0]), (2, [0, 500, 1000]), (11, [1000, 5000, 9000]), (15, [1000, 7000, 13_000])]
+        {
+            let times = (0..count).rev().map(Duration::from_micros).collect();
+            let one = summary("x", times, 0);
+            let got = [one.low, one.median, one.high].map(|time| time.as_nanos());
+            assert_eq!(got, want, "{count} samples");
+        }
+    }
 }
