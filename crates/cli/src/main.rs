@@ -1,9 +1,10 @@
 //! `ferry`: shows that the library works, what it runs on, and puts it in front of other programs.
 //!
-//! What shows the library (`tour`, `devices`, `run`) knows nothing of the engine. It loads libascendcl.so and calls the C
+//! What shows the library (`tour`, `devices`, `bench`, `run`) knows nothing of the engine. It loads libascendcl.so and calls the C
 //! functions, as a user's program does, so what it shows is what a program gets. What copies memory for its own sake
 //! (`copy`) uses the crate `ferry`, as a Rust program does. No process does both.
 
+mod bench;
 mod copy;
 mod devices;
 mod error;
@@ -41,6 +42,8 @@ enum Command {
     Devices(devices::Args),
     /// Send a file through device memory and back, and compare every byte
     Copy(copy::Args),
+    /// Measure every kind of copy beside what else would move the bytes
+    Bench(bench::Args),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::Args),
     /// A second process of the tour, which starts it
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Copy(args) => copy::main(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Run(args) => return run::main(&args),
         Command::Role(args) => tour::child::main(&args),
         Command::Pages(args) => pages::main(&args),

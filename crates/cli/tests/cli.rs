@@ -263,7 +263,7 @@ fn pages_name_every_command_that_help_shows_and_no_other() {
     assert!(wrote.status.success(), "{}", text(&wrote.stderr));
 
     let help = text(&output(&mut ferry(&["--help"])).stdout);
-    for command in ["tour", "devices", "copy", "run", "pages", "role"] {
+    for command in ["tour", "devices", "copy", "bench", "run", "pages", "role"] {
         let shown = help.lines().any(|line| line.starts_with(&format!("  {command} ")));
         assert_eq!(shown, !["pages", "role"].contains(&command), "{help}");
         let page = prefix.join(format!("share/man/man1/ferry-{command}.1"));

@@ -1,0 +1,318 @@
+//! `ferry bench`: every kind of copy beside what else would move the bytes, in one run.
+//!
+//! It goes through the public C ABI, as a user's program does. A case is measured as ours and its peers in turn, sample
+//! by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved is compared, unless told
+//! not to. docs/performance.md says what is measured and how to read it.
+
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::library::Library;
+use crate::machine::{self, Machine};
+use crate::terminal::{Terminal, bytes, put};
+use crate::tour::ctx::Ctx;
+use crate::tour::device::Access;
+
+use block::Route;
+use cases::{Case, Work};
+use opencl::OpenCl;
+use report::Row;
+use shape::Shape;
+use table::Table;
+use trial::{Contender, Figures, Plan};
+
+mod alignment;
+mod block;
+mod calls;
+mod cases;
+mod copies;
+mod growth;
+mod opencl;
+mod plain;
+mod report;
+mod shape;
+mod table;
+mod trial;
+
+/// Options of `ferry bench`.
+#[derive(clap::Args)]
+#[command(after_help = "Ratios say how many times as fast as the peer ferry was: 2.00x is half the time.\n\
+Exit code: 0 when everything was measured and right, 1 when a case failed or a byte differed.")]
+pub struct Args {
+    #[command(flatten)]
+    machine: Machine,
+    /// List the cases and what they mean
+    #[arg(long, short)]
+    list: bool,
+    /// A case, or all whose names begin so, as in h2d or h2d/2d; may be repeated [all]
+    #[arg(long = "test", short, value_name = "NAME")]
+    tests: Vec<String>,
+    /// Bytes of a copy, in batches of a piece, in place of the usual sizes, as in 64K
+    #[arg(long = "block", short, value_name = "SIZE", value_parser = size)]
+    block: Option<usize>,
+    /// Samples of each contender
+    #[arg(long, short = 'i', value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values, for those who plot
+    #[arg(long)]
+    csv: bool,
+    /// Measure PoCL as well, through the OpenCL loader, where it is installed
+    #[arg(long)]
+    peers: bool,
+    /// Do not compare what was copied
+    #[arg(long)]
+    no_verify: bool,
+}
+
+/// Measures, and prints as asked.
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let cases = cases::select(cases::all(args.block), &args.tests)?;
+    if args.list {
+        list(&cases);
+        return Ok(ExitCode::SUCCESS);
+    }
+    // SAFETY: the command has started no thread yet.
+    unsafe { args.machine.export() };
+    let library = Library::open()?;
+    let bench = Bench::open(library, args)?;
+    let mut table = Table::new(Terminal::stdout());
+    let shows_table = !args.json && !args.csv;
+    if shows_table {
+        table.title(&bench.title()?);
+    }
+    let mut rows = Vec::new();
+    for (index, case) in cases.iter().enumerate() {
+        let row = bench.run(case, (index, cases.len()));
+        if shows_table {
+            table.row(&row);
+        }
+        rows.push(row);
+    }
+    bench.ctx.close()?;
+    if shows_table {
+        table.end();
+    } else if args.json {
+        put(&report::json(bench.setting(), &rows));
+    } else {
+        put(&report::csv(&rows));
+    }
+    Ok(if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn list(cases: &[Case]) {
+    for case in cases {
+        put(&format!("{:<28} {}\n", case.name, case.about()));
+    }
+}
+
+/// The setting that all cases share.
+struct Bench<'a> {
+    ctx: Ctx,
+    args: &'a Args,
+    opencl: Option<Rc<OpenCl>>,
+    /// Why there is no peer that was asked for.
+    missing: Option<String>,
+}
+
+impl<'a> Bench<'a> {
+    fn open(library: &'static Library, args: &'a Args) -> Result<Bench<'a>> {
+        let (mut opencl, mut missing) = (None, None);
+        if args.peers {
+            match OpenCl::open() {
+                Ok(found) => opencl = Some(found),
+                Err(error) => missing = Some(error.to_string()),
+            }
+        }
+        if let Some(why) = &missing {
+            Terminal::stderr().say(&format!("ferry: {why}"));
+        }
+        Ok(Bench { ctx: Ctx::open(library, false, Terminal::stderr())?, args, opencl, missing })
+    }
+
+    /// Measures one case.
+    fn run(&self, case: &Case, (index, total): (usize, usize)) -> Row {
+        let terminal = Terminal::stderr();
+        let samples = self.args.samples as usize * case.patience();
+        let mut progress = |done: usize| {
+            let done = (index as f64 + done.min(samples) as f64 / samples as f64) / total as f64;
+            terminal.show(&bar(done, &case.name));
+        };
+        progress(0);
+        let plan = Plan { samples, verify: !self.args.no_verify };
+        let mut row = Row {
+            name: case.name.clone(),
+            series: case.series().to_owned(),
+            about: case.about(),
+            bytes: 0,
+            growth: matches!(case.work, Work::Growth { .. }),
+            outcome: Ok(Vec::new()),
+            note: None,
+        };
+        row.outcome = self.perform(case.work, plan, &mut row, &mut progress);
+        terminal.show("");
+        row
+    }
+
+    fn perform(
+        &self,
+        work: Work,
+        plan: Plan,
+        row: &mut Row,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Figures>> {
+        let ctx = &self.ctx;
+        let (route, shape, room) = match work {
+            Work::Contiguous { route, len } => (route, Shape::line(len), len),
+            Work::Matrix { route, width, len } => {
+                let (height, pitch) = (len / width, width * 2);
+                (route, Shape::Grid { width, height, pitch }, height * pitch)
+            }
+            Work::Batch { route, count, block } => {
+                let region = region(ctx, count * block, row)?;
+                (route, Shape::scattered(count, block, region), region)
+            }
+            Work::Descriptors { count, block } => {
+                let region = region(ctx, count * block, row)?;
+                (block::INNER, Shape::scattered(count, block, region), region)
+            }
+            Work::Alignment { route, len } => {
+                must_fit(ctx, len)?;
+                row.bytes = len;
+                let (figures, note) = alignment::worst(ctx, route, len, plan, progress)?;
+                row.note = Some(note);
+                return Ok(figures);
+            }
+            Work::Call { call, len } => {
+                let mut contenders = calls::contenders(ctx, call, len, self.opencl.as_ref())?;
+                return trial::measure(&mut contenders, plan, progress);
+            }
+            Work::Growth { growth, count } => {
+                let mut contenders = growth::contenders(ctx, growth, count)?;
+                return trial::measure(&mut contenders, plan, progress);
+            }
+        };
+        row.bytes = shape.bytes();
+        must_fit(ctx, room)?;
+        let _access = (route.device > 0).then(|| reach(ctx, route)).transpose()?;
+        let mut contenders = self.contenders(route, shape, room, row)?;
+        trial::measure(&mut contenders, plan, progress)
+    }
+
+    /// Ours, what is always beside it, and OpenCL where there is one.
+    fn contenders(
+        &self,
+        route: Route,
+        shape: Shape,
+        room: usize,
+        row: &mut Row,
+    ) -> Result<Vec<Box<dyn Contender>>> {
+        let (ctx, shape) = (&self.ctx, Arc::new(shape));
+        let sides = plain::Sides::new(ctx.library, route, room)?;
+        let mut contenders: Vec<Box<dyn Contender>> = vec![
+            Box::new(copies::Ours::new(ctx, route, &shape, room)?),
+            Box::new(plain::Plain::one_thread(&sides, &shape)),
+            Box::new(plain::Plain::two_threads(&sides, &shape)?),
+        ];
+        if let Some(cl) = &self.opencl {
+            match opencl::Peer::new(cl, ctx.library, route, &shape, room) {
+                Ok(peer) => contenders.push(Box::new(peer)),
+                // Its devices may have less memory than ours.
+                Err(error) => row.note = Some(format!("without {}: {error}", cl.name)),
+            }
+        }
+        Ok(contenders)
+    }
+
+    fn title(&self) -> Result<Vec<String>> {
+        let (version, backend) = (env!("CARGO_PKG_VERSION"), machine::backend_name());
+        let (samples, verify) = (self.args.samples, !self.args.no_verify);
+        let compared = if verify { "every byte is compared" } else { "nothing is compared" };
+        Ok(vec![
+            format!("ferry bench {version} on the {backend} backend, {}", processor()),
+            format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
+            "GB/s: more is better. us: less is better. ratio: how many times as fast as the peer ferry is."
+                .to_owned(),
+        ])
+    }
+
+    fn setting(&self) -> serde_json::Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "library": self.ctx.library.path.display().to_string(),
+            "backend": machine::backend_name(),
+            "processor": processor(),
+            "samples": self.args.samples,
+            "verified": !self.args.no_verify,
+            "missing_peers": self.missing,
+        })
+    }
+}
+
+/// Over how much memory the pieces of a batch are scattered: 1 GiB, or less where there is not enough, which is said.
+fn region(ctx: &Ctx, payload: usize, row: &mut Row) -> Result<usize> {
+    const USUAL: usize = 1 << 30;
+    let most = most(ctx)?;
+    let mut region = USUAL.max((payload * 2).next_power_of_two());
+    while region > most && region > payload * 2 {
+        region /= 2;
+    }
+    if region > most {
+        return Err(too_much(region * 2));
+    }
+    if region < USUAL {
+        row.note = Some(format!("scattered over {} only: there is no memory for more", bytes(region)));
+    }
+    Ok(region)
+}
+
+/// The longest block that any case may have: each contender has two, all at once.
+fn most(ctx: &Ctx) -> Result<usize> {
+    Ok((ctx.library.memory_info()?.0 / 2).min(block::available_memory()? / 8))
+}
+
+/// Says so where blocks of `room` bytes would not fit.
+fn must_fit(ctx: &Ctx, room: usize) -> Result<()> {
+    if room > most(ctx)? { Err(too_much(room * 2)) } else { Ok(()) }
+}
+
+fn too_much(need: usize) -> Error {
+    Error::NotHere(format!("needs {} on a device, and as much again for each peer", bytes(need)))
+}
+
+/// Lets the devices reach each other.
+fn reach(ctx: &Ctx, route: Route) -> Result<Access> {
+    if route.device >= ctx.devices {
+        return Err(Error::NotHere(format!("needs {} devices, there are {}", route.device + 1, ctx.devices)));
+    }
+    Access::enable(ctx.library, 0, route.device as i32)
+}
+
+/// The model, and how many of its cores this process may use.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = line.map_or("unknown processor", |(_, model)| model);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{cores} core{} of {model}", if cores == 1 { "" } else { "s" })
+}
+
+/// `[######..............]  12%  h2d/2d/w64`.
+fn bar(done: f64, name: &str) -> String {
+    const WIDTH: usize = 30;
+    let full = ((done * WIDTH as f64) as usize).min(WIDTH);
+    format!("[{}{}] {:>3.0}%  {name}", "#".repeat(full), ".".repeat(WIDTH - full), done * 100.0)
+}
+
+fn size(text: &str) -> ferry::Result<usize> {
+    match ferry::parse_size(text)? {
+        0 => Err(ferry::Kind::BadSetting.because("a copy has at least one byte")),
+        size => Ok(size),
+    }
+}

@@ -1,0 +1,73 @@
+//! One run of bytes from and to many places in a page, of which the worst is shown.
+//!
+//! memcpy of the C library falls far behind on some processors where the target lies a little past the source in its page;
+//! the pairs look for that, and for odd addresses on either side.
+
+use std::sync::Arc;
+
+use super::block::Route;
+use super::copies::Ours;
+use super::plain::{Plain, Sides};
+use super::report::ratio;
+use super::shape::{Piece, Shape};
+use super::trial::{Contender, Figures, Plan, measure};
+use crate::error::Result;
+use crate::tour::ctx::Ctx;
+
+/// Where the source starts in its page, and how much further the target does.
+const SOURCES: [usize; 4] = [0, 1, 64, 2051];
+const FURTHER: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
+const PAGE: usize = 4096;
+
+/// How many pairs are measured again, with more samples: the worst of many is often only the unluckiest.
+const AGAIN: usize = 3;
+
+/// Two offsets into a page.
+#[derive(Clone, Copy)]
+struct Pair {
+    src: usize,
+    dst: usize,
+}
+
+/// The figures of the pair at which ours does worst beside memcpy, and which one that is.
+pub fn worst(
+    ctx: &Ctx,
+    route: Route,
+    len: usize,
+    plan: Plan,
+    progress: &mut dyn FnMut(usize),
+) -> Result<(Vec<Figures>, String)> {
+    let pair = |src, further| Pair { src, dst: (src + further) % PAGE };
+    let pairs: Vec<Pair> =
+        SOURCES.iter().flat_map(|src| FURTHER.map(|further| pair(*src, further))).collect();
+    let mut verified = [0; 2];
+    let mut try_all = |pairs: &[Pair], plan: Plan, progress: &mut dyn FnMut(usize)| {
+        let mut tried = Vec::new();
+        for (index, pair) in pairs.iter().enumerate() {
+            let figures = at(ctx, route, len, *pair, plan)?;
+            verified.iter_mut().zip(&figures).for_each(|(sum, one)| *sum += one.verified);
+            tried.push((figures, *pair));
+            progress((index + 1) * plan.samples / pairs.len());
+        }
+        let of = |figures: &[Figures]| ratio(&figures[0], &figures[1]);
+        tried.sort_by(|(one, _), (other, _)| of(one).total_cmp(&of(other)));
+        Ok(tried)
+    };
+    let first: Vec<Pair> =
+        try_all(&pairs, plan, progress)?.iter().take(AGAIN).map(|(_, pair)| *pair).collect();
+    let more = Plan { samples: plan.samples * 3, ..plan };
+    let (mut figures, pair) = try_all(&first, more, &mut |_| {})?.remove(0);
+    figures.iter_mut().zip(verified).for_each(|(one, sum)| one.verified = sum);
+    let note =
+        format!("worst of {}: source {} and target {} bytes into a page", pairs.len(), pair.src, pair.dst);
+    Ok((figures, note))
+}
+
+fn at(ctx: &Ctx, route: Route, len: usize, pair: Pair, plan: Plan) -> Result<Vec<Figures>> {
+    let shape = Arc::new(Shape::Line(Piece { dst: pair.dst, src: pair.src, len }));
+    let room = len + PAGE;
+    let sides = Sides::new(ctx.library, route, room)?;
+    let mut contenders: [Box<dyn Contender>; 2] =
+        [Box::new(Ours::new(ctx, route, &shape, room)?), Box::new(Plain::one_thread(&sides, &shape))];
+    measure(&mut contenders, plan, &mut |_| {})
+}
