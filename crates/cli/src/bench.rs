@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
 use crate::terminal::{Terminal, bytes, put};
@@ -155,7 +155,14 @@ impl<'a> Bench<'a> {
             outcome: Ok(Vec::new()),
             note: None,
         };
-        row.outcome = self.perform(case.work, plan, &mut row, &mut progress);
+        let outcome = self.perform(case.work, plan, &mut row, &mut progress);
+        row.outcome = outcome.map_err(|error| match error.code() {
+            Some(NOT_SUPPORTED) if may_lack() => Error::NotHere(error.to_string()),
+            _ => error,
+        });
+        if row.outcome.is_err() {
+            row.note = None;
+        }
         terminal.show("");
         row
     }
@@ -255,6 +262,11 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Whether "not supported" is an answer: the usual product has every function on the host backend.
+fn may_lack() -> bool {
+    machine::is_other_product() || machine::backend_name() != "host"
+}
+
 /// Over how much memory the pieces of a batch are scattered: 1 GiB, or less where there is not enough, which is said.
 fn region(ctx: &Ctx, payload: usize, row: &mut Row) -> Result<usize> {
     const USUAL: usize = 1 << 30;
@@ -272,9 +284,9 @@ fn region(ctx: &Ctx, payload: usize, row: &mut Row) -> Result<usize> {
     Ok(region)
 }
 
-/// The longest block that any case may have: each contender has two, all at once.
+/// The longest block that any case may have: each contender has two, all at once, and some have a little more besides.
 fn most(ctx: &Ctx) -> Result<usize> {
-    Ok((ctx.library.memory_info()?.0 / 2).min(block::available_memory()? / 8))
+    Ok((ctx.library.memory_info()?.0 / 3).min(block::available_memory()? / 9))
 }
 
 /// Says so where blocks of `room` bytes would not fit.

@@ -17,13 +17,14 @@ const RATIO: usize = 8;
 pub struct Table {
     terminal: Terminal,
     series: String,
+    is_headed: bool,
     /// What every contender of the series reached, one after the other.
     curves: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl Table {
     pub fn new(terminal: Terminal) -> Table {
-        Table { terminal, series: String::new(), curves: Vec::new() }
+        Table { terminal, series: String::new(), is_headed: false, curves: Vec::new() }
     }
 
     /// What the numbers mean.
@@ -40,7 +41,12 @@ impl Table {
             self.begin(row);
         }
         match &row.outcome {
-            Ok(figures) => self.measured(row, figures),
+            Ok(figures) => {
+                if !self.is_headed {
+                    self.head(row, figures);
+                }
+                self.measured(row, figures);
+            }
             Err(error) => {
                 let missing = matches!(error, Error::NotHere(_));
                 let (colour, word) =
@@ -73,7 +79,12 @@ impl Table {
         );
         self.terminal.say("");
         self.terminal.say(&format!("{name}: {about}"));
-        let Ok(figures) = &row.outcome else { return };
+        self.is_headed = false;
+    }
+
+    /// The names of the columns, above the first row that has any.
+    fn head(&mut self, row: &Row, figures: &[Figures]) {
+        self.is_headed = true;
         let unit = if row.bytes > 0 { "GB/s" } else { "us" };
         let mut head = format!("{:<NAME$} {:>OURS$} {:>SPREAD$}", "", format!("ferry {unit}"), "10%..90%");
         for peer in &figures[1..] {
