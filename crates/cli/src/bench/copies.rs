@@ -24,6 +24,7 @@ pub struct Ours {
     shape: Arc<Shape>,
     form: Form,
     repeats: usize,
+    waits_for_each: bool,
 }
 
 /// How many pieces are given to the library.
@@ -58,7 +59,22 @@ impl Ours {
             _ => Form::One,
         };
         let (stream, repeats) = (ctx.stream()?, repeats(shape));
-        Ok(Ours { library, stream, route, dst, src, shape: shape.clone(), form, repeats })
+        Ok(Ours {
+            library,
+            stream,
+            route,
+            dst,
+            src,
+            shape: shape.clone(),
+            form,
+            repeats,
+            waits_for_each: true,
+        })
+    }
+
+    /// The copies of a sample are handed over one after the other, and waited for once.
+    pub fn in_a_row(self) -> Ours {
+        Ours { waits_for_each: false, ..self }
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -170,6 +186,11 @@ impl Contender for Ours {
         let begin = Instant::now();
         for _ in 0..self.repeats {
             self.submit()?;
+            if self.waits_for_each {
+                self.stream.synchronise()?;
+            }
+        }
+        if !self.waits_for_each {
             self.stream.synchronise()?;
         }
         Ok(begin.elapsed() / self.repeats as u32)
