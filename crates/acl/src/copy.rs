@@ -9,7 +9,7 @@ use crate::{
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
-use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
+use ferry_core::{Ends, Home, Memory, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
 use std::sync::Arc;
 
 /// Documented: larger ones fail in the asynchronous 2-D copy.
@@ -68,20 +68,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Plans and submits a copy of `pieces`, and waits where the documents say so.
+    /// Submits a copy that `plan` plans, and waits where the documents say so.
     ///
     /// # Safety
-    /// The pieces stay valid until the copy is done.
-    pub(crate) unsafe fn copy<I: IntoIterator<Item = Rows>>(
-        &self,
-        pieces: impl Fn() -> I,
-        fits: impl Fn(usize, &Ends) -> ferry_core::Result<()>,
-    ) -> Result<(), Misfit> {
+    /// What is planned stays valid until the copy is done.
+    #[inline]
+    pub(crate) unsafe fn copy(&self, plan: impl Fn(&Memory) -> Result<Plan, Misfit>) -> Result<(), Misfit> {
         let mut plain = false;
         // SAFETY: the caller's promise.
         let ticket = unsafe {
             self.stream().submit(|memory| {
-                let plan = Plan::new(pieces(), memory, &fits)?;
+                let plan = plan(memory)?;
                 plain = plan.is_plain();
                 Ok::<_, Misfit>(Op::Copy(plan))
             })?
@@ -96,13 +93,15 @@ impl<'a> Target<'a> {
     ///
     /// # Safety
     /// As `copy`.
+    #[inline]
     pub(crate) unsafe fn copy_one(
         &self,
         rows: Rows,
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(|| Some(rows), |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
+        unsafe { self.copy(|memory| Plan::new(Some(rows), memory, |_, ends| fits(ends))) }
+            .map_err(|misfit| misfit.error.into())
     }
 }
 

@@ -1,11 +1,14 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
+mod many;
+
 use crate::{
     Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
     memory::{Block, Known},
+    pieces::Pieces,
     table::GRANULE,
 };
-use smallvec::SmallVec;
+use many::Many;
 
 /// A rectangle of bytes to move; a linear copy is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +28,10 @@ pub struct Rows {
 }
 
 /// Between which kinds of memory a plan moves bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// Inside the host.
+    #[default]
     HostToHost,
     /// To a device.
     HostToDevice {
@@ -68,9 +72,9 @@ pub struct Misfit {
 
 /// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order. One copy that was
 /// cut where its memory is mapped piece by piece is done in the order given, since its ends may overlap.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
-    rows: SmallVec<[Rows; 1]>,
+    pieces: Pieces,
     route: Route,
     plain: bool,
     ordered: bool,
@@ -131,17 +135,50 @@ impl Ends {
 
 impl Plan {
     /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits` adds the caller's
-    /// own rules for piece `item`; it is asked before any plain host memory is touched.
+    /// own rules for piece `item`, which are about the homes and origins of its ends: it is not asked again where these are as
+    /// they were for the piece before. It is asked before any plain host memory is touched.
+    #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,
         memory: &Memory,
-        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<Plan, Misfit> {
-        let mut plan = Plan { rows: SmallVec::new(), route: Route::HostToHost, plain: false, ordered: false };
-        for (item, rows) in pieces.into_iter().enumerate() {
-            plan.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })?;
-        }
+        let mut plan = Plan::default();
+        plan.extend(0, pieces, memory, fits)?;
         Ok(plan)
+    }
+
+    /// Adds pieces, of which the first is number `first` of all. `fits` is asked anew.
+    #[inline]
+    pub fn extend(
+        &mut self,
+        first: usize,
+        pieces: impl IntoIterator<Item = Rows>,
+        memory: &Memory,
+        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        let mut pieces = pieces.into_iter();
+        let Some(rows) = pieces.next() else { return Ok(()) };
+        match pieces.next() {
+            None => self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error }),
+            Some(second) => self.add_many(first, [rows, second], pieces, memory, fits),
+        }
+    }
+
+    #[inline(never)]
+    fn add_many(
+        &mut self,
+        first: usize,
+        two: [Rows; 2],
+        others: impl Iterator<Item = Rows>,
+        memory: &Memory,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        let mut many = Many::new(self, first, 2 + others.size_hint().1.unwrap_or(0), memory, fits);
+        many.add_all(two.into_iter())?;
+        many.add_all(others)?;
+        many.finish();
+        Ok(())
     }
 
     #[inline]
@@ -163,7 +200,7 @@ impl Plan {
         fits(item, &ends)?;
         self.take_route(item, ends.route())?;
         if dst_span > 0 {
-            self.rows.push(rows.between(&ends));
+            self.pieces.push(rows.between(&ends));
         }
         Ok(())
     }
@@ -199,7 +236,7 @@ impl Plan {
         if dst_seen == Seen::Pieces || src_seen == Seen::Pieces {
             return self.add_pieces(&rows, &ends, memory);
         }
-        self.rows.push(rows.between(&ends));
+        self.pieces.push(rows.between(&ends));
         Ok(())
     }
 
@@ -217,7 +254,7 @@ impl Plan {
     /// end, and rows that cross a border in parts.
     #[cold]
     fn add_pieces(&mut self, rows: &Rows, ends: &Ends, memory: &Memory) -> Result<()> {
-        let first = self.rows.len();
+        let first = self.rows().len();
         let mut row = 0;
         while row < rows.height {
             let (mut dst, mut src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
@@ -226,7 +263,7 @@ impl Plan {
                 |room: usize, pitch| if room < rows.width { 0 } else { (room - rows.width) / pitch + 1 };
             let height = fit(to.1, rows.dst_pitch).min(fit(from.1, rows.src_pitch)).min(rows.height - row);
             if height > 0 {
-                self.rows.push(Rows { dst: to.0, src: from.0, height, ..*rows }.straightened());
+                self.pieces.push(Rows { dst: to.0, src: from.0, height, ..*rows }.straightened());
                 row += height;
                 continue;
             }
@@ -234,14 +271,14 @@ impl Plan {
             while left > 0 {
                 let (to, from) = (room_at(memory, &ends.dst, dst)?, room_at(memory, &ends.src, src)?);
                 let len = left.min(to.1).min(from.1);
-                self.rows.push(Rows::linear(to.0, from.0, len));
+                self.pieces.push(Rows::linear(to.0, from.0, len));
                 (dst, src, left) = (dst + len, src + len, left - len);
             }
             row += 1;
         }
         // As a whole copy would: from the end, if the destination lies behind the source's start.
         if rows.dst > rows.src {
-            self.rows[first..].reverse();
+            self.pieces.as_mut_slice()[first..].reverse();
         }
         self.ordered = true;
         Ok(())
@@ -255,7 +292,7 @@ impl Plan {
     /// The pieces, none of them empty.
     #[inline]
     pub fn rows(&self) -> &[Rows] {
-        &self.rows
+        self.pieces.as_slice()
     }
 
     /// Between which kinds of memory the bytes move.
@@ -270,7 +307,7 @@ impl Plan {
 
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.rows.iter().map(Rows::bytes).sum()
+        self.rows().iter().map(Rows::bytes).sum()
     }
 }
 
