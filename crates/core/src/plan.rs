@@ -148,6 +148,37 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The same for one piece in one row, which most copies are.
+    #[inline(always)]
+    pub fn linear(
+        (dst, src, len): (usize, usize, usize),
+        memory: &Memory,
+        fits: impl FnOnce(&Ends) -> Result<()>,
+    ) -> Result<Plan> {
+        let table = memory.table();
+        let (ends, unusual) = match (table.holding(dst, len), table.holding(src, len)) {
+            (Some(dst), Some(src)) => (Ends { dst: Place::Known(dst), src: Place::Known(src) }, None),
+            _ => {
+                let unusual = Unusual::find(Rows::linear(dst, src, len), memory)?;
+                (unusual.ends, Some(unusual))
+            }
+        };
+        fits(&ends)?;
+        if let Some(unusual) = unusual {
+            return Plan::of_unusual(unusual, memory);
+        }
+        let (dst, src) = (ends.dst.engine_address(dst), ends.src.engine_address(src));
+        let pieces = if len > 0 { Pieces::One(Rows::linear(dst, src, len)) } else { Pieces::None };
+        Ok(Plan { pieces, route: ends.route(), plain: false, ordered: false })
+    }
+
+    #[cold]
+    fn of_unusual(unusual: Unusual, memory: &Memory) -> Result<Plan> {
+        let mut plan = Plan { route: unusual.ends.route(), ..Plan::default() };
+        plan.take_unusual(unusual, memory)?;
+        Ok(plan)
+    }
+
     /// Adds pieces, of which the first is number `first` of all. `fits` is asked anew.
     #[inline]
     pub fn extend(
@@ -194,7 +225,7 @@ impl Plan {
         let table = memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
         else {
-            return self.add_unusual(item, rows, (dst_span, src_span), memory, fits);
+            return self.add_unusual(item, rows, memory, fits);
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         fits(item, &ends)?;
@@ -205,35 +236,36 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range
-    /// through several mapped blocks, or one whose block was being written while we looked.
+    /// Adds a rectangle of which an end is not simply found in one block.
     #[cold]
     fn add_unusual(
         &mut self,
         item: usize,
         rows: Rows,
-        (dst_span, src_span): (usize, usize),
         memory: &Memory,
         fits: &mut dyn FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<()> {
-        // Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking
-        // costs a system call and brings pages in.
-        let (dst, dst_seen) = start_of(memory, rows.dst, dst_span, Access::Write)?;
-        let (src, src_seen) = start_of(memory, rows.src, src_span, Access::Read)?;
-        let ends = Ends { dst, src };
-        fits(item, &ends)?;
-        self.take_route(item, ends.route())?;
-        self.plain |= dst.is_plain() || src.is_plain();
+        let unusual = Unusual::find(rows, memory)?;
+        fits(item, &unusual.ends)?;
+        self.take_route(item, unusual.ends.route())?;
+        self.take_unusual(unusual, memory)
+    }
+
+    /// Adds what was found, which the caller has agreed to.
+    #[cold]
+    fn take_unusual(&mut self, unusual: Unusual, memory: &Memory) -> Result<()> {
+        let Unusual { rows, ends, spans: [dst_span, src_span], seen } = unusual;
+        self.plain |= ends.dst.is_plain() || ends.src.is_plain();
         if dst_span == 0 {
             return Ok(());
         }
-        if dst_seen == Seen::Start {
+        if seen[0] == Seen::Start {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
         }
-        if src_seen == Seen::Start {
+        if seen[1] == Seen::Start {
             touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
         }
-        if dst_seen == Seen::Pieces || src_seen == Seen::Pieces {
+        if seen.contains(&Seen::Pieces) {
             return self.add_pieces(&rows, &ends, memory);
         }
         self.pieces.push(rows.between(&ends));
@@ -326,6 +358,27 @@ impl Rows {
         } else {
             self
         }
+    }
+}
+
+/// A rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range through
+/// several mapped blocks, or one whose block was being written while we looked.
+struct Unusual {
+    rows: Rows,
+    ends: Ends,
+    spans: [usize; 2],
+    seen: [Seen; 2],
+}
+
+impl Unusual {
+    /// Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking costs a
+    /// system call and brings pages in.
+    #[cold]
+    fn find(rows: Rows, memory: &Memory) -> Result<Unusual> {
+        let spans = [rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?];
+        let (dst, dst_seen) = start_of(memory, rows.dst, spans[0], Access::Write)?;
+        let (src, src_seen) = start_of(memory, rows.src, spans[1], Access::Read)?;
+        Ok(Unusual { rows, ends: Ends { dst, src }, spans, seen: [dst_seen, src_seen] })
     }
 }
 

@@ -102,7 +102,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let table = self.memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, spans.0), table.holding(rows.src, spans.1))
         else {
-            return self.plan.add_unusual(item, rows, spans, self.memory, &mut self.fits);
+            return self.plan.add_unusual(item, rows, self.memory, &mut self.fits);
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         (self.fits)(item, &ends)?;
