@@ -10,7 +10,7 @@ use crate::{
     kinds::not_far,
     state::with_here,
 };
-use ferry_core::{Block, Ends, Home, Kind, Origin, Place, Route, Rows};
+use ferry_core::{Block, Ends, Home, Kind, Memory, Misfit, Origin, Place, Plan, Route, Rows};
 
 /// The arrays of a batch call, all readable.
 #[derive(Clone, Copy)]
@@ -71,14 +71,17 @@ impl From<Error> for Refusal {
 pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
     let item = std::cell::Cell::new(usize::MAX);
     let result = with_here(|here| {
-        batch.no_nulls(&item)?;
+        let sound = batch.is_sound();
+        if !sound {
+            batch.no_nulls(&item)?;
+        }
         let target = Target::find(here, on)?;
         batch.check(target.engine.settings.batch_limit)?;
-        let pieces =
-            || (0..batch.sizes.len()).map(|i| Rows::linear(batch.dsts[i], batch.srcs[i], batch.sizes[i]));
-        let groups = std::cell::Cell::new((0, None));
+        if !sound {
+            batch.sizes_fit()?;
+        }
         // SAFETY: the caller's promise.
-        unsafe { target.copy(pieces, |item, ends| batch.fits(item, ends, &groups)) }.map_err(|misfit| {
+        unsafe { target.copy(|memory| batch.plan(memory)) }.map_err(|misfit| {
             item.set(misfit.item);
             Error::from(misfit.error)
         })
@@ -99,6 +102,17 @@ pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
 }
 
 impl Batch<'_> {
+    /// Whether no address is NULL and every size fits its room, found out without a branch for each; what to say of the first
+    /// that is not so is found out afterwards.
+    fn is_sound(&self) -> bool {
+        let none_is_null =
+            |addresses: &[usize]| addresses.iter().fold(true, |good, addr| good & (*addr != 0));
+        let sizes = self.sizes.iter().zip(self.dest_maxs);
+        none_is_null(self.dsts)
+            & none_is_null(self.srcs)
+            & sizes.fold(true, |good, (size, most)| good & (size <= most))
+    }
+
     /// A NULL address is told before anything else is looked at, as in every call; `item` becomes its index.
     fn no_nulls(&self, item: &std::cell::Cell<usize>) -> Result<()> {
         for (name, addresses) in [("dsts", self.dsts), ("srcs", self.srcs)] {
@@ -138,8 +152,12 @@ impl Batch<'_> {
                 "the last of attrsIndexes is {last}: it must be less than numBatches, which is {count}"
             )));
         }
-        // The arrays contradict each other; no memory was looked at, so failIndex names no item, but the message does.
-        match (0..count).find(|i| self.sizes[*i] > self.dest_maxs[*i]) {
+        Ok(())
+    }
+
+    /// The arrays must not contradict each other. No memory was looked at, so failIndex names no item, but the message does.
+    fn sizes_fit(&self) -> Result<()> {
+        match (0..self.sizes.len()).find(|i| self.sizes[*i] > self.dest_maxs[*i]) {
             Some(i) => {
                 let (size, most) = (self.sizes[i], self.dest_maxs[i]);
                 let error = refuse(format!("sizes[{i}] is {size}, more than destMaxs[{i}], which is {most}"));
@@ -149,25 +167,32 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether piece `item` is where its group says, in a direction that batches have, the same for all pieces. `state` holds
-    /// the current group and the direction of the first piece.
-    fn fits(
-        &self,
-        item: usize,
-        ends: &Ends,
-        state: &std::cell::Cell<(usize, Option<bool>)>,
-    ) -> ferry_core::Result<()> {
-        let (mut group, mut direction) = if item == 0 { (0, None) } else { state.get() };
-        while self.attrs_indexes.get(group + 1).is_some_and(|next| *next <= item) {
-            group += 1;
+    /// The pieces, group by group, in one direction.
+    fn plan(&self, memory: &Memory) -> Result<Plan, Misfit> {
+        let (mut plan, mut direction) = (Plan::default(), None);
+        let ends = self.attrs_indexes[1..].iter().copied().chain([self.sizes.len()]);
+        for (group, (first, end)) in self.attrs_indexes.iter().copied().zip(ends).enumerate() {
+            let items = first..end;
+            let (dsts, srcs) = (self.dsts[items.clone()].iter(), &self.srcs[items.clone()]);
+            let pieces = dsts.zip(srcs).zip(&self.sizes[items]);
+            let pieces = pieces.map(|((dst, src), size)| Rows::linear(*dst, *src, *size));
+            plan.extend(first, pieces, memory, |_, ends| {
+                self.attrs[group].fits(group, ends, &mut direction)
+            })?;
         }
-        let attr = &self.attrs[group];
-        if !attr.reserved_is_zero {
+        Ok(plan)
+    }
+}
+
+impl Attr {
+    /// Whether a piece is where its group says, in a direction that batches have: that of the first piece.
+    fn fits(&self, group: usize, ends: &Ends, direction: &mut Option<bool>) -> ferry_core::Result<()> {
+        if !self.reserved_is_zero {
             return Err(Kind::BadRoute.because(format!("the reserved bytes of attrs[{group}] are not zero")));
         }
         not_far(ends)?;
-        attr.dst.matches("dstLoc", group, &ends.dst)?;
-        attr.src.matches("srcLoc", group, &ends.src)?;
+        self.dst.matches("dstLoc", group, &ends.dst)?;
+        self.src.matches("srcLoc", group, &ends.src)?;
         let to_device = match ends.route() {
             Route::HostToDevice { .. } => true,
             Route::DeviceToHost { .. } => false,
@@ -181,28 +206,31 @@ impl Batch<'_> {
             return Err(Kind::BadRoute
                 .because("all pieces of a batch go in one direction; this one goes against the first"));
         }
-        state.set((group, direction));
         Ok(())
     }
 }
 
 impl Location {
     fn matches(&self, name: &str, group: usize, place: &Place) -> ferry_core::Result<()> {
-        let (fits, wants) = match (self.kind, place) {
-            (ACL_MEM_LOCATION_TYPE_HOST, place) => (place.device().is_none(), "host memory".to_owned()),
+        let fits = match (self.kind, place) {
+            (ACL_MEM_LOCATION_TYPE_HOST, place) => place.device().is_none(),
             (ACL_MEM_LOCATION_TYPE_UNREGISTERED, place) => {
-                let registered = matches!(place, Place::Known(Block { origin: Origin::Registered, .. }));
-                (place.is_plain() || registered, "host memory that acl did not allocate".to_owned())
+                place.is_plain() || matches!(place, Place::Known(Block { origin: Origin::Registered, .. }))
             }
-            (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Known(block)) => {
-                (block.home == Home::Device(self.id), format!("memory of device {}", self.id))
-            }
-            (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Plain) => (false, format!("memory of device {}", self.id)),
-            (other, _) => (false, format!("location type {other}, which batches do not have")),
+            (ACL_MEM_LOCATION_TYPE_DEVICE, Place::Known(block)) => block.home == Home::Device(self.id),
+            _ => false,
         };
-        if fits {
-            return Ok(());
-        }
-        Err(Kind::BadRoute.because(format!("attrs[{group}].{name} says {wants}, but this is {place}")))
+        if fits { Ok(()) } else { Err(self.contradicts(name, group, place)) }
+    }
+
+    #[cold]
+    fn contradicts(&self, name: &str, group: usize, place: &Place) -> ferry_core::Error {
+        let wants = match self.kind {
+            ACL_MEM_LOCATION_TYPE_HOST => "host memory".to_owned(),
+            ACL_MEM_LOCATION_TYPE_UNREGISTERED => "host memory that acl did not allocate".to_owned(),
+            ACL_MEM_LOCATION_TYPE_DEVICE => format!("memory of device {}", self.id),
+            other => format!("location type {other}, which batches do not have"),
+        };
+        Kind::BadRoute.because(format!("attrs[{group}].{name} says {wants}, but this is {place}"))
     }
 }

@@ -4,7 +4,8 @@ use crate::{
     Error, Result, constants as c,
     functions::Function,
     log::{self, Level, Module},
-    messages, state,
+    messages,
+    state::{self, Here},
 };
 use ferry::engine::probe;
 use ferry_core::Access;
@@ -13,11 +14,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs the body of a C function: no panic leaves it, and a failure becomes a code and a message of this thread.
 #[inline]
 pub fn call(function: &Function, body: impl FnOnce() -> Result<()>) -> i32 {
+    call_here(function, |_| body())
+}
+
+/// The same for a body that needs the state of this thread.
+#[inline]
+pub fn call_here(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     let guarded = || {
         state::not_forked()?;
-        state::count_call();
-        function.allowed()?;
-        body()
+        state::with_here(|here| {
+            // For "freed 12 calls ago".
+            here.calls.set(here.calls.get() + 1);
+            function.allowed()?;
+            body(here)
+        })
     };
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(Ok(())) => c::ACL_SUCCESS,

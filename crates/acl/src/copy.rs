@@ -9,8 +9,8 @@ use crate::{
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
-use ferry_core::{Ends, Home, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
-use std::sync::Arc;
+use ferry_core::{Ends, Home, Memory, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
+use std::{mem, sync::Arc};
 
 /// Documented: larger ones fail in the asynchronous 2-D copy.
 const MOST_HEIGHT: usize = 5 * 1024 * 1024;
@@ -33,16 +33,30 @@ pub(crate) struct Target<'a> {
 }
 
 enum Lane {
+    /// A stream of the user's, taken out of what the thread remembers.
     Given(Arc<StreamEntry>),
+    /// The hidden one of the thread.
     Hidden(Arc<Stream>),
+    /// The call is over.
+    Over,
+}
+
+impl Drop for Target<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Lane::Given(entry) = mem::replace(&mut self.lane, Lane::Over) {
+            self.here.stream.set(Some(entry));
+        }
+    }
 }
 
 impl<'a> Target<'a> {
     /// Looks the context and the stream up.
+    #[inline]
     pub(crate) fn find(here: &'a Here, on: On) -> Result<Target<'a>> {
         let engine = engine()?;
         let lane = match on {
-            On::Stream(handle) => Lane::Given(here.stream(engine, handle)?),
+            On::Stream(handle) => Lane::Given(here.take_stream(engine, handle)?),
             On::ThisThread => Lane::Hidden(here.quiet(engine, here.context()?.device)?),
         };
         Ok(Target { engine, here, lane })
@@ -52,6 +66,7 @@ impl<'a> Target<'a> {
         match &self.lane {
             Lane::Given(entry) => &entry.stream,
             Lane::Hidden(stream) => stream,
+            Lane::Over => unreachable!("only while it is dropped"),
         }
     }
 
@@ -60,49 +75,65 @@ impl<'a> Target<'a> {
     }
 
     /// Waits if the call must not return before its work, up to `ticket`, is done: a synchronous call, or pageable memory.
+    #[inline]
     pub(crate) fn settle(&self, ticket: Ticket, plain: bool) -> Result<()> {
         match &self.lane {
             Lane::Hidden(stream) => Ok(stream.synchronize(None)?),
             Lane::Given(entry) if plain => Ok(entry.stream.wait_with(ticket)?),
-            Lane::Given(_) => Ok(()),
+            Lane::Given(_) | Lane::Over => Ok(()),
         }
     }
 
-    /// Plans and submits a copy of `pieces`, and waits where the documents say so.
+    /// Submits a copy that `plan` plans, and waits where the documents say so.
     ///
     /// # Safety
-    /// The pieces stay valid until the copy is done.
-    pub(crate) unsafe fn copy<I: IntoIterator<Item = Rows>>(
+    /// What is planned stays valid until the copy is done.
+    #[inline(always)]
+    pub(crate) unsafe fn copy<E: From<ferry_core::Error>>(
         &self,
-        pieces: impl Fn() -> I,
-        fits: impl Fn(usize, &Ends) -> ferry_core::Result<()>,
-    ) -> Result<(), Misfit> {
+        plan: impl Fn(&Memory) -> Result<Plan, E>,
+    ) -> Result<(), E> {
         let mut plain = false;
         // SAFETY: the caller's promise.
         let ticket = unsafe {
             self.stream().submit(|memory| {
-                let plan = Plan::new(pieces(), memory, &fits)?;
+                let plan = plan(memory)?;
                 plain = plan.is_plain();
-                Ok::<_, Misfit>(Op::Copy(plan))
+                Ok::<_, E>(Op::Copy(plan))
             })?
         };
-        self.settle(ticket, plain).map_err(|error| Misfit {
-            item: 0,
-            error: ferry_core::Kind::Native(error.code).because(error.note.clone()),
-        })
+        self.settle(ticket, plain)
+            .map_err(|error| ferry_core::Kind::Native(error.code).because(error.note.clone()).into())
+    }
+
+    /// As `copy` for bytes in one piece.
+    ///
+    /// # Safety
+    /// As `copy`.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_linear(
+        &self,
+        (dst, src, len): (usize, usize, usize),
+        fits: impl Fn(&Ends) -> ferry_core::Result<()>,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(|memory| Plan::linear((dst, src, len), memory, &fits)) }
+            .map_err(ferry_core::Error::into)
     }
 
     /// As `copy` for one piece.
     ///
     /// # Safety
     /// As `copy`.
+    #[inline]
     pub(crate) unsafe fn copy_one(
         &self,
         rows: Rows,
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.copy(|| Some(rows), |_, ends| fits(ends)) }.map_err(|misfit| misfit.error.into())
+        unsafe { self.copy(|memory| Plan::new(Some(rows), memory, |_, ends| fits(ends))) }
+            .map_err(|misfit: Misfit| misfit.error.into())
     }
 }
 
@@ -111,6 +142,7 @@ impl<'a> Target<'a> {
 /// # Safety
 /// Both ranges stay valid until the copy is done.
 pub unsafe fn memcpy_async(
+    here: &Here,
     dst: usize,
     dest_max: usize,
     src: usize,
@@ -119,18 +151,17 @@ pub unsafe fn memcpy_async(
     stream: usize,
 ) -> Result<()> {
     between(dst, src, || {
-        with_here(|here| {
-            let target = Target::find(here, On::Stream(stream))?;
-            let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
-            within("count", count, "destMax", dest_max)?;
-            let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
-            if kind == CopyKind::HostToBufToDevice {
-                // SAFETY: the caller's promise; the source is read before this returns.
-                return unsafe { staged(&target, Rows::linear(dst, src, count), agrees) };
-            }
-            // SAFETY: the caller's promise.
-            unsafe { target.copy_one(Rows::linear(dst, src, count), agrees) }
-        })
+        let target = Target::find(here, On::Stream(stream))?;
+        let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
+        within("count", count, "destMax", dest_max)?;
+        if kind == CopyKind::HostToBufToDevice {
+            // SAFETY: the caller's promise; the source is read before this returns.
+            return unsafe { staged(&target, Rows::linear(dst, src, count), kind) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            target.copy_linear((dst, src, count), |ends| kind.agrees(ends, target.engine, target.device()))
+        }
     })
 }
 
@@ -143,10 +174,9 @@ pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> R
         with_here(|here| {
             let target = Target::find(here, On::ThisThread)?;
             within("count", count, "destMax", dest_max)?;
-            let rows = Rows::linear(dst, src, count);
             // SAFETY: the caller's promise.
             unsafe {
-                target.copy_one(rows, |ends| {
+                target.copy_linear((dst, src, count), |ends| {
                     not_far(ends)?;
                     not_mapped_across(ends)?;
                     reachable(ends.route(), target.engine, target.device())
@@ -193,11 +223,9 @@ pub unsafe fn memcpy_2d(rows: Rows, kind: i32, on: On) -> Result<()> {
 ///
 /// # Safety
 /// The source is valid now, the destination until the copy is done.
-unsafe fn staged(
-    target: &Target,
-    rows: Rows,
-    agrees: impl Fn(&Ends) -> ferry_core::Result<()>,
-) -> Result<()> {
+#[cold]
+unsafe fn staged(target: &Target, rows: Rows, kind: CopyKind) -> Result<()> {
+    let agrees = |ends: &Ends| kind.agrees(ends, target.engine, target.device());
     let runtime = &target.engine.runtime;
     Plan::new([rows], runtime.memory(), |_, ends| agrees(ends)).map_err(|misfit| misfit.error)?;
     if rows.width == 0 {

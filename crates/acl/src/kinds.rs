@@ -78,7 +78,7 @@ impl CopyKind {
     }
 
     /// Whether the addresses are what the kind says, and the device that does the copy may reach them.
-    #[inline]
+    #[inline(always)]
     pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
         let route = ends.route();
         if is_far(ends) && !matches!(self, DeviceToDevice | InnerDeviceToDevice) {
@@ -91,7 +91,7 @@ impl CopyKind {
     }
 
     /// Whether the kind names this route on a card.
-    #[inline]
+    #[inline(always)]
     fn fits(self, route: Route) -> bool {
         match (self, route) {
             (Default, route) => route != Route::HostToHost,
@@ -147,6 +147,7 @@ impl CopyKind {
 }
 
 /// Whether an end is memory that another process exported on a device other than the current one.
+#[inline(always)]
 fn is_far(ends: &Ends) -> bool {
     let far = |place: &Place| matches!(place, Place::Known(Block { origin: Origin::ImportedFar, .. }));
     far(&ends.dst) || far(&ends.src)

@@ -222,7 +222,8 @@ fn default_device() -> Option<u32> {
 /// The state of a thread.
 pub struct Here {
     pub(crate) context: RefCell<Option<Arc<Context>>>,
-    pub(crate) stream: RefCell<Option<Arc<StreamEntry>>>,
+    /// The stream it used last, for the next time.
+    pub(crate) stream: Cell<Option<Arc<StreamEntry>>>,
     /// The handle of the context that it has without having asked for one, or 0.
     implicit: Cell<usize>,
     pub(crate) messages: RefCell<Vec<String>>,
@@ -263,15 +264,6 @@ pub(crate) fn need_context() -> Result<()> {
     with_here(|here| here.context().map(drop))
 }
 
-/// Counts the calls of this thread, for "freed 12 calls ago".
-#[inline]
-pub(crate) fn count_call() {
-    let _ = with_here(|here| {
-        here.calls.set(here.calls.get() + 1);
-        Ok(())
-    });
-}
-
 /// How often a thread's keys are destroyed again before its state goes: other keys' destructors may still call us.
 const LAST_ROUND: u32 = 3;
 
@@ -306,7 +298,7 @@ impl Here {
         static BORN: AtomicU64 = AtomicU64::new(0);
         let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
-            stream: RefCell::default(),
+            stream: Cell::default(),
             implicit: Cell::new(0),
             messages: RefCell::default(),
             shown: RefCell::default(),

@@ -96,6 +96,12 @@ impl StreamEntry {
         self.alive.load(Ordering::Acquire)
     }
 
+    /// Whether a call in the stream's context that says `handle` means this stream, alive.
+    #[inline]
+    fn is_meant(&self, handle: usize) -> bool {
+        (self.handle == handle || handle == 0 && self.is_default) && self.is_alive()
+    }
+
     fn not_default(self: Arc<Self>) -> Result<Arc<Self>> {
         if self.is_default {
             return Err(refuse("the default stream of a context cannot be destroyed"));
@@ -113,6 +119,27 @@ impl StreamEntry {
 impl Here {
     /// The stream of this handle, which must be of the current context; 0 is that context's default stream.
     pub(crate) fn stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+        let entry = self.take_stream(engine, handle)?;
+        self.stream.set(Some(entry.clone()));
+        Ok(entry)
+    }
+
+    /// The same for a call that gives it back at its end, with `self.stream.set`: that is cheaper than to count who holds it.
+    #[inline]
+    pub(crate) fn take_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+        if let Some(entry) = self.stream.take()
+            && entry.is_meant(handle)
+            && let Some(context) = &*self.context.borrow()
+            && entry.context == context.handle
+            && context.is_alive()
+        {
+            return Ok(entry);
+        }
+        self.find_stream(engine, handle)
+    }
+
+    #[cold]
+    fn find_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
         let mut context = self.context.borrow();
         if !context.as_ref().is_some_and(|context| context.is_alive()) {
             drop(context);
@@ -123,16 +150,12 @@ impl Here {
         if handle == 0 {
             return context.default_stream();
         }
-        let mut last = self.stream.borrow_mut();
-        let entry = match &*last {
-            Some(entry) if entry.handle == handle && entry.is_alive() => entry,
-            _ => last.insert(engine.streams.get(handle).ok_or_else(|| {
-                fail(
-                    c::ACL_ERROR_RT_INVALID_HANDLE,
-                    format!("{handle:#x} is no stream, or one that was destroyed"),
-                )
-            })?),
-        };
+        let entry = engine.streams.get(handle).ok_or_else(|| {
+            fail(
+                c::ACL_ERROR_RT_INVALID_HANDLE,
+                format!("{handle:#x} is no stream, or one that was destroyed"),
+            )
+        })?;
         if entry.context != context.handle {
             let note = format!(
                 "stream {handle:#x} belongs to another context (of device {}) than the current one (of device {}): make its \
@@ -141,7 +164,7 @@ impl Here {
             );
             return Err(fail(c::ACL_ERROR_RT_STREAM_CONTEXT, note));
         }
-        Ok(entry.clone())
+        Ok(entry)
     }
 }
 
@@ -158,7 +181,7 @@ pub fn destroy(handle: usize) -> Result<()> {
         let entry = here.stream(engine, handle)?.not_default()?;
         entry.stream.fence()?.wait(None)?;
         entry.end(engine);
-        *here.stream.borrow_mut() = None;
+        here.stream.take();
         Ok(())
     })
 }
@@ -170,7 +193,7 @@ pub fn destroy_force(handle: usize) -> Result<()> {
         let entry = here.stream(engine, handle)?.not_default()?;
         entry.stream.abort();
         entry.end(engine);
-        *here.stream.borrow_mut() = None;
+        here.stream.take();
         Ok(())
     })
 }

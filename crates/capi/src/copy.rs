@@ -2,7 +2,7 @@
 
 use crate::{
     aclError, aclrtMemcpyBatchAttr, aclrtStream,
-    enter::{Out, array, enter},
+    enter::{Out, array, enter, enter_here},
 };
 use ferry_acl::{
     Error, Result,
@@ -44,9 +44,9 @@ pub unsafe extern "C" fn aclrtMemcpyAsync(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsync, || {
+    enter_here(&functions::aclrtMemcpyAsync, |here| {
         // SAFETY: the C contract keeps both ranges alive until the copy is done.
-        unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
+        unsafe { copy::memcpy_async(here, dst as usize, destMax, src as usize, count, kind, stream as usize) }
     })
 }
 
@@ -63,9 +63,9 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithCondition(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsyncWithCondition, || {
+    enter_here(&functions::aclrtMemcpyAsyncWithCondition, |here| {
         // SAFETY: the C contract keeps both ranges alive until the copy is done.
-        unsafe { copy::memcpy_async(dst as usize, destMax, src as usize, count, kind, stream as usize) }
+        unsafe { copy::memcpy_async(here, dst as usize, destMax, src as usize, count, kind, stream as usize) }
     })
 }
 

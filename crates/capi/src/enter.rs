@@ -9,6 +9,9 @@ use std::{borrow::Cow, ffi::c_char};
 /// Runs the body of a C function.
 pub use ferry_acl::call::call as enter;
 
+/// Runs the body of a C function that needs the state of its thread.
+pub use ferry_acl::call::call_here as enter_here;
+
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);
 

@@ -16,6 +16,7 @@ mod line;
 pub mod memory;
 pub mod observe;
 pub mod op;
+mod pieces;
 pub mod plan;
 pub mod reduce;
 pub mod runtime;

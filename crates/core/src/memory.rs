@@ -4,6 +4,7 @@ use crate::{
     AddressTable, Backend, Error, Kind, Observer, Result,
     limbo::{LOOK_AGAIN, Limbo, PATIENCE},
     line::Lines,
+    pieces::Spares,
     share::{Leases, Loans},
     space::Spaces,
     sync::{Arc, Mutex, MutexGuard, lock},
@@ -196,6 +197,7 @@ pub struct Memory {
     pub(crate) spaces: Spaces,
     pub(crate) loans: Loans,
     pub(crate) leases: Leases,
+    spares: Arc<Spares>,
     seal_key: u64,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -212,6 +214,7 @@ impl Memory {
             spaces: Spaces::default(),
             loans: Loans::default(),
             leases: Leases::default(),
+            spares: Arc::default(),
             seal_key,
             observer,
         }
@@ -291,6 +294,11 @@ impl Memory {
                 Err(Kind::BadAddress.because(format!("{len} bytes at {addr:#x} reach into {block}")))
             }
         }
+    }
+
+    /// Lists for plans of many pieces.
+    pub(crate) fn spares(&self) -> &Arc<Spares> {
+        &self.spares
     }
 
     /// The lines of all streams: whose work may still need freed memory.

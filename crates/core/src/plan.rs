@@ -1,11 +1,14 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
+mod many;
+
 use crate::{
     Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
     memory::{Block, Known},
+    pieces::Pieces,
     table::GRANULE,
 };
-use smallvec::SmallVec;
+use many::Many;
 
 /// A rectangle of bytes to move; a linear copy is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +28,10 @@ pub struct Rows {
 }
 
 /// Between which kinds of memory a plan moves bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// Inside the host.
+    #[default]
     HostToHost,
     /// To a device.
     HostToDevice {
@@ -68,9 +72,9 @@ pub struct Misfit {
 
 /// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order. One copy that was
 /// cut where its memory is mapped piece by piece is done in the order given, since its ends may overlap.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
-    rows: SmallVec<[Rows; 1]>,
+    pieces: Pieces,
     route: Route,
     plain: bool,
     ordered: bool,
@@ -131,17 +135,81 @@ impl Ends {
 
 impl Plan {
     /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits` adds the caller's
-    /// own rules for piece `item`; it is asked before any plain host memory is touched.
+    /// own rules for piece `item`, which are about the homes and origins of its ends: it is not asked again where these are as
+    /// they were for the piece before. It is asked before any plain host memory is touched.
+    #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,
         memory: &Memory,
-        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<Plan, Misfit> {
-        let mut plan = Plan { rows: SmallVec::new(), route: Route::HostToHost, plain: false, ordered: false };
-        for (item, rows) in pieces.into_iter().enumerate() {
-            plan.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })?;
-        }
+        let mut plan = Plan::default();
+        plan.extend(0, pieces, memory, fits)?;
         Ok(plan)
+    }
+
+    /// The same for one piece in one row, which most copies are.
+    #[inline(always)]
+    pub fn linear(
+        (dst, src, len): (usize, usize, usize),
+        memory: &Memory,
+        fits: impl FnOnce(&Ends) -> Result<()>,
+    ) -> Result<Plan> {
+        let table = memory.table();
+        let (ends, unusual) = match (table.holding(dst, len), table.holding(src, len)) {
+            (Some(dst), Some(src)) => (Ends { dst: Place::Known(dst), src: Place::Known(src) }, None),
+            _ => {
+                let unusual = Unusual::find(Rows::linear(dst, src, len), memory)?;
+                (unusual.ends, Some(unusual))
+            }
+        };
+        fits(&ends)?;
+        if let Some(unusual) = unusual {
+            return Plan::of_unusual(unusual, memory);
+        }
+        let (dst, src) = (ends.dst.engine_address(dst), ends.src.engine_address(src));
+        let pieces = if len > 0 { Pieces::One(Rows::linear(dst, src, len)) } else { Pieces::None };
+        Ok(Plan { pieces, route: ends.route(), plain: false, ordered: false })
+    }
+
+    #[cold]
+    fn of_unusual(unusual: Unusual, memory: &Memory) -> Result<Plan> {
+        let mut plan = Plan { route: unusual.ends.route(), ..Plan::default() };
+        plan.take_unusual(unusual, memory)?;
+        Ok(plan)
+    }
+
+    /// Adds pieces, of which the first is number `first` of all. `fits` is asked anew.
+    #[inline]
+    pub fn extend(
+        &mut self,
+        first: usize,
+        pieces: impl IntoIterator<Item = Rows>,
+        memory: &Memory,
+        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        let mut pieces = pieces.into_iter();
+        let Some(rows) = pieces.next() else { return Ok(()) };
+        match pieces.next() {
+            None => self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error }),
+            Some(second) => self.add_many(first, [rows, second], pieces, memory, fits),
+        }
+    }
+
+    #[inline(never)]
+    fn add_many(
+        &mut self,
+        first: usize,
+        two: [Rows; 2],
+        others: impl Iterator<Item = Rows>,
+        memory: &Memory,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        let mut many = Many::new(self, first, 2 + others.size_hint().1.unwrap_or(0), memory, fits);
+        many.add_all(two.into_iter())?;
+        many.add_all(others)?;
+        many.finish();
+        Ok(())
     }
 
     #[inline]
@@ -157,49 +225,50 @@ impl Plan {
         let table = memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
         else {
-            return self.add_unusual(item, rows, (dst_span, src_span), memory, fits);
+            return self.add_unusual(item, rows, memory, fits);
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         fits(item, &ends)?;
         self.take_route(item, ends.route())?;
         if dst_span > 0 {
-            self.rows.push(rows.between(&ends));
+            self.pieces.push(rows.between(&ends));
         }
         Ok(())
     }
 
-    /// Adds a rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range
-    /// through several mapped blocks, or one whose block was being written while we looked.
+    /// Adds a rectangle of which an end is not simply found in one block.
     #[cold]
     fn add_unusual(
         &mut self,
         item: usize,
         rows: Rows,
-        (dst_span, src_span): (usize, usize),
         memory: &Memory,
         fits: &mut dyn FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<()> {
-        // Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking
-        // costs a system call and brings pages in.
-        let (dst, dst_seen) = start_of(memory, rows.dst, dst_span, Access::Write)?;
-        let (src, src_seen) = start_of(memory, rows.src, src_span, Access::Read)?;
-        let ends = Ends { dst, src };
-        fits(item, &ends)?;
-        self.take_route(item, ends.route())?;
-        self.plain |= dst.is_plain() || src.is_plain();
+        let unusual = Unusual::find(rows, memory)?;
+        fits(item, &unusual.ends)?;
+        self.take_route(item, unusual.ends.route())?;
+        self.take_unusual(unusual, memory)
+    }
+
+    /// Adds what was found, which the caller has agreed to.
+    #[cold]
+    fn take_unusual(&mut self, unusual: Unusual, memory: &Memory) -> Result<()> {
+        let Unusual { rows, ends, spans: [dst_span, src_span], seen } = unusual;
+        self.plain |= ends.dst.is_plain() || ends.src.is_plain();
         if dst_span == 0 {
             return Ok(());
         }
-        if dst_seen == Seen::Start {
+        if seen[0] == Seen::Start {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
         }
-        if src_seen == Seen::Start {
+        if seen[1] == Seen::Start {
             touch(memory, &ends.src, rows.src, rows.src_pitch, &rows, src_span, Access::Read)?;
         }
-        if dst_seen == Seen::Pieces || src_seen == Seen::Pieces {
+        if seen.contains(&Seen::Pieces) {
             return self.add_pieces(&rows, &ends, memory);
         }
-        self.rows.push(rows.between(&ends));
+        self.pieces.push(rows.between(&ends));
         Ok(())
     }
 
@@ -217,7 +286,7 @@ impl Plan {
     /// end, and rows that cross a border in parts.
     #[cold]
     fn add_pieces(&mut self, rows: &Rows, ends: &Ends, memory: &Memory) -> Result<()> {
-        let first = self.rows.len();
+        let first = self.rows().len();
         let mut row = 0;
         while row < rows.height {
             let (mut dst, mut src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
@@ -226,7 +295,7 @@ impl Plan {
                 |room: usize, pitch| if room < rows.width { 0 } else { (room - rows.width) / pitch + 1 };
             let height = fit(to.1, rows.dst_pitch).min(fit(from.1, rows.src_pitch)).min(rows.height - row);
             if height > 0 {
-                self.rows.push(Rows { dst: to.0, src: from.0, height, ..*rows }.straightened());
+                self.pieces.push(Rows { dst: to.0, src: from.0, height, ..*rows }.straightened());
                 row += height;
                 continue;
             }
@@ -234,14 +303,14 @@ impl Plan {
             while left > 0 {
                 let (to, from) = (room_at(memory, &ends.dst, dst)?, room_at(memory, &ends.src, src)?);
                 let len = left.min(to.1).min(from.1);
-                self.rows.push(Rows::linear(to.0, from.0, len));
+                self.pieces.push(Rows::linear(to.0, from.0, len));
                 (dst, src, left) = (dst + len, src + len, left - len);
             }
             row += 1;
         }
         // As a whole copy would: from the end, if the destination lies behind the source's start.
         if rows.dst > rows.src {
-            self.rows[first..].reverse();
+            self.pieces.as_mut_slice()[first..].reverse();
         }
         self.ordered = true;
         Ok(())
@@ -255,7 +324,7 @@ impl Plan {
     /// The pieces, none of them empty.
     #[inline]
     pub fn rows(&self) -> &[Rows] {
-        &self.rows
+        self.pieces.as_slice()
     }
 
     /// Between which kinds of memory the bytes move.
@@ -270,7 +339,7 @@ impl Plan {
 
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.rows.iter().map(Rows::bytes).sum()
+        self.rows().iter().map(Rows::bytes).sum()
     }
 }
 
@@ -289,6 +358,27 @@ impl Rows {
         } else {
             self
         }
+    }
+}
+
+/// A rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range through
+/// several mapped blocks, or one whose block was being written while we looked.
+struct Unusual {
+    rows: Rows,
+    ends: Ends,
+    spans: [usize; 2],
+    seen: [Seen; 2],
+}
+
+impl Unusual {
+    /// Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking costs a
+    /// system call and brings pages in.
+    #[cold]
+    fn find(rows: Rows, memory: &Memory) -> Result<Unusual> {
+        let spans = [rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?];
+        let (dst, dst_seen) = start_of(memory, rows.dst, spans[0], Access::Write)?;
+        let (src, src_seen) = start_of(memory, rows.src, spans[1], Access::Read)?;
+        Ok(Unusual { rows, ends: Ends { dst, src }, spans, seen: [dst_seen, src_seen] })
     }
 }
 

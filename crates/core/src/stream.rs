@@ -52,28 +52,36 @@ impl Stream {
     ///
     /// # Safety
     /// As `submit`.
+    #[inline]
     pub unsafe fn submit_then<E: From<Error>>(
         &self,
         mut make: impl FnMut(&Memory) -> Result<Op, E>,
         then: impl FnOnce(Ticket),
     ) -> Result<Ticket, E> {
-        let mut guard = None;
-        let op = loop {
-            let (removals, planned_under_lock) = (self.memory.table().removals(), guard.is_some());
+        let table = self.memory.table();
+        let mut held = None;
+        loop {
+            let removals = table.removals();
             let op = make(&self.memory)?;
-            guard.get_or_insert_with(|| lock(&self.line.last));
-            // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
-            if planned_under_lock || self.memory.table().removals() == removals {
-                break op;
-            }
-        };
-        let mut last = guard.expect("locked in the loop");
-        // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives the
-        // op; the caller vouches for plain memory.
-        let ticket = unsafe { self.hand_over(&mut last, op)? };
-        last.touching = ticket;
-        then(ticket);
-        Ok(ticket)
+            let mut last = match held.take() {
+                // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
+                Some(last) => last,
+                None => {
+                    let last = lock(&self.line.last);
+                    if table.removals() != removals {
+                        held = Some(last);
+                        continue;
+                    }
+                    last
+                }
+            };
+            // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives
+            // the op; the caller vouches for plain memory.
+            let ticket = unsafe { self.hand_over(&mut last, op)? };
+            last.touching = ticket;
+            then(ticket);
+            return Ok(ticket);
+        }
     }
 
     /// Later work of this stream waits until `fence` is done. Returns a fence after that wait.

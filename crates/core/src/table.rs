@@ -52,6 +52,49 @@ struct Slot {
     page: AtomicUsize,
 }
 
+/// As much as a copy needs to know of a block.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Part {
+    base: usize,
+    len: usize,
+    /// From the user's address to the engine's.
+    shift: usize,
+    /// Home and origin.
+    sort: u32,
+}
+
+impl From<&Block> for Part {
+    fn from(block: &Block) -> Part {
+        Part::new(block.base, block.len, block.at, encode(block))
+    }
+}
+
+impl Part {
+    #[inline(always)]
+    fn new(base: usize, len: usize, at: usize, sort: u32) -> Part {
+        Part { base, len, shift: at.wrapping_sub(base), sort }
+    }
+
+    /// Whether the user's `addr` and `len` bytes from there lie in the block.
+    #[inline(always)]
+    pub(crate) fn holds(&self, addr: usize, len: usize) -> bool {
+        let offset = addr.wrapping_sub(self.base);
+        offset < self.len && len <= self.len - offset
+    }
+
+    /// The engine's address of the user's `addr`, which lies in the block.
+    #[inline(always)]
+    pub(crate) fn engine_address(&self, addr: usize) -> usize {
+        addr.wrapping_add(self.shift)
+    }
+
+    /// Whether the two have home and origin in common; no block has any with nothing.
+    #[inline(always)]
+    pub(crate) fn is_like(&self, other: &Part) -> bool {
+        self.sort == other.sort && other.len > 0
+    }
+}
+
 #[derive(Default)]
 struct Writer {
     spare: Vec<u32>,
@@ -112,6 +155,14 @@ impl AddressTable {
         // Holds for no other block, should the slot have been used again between the two looks.
         let offset = addr.wrapping_sub(block.base);
         (offset < block.len && len <= block.len - offset).then_some(block)
+    }
+
+    /// As much as a copy needs to know of the block that all of a range lies in, if the first look finds it.
+    #[inline(always)]
+    pub(crate) fn part(&self, addr: usize, len: usize) -> Option<Part> {
+        let number = self.entry(addr)? as usize;
+        let part = self.slots[number >> FAN_BITS].get()?[number & (FAN - 1)].glance_part()?;
+        part.holds(addr, len).then_some(part)
     }
 
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.
@@ -257,6 +308,16 @@ impl Slot {
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
     }
 
+    /// The same, of what a copy needs to know.
+    #[inline(always)]
+    fn glance_part(&self) -> Option<Part> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
+        let part = Part::new(base, len, at, self.home.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
+    }
+
     fn write(&self, block: &Block) {
         self.turn.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -295,6 +356,7 @@ fn split(addr: usize) -> Option<(usize, usize, usize)> {
 }
 
 /// Home and origin in one word.
+#[inline(always)]
 fn encode(block: &Block) -> u32 {
     let home = match block.home {
         Home::Host => 0,

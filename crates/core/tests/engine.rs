@@ -214,10 +214,77 @@ fn a_batch_names_the_piece_that_does_not_fit() {
         let misfit = Plan::new(pieces(bad), runtime.memory(), any).expect_err("a bad piece");
         assert_eq!((misfit.item, misfit.error.kind), (2, kind));
     }
-    let refused = Plan::new(pieces(Rows::linear(device.base, host.base, 8)), runtime.memory(), |item, _| {
-        if item == 1 { Err(Kind::Unsupported.because("a rule of the caller's")) } else { Ok(()) }
+    let refused = Plan::new(pieces(Rows::linear(PLAIN.start, host.base, 8)), runtime.memory(), |_, ends| {
+        if ends.dst.is_plain() { Err(Kind::Unsupported.because("a rule of the caller's")) } else { Ok(()) }
     });
-    assert_eq!(refused.expect_err("refused").item, 1);
+    assert_eq!(refused.expect_err("refused").item, 2);
+}
+
+#[test]
+fn the_rules_of_the_caller_are_asked_for_whenever_an_end_is_of_another_sort() {
+    let (runtime, _) = paper();
+    let [near, also_near, far] = [0, 0, 1].map(|device| alloc(&runtime, Home::Device(device), 64).base);
+    let host = alloc(&runtime, Home::Host, 64).base;
+    let plain = PLAIN.start;
+    let sides =
+        [(near, host), (near, host), (also_near, host), (far, host), (far, plain), (near, host), (far, host)];
+    let pieces = || sides.iter().map(|(dst, src)| Rows::linear(*dst, *src, 8));
+    let mut asked = Vec::new();
+    let mut plan = Plan::new(pieces(), runtime.memory(), |item, ends| {
+        assert_eq!(ends.dst.device(), Some((sides[item].0 == far) as u32), "piece {item}");
+        assert_eq!(ends.src.is_plain(), sides[item].1 == plain, "piece {item}");
+        asked.push(item);
+        Ok(())
+    })
+    .expect("all good");
+    assert_eq!(asked, [0, 3, 4, 5, 6]);
+    assert!(plan.is_plain());
+    asked.clear();
+    let add = |item, _: &ferry_core::Ends| {
+        asked.push(item);
+        Ok(())
+    };
+    plan.extend(7, pieces().skip(6), runtime.memory(), add).expect("more of the same");
+    assert_eq!(
+        (asked, plan.rows().len()),
+        (vec![7], sides.len() + 1),
+        "a part that is added is asked for anew"
+    );
+}
+
+#[test]
+fn pieces_that_touch_inside_two_blocks_become_one() {
+    let (runtime, _) = paper();
+    let device = alloc(&runtime, Home::Device(0), 1 << 20);
+    let neighbour = alloc(&runtime, Home::Device(0), 4096);
+    assert_eq!(neighbour.at, device.at + device.len, "blocks that touch for the engine too");
+    let host = alloc(&runtime, Home::Host, 1 << 20);
+    let linear = |dst: usize, src: usize, len| Rows::linear(device.base + dst, host.base + src, len);
+    let there = |dst: usize, src: usize, len| Rows::linear(device.at + dst, host.at + src, len);
+    let last = device.len - 8;
+    for (name, pieces, want) in [
+        ("on both sides", vec![linear(0, 8, 8), linear(8, 16, 4), linear(12, 20, 1)], vec![there(0, 8, 13)]),
+        (
+            "an empty one between",
+            vec![linear(0, 0, 8), linear(8, 8, 0), linear(8, 8, 8)],
+            vec![there(0, 0, 16)],
+        ),
+        ("on one side", vec![linear(0, 0, 8), linear(8, 9, 8)], vec![there(0, 0, 8), there(8, 9, 8)]),
+        ("turned round", vec![linear(8, 8, 8), linear(0, 0, 8)], vec![there(8, 8, 8), there(0, 0, 8)]),
+        (
+            "two blocks",
+            vec![linear(last, 0, 8), linear(last + 8, 8, 8)],
+            vec![there(last, 0, 8), there(last + 8, 8, 8)],
+        ),
+    ] {
+        let made = Plan::new(pieces, runtime.memory(), any).expect("good pieces");
+        assert_eq!(made.rows(), want, "{name}");
+    }
+    let many: Vec<_> = (0..1000).map(|i| linear(i * 16, i * 8, 8)).collect();
+    for _ in 0..3 {
+        let made = Plan::new(many.iter().copied(), runtime.memory(), any).expect("good pieces");
+        assert!(made.rows().iter().eq((0..1000).map(|i| there(i * 16, i * 8, 8)).collect::<Vec<_>>().iter()));
+    }
 }
 
 #[test]
