@@ -14,7 +14,7 @@ use ferry_core::{
 use std::{ops::Range, slice, thread};
 
 /// Below this a copy is done before help would come.
-pub const LEAST: usize = 1 << 20;
+pub const LEAST: usize = 2 << 20;
 /// A portion is no smaller than this: taking one costs a cache miss.
 const LEAST_PORTION: usize = 256 << 10;
 /// A portion is no larger than this: an abort, a timeout or another lane waits for it.
