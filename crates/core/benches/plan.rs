@@ -65,7 +65,7 @@ fn plan(pieces: impl IntoIterator<Item = Rows>, memory: &Memory) -> Plan {
 }
 
 /// One address after the other, in as many blocks.
-#[divan::bench(args = [1, 100, 10_000, 100_000])]
+#[divan::bench(args = [1, 100, 10_000, 100_000], sample_size = 10_000)]
 fn look_up(bencher: Bencher<'_, '_>, blocks: usize) {
     let (runtime, devices, _) = paper(blocks, BYTES);
     let (table, mut turn) = (runtime.memory().table(), devices.iter().cycle());
@@ -73,7 +73,7 @@ fn look_up(bencher: Bencher<'_, '_>, blocks: usize) {
 }
 
 /// A copy of one row, between as many blocks on each side.
-#[divan::bench(args = [1, 100, 10_000, 100_000])]
+#[divan::bench(args = [1, 100, 10_000, 100_000], sample_size = 10_000)]
 fn plan_one_row(bencher: Bencher<'_, '_>, blocks: usize) {
     let (runtime, devices, hosts) = paper(blocks, BYTES);
     let mut turn = devices.iter().zip(&hosts).cycle();

@@ -40,16 +40,17 @@ struct Region {
     leaf: OnceLock<Fan<AtomicU32>>,
 }
 
-/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. One cache line, so that a look costs one miss.
+/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a look costs one miss,
+/// and many blocks take little of a cache.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Slot {
     turn: AtomicU32,
-    home: AtomicU32,
+    /// Home, page size and origin.
+    sort: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
     at: AtomicUsize,
-    page: AtomicUsize,
 }
 
 /// As much as a copy needs to know of a block.
@@ -59,7 +60,7 @@ pub(crate) struct Part {
     len: usize,
     /// From the user's address to the engine's.
     shift: usize,
-    /// Home and origin.
+    /// Home, page size and origin.
     sort: u32,
 }
 
@@ -88,7 +89,7 @@ impl Part {
         addr.wrapping_add(self.shift)
     }
 
-    /// Whether the two have home and origin in common; no block has any with nothing.
+    /// Whether the two have home, page size and origin in common; no block has any with nothing.
     #[inline(always)]
     pub(crate) fn is_like(&self, other: &Part) -> bool {
         self.sort == other.sort && other.len > 0
@@ -168,8 +169,8 @@ impl AddressTable {
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.
     pub fn insert(&self, block: Block) -> Result<()> {
         debug_assert!(
-            block.base.is_multiple_of(GRANULE) && block.len > 0,
-            "backends align blocks to granules"
+            block.base.is_multiple_of(GRANULE) && block.len > 0 && block.page.is_power_of_two(),
+            "backends align blocks to granules, and pages are powers of two"
         );
         if block.base.checked_add(block.len).is_none_or(|end| end as u64 >> ADDRESS_BITS != 0) {
             return Err(Kind::BadAddress
@@ -295,14 +296,14 @@ impl Slot {
     #[inline(always)]
     fn glance(&self) -> Option<Block> {
         let turn = self.turn.load(Ordering::Acquire);
-        let home = self.home.load(Ordering::Relaxed);
+        let sort = self.sort.load(Ordering::Relaxed);
         let block = Block {
             base: self.base.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
-            home: decode_home(home),
+            home: decode_home(sort),
             at: self.at.load(Ordering::Relaxed),
-            page: self.page.load(Ordering::Relaxed),
-            origin: decode_origin(home),
+            page: decode_page(sort),
+            origin: decode_origin(sort),
         };
         fence(Ordering::Acquire);
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
@@ -313,7 +314,7 @@ impl Slot {
     fn glance_part(&self) -> Option<Part> {
         let turn = self.turn.load(Ordering::Acquire);
         let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
-        let part = Part::new(base, len, at, self.home.load(Ordering::Relaxed));
+        let part = Part::new(base, len, at, self.sort.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
     }
@@ -323,9 +324,8 @@ impl Slot {
         fence(Ordering::Release);
         self.base.store(block.base, Ordering::Relaxed);
         self.len.store(block.len, Ordering::Relaxed);
-        self.home.store(encode(block), Ordering::Relaxed);
+        self.sort.store(encode(block), Ordering::Relaxed);
         self.at.store(block.at, Ordering::Relaxed);
-        self.page.store(block.page, Ordering::Relaxed);
         self.turn.fetch_add(1, Ordering::Release);
     }
 
@@ -355,14 +355,19 @@ fn split(addr: usize) -> Option<(usize, usize, usize)> {
         .then(|| (part(REGION_BITS + FAN_BITS), part(REGION_BITS), part(GRANULE_BITS)))
 }
 
-/// Home and origin in one word.
+/// Home, page size and origin in one word. Pages are powers of two.
 #[inline(always)]
 fn encode(block: &Block) -> u32 {
     let home = match block.home {
         Home::Host => 0,
         Home::Device(device) => device + 1,
     };
-    home << 8 | block.origin as u32
+    home << 8 | block.page.max(1).trailing_zeros() << 3 | block.origin as u32
+}
+
+#[inline(always)]
+fn decode_page(word: u32) -> usize {
+    1 << (word >> 3 & 31)
 }
 
 #[inline(always)]
