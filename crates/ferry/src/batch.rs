@@ -334,7 +334,6 @@ impl<H> Batch<'_, H> {
     }
 
     /// What there is to look up. An empty piece may lie behind the last byte of its memory, where there is nothing or a stranger.
-    #[inline(always)]
     pub(crate) fn rows(&self, way: Way) -> impl Iterator<Item = Rows> {
         self.pieces.iter().filter(|piece| piece.len > 0).map(move |piece| match way {
             Way::Up => Rows::linear(piece.device, piece.host, piece.len),

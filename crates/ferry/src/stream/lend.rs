@@ -175,11 +175,7 @@ impl Stream {
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
         let before = self.elsewhere(batch.host().course(KEY));
         let make = |memory: &Memory| {
-            // Which way is asked here, and not for every piece.
-            let plan = match way {
-                Way::Up => Plan::new(batch.rows(Way::Up), memory, |_, _| Ok(())),
-                Way::Down => Plan::new(batch.rows(Way::Down), memory, |_, _| Ok(())),
-            };
+            let plan = Plan::new(batch.rows(way), memory, |_, _| Ok(()));
             plan.and_then(locked).map(|op| behind(&before, op))
         };
         // SAFETY: the caller's promise.
