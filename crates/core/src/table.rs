@@ -5,13 +5,14 @@
 //! when first needed and stay. A region of 16 MiB that belongs to one block is marked whole, so that large allocations cost
 //! little. Writers take turns under a mutex.
 
-use crate::{
-    Block, Home, Kind, Result,
-    memory::{DeviceId, Origin},
-};
+mod slot;
+
+use crate::{Block, Kind, Result};
+pub(crate) use slot::Part;
+use slot::Slot;
 use std::sync::{
     Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 /// The smallest piece of address space the table tells apart. Every block starts at a multiple of it.
@@ -38,61 +39,6 @@ pub struct AddressTable {
 struct Region {
     whole: AtomicU32,
     leaf: OnceLock<Fan<AtomicU32>>,
-}
-
-/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. One cache line, so that a look costs one miss.
-#[derive(Default)]
-#[repr(align(64))]
-struct Slot {
-    turn: AtomicU32,
-    home: AtomicU32,
-    base: AtomicUsize,
-    len: AtomicUsize,
-    at: AtomicUsize,
-    page: AtomicUsize,
-}
-
-/// As much as a copy needs to know of a block.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Part {
-    base: usize,
-    len: usize,
-    /// From the user's address to the engine's.
-    shift: usize,
-    /// Home and origin.
-    sort: u32,
-}
-
-impl From<&Block> for Part {
-    fn from(block: &Block) -> Part {
-        Part::new(block.base, block.len, block.at, encode(block))
-    }
-}
-
-impl Part {
-    #[inline(always)]
-    fn new(base: usize, len: usize, at: usize, sort: u32) -> Part {
-        Part { base, len, shift: at.wrapping_sub(base), sort }
-    }
-
-    /// Whether the user's `addr` and `len` bytes from there lie in the block.
-    #[inline(always)]
-    pub(crate) fn holds(&self, addr: usize, len: usize) -> bool {
-        let offset = addr.wrapping_sub(self.base);
-        offset < self.len && len <= self.len - offset
-    }
-
-    /// The engine's address of the user's `addr`, which lies in the block.
-    #[inline(always)]
-    pub(crate) fn engine_address(&self, addr: usize) -> usize {
-        addr.wrapping_add(self.shift)
-    }
-
-    /// Whether the two have home and origin in common; no block has any with nothing.
-    #[inline(always)]
-    pub(crate) fn is_like(&self, other: &Part) -> bool {
-        self.sort == other.sort && other.len > 0
-    }
 }
 
 #[derive(Default)]
@@ -168,8 +114,8 @@ impl AddressTable {
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.
     pub fn insert(&self, block: Block) -> Result<()> {
         debug_assert!(
-            block.base.is_multiple_of(GRANULE) && block.len > 0,
-            "backends align blocks to granules"
+            block.base.is_multiple_of(GRANULE) && block.len > 0 && block.page.is_power_of_two(),
+            "backends align blocks to granules, and pages are powers of two"
         );
         if block.base.checked_add(block.len).is_none_or(|end| end as u64 >> ADDRESS_BITS != 0) {
             return Err(Kind::BadAddress
@@ -280,61 +226,6 @@ impl AddressTable {
     }
 }
 
-impl Slot {
-    #[inline]
-    fn read(&self) -> Option<Block> {
-        loop {
-            if let Some(block) = self.glance() {
-                return (block.len > 0).then_some(block);
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// What is there now, which is nothing if `len` is 0; `None` if a writer was at it meanwhile.
-    #[inline(always)]
-    fn glance(&self) -> Option<Block> {
-        let turn = self.turn.load(Ordering::Acquire);
-        let home = self.home.load(Ordering::Relaxed);
-        let block = Block {
-            base: self.base.load(Ordering::Relaxed),
-            len: self.len.load(Ordering::Relaxed),
-            home: decode_home(home),
-            at: self.at.load(Ordering::Relaxed),
-            page: self.page.load(Ordering::Relaxed),
-            origin: decode_origin(home),
-        };
-        fence(Ordering::Acquire);
-        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
-    }
-
-    /// The same, of what a copy needs to know.
-    #[inline(always)]
-    fn glance_part(&self) -> Option<Part> {
-        let turn = self.turn.load(Ordering::Acquire);
-        let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
-        let part = Part::new(base, len, at, self.home.load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
-    }
-
-    fn write(&self, block: &Block) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.base.store(block.base, Ordering::Relaxed);
-        self.len.store(block.len, Ordering::Relaxed);
-        self.home.store(encode(block), Ordering::Relaxed);
-        self.at.store(block.at, Ordering::Relaxed);
-        self.page.store(block.page, Ordering::Relaxed);
-        self.turn.fetch_add(1, Ordering::Release);
-    }
-
-    fn clear(&self) {
-        let origin = Origin::Allocated;
-        self.write(&Block { base: 0, len: 0, home: Home::Host, at: 0, page: 0, origin });
-    }
-}
-
 fn unknown(base: usize) -> crate::Error {
     Kind::BadAddress.because(format!("no allocation starts at {base:#x}"))
 }
@@ -355,38 +246,10 @@ fn split(addr: usize) -> Option<(usize, usize, usize)> {
         .then(|| (part(REGION_BITS + FAN_BITS), part(REGION_BITS), part(GRANULE_BITS)))
 }
 
-/// Home and origin in one word.
-#[inline(always)]
-fn encode(block: &Block) -> u32 {
-    let home = match block.home {
-        Home::Host => 0,
-        Home::Device(device) => device + 1,
-    };
-    home << 8 | block.origin as u32
-}
-
-#[inline(always)]
-fn decode_home(word: u32) -> Home {
-    match (word >> 8).checked_sub(1) {
-        None => Home::Host,
-        Some(device) => Home::Device(device as DeviceId),
-    }
-}
-
-#[inline(always)]
-fn decode_origin(word: u32) -> Origin {
-    match word & 7 {
-        1 => Origin::Registered,
-        2 => Origin::Mapped,
-        3 => Origin::Imported,
-        4 => Origin::ImportedFar,
-        _ => Origin::Allocated,
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::{Home, Origin};
     use std::sync::atomic::AtomicBool;
 
     fn block(base: usize, len: usize) -> Block {
@@ -415,6 +278,21 @@ mod tests {
         }
         assert_eq!(table.find(usize::MAX), None);
         assert_eq!(table.find(1 << 48), None);
+    }
+
+    #[test]
+    fn a_block_is_found_as_it_was_added_whatever_its_home_origin_and_pages() {
+        use Origin::*;
+        for home in [Home::Host, Home::Device(0), Home::Device(63)] {
+            for origin in [Allocated, Registered, Mapped, Imported, ImportedFar] {
+                for page in [4 << 10, 64 << 10, 2 << 20, 1 << 30] {
+                    let block = Block { home, origin, page, ..block(0x1000, 100) };
+                    let table = AddressTable::of([block]);
+                    assert_eq!(table.find(0x1000), Some(block));
+                    assert_eq!(table.holding(0x1000, 100), Some(block));
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! Where the address table keeps a block: a sequence lock, read without waiting.
+
+use crate::{
+    Block, Home,
+    memory::{DeviceId, Origin},
+};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a look costs one miss,
+/// and many blocks take little of a cache.
+#[derive(Default)]
+#[repr(align(32))]
+pub(super) struct Slot {
+    turn: AtomicU32,
+    /// Home, page size and origin.
+    sort: AtomicU32,
+    base: AtomicUsize,
+    len: AtomicUsize,
+    at: AtomicUsize,
+}
+
+/// As much as a copy needs to know of a block.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Part {
+    base: usize,
+    len: usize,
+    /// From the user's address to the engine's.
+    shift: usize,
+    /// Home, page size and origin.
+    sort: u32,
+}
+
+impl From<&Block> for Part {
+    fn from(block: &Block) -> Part {
+        Part::new(block.base, block.len, block.at, encode(block))
+    }
+}
+
+impl Part {
+    #[inline(always)]
+    fn new(base: usize, len: usize, at: usize, sort: u32) -> Part {
+        Part { base, len, shift: at.wrapping_sub(base), sort }
+    }
+
+    /// Whether the user's `addr` and `len` bytes from there lie in the block.
+    #[inline(always)]
+    pub(crate) fn holds(&self, addr: usize, len: usize) -> bool {
+        let offset = addr.wrapping_sub(self.base);
+        offset < self.len && len <= self.len - offset
+    }
+
+    /// The engine's address of the user's `addr`, which lies in the block.
+    #[inline(always)]
+    pub(crate) fn engine_address(&self, addr: usize) -> usize {
+        addr.wrapping_add(self.shift)
+    }
+
+    /// Whether the two have home, page size and origin in common; no block has any with nothing.
+    #[inline(always)]
+    pub(crate) fn is_like(&self, other: &Part) -> bool {
+        self.sort == other.sort && other.len > 0
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn read(&self) -> Option<Block> {
+        loop {
+            if let Some(block) = self.glance() {
+                return (block.len > 0).then_some(block);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// What is there now, which is nothing if `len` is 0; `None` if a writer was at it meanwhile.
+    #[inline(always)]
+    pub(super) fn glance(&self) -> Option<Block> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let sort = self.sort.load(Ordering::Relaxed);
+        let block = Block {
+            base: self.base.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            home: decode_home(sort),
+            at: self.at.load(Ordering::Relaxed),
+            page: decode_page(sort),
+            origin: decode_origin(sort),
+        };
+        fence(Ordering::Acquire);
+        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
+    }
+
+    /// The same, of what a copy needs to know.
+    #[inline(always)]
+    pub(super) fn glance_part(&self) -> Option<Part> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
+        let part = Part::new(base, len, at, self.sort.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
+    }
+
+    pub(super) fn write(&self, block: &Block) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.base.store(block.base, Ordering::Relaxed);
+        self.len.store(block.len, Ordering::Relaxed);
+        self.sort.store(encode(block), Ordering::Relaxed);
+        self.at.store(block.at, Ordering::Relaxed);
+        self.turn.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn clear(&self) {
+        let origin = Origin::Allocated;
+        self.write(&Block { base: 0, len: 0, home: Home::Host, at: 0, page: 0, origin });
+    }
+}
+
+/// Home, page size and origin in one word. Pages are powers of two.
+#[inline(always)]
+fn encode(block: &Block) -> u32 {
+    let home = match block.home {
+        Home::Host => 0,
+        Home::Device(device) => device + 1,
+    };
+    home << 8 | block.page.max(1).trailing_zeros() << 3 | block.origin as u32
+}
+
+#[inline(always)]
+fn decode_page(word: u32) -> usize {
+    1 << (word >> 3 & 31)
+}
+
+#[inline(always)]
+fn decode_home(word: u32) -> Home {
+    match (word >> 8).checked_sub(1) {
+        None => Home::Host,
+        Some(device) => Home::Device(device as DeviceId),
+    }
+}
+
+#[inline(always)]
+fn decode_origin(word: u32) -> Origin {
+    match word & 7 {
+        1 => Origin::Registered,
+        2 => Origin::Mapped,
+        3 => Origin::Imported,
+        4 => Origin::ImportedFar,
+        _ => Origin::Allocated,
+    }
+}
