@@ -218,15 +218,20 @@ impl Engine {
     /// Waits a little for any lane, as a worker that is near none, unless others do: they would take the CPUs from those who
     /// submit.
     fn look_around(&self) {
+        // A large copy that needs nobody has all CPUs.
+        if self.open_teams.load(Ordering::SeqCst) > 0 && !self.has_team(None) {
+            return;
+        }
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
-            self.spin(|| self.has_ready() || self.has_team() || self.closed.load(Ordering::Relaxed));
+            self.spin(|| self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether there is a copy to help with.
-    fn has_team(&self) -> bool {
-        self.open_teams.load(Ordering::SeqCst) > 0 && lock(&self.teams).iter().any(|team| team.has_room())
+    /// Whether there is a copy to help with, of this lane if one is given.
+    pub fn has_team(&self, lane: Option<usize>) -> bool {
+        let open = || lock(&self.teams).iter().any(|team| team.is_of(lane) && team.has_room());
+        self.open_teams.load(Ordering::SeqCst) > 0 && open()
     }
 
     /// A worker's life.
@@ -242,7 +247,7 @@ impl Engine {
         }
         let mut ready = lock(&self.ready);
         loop {
-            if ready.lanes.is_empty() && self.has_team() {
+            if ready.lanes.is_empty() && self.has_team(None) {
                 drop(ready);
                 self.help_team(None, || self.has_ready());
                 self.look_around();

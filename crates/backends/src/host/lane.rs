@@ -151,6 +151,11 @@ impl Lane {
         self.engine.help_team(Some(self.number()), late)
     }
 
+    /// Whether the owner is at a large copy that one more could help with.
+    fn wants_help(&self) -> bool {
+        self.engine.has_team(Some(self.number()))
+    }
+
     fn claim(&self) -> Option<VecDeque<Work>> {
         let mut state = lock(&self.state);
         if state.phase != Phase::Ready {

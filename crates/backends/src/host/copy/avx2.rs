@@ -21,6 +21,14 @@ pub struct Avx2;
 
 impl Mover for Avx2 {
     #[inline(always)]
+    fn soon(dst: *const u8, src: *const u8, manner: Manner) {
+        if manner != Manner::Near {
+            fetch(dst);
+            fetch(src);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner) {
         // SAFETY: the caller's promise; the CPU has AVX2 where this mover is used.
         unsafe { row(dst, src, len, ahead, manner) }

@@ -7,6 +7,9 @@ use super::{
 use ferry_core::Rows;
 use std::ptr;
 
+/// How many pieces before its turn the pages of a piece are looked for.
+const LATER: usize = 4;
+
 /// What a row counts for at least, however short.
 pub const ROW_COST: usize = 64;
 
@@ -47,6 +50,9 @@ pub trait Mover {
     /// # Safety
     /// Both ends of the row are valid and apart; the CPU is one the mover is for. `ahead` need not be valid.
     unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner);
+
+    /// A row that is moved after some others: whatever finding its two pages takes, it takes meanwhile.
+    fn soon(_dst: *const u8, _src: *const u8, _manner: Manner) {}
 
     /// Moves the rows of the span, each as [`row`](Mover::row), in their order.
     ///
@@ -118,6 +124,9 @@ pub unsafe fn walk<M: Mover>(pieces: &[Rows], cursor: &mut Cursor, most: usize, 
             if rows.height == 1 {
                 let ahead = pieces.get(cursor.piece + Span::lead(rows.width)).unwrap_or(rows);
                 let ahead = (ahead.dst as *mut u8, ahead.src as *const u8);
+                if let Some(later) = pieces.get(cursor.piece + LATER) {
+                    M::soon(later.dst as *const u8, later.src as *const u8, manner);
+                }
                 // SAFETY: a row of the plan, and its ends are apart.
                 unsafe { M::row(rows.dst as *mut u8, rows.src as *const u8, rows.width, ahead, manner) };
                 cursor.row = 1;

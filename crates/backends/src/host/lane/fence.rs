@@ -81,7 +81,7 @@ impl Fence for LaneFence {
             if self.lane.help(self.ticket, deadline) || self.lane.help_owner(deadline) {
                 continue;
             }
-            if !self.lane.engine.spin(|| self.is_done()) {
+            if !self.lane.engine.spin(|| self.is_done() || self.lane.wants_help()) {
                 self.park(deadline);
             }
         }
