@@ -82,31 +82,45 @@ const OTHER_RESULTS: [&str; 6] = [
 fn every_row_in_a_process_of_its_own() {
     let program = std::env::current_exe().expect("Linux knows which program runs");
     for Row { soc, form, .. } in ROWS {
-        let mut child = Command::new(&program);
-        child
-            .args(["--ignored", "--exact", "one_row", "--nocapture"])
-            .env("FERRY_SOC", soc)
-            .env("FERRY_FORM", form);
-        let done = child.output().expect("this program can be started");
-        let said = String::from_utf8_lossy(&done.stdout);
-        let why = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success() && said.contains("1 passed"), "{soc} {form}: {said}{why}");
+        // The library and what is linked into this program are two engines, which one process must not have.
+        for part in ["one_row", "one_row_of_the_library"] {
+            let mut child = Command::new(&program);
+            child
+                .args(["--ignored", "--exact", part, "--nocapture"])
+                .env("FERRY_SOC", soc)
+                .env("FERRY_FORM", form);
+            let done = child.output().expect("this program can be started");
+            let said = String::from_utf8_lossy(&done.stdout);
+            let why = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && said.contains("1 passed"), "{soc} {form} {part}: {said}{why}");
+        }
     }
 }
 
-/// The child's part.
+/// The row that the parent names.
+fn this_row() -> &'static Row {
+    let var = |name| std::env::var(name).expect("the parent says which row");
+    let (soc, form) = (var("FERRY_SOC"), var("FERRY_FORM"));
+    ROWS.iter().find(|row| (row.soc, row.form) == (&soc, &form)).expect("a row of the table")
+}
+
+/// A child's part.
+#[test]
+#[ignore = "run by every_row_in_a_process_of_its_own"]
+fn one_row_of_the_library() {
+    every_function_of_the_headers(this_row());
+}
+
+/// A child's part.
 #[test]
 #[ignore = "run by every_row_in_a_process_of_its_own"]
 fn one_row() {
-    let var = |name| std::env::var(name).expect("the parent says which row");
-    let (soc, form) = (var("FERRY_SOC"), var("FERRY_FORM"));
-    let row = ROWS.iter().find(|row| (row.soc, row.form) == (&soc, &form)).expect("a row of the table");
-    every_function_of_the_headers(row);
+    let row = this_row();
     use_device();
-    assert_eq!(soc_name().as_deref(), Some(soc.as_str()));
+    assert_eq!(soc_name().as_deref(), Some(row.soc));
     streams_that_stop(NEWEST.contains(&row.tag));
     limits(row);
-    if form == "ep" {
+    if row.form == "ep" {
         host_to_host_is_refused();
         copies_work();
         rectangles_inside_a_device(NEWEST.contains(&row.tag));

@@ -25,6 +25,10 @@ impl Spares {
     }
 
     fn keep(&self, mut list: Vec<Rows>) {
+        // It may have grown since it was made.
+        if list.capacity() > 2 * MOST {
+            return;
+        }
         list.clear();
         let mut lists = lock(&self.0);
         if lists.len() < KEPT {

@@ -10,6 +10,7 @@ use ferry_core::{
 };
 use std::{
     any::Any,
+    cell::Cell,
     collections::VecDeque,
     io, thread,
     time::{Duration, Instant},
@@ -248,8 +249,15 @@ impl Engine {
         let mut ready = lock(&self.ready);
         loop {
             if ready.lanes.is_empty() && self.has_team(None) {
+                // Whoever opened the team woke one; each that comes wakes the next while there is room.
+                let another = Cell::new(ready.sleeping > 0);
                 drop(ready);
-                self.help_team(None, || self.has_ready());
+                self.help_team(None, || {
+                    if another.take() && self.has_team(None) {
+                        self.wake.notify_one();
+                    }
+                    self.has_ready()
+                });
                 self.look_around();
                 ready = lock(&self.ready);
                 continue;

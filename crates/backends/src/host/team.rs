@@ -112,6 +112,7 @@ impl Team {
     pub fn step(&self) -> bool {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(portion) = self.portions.get(index) else { return false };
+        let _finish = Finish(&self.finished);
         // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says only after
         // every portion that was taken is finished.
         unsafe {
@@ -126,7 +127,6 @@ impl Team {
                 }
             };
         }
-        self.finished.fetch_add(1, Ordering::Release);
         true
     }
 
@@ -141,6 +141,15 @@ impl Team {
                 thread::yield_now();
             }
         }
+    }
+}
+
+/// Counts a portion as finished, also if doing it should panic: nobody waits for it for ever.
+struct Finish<'a>(&'a AtomicUsize);
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
     }
 }
 
