@@ -249,7 +249,7 @@ impl Builder {
             self.stream_breakers[*s] == Some(other) || act.drops() && self.stream_users[*s][other]
         };
         self.oracle.layout.names(&self.program, act).iter().any(over)
-            || self.program.streams(act).iter().any(apart)
+            || self.program.needs(act).iter().any(apart)
             || act.event().is_some_and(|e| self.event_users[e] == Some(other))
     }
 
@@ -276,7 +276,7 @@ impl Builder {
         if let Some(event) = step.act.event() {
             self.event_users[event] = Some(thread);
         }
-        for stream in self.program.streams(&step.act) {
+        for stream in self.program.needs(&step.act) {
             self.stream_users[stream][thread] = true;
             if step.act.drops() {
                 self.stream_breakers[stream] = Some(thread);

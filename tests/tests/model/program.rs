@@ -410,6 +410,11 @@ impl Program {
         }
     }
 
+    /// The streams that must be there for a call: also one that is refused looks its stream up first.
+    pub fn needs(&self, act: &Act) -> Vec<usize> {
+        self.streams(if let Act::Refused(act) = act { act } else { act })
+    }
+
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
