@@ -1,8 +1,7 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
 use crate::{
-    Backend, Block, DeviceId, Halt, Memory, Observer, Queue, QueueOptions, Request, Result, Status,
-    Stream,
+    Backend, Block, DeviceId, Halt, Memory, Observer, Queue, QueueOptions, Request, Result, Status, Stream,
     line::Line,
     sync::{Arc, AtomicU64, Mutex, Ordering, lock},
 };

@@ -3,6 +3,7 @@
 use super::{
     driver::{self, Code, Driver, Handle},
     fence::Watcher,
+    latch::Words,
     workers::Workers,
 };
 use ferry_core::{
@@ -27,7 +28,9 @@ pub struct Device {
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
     handle: i32,
-    context: Handle,
+    pub(super) context: Handle,
+    /// For streams that are shared with other libraries.
+    pub(super) words: Words,
     kernels: Mutex<Option<Kernels>>,
     /// The event that the device's clock counts from; it goes with the context.
     dawn: OnceLock<Handle>,
@@ -66,6 +69,7 @@ impl Device {
             watcher,
             handle,
             context,
+            words: Words::default(),
             kernels: Mutex::new(None),
             dawn: OnceLock::new(),
         })
@@ -127,6 +131,11 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        for page in self.words.pages() {
+            let Ok(_here) = self.enter() else { break };
+            // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
+            unsafe { (self.driver.calls.cuMemFreeHost)(page) };
+        }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
     }

@@ -6,12 +6,14 @@
 //! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
 //! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
 
+mod adopt;
 mod backlog;
 mod commands;
 mod device;
 mod driver;
 mod fence;
 mod host;
+mod latch;
 mod ledger;
 mod pieces;
 mod queue;
@@ -279,7 +281,12 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue(Arc::new(Lane::new(self.device(device)?.clone(), options, status)?))))
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), options, status)?)))
+    }
+
+    unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        // SAFETY: passed on from the caller.
+        Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
     }
 }
 

@@ -8,6 +8,7 @@
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
+    adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
     device::{Device, Event, Reports},
     driver::{self, Handle},
@@ -28,6 +29,8 @@ pub struct Lane {
     pub status: Arc<Status>,
     pub stream: Handle,
     waited: bool,
+    /// Whether the stream goes with the lane; it is some other library's otherwise.
+    is_ours: bool,
     pub(super) state: Mutex<State>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
@@ -52,17 +55,52 @@ pub(super) enum Next {
 impl Lane {
     /// A lane with a stream of its own.
     pub fn new(device: Arc<Device>, options: QueueOptions, status: Arc<Status>) -> Result<Lane> {
-        let mut stream = 0;
-        let here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code)?;
-        drop(here);
-        let (state, ledger) = (Mutex::default(), Mutex::default());
-        Ok(Lane { device, status, stream, waited: options.waited, state, ledger, reports: OnceLock::new() })
+        let stream = Lane::make_stream(&device)?;
+        let mut lane = Lane::over(device, stream, true, status, 0);
+        lane.waited = options.waited;
+        Ok(lane)
     }
 
-    fn push(self: &Arc<Self>, op: Op) -> Ticket {
+    /// A new CUDA stream.
+    pub fn make_stream(device: &Device) -> Result<Handle> {
+        let mut stream = 0;
+        let _here = device.enter()?;
+        // SAFETY: the context is current and `stream` receives the stream.
+        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
+        device.check("cuStreamCreate", code).map(|()| stream)
+    }
+
+    /// A lane over this stream, whose next op has the ticket after `last`.
+    pub fn over(
+        device: Arc<Device>,
+        stream: Handle,
+        is_ours: bool,
+        status: Arc<Status>,
+        last: Ticket,
+    ) -> Lane {
+        let state = State { backlog: Backlog::after(last), ..State::default() };
+        let (state, ledger) = (Mutex::new(state), Mutex::default());
+        Lane { device, status, stream, waited: false, is_ours, state, ledger, reports: OnceLock::new() }
+    }
+
+    /// The newest ticket.
+    pub fn last(&self) -> Ticket {
+        lock(&self.state).backlog.last()
+    }
+
+    /// A point behind everything in the stream, whoever put it there.
+    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let state = lock(&self.state);
+        let last = state.backlog.last();
+        if self.is_empty()? {
+            self.settle(last);
+            return Ok(Point::new(self.clone(), last, false));
+        }
+        let _here = self.device.enter()?;
+        Ok(Point::at_end(self.clone(), last, Event::record(&self.device, self.stream, false)?))
+    }
+
+    pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = state.backlog.count();
         if let Some(op) = state.backlog.keep(op)
@@ -74,7 +112,7 @@ impl Lane {
     }
 
     /// A point behind everything so far.
-    fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
+    pub fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
         let mut state = lock(&self.state);
         let last = state.backlog.last();
         let point = Point::new(self.clone(), last + Ticket::from(timed), timed);
@@ -91,7 +129,7 @@ impl Lane {
     }
 
     /// A point for work that was submitted before. It waits for nothing that the host has to do later.
-    fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
         let point = Point::new(self.clone(), ticket, false);
         if self.status.passed() >= ticket {
             return point;
@@ -177,7 +215,7 @@ impl Lane {
 
     /// Drops the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already cannot be taken back:
     /// it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
-    fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Op>) {
+    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Op>) {
         let mut state = lock(&self.state);
         let dropped = state.backlog.abort();
         if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
@@ -190,7 +228,7 @@ impl Lane {
     }
 
     /// Drops the backlog, and returns when nothing of what came before moves a byte any more.
-    fn abort(self: &Arc<Self>) {
+    pub fn abort(self: &Arc<Self>) {
         let (last, dropped) = self.drop_backlog(true);
         // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
         // done the lost points are, too.
@@ -300,38 +338,78 @@ impl Drop for Lane {
             // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
-        // SAFETY: nobody else knows the stream; the driver finishes what is in it.
-        unsafe { (calls.cuStreamDestroy)(self.stream) };
+        if self.is_ours {
+            // SAFETY: the stream is alive; the driver finishes what is in it.
+            unsafe { (calls.cuStreamDestroy)(self.stream) };
+        }
     }
 }
 
 /// The queue that a stream of the core holds.
-pub struct CudaQueue(pub Arc<Lane>);
+pub struct CudaQueue {
+    lane: Arc<Lane>,
+    /// What the queue is since it was shared.
+    shared: OnceLock<Shared>,
+}
+
+impl CudaQueue {
+    /// The queue of a lane with a stream of its own.
+    pub fn new(lane: Lane) -> CudaQueue {
+        CudaQueue { lane: Arc::new(lane), shared: OnceLock::new() }
+    }
+}
 
 impl Queue for CudaQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(op))
+        match self.shared.get() {
+            None => Ok(self.lane.push(op)),
+            // SAFETY: passed on from the caller.
+            Some(shared) => unsafe { shared.submit(op) },
+        }
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.point(false)?)))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.point(false)?))),
+            Some(shared) => shared.fence(),
+        }
     }
 
     fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
-        Arc::new(CudaFence(self.0.point_after(ticket)))
+        match self.shared.get() {
+            None => Arc::new(CudaFence(self.lane.point_after(ticket))),
+            Some(shared) => shared.fence_after(ticket),
+        }
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.point(true)?)))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.point(true)?))),
+            Some(shared) => shared.mark(),
+        }
+    }
+
+    fn share(&self) -> Result<usize> {
+        if self.shared.get().is_none() {
+            // Nobody submits or shares meanwhile.
+            let _ = self.shared.set(Shared::following(&self.lane)?);
+        }
+        self.shared.get().map_or(Ok(0), Queue::share)
     }
 
     fn abort(&self) {
-        self.0.abort();
+        match self.shared.get() {
+            None => self.lane.abort(),
+            Some(shared) => shared.abort(),
+        }
     }
 
     /// On another thread: whoever found the failure may hold the lock of this lane.
     fn look(&self) {
-        let lane = self.0.clone();
-        self.0.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+        if let Some(shared) = self.shared.get() {
+            return shared.look();
+        }
+        let lane = self.lane.clone();
+        self.lane.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
     }
 }
