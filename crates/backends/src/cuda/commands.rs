@@ -22,13 +22,13 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.rows().iter().try_for_each(|rows| match rows.height {
+        plan.pieces().iter().try_for_each(|rows| match rows.height {
             1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
                 let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
                 self.start(self.device.kernels()?.within, &args)
             }
             1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
+            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(&rows),
             height => (0..height).try_for_each(|row| {
                 self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
             }),
@@ -47,9 +47,10 @@ impl Lane {
 
     fn copy_staged(&self, plan: &Plan, to_device: bool) -> Result<()> {
         const PIECE: usize = 1 << 20;
-        let mut buffer = vec![0_u8; plan.rows().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
+        let mut buffer =
+            vec![0_u8; plan.pieces().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
         let at = buffer.as_mut_ptr() as usize;
-        for rows in plan.rows() {
+        for rows in plan.pieces().iter() {
             let pieces = |row| (0..rows.width).step_by(PIECE).map(move |done| (row, done));
             for (row, done) in (0..rows.height).flat_map(pieces) {
                 let (dst, src) =
