@@ -15,6 +15,7 @@ mod host;
 mod ledger;
 mod pieces;
 mod queue;
+mod stage;
 mod workers;
 
 use crate::{host::outside::Outside, probe};
