@@ -16,6 +16,7 @@ mod ledger;
 mod pieces;
 mod queue;
 mod sealed;
+mod stage;
 mod workers;
 
 use crate::{host::outside::Outside, probe};
