@@ -87,15 +87,16 @@ pub(crate) struct Spares(Mutex<Vec<Vec<Line>>>);
 impl Spares {
     fn take(&self, room: usize) -> Option<Vec<Line>> {
         let mut lists = lock(&self.0);
-        let fits = lists.iter().position(|list| list.len() >= room)?;
+        let fits = lists.iter().position(|list| list.capacity() >= room)?;
         Some(lists.swap_remove(fits))
     }
 
-    fn keep(&self, list: Vec<Line>) {
+    fn keep(&self, mut list: Vec<Line>) {
         // It may have grown since it was made.
-        if list.len() > 2 * MOST {
+        if list.capacity() > 2 * MOST {
             return;
         }
+        list.clear();
         let mut lists = lock(&self.0);
         if lists.len() < KEPT {
             lists.push(list);
@@ -113,51 +114,31 @@ pub(crate) enum Store {
     Lines(Lines),
 }
 
-/// Several lines, and where the list goes when the plan is done with. What lies behind `used` is of earlier plans, or nothing.
+/// Several lines, and where the list goes when the plan is done with.
 #[derive(Clone, Default)]
 pub(crate) struct Lines {
     list: Vec<Line>,
-    used: usize,
     home: Option<Arc<Spares>>,
 }
 
 impl Lines {
-    #[inline(always)]
-    fn as_slice(&self) -> &[Line] {
-        &self.list[..self.used]
-    }
-
     /// Adds a line behind the others.
     #[inline(always)]
     pub(crate) fn push(&mut self, line: Line) {
-        match self.list.get_mut(self.used) {
-            Some(place) => *place = line,
-            None => self.list.push(line),
-        }
-        self.used += 1;
+        self.list.push(line);
     }
 
-    /// Room for `count` lines behind the others, of which [`add`](Self::add) says how many were written.
-    #[inline]
-    pub(crate) fn room(&mut self, count: usize) -> &mut [Line] {
-        let end = self.used + count;
-        if self.list.len() < end {
-            self.list.resize(end, Line::default());
-        }
-        &mut self.list[self.used..end]
-    }
-
-    /// So many lines were written into the room.
-    #[inline]
-    pub(crate) fn add(&mut self, count: usize) {
-        self.used += count;
+    /// Adds lines behind the others.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, lines: impl Iterator<Item = Line>) {
+        self.list.extend(lines);
     }
 
     /// Those from `first` on that go on where the one before them ended become one with it.
     #[inline(never)]
     pub(crate) fn merge(&mut self, first: usize) {
         let mut last = first;
-        for index in first + 1..self.used {
+        for index in first + 1..self.list.len() {
             let line = self.list[index];
             let before = &mut self.list[last];
             if (line.dst, line.src) == (before.dst + before.len, before.src + before.len) {
@@ -167,11 +148,11 @@ impl Lines {
                 self.list[last] = line;
             }
         }
-        self.used = self.used.min(last + 1);
+        self.list.truncate(last + 1);
     }
 
-    pub(crate) fn used(&self) -> usize {
-        self.used
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 }
 
@@ -190,7 +171,7 @@ impl Store {
             Store::None => Pieces::Rows(&[]),
             Store::One(rows) => Pieces::Rows(slice::from_ref(rows)),
             Store::Rows(rows) => Pieces::Rows(rows),
-            Store::Lines(lines) => Pieces::Lines(lines.as_slice()),
+            Store::Lines(lines) => Pieces::Lines(&lines.list),
         }
     }
 
@@ -222,8 +203,8 @@ impl Store {
         if let Store::None = self {
             let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
             let kept = home.as_ref().and_then(|home| home.take(count));
-            let list = kept.unwrap_or_else(|| vec![Line::default(); count.min(MOST)]);
-            *self = Store::Lines(Lines { list, used: 0, home });
+            let list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST)));
+            *self = Store::Lines(Lines { list, home });
         }
         match self {
             Store::Lines(lines) => Some(lines),
@@ -300,10 +281,10 @@ mod tests {
             lines.push(one);
         }
         lines.merge(1);
-        assert_eq!(lines.as_slice(), [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
+        assert_eq!(lines.list, [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
         let mut none = Lines::default();
         none.merge(0);
-        assert_eq!(none.as_slice(), []);
+        assert_eq!(none.list, []);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     pieces::{Line, Lines},
     table::Part,
 };
-use std::mem;
+use std::{iter, mem, slice::Iter};
 
 /// How many pieces are looked at one by one before it is tried again whether all lie in the same two blocks.
 const ONE_BY_ONE: usize = 64;
@@ -30,9 +30,9 @@ impl Runs<'_> {
         Runs { dsts: &self.dsts[first..end], srcs: &self.srcs[first..end], lens: &self.lens[first..end] }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Rows> {
-        let ends = self.dsts.iter().zip(self.srcs);
-        ends.zip(self.lens).map(|((dst, src), len)| Rows::linear(*dst, *src, *len))
+    #[inline(always)]
+    fn iter(&self) -> iter::Zip<iter::Zip<Iter<'_, usize>, Iter<'_, usize>>, Iter<'_, usize>> {
+        self.dsts.iter().zip(self.srcs).zip(self.lens)
     }
 }
 
@@ -94,7 +94,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             let done = self.item - first;
             self.add_inside(&runs.part(done, usize::MAX));
             let done = self.item - first;
-            self.add_all(runs.part(done, ONE_BY_ONE).iter())?;
+            let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
+            self.add_all(runs.part(done, ONE_BY_ONE).iter().map(rows))?;
         }
         Ok(())
     }
@@ -105,22 +106,19 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let (to, from, run) = (self.dst, self.src, self.run);
         self.finish();
         let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
+        let is_inside = |((dst, src), len): ((&usize, &usize), &usize)| {
+            to.holds_all(*dst, *len) & from.holds_all(*src, *len)
+        };
+        let count = runs.iter().position(|run| !is_inside(run)).unwrap_or(runs.lens.len());
         // The last run lies in the same two blocks.
+        let (first, mut touching) = (lines.len() - usize::from(run.len > 0), false);
         let (mut next_dst, mut next_src) = (run.dst + run.len, run.src + run.len);
-        let (first, mut touching) = (lines.used() - usize::from(run.len > 0), false);
-        let ends = runs.dsts.iter().zip(runs.srcs).zip(runs.lens);
-        let mut count = 0;
-        for (line, ((dst, src), len)) in lines.room(runs.lens.len()).iter_mut().zip(ends) {
-            if !to.holds_all(*dst, *len) || !from.holds_all(*src, *len) {
-                break;
-            }
+        lines.extend(runs.part(0, count).iter().map(|((dst, src), len)| {
             let (dst, src) = (to.engine_address(*dst), from.engine_address(*src));
-            touching |= dst == next_dst && src == next_src;
+            touching |= (dst == next_dst) & (src == next_src);
             (next_dst, next_src) = (dst + len, src + len);
-            *line = Line { dst, src, len: *len };
-            count += 1;
-        }
-        lines.add(count);
+            Line { dst, src, len: *len }
+        }));
         if touching {
             lines.merge(first);
         }

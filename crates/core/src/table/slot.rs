@@ -52,7 +52,7 @@ impl Part {
     /// As [`holds`](Self::holds), and there is at least one byte.
     #[inline(always)]
     pub(crate) fn holds_all(&self, addr: usize, len: usize) -> bool {
-        len.wrapping_sub(1) < self.len && addr.wrapping_sub(self.base) <= self.len - len
+        (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
     }
 
     /// The engine's address of the user's `addr`, which lies in the block.
