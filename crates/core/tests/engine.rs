@@ -324,7 +324,9 @@ fn runs_in_arrays_are_planned_as_pieces_are() {
                     [random(4)],
                 false => (dst, len),
             };
-            (dsts.push(dst), srcs.push(src), lens.push(len));
+            dsts.push(dst);
+            srcs.push(src);
+            lens.push(len);
         }
         let one_by_one = (0..count).map(|i| Rows::linear(dsts[i], srcs[i], lens[i]));
         let want = Plan::new(one_by_one, runtime.memory(), any);
