@@ -17,6 +17,7 @@ mod pieces;
 mod queue;
 mod sealed;
 mod stage;
+mod visits;
 mod workers;
 
 use crate::{host::outside::Outside, probe};
