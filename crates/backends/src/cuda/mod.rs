@@ -18,6 +18,7 @@ mod ledger;
 mod pieces;
 mod queue;
 mod sealed;
+mod stage;
 mod visits;
 mod workers;
 

@@ -296,7 +296,7 @@ impl Lane {
 
     pub(super) fn try_launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Result<Next> {
         match op {
-            Op::Copy(plan) if plan.rows().is_empty() => Ok(Next::Follows),
+            Op::Copy(plan) if plan.pieces().is_empty() => Ok(Next::Follows),
             Op::Copy(plan) if plan.route() == Route::HostToHost => {
                 // SAFETY: whoever submitted keeps the rows valid until the op has passed.
                 self.when_reached(ticket, Part::Bytes, move || unsafe { host::copy(&plan) })
