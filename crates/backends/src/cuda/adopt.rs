@@ -35,30 +35,30 @@ pub struct Shared {
 
 impl Shared {
     /// Over a stream of another library.
-    fn adopted(device: &Arc<Device>, native: Handle, status: Arc<Status>) -> Result<Shared> {
+    fn adopted(device: &Arc<Device>, id: DeviceId, native: Handle, status: Arc<Status>) -> Result<Shared> {
         let stream = if native == 0 { driver::STREAM_LEGACY } else { native };
-        Shared::over(Lane::over(device.clone(), stream, false, status, 0), native, None)
+        Shared::over(Lane::shared(device.clone(), id, (stream, false), status, 0), native, None)
     }
 
     /// Goes on where `earlier` ends, in a CUDA stream of its own: what waits in the backlog there can come into no stream yet.
     pub fn following(earlier: &Arc<Lane>) -> Result<Shared> {
+        earlier.flush();
         let (device, status, last) = (earlier.device.clone(), earlier.status.clone(), earlier.last());
         let stream = Lane::make_stream(&device)?;
-        let front = Lane::over(device, stream, true, status, last);
+        let front = Lane::shared(device, earlier.id, (stream, true), status, last);
         let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
-        let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point(false)?));
+        let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));
         let hold = shared.hold(Reason { op: None, behind: last, before: before.clone() })?;
         shared.side.push(Op::Wait(before));
         shared.let_go(last, hold);
         Ok(shared)
     }
 
-    fn over(front: Lane, native: Handle, earlier: Option<(Arc<Lane>, Ticket)>) -> Result<Shared> {
+    fn over(front: Arc<Lane>, native: Handle, earlier: Option<(Arc<Lane>, Ticket)>) -> Result<Shared> {
         let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
-        let side = Arc::new(Lane::new(device.clone(), QueueOptions::default(), status)?);
-        let front = Arc::new(front);
+        let side = Lane::new(device.clone(), front.id, QueueOptions::default(), status)?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 
@@ -176,7 +176,7 @@ impl Queue for Shared {
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         self.refuse_capture()?;
-        Ok(Arc::new(CudaFence(self.front.point(true)?)))
+        Ok(Arc::new(CudaFence(self.front.mark()?)))
     }
 
     fn share(&self) -> Result<usize> {
@@ -199,7 +199,7 @@ impl Queue for Shared {
 /// Whether the host has something to do before or in the op.
 fn needs_host(op: &Op) -> bool {
     match op {
-        Op::Copy(plan) => !plan.rows().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost),
+        Op::Copy(plan) => !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost),
         Op::CopyThrough(through) => matches!(through.through, Through::Cells { .. }),
         Op::Fill(fill) => fill.device.is_none(),
         Op::Reduce(_) => false,
@@ -238,7 +238,7 @@ impl Cuda {
         native: Handle,
         status: Arc<Status>,
     ) -> Result<Shared> {
-        let device = self.device(device)?;
+        let (id, device) = (device, self.device(device)?);
         let _here = device.enter()?;
         if native == driver::STREAM_PER_THREAD {
             let note =
@@ -250,7 +250,7 @@ impl Cuda {
             refuse_context(device, native)?;
         }
         refuse_capture(device, native)?;
-        Shared::adopted(device, native, status)
+        Shared::adopted(device, id, native, status)
     }
 }
 

@@ -11,13 +11,19 @@ mod backlog;
 mod commands;
 mod device;
 mod driver;
+mod events;
 mod fence;
+mod gather;
 mod host;
 mod latch;
 mod ledger;
 mod pieces;
+mod planner;
 mod queue;
+mod ring;
 mod sealed;
+mod sender;
+mod sending;
 mod stage;
 mod visits;
 mod workers;
@@ -282,7 +288,7 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), options, status)?)))
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
     }
 
     unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
