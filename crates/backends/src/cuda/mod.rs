@@ -15,6 +15,8 @@ mod host;
 mod ledger;
 mod pieces;
 mod queue;
+mod sealed;
+mod stage;
 mod workers;
 
 use crate::{host::outside::Outside, probe};
