@@ -17,13 +17,13 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.rows().iter().try_for_each(|rows| match rows.height {
+        plan.pieces().iter().try_for_each(|rows| match rows.height {
             1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
                 let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
                 self.start(self.device.kernels()?.within, &args)
             }
             1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
+            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(&rows),
             height => (0..height).try_for_each(|row| {
                 self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
             }),

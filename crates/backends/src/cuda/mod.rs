@@ -18,6 +18,7 @@ mod queue;
 mod quota;
 mod sealed;
 mod stage;
+mod visits;
 mod workers;
 
 use crate::{host::outside::Outside, probe};

@@ -17,9 +17,10 @@ impl Lane {
 
     fn copy_staged(&self, plan: &Plan, to_device: bool) -> Result<()> {
         const PIECE: usize = 1 << 20;
-        let mut buffer = vec![0_u8; plan.rows().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
+        let mut buffer =
+            vec![0_u8; plan.pieces().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
         let at = buffer.as_mut_ptr() as usize;
-        for rows in plan.rows() {
+        for rows in plan.pieces().iter() {
             let pieces = |row| (0..rows.width).step_by(PIECE).map(move |done| (row, done));
             for (row, done) in (0..rows.height).flat_map(pieces) {
                 let (dst, src) =
