@@ -5,8 +5,6 @@
 //! not to. docs/performance.md says what is measured and how to read it.
 
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::sync::Arc;
 
 use serde_json::json;
 
@@ -19,23 +17,26 @@ use crate::tour::device::Access;
 
 use block::Route;
 use cases::{Case, Work};
-use opencl::OpenCl;
+use peers::{Beside, Errand, Peers};
 use report::Row;
 use shape::Shape;
 use table::Table;
-use trial::{Contender, Figures, Plan};
+use trial::{Figures, Plan};
 
 mod alignment;
 mod block;
-mod calls;
 mod cases;
 mod copies;
+mod cuda;
 mod growth;
+mod lane;
 mod opencl;
+mod peers;
 mod plain;
 mod report;
 mod shape;
 mod table;
+mod thread;
 mod trial;
 
 /// Options of `ferry bench`.
@@ -48,7 +49,8 @@ pub struct Args {
     /// List the cases and what they mean
     #[arg(long, short)]
     list: bool,
-    /// A case, or all whose names begin so, as in h2d or h2d/2d; may be repeated [all]
+    /// A case, or all whose names begin so, as in h2d or h2d/2d; other sizes than those listed as in h2d/2d/w512 or
+    /// h2d/batch/300x8K; may be repeated [all]
     #[arg(long = "test", short, value_name = "NAME")]
     tests: Vec<String>,
     /// Bytes of a copy, in batches of a piece, in place of the usual sizes, as in 64K
@@ -63,7 +65,7 @@ pub struct Args {
     /// Print comma-separated values, for those who plot
     #[arg(long)]
     csv: bool,
-    /// Measure PoCL as well, through the OpenCL loader, where it is installed
+    /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it is installed
     #[arg(long)]
     peers: bool,
     /// Do not compare what was copied
@@ -116,24 +118,17 @@ fn list(cases: &[Case]) {
 struct Bench<'a> {
     ctx: Ctx,
     args: &'a Args,
-    opencl: Option<Rc<OpenCl>>,
-    /// Why there is no peer that was asked for.
-    missing: Option<String>,
+    peers: Peers,
 }
 
 impl<'a> Bench<'a> {
     fn open(library: &'static Library, args: &'a Args) -> Result<Bench<'a>> {
-        let (mut opencl, mut missing) = (None, None);
-        if args.peers {
-            match OpenCl::open() {
-                Ok(found) => opencl = Some(found),
-                Err(error) => missing = Some(error.to_string()),
-            }
-        }
-        if let Some(why) = &missing {
+        let ctx = Ctx::open(library, false, Terminal::stderr())?;
+        let peers = Peers::open(&ctx, args.peers)?;
+        if let Some(why) = &peers.missing {
             Terminal::stderr().say(&format!("ferry: {why}"));
         }
-        Ok(Bench { ctx: Ctx::open(library, false, Terminal::stderr())?, args, opencl, missing })
+        Ok(Bench { ctx, args, peers })
     }
 
     /// Measures one case.
@@ -175,66 +170,61 @@ impl<'a> Bench<'a> {
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<Figures>> {
         let ctx = &self.ctx;
-        let (route, shape, room) = match work {
-            Work::Contiguous { route, len } => (route, Shape::line(len), len),
-            Work::Matrix { route, width, len } => {
-                let (height, pitch) = (len / width, width * 2);
-                (route, Shape::Grid { width, height, pitch }, height * pitch)
-            }
-            Work::Batch { route, count, block } => {
-                let region = region(ctx, count * block, row)?;
-                (route, Shape::scattered(count, block, region), region)
-            }
-            Work::Descriptors { count, block } => {
-                let region = region(ctx, count * block, row)?;
-                (block::INNER, Shape::scattered(count, block, region), region)
-            }
+        match work {
             Work::Alignment { route, len } => {
                 must_fit(ctx, len)?;
                 row.bytes = len;
-                let (figures, note) = alignment::worst(ctx, route, len, plan, progress)?;
+                let case = (route, len);
+                let (figures, note) = alignment::worst(ctx, &self.peers, case, plan, progress)?;
                 row.note = Some(note);
                 return Ok(figures);
             }
-            Work::Call { call, len } => {
-                let mut contenders = calls::contenders(ctx, call, len, self.opencl.as_ref())?;
-                return trial::measure(&mut contenders, plan, progress);
-            }
             Work::Growth { growth, count } => {
-                let mut contenders = growth::contenders(ctx, growth, count)?;
-                return trial::measure(&mut contenders, plan, progress);
+                return trial::measure(&mut growth::contenders(ctx, growth, count)?, plan, progress);
             }
-        };
-        row.bytes = shape.bytes();
-        must_fit(ctx, room)?;
-        let _access = (route.device > 0).then(|| reach(ctx, route)).transpose()?;
-        let mut contenders = self.contenders(route, shape, room, row)?;
+            _ => {}
+        }
+        let errand = self.errand(work, row)?;
+        must_fit(ctx, errand.room)?;
+        let _access = (errand.route.device > 0).then(|| reach(ctx, errand.route)).transpose()?;
+        let (mut contenders, note) = self.peers.contenders(ctx, &errand)?;
+        row.note = [row.note.take(), note].into_iter().flatten().reduce(|one, two| format!("{one}; {two}"));
         trial::measure(&mut contenders, plan, progress)
     }
 
-    /// Ours, what is always beside it, and OpenCL where there is one.
-    fn contenders(
-        &self,
-        route: Route,
-        shape: Shape,
-        room: usize,
-        row: &mut Row,
-    ) -> Result<Vec<Box<dyn Contender>>> {
-        let (ctx, shape) = (&self.ctx, Arc::new(shape));
-        let sides = plain::Sides::new(ctx.library, route, room)?;
-        let mut contenders: Vec<Box<dyn Contender>> = vec![
-            Box::new(copies::Ours::new(ctx, route, &shape, room)?),
-            Box::new(plain::Plain::one_thread(&sides, &shape)),
-            Box::new(plain::Plain::two_threads(&sides, &shape)?),
-        ];
-        if let Some(cl) = &self.opencl {
-            match opencl::Peer::new(cl, ctx.library, route, &shape, room) {
-                Ok(peer) => contenders.push(Box::new(peer)),
-                // Its devices may have less memory than ours.
-                Err(error) => row.note = Some(format!("without {}: {error}", cl.name)),
+    /// What everybody is asked to do. Where bytes are what matters, the row learns how many.
+    fn errand(&self, work: Work, row: &mut Row) -> Result<Errand> {
+        let mut errand = match work {
+            Work::Contiguous { route, len } => Errand::new(route, Shape::line(len), len),
+            Work::Matrix { route, width, len } => {
+                let (height, pitch) = (len / width, width * 2);
+                Errand::new(route, Shape::Grid { width, height, pitch }, height * pitch)
             }
+            Work::Batch { route, count, block, .. } | Work::Loop { route, count, block, .. } => {
+                self.scattered(route, count, block, row)?
+            }
+            Work::Descriptors { count, block, .. } => self.scattered(block::INNER, count, block, row)?,
+            Work::Call { len, .. } => Errand::new(block::H2D, Shape::line(len), len),
+            Work::Alignment { .. } | Work::Growth { .. } => unreachable!("measured in a way of its own"),
+        };
+        if let Some(form) = work.form() {
+            errand.form = form;
         }
-        Ok(contenders)
+        if let Some(clock) = work.clock() {
+            errand.clock = clock;
+        }
+        row.bytes = if work.is_about_calls() { 0 } else { errand.shape.bytes() };
+        errand.beside = match work {
+            Work::Call { .. } => Beside::Thread,
+            _ if work.is_about_calls() => Beside::Nobody,
+            _ => Beside::Memcpy,
+        };
+        Ok(errand)
+    }
+
+    fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<Errand> {
+        let region = region(&self.ctx, count * block, row)?;
+        Ok(Errand::new(route, Shape::scattered(count, block, region), region))
     }
 
     fn title(&self) -> Result<Vec<String>> {
@@ -257,7 +247,7 @@ impl<'a> Bench<'a> {
             "processor": processor(),
             "samples": self.args.samples,
             "verified": !self.args.no_verify,
-            "missing_peers": self.missing,
+            "missing_peers": self.peers.missing,
         })
     }
 }
