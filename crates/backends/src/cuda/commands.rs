@@ -1,16 +1,11 @@
 //! What the GPU does by itself, put into the stream of a lane.
 
 use super::{
-    device::Reports,
     driver::{Handle, MEMORY_UNIFIED, Rectangle},
     host::Piece,
     queue::Lane,
 };
-use ferry_core::{
-    Indirect, Plan, Result, Route, Rows, Ticket,
-    indirect::{self, Cell},
-    sync::lock,
-};
+use ferry_core::{Plan, Result, Route, Rows};
 use std::{ffi::c_void, ptr};
 
 /// Threads of the one block that a kernel of ours runs as.
@@ -22,59 +17,20 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.rows().iter().try_for_each(|rows| match rows.height {
+        plan.pieces().iter().try_for_each(|rows| match rows.height {
             1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
                 let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
                 self.start(self.device.kernels()?.within, &args)
             }
             1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
+            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(&rows),
             height => (0..height).try_for_each(|row| {
                 self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
             }),
         })
     }
 
-    /// A copy between pageable memory and a device. The driver refuses ranges that are page-locked in part; those go through a
-    /// buffer of ours, piece by piece.
-    pub(super) fn copy_plain(&self, plan: &Plan) -> Result<()> {
-        self.copy(plan).or_else(|why| match plan.route() {
-            Route::HostToDevice { .. } => self.copy_staged(plan, true),
-            Route::DeviceToHost { .. } => self.copy_staged(plan, false),
-            _ => Err(why),
-        })
-    }
-
-    fn copy_staged(&self, plan: &Plan, to_device: bool) -> Result<()> {
-        const PIECE: usize = 1 << 20;
-        let mut buffer = vec![0_u8; plan.rows().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
-        let at = buffer.as_mut_ptr() as usize;
-        for rows in plan.rows() {
-            let pieces = |row| (0..rows.width).step_by(PIECE).map(move |done| (row, done));
-            for (row, done) in (0..rows.height).flat_map(pieces) {
-                let (dst, src) =
-                    (rows.dst + row * rows.dst_pitch + done, rows.src + row * rows.src_pitch + done);
-                let len = PIECE.min(rows.width - done);
-                if to_device {
-                    // SAFETY: a piece of a row of the plan, which is host memory here, into a buffer that is as long.
-                    unsafe { ptr::copy_nonoverlapping(src as *const u8, at as *mut u8, len) };
-                    self.copy_row(dst, at, len)?;
-                } else {
-                    self.copy_row(at, src, len)?;
-                }
-                // SAFETY: the stream is alive.
-                let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-                self.device.check("cuStreamSynchronize", code)?;
-                if !to_device {
-                    // SAFETY: as above, the other way.
-                    unsafe { ptr::copy_nonoverlapping(at as *const u8, dst as *mut u8, len) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+    pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
         // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
         self.device.check("cuMemcpyAsync", code)
@@ -114,38 +70,8 @@ impl Lane {
         }
     }
 
-    /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
-    pub(super) fn copy_sealed(&self, ticket: Ticket, at: usize, through: Indirect) -> Result<()> {
-        let kernels = self.device.kernels()?;
-        let reports = match self.reports.get() {
-            Some(reports) => reports,
-            None => self.reports.get_or_init({
-                let made = Reports::new(&self.device)?;
-                || made
-            }),
-        };
-        let key = through.memory.seal_key();
-        let [mark, ..] = indirect::seal(key, 0, 0, 0);
-        lock(&self.ledger).expect(ticket, at, through);
-        self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
-    }
-
-    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context. So the host reads the cells
-    /// when the stream gets here, and the core checks what they hold. The lane is held, so the stream is ours.
-    pub(super) fn copy_cells(&self, dst: Cell, src: Cell, through: &Indirect) -> Result<()> {
-        let _here = self.device.enter()?;
-        let (mut to, mut from) = (0_u64, 0_u64);
-        self.copy_row((&raw mut to) as usize, dst.at, 8)?;
-        self.copy_row((&raw mut from) as usize, src.at, 8)?;
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("reading the cells", code)?;
-        // SAFETY: both are here, and the driver has just written them.
-        let (to, from) = unsafe { (ptr::read_volatile(&to), ptr::read_volatile(&from)) };
-        self.copy(&through.resolve(|addr| if addr == dst.at { to } else { from })?)
-    }
-
-    fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
+    /// Launches a kernel of ours as one block.
+    pub(super) fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
         let mut slots: Vec<_> =
             args.iter().map(|arg| ptr::from_ref(arg).cast_mut().cast::<c_void>()).collect();
         // SAFETY: the kernel takes these arguments, each 64 bits, and they are copied before the call returns; what they

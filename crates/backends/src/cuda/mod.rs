@@ -15,6 +15,9 @@ mod host;
 mod ledger;
 mod pieces;
 mod queue;
+mod sealed;
+mod stage;
+mod visits;
 mod workers;
 
 use crate::{host::outside::Outside, probe};

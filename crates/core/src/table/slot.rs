@@ -49,6 +49,12 @@ impl Part {
         offset < self.len && len <= self.len - offset
     }
 
+    /// As [`holds`](Self::holds), and there is at least one byte.
+    #[inline(always)]
+    pub(crate) fn holds_all(&self, addr: usize, len: usize) -> bool {
+        (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
+    }
+
     /// The engine's address of the user's `addr`, which lies in the block.
     #[inline(always)]
     pub(crate) fn engine_address(&self, addr: usize) -> usize {
