@@ -4,6 +4,7 @@
 //! by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved is compared, unless told
 //! not to. docs/performance.md says what is measured and how to read it.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -53,6 +54,9 @@ pub struct Args {
     /// h2d/batch/300x8K; may be repeated [all]
     #[arg(long = "test", short, value_name = "NAME")]
     tests: Vec<String>,
+    /// Over how much memory on each side the pieces of a batch lie, as in 256M
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    spread: usize,
     /// Bytes of a copy, in batches of a piece, in place of the usual sizes, as in 64K
     #[arg(long = "block", short, value_name = "SIZE", value_parser = size)]
     block: Option<usize>,
@@ -223,7 +227,7 @@ impl<'a> Bench<'a> {
     }
 
     fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<Errand> {
-        let region = region(&self.ctx, count * block, row)?;
+        let region = region(&self.ctx, self.args.spread, count * block, row)?;
         Ok(Errand::new(route, Shape::scattered(count, block, region), region))
     }
 
@@ -231,12 +235,16 @@ impl<'a> Bench<'a> {
         let (version, backend) = (env!("CARGO_PKG_VERSION"), machine::backend_name());
         let (samples, verify) = (self.args.samples, !self.args.no_verify);
         let compared = if verify { "every byte is compared" } else { "nothing is compared" };
-        Ok(vec![
+        let gpu = self.peers.gpu().map(|gpu| format!("GPU: {gpu}"));
+        let settings = settings().into_iter().map(|(name, value)| format!("{name}={value}"));
+        let mut title = vec![
             format!("ferry bench {version} on the {backend} backend, {}", processor()),
             format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
             "GB/s: more is better. us: less is better. ratio: how many times as fast as the peer ferry is."
                 .to_owned(),
-        ])
+        ];
+        title.extend(gpu.into_iter().chain(settings));
+        Ok(title)
     }
 
     fn setting(&self) -> serde_json::Value {
@@ -245,6 +253,8 @@ impl<'a> Bench<'a> {
             "library": self.ctx.library.path.display().to_string(),
             "backend": machine::backend_name(),
             "processor": processor(),
+            "gpu": self.peers.gpu(),
+            "settings": settings(),
             "samples": self.args.samples,
             "verified": !self.args.no_verify,
             "missing_peers": self.peers.missing,
@@ -257,18 +267,18 @@ fn may_lack() -> bool {
     machine::is_other_product() || machine::backend_name() != "host"
 }
 
-/// Over how much memory the pieces of a batch are scattered: 1 GiB, or less where there is not enough, which is said.
-fn region(ctx: &Ctx, payload: usize, row: &mut Row) -> Result<usize> {
-    const USUAL: usize = 1 << 30;
+/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not enough, which
+/// is said.
+fn region(ctx: &Ctx, spread: usize, payload: usize, row: &mut Row) -> Result<usize> {
     let most = most(ctx)?;
-    let mut region = USUAL.max((payload * 2).next_power_of_two());
+    let mut region = spread.max((payload * 2).next_power_of_two());
     while region > most && region > payload * 2 {
         region /= 2;
     }
     if region > most {
         return Err(too_much(region * 2));
     }
-    if region < USUAL {
+    if region < spread {
         row.note = Some(format!("scattered over {} only: there is no memory for more", bytes(region)));
     }
     Ok(region)
@@ -294,6 +304,11 @@ fn reach(ctx: &Ctx, route: Route) -> Result<Access> {
         return Err(Error::NotHere(format!("needs {} devices, there are {}", route.device + 1, ctx.devices)));
     }
     Access::enable(ctx.library, 0, route.device as i32)
+}
+
+/// What the environment tells the backend that changes how it copies.
+fn settings() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| name.starts_with("FERRY_CUDA_")).collect()
 }
 
 /// The model, and how many of its cores this process may use.

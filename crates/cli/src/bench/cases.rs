@@ -311,9 +311,9 @@ impl Case {
             Work::Loop { route, calls: false, .. } => {
                 format!("{}, a call for each scattered piece, and synchronise", route.about)
             }
-            Work::Loop { .. } => "the same, cost of a call alone".to_owned(),
+            Work::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
             Work::Descriptors { alone: true, .. } => {
-                "the same, between two events, the stream held meanwhile".to_owned()
+                "within a device, descriptor copies between two events, queued beforehand".to_owned()
             }
             Work::Descriptors { .. } => {
                 "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()

@@ -36,7 +36,9 @@ macro_rules! functions {
 
 functions! {
     cuGetErrorName: fn(Code, *mut *const c_char);
+    cuDriverGetVersion: fn(*mut i32);
     cuDeviceGet: fn(*mut i32, i32);
+    cuDeviceGetName: fn(*mut c_char, i32, i32);
     cuDevicePrimaryCtxRetain: fn(*mut Handle, i32);
     cuCtxPushCurrent_v2: fn(Handle);
     cuCtxPopCurrent_v2: fn(*mut Handle);
@@ -105,6 +107,8 @@ pub struct Cuda {
     context: Handle,
     stream: Handle,
     events: [Handle; 2],
+    /// The GPU and the newest CUDA that the driver knows.
+    pub about: String,
 }
 
 impl Cuda {
@@ -117,7 +121,7 @@ impl Cuda {
         let functions = unsafe { Functions::load(&library) }.map_err(|error| missing(&error.to_string()))?;
         let batch = find_batch(&library);
         std::mem::forget(library);
-        let mut cuda = Cuda { functions, batch, context: 0, stream: 0, events: [0; 2] };
+        let mut cuda = Cuda { functions, batch, context: 0, stream: 0, events: [0; 2], about: String::new() };
         cuda.set_up(ordinal)?;
         Ok(Rc::new(cuda))
     }
@@ -127,7 +131,8 @@ impl Cuda {
         let (mut device, functions) = (0, &self.functions);
         // SAFETY: what is written to is writable; our library has initialised the driver.
         self.check("cuDeviceGet", unsafe { (functions.cuDeviceGet)(&mut device, ordinal) })?;
-        let mut context = 0;
+        self.about = self.describe(device)?;
+        let (mut context, functions) = (0, &self.functions);
         // SAFETY: the device is one of the driver's.
         let code = unsafe { (functions.cuDevicePrimaryCtxRetain)(&mut context, device) };
         self.check("cuDevicePrimaryCtxRetain", code)?;
@@ -145,6 +150,19 @@ impl Cuda {
             self.events[index] = event;
         }
         self.pop()
+    }
+
+    fn describe(&self, device: i32) -> Result<String> {
+        let (mut version, mut name) = (0, [0u8; 128]);
+        // SAFETY: `version` is writable.
+        let code = unsafe { (self.functions.cuDriverGetVersion)(&mut version) };
+        self.check("cuDriverGetVersion", code)?;
+        let room = name.len() as i32;
+        // SAFETY: there is room for as many bytes as said.
+        let code = unsafe { (self.functions.cuDeviceGetName)(name.as_mut_ptr().cast(), room, device) };
+        self.check("cuDeviceGetName", code)?;
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy();
+        Ok(format!("{name}, CUDA {}.{}", version / 1000, version % 1000 / 10))
     }
 
     /// Makes the context current in this thread.
@@ -235,7 +253,8 @@ impl Peer {
 
     /// cuMemcpyBatchAsync.
     pub fn batch(cuda: &Rc<Cuda>, sides: &Rc<Sides>, shape: &Shape) -> Result<Peer> {
-        let batch = cuda.batch.ok_or_else(|| missing("this driver has no cuMemcpyBatchAsync (CUDA 12.8)"))?;
+        let none = || Error::NotHere("no cuMemcpyBatchAsync: this driver is older than CUDA 12.8".to_owned());
+        let batch = cuda.batch.ok_or_else(none)?;
         let calls = Calls::Batch(batch, Arrays::new(&addresses(sides, shape)));
         Ok(Peer { cuda: cuda.clone(), sides: sides.clone(), name: "CUDA batch", calls })
     }

@@ -70,6 +70,11 @@ impl Peers {
         Ok(peers)
     }
 
+    /// The GPU, where there is a peer to ask.
+    pub fn gpu(&self) -> Option<&str> {
+        self.cuda.as_ref().map(|cuda| &*cuda.about)
+    }
+
     /// Everybody who does the errand.
     pub fn contenders(&self, ctx: &Ctx, errand: &Errand) -> Result<Field> {
         let sides = Sides::new(ctx, errand.route, errand.room)?;
