@@ -200,7 +200,9 @@ impl Queue for Shared {
 fn needs_host(op: &Op) -> bool {
     match op {
         Op::Copy(plan) => !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost),
-        Op::CopyThrough(through) => matches!(through.through, Through::Cells { .. }),
+        Op::CopyThrough(through) => {
+            matches!(through.through, Through::Cells { .. }) || through.memory.has_mappings()
+        }
         Op::Fill(fill) => fill.device.is_none(),
         Op::Reduce(_) => false,
         Op::Wait(fence) => !is_in_stream(fence),
