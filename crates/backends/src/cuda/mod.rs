@@ -10,13 +10,19 @@ mod backlog;
 mod commands;
 mod device;
 mod driver;
+mod events;
 mod fence;
+mod gather;
 mod host;
 mod ledger;
 mod pieces;
+mod planner;
 mod queue;
 mod quota;
+mod ring;
 mod sealed;
+mod sender;
+mod sending;
 mod stage;
 mod visits;
 mod workers;
@@ -317,7 +323,7 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue(Arc::new(Lane::new(self.device(device)?.clone(), options, status)?))))
+        Ok(Box::new(CudaQueue(Lane::new(self.device(device)?.clone(), device, options, status)?)))
     }
 }
 
