@@ -3,6 +3,7 @@
 
 mod aborts;
 mod devices;
+mod gathering;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
