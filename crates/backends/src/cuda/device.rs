@@ -3,6 +3,7 @@
 use super::{
     driver::{self, Code, Driver, Handle},
     fence::Watcher,
+    stage::Desks,
     workers::Workers,
 };
 use ferry_core::{
@@ -26,6 +27,8 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
     context: Handle,
     kernels: Mutex<Option<Kernels>>,
@@ -64,6 +67,7 @@ impl Device {
             driver,
             workers,
             watcher,
+            desks: Desks::new(None),
             handle,
             context,
             kernels: Mutex::new(None),
@@ -127,6 +131,9 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if let Ok(_here) = self.enter() {
+            self.desks.close(&self.driver);
+        }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
     }

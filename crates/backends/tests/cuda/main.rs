@@ -1,6 +1,7 @@
 //! The cuda backend on a real GPU, through the core alone. Each test says that it was skipped where there is no GPU.
 
 mod aborts;
+mod staging;
 
 use ferry_backends::cuda::Cuda;
 use ferry_core::{
