@@ -7,6 +7,7 @@ use super::{
     latch::Words,
     queue::Lane,
     sender::Sender,
+    stage::Desks,
     workers::Workers,
 };
 use ferry_core::{
@@ -27,6 +28,8 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
     /// For streams that are shared with other libraries.
@@ -67,6 +70,7 @@ impl Device {
             driver,
             workers,
             watcher,
+            desks: Desks::new(None),
             handle,
             context,
             words: Words::default(),
@@ -124,6 +128,7 @@ impl Drop for Device {
                 // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
                 unsafe { (self.driver.calls.cuMemFreeHost)(page) };
             }
+            self.desks.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -4,6 +4,7 @@
 mod aborts;
 mod devices;
 mod gathering;
+mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
