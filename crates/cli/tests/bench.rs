@@ -82,6 +82,14 @@ fn an_unknown_case_is_an_error_that_says_where_the_names_are() {
 }
 
 #[test]
+fn only_a_gpu_has_a_plan_to_tune() {
+    let run = bench(&["--tune"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("only the cuda backend has a plan"), "{}", text(&run.stderr));
+    assert_eq!(text(&run.stdout), "");
+}
+
+#[test]
 fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     let (run, report) =
         json(&["-b", "3000", "-t", "h2d", "-t", "d2h", "-t", "d2d", "-t", "p2p", "-t", "h2d-pageable"]);
