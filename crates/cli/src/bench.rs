@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::error::{Error, NOT_SUPPORTED, Result};
+use crate::error::{Error, INVALID_PARAM, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
 use crate::terminal::{Terminal, bytes, put};
@@ -163,6 +163,7 @@ impl<'a> Bench<'a> {
         };
         let outcome = self.perform(case.work, plan, &mut row, &mut progress);
         row.outcome = outcome.map_err(|error| match error.code() {
+            Some(INVALID_PARAM) if machine::is_other_product() => Error::NotHere(error.to_string()),
             Some(NOT_SUPPORTED) if may_lack() => Error::NotHere(error.to_string()),
             _ => error,
         });

@@ -215,11 +215,13 @@ fn one_device_has_no_peer_to_copy_to() {
 
 #[test]
 fn what_a_product_lacks_is_no_failure_but_on_the_usual_one_it_would_be() {
-    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-t", "h2d/batch/4096x1K"]);
-    let run = output(command.args(["-t", "d2h/contiguous/4K"]).env("FERRY_SOC", "Ascend310B1"));
+    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-b", "4K", "-t", "h2d/batch"]);
+    let more = ["-t", "d2h/contiguous/4K", "-t", "d2d/2d/w16"];
+    let run = output(command.args(more).env("FERRY_SOC", "Ascend310B1"));
     let table = text(&run.stdout);
     assert!(run.status.success(), "{table}\n{}", text(&run.stderr));
     assert_eq!(table.matches("not here: aclrtMemcpyBatchAsync").count(), 1, "{table}");
+    assert_eq!(table.matches("not here: aclrtMemcpy2dAsync").count(), 1, "{table}");
     assert_eq!(table.matches("ferry GB/s").count(), 1, "{table}");
 }
 
