@@ -1,8 +1,11 @@
-//! One GPU: its primary context, its kernels, and the two small things queues need of it: events and reports.
+//! One GPU: its primary context, its kernels, and the reports of its kernels.
 
 use super::{
     driver::{self, Code, Driver, Handle},
+    events::Events,
     fence::Watcher,
+    queue::Lane,
+    sender::Sender,
     workers::Workers,
 };
 use ferry_core::{
@@ -12,10 +15,7 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     ptr,
-    sync::{
-        OnceLock,
-        atomic::{Ordering, fence},
-    },
+    sync::atomic::{Ordering, fence},
 };
 
 /// The kernels, made of kernels.cu by regenerate.sh.
@@ -29,8 +29,8 @@ pub struct Device {
     handle: i32,
     context: Handle,
     kernels: Mutex<Option<Kernels>>,
-    /// The event that the device's clock counts from; it goes with the context.
-    dawn: OnceLock<Handle>,
+    pub events: Events,
+    pub sender: Arc<Sender<Lane>>,
 }
 
 /// Functions of kernels.cu.
@@ -67,7 +67,8 @@ impl Device {
             handle,
             context,
             kernels: Mutex::new(None),
-            dawn: OnceLock::new(),
+            events: Events::default(),
+            sender: Arc::default(),
         })
     }
 
@@ -93,21 +94,6 @@ impl Device {
         }
     }
 
-    /// A new event. The context is current.
-    fn event(&self, timed: bool) -> Result<Handle> {
-        let mut handle = 0;
-        let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
-        // SAFETY: `handle` receives the event.
-        let code = unsafe { (self.driver.calls.cuEventCreate)(&mut handle, flags) };
-        self.check("cuEventCreate", code).map(|()| handle)
-    }
-
-    fn record(&self, event: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: both are alive and of one context.
-        let code = unsafe { (self.driver.calls.cuEventRecord)(event, stream) };
-        self.check("cuEventRecord", code)
-    }
-
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
         // SAFETY: the text ends with a zero; the module lives as long as the context.
@@ -127,6 +113,9 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if let Ok(_here) = self.enter() {
+            self.events.give_back(&self.driver);
+        }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
     }
@@ -137,76 +126,6 @@ impl Drop for Here<'_> {
         let mut ours = 0;
         // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
         unsafe { (self.0.driver.calls.cuCtxPopCurrent)(&mut ours) };
-    }
-}
-
-/// A point of a CUDA stream.
-pub struct Event {
-    device: Arc<Device>,
-    handle: Handle,
-}
-
-impl Event {
-    /// Marks where `stream` of this device is now. The context is current.
-    pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
-        let event = Event { device: device.clone(), handle: device.event(timed)? };
-        if timed && device.dawn.get().is_none() {
-            let dawn = device.event(true)?;
-            device.record(dawn, stream)?;
-            let _ = device.dawn.set(dawn);
-        }
-        device.record(event.handle, stream)?;
-        Ok(Arc::new(event))
-    }
-
-    /// Whether it was reached.
-    pub fn is_reached(&self) -> Result<bool> {
-        let _here = self.device.enter()?;
-        // SAFETY: the event is alive.
-        match unsafe { (self.device.driver.calls.cuEventQuery)(self.handle) } {
-            driver::NOT_READY => Ok(false),
-            code => self.device.check("the GPU's work", code).map(|()| true),
-        }
-    }
-
-    /// Waits until it is reached or the device has failed; [`is_reached`](Self::is_reached) tells which.
-    pub fn wait(&self) {
-        let Ok(_here) = self.device.enter() else { return };
-        // SAFETY: the event is alive.
-        unsafe { (self.device.driver.calls.cuEventSynchronize)(self.handle) };
-    }
-
-    /// Holds `stream`, of any device, until it is reached. The stream's context is current.
-    pub fn hold(&self, stream: Handle) -> Result<()> {
-        // SAFETY: both are alive; the driver keeps what it needs of the event.
-        let code = unsafe { (self.device.driver.calls.cuStreamWaitEvent)(stream, self.handle, 0) };
-        self.device.check("cuStreamWaitEvent", code)
-    }
-
-    /// Milliseconds since `start` was reached: both timed, reached, and of one device.
-    pub fn ms_since(&self, start: &Event) -> Option<f64> {
-        self.ms_after(start.handle)
-    }
-
-    /// Milliseconds of the device's clock when this was reached, if it is timed.
-    pub fn ms(&self) -> Option<f64> {
-        self.ms_after(*self.device.dawn.get()?)
-    }
-
-    fn ms_after(&self, start: Handle) -> Option<f64> {
-        let _here = self.device.enter().ok()?;
-        let mut ms = 0.0;
-        // SAFETY: both are alive.
-        let code = unsafe { (self.device.driver.calls.cuEventElapsedTime)(&mut ms, start, self.handle) };
-        (code == driver::SUCCESS).then_some(f64::from(ms))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let Ok(_here) = self.device.enter() else { return };
-        // SAFETY: made by `record` and known to nobody else; the driver finishes what waits for it.
-        unsafe { (self.device.driver.calls.cuEventDestroy)(self.handle) };
     }
 }
 
