@@ -210,3 +210,41 @@ fn copies_behind_a_wait_leave_room_for_the_one_they_wait_for() {
         assert!(*target == source);
     }
 }
+
+#[test]
+fn page_locked_memory_rests_and_is_used_again() {
+    let Some(gpu) = gpu("page_locked_memory_rests_and_is_used_again") else { return };
+    for (len, rounds) in [(100, 3000), (300_000, 600)] {
+        let mut seen = std::collections::HashSet::new();
+        let mut last = 0;
+        for round in 0..rounds {
+            let block = alloc(&gpu, Home::Host, len);
+            assert_ne!(block.base, last, "{len} bytes, round {round}: it rests");
+            last = block.base;
+            seen.insert(block.base);
+            // SAFETY: page-locked memory of ours.
+            unsafe { ptr::write_bytes(block.base as *mut u8, round as u8, len) };
+            gpu.free(block.base, |_| Ok(())).expect("freed");
+            let place = gpu.memory().place(block.base, len, Access::Read).map_err(|error| error.kind);
+            assert_eq!(place, Err(Kind::BadAddress), "{len} bytes, round {round}: freed");
+        }
+        assert!(seen.len() < rounds / 2, "{len} bytes: {} pieces", seen.len());
+    }
+}
+
+/// Blocks next to each other in a slab are told apart.
+#[test]
+fn small_page_locked_blocks_keep_to_themselves() {
+    let Some(gpu) = gpu("small_page_locked_blocks_keep_to_themselves") else { return };
+    let lengths = [1, 64, 4096, 5000, 70_000, 262_144, 262_145];
+    let blocks: Vec<_> = (0..200).map(|item| alloc(&gpu, Home::Host, lengths[item % 7])).collect();
+    for (item, block) in blocks.iter().enumerate() {
+        // SAFETY: page-locked memory of ours.
+        unsafe { ptr::write_bytes(block.base as *mut u8, item as u8, block.len) };
+    }
+    for (item, block) in blocks.iter().enumerate() {
+        assert!(read(block).iter().all(|byte| *byte == item as u8), "block {item}");
+        let beyond = gpu.memory().place(block.base, block.len + 1, Access::Read).map_err(|error| error.kind);
+        assert_eq!(beyond, Err(Kind::OutOfBounds), "block {item}");
+    }
+}
