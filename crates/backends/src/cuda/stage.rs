@@ -33,9 +33,9 @@ impl Lane {
         let pieces = plan.pieces();
         let is_staged = pieces.len() > 1 || pieces.iter().any(|rows| rows.height > 1 || rows.width >= LEAST);
         if is_staged {
-            self.copy_staged(plan).or_else(|_| self.copy_by_driver(plan))
+            self.copy_staged(plan).or_else(|why| self.copy_by_driver(plan).map_err(|_| why))
         } else {
-            self.copy_by_driver(plan).or_else(|_| self.copy_staged(plan))
+            self.copy_by_driver(plan).or_else(|why| self.copy_staged(plan).map_err(|_| why))
         }
     }
 

@@ -248,3 +248,34 @@ fn small_page_locked_blocks_keep_to_themselves() {
         assert_eq!(beyond, Err(Kind::OutOfBounds), "block {item}");
     }
 }
+
+/// Over the stand-in for the driver, told to fail somewhere: `STANDIN_FAIL=cuMemHostAlloc:1:2`, `work:9:700`, and so on.
+#[test]
+#[ignore = "needs a driver that is told to fail: STANDIN_FAIL=..., --exact --ignored"]
+fn failures_while_staging_are_told_or_overcome() {
+    let Some(gpu) = gpu("failures_while_staging_are_told_or_overcome") else { return };
+    let len = 20 * MIB + 5;
+    let (there, source) = (device(&gpu, len), noise(1, len));
+    let ordinary = stream(&gpu);
+    let waited = gpu.stream(0, QueueOptions { waited: true }).expect("a stream");
+    let plan = |dst, src| {
+        let rows = [Rows::linear(dst, src, len)];
+        Plan::new(rows, gpu.memory(), |_, _| Ok(())).map(Op::Copy).map_err(|misfit| misfit.error)
+    };
+    for stream in [&ordinary, &waited, &ordinary, &waited] {
+        let (target, from) = (vec![0_u8; len], source.as_ptr() as usize);
+        // SAFETY: source and target live until the stream is synchronised, or refused both.
+        let into = unsafe { stream.submit::<Error>(|_| plan(there.base, from)) };
+        // SAFETY: as above.
+        let out = unsafe { stream.submit::<Error>(|_| plan(target.as_ptr() as usize, there.base)) };
+        let done = stream.synchronize(MINUTE);
+        match into.and(out).map(drop).and(done) {
+            Ok(()) => assert!(target == source),
+            // A lost device takes no more copies.
+            Err(why) => {
+                assert_eq!(why.kind, Kind::Device, "{why}");
+                return eprintln!("told: {why}");
+            }
+        }
+    }
+}
