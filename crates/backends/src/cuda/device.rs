@@ -4,6 +4,7 @@ use super::{
     driver::{self, Code, Driver, Handle},
     events::Events,
     fence::Watcher,
+    latch::Words,
     queue::Lane,
     sender::Sender,
     stage::Desks,
@@ -30,7 +31,9 @@ pub struct Device {
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
-    context: Handle,
+    pub(super) context: Handle,
+    /// For streams that are shared with other libraries.
+    pub(super) words: Words,
     kernels: Mutex<Option<Kernels>>,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
@@ -70,6 +73,7 @@ impl Device {
             desks: Desks::new(None),
             handle,
             context,
+            words: Words::default(),
             kernels: Mutex::new(None),
             events: Events::default(),
             sender: Arc::default(),
@@ -117,8 +121,13 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
+            for page in words {
+                // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
+                unsafe { (self.driver.calls.cuMemFreeHost)(page) };
+            }
             self.desks.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
