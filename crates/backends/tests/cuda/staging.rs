@@ -279,3 +279,21 @@ fn failures_while_staging_are_told_or_overcome() {
         }
     }
 }
+
+/// Who waits at once copies inside the host himself, but not before the stream gets there.
+#[test]
+fn copies_inside_the_host_keep_the_order_of_a_synchronous_queue() {
+    let Some(gpu) = gpu("copies_inside_the_host_keep_the_order_of_a_synchronous_queue") else { return };
+    let stream = gpu.stream(0, QueueOptions { waited: true }).expect("a stream");
+    let (len, there) = (8 * MIB, device(&gpu, 8 * MIB));
+    let (near, target) = (locked(&gpu, &vec![0; len]), vec![0_u8; len]);
+    for round in 1..=5 {
+        fill(&stream, &there, round);
+        linear(&stream, near.base, there.base, len);
+        linear(&stream, target.as_ptr() as usize, near.base, len);
+        submit(&stream, || Op::Fill(Fill { dst: near.at, len, pattern: [0; 4], device: None }));
+        stream.synchronize(MINUTE).expect("done");
+        assert!(target.iter().all(|byte| *byte == round), "round {round}");
+        assert!(read(&near).iter().all(|byte| *byte == 0), "round {round}");
+    }
+}
