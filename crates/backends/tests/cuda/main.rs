@@ -2,6 +2,7 @@
 
 mod aborts;
 mod devices;
+mod lists;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
