@@ -4,6 +4,7 @@
 mod aborts;
 mod devices;
 mod gathering;
+mod lists;
 mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
