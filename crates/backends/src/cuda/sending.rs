@@ -6,7 +6,7 @@
 use super::{
     backlog::{Backlog, Span},
     fence::Point,
-    gather::{Gather, Run, Taken, Then},
+    gather::{Gather, Run, Taken},
     planner::Way,
     queue::{Lane, State},
     ring::Entry,
@@ -73,22 +73,26 @@ impl Lane {
     pub(super) fn gathered(self: &Arc<Self>, way: Way, copy: Entry) -> Option<Ticket> {
         loop {
             match self.gather.offer(way, copy, self.status.passed()) {
-                Taken::Yes(ticket, Then::Rest) => return Some(ticket),
-                Taken::Yes(ticket, then) => {
-                    self.follow_up(then);
+                Taken::Yes(ticket, sends) => {
+                    if sends {
+                        self.try_send();
+                    }
                     return Some(ticket);
                 }
                 Taken::Full => self.flush(),
-                Taken::No => return None,
+                Taken::No(asks) => {
+                    if asks {
+                        self.ask_sender();
+                    }
+                    return None;
+                }
             }
         }
     }
 
     #[cold]
-    fn follow_up(self: &Arc<Self>, then: Then) {
-        if then == Then::Send {
-            self.try_send();
-        } else if self.device.sender.watch(self.clone()) {
+    fn ask_sender(self: &Arc<Self>) {
+        if self.device.sender.watch(self.clone()) {
             let sender = self.device.sender.clone();
             self.device.workers.run(Box::new(move || sender.serve()));
         }

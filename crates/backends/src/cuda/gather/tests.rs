@@ -139,15 +139,16 @@ fn busy() -> Gather {
 }
 
 #[test]
-fn only_an_open_window_of_a_busy_queue_takes_copies() {
+fn a_window_that_is_open_and_looked_at_takes_copies_of_a_busy_queue() {
     let (gather, one) = (busy(), copy(0, 100, 8));
-    assert_eq!(gather.offer(Way::In, one, 3), Taken::No, "idle: it can start at once");
+    gather.attend();
+    assert_eq!(gather.offer(Way::In, one, 3), Taken::No(false), "idle: it can start at once");
     gather.set_open(false);
-    assert_eq!(gather.offer(Way::In, one, 2), Taken::No);
+    assert_eq!(gather.offer(Way::In, one, 2), Taken::No(false));
     gather.set_open(true);
     assert_eq!(gather.glance(), Glance::Empty);
-    assert_eq!(gather.offer(Way::In, one, 2), Taken::Yes(4, Then::Watch));
-    assert_eq!(gather.offer(Way::In, copy(8, 200, 8), 3), Taken::Yes(5, Then::Rest), "behind the first");
+    assert_eq!(gather.offer(Way::In, one, 2), Taken::Yes(4, false));
+    assert_eq!(gather.offer(Way::In, copy(8, 200, 8), 3), Taken::Yes(5, false), "behind the first");
     assert_eq!(gather.offer(Way::Out, one, 3), Taken::Full, "no ticket is lost");
     assert_eq!(gather.glance(), Glance::Holds(4, false));
     let run = gather.take(Vec::new()).expect("two copies");
@@ -156,29 +157,46 @@ fn only_an_open_window_of_a_busy_queue_takes_copies() {
 }
 
 #[test]
-fn a_window_asks_for_what_is_due() {
+fn the_sender_is_asked_once_when_there_may_be_many() {
+    let (gather, one) = (busy(), copy(0, 100, 8));
+    let miss = |passed| {
+        let taken = gather.offer(Way::In, one, passed);
+        let last = gather.count();
+        (taken, last)
+    };
+    for ticket in [4, 5, 6] {
+        assert_eq!(miss(0), (Taken::No(false), ticket));
+    }
+    assert_eq!(miss(6), (Taken::No(false), 7), "nothing to wait for: counted anew");
+    for ticket in [8, 9, 10] {
+        assert_eq!(miss(0), (Taken::No(false), ticket));
+    }
+    assert_eq!(miss(0), (Taken::No(true), 11));
+    assert_eq!(miss(0), (Taken::No(false), 12), "asked already");
+    gather.attend();
+    assert_eq!(gather.offer(Way::In, one, 0), Taken::Yes(13, false));
+    assert!(!gather.leave(), "there is something in it");
+    assert_eq!(gather.offer(Way::In, one, 0), Taken::Yes(14, false));
+    drop(gather.take(Vec::new()));
+    assert!(gather.leave());
+    assert_eq!(miss(0), (Taken::No(true), 15));
+}
+
+#[test]
+fn a_window_says_when_it_is_due() {
     let gather = busy();
+    gather.attend();
     let mut next = 0;
-    let mut ask = || {
+    let mut sends = || {
         next += 1;
         match gather.offer(Way::Out, copy(100 * next, 1 << 30, 8), 0) {
-            Taken::Yes(_, then) => then,
+            Taken::Yes(_, sends) => sends,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(ask(), Then::Watch);
-    assert!((2..EARLY.0).all(|_| ask() == Then::Rest));
-    assert_eq!((ask(), ask()), (Then::Send, Then::Send), "the sender sleeps");
-    gather.attend();
-    assert!((EARLY.0 + 2..DUE.0).all(|_| ask() == Then::Rest));
+    assert!((0..DUE.0 - 1).all(|_| !sends()));
     assert_eq!(gather.glance(), Glance::Holds(4, false));
-    assert_eq!((ask(), gather.glance()), (Then::Rest, Glance::Holds(4, true)));
-    assert!((DUE.0..FULL.0 - 1).all(|_| ask() == Then::Rest));
-    assert_eq!((ask(), ask()), (Then::Send, Then::Send));
-    assert!(!gather.leave(), "there is something in it");
-    drop(gather.take(Vec::new()));
-    assert_eq!(ask(), Then::Rest, "it is watched still");
-    drop(gather.take(Vec::new()));
-    assert!(gather.leave());
-    assert_eq!(ask(), Then::Watch);
+    assert_eq!((sends(), gather.glance()), (false, Glance::Holds(4, true)));
+    assert!((DUE.0..FULL.0 - 1).all(|_| !sends()));
+    assert_eq!((sends(), sends()), (true, true));
 }

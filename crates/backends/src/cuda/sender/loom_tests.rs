@@ -1,11 +1,7 @@
 //! The hand-over between those who gather and the thread that sends, under the model checker.
 
 use super::{
-    super::{
-        gather::{Taken, Then},
-        planner::Way,
-        ring::Entry,
-    },
+    super::{gather::Taken, planner::Way, ring::Entry},
     *,
 };
 use ferry_core::sync::{AtomicUsize, Ordering};
@@ -27,8 +23,15 @@ impl Fake {
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Entry { dst: 0, src: 100, len: 1 };
         match self.gather.offer(Way::In, copy, 0) {
-            Taken::Yes(_, Then::Watch) => drop(sender.watch(self.clone())),
-            taken => assert!(matches!(taken, Taken::Yes(..))),
+            Taken::Yes(..) => {}
+            Taken::Full => unreachable!("two copies"),
+            Taken::No(asks) => {
+                self.gather.count();
+                if asks {
+                    let _ = sender.watch(self.clone());
+                }
+                self.sent.fetch_add(1, Ordering::AcqRel);
+            }
         }
     }
 }
@@ -52,6 +55,9 @@ fn all_are_sent(copies: usize, between: impl Fn(&Fake) + Send + Sync + 'static) 
     model.check(move || {
         let pace = Pace { least: Duration::ZERO, most: Duration::ZERO, near: Duration::ZERO, ..PACE };
         let (sender, lane) = (Arc::new(Sender::new(pace, false)), Fake::busy());
+        // So that the next one asks for the sender.
+        (0..3).for_each(|_| lane.submit(&sender));
+        lane.sent.store(0, Ordering::Release);
         let (its_sender, its_lane) = (sender.clone(), lane.clone());
         let thread = loom::thread::spawn(move || {
             let mut watched = Vec::new();
