@@ -22,6 +22,7 @@ mod planner;
 mod pool;
 mod queue;
 mod quota;
+mod registered;
 mod ring;
 mod sealed;
 mod sender;
@@ -44,6 +45,7 @@ use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
 use settings::Settings;
+use registered::Registered;
 use std::sync::OnceLock;
 use workers::Workers;
 
@@ -73,6 +75,7 @@ pub struct Cuda {
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
     settings: Settings,
+    registered: Mutex<Registered>,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
@@ -105,6 +108,7 @@ impl Cuda {
             ordinals,
             pieces: Mutex::default(),
             settings: options.settings.clone(),
+            registered: Mutex::default(),
             outside: Outside::default(),
         }))
     }
@@ -132,6 +136,12 @@ impl Cuda {
             Home::Host => self.any_device(),
             Home::Device(id) => self.device(id),
         }
+    }
+
+    /// Memory of another library's around `addr`.
+    fn foreign(&self, addr: usize) -> Result<Option<Block>> {
+        let _here = self.any_device()?.enter()?;
+        self.driver.locate(addr)?.map(|block| self.as_seen_here(block)).transpose()
     }
 
     /// Another library's block, with its GPU by our number.
@@ -254,6 +264,16 @@ impl Cuda {
         self.driver.check(call, code)
     }
 
+    /// Undoes `register`.
+    fn unregister(&self, base: usize) -> Result<()> {
+        let mut registered = lock(&self.registered);
+        let Some(start) = registered.leave(base) else { return Ok(()) };
+        let _here = self.any_device()?.enter()?;
+        // SAFETY: locked by `register`, and nothing uses it any more.
+        let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+        self.driver.check("cuMemHostUnregister", code)
+    }
+
     /// Gives pieces back until no more rest than may.
     fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
@@ -298,10 +318,14 @@ impl Backend for Cuda {
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         let _here = self.any_device()?.enter()?;
-        let (whole, flags) = (len.next_multiple_of(GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
-        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
-        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-        self.driver.check("cuMemHostRegister", code)?;
+        let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
+        let mut registered = lock(&self.registered);
+        if !registered.join(base, whole) {
+            // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
+            let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
+            self.driver.check("cuMemHostRegister", code)?;
+            registered.add(base, whole);
+        }
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
@@ -315,10 +339,7 @@ impl Backend for Cuda {
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
         if block.origin == Origin::Registered {
-            let _here = self.any_device()?.enter()?;
-            // SAFETY: locked by `register`, and nothing uses it any more.
-            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(block.base) };
-            return self.driver.check("cuMemHostUnregister", code);
+            return self.unregister(block.base);
         }
         let mut pieces = lock(&self.pieces);
         if !pieces.rest(block.base) {
@@ -336,18 +357,15 @@ impl Backend for Cuda {
             );
             return Err(Kind::BadAddress.because(note));
         }
-        let _here = self.any_device()?.enter()?;
-        match self.driver.locate(addr)? {
+        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
+        let was_registered = lock(&self.registered).meets(addr, len);
+        let found = if was_registered { None } else { self.foreign(addr)? };
+        match found {
             // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home == Home::Host && block.translate(addr, len).is_none() => {
-                probe::accessible(addr, len, access)?;
-                Ok(None)
+            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
+                Ok(Some(block))
             }
-            Some(block) => Ok(Some(self.as_seen_here(block)?)),
-            None => {
-                probe::accessible(addr, len, access)?;
-                Ok(None)
-            }
+            _ => probe::accessible(addr, len, access).map(|()| None),
         }
     }
 

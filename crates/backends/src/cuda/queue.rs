@@ -397,12 +397,12 @@ impl Lane {
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { at, .. } if !through.memory.has_mappings() => {
+                Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
                     self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
                 }
                 _ => {
                     let lane = self.clone();
-                    let copy = move || lane.note(ticket, lane.copy_read(&through));
+                    let copy = move || lane.copy_late(ticket, &through);
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },

@@ -26,10 +26,27 @@ impl Lane {
         self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
     }
 
+    /// Whether the host is to read descriptors: the GPU does not know where mapped memory is, and nothing behind a descriptor
+    /// that turns out to be bad may run where that stops all streams.
+    pub(super) fn reads_descriptors(&self, through: &Indirect) -> bool {
+        through.memory.has_mappings() || self.status.stops_all_on_failure()
+    }
+
+    /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.
+    pub(super) fn copy_late(&self, ticket: Ticket, through: &Indirect) {
+        if let Err(why) = self.copy_read(through) {
+            self.fail(ticket, why);
+            if self.status.stops_all_on_failure() {
+                // Nothing of it is in the stream: told before what is behind it begins.
+                self.settle(ticket);
+            }
+        }
+    }
+
     /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context; and mapped memory is not where
     /// its addresses say. So the host reads the addresses when the stream gets here, and the core checks and translates them.
     /// The lane is held, so the stream is ours.
-    pub(super) fn copy_read(&self, through: &Indirect) -> Result<()> {
+    fn copy_read(&self, through: &Indirect) -> Result<()> {
         let _here = self.device.enter()?;
         let at: Vec<usize> = match through.through {
             Through::Descriptor { at, .. } => (0..DESCRIPTOR_WORDS).map(|index| at + 8 * index).collect(),
