@@ -3,6 +3,7 @@
 
 mod aborts;
 mod devices;
+mod lost;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
@@ -685,7 +686,7 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
     hear.recv_timeout(Duration::from_secs(10)).expect("the function ran all the same");
     let why = stream.synchronize(MINUTE).expect_err("the GPU faulted");
     println!("lost: {:?}: {why}", why.kind);
-    assert_eq!(why.kind, Kind::Device);
+    assert_eq!(why.kind, Kind::Fault);
     assert!(why.note.contains("CUDA_ERROR_"), "{why}");
     let why = other.synchronize(MINUTE);
     println!(
