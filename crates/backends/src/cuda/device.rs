@@ -2,6 +2,7 @@
 
 use super::{
     driver::{self, Code, Driver, Handle},
+    errors,
     events::Events,
     fence::Watcher,
     latch::Words,
@@ -13,13 +14,16 @@ use super::{
     workers::Workers,
 };
 use ferry_core::{
-    Result,
+    Error, Result,
     sync::{Arc, Mutex, lock},
 };
 use std::{
     ffi::{CStr, c_void},
-    ptr,
-    sync::atomic::{Ordering, fence},
+    fmt, ptr,
+    sync::{
+        OnceLock,
+        atomic::{Ordering, fence},
+    },
 };
 
 /// The kernels, made of kernels.cu by regenerate.sh.
@@ -41,6 +45,7 @@ pub struct Device {
     pub(super) context: Handle,
     /// For streams that are shared with other libraries.
     pub(super) words: Words,
+    lost: OnceLock<Error>,
     kernels: Mutex<Option<Kernels>>,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
@@ -93,23 +98,52 @@ impl Device {
             handle,
             context,
             words: Words::default(),
+            lost: OnceLock::new(),
             kernels: Mutex::new(None),
             events: Events::default(),
             sender: Arc::default(),
         })
     }
 
-    /// Makes the context the calling thread's until the result is dropped.
+    /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is lost.
     pub fn enter(&self) -> Result<Here<'_>> {
+        if let Some(why) = self.lost() {
+            return Err(why.clone());
+        }
         // SAFETY: the context is kept as long as `self`.
         let code = unsafe { (self.driver.calls.cuCtxPushCurrent)(self.context) };
         self.check("cuCtxPushCurrent", code)?;
         Ok(Here(self))
     }
 
-    /// As [`Driver::check`].
-    pub fn check(&self, call: &str, code: Code) -> Result<()> {
-        self.driver.check(call, code)
+    /// As [`Driver::check`], and remembers what broke the device for good.
+    #[inline]
+    pub fn check(&self, call: impl fmt::Display, code: Code) -> Result<()> {
+        match code {
+            driver::SUCCESS => Ok(()),
+            code => Err(self.error(call, code)),
+        }
+    }
+
+    #[cold]
+    fn error(&self, call: impl fmt::Display, code: Code) -> Error {
+        let error = self.driver.error(call, code);
+        if errors::meaning(code).is_final {
+            return self.lost.get_or_init(|| error).clone();
+        }
+        error
+    }
+
+    /// What broke the device for good, if something has: the first thing that was seen, and what every later call answers.
+    #[inline]
+    pub fn lost(&self) -> Option<&Error> {
+        self.lost.get()
+    }
+
+    /// Does what cannot fail but for the device's own end, and then need not be done.
+    pub fn unless_lost(&self, task: impl FnOnce(&Here<'_>) -> Result<()>) -> Result<()> {
+        let done = self.enter().and_then(|here| task(&here));
+        if self.lost().is_some() { Ok(()) } else { done }
     }
 
     /// The kernels, loaded when first needed. The context is current.

@@ -11,6 +11,7 @@ mod backlog;
 mod commands;
 mod device;
 mod driver;
+mod errors;
 mod events;
 mod fence;
 mod gather;
@@ -126,9 +127,11 @@ impl Cuda {
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
-    /// A device with a context, for what needs one but not which.
+    /// A device with a context, for what needs one but not which. One that is not lost, if there is any.
     fn any_device(&self) -> Result<&Arc<Device>> {
-        self.devices.iter().find_map(OnceLock::get).map_or_else(|| self.device(0), Ok)
+        let sound = self.devices.iter().filter_map(OnceLock::get).find(|device| device.lost().is_none());
+        let other = || self.devices.iter().position(|slot| slot.get().is_none()).unwrap_or(0);
+        sound.map_or_else(|| self.device(other() as DeviceId), Ok)
     }
 
     fn device_of(&self, home: Home) -> Result<&Arc<Device>> {
@@ -158,11 +161,12 @@ impl Cuda {
 
     /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
     fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        let _here = self.device(device)?.enter()?;
+        let gpu = self.device(device)?;
+        let _here = gpu.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both receive a number.
         let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        self.driver.check("cuMemGetInfo", code)?;
+        gpu.check("cuMemGetInfo", code)?;
         let pieces = lock(&self.pieces);
         let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
         let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
@@ -229,8 +233,7 @@ impl Cuda {
             // SAFETY: `start` receives the address.
             Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
         };
-        let told = self.driver.check(call, code).map(|()| start);
-        told.map_err(|error| error.kind.because(format!("{len} bytes: {}", error.note)))
+        self.device_of(home)?.check(format_args!("{call} of {len} bytes"), code).map(|()| start)
     }
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
@@ -261,25 +264,27 @@ impl Cuda {
             // SAFETY: the caller's promise.
             Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
         };
-        self.driver.check(call, code)
+        self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
     }
 
     /// Undoes `register`.
     fn unregister(&self, base: usize) -> Result<()> {
         let mut registered = lock(&self.registered);
         let Some(start) = registered.leave(base) else { return Ok(()) };
-        let _here = self.any_device()?.enter()?;
-        // SAFETY: locked by `register`, and nothing uses it any more.
-        let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
-        self.driver.check("cuMemHostUnregister", code)
+        let device = self.any_device()?;
+        device.unless_lost(|_here| {
+            // SAFETY: locked by `register`, and nothing uses it any more.
+            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+            device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+        })
     }
 
-    /// Gives pieces back until no more rest than may.
+    /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
-            let _here = self.device_of(home)?.enter()?;
+            let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
-            unsafe { self.give(home, start)? };
+            device.unless_lost(|_here| unsafe { self.give(home, start) })?;
             pieces.forget(start);
         }
         Ok(())
@@ -317,13 +322,14 @@ impl Backend for Cuda {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let _here = self.any_device()?.enter()?;
+        let device = self.any_device()?;
+        let _here = device.enter()?;
         let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
         let mut registered = lock(&self.registered);
         if !registered.join(base, whole) {
             // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
             let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-            self.driver.check("cuMemHostRegister", code)?;
+            device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
             registered.add(base, whole);
         }
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })

@@ -177,6 +177,10 @@ impl Lane {
         let point = Point::new(self.clone(), last, false);
         if state.backlog.place(last) == Place::Waits {
             state.backlog.wait(last, point.clone());
+        } else if let Some(why) = self.device.lost() {
+            // Told every time, and there is nothing to wait for.
+            self.fail(last, why.clone());
+            self.settle(last);
         } else if self.status.passed() < last {
             self.end_at(&mut state, &point);
         }
@@ -329,6 +333,12 @@ impl Lane {
         }
     }
 
+    /// What the driver says of the work up to an op; it does not say which one it was.
+    #[cold]
+    pub fn about(&self, ticket: Ticket, error: &Error) -> Error {
+        error.kind.because(format!("device {}, number {ticket} of the stream or before it: {error}", self.id))
+    }
+
     /// The op `ticket` failed.
     pub fn fail(&self, ticket: Ticket, error: Error) {
         lock(&self.ledger).fail(ticket, error);
@@ -446,6 +456,10 @@ impl CudaQueue {
 impl Queue for CudaQueue {
     #[inline]
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
+        if let Some(why) = self.lane.device.lost() {
+            self.lane.discard(op);
+            return Err(why.clone());
+        }
         match self.shared.get() {
             None => Ok(self.lane.push(op)),
             // SAFETY: passed on from the caller.

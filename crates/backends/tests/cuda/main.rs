@@ -6,6 +6,7 @@ mod devices;
 mod gathering;
 mod lists;
 mod staging;
+mod lost;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
@@ -688,7 +689,7 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
     hear.recv_timeout(Duration::from_secs(10)).expect("the function ran all the same");
     let why = stream.synchronize(MINUTE).expect_err("the GPU faulted");
     println!("lost: {:?}: {why}", why.kind);
-    assert_eq!(why.kind, Kind::Device);
+    assert_eq!(why.kind, Kind::Fault);
     assert!(why.note.contains("CUDA_ERROR_"), "{why}");
     let why = other.synchronize(MINUTE);
     println!(
