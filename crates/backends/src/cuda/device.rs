@@ -8,6 +8,7 @@ use super::{
     latch::Words,
     queue::Lane,
     sender::Sender,
+    stage::Desks,
     workers::Workers,
 };
 use ferry_core::{
@@ -31,6 +32,8 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
     /// For streams that are shared with other libraries.
@@ -72,6 +75,7 @@ impl Device {
             driver,
             workers,
             watcher,
+            desks: Desks::new(None),
             handle,
             context,
             words: Words::default(),
@@ -158,6 +162,7 @@ impl Drop for Device {
                 // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
                 unsafe { (self.driver.calls.cuMemFreeHost)(page) };
             }
+            self.desks.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -3,7 +3,9 @@
 
 mod aborts;
 mod devices;
+mod gathering;
 mod lost;
+mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
