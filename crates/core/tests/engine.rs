@@ -31,6 +31,9 @@ struct PaperFence {
 }
 
 const PLAIN: std::ops::Range<usize> = 0x10_0000..0x20_0000;
+/// Memory that another library made on device 1, in blocks of this size next to each other.
+const THEIRS: std::ops::Range<usize> = 0x30_0000..0x34_0000;
+const THEIR_BLOCK: usize = 0x1_0000;
 
 impl Backend for Paper {
     fn name(&self) -> &'static str {
@@ -58,6 +61,14 @@ impl Backend for Paper {
         Ok(())
     }
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        self.log.lock().unwrap().push(format!("locate {addr:#x}"));
+        if THEIRS.contains(&addr) {
+            let base = addr & !(THEIR_BLOCK - 1);
+            let len =
+                (addr + len).max(base + THEIR_BLOCK).min(THEIRS.end).next_multiple_of(THEIR_BLOCK) - base;
+            let home = Home::Device(1);
+            return Ok(Some(Block { base, len, home, at: base, page: 4096, origin: Origin::Allocated }));
+        }
         match PLAIN.contains(&addr) && PLAIN.contains(&(addr + len.max(1) - 1)) {
             true => Ok(None),
             false => Err(Kind::BadAddress.because(format!("{addr:#x} cannot be accessed to {access:?}"))),
@@ -187,6 +198,40 @@ fn plans_are_in_engine_addresses_and_straight_where_they_can_be() {
         (Some(PLAIN.start), true)
     );
     assert_eq!(made.route(), Route::DeviceToHost { from: 1 });
+}
+
+#[test]
+fn memory_of_another_library_is_asked_about_once_for_many_pieces() {
+    let (runtime, log) = paper();
+    let host = alloc(&runtime, Home::Host, 1 << 20);
+    let pieces = (0..200).map(|i| Rows::linear(THEIRS.start + 100 * i, host.base + 300 * i, 64));
+    let made = Plan::new(pieces.clone(), runtime.memory(), any).expect("good pieces");
+    assert_eq!((made.route(), made.pieces().iter().count()), (Route::HostToDevice { to: 1 }, 200));
+    assert!(made.pieces().iter().zip(pieces).all(|(made, asked)| made.dst == asked.dst));
+    let asked = log.lock().unwrap().iter().filter(|line| line.starts_with("locate")).count();
+    assert_eq!(asked, 1, "once for the block that all of them lie in");
+}
+
+#[test]
+fn a_copy_may_go_on_into_the_next_block_of_another_library() {
+    let (runtime, _) = paper();
+    let host = alloc(&runtime, Home::Host, 1 << 20);
+    let border = THEIRS.start + THEIR_BLOCK;
+    for (dst, len, want) in [
+        (border - 64, 128, None),
+        (THEIRS.start, THEIRS.len(), None),
+        (THEIRS.end - 64, 65, Some(Kind::OutOfBounds)),
+    ] {
+        let many = [Rows::linear(border + 8, host.base, 8), Rows::linear(dst, host.base + 64, len)];
+        for pieces in [&many[..], &many[1..]] {
+            let made = Plan::new(pieces.iter().copied(), runtime.memory(), any);
+            assert_eq!(
+                made.map(drop).map_err(|misfit| misfit.error.kind).err(),
+                want,
+                "{len} bytes at {dst:#x}"
+            );
+        }
+    }
 }
 
 #[test]

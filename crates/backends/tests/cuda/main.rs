@@ -5,8 +5,8 @@ mod aborts;
 mod devices;
 mod gathering;
 mod lists;
-mod staging;
 mod lost;
+mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
@@ -69,10 +69,14 @@ fn read(block: &Block) -> Vec<u8> {
 
 fn stream(runtime: &Runtime) -> Arc<Stream> {
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
-    if std::env::var_os("FERRY_TEST_SHARED").is_some() {
+    if are_shared() {
         stream.share().expect("shared");
     }
     stream
+}
+
+fn are_shared() -> bool {
+    std::env::var_os("FERRY_TEST_SHARED").is_some()
 }
 
 fn submit(stream: &Stream, mut op: impl FnMut() -> Op) {
