@@ -4,10 +4,12 @@ use super::{
     driver::{self, Code, Driver, Handle},
     events::Events,
     fence::Watcher,
+    latch::Words,
     queue::Lane,
     ring::{Lists, Loan},
     sender::Sender,
     settings::{Constants, Settings},
+    stage::Desks,
     workers::Workers,
 };
 use ferry_core::{
@@ -33,8 +35,12 @@ pub struct Device {
     /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
     pub is_alone: bool,
     lists: Lists,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
-    context: Handle,
+    pub(super) context: Handle,
+    /// For streams that are shared with other libraries.
+    pub(super) words: Words,
     kernels: Mutex<Option<Kernels>>,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
@@ -83,8 +89,10 @@ impl Device {
             constants,
             is_alone,
             lists: Lists::default(),
+            desks: Desks::new(settings.stagers),
             handle,
             context,
+            words: Words::default(),
             kernels: Mutex::new(None),
             events: Events::default(),
             sender: Arc::default(),
@@ -163,12 +171,18 @@ fn multiprocessors(driver: &Driver, device: i32) -> usize {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
             for list in self.lists.close() {
                 // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
                 unsafe { (self.driver.calls.cuMemFreeHost)(list) };
             }
+            for page in words {
+                // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
+                unsafe { (self.driver.calls.cuMemFreeHost)(page) };
+            }
+            self.desks.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -6,6 +6,7 @@
 //! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
 //! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
 
+mod adopt;
 mod backlog;
 mod commands;
 mod device;
@@ -14,6 +15,7 @@ mod events;
 mod fence;
 mod gather;
 mod host;
+mod latch;
 mod ledger;
 mod pieces;
 mod planner;
@@ -330,7 +332,12 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+    }
+
+    unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        // SAFETY: passed on from the caller.
+        Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use ferry_core::{
     Op, Pieces, Plan, Result, Route, Ticket,
-    sync::{Arc, MutexGuard, Ordering, lock, spin_loop},
+    sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
 
@@ -123,7 +123,7 @@ impl Lane {
 
     /// Takes copies into the window if nothing holds the lane, and nobody waits for each of them or shares the stream.
     pub(super) fn open_or_close(&self, backlog: &Backlog<Work, Arc<Point>>) {
-        let is_alone = !self.waited && !self.is_shared.load(Ordering::Acquire);
+        let is_alone = !self.waited && !self.is_shared;
         self.gather.set_open(is_alone && !backlog.is_held());
     }
 
@@ -199,10 +199,16 @@ impl Lane {
         }
     }
 
-    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once.
+    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
+    /// others put work into the stream it needs one now.
     pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
         if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
             return point.put_at(event.clone());
+        }
+        if self.is_shared {
+            let at = state.backlog.last();
+            // Refused an event, it is done when the stream is seen to be empty.
+            return drop(point.put(self.event(state, at, point.ticket(), false)));
         }
         while state.ends.last().is_some_and(|other| other.strong_count() == 0) {
             state.ends.pop();
