@@ -126,7 +126,7 @@ impl Constants {
             Way::In => self.rows_in_from..=self.rows_in_most,
             Way::Out => self.rows_out_from..=self.rows_out_most,
             Way::Within => 1..=self.rows_within_most,
-            Way::Across => 1..=0,
+            Way::Across => RangeInclusive::new(1, 0),
         }
     }
 
