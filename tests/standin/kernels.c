@@ -73,11 +73,14 @@ typedef struct {
     u64 len;
 } Entry;
 
-// From the end: a list has no order, and nobody may rely on one.
+// From the end: a list has no order, and nobody may rely on one. A piece whose own ends overlap would come out as anything.
 static void copy_list(const Entry *list, u32 count)
 {
     while (count--) {
         Entry entry = list[count];
+        if (entry.dst < entry.src + entry.len && entry.src < entry.dst + entry.len) {
+            fault(LAUNCH_FAILED);
+        }
         if (entry.len) {
             memcpy(reach(entry.dst, entry.len), reach(entry.src, entry.len), entry.len);
         }
