@@ -43,6 +43,7 @@ programs! {
     errors: "tests/c/errors.c",
     events: "tests/c/events.c",
     exit_in_flight: "tests/c/exit_in_flight.c",
+    ferry_ext: "tests/c/ferry_ext.c",
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",

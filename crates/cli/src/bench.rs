@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::error::{Error, NOT_SUPPORTED, Result};
+use crate::error::{Error, INVALID_PARAM, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
 use crate::terminal::{Terminal, bytes, put};
@@ -39,6 +39,7 @@ mod shape;
 mod table;
 mod thread;
 mod trial;
+mod tune;
 
 /// Options of `ferry bench`.
 #[derive(clap::Args)]
@@ -72,6 +73,9 @@ pub struct Args {
     /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it is installed
     #[arg(long)]
     peers: bool,
+    /// Measure where copy engines and kernels of this GPU overtake each other, and print it for FERRY_CUDA_PLAN
+    #[arg(long, conflicts_with_all = ["tests", "json", "csv", "peers", "list"])]
+    tune: bool,
     /// Do not compare what was copied
     #[arg(long)]
     no_verify: bool,
@@ -86,6 +90,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
+    if args.tune {
+        return tune::main(args.samples);
+    }
     let library = Library::open()?;
     let bench = Bench::open(library, args)?;
     let mut table = Table::new(Terminal::stdout());
@@ -156,6 +163,7 @@ impl<'a> Bench<'a> {
         };
         let outcome = self.perform(case.work, plan, &mut row, &mut progress);
         row.outcome = outcome.map_err(|error| match error.code() {
+            Some(INVALID_PARAM) if machine::is_other_product() => Error::NotHere(error.to_string()),
             Some(NOT_SUPPORTED) if may_lack() => Error::NotHere(error.to_string()),
             _ => error,
         });

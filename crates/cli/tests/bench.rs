@@ -82,6 +82,14 @@ fn an_unknown_case_is_an_error_that_says_where_the_names_are() {
 }
 
 #[test]
+fn only_a_gpu_has_a_plan_to_tune() {
+    let run = bench(&["--tune"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("only the cuda backend has a plan"), "{}", text(&run.stderr));
+    assert_eq!(text(&run.stdout), "");
+}
+
+#[test]
 fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     let (run, report) =
         json(&["-b", "3000", "-t", "h2d", "-t", "d2h", "-t", "d2d", "-t", "p2p", "-t", "h2d-pageable"]);
@@ -207,11 +215,13 @@ fn one_device_has_no_peer_to_copy_to() {
 
 #[test]
 fn what_a_product_lacks_is_no_failure_but_on_the_usual_one_it_would_be() {
-    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-t", "h2d/batch/4096x1K"]);
-    let run = output(command.args(["-t", "d2h/contiguous/4K"]).env("FERRY_SOC", "Ascend310B1"));
+    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-b", "4K", "-t", "h2d/batch"]);
+    let more = ["-t", "d2h/contiguous/4K", "-t", "d2d/2d/w16"];
+    let run = output(command.args(more).env("FERRY_SOC", "Ascend310B1"));
     let table = text(&run.stdout);
     assert!(run.status.success(), "{table}\n{}", text(&run.stderr));
     assert_eq!(table.matches("not here: aclrtMemcpyBatchAsync").count(), 1, "{table}");
+    assert_eq!(table.matches("not here: aclrtMemcpy2dAsync").count(), 1, "{table}");
     assert_eq!(table.matches("ferry GB/s").count(), 1, "{table}");
 }
 

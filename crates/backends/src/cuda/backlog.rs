@@ -91,6 +91,11 @@ impl<W, P> Default for Backlog<W, P> {
 }
 
 impl<W: Span, P> Backlog<W, P> {
+    /// An empty one whose next op has the ticket after `last`.
+    pub fn after(last: Ticket) -> Self {
+        Backlog { last, ..Backlog::default() }
+    }
+
     /// The newest ticket.
     pub fn last(&self) -> Ticket {
         self.last

@@ -24,6 +24,8 @@ pub struct Point {
     lane: Arc<Lane>,
     ticket: Ticket,
     timed: bool,
+    /// Stands for what other libraries put into the stream as well, which has no tickets: the event alone decides.
+    whole: bool,
     failed: AtomicBool,
     spot: Mutex<Spot>,
     moved: Condvar,
@@ -58,7 +60,24 @@ impl Point {
     /// A point that is not in its stream yet.
     pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<Point> {
         let (failed, moved) = (AtomicBool::new(false), Condvar::new());
-        Arc::new(Point { lane, ticket, timed, failed, spot: Mutex::new(Spot::Held(Vec::new())), moved })
+        let spot = Mutex::new(Spot::Held(Vec::new()));
+        Arc::new(Point { lane, ticket, timed, whole: false, failed, spot, moved })
+    }
+
+    /// A point behind everything in a shared stream, which this event marks.
+    pub fn whole(lane: Arc<Lane>, ticket: Ticket, event: Arc<Event>) -> Arc<Point> {
+        let (failed, moved) = (AtomicBool::new(false), Condvar::new());
+        let spot = Mutex::new(Spot::Recorded(event));
+        Arc::new(Point { lane, ticket, timed: false, whole: true, failed, spot, moved })
+    }
+
+    fn has_passed(&self) -> bool {
+        !self.whole && self.lane.status.passed() >= self.ticket
+    }
+
+    /// Whether another stream can wait for it without help of the host.
+    pub fn is_in_stream(&self) -> bool {
+        self.has_passed() || matches!(&*lock(&self.spot), Spot::Recorded(_) | Spot::AtEnd)
     }
 
     /// The op it stands behind.
@@ -115,7 +134,7 @@ impl Point {
 
     /// How another queue waits for this point; `job` runs on a thread of its own if it has to look again.
     pub fn wait_in_stream(&self, job: impl FnOnce() -> Job) -> Wait {
-        if self.lane.status.passed() >= self.ticket {
+        if self.has_passed() {
             return Wait::Passed;
         }
         // Another lane cannot ask this one, which may be asking it: the event may come to stand behind later work of the device.
@@ -131,7 +150,7 @@ impl Point {
     }
 
     fn is_done(&self) -> bool {
-        if self.lane.status.passed() >= self.ticket {
+        if self.has_passed() {
             return true;
         }
         let reached = match &*lock(&self.spot) {
@@ -156,7 +175,7 @@ impl Point {
     /// Waits as long as it takes. The driver says by itself what came of the wait, so it is not asked again.
     fn wait(&self) {
         let mut turn = 0;
-        while self.lane.status.passed() < self.ticket {
+        while !self.has_passed() {
             let spot = lock(&self.spot);
             let reached = match &*spot {
                 Spot::Held(_) => {

@@ -228,6 +228,11 @@ pub enum Glance {
 }
 
 impl Gather {
+    /// One that gathers nothing, and whose next ticket is the one after `last`.
+    pub fn after(last: Ticket) -> Gather {
+        Gather { window: Mutex::new(Window { last, ..Window::default() }), ..Gather::default() }
+    }
+
     /// Offers the next copy, whose ends do not overlap, of a lane that has passed `passed`.
     #[inline]
     pub fn offer(&self, way: Way, copy: Entry, passed: Ticket) -> Taken {

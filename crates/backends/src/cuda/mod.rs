@@ -6,6 +6,7 @@
 //! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
 //! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
 
+mod adopt;
 mod backlog;
 mod commands;
 mod device;
@@ -14,9 +15,11 @@ mod events;
 mod fence;
 mod gather;
 mod host;
+mod latch;
 mod ledger;
 mod pieces;
 mod planner;
+mod pool;
 mod queue;
 mod quota;
 mod registered;
@@ -24,6 +27,7 @@ mod ring;
 mod sealed;
 mod sender;
 mod sending;
+pub mod settings;
 mod stage;
 mod visits;
 mod workers;
@@ -41,6 +45,7 @@ use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
 use registered::Registered;
+use settings::Settings;
 use std::sync::OnceLock;
 use workers::Workers;
 
@@ -54,6 +59,8 @@ pub struct CudaOptions {
     pub visible: Option<Vec<u32>>,
     /// Bytes of each device; `None` is what its GPU has, or an equal part where devices share it.
     pub device_memory: Option<usize>,
+    /// How copies are done.
+    pub settings: Settings,
 }
 
 /// The cuda backend.
@@ -68,6 +75,7 @@ pub struct Cuda {
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
     registered: Mutex<Registered>,
+    settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
@@ -100,6 +108,7 @@ impl Cuda {
             ordinals,
             pieces: Mutex::default(),
             registered: Mutex::default(),
+            settings: options.settings.clone(),
             outside: Outside::default(),
         }))
     }
@@ -112,7 +121,8 @@ impl Cuda {
             return Ok(device);
         }
         let ordinal = self.ordinals[id as usize];
-        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), ordinal)?;
+        let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
+        let device = Device::open(driver, workers, watcher, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -176,15 +186,35 @@ impl Cuda {
 
     /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
-        match (self.try_take(home, len), home) {
-            (Err(error), Home::Device(id))
-                if error.kind == Kind::OutOfMemory && len <= self.gpu_memory(id)?.0 =>
-            {
+        let error = match self.try_take(home, len) {
+            Err(error) if error.kind == Kind::OutOfMemory => error,
+            taken => return taken,
+        };
+        match home {
+            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
+            _ => {
                 self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
                 self.try_take(home, len)
             }
-            (taken, _) => taken,
         }
+    }
+
+    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
+    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
+        let again = lock(&self.pieces).reuse(len, align);
+        if again.is_some() {
+            return again;
+        }
+        let part = pool::part(len).filter(|_| align == GRANULE)?;
+        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
+        if start % GRANULE != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(Home::Host, start).ok()? };
+            return None;
+        }
+        let mut pieces = lock(&self.pieces);
+        pieces.add_slab(start, part);
+        pieces.reuse(len, align)
     }
 
     fn try_take(&self, home: Home, len: usize) -> Result<usize> {
@@ -205,6 +235,9 @@ impl Cuda {
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
     fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
+        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
+            return Ok(start);
+        }
         let (mut size, mut start) = (len, self.take(home, len)?);
         if start % align != 0 {
             // SAFETY: taken just now.
@@ -247,7 +280,7 @@ impl Cuda {
             let _here = self.device_of(home)?.enter()?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
             unsafe { self.give(home, start)? };
-            pieces.forget();
+            pieces.forget(start);
         }
         Ok(())
     }
@@ -341,7 +374,12 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+    }
+
+    unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        // SAFETY: passed on from the caller.
+        Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
     }
 }
 
@@ -364,7 +402,7 @@ mod tests {
             (2, Some(4), Some(vec![3, 9, 2]), &[1, 0]),
             (2, None, Some(vec![1, 2]), &[1]),
         ] {
-            let options = CudaOptions { devices, visible, device_memory: None };
+            let options = CudaOptions { devices, visible, device_memory: None, ..CudaOptions::default() };
             assert_eq!(options.ordinals(gpus), want, "{options:?} with {gpus} GPUs");
         }
     }

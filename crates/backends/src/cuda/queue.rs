@@ -8,6 +8,7 @@
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
+    adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
     device::{Device, Reports},
     driver::{self, Handle},
@@ -23,7 +24,7 @@ use super::{
 use ferry_core::{
     DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
     indirect::Through,
-    sync::{Arc, AtomicBool, Mutex, Weak, lock},
+    sync::{Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
 
@@ -37,7 +38,9 @@ pub struct Lane {
     /// Whoever submits waits at once.
     pub(super) waited: bool,
     /// Other libraries put work into the stream, too: nothing may be held back.
-    pub(super) is_shared: AtomicBool,
+    pub(super) is_shared: bool,
+    /// The stream goes with the lane; it is some other library's otherwise.
+    is_ours: bool,
     pub(super) gather: Gather,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Mutex<State>,
@@ -73,30 +76,71 @@ impl Lane {
         options: QueueOptions,
         status: Arc<Status>,
     ) -> Result<Arc<Lane>> {
-        let mut stream = 0;
-        let here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code)?;
-        drop(here);
-        let lane = Lane {
-            device,
-            status,
-            stream,
-            id,
-            waited: options.waited,
-            is_shared: AtomicBool::new(false),
-            gather: Gather::default(),
-            state: Mutex::default(),
-            ledger: Mutex::default(),
-            reports: OnceLock::new(),
-        };
+        let stream = Lane::make_stream(&device)?;
+        let mut lane = Lane::bare(device, id, stream, status);
+        lane.waited = options.waited;
         lane.open_or_close(&lock(&lane.state).backlog);
         Ok(Arc::new(lane))
     }
 
+    /// A lane over a stream that other libraries use as well, and that is `is_ours` or one of theirs. Its next op has the ticket
+    /// after `last`.
+    pub fn shared(
+        device: Arc<Device>,
+        id: DeviceId,
+        (stream, is_ours): (Handle, bool),
+        status: Arc<Status>,
+        last: Ticket,
+    ) -> Arc<Lane> {
+        let mut lane = Lane::bare(device, id, stream, status);
+        (lane.is_shared, lane.is_ours, lane.gather) = (true, is_ours, Gather::after(last));
+        lane.state = Mutex::new(State { backlog: Backlog::after(last), ..State::default() });
+        Arc::new(lane)
+    }
+
+    fn bare(device: Arc<Device>, id: DeviceId, stream: Handle, status: Arc<Status>) -> Lane {
+        Lane {
+            device,
+            status,
+            stream,
+            id,
+            waited: false,
+            is_shared: false,
+            is_ours: true,
+            gather: Gather::default(),
+            state: Mutex::default(),
+            ledger: Mutex::default(),
+            reports: OnceLock::new(),
+        }
+    }
+
+    /// A new CUDA stream.
+    pub fn make_stream(device: &Device) -> Result<Handle> {
+        let mut stream = 0;
+        let _here = device.enter()?;
+        // SAFETY: the context is current and `stream` receives the stream.
+        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
+        device.check("cuStreamCreate", code).map(|()| stream)
+    }
+
+    /// The newest ticket that is not gathered.
+    pub fn last(&self) -> Ticket {
+        lock(&self.state).backlog.last()
+    }
+
+    /// A point behind everything in the stream, whoever put it there.
+    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let state = self.state();
+        let last = state.backlog.last();
+        if self.is_empty()? {
+            self.settle(last);
+            return Ok(Point::new(self.clone(), last, false));
+        }
+        Ok(Point::whole(self.clone(), last, self.record_now()?))
+    }
+
     #[inline]
-    fn push(self: &Arc<Self>, op: Op) -> Ticket {
+    pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
         let small = self.small(&op);
         if let Some((way, copy)) = small
             && let Some(ticket) = self.gathered(way, copy)
@@ -126,7 +170,7 @@ impl Lane {
     }
 
     /// A point behind everything so far.
-    fn point(self: &Arc<Self>) -> Arc<Point> {
+    pub fn point(self: &Arc<Self>) -> Arc<Point> {
         let mut state = self.state();
         self.let_go(&mut state);
         let last = state.backlog.last();
@@ -140,7 +184,7 @@ impl Lane {
     }
 
     /// The same with a ticket of its own, and it remembers when it was reached.
-    fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
+    pub fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
         let mut state = self.state();
         self.let_go(&mut state);
         let last = state.backlog.last();
@@ -156,7 +200,7 @@ impl Lane {
     }
 
     /// A point for work that was submitted before. It waits for nothing that the host has to do later.
-    fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
         let point = Point::new(self.clone(), ticket, false);
         if self.status.passed() >= ticket {
             return point;
@@ -238,7 +282,7 @@ impl Lane {
 
     /// Drops what was gathered, the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already
     /// cannot be taken back: it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
-    fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Work>) {
+    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Work>) {
         let mut state = lock(&self.state);
         let dropped = state.backlog.abort();
         let newest = self.drop_gathered(&mut state).or(dropped.newest);
@@ -253,7 +297,7 @@ impl Lane {
     }
 
     /// Drops what has not begun, and returns when nothing of what came before moves a byte any more.
-    fn abort(self: &Arc<Self>) {
+    pub fn abort(self: &Arc<Self>) {
         let (last, dropped) = self.drop_backlog(true);
         // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
         // done the lost points are, too.
@@ -339,7 +383,7 @@ impl Lane {
             Op::Copy(plan) if plan.pieces().is_empty() => Ok(Next::Follows),
             Op::Copy(plan) if plan.route() == Route::HostToHost => {
                 // SAFETY: whoever submitted keeps the rows valid until the op has passed.
-                self.when_reached(ticket, Part::Bytes, move || unsafe { host::copy(&plan) })
+                self.by_host(ticket, move || unsafe { host::copy(&plan) })
             }
             // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
             Op::Copy(plan) if plan.is_plain() && !self.waited => {
@@ -351,7 +395,7 @@ impl Lane {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
-            Op::Fill(fill) => self.when_reached(ticket, Part::Bytes, move || unsafe { host::fill(fill) }),
+            Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
                     self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
@@ -378,48 +422,89 @@ impl Drop for Lane {
             // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
-        // SAFETY: nobody else knows the stream; the driver finishes what is in it.
-        unsafe { (calls.cuStreamDestroy)(self.stream) };
+        if self.is_ours {
+            // SAFETY: the stream is alive; the driver finishes what is in it.
+            unsafe { (calls.cuStreamDestroy)(self.stream) };
+        }
     }
 }
 
 /// The queue that a stream of the core holds.
-pub struct CudaQueue(pub Arc<Lane>);
+pub struct CudaQueue {
+    lane: Arc<Lane>,
+    /// What the queue is since it was shared.
+    shared: OnceLock<Shared>,
+}
+
+impl CudaQueue {
+    /// The queue of a lane with a stream of its own.
+    pub fn new(lane: Arc<Lane>) -> CudaQueue {
+        CudaQueue { lane, shared: OnceLock::new() }
+    }
+}
 
 impl Queue for CudaQueue {
+    #[inline]
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(op))
+        match self.shared.get() {
+            None => Ok(self.lane.push(op)),
+            // SAFETY: passed on from the caller.
+            Some(shared) => unsafe { shared.submit(op) },
+        }
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.point())))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.point()))),
+            Some(shared) => shared.fence(),
+        }
     }
 
     fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
-        Arc::new(CudaFence(self.0.point_after(ticket)))
+        match self.shared.get() {
+            None => Arc::new(CudaFence(self.lane.point_after(ticket))),
+            Some(shared) => shared.fence_after(ticket),
+        }
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.mark()?)))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.mark()?))),
+            Some(shared) => shared.mark(),
+        }
     }
 
     fn flush(&self) {
-        self.0.flush();
+        self.lane.flush();
+    }
+
+    fn share(&self) -> Result<usize> {
+        if self.shared.get().is_none() {
+            // Nobody submits or shares meanwhile.
+            let _ = self.shared.set(Shared::following(&self.lane)?);
+        }
+        self.shared.get().map_or(Ok(0), Queue::share)
     }
 
     fn abort(&self) {
-        self.0.abort();
+        match self.shared.get() {
+            None => self.lane.abort(),
+            Some(shared) => shared.abort(),
+        }
     }
 
     /// On another thread: whoever found the failure may hold the lock of this lane.
     fn look(&self) {
-        let lane = self.0.clone();
-        self.0.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+        if let Some(shared) = self.shared.get() {
+            return shared.look();
+        }
+        let lane = self.lane.clone();
+        self.lane.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
     }
 }
 
 impl Drop for CudaQueue {
     fn drop(&mut self) {
-        self.0.flush();
+        self.lane.flush();
     }
 }

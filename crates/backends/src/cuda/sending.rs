@@ -14,15 +14,12 @@ use super::{
 };
 use ferry_core::{
     Op, Pieces, Plan, Result, Route, Ticket,
-    sync::{Arc, MutexGuard, Ordering, lock, spin_loop},
+    sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
 
 /// How often a lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken takes more.
 const TRIES: u32 = 200;
-
-/// Larger copies are not gathered.
-const MOST: usize = 64 << 10;
 
 /// What waits in the backlog of a lane.
 pub(super) enum Work {
@@ -67,7 +64,7 @@ impl Lane {
     #[inline]
     pub(super) fn small(&self, op: &Op) -> Option<(Way, Entry)> {
         let Op::Copy(plan) = op else { return None };
-        let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= MOST)?;
+        let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= self.device.constants.gather_most)?;
         let way = self.way(plan.route());
         let fits = way != Way::Across && !plan.is_plain() && dst.abs_diff(src) >= len;
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
@@ -126,7 +123,7 @@ impl Lane {
 
     /// Takes copies into the window if nothing holds the lane, and nobody waits for each of them or shares the stream.
     pub(super) fn open_or_close(&self, backlog: &Backlog<Work, Arc<Point>>) {
-        let is_alone = !self.waited && !self.is_shared.load(Ordering::Acquire);
+        let is_alone = !self.waited && !self.is_shared;
         self.gather.set_open(is_alone && !backlog.is_held());
     }
 
@@ -179,12 +176,6 @@ impl Lane {
         }
     }
 
-    fn send(&self, entries: &[Entry], _: Way) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|copy| self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize))
-    }
-
     /// Keeps a small copy in the backlog, with its neighbours if there are any.
     pub(super) fn keep_small(state: &mut State, way: Way, copy: Entry) {
         let ticket = state.backlog.last();
@@ -208,10 +199,16 @@ impl Lane {
         }
     }
 
-    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once.
+    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
+    /// others put work into the stream it needs one now.
     pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
         if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
             return point.put_at(event.clone());
+        }
+        if self.is_shared {
+            let at = state.backlog.last();
+            // Refused an event, it is done when the stream is seen to be empty.
+            return drop(point.put(self.event(state, at, point.ticket(), false)));
         }
         while state.ends.last().is_some_and(|other| other.strong_count() == 0) {
             state.ends.pop();

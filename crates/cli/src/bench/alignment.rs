@@ -5,6 +5,7 @@
 //! handed over in a row and waited for once, since what a round trip costs has a case of its own.
 
 use super::block::Route;
+use super::cases::SUBMITTED;
 use super::lane::Clock;
 use super::peers::{Beside, Errand, Peers};
 use super::report::ratio;
@@ -71,7 +72,7 @@ pub fn worst(
 fn at(ctx: &Ctx, peers: &Peers, route: Route, len: usize, pair: Pair, plan: Plan) -> Result<Vec<Figures>> {
     let shape = Shape::Line(Piece { dst: pair.dst, src: pair.src, len });
     let errand = Errand {
-        clock: Clock::Whole { rounds: 1, queued: SAMPLE.div_ceil(len) },
+        clock: Clock::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(SUBMITTED) },
         beside: Beside::OneMemcpy,
         ..Errand::new(route, shape, len + PAGE)
     };

@@ -266,7 +266,10 @@ pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
         let rule = rules.into_iter().find(|rule| cases.iter().any(|case| rule(&case.name)));
         let Some(rule) = rule else {
             let none = || Error::Setup(format!("no case begins with {want:?}; ferry bench -l lists them"));
-            others.push(of_another_size(&cases, want).ok_or_else(none)?);
+            let other = of_another_size(&cases, want).ok_or_else(none)?;
+            if !others.iter().any(|known: &Case| known.name == other.name) {
+                others.push(other);
+            }
             continue;
         };
         for (case, chosen) in cases.iter().zip(&mut chosen) {
@@ -386,7 +389,7 @@ mod tests {
                 &["h2d-pageable/batch/4096x1K", "h2d-pageable/batch/4096x4K", "h2d-pageable/batch/4096x32K"],
             ),
             (&["h2d/loop/"], &["h2d/loop/1000x4K", "h2d/loop/submit/1000x4K"]),
-            (&["h2d/2d/w512", "submit"], &["submit/64", "h2d/2d/w512"]),
+            (&["h2d/2d/w512", "submit", "h2d/2d/w512"], &["submit/64", "h2d/2d/w512"]),
             (&["d2h/batches/300x8K"], &["d2h/batches/300x8K"]),
             (&["h2d/2d/512"], &[]),
             (&["h2d/batch/0x8K"], &[]),

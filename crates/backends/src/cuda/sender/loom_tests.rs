@@ -45,7 +45,7 @@ impl Gathers for Fake {
 }
 
 /// A sender that was told of a copy, or should have been, sleeps for ever if it was not: the checker finds that.
-fn all_are_sent(copies: usize, between: impl Fn(&Fake) + Send + Sync + Copy + 'static) {
+fn all_are_sent(copies: usize, between: impl Fn(&Fake) + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -59,9 +59,11 @@ fn all_are_sent(copies: usize, between: impl Fn(&Fake) + Send + Sync + Copy + 's
                 watched.retain_mut(|lane| lane.look(Instant::now(), pace));
             }
         });
-        for _ in 0..copies {
+        for copy in 1..=copies {
             lane.submit(&sender);
-            between(&lane);
+            if copy < copies {
+                between(&lane);
+            }
         }
         thread.join().expect("it ends");
         assert_eq!(lane.sent.load(Ordering::Acquire), copies);
@@ -71,4 +73,9 @@ fn all_are_sent(copies: usize, between: impl Fn(&Fake) + Send + Sync + Copy + 's
 #[test]
 fn every_copy_is_sent_by_a_thread_that_sleeps_in_between() {
     all_are_sent(2, |_| ());
+}
+
+#[test]
+fn the_last_copy_is_sent_though_others_sent_those_before() {
+    all_are_sent(2, Fake::try_send);
 }
