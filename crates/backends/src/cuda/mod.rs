@@ -45,8 +45,8 @@ use ferry_core::{
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
-use settings::Settings;
 use registered::Registered;
+use settings::Settings;
 use std::sync::OnceLock;
 use workers::Workers;
 
@@ -75,8 +75,8 @@ pub struct Cuda {
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
-    settings: Settings,
     registered: Mutex<Registered>,
+    settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
@@ -108,8 +108,8 @@ impl Cuda {
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
-            settings: options.settings.clone(),
             registered: Mutex::default(),
+            settings: options.settings.clone(),
             outside: Outside::default(),
         }))
     }
