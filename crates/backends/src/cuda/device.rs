@@ -287,7 +287,7 @@ impl Drop for Reports {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use std::{fs, path::Path};
 
     /// What the POSIX tool `cksum` says of these bytes.
     fn cksum(bytes: &[u8]) -> u32 {
@@ -300,16 +300,33 @@ mod tests {
         })
     }
 
+    /// What regenerate.sh sums up: the flags, the headers, the source.
+    fn made_of(folder: &Path, source: &str) -> Vec<u8> {
+        let script = fs::read_to_string(folder.join("regenerate.sh")).expect("the script");
+        let flags = script.lines().find_map(|line| line.strip_prefix("flags='")?.strip_suffix("'"));
+        let headers = source.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        let headers = headers.map(|name| fs::read_to_string(folder.join(name)).expect(name));
+        let flags = format!("{}\n", flags.expect("its flags"));
+        [flags].into_iter().chain(headers).chain([source.into()]).collect::<String>().into_bytes()
+    }
+
     #[test]
-    fn the_shipped_kernels_were_made_of_the_shipped_source() {
+    fn the_shipped_kernels_were_made_of_the_shipped_sources() {
         assert_eq!(cksum(b"123456789"), 930_766_865, "as POSIX has it");
-        let want = format!("cksum {}\n", cksum(include_bytes!("kernels.cu")));
-        assert!(
-            PTX.lines().next().is_some_and(|line| line.ends_with(want.trim())),
-            "run regenerate.sh: want {want}"
-        );
-        for name in ["ferry_move", "ferry_copy_sealed"] {
-            assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda");
+        let files = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let sources: Vec<_> = files.filter(|path| path.extension().is_some_and(|it| it == "cu")).collect();
+        assert!(!sources.is_empty(), "{}", folder.display());
+        for path in sources {
+            let source = fs::read_to_string(&path).expect("a source");
+            let ptx = fs::read_to_string(path.with_extension("ptx")).expect("run regenerate.sh");
+            let want = format!("cksum {}", cksum(&made_of(&folder, &source)));
+            let first = ptx.lines().next().unwrap_or_default();
+            assert!(first.ends_with(&want), "run regenerate.sh: {} wants {want}: {first}", path.display());
+            let names = source.lines().filter_map(|line| line.strip_prefix("KERNEL ")?.split('(').next());
+            for name in names {
+                assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name}");
+            }
         }
     }
 }

@@ -1,17 +1,30 @@
 #!/bin/sh
-# Makes kernels.ptx from kernels.cu. Needs nvcc and ptxas of CUDA 12 or 13; nobody else needs them.
+# Makes NAME.ptx from NAME.cu: of all that are here, or of those named. Needs nvcc and ptxas of CUDA 12 or 13; nobody else
+# needs them.
 set -eu
 cd "$(dirname "$0")"
 nvcc=${NVCC:-nvcc}
 ptxas=${PTXAS:-ptxas}
+flags='-ptx -arch=compute_75 -O3'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$nvcc" -ptx -arch=compute_75 -O3 -o "$work/full.ptx" kernels.cu
-{
-    echo "// Made by regenerate.sh, not by hand. Source: kernels.cu, cksum $(cksum <kernels.cu | cut -d' ' -f1)"
-    # nvcc names its own version; the kernels use nothing newer than 7.0, which every driver since 450 reads.
-    grep -v '^//' "$work/full.ptx" | sed 's/^\.version .*/.version 7.0/' | cat -s
-} >"$work/kernels.ptx"
-"$ptxas" -arch=sm_75 -o /dev/null "$work/kernels.ptx"
-"$ptxas" -arch=sm_90 -o /dev/null "$work/kernels.ptx"
-mv "$work/kernels.ptx" kernels.ptx
+
+# The flags, the headers that the source includes, the source: all that the text depends on.
+sum() {
+    { echo "$flags"; cat $(sed -n 's/^#include "\(.*\)"$/\1/p' "$1.cu") "$1.cu"; } | cksum | cut -d' ' -f1
+}
+
+make() {
+    "$nvcc" $flags -o "$work/full.ptx" "$1.cu"
+    {
+        echo "// Made by regenerate.sh, not by hand. Source: $1.cu, cksum $(sum "$1")"
+        # nvcc names its own version; the kernels use nothing newer than 7.0, which every driver since 450 reads.
+        grep -v '^//' "$work/full.ptx" | sed 's/^\.version .*/.version 7.0/' | cat -s
+    } >"$work/$1.ptx"
+    "$ptxas" -arch=sm_75 -o /dev/null "$work/$1.ptx"
+    "$ptxas" -arch=sm_90 -o /dev/null "$work/$1.ptx"
+    mv "$work/$1.ptx" "$1.ptx"
+}
+
+[ $# -gt 0 ] || set -- *.cu
+for source; do make "${source%.cu}"; done
