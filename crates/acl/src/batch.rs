@@ -10,7 +10,7 @@ use crate::{
     kinds::not_far,
     state::with_here,
 };
-use ferry_core::{Block, Ends, Home, Kind, Memory, Misfit, Origin, Place, Plan, Route, Rows};
+use ferry_core::{Block, Ends, Home, Kind, Memory, Misfit, Origin, Place, Plan, Route, Runs};
 
 /// The arrays of a batch call, all readable.
 #[derive(Clone, Copy)]
@@ -173,10 +173,9 @@ impl Batch<'_> {
         let ends = self.attrs_indexes[1..].iter().copied().chain([self.sizes.len()]);
         for (group, (first, end)) in self.attrs_indexes.iter().copied().zip(ends).enumerate() {
             let items = first..end;
-            let (dsts, srcs) = (self.dsts[items.clone()].iter(), &self.srcs[items.clone()]);
-            let pieces = dsts.zip(srcs).zip(&self.sizes[items]);
-            let pieces = pieces.map(|((dst, src), size)| Rows::linear(*dst, *src, *size));
-            plan.extend(first, pieces, memory, |_, ends| {
+            let (dsts, srcs) = (&self.dsts[items.clone()], &self.srcs[items.clone()]);
+            let runs = Runs { dsts, srcs, lens: &self.sizes[items] };
+            plan.extend_runs(first, &runs, memory, |_, ends| {
                 self.attrs[group].fits(group, ends, &mut direction)
             })?;
         }

@@ -11,7 +11,7 @@
 //! which neither criterion nor divan prints.
 
 use ferry_backends::host::copy::{self, Cursor};
-use ferry_core::{Fill, Rows};
+use ferry_core::{Fill, Pieces, Rows};
 use std::{
     hint,
     sync::atomic::{AtomicUsize, Ordering},
@@ -192,7 +192,7 @@ fn compare(name: &str, payload: usize, halves: &[Vec<Rows>; 2], peer: &(dyn Fn(&
     let ours = |half: usize| {
         let mut cursor = Cursor::default();
         // SAFETY: the rows lie inside their buffers, which nobody else touches.
-        while !unsafe { copy::advance_part(&halves[half], &mut cursor, SLICE, payload) } {}
+        while !unsafe { copy::advance_part(Pieces::Rows(&halves[half]), &mut cursor, SLICE, payload) } {}
     };
     let peer = |half: usize| halves[half].iter().for_each(peer);
     let rounds = ((2 << 30) / payload).clamp(9, 200);

@@ -3,9 +3,24 @@
 //!
 //! `madvise(MADV_POPULATE_*)` answers exactly this, permissions included, and does the page faults that the copy would have
 //! done anyway. Kernels before 5.14 and some sandboxes lack it; there `/proc/self/maps` is read.
+//!
+//! Populating looks at every page, some 130 ns each even if it is there, which for a large range takes longer than its copy. So
+//! a large range is asked for mapping by mapping: one page tells what may be done with all of a mapping, and where that is
+//! anonymous memory `mincore` tells cheaply which pages are there already. The others are populated: a page that is not there
+//! may be one that must not be touched, such as a guard inside its mapping.
+
+mod mappings;
 
 use ferry_core::{Access, Kind, Result};
+use mappings::Mappings;
 use std::sync::OnceLock;
+
+/// Up to here one call populates everything; beyond it the last page is asked for first.
+const SMALL: usize = 64 << 10;
+/// From here on mappings are worth asking for, if the kernel can be asked.
+const LARGE: usize = 1 << 20;
+/// From here on, if all of them have to be read.
+const VERY_LARGE: usize = 64 << 20;
 
 /// `Ok` if every byte of the range can be accessed that way now. An empty range always can.
 pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
@@ -18,11 +33,7 @@ pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
         return Err(Kind::BadAddress
             .because(format!("{len} bytes at {addr:#x} wrap round the end of the address space")));
     };
-    let first = addr & !(page - 1);
-    // The last page first: a garbage length then fails before anything large is brought in.
-    let good = populate(past - page, page, access)
-        && (past - first == page || populate(first, past - page - first, access));
-    if good {
+    if is_good(addr & !(page - 1), past, access) {
         return Ok(());
     }
     let verb = if access == Access::Write { "written" } else { "read" };
@@ -36,6 +47,66 @@ pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     // SAFETY: sysconf has no preconditions.
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
+}
+
+/// Whether these pages can be accessed.
+fn is_good(first: usize, past: usize, access: Access) -> bool {
+    let (len, page) = (past - first, page_size());
+    if len <= SMALL {
+        return populate(first, len, access);
+    }
+    // The last page first: a garbage length then fails before anything large is brought in.
+    populate(past - page, page, access)
+        && (mappings(len).and_then(|mappings| by_mapping(&mappings, first, past, access)))
+            .unwrap_or_else(|| populate(first, len - page, access))
+}
+
+/// The mappings, where asking for them takes less time than looking at all pages.
+fn mappings(len: usize) -> Option<Mappings> {
+    let asked = if len >= LARGE { Mappings::ask() } else { None };
+    asked.or_else(|| if len >= VERY_LARGE { Mappings::read() } else { None })
+}
+
+/// Whether these pages can be accessed, by the mappings they lie in; `None` if those cannot be told.
+fn by_mapping(mappings: &Mappings, first: usize, past: usize, access: Access) -> Option<bool> {
+    let mut from = first;
+    while from < past {
+        let Some(mapping) = mappings.around(from)? else { return Some(false) };
+        let to = mapping.end.min(past);
+        let good = if mapping.is_anonymous {
+            // What may be done with one page of a mapping may be done with all that are there.
+            populate(from, page_size(), access) && bring_in(from, to, access)
+        } else {
+            populate(from, to - from, access)
+        };
+        if !good {
+            return Some(false);
+        }
+        from = to;
+    }
+    Some(true)
+}
+
+/// Populates those pages of an anonymous mapping that are not there.
+fn bring_in(first: usize, past: usize, access: Access) -> bool {
+    const PAGES: usize = 4096;
+    let page = page_size();
+    let mut there = [0_u8; PAGES];
+    (first..past).step_by(PAGES * page).all(|from| {
+        let len = (past - from).min(PAGES * page);
+        // SAFETY: nothing is touched, and `there` has room for one byte a page.
+        if unsafe { libc::mincore(from as *mut libc::c_void, len, there.as_mut_ptr()) } != 0 {
+            return populate(from, len, access);
+        }
+        let is_absent = |state: &u8| state & 1 == 0;
+        let there = &there[..len / page];
+        let (Some(absent), Some(last)) =
+            (there.iter().position(is_absent), there.iter().rposition(is_absent))
+        else {
+            return true;
+        };
+        populate(from + absent * page, (last + 1 - absent) * page, access)
+    })
 }
 
 fn populate(first: usize, len: usize, access: Access) -> bool {
@@ -58,24 +129,18 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
 
 /// Whether the mappings of the process cover the range with the right permission.
 fn in_maps(first: usize, len: usize, access: Access) -> bool {
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
+    let Ok(maps) = std::fs::read_to_string(mappings::LIST) else { return false };
     covered(&maps, first, first + len, access)
 }
 
 fn covered(maps: &str, mut from: usize, to: usize, access: Access) -> bool {
-    let flag = if access == Access::Write { (1, 'w') } else { (0, 'r') };
-    for line in maps.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
-        let Some((start, end)) = range.split_once('-') else { continue };
-        let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)) else {
-            continue;
-        };
-        if start <= from && from < end {
-            if rights.chars().nth(flag.0) != Some(flag.1) {
+    let right = if access == Access::Write { 'w' } else { 'r' };
+    for (mapping, rights) in mappings::lines(maps) {
+        if mapping.start <= from && from < mapping.end {
+            if !rights.contains(right) {
                 return false;
             }
-            from = end;
+            from = mapping.end;
         }
         if from >= to {
             return true;
@@ -85,41 +150,4 @@ fn covered(maps: &str, mut from: usize, to: usize, access: Access) -> bool {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_can_be_touched_is_told_from_what_cannot() {
-        let mut buffer = vec![1_u8; 3 * page_size()];
-        let addr = buffer.as_mut_ptr() as usize;
-        let constant = "read-only data".as_ptr() as usize;
-        for (addr, len, access, good) in [
-            (addr, buffer.len(), Access::Write, true),
-            (addr + 1, 1, Access::Read, true),
-            (constant, 4, Access::Read, true),
-            (constant, 4, Access::Write, false),
-            (0x10, 1, Access::Read, false),
-            (addr, usize::MAX / 2, Access::Read, false),
-            (addr, usize::MAX, Access::Read, false),
-            (0xdead_0000_0000_0000, 8, Access::Read, false),
-            (0x10, 0, Access::Write, true),
-        ] {
-            assert_eq!(accessible(addr, len, access).is_ok(), good, "{len} bytes at {addr:#x} to {access:?}");
-        }
-        assert!(buffer.iter().all(|byte| *byte == 1), "asking changes nothing");
-    }
-
-    #[test]
-    fn maps_are_read_where_the_kernel_cannot_be_asked() {
-        let maps = "1000-3000 rw-p 0 0 0\n3000-4000 r--p 0 0 0 /x\n5000-6000 rw-p 0\n";
-        for (from, to, access, good) in [
-            (0x1000, 0x4000, Access::Read, true),
-            (0x1000, 0x4000, Access::Write, false),
-            (0x2000, 0x3000, Access::Write, true),
-            (0x3000, 0x5001, Access::Read, false),
-            (0x6000, 0x7000, Access::Read, false),
-        ] {
-            assert_eq!(covered(maps, from, to, access), good, "{from:#x}..{to:#x} {access:?}");
-        }
-    }
-}
+mod tests;

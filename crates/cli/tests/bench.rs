@@ -37,6 +37,7 @@ fn the_list_names_every_kind_of_case() {
         "h2d/alignment/64K",
         "d2h/2d/w4K",
         "d2d/contiguous/1M",
+        "d2d/2d/w16",
         "p2p/contiguous/1M",
         "h2d-pageable/batch/4096x4K",
         "d2h-pageable/contiguous/4K",
@@ -79,7 +80,7 @@ fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
     assert_eq!((&report["backend"], &report["samples"]), (&"host".into(), &2.into()));
     assert_eq!((&report["verified"], &report["missing_peers"]), (&true.into(), &Value::Null));
-    assert_eq!(rows(&report).len(), 8 + 8 + 1 + 1 + 7);
+    assert_eq!(rows(&report).len(), 8 + 8 + 6 + 1 + 7);
     for row in rows(&report) {
         let bytes = row["bytes"].as_u64().expect("bytes");
         let peers = row["peers"].as_array().expect("peers");

@@ -11,7 +11,7 @@ use std::fmt;
 /// /// How many bytes an observer sees moving.
 /// fn bytes(op: &Op) -> usize {
 ///     match op {
-///         Op::Copy(plan) => plan.rows().iter().map(|rows| rows.bytes()).sum(),
+///         Op::Copy(plan) => plan.bytes(),
 ///         Op::After(after) => bytes(&after.1),
 ///         _ => 0,
 ///     }

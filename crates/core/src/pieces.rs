@@ -1,4 +1,4 @@
-//! The pieces of a plan: none, one in the plan itself, or a list that is used again and again.
+//! The pieces of a plan: none, one in the plan itself, or a list. Lists of lines are used again and again.
 
 use crate::{
     Rows,
@@ -13,18 +13,85 @@ const MOST: usize = 8192;
 /// How many lists are kept.
 const KEPT: usize = 8;
 
+/// A run of bytes to move, in one piece: what the pieces of batches are. Half the size of [`Rows`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// First byte of the destination.
+    pub dst: usize,
+    /// First byte of the source.
+    pub src: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl From<Line> for Rows {
+    #[inline(always)]
+    fn from(line: Line) -> Rows {
+        Rows::linear(line.dst, line.src, line.len)
+    }
+}
+
+/// The pieces of a plan, none of them empty, as they are kept.
+#[derive(Clone, Copy, Debug)]
+pub enum Pieces<'a> {
+    /// Rectangles, of which any may be a single row.
+    Rows(&'a [Rows]),
+    /// Single rows.
+    Lines(&'a [Line]),
+}
+
+impl<'a> Pieces<'a> {
+    /// How many there are.
+    pub fn len(self) -> usize {
+        match self {
+            Pieces::Rows(rows) => rows.len(),
+            Pieces::Lines(lines) => lines.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those before the one of this index.
+    pub fn before(self, end: usize) -> Pieces<'a> {
+        match self {
+            Pieces::Rows(rows) => Pieces::Rows(&rows[..end]),
+            Pieces::Lines(lines) => Pieces::Lines(&lines[..end]),
+        }
+    }
+
+    /// One after the other, as rectangles.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Rows> + Clone + 'a {
+        let (rows, lines) = match self {
+            Pieces::Rows(rows) => (rows, &[][..]),
+            Pieces::Lines(lines) => (&[][..], lines),
+        };
+        rows.iter().copied().chain(lines.iter().copied().map(Rows::from))
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(self) -> usize {
+        match self {
+            Pieces::Rows(rows) => rows.iter().map(Rows::bytes).sum(),
+            Pieces::Lines(lines) => lines.iter().map(|line| line.len).sum(),
+        }
+    }
+}
+
 /// Lists that no plan uses now, with their memory: a fresh list costs its pages, which is more than to plan what is in it.
 #[derive(Default)]
-pub(crate) struct Spares(Mutex<Vec<Vec<Rows>>>);
+pub(crate) struct Spares(Mutex<Vec<Vec<Line>>>);
 
 impl Spares {
-    fn take(&self, room: usize) -> Option<Vec<Rows>> {
+    fn take(&self, room: usize) -> Option<Vec<Line>> {
         let mut lists = lock(&self.0);
         let fits = lists.iter().position(|list| list.capacity() >= room)?;
         Some(lists.swap_remove(fits))
     }
 
-    fn keep(&self, mut list: Vec<Rows>) {
+    fn keep(&self, mut list: Vec<Line>) {
         // It may have grown since it was made.
         if list.capacity() > 2 * MOST {
             return;
@@ -37,37 +104,74 @@ impl Spares {
     }
 }
 
-/// Most plans have one piece, and that costs no memory of its own.
+/// What holds the pieces of a plan. Most plans have one, and that costs no memory of its own.
 #[derive(Clone, Default)]
-pub(crate) enum Pieces {
+pub(crate) enum Store {
     #[default]
     None,
     One(Rows),
-    Many(List),
+    Rows(Vec<Rows>),
+    Lines(Lines),
 }
 
-/// Several pieces, and where the list goes when the plan is done with.
-#[derive(Clone)]
-pub(crate) struct List {
-    rows: Vec<Rows>,
+/// Several lines, and where the list goes when the plan is done with.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    list: Vec<Line>,
     home: Option<Arc<Spares>>,
 }
 
-impl Pieces {
+impl Lines {
+    /// Adds a line behind the others.
     #[inline(always)]
-    pub(crate) fn as_slice(&self) -> &[Rows] {
-        match self {
-            Pieces::None => &[],
-            Pieces::One(rows) => slice::from_ref(rows),
-            Pieces::Many(list) => &list.rows,
-        }
+    pub(crate) fn push(&mut self, line: Line) {
+        self.list.push(line);
     }
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [Rows] {
+    /// Adds lines behind the others.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, lines: impl Iterator<Item = Line>) {
+        self.list.extend(lines);
+    }
+
+    /// Those from `first` on that go on where the one before them ended become one with it.
+    #[inline(never)]
+    pub(crate) fn merge(&mut self, first: usize) {
+        let mut last = first;
+        for index in first + 1..self.list.len() {
+            let line = self.list[index];
+            let before = &mut self.list[last];
+            if (line.dst, line.src) == (before.dst + before.len, before.src + before.len) {
+                before.len += line.len;
+            } else {
+                last += 1;
+                self.list[last] = line;
+            }
+        }
+        self.list.truncate(last + 1);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            home.keep(mem::take(&mut self.list));
+        }
+    }
+}
+
+impl Store {
+    #[inline(always)]
+    pub(crate) fn view(&self) -> Pieces<'_> {
         match self {
-            Pieces::None => &mut [],
-            Pieces::One(rows) => slice::from_mut(rows),
-            Pieces::Many(list) => &mut list.rows,
+            Store::None => Pieces::Rows(&[]),
+            Store::One(rows) => Pieces::Rows(slice::from_ref(rows)),
+            Store::Rows(rows) => Pieces::Rows(rows),
+            Store::Lines(lines) => Pieces::Lines(&lines.list),
         }
     }
 
@@ -75,49 +179,43 @@ impl Pieces {
     #[inline(always)]
     pub(crate) fn push(&mut self, rows: Rows) {
         match self {
-            Pieces::None => *self = Pieces::One(rows),
-            _ => self.list().push(rows),
+            Store::None => *self = Store::One(rows),
+            Store::Lines(lines) if rows.height == 1 => {
+                lines.push(Line { dst: rows.dst, src: rows.src, len: rows.width })
+            }
+            _ => self.rows().push(rows),
         }
     }
 
-    /// The pieces as a list.
-    #[inline]
-    pub(crate) fn list(&mut self) -> &mut Vec<Rows> {
-        if !matches!(self, Pieces::Many(_)) {
-            let rows = self.as_slice().to_vec();
-            *self = Pieces::Many(List { rows, home: None });
+    /// The pieces as rectangles.
+    pub(crate) fn rows(&mut self) -> &mut Vec<Rows> {
+        if !matches!(self, Store::Rows(_)) {
+            *self = Store::Rows(self.view().iter().collect());
         }
         match self {
-            Pieces::Many(list) => &mut list.rows,
+            Store::Rows(rows) => rows,
             _ => unreachable!("made above"),
         }
     }
 
-    /// Becomes a list with room for `count` more, if it is none yet.
-    pub(crate) fn make_room(&mut self, count: usize, spares: &Arc<Spares>) {
-        if matches!(self, Pieces::Many(_)) {
-            return;
+    /// The pieces as lines, if they are a list of them, or none yet; then with room for about `count` more.
+    pub(crate) fn lines(&mut self, count: usize, spares: &Arc<Spares>) -> Option<&mut Lines> {
+        if let Store::None = self {
+            let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
+            let kept = home.as_ref().and_then(|home| home.take(count));
+            let list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST)));
+            *self = Store::Lines(Lines { list, home });
         }
-        let before = mem::take(self);
-        let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
-        let kept = home.as_ref().and_then(|home| home.take(count + 1));
-        let mut rows = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST) + 1));
-        rows.extend_from_slice(before.as_slice());
-        *self = Pieces::Many(List { rows, home });
-    }
-}
-
-impl Drop for List {
-    fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            home.keep(mem::take(&mut self.rows));
+        match self {
+            Store::Lines(lines) => Some(lines),
+            _ => None,
         }
     }
 }
 
-impl fmt::Debug for Pieces {
+impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().fmt(f)
+        f.debug_list().entries(self.view().iter()).finish()
     }
 }
 
@@ -126,43 +224,82 @@ mod tests {
     use super::*;
 
     fn rows(number: usize) -> Rows {
-        Rows::linear(number, number, 1)
+        Rows::linear(3 * number, 5 * number, 1)
     }
 
-    fn long(spares: &Arc<Spares>, room: usize) -> Pieces {
-        let mut pieces = Pieces::One(rows(0));
-        pieces.make_room(room, spares);
-        (1..room).for_each(|number| pieces.push(rows(number)));
+    fn numbers(pieces: &Store) -> Vec<Rows> {
+        pieces.view().iter().collect()
+    }
+
+    fn long(spares: &Arc<Spares>, room: usize) -> Store {
+        let mut pieces = Store::default();
+        pieces.lines(room, spares).expect("none yet");
+        (0..room).for_each(|number| pieces.push(rows(number)));
         pieces
+    }
+
+    fn at(store: &Store) -> *const Line {
+        match store.view() {
+            Pieces::Lines(lines) => lines.as_ptr(),
+            Pieces::Rows(_) => unreachable!("made of lines"),
+        }
     }
 
     #[test]
     fn pieces_keep_their_order_whatever_holds_them() {
+        let spares = Arc::default();
         for count in [0, 1, 2, 3, LEAST, 3 * LEAST] {
-            let mut pieces = Pieces::default();
-            (0..count).for_each(|number| pieces.push(rows(number)));
+            let mut rectangles = Store::default();
+            (0..count).for_each(|number| rectangles.push(rows(number)));
             let want: Vec<_> = (0..count).map(rows).collect();
-            assert_eq!(pieces.as_slice(), want);
-            assert_eq!(pieces.clone().as_slice(), want);
+            let mut turned = long(&spares, count);
+            turned.rows();
+            for pieces in [&rectangles, &rectangles.clone(), &long(&spares, count), &turned] {
+                assert_eq!((numbers(pieces), pieces.view().len()), (want.clone(), count));
+                assert_eq!(pieces.view().bytes(), count);
+                assert_eq!(pieces.view().before(count / 2).iter().collect::<Vec<_>>(), want[..count / 2]);
+            }
         }
+    }
+
+    #[test]
+    fn a_rectangle_among_lines_makes_them_rectangles() {
+        let mut pieces = long(&Arc::default(), LEAST);
+        let tall = Rows { height: 3, ..rows(9) };
+        pieces.push(tall);
+        pieces.push(rows(7));
+        let want: Vec<_> = (0..LEAST).map(rows).chain([tall, rows(7)]).collect();
+        assert_eq!(numbers(&pieces), want);
+        assert!(pieces.lines(2, &Arc::default()).is_none());
+    }
+
+    #[test]
+    fn lines_that_touch_become_one_and_those_before_stay() {
+        let line = |dst, src, len| Line { dst, src, len };
+        let mut lines = Lines::default();
+        for one in [line(0, 0, 4), line(4, 4, 4), line(8, 8, 2), line(10, 10, 1), line(11, 12, 1)] {
+            lines.push(one);
+        }
+        lines.merge(1);
+        assert_eq!(lines.list, [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
+        let mut none = Lines::default();
+        none.merge(0);
+        assert_eq!(none.list, []);
     }
 
     #[test]
     fn a_long_list_is_used_again_and_only_a_few_are_kept() {
         let spares = Arc::new(Spares::default());
-        let first = long(&spares, LEAST);
-        let at = first.as_slice().as_ptr();
+        let first = long(&spares, 2 * LEAST);
+        let place = at(&first);
         drop(first);
         let again = long(&spares, LEAST);
-        assert_eq!(again.as_slice().as_ptr(), at, "the same memory");
-        assert_eq!(again.as_slice(), (0..LEAST).map(rows).collect::<Vec<_>>(), "and nothing of before in it");
+        assert_eq!(at(&again), place, "the same memory");
+        assert_eq!(numbers(&again), (0..LEAST).map(rows).collect::<Vec<_>>(), "and nothing of before in it");
         drop((0..3 * KEPT).map(|_| long(&spares, LEAST)).collect::<Vec<_>>());
         assert_eq!(lock(&spares.0).len(), KEPT);
+        lock(&spares.0).clear();
         drop((long(&spares, LEAST - 2), long(&spares, MOST + 1)));
-        assert_eq!(
-            lock(&spares.0).iter().map(Vec::capacity).max(),
-            Some(LEAST + 1),
-            "neither short nor huge"
-        );
+        assert_eq!(lock(&spares.0).len(), 0, "neither short nor huge");
     }
 }

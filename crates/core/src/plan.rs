@@ -5,10 +5,11 @@ mod many;
 use crate::{
     Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
     memory::{Block, Known},
-    pieces::Pieces,
+    pieces::{Pieces, Store},
     table::GRANULE,
 };
 use many::Many;
+pub use many::Runs;
 
 /// A rectangle of bytes to move; a linear copy is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub struct Misfit {
 /// cut where its memory is mapped piece by piece is done in the order given, since its ends may overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    pieces: Pieces,
+    pieces: Store,
     route: Route,
     plain: bool,
     ordered: bool,
@@ -168,7 +169,7 @@ impl Plan {
             return Plan::of_unusual(unusual, memory);
         }
         let (dst, src) = (ends.dst.engine_address(dst), ends.src.engine_address(src));
-        let pieces = if len > 0 { Pieces::One(Rows::linear(dst, src, len)) } else { Pieces::None };
+        let pieces = if len > 0 { Store::One(Rows::linear(dst, src, len)) } else { Store::None };
         Ok(Plan { pieces, route: ends.route(), plain: false, ordered: false })
     }
 
@@ -194,6 +195,24 @@ impl Plan {
             None => self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error }),
             Some(second) => self.add_many(first, [rows, second], pieces, memory, fits),
         }
+    }
+
+    /// As [`extend`](Self::extend), for runs in arrays, which are planned faster.
+    pub fn extend_runs(
+        &mut self,
+        first: usize,
+        runs: &Runs,
+        memory: &Memory,
+        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        if let ([dst], [src], [len]) = (runs.dsts, runs.srcs, runs.lens) {
+            let rows = Rows::linear(*dst, *src, *len);
+            return self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error });
+        }
+        let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
+        many.add_runs(runs)?;
+        many.finish();
+        Ok(())
     }
 
     #[inline(never)]
@@ -286,7 +305,7 @@ impl Plan {
     /// end, and rows that cross a border in parts.
     #[cold]
     fn add_pieces(&mut self, rows: &Rows, ends: &Ends, memory: &Memory) -> Result<()> {
-        let first = self.rows().len();
+        let first = self.pieces().len();
         let mut row = 0;
         while row < rows.height {
             let (mut dst, mut src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
@@ -310,7 +329,7 @@ impl Plan {
         }
         // As a whole copy would: from the end, if the destination lies behind the source's start.
         if rows.dst > rows.src {
-            self.pieces.as_mut_slice()[first..].reverse();
+            self.pieces.rows()[first..].reverse();
         }
         self.ordered = true;
         Ok(())
@@ -323,8 +342,8 @@ impl Plan {
 
     /// The pieces, none of them empty.
     #[inline]
-    pub fn rows(&self) -> &[Rows] {
-        self.pieces.as_slice()
+    pub fn pieces(&self) -> Pieces<'_> {
+        self.pieces.view()
     }
 
     /// Between which kinds of memory the bytes move.
@@ -339,7 +358,7 @@ impl Plan {
 
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.rows().iter().map(Rows::bytes).sum()
+        self.pieces().bytes()
     }
 }
 

@@ -100,14 +100,14 @@ impl Reduction {
         let plan = Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
         let is_turned = plan.is_ordered() && dst > src;
         let (mut start, mut pieces) = (0, SmallVec::<[Piece; 1]>::new());
-        let mut add = |rows: &Rows| {
+        let mut add = |rows: Rows| {
             pieces.push(Piece { start, dst: rows.dst, src: rows.src, len: rows.width });
             start += rows.width;
         };
         // A plan of several pieces is given in the order of a memmove.
         match is_turned {
-            true => plan.rows().iter().rev().for_each(&mut add),
-            false => plan.rows().iter().for_each(&mut add),
+            true => plan.pieces().iter().rev().for_each(&mut add),
+            false => plan.pieces().iter().for_each(&mut add),
         }
         // In one piece the engine's addresses tell whether the ends overlap; in several only the user's can.
         let (to, from) = match &pieces[..] {

@@ -2,7 +2,7 @@
 
 use ferry_core::{
     Access, Backend, Block, DeviceId, Fence, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
-    QueueOptions, Request, Result, Route, Rows, Runtime, Status, Ticket,
+    QueueOptions, Request, Result, Route, Rows, Runs, Runtime, Status, Ticket,
 };
 use std::{
     sync::{
@@ -179,10 +179,13 @@ fn plans_are_in_engine_addresses_and_straight_where_they_can_be() {
     let (dst, src) = (alloc(&runtime, Home::Device(1), 4096), alloc(&runtime, Home::Host, 4096));
     let rows = Rows { dst: dst.base + 8, dst_pitch: 16, src: src.base, src_pitch: 16, width: 16, height: 4 };
     let made = plan(&runtime, rows).expect("a good copy");
-    assert_eq!(made.rows(), [Rows::linear(dst.at + 8, src.at, 64)]);
+    assert!(made.pieces().iter().eq([Rows::linear(dst.at + 8, src.at, 64)]));
     assert_eq!((made.route(), made.is_plain(), made.bytes()), (Route::HostToDevice { to: 1 }, false, 64));
     let made = plan(&runtime, Rows { dst: PLAIN.start, src: dst.base, ..rows }).expect("plain memory");
-    assert_eq!((made.rows()[0].dst, made.is_plain()), (PLAIN.start, true));
+    assert_eq!(
+        (made.pieces().iter().next().map(|rows| rows.dst), made.is_plain()),
+        (Some(PLAIN.start), true)
+    );
     assert_eq!(made.route(), Route::DeviceToHost { from: 1 });
 }
 
@@ -246,7 +249,7 @@ fn the_rules_of_the_caller_are_asked_for_whenever_an_end_is_of_another_sort() {
     };
     plan.extend(7, pieces().skip(6), runtime.memory(), add).expect("more of the same");
     assert_eq!(
-        (asked, plan.rows().len()),
+        (asked, plan.pieces().len()),
         (vec![7], sides.len() + 1),
         "a part that is added is asked for anew"
     );
@@ -278,13 +281,89 @@ fn pieces_that_touch_inside_two_blocks_become_one() {
         ),
     ] {
         let made = Plan::new(pieces, runtime.memory(), any).expect("good pieces");
-        assert_eq!(made.rows(), want, "{name}");
+        assert_eq!(made.pieces().iter().collect::<Vec<_>>(), want, "{name}");
     }
     let many: Vec<_> = (0..1000).map(|i| linear(i * 16, i * 8, 8)).collect();
     for _ in 0..3 {
         let made = Plan::new(many.iter().copied(), runtime.memory(), any).expect("good pieces");
-        assert!(made.rows().iter().eq((0..1000).map(|i| there(i * 16, i * 8, 8)).collect::<Vec<_>>().iter()));
+        assert!(made.pieces().iter().eq((0..1000).map(|i| there(i * 16, i * 8, 8))));
     }
+}
+
+/// Runs in arrays are planned by another way than pieces one by one. Whatever the pieces are, both agree to the same ones, move the
+/// same bytes and refuse the same piece.
+#[test]
+fn runs_in_arrays_are_planned_as_pieces_are() {
+    let (runtime, _) = paper();
+    let devices: Vec<_> = (0..3).map(|_| alloc(&runtime, Home::Device(0), 1 << 16)).collect();
+    let hosts: Vec<_> = (0..2).map(|_| alloc(&runtime, Home::Host, 1 << 16)).collect();
+    let mut state = 7_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut seen = [0; 3];
+    for round in 0..400 {
+        let count = 2 + random(300);
+        // Most batches are of good pieces in few blocks; some have one that is not.
+        let (odd, blocks, apart) = (random(3 * count), 1 + random(3), random(4));
+        let (mut dsts, mut srcs, mut lens) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..count {
+            let len = random(5) * 16;
+            let (dst, src) = match dsts.len().checked_sub(1) {
+                Some(last) if random(4) > apart && index != odd && last != odd => {
+                    (dsts[last] + lens[last], srcs[last] + lens[last])
+                }
+                _ => (
+                    devices[index % blocks].base + random(1 << 15),
+                    hosts[index % 2 % blocks].base + random(1 << 15),
+                ),
+            };
+            let (dst, len) = match index == odd {
+                true => [(devices[2].base + (1 << 16) - 8, 9), (PLAIN.start, 8), (8, 0), (dst, usize::MAX)]
+                    [random(4)],
+                false => (dst, len),
+            };
+            dsts.push(dst);
+            srcs.push(src);
+            lens.push(len);
+        }
+        let one_by_one = (0..count).map(|i| Rows::linear(dsts[i], srcs[i], lens[i]));
+        let want = Plan::new(one_by_one, runtime.memory(), any);
+        let mut got = Plan::default();
+        let runs = Runs { dsts: &dsts, srcs: &srcs, lens: &lens };
+        let got = got.extend_runs(0, &runs, runtime.memory(), any).map(|()| got);
+        match (want, got) {
+            (Ok(want), Ok(got)) => {
+                let same = joined(&want) == joined(&got);
+                assert!(
+                    same && (want.route(), want.is_plain()) == (got.route(), got.is_plain()),
+                    "round {round}"
+                );
+                seen[usize::from(got.pieces().len() < count / 2)] += 1;
+            }
+            (Err(want), Err(got)) => {
+                assert_eq!((want.item, want.error), (got.item, got.error), "round {round}");
+                seen[2] += 1;
+            }
+            (want, got) => panic!("round {round}: {want:?} and {got:?}"),
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 20), "all kinds of batches: {seen:?}");
+}
+
+/// The pieces of a plan, with those that touch made one.
+fn joined(plan: &Plan) -> Vec<Rows> {
+    let mut all: Vec<Rows> = Vec::new();
+    for rows in plan.pieces().iter() {
+        match all.last_mut() {
+            Some(last) if (rows.dst, rows.src) == (last.dst + last.width, last.src + last.width) => {
+                *last = Rows::linear(last.dst, last.src, last.width + rows.width);
+            }
+            _ => all.push(rows),
+        }
+    }
+    all
 }
 
 #[test]

@@ -17,56 +17,17 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.rows().iter().try_for_each(|rows| match rows.height {
+        plan.pieces().iter().try_for_each(|rows| match rows.height {
             1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
                 let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
                 self.start(self.device.kernels()?.within, &args)
             }
             1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(rows),
+            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(&rows),
             height => (0..height).try_for_each(|row| {
                 self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
             }),
         })
-    }
-
-    /// A copy between pageable memory and a device. The driver refuses ranges that are page-locked in part; those go through a
-    /// buffer of ours, piece by piece.
-    pub(super) fn copy_plain(&self, plan: &Plan) -> Result<()> {
-        self.copy(plan).or_else(|why| match plan.route() {
-            Route::HostToDevice { .. } => self.copy_staged(plan, true),
-            Route::DeviceToHost { .. } => self.copy_staged(plan, false),
-            _ => Err(why),
-        })
-    }
-
-    fn copy_staged(&self, plan: &Plan, to_device: bool) -> Result<()> {
-        const PIECE: usize = 1 << 20;
-        let mut buffer = vec![0_u8; plan.rows().iter().map(|rows| rows.width).max().unwrap_or(0).min(PIECE)];
-        let at = buffer.as_mut_ptr() as usize;
-        for rows in plan.rows() {
-            let pieces = |row| (0..rows.width).step_by(PIECE).map(move |done| (row, done));
-            for (row, done) in (0..rows.height).flat_map(pieces) {
-                let (dst, src) =
-                    (rows.dst + row * rows.dst_pitch + done, rows.src + row * rows.src_pitch + done);
-                let len = PIECE.min(rows.width - done);
-                if to_device {
-                    // SAFETY: a piece of a row of the plan, which is host memory here, into a buffer that is as long.
-                    unsafe { ptr::copy_nonoverlapping(src as *const u8, at as *mut u8, len) };
-                    self.copy_row(dst, at, len)?;
-                } else {
-                    self.copy_row(at, src, len)?;
-                }
-                // SAFETY: the stream is alive.
-                let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-                self.device.check("cuStreamSynchronize", code)?;
-                if !to_device {
-                    // SAFETY: as above, the other way.
-                    unsafe { ptr::copy_nonoverlapping(at as *const u8, dst as *mut u8, len) };
-                }
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {

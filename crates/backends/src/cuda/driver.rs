@@ -72,11 +72,23 @@ pub struct Rectangle {
     pub height: usize,
 }
 
+/// What another process opens an allocation with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)]
+pub struct Pass(pub [u8; 64]);
+
 macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($kind:ty),*);)*) => {
-        /// Pointers into the driver library, which is never unloaded.
-        #[allow(non_snake_case)]
-        pub struct Functions { $(pub $name: unsafe extern "C" fn($($kind),*) -> Code,)* }
+    (
+        needed { $($name:ident = $symbol:literal ($($kind:ty),*);)* }
+        optional { $($more:ident = $newer:literal ($($with:ty),*);)* }
+    ) => {
+        /// Pointers into the driver library, which is never unloaded. What older drivers lack is optional.
+        #[allow(non_snake_case, dead_code)]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($kind),*) -> Code,)*
+            $(pub $more: Option<unsafe extern "C" fn($($with),*) -> Code>,)*
+        }
 
         impl Functions {
             /// # Safety
@@ -85,6 +97,8 @@ macro_rules! functions {
                 Ok(Functions {
                     // SAFETY: the type is that of the driver's function of this name.
                     $($name: unsafe { *library.get($symbol)? },)*
+                    // SAFETY: as above.
+                    $($more: unsafe { library.get($newer) }.ok().map(|found| *found),)*
                 })
             }
         }
@@ -92,42 +106,58 @@ macro_rules! functions {
 }
 
 functions! {
-    cuInit = "cuInit" (u32);
-    cuGetErrorName = "cuGetErrorName" (Code, *mut *const c_char);
-    cuGetErrorString = "cuGetErrorString" (Code, *mut *const c_char);
-    cuDeviceGetCount = "cuDeviceGetCount" (*mut i32);
-    cuDeviceGet = "cuDeviceGet" (*mut i32, i32);
-    cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut Handle, i32);
-    cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2" (i32);
-    cuCtxPushCurrent = "cuCtxPushCurrent_v2" (Handle);
-    cuCtxPopCurrent = "cuCtxPopCurrent_v2" (*mut Handle);
-    cuMemGetInfo = "cuMemGetInfo_v2" (*mut usize, *mut usize);
-    cuMemAlloc = "cuMemAlloc_v2" (*mut usize, usize);
-    cuMemFree = "cuMemFree_v2" (usize);
-    cuMemHostAlloc = "cuMemHostAlloc" (*mut usize, usize, u32);
-    cuMemFreeHost = "cuMemFreeHost" (usize);
-    cuMemHostRegister = "cuMemHostRegister_v2" (usize, usize, u32);
-    cuMemHostUnregister = "cuMemHostUnregister" (usize);
-    cuPointerGetAttributes = "cuPointerGetAttributes" (u32, *const Attribute, *mut *mut c_void, usize);
-    cuStreamCreate = "cuStreamCreate" (*mut Handle, u32);
-    cuStreamDestroy = "cuStreamDestroy_v2" (Handle);
-    cuStreamSynchronize = "cuStreamSynchronize" (Handle);
-    cuStreamQuery = "cuStreamQuery" (Handle);
-    cuStreamWaitEvent = "cuStreamWaitEvent" (Handle, Handle, u32);
-    cuStreamAddCallback = "cuStreamAddCallback" (Handle, Callback, *mut c_void, u32);
-    cuEventCreate = "cuEventCreate" (*mut Handle, u32);
-    cuEventDestroy = "cuEventDestroy_v2" (Handle);
-    cuEventRecord = "cuEventRecord" (Handle, Handle);
-    cuEventQuery = "cuEventQuery" (Handle);
-    cuEventSynchronize = "cuEventSynchronize" (Handle);
-    cuEventElapsedTime = "cuEventElapsedTime" (*mut f32, Handle, Handle);
-    cuMemcpyAsync = "cuMemcpyAsync" (usize, usize, usize, Handle);
-    cuMemcpy2DAsync = "cuMemcpy2DAsync_v2" (*const Rectangle, Handle);
-    cuMemsetD8Async = "cuMemsetD8Async" (usize, u8, usize, Handle);
-    cuMemsetD32Async = "cuMemsetD32Async" (usize, u32, usize, Handle);
-    cuModuleLoadData = "cuModuleLoadData" (*mut Handle, *const c_void);
-    cuModuleGetFunction = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
-    cuLaunchKernel = "cuLaunchKernel" (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
+    needed {
+        cuInit = "cuInit" (u32);
+        cuGetErrorName = "cuGetErrorName" (Code, *mut *const c_char);
+        cuGetErrorString = "cuGetErrorString" (Code, *mut *const c_char);
+        cuDeviceGetCount = "cuDeviceGetCount" (*mut i32);
+        cuDeviceGet = "cuDeviceGet" (*mut i32, i32);
+        cuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain" (*mut Handle, i32);
+        cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2" (i32);
+        cuCtxPushCurrent = "cuCtxPushCurrent_v2" (Handle);
+        cuCtxPopCurrent = "cuCtxPopCurrent_v2" (*mut Handle);
+        cuMemGetInfo = "cuMemGetInfo_v2" (*mut usize, *mut usize);
+        cuMemAlloc = "cuMemAlloc_v2" (*mut usize, usize);
+        cuMemFree = "cuMemFree_v2" (usize);
+        cuMemHostAlloc = "cuMemHostAlloc" (*mut usize, usize, u32);
+        cuMemFreeHost = "cuMemFreeHost" (usize);
+        cuMemHostRegister = "cuMemHostRegister_v2" (usize, usize, u32);
+        cuMemHostUnregister = "cuMemHostUnregister" (usize);
+        cuPointerGetAttributes = "cuPointerGetAttributes" (u32, *const Attribute, *mut *mut c_void, usize);
+        cuStreamCreate = "cuStreamCreate" (*mut Handle, u32);
+        cuStreamDestroy = "cuStreamDestroy_v2" (Handle);
+        cuStreamSynchronize = "cuStreamSynchronize" (Handle);
+        cuStreamQuery = "cuStreamQuery" (Handle);
+        cuStreamWaitEvent = "cuStreamWaitEvent" (Handle, Handle, u32);
+        cuStreamAddCallback = "cuStreamAddCallback" (Handle, Callback, *mut c_void, u32);
+        cuEventCreate = "cuEventCreate" (*mut Handle, u32);
+        cuEventDestroy = "cuEventDestroy_v2" (Handle);
+        cuEventRecord = "cuEventRecord" (Handle, Handle);
+        cuEventQuery = "cuEventQuery" (Handle);
+        cuEventSynchronize = "cuEventSynchronize" (Handle);
+        cuEventElapsedTime = "cuEventElapsedTime" (*mut f32, Handle, Handle);
+        cuMemcpyAsync = "cuMemcpyAsync" (usize, usize, usize, Handle);
+        cuMemcpy2DAsync = "cuMemcpy2DAsync_v2" (*const Rectangle, Handle);
+        cuMemsetD8Async = "cuMemsetD8Async" (usize, u8, usize, Handle);
+        cuMemsetD32Async = "cuMemsetD32Async" (usize, u32, usize, Handle);
+        cuModuleLoadData = "cuModuleLoadData" (*mut Handle, *const c_void);
+        cuModuleGetFunction = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+        cuLaunchKernel = "cuLaunchKernel" (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
+    }
+    optional {
+        cuDriverGetVersion = "cuDriverGetVersion" (*mut i32);
+        cuDeviceGetName = "cuDeviceGetName" (*mut c_char, i32, i32);
+        cuDeviceGetAttribute = "cuDeviceGetAttribute" (*mut i32, i32, i32);
+        cuCtxGetCurrent = "cuCtxGetCurrent" (*mut Handle);
+        cuFuncSetAttribute = "cuFuncSetAttribute" (Handle, i32, i32);
+        cuStreamGetCtx = "cuStreamGetCtx" (Handle, *mut Handle);
+        cuStreamIsCapturing = "cuStreamIsCapturing" (Handle, *mut i32);
+        cuStreamWaitValue64 = "cuStreamWaitValue64_v2" (Handle, usize, u64, u32);
+        cuStreamWriteValue64 = "cuStreamWriteValue64_v2" (Handle, usize, u64, u32);
+        cuIpcGetMemHandle = "cuIpcGetMemHandle" (*mut Pass, usize);
+        cuIpcOpenMemHandle = "cuIpcOpenMemHandle_v2" (*mut usize, Pass, u32);
+        cuIpcCloseMemHandle = "cuIpcCloseMemHandle" (usize);
+    }
 }
 
 /// The driver, initialised.

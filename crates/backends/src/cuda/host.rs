@@ -8,7 +8,7 @@ use std::ptr;
 /// # Safety
 /// Every row is valid host memory.
 pub unsafe fn copy(plan: &Plan) {
-    for rows in plan.rows() {
+    for rows in plan.pieces().iter() {
         for row in 0..rows.height {
             let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
             // SAFETY: one row of the plan; rows may overlap.

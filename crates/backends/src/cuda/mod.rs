@@ -16,6 +16,8 @@ mod ledger;
 mod pieces;
 mod queue;
 mod sealed;
+mod stage;
+mod visits;
 mod workers;
 
 use crate::{host::outside::Outside, probe};

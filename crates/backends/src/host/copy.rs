@@ -8,7 +8,7 @@ mod avx2;
 mod limits;
 mod walk;
 
-use ferry_core::{Fill, Rows};
+use ferry_core::{Fill, Pieces};
 use limits::Manner;
 use std::ptr;
 pub use walk::ROW_COST;
@@ -73,7 +73,7 @@ impl Routine {
     ///
     /// # Safety
     /// As for `advance`; the routine is one of [`all`](Routine::all).
-    pub unsafe fn advance(self, pieces: &[Rows], cursor: &mut Cursor, most: usize, whole: usize) -> bool {
+    pub unsafe fn advance(self, pieces: Pieces, cursor: &mut Cursor, most: usize, whole: usize) -> bool {
         let manner = Manner::of(whole);
         match self {
             // SAFETY: the caller's promise.
@@ -123,7 +123,7 @@ impl Routine {
 ///
 /// # Safety
 /// Every row of every piece is valid at the engine's addresses.
-pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize) -> bool {
+pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { Routine::best().advance(pieces, cursor, most, limits::estimate(pieces)) }
 }
@@ -132,7 +132,7 @@ pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize) -> bool
 ///
 /// # Safety
 /// As for `advance`.
-pub unsafe fn advance_part(pieces: &[Rows], cursor: &mut Cursor, most: usize, whole: usize) -> bool {
+pub unsafe fn advance_part(pieces: Pieces, cursor: &mut Cursor, most: usize, whole: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { Routine::best().advance(pieces, cursor, most, whole) }
 }

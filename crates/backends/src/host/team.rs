@@ -8,7 +8,7 @@ use super::{
     engine::Engine,
 };
 use ferry_core::{
-    Plan, Rows,
+    Pieces, Plan, Rows,
     sync::{Arc, AtomicUsize, Ordering, spin_loop},
 };
 use std::{ops::Range, slice, thread};
@@ -28,9 +28,8 @@ const LOOKS: usize = 256;
 
 /// A copy that is being done together.
 pub struct Team {
-    pieces: Pieces,
-    /// Bytes.
-    whole: usize,
+    whole: Whole,
+    bytes: usize,
     portions: Vec<Portion>,
     /// Which lane's copy this is.
     lane: usize,
@@ -43,18 +42,18 @@ pub struct Team {
 }
 
 /// What is copied.
-pub enum Pieces {
+pub enum Whole {
     /// One run of bytes.
     One(Rows),
     /// A plan.
     Plan(Plan),
 }
 
-impl Pieces {
-    fn rows(&self) -> &[Rows] {
+impl Whole {
+    fn pieces(&self) -> Pieces<'_> {
         match self {
-            Pieces::One(rows) => slice::from_ref(rows),
-            Pieces::Plan(plan) => plan.rows(),
+            Whole::One(rows) => Pieces::Rows(slice::from_ref(rows)),
+            Whole::Plan(plan) => plan.pieces(),
         }
     }
 }
@@ -70,8 +69,8 @@ enum Portion {
 
 impl Team {
     /// How a copy is cut for this many threads; `None` if it is not worth it, or must not be cut.
-    pub fn portions(pieces: &[Rows], cpus: usize) -> Option<Portions> {
-        let total: usize = pieces.iter().map(cost).sum();
+    pub fn portions(pieces: Pieces, cpus: usize) -> Option<Portions> {
+        let total = total_cost(pieces);
         if cpus < 2 || total < LEAST {
             return None;
         }
@@ -80,10 +79,10 @@ impl Team {
     }
 
     /// A team with its first member.
-    pub fn new(pieces: Pieces, portions: Portions, lane: usize, cpus: usize) -> Team {
+    pub fn new(whole: Whole, portions: Portions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
-        let whole = pieces.rows().iter().map(Rows::bytes).sum();
-        Team { pieces, whole, portions: portions.0, lane, most: cpus, members, next, finished }
+        let bytes = whole.pieces().bytes();
+        Team { whole, bytes, portions: portions.0, lane, most: cpus, members, next, finished }
     }
 
     /// Whether this is a copy of the lane, if one is given.
@@ -118,12 +117,13 @@ impl Team {
         unsafe {
             match portion {
                 Portion::Pieces(range) => {
-                    let (pieces, mut cursor) = (&self.pieces.rows()[..range.end], Cursor::at(range.start));
-                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.whole)
+                    let (pieces, mut cursor) =
+                        (self.whole.pieces().before(range.end), Cursor::at(range.start));
+                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.bytes)
                 }
                 Portion::Part(rows) => {
-                    let (pieces, mut cursor) = (slice::from_ref(rows), Cursor::default());
-                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.whole)
+                    let (pieces, mut cursor) = (Pieces::Rows(slice::from_ref(rows)), Cursor::default());
+                    copy::advance_part(pieces, &mut cursor, usize::MAX, self.bytes)
                 }
             };
         }
@@ -201,6 +201,14 @@ fn cost(rows: &Rows) -> usize {
     rows.height.saturating_mul(rows.width.max(ROW_COST))
 }
 
+/// What all pieces cost together.
+fn total_cost(pieces: Pieces) -> usize {
+    match pieces {
+        Pieces::Rows(rows) => rows.iter().map(cost).sum(),
+        Pieces::Lines(lines) => lines.iter().map(|line| line.len.max(ROW_COST)).sum(),
+    }
+}
+
 /// Whether a piece may be done in any order: no byte of it is both read and written.
 fn is_apart(rows: &Rows) -> bool {
     let span = |pitch: usize| (rows.height - 1) * pitch + rows.width;
@@ -208,10 +216,11 @@ fn is_apart(rows: &Rows) -> bool {
 }
 
 /// The portions of a plan, of about `size` bytes each.
-fn cut(pieces: &[Rows], size: usize) -> Vec<Portion> {
+fn cut(pieces: Pieces, size: usize) -> Vec<Portion> {
     let mut portions = Vec::new();
     let (mut first, mut gathered) = (0, 0);
     for (index, rows) in pieces.iter().enumerate() {
+        let rows = &rows;
         let alone = cost(rows) > size && is_apart(rows);
         if first < index && (alone || gathered >= size) {
             portions.push(Portion::Pieces(first..index));
@@ -296,7 +305,7 @@ mod tests {
             &[Rows::linear(4096 * 9 + 17, 4096 * 900, 50_000)],
         ];
         for plan in plans {
-            let portions = cut(plan, 4096);
+            let portions = cut(Pieces::Rows(plan), 4096);
             assert_eq!(of_portions(plan, &portions), bytes(plan), "{portions:?}");
             for portion in &portions {
                 if let Portion::Part(rows) = portion {
@@ -304,14 +313,14 @@ mod tests {
                 }
             }
         }
-        assert_eq!(cut(&[overlapping], 4096), [Portion::Pieces(0..1)], "never cut");
-        assert!(cut(&many, 4096).len() > 8, "gathered, not all at once");
+        assert_eq!(cut(Pieces::Rows(&[overlapping]), 4096), [Portion::Pieces(0..1)], "never cut");
+        assert!(cut(Pieces::Rows(&many), 4096).len() > 8, "gathered, not all at once");
     }
 
     #[test]
     fn rows_that_lie_between_each_other_are_not_apart() {
         let woven = Rows { dst: 0, dst_pitch: 200, src: 100, src_pitch: 200, width: 100, height: 90 };
         assert!(!is_apart(&woven));
-        assert_eq!(cut(&[woven], 4096), [Portion::Pieces(0..1)]);
+        assert_eq!(cut(Pieces::Rows(&[woven]), 4096), [Portion::Pieces(0..1)]);
     }
 }

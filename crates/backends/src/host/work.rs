@@ -6,10 +6,10 @@ use super::{
     engine::Engine,
     lane::{LaneFence, SLICE, Then},
     reduce,
-    team::{LEAST, Opened, Pieces, Team},
+    team::{LEAST, Opened, Team, Whole},
 };
-use ferry_core::{Fence, Fill, Indirect, Op, Plan, Reduction, Rows, Status, sync::Arc};
-use std::mem;
+use ferry_core::{Fence, Fill, Indirect, Line, Op, Pieces, Plan, Reduction, Rows, Status, sync::Arc};
+use std::{mem, slice};
 
 /// An op of a queue, or a mark, and how far it has come.
 pub enum Work {
@@ -68,9 +68,12 @@ impl From<Op> for Work {
 impl From<Plan> for Work {
     #[inline(always)]
     fn from(plan: Plan) -> Work {
-        match plan.rows() {
-            [Rows { dst, src, width, height: 1, .. }] => {
+        match plan.pieces() {
+            Pieces::Rows([Rows { dst, src, width, height: 1, .. }]) => {
                 Work::Linear { dst: *dst, src: *src, len: *width, done: 0 }
+            }
+            Pieces::Lines([Line { dst, src, len }]) => {
+                Work::Linear { dst: *dst, src: *src, len: *len, done: 0 }
             }
             _ => Work::Rows(Box::new((plan, Cursor::default()))),
         }
@@ -106,15 +109,20 @@ impl Work {
             Work::Linear { dst, src, len, done } => {
                 let mut cursor = Cursor::after(*done);
                 // SAFETY: see above.
-                let complete =
-                    unsafe { copy::advance(&[Rows::linear(*dst, *src, *len)], &mut cursor, SLICE) };
+                let complete = unsafe {
+                    copy::advance(
+                        Pieces::Lines(&[Line { dst: *dst, src: *src, len: *len }]),
+                        &mut cursor,
+                        SLICE,
+                    )
+                };
                 *done = cursor.bytes();
                 complete
             }
             Work::Rows(rows) => {
                 let (plan, cursor) = &mut **rows;
                 // SAFETY: see above.
-                unsafe { copy::advance(plan.rows(), cursor, SLICE) }
+                unsafe { copy::advance(plan.pieces(), cursor, SLICE) }
             }
             Work::Fill { dst, len, done, pattern } => {
                 let mut cursor = Cursor::after(*done);
@@ -146,14 +154,16 @@ impl Work {
         let (pieces, portions) = match self {
             Work::Linear { dst, src, len, done: 0 } if *len >= LEAST => {
                 let rows = Rows::linear(*dst, *src, *len);
-                let Some(portions) = Team::portions(&[rows], cpus) else { return };
-                (Pieces::One(rows), portions)
+                let Some(portions) = Team::portions(Pieces::Rows(slice::from_ref(&rows)), cpus) else {
+                    return;
+                };
+                (Whole::One(rows), portions)
             }
             Work::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
-                let Some(portions) = Team::portions(rows.0.rows(), cpus) else { return };
+                let Some(portions) = Team::portions(rows.0.pieces(), cpus) else { return };
                 let nothing = Work::Fill { dst: 0, len: 0, done: 0, pattern: [0; 4] };
                 let Work::Rows(rows) = mem::replace(self, nothing) else { unreachable!("just seen") };
-                (Pieces::Plan(rows.0), portions)
+                (Whole::Plan(rows.0), portions)
             }
             _ => return,
         };

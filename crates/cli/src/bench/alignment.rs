@@ -20,6 +20,10 @@ const SOURCES: [usize; 4] = [0, 1, 64, 2051];
 const FURTHER: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
 const PAGE: usize = 4096;
 
+/// Bytes that a sample copies in all: what the one wait at its end costs, and the waking of a thread at its beginning,
+/// are measured elsewhere and are little beside so many.
+const SAMPLE: usize = 32 << 20;
+
 /// How many pairs are measured again, with more samples: the worst of many is often only the unluckiest.
 const AGAIN: usize = 3;
 
@@ -66,11 +70,11 @@ pub fn worst(
 
 fn at(ctx: &Ctx, route: Route, len: usize, pair: Pair, plan: Plan) -> Result<Vec<Figures>> {
     let shape = Arc::new(Shape::Line(Piece { dst: pair.dst, src: pair.src, len }));
-    let room = len + PAGE;
+    let (room, repeats) = (len + PAGE, SAMPLE.div_ceil(len));
     let sides = Sides::new(ctx.library, route, room)?;
     let mut contenders: [Box<dyn Contender>; 2] = [
-        Box::new(Ours::new(ctx, route, &shape, room)?.in_a_row()),
-        Box::new(Plain::one_thread(&sides, &shape)),
+        Box::new(Ours::new(ctx, route, &shape, room)?.in_a_row(repeats)),
+        Box::new(Plain::one_thread(&sides, &shape).in_a_row(repeats)),
     ];
     measure(&mut contenders, plan, &mut |_| {})
 }

@@ -72,9 +72,9 @@ impl Ours {
         })
     }
 
-    /// The copies of a sample are handed over one after the other, and waited for once.
-    pub fn in_a_row(self) -> Ours {
-        Ours { waits_for_each: false, ..self }
+    /// So many copies make a sample; they are handed over one after the other, and waited for once.
+    pub fn in_a_row(self, repeats: usize) -> Ours {
+        Ours { repeats, waits_for_each: false, ..self }
     }
 
     fn submit(&mut self) -> Result<()> {

@@ -59,7 +59,9 @@ impl Crowd {
         let of = |kind| if growth == kind { many } else { 1 };
         let streams = (0..of(Growth::Streams)).map(|_| ctx.stream()).collect::<Result<_>>()?;
         let target = |_| Block::new(library, Home::Device, LEN);
-        let targets = (0..of(Growth::Allocations)).map(target).collect::<Result<_>>()?;
+        let mut targets = (0..of(Growth::Allocations)).map(target).collect::<Result<Vec<_>>>()?;
+        // Here, not where it is timed: neighbours in time are none in memory, and our own list is still read in its order.
+        shape::shuffle(&mut targets);
         let src = Block::new(library, Home::Locked, LEN)?;
         shape::write_source(&src)?;
         Ok(Crowd { library, name, growth, many, most, streams, targets, src })
@@ -88,11 +90,9 @@ impl Crowd {
 
     /// To each allocation once, or as often to the one; never more than some outstanding, which is another case.
     fn over_allocations(&self) -> Result<Duration> {
-        // A step that has no divisor in common with a round number, so that neighbours in time are none in memory.
-        const STEP: usize = 7919;
         let begin = Instant::now();
         for index in 0..self.most {
-            self.submit(&self.streams[0], &self.targets[index * STEP % self.many])?;
+            self.submit(&self.streams[0], &self.targets[index % self.many])?;
             if index % SUBMITTED == SUBMITTED - 1 {
                 self.streams[0].synchronise()?;
             }

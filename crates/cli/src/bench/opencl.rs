@@ -58,6 +58,9 @@ functions! {
     clEnqueueReadBufferRect: fn(
         Id, Id, u32, Corner, Corner, Corner, usize, usize, usize, usize, *mut c_void, u32, Events, *mut Id
     ) -> Code;
+    clEnqueueCopyBufferRect: fn(
+        Id, Id, Id, Corner, Corner, Corner, usize, usize, usize, usize, u32, Events, *mut Id
+    ) -> Code;
     clEnqueueMarkerWithWaitList: fn(Id, u32, Events, *mut Id) -> Code;
     clWaitForEvents: fn(u32, Events) -> Code;
     clReleaseEvent: fn(Id) -> Code;
@@ -331,7 +334,15 @@ impl Peer {
                 };
                 check("clEnqueueReadBufferRect", code)
             }
-            _ => Err(no_such_copy()),
+            (Side::Device(to), Side::Device(from)) => {
+                let (call, at) = (functions.clEnqueueCopyBufferRect, &origin);
+                // SAFETY: both buffers live; the loader checks their bounds.
+                let code = unsafe {
+                    call(queue, from.id, to.id, at, at, &size, pitch, 0, pitch, 0, 0, null(), null_mut())
+                };
+                check("clEnqueueCopyBufferRect", code)
+            }
+            (Side::Host(_), Side::Host(_)) => Err(no_such_copy()),
         }
     }
 }

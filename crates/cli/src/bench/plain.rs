@@ -65,6 +65,11 @@ impl Plain {
         Plain { sides: sides.clone(), shape: shape.clone(), second: None, repeats: repeats(shape) }
     }
 
+    /// So many copies make a sample.
+    pub fn in_a_row(self, repeats: usize) -> Plain {
+        Plain { repeats, ..self }
+    }
+
     /// Half of it on another thread.
     pub fn two_threads(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Result<Plain> {
         let second = Some(Second::start()?);

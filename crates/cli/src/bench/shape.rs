@@ -122,6 +122,11 @@ pub fn spoil(target: &dyn Bytes) -> Result<()> {
     Ok(())
 }
 
+/// Puts things into an order that means nothing, and is the same in every run.
+pub fn shuffle<T>(all: &mut [T]) {
+    Random(SEED).draw(all, all.len());
+}
+
 /// The bytes of every source from `offset` on.
 fn source_bytes(offset: usize, out: &mut [u8]) {
     static TABLE: OnceLock<Vec<u8>> = OnceLock::new();
@@ -158,14 +163,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Puts `count` of them, in no order, before the others.
+    fn draw<T>(&mut self, all: &mut [T], count: usize) {
+        for index in 0..count {
+            let left = (all.len() - index) as u64;
+            all.swap(index, index + (self.next() % left) as usize);
+        }
+    }
+
     /// Places of `block` bytes that do not overlap: some of those that the region is divided into, in no order.
     fn places(&mut self, count: usize, block: usize, region: usize) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..region / block).collect();
         assert!(slots.len() >= count, "{count} pieces of {block} bytes do not fit into {region}");
-        for index in 0..count {
-            let left = (slots.len() - index) as u64;
-            slots.swap(index, index + (self.next() % left) as usize);
-        }
+        self.draw(&mut slots, count);
         slots[..count].iter().map(|slot| slot * block).collect()
     }
 }

@@ -2,8 +2,39 @@
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
 use super::{Ends, Misfit, Plan, Rows};
-use crate::{Memory, Place, Result, table::Part};
-use std::mem;
+use crate::{
+    Memory, Place, Result,
+    pieces::{Line, Lines},
+    table::Part,
+};
+use std::{iter, mem, slice::Iter};
+
+/// How many pieces are looked at one by one before it is tried again whether all lie in the same two blocks.
+const ONE_BY_ONE: usize = 64;
+
+/// The runs of a batch as its caller has them: addresses and lengths, each in an array of its own, all of one length.
+#[derive(Clone, Copy)]
+pub struct Runs<'a> {
+    /// Destinations.
+    pub dsts: &'a [usize],
+    /// Sources.
+    pub srcs: &'a [usize],
+    /// Bytes.
+    pub lens: &'a [usize],
+}
+
+impl Runs<'_> {
+    /// Those from `first` on, `count` at most.
+    fn part(&self, first: usize, count: usize) -> Self {
+        let end = self.lens.len().min(first.saturating_add(count));
+        Runs { dsts: &self.dsts[first..end], srcs: &self.srcs[first..end], lens: &self.lens[first..end] }
+    }
+
+    #[inline(always)]
+    fn iter(&self) -> iter::Zip<iter::Zip<Iter<'_, usize>, Iter<'_, usize>>, Iter<'_, usize>> {
+        self.dsts.iter().zip(self.srcs).zip(self.lens)
+    }
+}
 
 /// Adds pieces to a plan.
 pub(super) struct Many<'a, F> {
@@ -13,36 +44,36 @@ pub(super) struct Many<'a, F> {
     /// The blocks of the last piece that lay in two of them; `fits` has agreed to both.
     dst: Part,
     src: Part,
-    /// What lies between these blocks and is not in the plan yet.
-    run: Run,
+    /// What lies between these blocks and is not in the plan yet; none if `len` is 0.
+    run: Line,
     /// The number of the next piece.
     item: usize,
 }
 
-/// Pieces between two blocks that are one, in the engine's addresses; none yet if `len` is 0.
-#[derive(Default)]
-struct Run {
-    dst: usize,
-    src: usize,
-    len: usize,
+/// Where pieces go that are one row each.
+enum Sink<'a> {
+    Lines(&'a mut Lines),
+    Rows(&'a mut Vec<Rows>),
 }
 
-impl Run {
-    /// Puts it into the list; nothing goes on where this one ended.
+impl Sink<'_> {
+    /// Puts a run into the list; nothing goes on where this one ended.
     #[inline(always)]
-    fn end(self, list: &mut Vec<Rows>) -> Run {
-        if self.len > 0 {
-            list.push(Rows::linear(self.dst, self.src, self.len));
+    fn end(&mut self, run: Line) -> Line {
+        match self {
+            _ if run.len == 0 => {}
+            Sink::Lines(lines) => lines.push(run),
+            Sink::Rows(rows) => rows.push(run.into()),
         }
-        Run::default()
+        Line::default()
     }
 }
 
 impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// The next piece is number `item`; about `count` will come.
     pub(super) fn new(plan: &'a mut Plan, item: usize, count: usize, memory: &'a Memory, fits: F) -> Self {
-        plan.pieces.make_room(count, memory.spares());
-        Many { plan, memory, fits, dst: Part::default(), src: Part::default(), run: Run::default(), item }
+        plan.pieces.lines(count, memory.spares());
+        Many { plan, memory, fits, dst: Part::default(), src: Part::default(), run: Line::default(), item }
     }
 
     /// Adds all of them. Those that came last may be in the plan only when [`finish`](Self::finish) has been called.
@@ -56,11 +87,50 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         Ok(())
     }
 
+    /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are looked at in one go.
+    pub(super) fn add_runs(&mut self, runs: &Runs) -> Result<(), Misfit> {
+        let (first, count) = (self.item, runs.lens.len());
+        while self.item - first < count {
+            let done = self.item - first;
+            self.add_inside(&runs.part(done, usize::MAX));
+            let done = self.item - first;
+            let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
+            self.add_all(runs.part(done, ONE_BY_ONE).iter().map(rows))?;
+        }
+        Ok(())
+    }
+
+    /// Adds runs as long as they lie in the two blocks of the last piece: there is nothing to ask then, and nothing to look up.
+    #[inline(never)]
+    fn add_inside(&mut self, runs: &Runs) {
+        let (to, from, run) = (self.dst, self.src, self.run);
+        self.finish();
+        let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
+        let is_inside = |((dst, src), len): ((&usize, &usize), &usize)| {
+            to.holds_all(*dst, *len) & from.holds_all(*src, *len)
+        };
+        let count = runs.iter().position(|run| !is_inside(run)).unwrap_or(runs.lens.len());
+        // The last run lies in the same two blocks.
+        let (first, mut touching) = (lines.len() - usize::from(run.len > 0), false);
+        let (mut next_dst, mut next_src) = (run.dst + run.len, run.src + run.len);
+        lines.extend(runs.part(0, count).iter().map(|((dst, src), len)| {
+            let (dst, src) = (to.engine_address(*dst), from.engine_address(*src));
+            touching |= (dst == next_dst) & (src == next_src);
+            (next_dst, next_src) = (dst + len, src + len);
+            Line { dst, src, len: *len }
+        }));
+        if touching {
+            lines.merge(first);
+        }
+        self.item += count;
+    }
+
     /// Adds pieces as long as each is one row in two blocks of the same sorts as those of the last piece: then there is nothing
     /// to ask. Returns the first that is not.
     #[inline(always)]
     fn add_alike(&mut self, pieces: &mut impl Iterator<Item = Rows>) -> Option<Rows> {
-        let (table, list) = (self.memory.table(), self.plan.pieces.list());
+        let table = self.memory.table();
+        let mut list = sink(self.plan, self.memory);
         let (mut to, mut from, mut run) = (self.dst, self.src, mem::take(&mut self.run));
         let mut item = self.item;
         let other = loop {
@@ -73,20 +143,20 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
                 let Some(part) = table.part(dst, width).filter(|part| part.is_like(&to)) else {
                     break Some(rows);
                 };
-                (to, run) = (part, run.end(list));
+                (to, run) = (part, list.end(run));
             }
             if !from.holds(src, width) {
                 let Some(part) = table.part(src, width).filter(|part| part.is_like(&from)) else {
                     break Some(rows);
                 };
-                (from, run) = (part, run.end(list));
+                (from, run) = (part, list.end(run));
             }
             let (dst, src) = (to.engine_address(dst), from.engine_address(src));
             if (dst, src) == (run.dst + run.len, run.src + run.len) {
                 run.len += width;
             } else {
-                run.end(list);
-                run = Run { dst, src, len: width };
+                list.end(run);
+                run = Line { dst, src, len: width };
             }
             item += 1;
         };
@@ -110,7 +180,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
         let rows = rows.between(&ends);
         match rows.height {
-            1 => self.run = Run { dst: rows.dst, src: rows.src, len: rows.width },
+            1 => self.run = Line { dst: rows.dst, src: rows.src, len: rows.width },
             _ if spans.0 > 0 => self.plan.pieces.push(rows),
             _ => {}
         }
@@ -119,6 +189,15 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
 
     /// Everything that was added is in the plan from here on.
     pub(super) fn finish(&mut self) {
-        self.run = mem::take(&mut self.run).end(self.plan.pieces.list());
+        self.run = sink(self.plan, self.memory).end(self.run);
+    }
+}
+
+#[inline]
+fn sink<'a>(plan: &'a mut Plan, memory: &Memory) -> Sink<'a> {
+    // Asked twice: what is borrowed on one way cannot be given on the other.
+    match plan.pieces.lines(0, memory.spares()).is_some() {
+        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen")),
+        false => Sink::Rows(plan.pieces.rows()),
     }
 }

@@ -36,10 +36,29 @@ impl From<&Block> for Part {
     }
 }
 
+impl From<Part> for Block {
+    #[inline(always)]
+    fn from(part: Part) -> Block {
+        Block {
+            base: part.base,
+            len: part.len,
+            home: decode_home(part.sort),
+            at: part.engine_address(part.base),
+            page: decode_page(part.sort),
+            origin: decode_origin(part.sort),
+        }
+    }
+}
+
 impl Part {
     #[inline(always)]
     fn new(base: usize, len: usize, at: usize, sort: u32) -> Part {
-        Part { base, len, shift: at.wrapping_sub(base), sort }
+        Part::shifted(base, len, at.wrapping_sub(base), sort)
+    }
+
+    #[inline(always)]
+    pub(super) fn shifted(base: usize, len: usize, shift: usize, sort: u32) -> Part {
+        Part { base, len, shift, sort }
     }
 
     /// Whether the user's `addr` and `len` bytes from there lie in the block.
@@ -47,6 +66,12 @@ impl Part {
     pub(crate) fn holds(&self, addr: usize, len: usize) -> bool {
         let offset = addr.wrapping_sub(self.base);
         offset < self.len && len <= self.len - offset
+    }
+
+    /// As [`holds`](Self::holds), and there is at least one byte.
+    #[inline(always)]
+    pub(crate) fn holds_all(&self, addr: usize, len: usize) -> bool {
+        (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
     }
 
     /// The engine's address of the user's `addr`, which lies in the block.
@@ -118,7 +143,7 @@ impl Slot {
 
 /// Home, page size and origin in one word. Pages are powers of two.
 #[inline(always)]
-fn encode(block: &Block) -> u32 {
+pub(super) fn encode(block: &Block) -> u32 {
     let home = match block.home {
         Home::Host => 0,
         Home::Device(device) => device + 1,

@@ -7,7 +7,7 @@ use super::{
     limits::{AHEAD, ALIASING_PAST, LIBC_FROM, Manner, PAGE_AHEAD},
     walk::{Mover, Span, fill as plain_fill, walk},
 };
-use ferry_core::Rows;
+use ferry_core::Pieces;
 use std::arch::x86_64::*;
 use std::ptr;
 
@@ -43,7 +43,7 @@ impl Mover for Avx2 {
 
 /// The way through a plan, with everything in it built for AVX2.
 #[target_feature(enable = "avx2")]
-pub unsafe fn advance(pieces: &[Rows], cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
+pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
     // SAFETY: the caller's promise.
     unsafe { walk::<Avx2>(pieces, cursor, most, manner) }
 }

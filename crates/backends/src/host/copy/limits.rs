@@ -3,7 +3,7 @@
 // The plain routine leaves them to libc.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
-use ferry_core::Rows;
+use ferry_core::Pieces;
 
 /// Plans of more bytes are written past the caches: what they write would push itself out of the second level before it is read
 /// (1 to 2 MiB on the machines of today, and half of it is the source's), and a store that goes through the cache first reads what
@@ -51,11 +51,17 @@ impl Manner {
 }
 
 /// About how many bytes the plan has. Looks at a few of its pieces, since it is asked for with every slice.
-pub fn estimate(pieces: &[Rows]) -> usize {
+pub fn estimate(pieces: Pieces) -> usize {
+    match pieces {
+        Pieces::Rows(rows) => estimate_by(rows, |rows| rows.width.saturating_mul(rows.height)),
+        Pieces::Lines(lines) => estimate_by(lines, |line| line.len),
+    }
+}
+
+fn estimate_by<P>(pieces: &[P], bytes: impl Fn(&P) -> usize) -> usize {
     const LOOK_AT: usize = 16;
     let step = pieces.len().div_ceil(LOOK_AT).max(1);
-    let bytes = |rows: &Rows| rows.width.saturating_mul(rows.height);
     let (count, sum) = (pieces.iter().step_by(step))
-        .fold((0, 0_usize), |(count, sum), rows| (count + 1, sum.saturating_add(bytes(rows))));
+        .fold((0, 0_usize), |(count, sum), piece| (count + 1, sum.saturating_add(bytes(piece))));
     sum.checked_div(count).map_or(0, |mean| mean.saturating_mul(pieces.len()))
 }

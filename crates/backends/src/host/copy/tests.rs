@@ -1,4 +1,5 @@
 use super::*;
+use ferry_core::{Line, Rows};
 
 /// A plan whose addresses are offsets into one buffer, by the plainest loop: each row as memmove does it, in order.
 fn oracle(buffer: &mut [u8], pieces: &[Rows]) {
@@ -50,16 +51,21 @@ impl Buffer {
 /// buffer with the plain loop.
 fn agrees(buffer_len: usize, pieces: &[Rows], most: usize, whole: usize) {
     for routine in Routine::all() {
-        let (mut want, mut got) = (Buffer::new(buffer_len), Buffer::new(buffer_len));
-        oracle(want.bytes(), pieces);
-        let base = got.bytes().as_mut_ptr() as usize;
-        let placed = |rows: &Rows| Rows { dst: rows.dst + base, src: rows.src + base, ..*rows };
-        let placed: Vec<Rows> = pieces.iter().map(placed).collect();
-        let mut cursor = Cursor::default();
-        // SAFETY: the rows lie inside the buffer.
-        while !unsafe { routine.advance(&placed, &mut cursor, most, whole) } {}
-        let same = got.bytes() == want.bytes();
-        assert!(same, "{routine:?}: {pieces:?} in slices of {most}, of {whole} bytes");
+        for as_lines in [false, pieces.iter().all(|rows| rows.height == 1)] {
+            let (mut want, mut got) = (Buffer::new(buffer_len), Buffer::new(buffer_len));
+            oracle(want.bytes(), pieces);
+            let base = got.bytes().as_mut_ptr() as usize;
+            let placed = |rows: &Rows| Rows { dst: rows.dst + base, src: rows.src + base, ..*rows };
+            let placed: Vec<Rows> = pieces.iter().map(placed).collect();
+            let line = |rows: &Rows| Line { dst: rows.dst, src: rows.src, len: rows.width };
+            let lines: Vec<Line> = placed.iter().map(line).collect();
+            let list = if as_lines { Pieces::Lines(&lines) } else { Pieces::Rows(&placed) };
+            let mut cursor = Cursor::default();
+            // SAFETY: the rows lie inside the buffer.
+            while !unsafe { routine.advance(list, &mut cursor, most, whole) } {}
+            let same = got.bytes() == want.bytes();
+            assert!(same, "{routine:?}: {pieces:?} in slices of {most}, of {whole} bytes, lines: {as_lines}");
+        }
     }
 }
 
@@ -151,10 +157,10 @@ fn random_plans_agree_with_the_plain_loop() {
 
 #[test]
 fn what_a_plan_has_is_estimated_from_a_few_of_its_pieces() {
-    assert_eq!(limits::estimate(&[]), 0);
-    assert_eq!(limits::estimate(&[Rows { height: 7, ..Rows::linear(0, 0, 100) }]), 700);
-    assert_eq!(limits::estimate(&[Rows::linear(0, 0, 1000); 4096]), 4_096_000);
-    assert_eq!(limits::estimate(&[Rows::linear(0, 0, usize::MAX); 3]), usize::MAX / 3 * 3);
+    assert_eq!(limits::estimate(Pieces::Rows(&[])), 0);
+    assert_eq!(limits::estimate(Pieces::Rows(&[Rows { height: 7, ..Rows::linear(0, 0, 100) }])), 700);
+    assert_eq!(limits::estimate(Pieces::Rows(&[Rows::linear(0, 0, 1000); 4096])), 4_096_000);
+    assert_eq!(limits::estimate(Pieces::Rows(&[Rows::linear(0, 0, usize::MAX); 3])), usize::MAX / 3 * 3);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{
     Cursor,
     limits::{AHEAD, Manner},
 };
-use ferry_core::Rows;
+use ferry_core::{Line, Pieces, Rows};
 use std::ptr;
 
 /// How many pieces before its turn the pages of a piece are looked for.
@@ -108,9 +108,27 @@ fn is_apart(rows: &Rows) -> bool {
 /// # Safety
 /// As for `advance`, and the CPU is one the mover is for.
 #[inline(always)]
-pub unsafe fn walk<M: Mover>(pieces: &[Rows], cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
+pub unsafe fn walk<M: Mover>(pieces: Pieces, cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match pieces {
+            Pieces::Rows(rows) => walk_list::<M, Rows>(rows, cursor, most, manner),
+            Pieces::Lines(lines) => walk_list::<M, Line>(lines, cursor, most, manner),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
+    pieces: &[P],
+    cursor: &mut Cursor,
+    most: usize,
+    manner: Manner,
+) -> bool {
+    let get = |index: usize| pieces.get(index).map(|piece| -> Rows { (*piece).into() });
     let mut left = most;
-    while let Some(rows) = pieces.get(cursor.piece) {
+    while let Some(rows) = get(cursor.piece) {
+        let rows = &rows;
         while cursor.row < rows.height {
             if left == 0 {
                 return false;
@@ -122,9 +140,9 @@ pub unsafe fn walk<M: Mover>(pieces: &[Rows], cursor: &mut Cursor, most: usize, 
             }
             let cost = rows.width.max(ROW_COST);
             if rows.height == 1 {
-                let ahead = pieces.get(cursor.piece + Span::lead(rows.width)).unwrap_or(rows);
+                let ahead = get(cursor.piece + Span::lead(rows.width)).unwrap_or(*rows);
                 let ahead = (ahead.dst as *mut u8, ahead.src as *const u8);
-                if let Some(later) = pieces.get(cursor.piece + LATER) {
+                if let Some(later) = get(cursor.piece + LATER) {
                     M::soon(later.dst as *const u8, later.src as *const u8, manner);
                 }
                 // SAFETY: a row of the plan, and its ends are apart.

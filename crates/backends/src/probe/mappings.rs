@@ -1,0 +1,95 @@
+//! The mappings of this process, asked of the kernel one by one (Linux 6.11 and later), or read from its list of all of them.
+
+use std::{fs::File, os::fd::AsRawFd};
+
+/// The list, as the calling thread has it: `/proc/self` is empty once the main thread is gone.
+pub const LIST: &str = "/proc/thread-self/maps";
+/// `PROCMAP_QUERY`: reads and writes a [`Query`]. The number's parts are its direction, size, group and place in the group.
+const ASK: libc::Ioctl = (3 << 30 | size_of::<Query>() << 16 | (b'f' as usize) << 8 | 17) as libc::Ioctl;
+
+/// A mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: usize,
+    /// The first behind it.
+    pub end: usize,
+    /// Nothing but memory is behind it: no file, which could be shorter than it was, and no device.
+    pub is_anonymous: bool,
+}
+
+/// What `PROCMAP_QUERY` reads and writes.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    addr: u64,
+    start: u64,
+    end: u64,
+    rights: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    name_and_build: [u32; 2],
+    name_and_build_at: [u64; 2],
+}
+
+/// A way to learn about mappings. Opened for one look and closed after it, so that no descriptor of ours stays in the process.
+pub enum Mappings {
+    /// The kernel answers for one address.
+    Asked(File),
+    /// All of them, as they were a moment ago.
+    Read(Vec<Mapping>),
+}
+
+impl Mappings {
+    /// The quick way, if this kernel has it.
+    pub fn ask() -> Option<Mappings> {
+        let asked = Mappings::Asked(File::open(LIST).ok()?);
+        // Whether something is mapped at the start of the address space or not, a kernel that can be asked answers.
+        asked.around(0).is_some().then_some(asked)
+    }
+
+    /// The slow way: its cost grows with the process.
+    pub fn read() -> Option<Mappings> {
+        let list = std::fs::read_to_string(LIST).ok()?;
+        Some(Mappings::Read(lines(&list).map(|(mapping, _)| mapping).collect()))
+    }
+
+    /// The mapping around `addr`, or `Some(None)` where nothing is mapped; `None` if that cannot be said.
+    pub fn around(&self, addr: usize) -> Option<Option<Mapping>> {
+        match self {
+            Mappings::Asked(file) => ask(file, addr),
+            Mappings::Read(list) => {
+                let next = list.get(list.partition_point(|mapping| mapping.end <= addr));
+                Some(next.copied().filter(|mapping| mapping.start <= addr))
+            }
+        }
+    }
+}
+
+fn ask(file: &File, addr: usize) -> Option<Option<Mapping>> {
+    let mut query = Query { size: size_of::<Query>() as u64, addr: addr as u64, ..Query::default() };
+    // SAFETY: `query` is as large as it says, and asks for no name that would be written elsewhere.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), ASK, &raw mut query) };
+    if answer == 0 {
+        let is_anonymous = query.inode == 0 && query.device == [0; 2];
+        return Some(Some(Mapping { start: query.start as usize, end: query.end as usize, is_anonymous }));
+    }
+    let nothing = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
+    nothing.then_some(None)
+}
+
+/// The mappings of a list, with their rights. Lines that cannot be read are passed over.
+pub fn lines(list: &str) -> impl Iterator<Item = (Mapping, &str)> {
+    list.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let rights = words.next()?;
+        let is_anonymous = words.skip(1).take(2).eq(["00:00", "0"]);
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some((Mapping { start: number(start)?, end: number(end)?, is_anonymous }, rights))
+    })
+}

@@ -1,0 +1,284 @@
+// Memory: what was allocated and registered, and what a device may touch.
+#include "standin.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// The driver hands out device memory at multiples of this.
+enum { GRAIN = 512, PAGE = 4096 };
+
+typedef struct {
+    u64 base, len;
+    int kind;
+    bool registered;
+    Device *device;
+} Span;
+
+// All that is known, by address.
+static Span *spans;
+static size_t count, room;
+
+// The place of the first span that ends after `addr`.
+static size_t find(u64 addr)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (spans[middle].base + spans[middle].len <= addr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static Span *around(u64 addr)
+{
+    size_t place = find(addr);
+    return place < count && spans[place].base <= addr ? &spans[place] : NULL;
+}
+
+static void put(Span span)
+{
+    size_t place = find(span.base);
+    if (count == room) {
+        room = room ? 2 * room : 256;
+        spans = realloc(spans, room * sizeof *spans);
+    }
+    memmove(spans + place + 1, spans + place, (count - place) * sizeof *spans);
+    spans[place] = span;
+    count++;
+}
+
+static void drop(Span *span)
+{
+    memmove(span, span + 1, (size_t)(spans + --count - span) * sizeof *spans);
+}
+
+static Device *arena_of(u64 addr)
+{
+    for (Device *device = devices; device < devices + device_count; device++) {
+        if (addr - device->arena < device->total) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+bool open_arena(Device *device)
+{
+    int file = memfd_create("stand-in", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)device->total) != 0) {
+        return false;
+    }
+    int flags = MAP_SHARED | MAP_NORESERVE;
+    device->bytes = mmap(NULL, device->total, PROT_READ | PROT_WRITE, flags, file, 0);
+    void *arena = mmap(NULL, device->total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    close(file);
+    device->arena = (u64)arena;
+    return device->bytes != MAP_FAILED && arena != MAP_FAILED;
+}
+
+// Where `len` bytes of an arena are free: behind some span of it, or at its start. 0 if nowhere.
+static u64 find_room(const Device *device, u64 len)
+{
+    u64 at = device->arena, end = device->arena + device->total;
+    for (size_t place = find(at); place < count && spans[place].base < end && spans[place].base - at < len; place++) {
+        at = (spans[place].base + spans[place].len + GRAIN - 1) / GRAIN * GRAIN;
+    }
+    return at <= end && end - at >= len ? at : 0;
+}
+
+Code cuMemGetInfo_v2(size_t *left, size_t *total)
+{
+    Device *here = NULL;
+    Code code = enter("cuMemGetInfo", &here);
+    if (code != OK) {
+        return code;
+    }
+    pthread_mutex_lock(&lock);
+    *total = here->total;
+    *left = here->total - here->used;
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+Code cuMemAlloc_v2(u64 *addr, size_t len)
+{
+    Device *here = NULL;
+    Code code = enter("cuMemAlloc", &here);
+    if (code != OK || len == 0) {
+        return code != OK ? code : INVALID_VALUE;
+    }
+    pthread_mutex_lock(&lock);
+    *addr = len > here->total - here->used ? 0 : find_room(here, len);
+    if (*addr) {
+        put((Span){.base = *addr, .len = len, .kind = DEVICE, .device = here});
+        here->used += len;
+    }
+    pthread_mutex_unlock(&lock);
+    return *addr ? OK : OUT_OF_MEMORY;
+}
+
+// Whoever has the address still must not find the old bytes. The whole pages go back to the system.
+static void spoil(Device *device, u64 base, u64 len)
+{
+    u8 *from = device->bytes + (base - device->arena);
+    u8 *page = (u8 *)(((u64)from + PAGE - 1) / PAGE * PAGE), *end = (u8 *)(((u64)from + len) / PAGE * PAGE);
+    if (end <= page) {
+        memset(from, 0xee, len);
+        return;
+    }
+    memset(from, 0xee, (size_t)(page - from));
+    madvise(page, (size_t)(end - page), MADV_REMOVE);
+    memset(end, 0xee, (size_t)(from + len - end));
+}
+
+static Code give_back(const char *call, u64 addr, int kind, bool registered)
+{
+    Device *here = NULL;
+    Code code = enter(call, &here);
+    if (code != OK) {
+        return code;
+    }
+    pthread_mutex_lock(&lock);
+    // As the driver: nothing that runs may use it.
+    drain(here);
+    Span *span = around(addr);
+    bool is_there = span && span->base == addr && span->kind == kind && span->registered == registered;
+    Span gone = is_there ? *span : (Span){0};
+    if (is_there) {
+        drop(span);
+    }
+    if (gone.kind == DEVICE) {
+        gone.device->used -= gone.len;
+        spoil(gone.device, gone.base, gone.len);
+    }
+    pthread_mutex_unlock(&lock);
+    if (is_there && kind == LOCKED && !registered) {
+        munmap((void *)addr, gone.len);
+    }
+    return is_there ? OK : registered ? HOST_NOT_REGISTERED : INVALID_VALUE;
+}
+
+Code cuMemFree_v2(u64 addr)
+{
+    return give_back("cuMemFree", addr, DEVICE, false);
+}
+
+Code cuMemFreeHost(u64 addr)
+{
+    return give_back("cuMemFreeHost", addr, LOCKED, false);
+}
+
+Code cuMemHostUnregister(u64 addr)
+{
+    return give_back("cuMemHostUnregister", addr, LOCKED, true);
+}
+
+static Code add_locked(Device *here, u64 addr, size_t len, bool registered)
+{
+    pthread_mutex_lock(&lock);
+    bool is_known = memory_kind(addr, len) != PLAIN;
+    if (!is_known) {
+        put((Span){.base = addr, .len = len, .kind = LOCKED, .registered = registered, .device = here});
+    }
+    pthread_mutex_unlock(&lock);
+    return is_known ? HOST_ALREADY_REGISTERED : OK;
+}
+
+Code cuMemHostAlloc(u64 *addr, size_t len, u32 flags)
+{
+    Device *here = NULL;
+    (void)flags;
+    Code code = enter("cuMemHostAlloc", &here);
+    if (code != OK || len == 0) {
+        return code != OK ? code : INVALID_VALUE;
+    }
+    void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return OUT_OF_MEMORY;
+    }
+    *addr = (u64)at;
+    return add_locked(here, *addr, len, false);
+}
+
+Code cuMemHostRegister_v2(u64 addr, size_t len, u32 flags)
+{
+    Device *here = NULL;
+    (void)flags;
+    Code code = enter("cuMemHostRegister", &here);
+    if (code != OK) {
+        return code;
+    }
+    u64 page = addr / PAGE * PAGE;
+    if (len == 0 || madvise((void *)page, addr + len - page, MADV_POPULATE_WRITE) != 0) {
+        return INVALID_VALUE;
+    }
+    return add_locked(here, addr, len, true);
+}
+
+Code cuMemHostGetDevicePointer_v2(u64 *device, u64 host, u32 flags)
+{
+    Device *here = NULL;
+    (void)flags;
+    *device = host;
+    return enter("cuMemHostGetDevicePointer", &here);
+}
+
+// By their numbers: context 1, kind 2, device 9, managed 8, start 11, length 12, mapped 13.
+Code cuPointerGetAttributes(u32 questions, const u32 *attributes, void **answers, u64 addr)
+{
+    Device *here = NULL;
+    Code code = enter("cuPointerGetAttributes", &here);
+    if (code != OK) {
+        return code;
+    }
+    pthread_mutex_lock(&lock);
+    const Span *span = around(addr), none = {0};
+    const Span *it = span ? span : &none;
+    for (u32 i = 0; i < questions; i++) {
+        switch (attributes[i]) {
+        case 1: *(Device **)answers[i] = it->device; break;
+        case 2: *(u32 *)answers[i] = (u32)it->kind; break;
+        case 8: *(u32 *)answers[i] = 0; break;
+        case 9: *(int *)answers[i] = span ? it->device->number : -2; break;
+        case 11: *(u64 *)answers[i] = it->base; break;
+        case 12: *(u64 *)answers[i] = it->len; break;
+        case 13: *(u8 *)answers[i] = span != NULL; break;
+        default: code = INVALID_VALUE;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+// The lock is held.
+int memory_kind(u64 addr, u64 len)
+{
+    size_t place = find(addr);
+    if (place == count || spans[place].base >= addr + len) {
+        return arena_of(addr) ? PARTLY : PLAIN;
+    }
+    const Span *span = &spans[place];
+    bool is_whole = span->base <= addr && addr + len <= span->base + span->len;
+    return is_whole ? span->kind : PARTLY;
+}
+
+void *reach(u64 addr, u64 len)
+{
+    pthread_mutex_lock(&lock);
+    int kind = len ? memory_kind(addr, len) : PLAIN;
+    pthread_mutex_unlock(&lock);
+    if (len == 0) {
+        return NULL;
+    }
+    if (kind != LOCKED && kind != DEVICE) {
+        fault(ILLEGAL_ADDRESS);
+    }
+    Device *device = kind == DEVICE ? arena_of(addr) : NULL;
+    return device ? device->bytes + (addr - device->arena) : (void *)addr;
+}

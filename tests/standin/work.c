@@ -1,0 +1,184 @@
+// What streams do: copies, fills, values and kernels.
+#include "stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Copies -----------------------------------------------------------------------------------------------------------
+
+static void run_copy(Work *work)
+{
+    const Rectangle *rows = &work->copy.rows;
+    for (size_t row = 0; row < rows->height; row++) {
+        u64 dst = rows->dst_device + row * rows->dst_pitch, src = rows->src_device + row * rows->src_pitch;
+        void *to = work->copy.to_plain ? (void *)dst : reach(dst, rows->width);
+        const void *from = work->copy.from_plain ? (const void *)src : reach(src, rows->width);
+        memmove(to, from, rows->width);
+    }
+}
+
+static u64 span(size_t pitch, const Rectangle *rows)
+{
+    return pitch * (rows->height - 1) + rows->width;
+}
+
+static Code copy(const char *call, const Rectangle *rows, Stream *stream)
+{
+    if (rows->width == 0 || rows->height == 0) {
+        return OK;
+    }
+    pthread_mutex_lock(&lock);
+    int to = memory_kind(rows->dst_device, span(rows->dst_pitch, rows));
+    int from = memory_kind(rows->src_device, span(rows->src_pitch, rows));
+    pthread_mutex_unlock(&lock);
+    if (to == PARTLY || from == PARTLY) {
+        return INVALID_VALUE;
+    }
+    Work *work = make_work(run_copy, 0);
+    work->copy.rows = *rows;
+    work->copy.to_plain = to == PLAIN;
+    work->copy.from_plain = from == PLAIN;
+    return put(call, stream, work, to == PLAIN || from == PLAIN);
+}
+
+Code cuMemcpyAsync(u64 dst, u64 src, size_t len, Stream *stream)
+{
+    Rectangle rows = {.dst_device = dst, .src_device = src, .width = len, .height = 1};
+    return copy("cuMemcpyAsync", &rows, stream);
+}
+
+// Addresses say themselves where they lie; nothing else is understood here.
+Code cuMemcpy2DAsync_v2(const Rectangle *rows, Stream *stream)
+{
+    const u32 unified = 4, most = 0x7fffffff;
+    bool is_plain = rows->src_type == unified && rows->dst_type == unified && !(rows->src_x | rows->src_y)
+        && !(rows->dst_x | rows->dst_y);
+    bool fits = rows->src_pitch >= rows->width && rows->dst_pitch >= rows->width && rows->src_pitch <= most
+        && rows->dst_pitch <= most;
+    return is_plain && fits ? copy("cuMemcpy2DAsync", rows, stream) : INVALID_VALUE;
+}
+
+// Fills ------------------------------------------------------------------------------------------------------------
+
+static void run_fill(Work *work)
+{
+    int size = work->fill.size;
+    u8 *to = reach(work->fill.dst, work->fill.count * (u64)size);
+    for (u64 i = 0; i < work->fill.count; i++) {
+        memcpy(to + i * (u64)size, &work->fill.value, (size_t)size);
+    }
+}
+
+static Code fill(const char *call, u64 dst, u32 value, u64 count, int size, Stream *stream)
+{
+    if (count == 0) {
+        return OK;
+    }
+    pthread_mutex_lock(&lock);
+    int kind = memory_kind(dst, count * (u64)size);
+    pthread_mutex_unlock(&lock);
+    if (dst % (u64)size != 0 || (kind != DEVICE && kind != LOCKED)) {
+        return INVALID_VALUE;
+    }
+    Work *work = make_work(run_fill, 0);
+    work->fill.dst = dst;
+    work->fill.value = value;
+    work->fill.count = count;
+    work->fill.size = size;
+    return put(call, stream, work, false);
+}
+
+Code cuMemsetD8Async(u64 dst, u8 value, size_t count, Stream *stream)
+{
+    return fill("cuMemsetD8Async", dst, value, count, 1, stream);
+}
+
+Code cuMemsetD32Async(u64 dst, u32 value, size_t count, Stream *stream)
+{
+    return fill("cuMemsetD32Async", dst, value, count, 4, stream);
+}
+
+// Values -----------------------------------------------------------------------------------------------------------
+
+static bool has_come(u64 there, u64 value, u32 flags)
+{
+    switch (flags & 3) {
+    case 0: return (int64_t)(there - value) >= 0;
+    case 1: return there == value;
+    case 2: return (there & value) != 0;
+    default: return ~(there | value) != 0;
+    }
+}
+
+static void run_wait_value(Work *work)
+{
+    const u64 *at = reach(work->value.addr, 8);
+    while (!has_come(__atomic_load_n(at, __ATOMIC_ACQUIRE), work->value.value, work->value.flags)) {
+        if (lost(work->stream->device) || is_over) {
+            return;
+        }
+        nap(20);
+    }
+}
+
+static void run_write_value(Work *work)
+{
+    u64 *at = reach(work->value.addr, 8);
+    __atomic_store_n(at, work->value.value, __ATOMIC_RELEASE);
+}
+
+static Code put_value(const char *call, void (*run)(Work *work), Stream *stream, u64 addr, u64 value, u32 flags)
+{
+    Work *work = make_work(run, 0);
+    work->value.addr = addr;
+    work->value.value = value;
+    work->value.flags = flags;
+    return put(call, stream, work, false);
+}
+
+Code cuStreamWaitValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
+{
+    return put_value("cuStreamWaitValue64", run_wait_value, stream, addr, value, flags);
+}
+
+Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
+{
+    return put_value("cuStreamWriteValue64", run_write_value, stream, addr, value, flags);
+}
+
+// Kernels ----------------------------------------------------------------------------------------------------------
+
+static void run_kernel(Work *work)
+{
+    work->kernel.kernel->run(&work->kernel.launch);
+}
+
+Code cuLaunchKernel(
+    const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u32 threads_y, u32 threads_z, u32 shared, Stream *stream,
+    void **args, void **extra)
+{
+    (void)shared;
+    if (extra || x * y * z == 0 || threads_x * threads_y * threads_z - 1 >= 1024) {
+        return INVALID_VALUE;
+    }
+    size_t more = 0;
+    for (const size_t *size = kernel->sizes; *size; size++) {
+        more += (*size + 15) / 16 * 16;
+    }
+    if (more > 4096) {
+        fprintf(stderr, "stand-in: the arguments of %s are longer than a driver takes\n", kernel->name);
+        return INVALID_VALUE;
+    }
+    Work *work = make_work(run_kernel, more);
+    work->kernel.kernel = kernel;
+    work->kernel.launch.blocks = x * y * z;
+    work->kernel.launch.threads = threads_x * threads_y * threads_z;
+    u8 *at = work->bytes;
+    for (int i = 0; kernel->sizes[i]; i++) {
+        memcpy(at, args[i], kernel->sizes[i]);
+        work->kernel.launch.args[i] = at;
+        at += (kernel->sizes[i] + 15) / 16 * 16;
+    }
+    return put("cuLaunchKernel", stream, work, false);
+}
