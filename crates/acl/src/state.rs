@@ -181,10 +181,8 @@ pub(crate) fn bad_device(id: i64, count: usize) -> Error {
         0 => format!("device {id} does not exist: no device is visible"),
         _ => format!("device {id} does not exist: there are {count}, numbered from 0"),
     };
-    if let (Ok(list), Ok(settings)) = (std::env::var(VISIBLE), settings()) {
-        let all = settings.options.devices;
-        note +=
-            &format!("; {VISIBLE} is '{list}', chosen from the {all} devices of FERRY_DEVICES (or the GPUs)");
+    if let Ok(list) = std::env::var(VISIBLE) {
+        note += &format!("; {VISIBLE} is '{list}', chosen from the devices of FERRY_DEVICES (or the GPUs)");
     }
     fail(c::ACL_ERROR_RT_INVALID_DEVICEID, note)
 }

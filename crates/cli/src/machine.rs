@@ -19,10 +19,10 @@ pub struct Machine {
     /// Devices made of memory and threads, or GPUs [FERRY_BACKEND, else host]
     #[arg(long, value_enum, value_name = "host|cuda", hide_possible_values = true)]
     backend: Option<Backend>,
-    /// How many devices, backend host only [FERRY_DEVICES, else 2]
+    /// How many devices [FERRY_DEVICES, else 2 or as many as GPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     devices: Option<u32>,
-    /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM]
+    /// Memory of each, as in 512M or 8G [FERRY_DEVICE_MEMORY, else half of RAM or the GPU's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device_memory: Option<String>,
 }

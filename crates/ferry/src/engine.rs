@@ -5,10 +5,13 @@ pub use ferry_backends::probe;
 
 use crate::{BackendName, Kind, Options, Result};
 use ferry_backends::{
-    cuda::Cuda,
+    cuda::{Cuda, CudaOptions},
     host::{Host, HostOptions},
 };
 use ferry_core::Runtime;
+
+/// As many devices has the host backend if nobody says.
+const HOST_DEVICES: usize = 2;
 
 /// Opens the backend that `options` ask for.
 pub fn open(options: &Options) -> Result<Runtime> {
@@ -17,8 +20,9 @@ pub fn open(options: &Options) -> Result<Runtime> {
     let backend = match options.backend {
         BackendName::Host => {
             // One device made of memory is like the other: as many as are visible will do.
-            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < options.devices).count();
-            let devices = options.visible.as_ref().map_or(options.devices, seen);
+            let all = options.devices.unwrap_or(HOST_DEVICES);
+            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < all).count();
+            let devices = options.visible.as_ref().map_or(all, seen);
             Host::open(HostOptions { devices, device_memory: options.device_memory, is_unified })?
         }
         BackendName::Cuda if is_unified => {
@@ -26,7 +30,10 @@ pub fn open(options: &Options) -> Result<Runtime> {
                 "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
             ));
         }
-        BackendName::Cuda => Cuda::open_some(options.visible.as_deref())?,
+        BackendName::Cuda => {
+            let Options { devices, device_memory, .. } = *options;
+            Cuda::open(&CudaOptions { devices, visible: options.visible.clone(), device_memory })?
+        }
     };
     Ok(Runtime::new(backend, options.observer.clone()))
 }
@@ -38,9 +45,12 @@ mod tests {
 
     #[test]
     fn devices_are_those_that_exist_and_are_visible() {
-        for (devices, visible, want) in
-            [(2, None, 2), (3, Some(vec![0, 2]), 2), (2, Some(vec![1, 2]), 1), (2, Some(vec![]), 0)]
-        {
+        for (devices, visible, want) in [
+            (None, None, 2),
+            (Some(3), Some(vec![0, 2]), 2),
+            (None, Some(vec![1, 2]), 1),
+            (None, Some(vec![]), 0),
+        ] {
             let options = Options { devices, visible, device_memory: Some(1 << 20), ..Options::default() };
             let runtime = open(&options).expect("devices of memory");
             assert_eq!(runtime.backend().device_count(), want, "{options:?}");

@@ -20,7 +20,7 @@ pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 /// ```
 /// use ferry::{BackendName, Options, products::Form};
 ///
-/// let options = Options { devices: 4, device_memory: Some(1 << 20), ..Options::default() };
+/// let options = Options { devices: Some(4), device_memory: Some(1 << 20), ..Options::default() };
 /// assert_eq!(options.backend, BackendName::Host);
 /// assert_eq!(options.soc, "Ascend910B1");
 ///
@@ -33,12 +33,13 @@ pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 pub struct Options {
     /// The way to reach devices.
     pub backend: BackendName,
-    /// Number of devices of the host backend.
-    pub devices: usize,
+    /// Number of devices. `None` is two of the host backend, and one for each GPU of the cuda backend; there more devices share
+    /// the GPUs.
+    pub devices: Option<usize>,
     /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not exist are passed
     /// over. `None` is all of them.
     pub visible: Option<Vec<u32>>,
-    /// Bytes of each device of the host backend; `None` is half of what this machine has.
+    /// Bytes of each device; `None` is half of what this machine has, or what the GPU has.
     pub device_memory: Option<usize>,
     /// The product that is emulated. [`Options::soc`] sets it together with its name.
     pub product: &'static Product,
@@ -82,7 +83,7 @@ impl Default for Options {
         let product = &PRODUCTS[0];
         Options {
             backend: BackendName::Host,
-            devices: 2,
+            devices: None,
             visible: None,
             device_memory: None,
             product,
@@ -113,9 +114,9 @@ impl Options {
     /// variable that makes no sense is an error of [`Kind::BadSetting`] that lists the valid values.
     ///
     /// ```
-    /// // Two devices, unless FERRY_DEVICES says otherwise.
+    /// // FERRY_DEVICES, if that is set.
     /// let options = ferry::Options::from_env()?;
-    /// assert!((1..=64).contains(&options.devices));
+    /// assert!((1..=64).contains(&options.devices.unwrap_or(2)));
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn from_env() -> Result<Options> {
@@ -132,8 +133,7 @@ impl Options {
         }
         Ok(Options {
             backend: setting("FERRY_BACKEND", &var, BackendName::from_str)?.unwrap_or_default(),
-            devices: setting("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?
-                .unwrap_or(options.devices),
+            devices: setting("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?,
             visible: var(VISIBLE).map(|text| visible(&text)),
             device_memory: setting("FERRY_DEVICE_MEMORY", &var, device_memory)?,
             ..options
@@ -179,10 +179,8 @@ impl Options {
             return Err(Kind::BadSetting
                 .because(format!("soc is '{soc}', which is not one of product {}: {names}", product.tag)));
         }
-        if self.devices > MOST_DEVICES {
-            return Err(
-                Kind::BadSetting.because(format!("{} devices: {MOST_DEVICES} are the most", self.devices))
-            );
+        if let Some(devices) = self.devices.filter(|count| *count > MOST_DEVICES) {
+            return Err(Kind::BadSetting.because(format!("{devices} devices: {MOST_DEVICES} are the most")));
         }
         let visible = self.visible.as_deref().unwrap_or_default();
         if let Some(twice) = visible.iter().enumerate().find(|(at, id)| visible[..*at].contains(id)) {
@@ -312,7 +310,7 @@ mod tests {
             ("FERRY_FORM", "rc"),
         ])
         .expect("all of them make sense");
-        assert_eq!((options.backend, options.devices), (BackendName::Cuda, 5));
+        assert_eq!((options.backend, options.devices), (BackendName::Cuda, Some(5)));
         assert_eq!((options.visible.as_deref(), options.device_memory), (Some(&[1, 3][..]), Some(2 << 30)));
         assert_eq!((options.product.tag, options.soc.as_str()), ("200I", "Ascend310B4"));
         assert!(options.form == Form::Rc && options.is_unified());
@@ -321,7 +319,7 @@ mod tests {
     #[test]
     fn defaults_are_an_a2_card_in_a_host_with_two_devices() {
         let options = with(&[]).expect("defaults");
-        assert_eq!((options.backend, options.devices), (BackendName::Host, 2));
+        assert_eq!((options.backend, options.devices), (BackendName::Host, None));
         assert_eq!((options.product.tag, options.soc.as_str()), ("A2", "Ascend910B1"));
         assert_eq!((options.form, options.visible, options.device_memory), (Form::Ep, None, None));
     }

@@ -23,7 +23,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// ```
 /// use ferry::{Options, Runtime};
 ///
-/// let runtime = Runtime::open(&Options { devices: 4, device_memory: Some(64 << 20), ..Default::default() })?;
+/// let runtime = Runtime::open(&Options { devices: Some(4), device_memory: Some(64 << 20), ..Default::default() })?;
 /// assert_eq!(runtime.device_count(), 4);
 /// # Ok::<(), ferry::Error>(())
 /// ```

@@ -185,6 +185,16 @@ impl Driver {
         Ok(driver)
     }
 
+    /// How many GPUs there are. `Unsupported` if there is none.
+    pub fn gpus(&self) -> Result<u32> {
+        let mut count = 0;
+        // SAFETY: `count` receives the number.
+        let code = unsafe { (self.calls.cuDeviceGetCount)(&mut count) };
+        self.check("cuDeviceGetCount", code)?;
+        let none = || Kind::Unsupported.because("the cuda backend: the driver is there, but no GPU");
+        u32::try_from(count).ok().filter(|count| *count > 0).ok_or_else(none)
+    }
+
     /// Makes a result of a code that `call` returned.
     pub fn check(&self, call: &str, code: Code) -> Result<()> {
         match code {

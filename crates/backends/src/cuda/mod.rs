@@ -15,6 +15,7 @@ mod host;
 mod ledger;
 mod pieces;
 mod queue;
+mod quota;
 mod sealed;
 mod stage;
 mod visits;
@@ -31,8 +32,21 @@ use ferry_core::{
 };
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
+use quota::Quota;
 use std::sync::OnceLock;
 use workers::Workers;
+
+/// Which GPUs are devices, and how much of them.
+#[derive(Clone, Debug, Default)]
+pub struct CudaOptions {
+    /// Number of devices. If it is larger than the number of GPUs, some share one: device `i` is GPU `i` modulo that number.
+    /// `None` is as many as there are GPUs.
+    pub devices: Option<usize>,
+    /// Only these of the devices are opened, in this order; numbers that none has are passed over.
+    pub visible: Option<Vec<u32>>,
+    /// Bytes of each device; `None` is what its GPU has, or an equal part where devices share it.
+    pub device_memory: Option<usize>,
+}
 
 /// The cuda backend.
 pub struct Cuda {
@@ -43,37 +57,37 @@ pub struct Cuda {
     devices: Vec<OnceLock<Arc<Device>>>,
     /// What the driver calls them: not all GPUs need be visible here.
     ordinals: Vec<u32>,
+    quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
 
+impl CudaOptions {
+    /// The GPU of each device, where there are so many.
+    fn ordinals(&self, gpus: u32) -> Vec<u32> {
+        let devices = 0..self.devices.map_or(gpus, |count| count as u32);
+        let seen: Vec<u32> = match &self.visible {
+            None => devices.collect(),
+            Some(visible) => visible.iter().copied().filter(|id| devices.contains(id)).collect(),
+        };
+        seen.iter().map(|id| id % gpus).collect()
+    }
+}
+
 impl Cuda {
     /// Loads the driver and looks for GPUs. `Unsupported`, with the reason, where there is none.
-    pub fn open() -> Result<Arc<dyn Backend>> {
-        Cuda::open_some(None)
-    }
-
-    /// The same, but only the GPUs with these numbers are devices, in this order; numbers that no GPU has are passed over.
-    pub fn open_some(visible: Option<&[u32]>) -> Result<Arc<dyn Backend>> {
+    pub fn open(options: &CudaOptions) -> Result<Arc<dyn Backend>> {
         let driver = Arc::new(Driver::load("libcuda.so.1")?);
-        let mut count = 0;
-        // SAFETY: `count` receives the number.
-        let code = unsafe { (driver.calls.cuDeviceGetCount)(&mut count) };
-        driver.check("cuDeviceGetCount", code)?;
-        if count < 1 {
-            return Err(Kind::Unsupported.because("the cuda backend: the driver is there, but no GPU"));
-        }
-        let there = 0..count as u32;
-        let ordinals: Vec<u32> = match visible {
-            None => there.collect(),
-            Some(visible) => visible.iter().copied().filter(|id| there.contains(id)).collect(),
-        };
+        let ordinals = options.ordinals(driver.gpus()?);
+        let sharers = |ordinal| ordinals.iter().filter(|other| *other == ordinal).count();
+        let quota = |ordinal| Quota::new(options.device_memory, sharers(ordinal));
         Ok(Arc::new(Cuda {
             driver,
             workers: Arc::default(),
             watcher: Arc::default(),
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
+            quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
             outside: Outside::default(),
@@ -116,11 +130,39 @@ impl Cuda {
         }
     }
 
+    /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
+    fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        let _here = self.device(device)?.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both receive a number.
+        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
+        self.driver.check("cuMemGetInfo", code)?;
+        let pieces = lock(&self.pieces);
+        let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
+        let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
+        Ok(((free + resting).min(total), total))
+    }
+
+    /// Counts `len` bytes for a device, if it may have so many.
+    fn charge(&self, home: Home, len: usize) -> Result<()> {
+        let Home::Device(id) = home else { return Ok(()) };
+        let quota = &self.quotas[id as usize];
+        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
+        quota.take(id, len, total)
+    }
+
+    /// Undoes `charge`.
+    fn refund(&self, home: Home, len: usize) {
+        if let Home::Device(id) = home {
+            self.quotas[id as usize].give(len);
+        }
+    }
+
     /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
         match (self.try_take(home, len), home) {
             (Err(error), Home::Device(id))
-                if error.kind == Kind::OutOfMemory && len <= self.memory(id)?.0 =>
+                if error.kind == Kind::OutOfMemory && len <= self.gpu_memory(id)?.0 =>
             {
                 self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
                 self.try_take(home, len)
@@ -143,6 +185,19 @@ impl Cuda {
         };
         let told = self.driver.check(call, code).map(|()| start);
         told.map_err(|error| error.kind.because(format!("{len} bytes: {}", error.note)))
+    }
+
+    /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
+    fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
+        let (mut size, mut start) = (len, self.take(home, len)?);
+        if start % align != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(home, start)? };
+            size = size.saturating_add(align);
+            start = self.take(home, size)?;
+        }
+        lock(&self.pieces).add(start, size, home);
+        Ok(start.next_multiple_of(align))
     }
 
     /// Gives it back. The context is current.
@@ -189,29 +244,16 @@ impl Backend for Cuda {
     }
 
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        let _here = self.device(device)?.enter()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both receive a number.
-        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        self.driver.check("cuMemGetInfo", code)?;
-        let resting = lock(&self.pieces).resting(Home::Device(device));
-        Ok(((free + resting).min(total), total))
+        let gpu = self.gpu_memory(device)?;
+        Ok(self.quotas[device as usize].info(gpu))
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
         let Request { home, len, page } = *request;
         let _here = self.device_of(home)?.enter()?;
-        let align = page.max(GRANULE);
-        let mut size = len.checked_next_multiple_of(align).unwrap_or(usize::MAX);
-        let mut start = self.take(home, size)?;
-        if start % align != 0 {
-            // SAFETY: taken just now.
-            unsafe { self.give(home, start)? };
-            size = size.saturating_add(align);
-            start = self.take(home, size)?;
-        }
-        lock(&self.pieces).add(start, size, home);
-        let base = start.next_multiple_of(align);
+        let (page, whole) = (page.max(GRANULE), whole(len, page));
+        self.charge(home, whole)?;
+        let base = self.make(home, whole, page).inspect_err(|_| self.refund(home, whole))?;
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 
@@ -232,12 +274,6 @@ impl Backend for Cuda {
         self.outside.release(base);
     }
 
-    /// Descriptors are read on the GPU, which does not know our translation of mapped addresses.
-    fn show(&self, base: usize, block: &Block) -> Result<()> {
-        let note = format!("the cuda backend cannot map memory yet: {block} at {base:#x}");
-        Err(Kind::Unsupported.because(note))
-    }
-
     unsafe fn free(&self, block: &Block) -> Result<()> {
         if block.origin == Origin::Registered {
             let _here = self.any_device()?.enter()?;
@@ -249,6 +285,7 @@ impl Backend for Cuda {
         if !pieces.rest(block.base) {
             unreachable!("{block} is not of this backend");
         }
+        self.refund(block.home, whole(block.len, block.page));
         self.give_back(&mut pieces, Rest::SOME)
     }
 
@@ -284,13 +321,33 @@ impl Backend for Cuda {
     }
 }
 
+/// Bytes that a block takes.
+fn whole(len: usize, page: usize) -> usize {
+    len.checked_next_multiple_of(page.max(GRANULE)).unwrap_or(usize::MAX)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
+    fn devices_share_gpus_where_there_are_more_of_them() {
+        for (gpus, devices, visible, want) in [
+            (2, None, None, &[0, 1][..]),
+            (1, Some(3), None, &[0, 0, 0]),
+            (2, Some(3), None, &[0, 1, 0]),
+            (4, Some(2), None, &[0, 1]),
+            (2, Some(4), Some(vec![3, 9, 2]), &[1, 0]),
+            (2, None, Some(vec![1, 2]), &[1]),
+        ] {
+            let options = CudaOptions { devices, visible, device_memory: None };
+            assert_eq!(options.ordinals(gpus), want, "{options:?} with {gpus} GPUs");
+        }
+    }
+
+    #[test]
     fn opening_without_a_gpu_says_why() {
-        match Cuda::open() {
+        match Cuda::open(&CudaOptions::default()) {
             Ok(cuda) => assert!(cuda.device_count() > 0),
             Err(why) => {
                 assert_eq!(why.kind, Kind::Unsupported, "{why}");

@@ -275,12 +275,12 @@ impl Lane {
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.when_reached(ticket, Part::Bytes, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { at, .. } => {
+                Through::Descriptor { at, .. } if !through.memory.has_mappings() => {
                     self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
                 }
-                Through::Cells { dst, src, .. } => {
+                _ => {
                     let lane = self.clone();
-                    let copy = move || lane.note(ticket, lane.copy_cells(dst, src, &through));
+                    let copy = move || lane.note(ticket, lane.copy_read(&through));
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },

@@ -1,12 +1,13 @@
-//! Copies whose addresses are read when they run: through descriptors, by the GPU, and through pointer cells, by the host.
+//! Copies whose addresses are read when they run: through descriptors, by the GPU, and through pointer cells or where memory is
+//! mapped, by the host.
 
 use super::{device::Reports, queue::Lane};
 use ferry_core::{
     Indirect, Result, Ticket,
-    indirect::{self, Cell},
+    indirect::{self, DESCRIPTOR_WORDS, Through},
     sync::lock,
 };
-use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Lane {
     /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
@@ -25,18 +26,23 @@ impl Lane {
         self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
     }
 
-    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context. So the host reads the cells
-    /// when the stream gets here, and the core checks what they hold. The lane is held, so the stream is ours.
-    pub(super) fn copy_cells(&self, dst: Cell, src: Cell, through: &Indirect) -> Result<()> {
+    /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context; and mapped memory is not where
+    /// its addresses say. So the host reads the addresses when the stream gets here, and the core checks and translates them.
+    /// The lane is held, so the stream is ours.
+    pub(super) fn copy_read(&self, through: &Indirect) -> Result<()> {
         let _here = self.device.enter()?;
-        let (mut to, mut from) = (0_u64, 0_u64);
-        self.copy_row((&raw mut to) as usize, dst.at, 8)?;
-        self.copy_row((&raw mut from) as usize, src.at, 8)?;
+        let at: Vec<usize> = match through.through {
+            Through::Descriptor { at, .. } => (0..DESCRIPTOR_WORDS).map(|index| at + 8 * index).collect(),
+            Through::Cells { dst, src, .. } => vec![dst.at, src.at],
+        };
+        let words: Vec<AtomicU64> = at.iter().map(|_| AtomicU64::new(0)).collect();
+        for (word, at) in words.iter().zip(&at) {
+            self.copy_row(word.as_ptr() as usize, *at, 8)?;
+        }
         // SAFETY: the stream is alive.
         let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("reading the cells", code)?;
-        // SAFETY: both are here, and the driver has just written them.
-        let (to, from) = unsafe { (ptr::read_volatile(&to), ptr::read_volatile(&from)) };
-        self.copy(&through.resolve(|addr| if addr == dst.at { to } else { from })?)
+        self.device.check("reading the addresses of a copy", code)?;
+        let word = |addr| at.iter().position(|at| *at == addr).map(|index| &words[index]);
+        self.copy(&through.resolve(|addr| word(addr).expect("read above").load(Ordering::Relaxed))?)
     }
 }

@@ -1,8 +1,9 @@
 //! The cuda backend on a real GPU, through the core alone. Each test says that it was skipped where there is no GPU.
 
 mod aborts;
+mod devices;
 
-use ferry_backends::cuda::Cuda;
+use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
     Access, Block, Error, Event, Fence, Fill, Halt, Home, Indirect, Kind, Op, Place, Plan, QueueOptions,
     Reduction, Request, Result, Rows, Runtime, Stream,
@@ -20,7 +21,7 @@ const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A runtime on the GPU, or a line that says why there is none.
 fn gpu(test: &str) -> Option<Runtime> {
-    match Cuda::open() {
+    match Cuda::open(&CudaOptions::default()) {
         Ok(backend) => Some(Runtime::new(backend, None)),
         Err(why) => {
             eprintln!("{test}: skipped: {why}");

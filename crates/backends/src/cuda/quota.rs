@@ -1,0 +1,88 @@
+//! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or what the user says.
+
+use ferry_core::{DeviceId, Kind, Result, table::GRANULE};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The limit of one device, and what it has of it. Counts what was asked for, in whole pages, so that a limit is exact.
+#[derive(Debug, Default)]
+pub struct Quota {
+    most: Option<usize>,
+    sharers: usize,
+    used: AtomicUsize,
+}
+
+impl Quota {
+    /// For a device that shares its GPU with others, `sharers` in all; `most` is the user's limit.
+    pub fn new(most: Option<usize>, sharers: usize) -> Quota {
+        Quota { most, sharers, used: AtomicUsize::new(0) }
+    }
+
+    /// Free and total bytes of the device, where its GPU has so much.
+    pub fn info(&self, (free, total): (usize, usize)) -> (usize, usize) {
+        match self.limit(total) {
+            None => (free, total),
+            Some(limit) => (limit.saturating_sub(self.used.load(Ordering::Relaxed)).min(free), limit),
+        }
+    }
+
+    /// Takes `len` bytes for the device, of a GPU with `total`.
+    pub fn take(&self, device: DeviceId, len: usize, total: usize) -> Result<()> {
+        let limit = self.limit(total).unwrap_or(usize::MAX);
+        let fits = |used: usize| used.checked_add(len).filter(|sum| *sum <= limit);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        taken.map(drop).map_err(|used| {
+            let free = limit - used;
+            let note = format!("{len} bytes of device {device} were asked for, {free} of {limit} are free");
+            Kind::OutOfMemory.because(note)
+        })
+    }
+
+    /// Gives them back.
+    pub fn give(&self, len: usize) {
+        self.used.fetch_sub(len, Ordering::Relaxed);
+    }
+
+    /// Whether the GPU's memory is not simply the device's.
+    pub fn is_limited(&self) -> bool {
+        self.most.is_some() || self.sharers > 1
+    }
+
+    fn limit(&self, total: usize) -> Option<usize> {
+        let part = || total / self.sharers / GRANULE * GRANULE;
+        self.is_limited().then(|| self.most.unwrap_or_else(part))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const GPU: (usize, usize) = (900 * GRANULE, 1000 * GRANULE);
+
+    #[test]
+    fn a_device_has_its_gpu_or_a_part_or_what_was_said() {
+        for (most, sharers, want) in [
+            (None, 1, GPU),
+            (None, 3, (333 * GRANULE, 333 * GRANULE)),
+            (Some(5 * GRANULE), 1, (5 * GRANULE, 5 * GRANULE)),
+            (Some(5 * GRANULE), 3, (5 * GRANULE, 5 * GRANULE)),
+            (Some(5000 * GRANULE), 1, (900 * GRANULE, 5000 * GRANULE)),
+        ] {
+            assert_eq!(Quota::new(most, sharers).info(GPU), want, "{most:?} of {sharers}");
+        }
+    }
+
+    #[test]
+    fn what_is_over_the_limit_is_refused_and_takes_nothing() {
+        let quota = Quota::new(Some(10 * GRANULE), 2);
+        quota.take(1, 4 * GRANULE, GPU.1).expect("room");
+        for len in [7 * GRANULE, usize::MAX] {
+            let why = quota.take(1, len, GPU.1).expect_err("too much");
+            assert_eq!(why.kind, Kind::OutOfMemory);
+            assert!(why.note.ends_with("bytes of device 1 were asked for, 24576 of 40960 are free"), "{why}");
+        }
+        quota.take(1, 6 * GRANULE, GPU.1).expect("just fits");
+        quota.give(4 * GRANULE);
+        assert_eq!(quota.info(GPU).0, 4 * GRANULE);
+    }
+}

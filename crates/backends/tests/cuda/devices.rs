@@ -1,0 +1,71 @@
+//! Several devices of one GPU, limits of their memory, and memory that is mapped.
+
+use super::*;
+use ferry_core::space::Purpose;
+
+fn opened(test: &str, options: &CudaOptions) -> Option<Runtime> {
+    gpu(test).map(|_| Runtime::new(Cuda::open(options).expect("there is a GPU"), None))
+}
+
+#[test]
+fn devices_of_one_gpu_have_memory_and_streams_of_their_own() {
+    let options = CudaOptions { devices: Some(3), ..CudaOptions::default() };
+    let Some(gpu) = opened("devices_of_one_gpu_have_memory_and_streams_of_their_own", &options) else {
+        return;
+    };
+    assert_eq!(gpu.backend().device_count(), 3);
+    let before = [0, 1].map(|id| gpu.memory_info(id).expect("asked"));
+    let there = alloc(&gpu, Home::Device(1), MIB);
+    assert_eq!(gpu.memory_info(0).expect("asked"), before[0], "another device");
+    assert_eq!(gpu.memory_info(1).expect("asked"), (before[1].0 - MIB, before[1].1));
+    let (source, here) = (locked(&gpu, &noise(4, MIB)), alloc(&gpu, Home::Device(2), MIB));
+    let stream = gpu.stream(1, QueueOptions::default()).expect("a stream");
+    linear(&stream, there.base, source.base, MIB);
+    linear(&stream, here.base, there.base, MIB);
+    stream.synchronize(MINUTE).expect("done");
+    assert!(fetch(&gpu, here.base, MIB) == read(&source));
+    gpu.free(there.base, |_| Ok(())).expect("freed");
+    assert_eq!(gpu.memory_info(1).expect("asked"), before[1]);
+}
+
+#[test]
+fn a_limit_of_device_memory_is_exact() {
+    let options = CudaOptions { devices: Some(2), device_memory: Some(10 * MIB), ..CudaOptions::default() };
+    let Some(gpu) = opened("a_limit_of_device_memory_is_exact", &options) else { return };
+    assert_eq!(gpu.memory_info(1), Ok((10 * MIB, 10 * MIB)));
+    let blocks = [1, 4096, 4097].map(|len| alloc(&gpu, Home::Device(1), len));
+    assert_eq!(gpu.memory_info(1), Ok((10 * MIB - 4 * 4096, 10 * MIB)));
+    let rest = Request { home: Home::Device(1), len: 10 * MIB - 3 * 4096, page: 4096 };
+    let why = gpu.alloc(&rest).expect_err("a page too much");
+    assert_eq!(why.kind, Kind::OutOfMemory);
+    gpu.free(blocks[0].base, |_| Ok(())).expect("freed");
+    gpu.alloc(&rest).expect("just fits");
+    assert_eq!(gpu.memory_info(0), Ok((10 * MIB, 10 * MIB)), "another device");
+}
+
+#[test]
+fn mapped_memory_is_copied_and_named_by_descriptors() {
+    let Some(gpu) = gpu("mapped_memory_is_copied_and_named_by_descriptors") else { return };
+    let (stream, len) = (stream(&gpu), 64 << 10);
+    let base = gpu.reserve(4 * len, MIB, 0, Purpose::Mappings).expect("addresses");
+    let pieces = [0, 1, 2, 3].map(|index| {
+        let piece = gpu.physical(0, len, 4096).expect("memory");
+        gpu.map(base + (index ^ 1) * len, &piece).expect("mapped");
+        piece
+    });
+    let source = locked(&gpu, &noise(6, 4 * len));
+    linear(&stream, base, source.base, 4 * len);
+    let words = locked(&gpu, &descriptor(&gpu, base + 2 * len + 5, base + 7, 2 * len - 100));
+    let slot = device(&gpu, DESCRIPTOR_LEN);
+    linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
+    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    stream.synchronize(MINUTE).expect("done");
+    let mut want = read(&source);
+    want.copy_within(7..7 + 2 * len - 100, 2 * len + 5);
+    assert!(fetch(&gpu, base, 4 * len) == want);
+    gpu.unmap(base).expect("unmapped");
+    submit(&stream, || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base }));
+    let why = stream.synchronize(MINUTE).expect_err("nothing is mapped there");
+    assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
+    drop(pieces);
+}
