@@ -72,14 +72,22 @@ impl Lane {
 
     /// Launches a kernel of ours as one block.
     pub(super) fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
-        let mut slots: Vec<_> =
-            args.iter().map(|arg| ptr::from_ref(arg).cast_mut().cast::<c_void>()).collect();
-        // SAFETY: the kernel takes these arguments, each 64 bits, and they are copied before the call returns; what they
+        let mut args: Vec<_> = args.iter().map(arg).collect();
+        self.start_blocks(kernel, 1, &mut args)
+    }
+
+    pub(super) fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+        // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {
             let launch = self.device.driver.calls.cuLaunchKernel;
-            launch(kernel, 1, 1, 1, THREADS, 1, 1, 0, self.stream, slots.as_mut_ptr(), ptr::null_mut())
+            launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, self.stream, args.as_mut_ptr(), ptr::null_mut())
         };
         self.device.check("cuLaunchKernel", code)
     }
+}
+
+/// Where an argument of a kernel is. The driver only reads it.
+pub(super) fn arg<T>(value: &T) -> *mut c_void {
+    ptr::from_ref(value).cast_mut().cast()
 }

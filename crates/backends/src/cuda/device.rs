@@ -1,8 +1,10 @@
-//! One GPU: its primary context, its kernels, and the two small things queues need of it: events and reports.
+//! One GPU: its primary context, its kernels, its events, and memory that its kernels share with us.
 
 use super::{
     driver::{self, Code, Driver, Handle},
     fence::Watcher,
+    live::Live,
+    reports::Desk,
     workers::Workers,
 };
 use ferry_core::{
@@ -11,15 +13,13 @@ use ferry_core::{
 };
 use std::{
     ffi::{CStr, c_void},
-    ptr,
-    sync::{
-        OnceLock,
-        atomic::{Ordering, fence},
-    },
+    sync::OnceLock,
 };
 
-/// The kernels, made of kernels.cu by regenerate.sh.
+/// The kernels, made of the sources of these names by regenerate.sh.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
+const SEALED: &str = concat!(include_str!("sealed.ptx"), "\0");
+const REDUCE: &str = concat!(include_str!("reduce.ptx"), "\0");
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
@@ -29,6 +29,12 @@ pub struct Device {
     handle: i32,
     context: Handle,
     kernels: Mutex<Option<Kernels>>,
+    sealing: OnceLock<[Handle; 1]>,
+    reducing: OnceLock<[Handle; 2]>,
+    /// Allocations that descriptors name.
+    pub(super) live: Live,
+    /// Desks that queues have left.
+    pub(super) desks: Mutex<Vec<Desk>>,
     /// The event that the device's clock counts from; it goes with the context.
     dawn: OnceLock<Handle>,
 }
@@ -38,8 +44,6 @@ pub struct Device {
 pub struct Kernels {
     /// `ferry_move`.
     pub within: Handle,
-    /// `ferry_copy_sealed`.
-    pub sealed: Handle,
 }
 
 /// While this lives, the device's context is the calling thread's; afterwards the one before is again.
@@ -67,6 +71,10 @@ impl Device {
             handle,
             context,
             kernels: Mutex::new(None),
+            sealing: OnceLock::new(),
+            reducing: OnceLock::new(),
+            live: Live::default(),
+            desks: Mutex::default(),
             dawn: OnceLock::new(),
         })
     }
@@ -93,6 +101,30 @@ impl Device {
         }
     }
 
+    /// The kernel of sealed.cu. The context is current.
+    pub fn sealing(&self) -> Result<Handle> {
+        self.loaded(&self.sealing, SEALED, [c"ferry_copy_sealed"]).map(|[sealed]| sealed)
+    }
+
+    /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
+    pub fn reducing(&self) -> Result<[Handle; 2]> {
+        self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
+    }
+
+    /// Blocks of a kernel that copies inside the device.
+    pub fn blocks_within(&self) -> usize {
+        132
+    }
+
+    /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
+    pub fn page_locked(&self, len: usize) -> Result<Handle> {
+        let mut at = 0;
+        let flags = driver::HOST_PORTABLE_AND_MAPPED;
+        // SAFETY: `at` receives the address.
+        let code = unsafe { (self.driver.calls.cuMemHostAlloc)(&mut at, len, flags) };
+        self.check("cuMemHostAlloc", code).map(|()| at)
+    }
+
     /// A new event. The context is current.
     fn event(&self, timed: bool) -> Result<Handle> {
         let mut handle = 0;
@@ -108,6 +140,30 @@ impl Device {
         self.check("cuEventRecord", code)
     }
 
+    /// Kernels that are loaded when first needed; loading them twice does no harm.
+    fn loaded<const N: usize>(
+        &self,
+        slot: &OnceLock<[Handle; N]>,
+        text: &str,
+        names: [&CStr; N],
+    ) -> Result<[Handle; N]> {
+        if let Some(loaded) = slot.get() {
+            return Ok(*loaded);
+        }
+        let mut module = 0;
+        // SAFETY: the text ends with a zero; the module lives as long as the context.
+        let code =
+            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text.as_ptr().cast::<c_void>()) };
+        self.check("cuModuleLoadData", code)?;
+        let mut found = [0; N];
+        for (function, name) in found.iter_mut().zip(names) {
+            // SAFETY: the module is loaded and the name ends with a zero.
+            let code = unsafe { (self.driver.calls.cuModuleGetFunction)(function, module, name.as_ptr()) };
+            self.check("cuModuleGetFunction", code)?;
+        }
+        Ok(*slot.get_or_init(|| found))
+    }
+
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
         // SAFETY: the text ends with a zero; the module lives as long as the context.
@@ -121,12 +177,15 @@ impl Device {
                 unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
             self.check("cuModuleGetFunction", code).map(|()| function)
         };
-        Ok(Kernels { within: find(c"ferry_move")?, sealed: find(c"ferry_copy_sealed")? })
+        Ok(Kernels { within: find(c"ferry_move")? })
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if let Ok(_here) = self.enter() {
+            self.close_desks();
+        }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
     }
@@ -207,81 +266,6 @@ impl Drop for Event {
         let Ok(_here) = self.device.enter() else { return };
         // SAFETY: made by `record` and known to nobody else; the driver finishes what waits for it.
         unsafe { (self.device.driver.calls.cuEventDestroy)(self.handle) };
-    }
-}
-
-/// What a kernel found wrong: the same as in kernels.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The op that failed.
-    pub ticket: u64,
-    /// What it read where a descriptor should be.
-    pub words: [u64; 5],
-    spare: [u64; 2],
-}
-
-#[repr(C)]
-struct Ring {
-    written: u64,
-    taken: u64,
-    room: u64,
-    spare: [u64; 5],
-    reports: [Report; ROOM],
-}
-
-const ROOM: usize = 16;
-
-/// A ring in page-locked memory where the kernels of one queue say what they found wrong.
-pub struct Reports {
-    device: Arc<Device>,
-    at: usize,
-}
-
-impl Reports {
-    /// An empty ring. The context is current.
-    pub fn new(device: &Arc<Device>) -> Result<Reports> {
-        let mut at = 0;
-        let flags = driver::HOST_PORTABLE_AND_MAPPED;
-        // SAFETY: `at` receives the address.
-        let code = unsafe { (device.driver.calls.cuMemHostAlloc)(&mut at, size_of::<Ring>(), flags) };
-        device.check("cuMemHostAlloc", code)?;
-        let spare = [0; 5];
-        let ring =
-            Ring { written: 0, taken: 0, room: ROOM as u64, spare, reports: [Report::default(); ROOM] };
-        // SAFETY: fresh memory of that size, page-aligned, that nobody else knows yet.
-        unsafe { ptr::write(at as *mut Ring, ring) };
-        Ok(Reports { device: device.clone(), at })
-    }
-
-    /// The address, the same for the GPU.
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
-    /// What was reported since the last time. The caller holds a lock that keeps others out.
-    pub fn take(&self) -> Vec<Report> {
-        let ring = self.at as *mut Ring;
-        // SAFETY: the ring lives as long as `self`. The GPU writes a report before it counts it, and no report again before
-        // `taken` has passed it.
-        unsafe {
-            let (taken, written) = ((*ring).taken, ptr::read_volatile(&raw const (*ring).written));
-            fence(Ordering::Acquire);
-            let slot = |count: u64| &raw const (*ring).reports[count as usize % ROOM];
-            let reports = (taken..written).map(|count| ptr::read_volatile(slot(count))).collect();
-            fence(Ordering::Release);
-            ptr::write_volatile(&raw mut (*ring).taken, written);
-            reports
-        }
-    }
-}
-
-impl Drop for Reports {
-    fn drop(&mut self) {
-        if let Ok(_here) = self.device.enter() {
-            // SAFETY: allocated by `new`; the queue has waited for its kernels.
-            unsafe { (self.device.driver.calls.cuMemFreeHost)(self.at) };
-        }
     }
 }
 

@@ -9,11 +9,12 @@
 
 use super::{
     backlog::{Backlog, Item, Part, Place},
-    device::{Device, Event, Reports},
+    device::{Device, Event},
     driver::{self, Handle},
     fence::{CudaFence, Point},
     host,
     ledger::Ledger,
+    reports::Reports,
 };
 use ferry_core::{
     Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
@@ -276,7 +277,8 @@ impl Lane {
             Op::Fill(fill) => self.when_reached(ticket, Part::Bytes, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } if !through.memory.has_mappings() => {
-                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
+                    let op = self.expect_sealed(ticket, at, through);
+                    self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
                 _ => {
                     let lane = self.clone();
@@ -284,7 +286,7 @@ impl Lane {
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
-            Op::Reduce(_) => unreachable!("`Cuda::can_reduce` says no"),
+            Op::Reduce(reduction) => self.reduce(&reduction).map(|()| Next::Follows),
             Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),

@@ -20,10 +20,9 @@ static __device__ float larger(float a, float b) {
     return a > b || (a == b && __float_as_uint(a) >> 31 == 0) ? a : b;
 }
 
-template <Way way>
-static __device__ float combined(float a, float b) {
-    if (way == SUM) return __fadd_rn(a, b);
-    return way == MAX ? larger(a, b) : -larger(-a, -b);
+static __device__ float combined(u32 way, float a, float b) {
+    float sum = __fadd_rn(a, b), high = larger(a, b), low = -larger(-a, -b);
+    return way == SUM ? sum : way == MAX ? high : low;
 }
 
 static __device__ u32 plain_nan(float x) { return x != x ? 0x7fc00000 : __float_as_uint(x); }
@@ -49,20 +48,20 @@ struct Brain {
     }
 };
 
-template <class Float, Way way>
-static __device__ u32 pair(u32 a, u32 b) {
-    u32 low = Float::write(combined<way>(Float::read(a & 0xffff), Float::read(b & 0xffff)));
-    u32 high = Float::write(combined<way>(Float::read(a >> 16), Float::read(b >> 16)));
+template <class Float>
+static __device__ u32 pair(u32 way, u32 a, u32 b) {
+    u32 low = Float::write(combined(way, Float::read(a & 0xffff), Float::read(b & 0xffff)));
+    u32 high = Float::write(combined(way, Float::read(a >> 16), Float::read(b >> 16)));
     return low | high << 16;
 }
 
-template <Way way>
-static __device__ u32 single(u32 a, u32 b) {
-    return plain_nan(combined<way>(__uint_as_float(a), __uint_as_float(b)));
+static __device__ u32 single(u32 way, u32 a, u32 b) {
+    return plain_nan(combined(way, __uint_as_float(a), __uint_as_float(b)));
 }
 
 // Sixteen bytes at a time, so that finding out what to do costs little.
 static __device__ void combine(u32 what, u32 *a, const u32 *b) {
+    const u32 way = what % 3;
 #define DO(CASE, RESULT)                              \
     case CASE:                                        \
         _Pragma("unroll") for (int i = 0; i < 4; i++) \
@@ -81,15 +80,11 @@ static __device__ void combine(u32 what, u32 *a, const u32 *b) {
         DO(U32 + SUM, a[i] + b[i])
         DO(U32 + MAX, max(a[i], b[i]))
         DO(U32 + MIN, min(a[i], b[i]))
-        DO(F16 + SUM, (pair<Half, SUM>(a[i], b[i])))
-        DO(F16 + MAX, (pair<Half, MAX>(a[i], b[i])))
-        DO(F16 + MIN, (pair<Half, MIN>(a[i], b[i])))
-        DO(BF16 + SUM, (pair<Brain, SUM>(a[i], b[i])))
-        DO(BF16 + MAX, (pair<Brain, MAX>(a[i], b[i])))
-        DO(BF16 + MIN, (pair<Brain, MIN>(a[i], b[i])))
-        DO(F32 + SUM, single<SUM>(a[i], b[i]))
-        DO(F32 + MAX, single<MAX>(a[i], b[i]))
-        DO(F32 + MIN, single<MIN>(a[i], b[i]))
+    }
+    switch (what - way) {
+        DO(F16, pair<Half>(way, a[i], b[i]))
+        DO(BF16, pair<Brain>(way, a[i], b[i]))
+        DO(F32, single(way, a[i], b[i]))
     }
 #undef DO
 }
@@ -115,94 +110,95 @@ static __device__ void put(u8 *at, u64 from, u64 len, u32 word) {
         for (u64 i = 0; i < 4 && i < len - from; i++) at[i] = (u8)(word >> (8 * i));
 }
 
-// Words from `start` on, `step` apart, as many as one thread takes at a time and fewer at the end.
-struct Four {
-    u64 start, step, len;
-    u32 words[4];
+// What one thread takes at a time, of each end: a vector of 16 bytes that is aligned, or four words `step` apart.
+struct Part {
+    u64 first, step, len;
+    bool is_vector;
 
-    __device__ void read(const u8 *at) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            u64 from = 4 * (start + i * step);
-            words[i] = from < len ? fetch(at, from, len) : 0;
+    __device__ void read(const u8 *at, u32 *words) const {
+        if (is_vector) {
+            uint4 vector = *(const uint4 *)(at + first);
+            words[0] = vector.x, words[1] = vector.y, words[2] = vector.z, words[3] = vector.w;
+            return;
         }
+#pragma unroll
+        for (int i = 0; i < 4; i++) words[i] = first + i * step < len ? fetch(at, first + i * step, len) : 0;
     }
-    __device__ void write(u8 *at) const {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            u64 from = 4 * (start + i * step);
-            if (from < len) put(at, from, len, words[i]);
+    __device__ void write(u8 *at, const u32 *words) const {
+        if (is_vector) {
+            *(uint4 *)(at + first) = make_uint4(words[0], words[1], words[2], words[3]);
+            return;
         }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (first + i * step < len) put(at, first + i * step, len, words[i]);
     }
 };
 
-// Any alignment, all blocks.
-static __device__ void word_by_word(u8 *dst, const u8 *src, u64 len, u32 what) {
-    u64 threads = (u64)gridDim.x * blockDim.x;
-    for (u64 start = (u64)blockIdx.x * blockDim.x + threadIdx.x; 4 * start < len; start += 4 * threads) {
-        Four a = {start, threads, len}, b = {start, threads, len};
-        a.read(dst);
-        b.read(src);
-        combine(what, a.words, b.words);
-        a.write(dst);
-    }
-}
+// How a reduction is cut into parts. Where both ends have the same alignment it is a head and a tail of a few words, and vectors
+// between them; else all of it is words, and threads that are neighbours take words that are.
+struct Cut {
+    u64 head, vectors, len, threads;
 
-// Both aligned to 16 bytes, all blocks.
-static __device__ void vector_by_vector(uint4 *dst, const uint4 *src, u64 count, u32 what) {
-    u64 threads = (u64)gridDim.x * blockDim.x;
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += threads) {
-        uint4 to = dst[i], from = src[i];
-        u32 a[4] = {to.x, to.y, to.z, to.w}, b[4] = {from.x, from.y, from.z, from.w};
-        combine(what, a, b);
-        dst[i] = make_uint4(a[0], a[1], a[2], a[3]);
+    __device__ u64 rounds() const {
+        u64 parts = vectors ? vectors + 2 : (len + 15) / 16;
+        return (parts + threads - 1) / threads;
     }
-}
+    __device__ Part part(u64 round, u64 thread) const {
+        if (!vectors) return Part{4 * (round * 4 * threads + thread), 4 * threads, len, false};
+        u64 number = round * threads + thread;
+        if (number < vectors) return Part{head + 16 * number, 0, len, true};
+        u64 start = number == vectors ? 0 : number == vectors + 1 ? head + 16 * vectors : len;
+        return Part{start, 4, start ? len : head, false};
+    }
+};
 
-static __device__ void reduce_apart(u8 *dst, const u8 *src, u64 len, u32 what) {
+static __device__ Cut cut(const u8 *dst, const u8 *src, u64 len, u32 size, u64 threads) {
     u64 head = -(u64)dst & 15;
-    if ((((u64)dst ^ (u64)src) & 15) != 0 || (u64)dst % size_of(what) != 0 || head >= len) {
-        word_by_word(dst, src, len, what);
-        return;
-    }
-    u64 vectors = (len - head) / 16, rest = head + 16 * vectors;
-    word_by_word(dst, src, head, what);
-    vector_by_vector((uint4 *)(dst + head), (const uint4 *)(src + head), vectors, what);
-    word_by_word(dst + rest, src + rest, len - rest, what);
+    bool fits = (((u64)dst ^ (u64)src) & 15) == 0 && (u64)dst % size == 0 && head + 16 <= len;
+    return fits ? Cut{head, (len - head) / 16, len, threads} : Cut{0, 0, len, threads};
 }
 
-// One block. One chunk after the other, each read whole before it is written: upwards if the destination is below the source.
-static __device__ void reduce_overlapping(u8 *dst, const u8 *src, u64 len, u32 what) {
-    const u64 chunk = 4 * (u64)blockDim.x;
-    const u64 words = (len + 3) / 4, chunks = (words + chunk - 1) / chunk;
-    for (u64 turn = 0; turn < chunks; turn++) {
-        u64 start = (dst < src ? turn : chunks - 1 - turn) * chunk + threadIdx.x;
-        Four a = {start, blockDim.x, len}, b = {start, blockDim.x, len};
-        a.read(dst);
-        b.read(src);
-        combine(what, a.words, b.words);
-        __syncthreads();
-        a.write(dst);
-        __syncthreads();
-    }
-}
-
-// `len` bytes of whole elements. Ends that overlap are one block's work.
+// `len` bytes of whole elements. Where the ends overlap, one block does a round after the other, each read whole before it is
+// written: upwards if the destination is below the source.
 KERNEL ferry_reduce(u8 *dst, const u8 *src, u64 len, u64 what) {
-    u64 apart = dst < src ? (u64)(src - dst) : (u64)(dst - src);
-    if (apart == 0 || apart >= len) reduce_apart(dst, src, len, (u32)what);
-    else if (blockIdx.x == 0) reduce_overlapping(dst, src, len, (u32)what);
+    const u64 apart = dst < src ? (u64)(src - dst) : (u64)(dst - src);
+    const bool overlap = apart > 0 && apart < len, turned = overlap && dst > src;
+    if (overlap && blockIdx.x > 0) return;
+    const u64 threads = overlap ? blockDim.x : (u64)gridDim.x * blockDim.x;
+    const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    // Rounds of words alone are in ascending order.
+    const Cut parts = overlap ? Cut{0, 0, len, threads} : cut(dst, src, len, size_of((u32)what), threads);
+    for (u64 round = 0, rounds = parts.rounds(); round < rounds; round++) {
+        Part part = parts.part(turned ? rounds - 1 - round : round, thread);
+        u32 a[4], b[4];
+        part.read(dst, a);
+        part.read(src, b);
+        combine((u32)what, a, b);
+        if (overlap) __syncthreads();
+        part.write(dst, a);
+        if (overlap) __syncthreads();
+    }
 }
 
-// One element whose bytes lie apart, each at an address of its own. One thread.
-KERNEL ferry_reduce_one(u64 d0, u64 d1, u64 d2, u64 d3, u64 s0, u64 s1, u64 s2, u64 s3, u64 what) {
-    u8 *dst[4] = {(u8 *)d0, (u8 *)d1, (u8 *)d2, (u8 *)d3};
-    const u8 *src[4] = {(const u8 *)s0, (const u8 *)s1, (const u8 *)s2, (const u8 *)s3};
+// Where the bytes of one element lie, at both ends. `Apart` in reduce.rs is the same.
+struct Apart {
+    u8 *dst[4];
+    const u8 *src[4];
+};
+
+// One element whose bytes lie apart. One thread.
+KERNEL ferry_reduce_one(const Apart at, u64 what) {
+    if (threadIdx.x != 0) return;
     u32 a[4] = {0}, b[4] = {0}, size = size_of((u32)what);
-    for (u32 i = 0; i < size; i++) {
-        a[0] |= (u32)*dst[i] << (8 * i);
-        b[0] |= (u32)*src[i] << (8 * i);
-    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        if (i < size) {
+            a[0] |= (u32)*at.dst[i] << (8 * i);
+            b[0] |= (u32)*at.src[i] << (8 * i);
+        }
     combine((u32)what, a, b);
-    for (u32 i = 0; i < size; i++) *dst[i] = (u8)(a[0] >> (8 * i));
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        if (i < size) *at.dst[i] = (u8)(a[0] >> (8 * i));
 }

@@ -2,8 +2,8 @@
 // one after the other: all descriptors are read, and if no copy writes what another one reads or writes all blocks copy at once. If
 // one does, one block does all of them in order, and reads each descriptor when its turn comes.
 //
-// Blocks wait only for work that a running block has taken, never for a block that may not have begun. So it does not matter how
-// many of them run at a time, and beside what.
+// Reading and comparing is cut into turns of 32 descriptors, which blocks take. Blocks wait only for turns that others have taken,
+// never for a block that may not have begun. So it does not matter how many of them run at a time, and beside what.
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 // What takes the launch must become part of the kernel: otherwise each thread would make a copy of its parameters.
@@ -55,7 +55,13 @@ struct Box {
 
 // Memory in the device, one for each queue. All of `Counts` is zero between launches.
 struct Counts {
-    u32 taken, read, gone, bad;
+    // Turns that blocks have taken and done, reading and comparing.
+    u32 to_read, read, to_compare, compared;
+    // Blocks that are through.
+    u32 gone;
+    // Whether there is a bad descriptor, and whether copies meet.
+    u32 has_bad, meet;
+    volatile u32 all_read;
     volatile u32 verdict;
     u32 spare;
     u64 longest;
@@ -75,7 +81,7 @@ enum Verdict { UNKNOWN, APART, IN_ORDER };
 struct Launch {
     u64 ticket, mark, key;
     Reports *reports;
-    const volatile u32 *live;
+    const u32 *live;
     Job *job;
     u32 count, runs;
     Run run[RUNS];
@@ -83,9 +89,9 @@ struct Launch {
 
 // 64 bits at any alignment.
 static __device__ u64 word(const u8 *at) {
-    if (((u64)at & 7) == 0) return *(const volatile u64 *)at;
+    if (((u64)at & 7) == 0) return *(const u64 *)at;
     u64 value = 0;
-    for (int i = 0; i < 8; i++) value |= (u64)((const volatile u8 *)at)[i] << (8 * i);
+    for (int i = 0; i < 8; i++) value |= (u64)at[i] << (8 * i);
     return value;
 }
 
@@ -101,9 +107,12 @@ static __device__ u64 digest(u64 key, const u64 *fields) {
 
 // A stamp is the number of a slot and what it held when the descriptor was set: live.rs. Slot 0 stands for memory that nobody
 // watches, the last for memory that only the host can find.
-static __device__ bool is_alive(const volatile u32 *live, u64 stamp) {
-    u32 slot = (u32)(stamp >> 32);
-    return slot == 0 || (slot != ~0u && live[slot] == (u32)stamp);
+static __device__ bool are_alive(const u32 *live, u64 one, u64 two) {
+    u32 slots[2] = {(u32)(one >> 32), (u32)(two >> 32)};
+    if (slots[0] == ~0u || slots[1] == ~0u) return false;
+    // Both are fetched before one is looked at: they are far away.
+    u32 first = slots[0] ? live[slots[0]] : (u32)one, second = slots[1] ? live[slots[1]] : (u32)two;
+    return (first == (u32)one) & (second == (u32)two);
 }
 
 // The address of the descriptor of this number.
@@ -123,7 +132,7 @@ INLINE bool read(const Launch &launch, u32 number, u64 *words) {
     const u8 *at = descriptor(launch, number);
     for (int i = 0; i < WORDS; i++) words[i] = word(at + 8 * i);
     return words[0] == launch.mark && words[WORDS - 1] == digest(launch.key, words + 1) &&
-           is_alive(launch.live, words[4]) && is_alive(launch.live, words[5]);
+           are_alive(launch.live, words[4], words[5]);
 }
 
 INLINE void report(const Launch &launch, u32 number, const u64 *words) {
@@ -228,31 +237,45 @@ INLINE void resolve(const Launch &launch, u32 number) {
     u32 bad = __ballot_sync(~0u, entry.src == NOWHERE);
     if (threadIdx.x == 0) {
         atomicMax(&counts.longest, longest);
-        if (bad) atomicOr(&counts.bad, 1);
+        if (bad) atomicOr(&counts.has_bad, 1);
     }
+}
+
+// Takes the next turn of a kind. All threads of the block know it.
+INLINE u32 take(u32 *turns) {
+    __shared__ u32 turn;
+    __syncthreads();
+    if (threadIdx.x == 0) turn = atomicAdd(turns, 1);
+    __syncthreads();
+    return turn;
+}
+
+// All of the block's work for a turn is done. Whether all of them are, which is true for one block.
+INLINE bool is_last(u32 *turns, u32 all) {
+    __shared__ u32 done;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) done = all == 1 ? 1 : atomicAdd(turns, 1) + 1;
+    __syncthreads();
+    return done == all;
+}
+
+static __device__ void wait_for(const volatile u32 *flag) {
+    if (threadIdx.x == 0)
+        while (*flag == 0) __nanosleep(20);
+    __syncthreads();
     __threadfence();
 }
 
-// Takes descriptors as long as there are any to read. True for the one block that was the last to read.
-INLINE bool resolve_all(const Launch &launch) {
-    __shared__ u32 turn, is_last;
+INLINE void read_all(const Launch &launch, u32 turns) {
     Counts &counts = launch.job->counts;
-    if (threadIdx.x == 0) is_last = 0;
-    for (u32 turns = (launch.count + 31) / 32;;) {
-        if (threadIdx.x == 0) turn = atomicAdd(&counts.taken, 1);
-        __syncthreads();
-        u32 mine = turn;
-        if (mine >= turns) return is_last;
-        if (threadIdx.x < 32) {
-            resolve(launch, 32 * mine + threadIdx.x);
-            __syncwarp();
-            if (threadIdx.x == 0 && atomicAdd(&counts.read, 1) + 1 == turns) is_last = 1;
-        }
-        __syncthreads();
+    for (u32 turn; (turn = take(&counts.to_read)) < turns;) {
+        if (threadIdx.x < 32) resolve(launch, 32 * turn + threadIdx.x);
+        if (is_last(&counts.read, turns) && threadIdx.x == 0) counts.all_read = 1;
     }
 }
 
-// Then whether the copies can be done at once. What follows is the work of the block that read last.
+// Then whether the copies can be done at once: whether what one writes meets what another one writes, or one reads.
 
 static __device__ Entry entry_of(const Job *job, u32 number) {
     const volatile Entry *at = &job->entries[number];
@@ -263,68 +286,59 @@ static __device__ bool meet(const Box &a, const Box &b) {
     return a.above > ~b.below && b.above > ~a.below;
 }
 
-// Destinations in ascending order: the distance from the lowest one, and the number of the entry.
-#define NUMBER(key) ((u32)(key) & (MOST - 1))
-#define START(key) ((key) / MOST)
+// A range inside the box of all destinations, in units that make its ends short; rounded, so that it is rather too long.
+struct Span {
+    u32 start, end;
+};
+struct Scale {
+    u64 low, high;
+    int shift;
 
-static __device__ void sort(u64 *keys, u32 count) {
-    for (u32 size = 2; size <= count; size *= 2)
-        for (u32 step = size / 2; step > 0; step /= 2) {
-            for (u32 i = threadIdx.x; i < count / 2; i += THREADS) {
-                u32 low = 2 * i - (i & (step - 1)), high = low + step;
-                u64 a = keys[low], b = keys[high];
-                if ((a > b) == ((low & size) == 0)) {
-                    keys[low] = b;
-                    keys[high] = a;
-                }
-            }
-            __syncthreads();
-        }
-}
-
-// Whether one of the sorted destinations, which do not meet each other, has a byte in the range.
-static __device__ bool is_written(const Job *job, const u64 *keys, u32 count, u64 lowest, u64 start, u64 len) {
-    u32 low = 0, high = count;
-    while (low < high) {
-        u32 middle = (low + high) / 2;
-        if (keys[middle] != NOWHERE && lowest + START(keys[middle]) < start + len) low = middle + 1;
-        else high = middle;
+    __device__ explicit Scale(const Box &box) : low(~box.below), high(box.above), shift(0) {
+        while ((high - low) >> shift >> 31) shift++;
     }
-    if (len == 0 || low == 0) return false;
-    u64 key = keys[low - 1];
-    return lowest + START(key) + entry_of(job, NUMBER(key)).len > start;
-}
+    __device__ Span of(u64 start, u64 len) const {
+        u64 from = max(start, low), to = min(start + len, high);
+        if (len == 0 || from >= to) return Span{~0u, 0};
+        return Span{(u32)((from - low) >> shift), (u32)((to - low - 1) >> shift) + 1};
+    }
+};
 
-INLINE bool are_apart(const Launch &launch) {
-    __shared__ u64 keys[MOST];
+// Compares the copies of a turn with the destinations of all.
+INLINE bool meets(const Launch &launch, u32 turn) {
+    __shared__ Span spans[3][32];
     const Job *job = launch.job;
     const Counts &counts = job->counts;
-    const u64 lowest = ~counts.dst.below;
-    u32 count = launch.count, all = 1;
-    while (all < count) all *= 2;
-    if (counts.dst.above == 0) return true;
-    if (counts.dst.above - lowest >= NOWHERE / MOST) return false;
-    for (u32 i = threadIdx.x; i < all; i += THREADS) {
-        Entry entry = i < count ? entry_of(job, i) : Entry{0, 0, 0};
-        keys[i] = entry.len ? (entry.dst - lowest) * MOST + i : NOWHERE;
+    const Scale scale(counts.dst);
+    const bool meets_src = meet(counts.dst, counts.src), meets_descriptors = meet(counts.dst, counts.descriptors);
+    if (threadIdx.x < 32) {
+        u32 number = 32 * turn + threadIdx.x;
+        bool is_one = number < launch.count;
+        Entry entry = is_one ? entry_of(job, number) : Entry{0, 0, 0};
+        spans[0][threadIdx.x] = scale.of(entry.dst, entry.len);
+        spans[1][threadIdx.x] = scale.of(entry.src, entry.len);
+        spans[2][threadIdx.x] = scale.of(is_one ? (u64)descriptor(launch, number) : 0, is_one ? 8 * WORDS : 0);
     }
     __syncthreads();
-    bool ascend = true;
-    for (u32 i = threadIdx.x; i + 1 < count; i += THREADS) ascend = ascend && keys[i] <= keys[i + 1];
-    if (!__syncthreads_and(ascend)) sort(keys, all);
-    bool meets_src = meet(counts.dst, counts.src), meets_descriptors = meet(counts.dst, counts.descriptors);
-    bool apart = true;
-    for (u32 i = threadIdx.x; i < count; i += THREADS)
-        if (i + 1 < count && keys[i + 1] != NOWHERE)
-            apart = apart && START(keys[i]) + entry_of(job, NUMBER(keys[i])).len <= START(keys[i + 1]);
-    if (!__syncthreads_and(apart)) return false;
-    for (u32 i = threadIdx.x; i < count; i += THREADS) {
-        Entry entry = entry_of(job, i);
-        if (meets_src) apart = apart && !is_written(job, keys, count, lowest, entry.src, entry.len);
-        if (meets_descriptors)
-            apart = apart && !is_written(job, keys, count, lowest, (u64)descriptor(launch, i), 8 * WORDS);
+    bool found = false;
+    for (u32 other = threadIdx.x; other < launch.count; other += THREADS) {
+        Entry entry = entry_of(job, other);
+        Span own = scale.of(entry.dst, entry.len);
+#pragma unroll 8
+        for (u32 i = 0; i < 32; i++) {
+            Span span = spans[0][i];
+            found |= own.start < span.end && span.start < own.end && other != 32 * turn + i;
+        }
+        for (int kind = 1; kind < 3; kind++) {
+            if (!(kind == 1 ? meets_src : meets_descriptors)) continue;
+#pragma unroll 8
+            for (u32 i = 0; i < 32; i++) {
+                Span span = spans[kind][i];
+                found |= own.start < span.end && span.start < own.end;
+            }
+        }
     }
-    return __syncthreads_and(apart);
+    return found;
 }
 
 INLINE void report_all(const Launch &launch) {
@@ -359,16 +373,26 @@ INLINE void count_shares(const Launch &launch) {
         if (each * threadIdx.x + i < launch.count) launch.job->shares[each * threadIdx.x + i] = start + own[i];
 }
 
+// What the block does that compared last.
 INLINE void judge(const Launch &launch) {
     Counts &counts = launch.job->counts;
     __threadfence();
-    bool apart = are_apart(launch);
+    bool apart = *(volatile u32 *)&counts.meet == 0;
     if (apart && counts.longest > SHARE) count_shares(launch);
-    if (apart && counts.bad && threadIdx.x == 0) report_all(launch);
+    if (apart && counts.has_bad && threadIdx.x == 0) report_all(launch);
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) counts.verdict = apart ? APART : IN_ORDER;
     if (!apart) copy_in_order(launch);
+}
+
+INLINE void compare_all(const Launch &launch, u32 turns) {
+    Counts &counts = launch.job->counts;
+    for (u32 turn; (turn = take(&counts.to_compare)) < turns;) {
+        wait_for(&counts.all_read);
+        if (meets(launch, turn)) atomicOr(&counts.meet, 1);
+        if (is_last(&counts.compared, turns)) judge(launch);
+    }
 }
 
 // Then the copies, a warp for each share.
@@ -451,16 +475,18 @@ INLINE void copy_all(const Launch &launch) {
 
 KERNEL ferry_copy_sealed(const Launch launch) {
     Counts &counts = launch.job->counts;
-    if (resolve_all(launch)) judge(launch);
-    if (threadIdx.x == 0)
-        while (counts.verdict == UNKNOWN) __nanosleep(50);
-    __syncthreads();
-    __threadfence();
+    const u32 turns = (launch.count + 31) / 32;
+    read_all(launch, turns);
+    compare_all(launch, turns);
+    wait_for(&counts.verdict);
     if (counts.verdict == APART) copy_all(launch);
     __syncthreads();
     // The last to go leaves it as it was found.
     if (threadIdx.x == 0 && atomicAdd(&counts.gone, 1) + 1 == gridDim.x) {
-        counts.taken = counts.read = counts.gone = counts.bad = counts.verdict = 0;
+        counts.to_read = counts.read = counts.to_compare = counts.compared = counts.gone = 0;
+        counts.has_bad = counts.meet = 0;
+        counts.all_read = 0;
+        counts.verdict = 0;
         counts.longest = 0;
         counts.dst = counts.src = counts.descriptors = Box{0, 0};
     }
