@@ -75,6 +75,8 @@ calls! {
     aclrtSetStreamFailureMode(stream: usize, mode: u64);
     aclrtStreamGetId(stream: usize, id: *mut i32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
+    ferryStreamAdopt(native: usize, stream: *mut usize);
+    ferryStreamNative(stream: usize, native: *mut usize);
 
     aclrtCreateEvent(event: *mut usize);
     aclrtCreateEventWithFlag(event: *mut usize, flag: u32);

@@ -5,8 +5,14 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
 use std::path::Path;
 
-const FILES: [&str; 5] =
-    ["error_codes/rt_error_codes.h", "error_codes/ge_error_codes.h", "acl_base.h", "acl_rt.h", "acl.h"];
+const FILES: [&str; 6] = [
+    "error_codes/rt_error_codes.h",
+    "error_codes/ge_error_codes.h",
+    "acl_base.h",
+    "acl_rt.h",
+    "acl.h",
+    "ferry_ext.h",
+];
 
 /// A function of the headers.
 #[derive(Clone, Debug)]

@@ -43,6 +43,7 @@ programs! {
     errors: "tests/c/errors.c",
     events: "tests/c/events.c",
     exit_in_flight: "tests/c/exit_in_flight.c",
+    ferry_ext: "tests/c/ferry_ext.c",
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
@@ -152,10 +153,11 @@ fn run(program: &Path, settings: &[(&str, &str)]) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(program);
-    // The rpath decides which library it is, and what is set around the tests decides nothing but the backend.
+    // The rpath decides which library it is, and what is set around the tests decides nothing but the backend and its devices.
     command.env_remove("LD_LIBRARY_PATH");
     for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"FERRY_") && name != "FERRY_BACKEND" {
+        let is_kept = name == "FERRY_BACKEND" || name == "FERRY_DEVICES";
+        if name.as_encoded_bytes().starts_with(b"FERRY_") && !is_kept {
             command.env_remove(name);
         }
     }

@@ -18,8 +18,14 @@ use std::process::{Command, Stdio};
 use text::Function;
 
 /// In the order in which they include each other.
-const HEADERS: &[&str] =
-    &["error_codes/ge_error_codes.h", "error_codes/rt_error_codes.h", "acl_base.h", "acl_rt.h", "acl.h"];
+const HEADERS: &[&str] = &[
+    "error_codes/ge_error_codes.h",
+    "error_codes/rt_error_codes.h",
+    "acl_base.h",
+    "acl_rt.h",
+    "acl.h",
+    "ferry_ext.h",
+];
 
 /// Size and alignment of every struct and union as documented for LP64, whether or not Rust knows it yet.
 const DOCUMENTED: &[(&str, u64, u64)] = &[

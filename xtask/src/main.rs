@@ -8,6 +8,7 @@ mod c;
 mod client;
 mod count;
 mod deep;
+mod device;
 mod dist;
 mod python;
 mod readme;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   abi                              compare the headers with the library
   requirements [--check]           write docs/requirements.md; --check only says whether it is right
   count                            count the instructions of one submitted copy
+  device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
   notices FILE PACKAGE...          write the licences of what is inside these packages of ours";
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             steps::Outcome::Passed => Ok(()),
             steps::Outcome::Skipped(why) => Err(format!("not counted: {why}")),
         }),
+        ["device"] => device::pack(&root),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),
         ["notices", file, packages @ ..] if !packages.is_empty() => {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, cargo};
-use crate::{abi, client, count, deep, dist, python, readme, requirements};
+use crate::{abi, client, count, deep, device, dist, python, readme, requirements};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
     step("client", "published bindings build against dist/ and move memory", client::run),
     step("aarch64", "the code compiles for 64-bit Arm", aarch64),
     step("count", "instructions of one submitted copy", count::run),
+    deep_step("standin", "the suite on the cuda backend, over a stand-in for its driver", device::stand_in),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others),
     deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),

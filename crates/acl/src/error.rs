@@ -43,6 +43,7 @@ impl From<ferry_core::Error> for Error {
             Unsupported => c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
             Timeout => c::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
             Aborted => c::ACL_ERROR_RT_STREAM_ABORT,
+            Captured => c::ACL_ERROR_RT_STREAM_CAPTURED,
             BadSetting => c::ACL_ERROR_INVALID_PARAM,
             Device => c::ACL_ERROR_RT_DRV_INTERNAL_ERROR,
             Native(code) => code,

@@ -103,6 +103,10 @@ table! {
     aclrtStreamGetId: EVERYWHERE;
     aclrtStreamAbort: NEWEST;
 
+    // Streams that other libraries know: ferry_ext.h.
+    ferryStreamAdopt: EVERYWHERE;
+    ferryStreamNative: EVERYWHERE;
+
     // Functions of the user's, in stream order.
     aclrtLaunchHostFunc: EVERYWHERE;
     aclrtSubscribeReport: EVERYWHERE;

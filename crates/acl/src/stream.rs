@@ -48,6 +48,19 @@ impl StreamEntry {
         flags: u32,
         is_default: bool,
     ) -> Result<Arc<StreamEntry>> {
+        let (halt, options) = (Some(&context.halt), QueueOptions::default());
+        let stream = || engine.runtime.stream_under(halt, context.device, options);
+        StreamEntry::enter(engine, context, flags, is_default, stream)
+    }
+
+    /// Enters a stream into the tables, if the device may have one more.
+    fn enter(
+        engine: &Engine,
+        context: &Context,
+        flags: u32,
+        is_default: bool,
+        stream: impl FnOnce() -> ferry_core::Result<Arc<Stream>>,
+    ) -> Result<Arc<StreamEntry>> {
         let device = engine.device(context.device)?;
         let most = engine.settings.options.product.max_streams;
         if device.streams.fetch_add(1, Ordering::Relaxed) >= most {
@@ -58,8 +71,7 @@ impl StreamEntry {
             );
             return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
         }
-        let (halt, options) = (Some(&context.halt), QueueOptions::default());
-        let stream = engine.runtime.stream_under(halt, context.device, options).inspect_err(|_| {
+        let stream = stream().inspect_err(|_| {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         })?;
         let entry = engine.streams.insert(|handle| StreamEntry {
@@ -172,6 +184,27 @@ impl Here {
 pub fn create(flags: u32) -> Result<usize> {
     let engine = engine()?;
     with_here(|here| Ok(StreamEntry::make(engine, &*here.context()?, flags, false)?.handle))
+}
+
+/// ferryStreamAdopt: a stream over one of another library's.
+///
+/// # Safety
+/// `native` is a stream of the backend's driver, and outlives this one.
+pub unsafe fn adopt(native: usize) -> Result<usize> {
+    let engine = engine()?;
+    with_here(|here| {
+        let context = here.context()?;
+        // SAFETY: passed on from the caller.
+        let stream = || unsafe { engine.runtime.adopt(Some(&context.halt), context.device, native) };
+        Ok(StreamEntry::enter(engine, &context, 0, false, stream)?.handle)
+    })
+}
+
+/// ferryStreamNative: what the backend's driver calls the stream, which is shared from here on.
+pub fn native(handle: usize) -> Result<usize> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    Ok(entry.stream.share()?)
 }
 
 /// aclrtDestroyStream: waits for its tasks.

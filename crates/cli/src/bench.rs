@@ -4,13 +4,12 @@
 //! by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved is compared, unless told
 //! not to. docs/performance.md says what is measured and how to read it.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::error::{Error, NOT_SUPPORTED, Result};
+use crate::error::{Error, INVALID_PARAM, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
 use crate::terminal::{Terminal, bytes, put};
@@ -19,24 +18,28 @@ use crate::tour::device::Access;
 
 use block::Route;
 use cases::{Case, Work};
-use opencl::OpenCl;
+use peers::{Beside, Errand, Peers};
 use report::Row;
 use shape::Shape;
 use table::Table;
-use trial::{Contender, Figures, Plan};
+use trial::{Figures, Plan};
 
 mod alignment;
 mod block;
-mod calls;
 mod cases;
 mod copies;
+mod cuda;
 mod growth;
+mod lane;
 mod opencl;
+mod peers;
 mod plain;
 mod report;
 mod shape;
 mod table;
+mod thread;
 mod trial;
+mod tune;
 
 /// Options of `ferry bench`.
 #[derive(clap::Args)]
@@ -48,9 +51,13 @@ pub struct Args {
     /// List the cases and what they mean
     #[arg(long, short)]
     list: bool,
-    /// A case, or all whose names begin so, as in h2d or h2d/2d; may be repeated [all]
+    /// A case, or all whose names begin so, as in h2d or h2d/2d; other sizes than those listed as in h2d/2d/w512 or
+    /// h2d/batch/300x8K; may be repeated [all]
     #[arg(long = "test", short, value_name = "NAME")]
     tests: Vec<String>,
+    /// Over how much memory on each side the pieces of a batch lie, as in 256M
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    spread: usize,
     /// Bytes of a copy, in batches of a piece, in place of the usual sizes, as in 64K
     #[arg(long = "block", short, value_name = "SIZE", value_parser = size)]
     block: Option<usize>,
@@ -63,9 +70,12 @@ pub struct Args {
     /// Print comma-separated values, for those who plot
     #[arg(long)]
     csv: bool,
-    /// Measure PoCL as well, through the OpenCL loader, where it is installed
+    /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it is installed
     #[arg(long)]
     peers: bool,
+    /// Measure where copy engines and kernels of this GPU overtake each other, and print it for FERRY_CUDA_PLAN
+    #[arg(long, conflicts_with_all = ["tests", "json", "csv", "peers", "list"])]
+    tune: bool,
     /// Do not compare what was copied
     #[arg(long)]
     no_verify: bool,
@@ -80,6 +90,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
+    if args.tune {
+        return tune::main(args.samples);
+    }
     let library = Library::open()?;
     let bench = Bench::open(library, args)?;
     let mut table = Table::new(Terminal::stdout());
@@ -116,24 +129,17 @@ fn list(cases: &[Case]) {
 struct Bench<'a> {
     ctx: Ctx,
     args: &'a Args,
-    opencl: Option<Rc<OpenCl>>,
-    /// Why there is no peer that was asked for.
-    missing: Option<String>,
+    peers: Peers,
 }
 
 impl<'a> Bench<'a> {
     fn open(library: &'static Library, args: &'a Args) -> Result<Bench<'a>> {
-        let (mut opencl, mut missing) = (None, None);
-        if args.peers {
-            match OpenCl::open() {
-                Ok(found) => opencl = Some(found),
-                Err(error) => missing = Some(error.to_string()),
-            }
-        }
-        if let Some(why) = &missing {
+        let ctx = Ctx::open(library, false, Terminal::stderr())?;
+        let peers = Peers::open(&ctx, args.peers)?;
+        if let Some(why) = &peers.missing {
             Terminal::stderr().say(&format!("ferry: {why}"));
         }
-        Ok(Bench { ctx: Ctx::open(library, false, Terminal::stderr())?, args, opencl, missing })
+        Ok(Bench { ctx, args, peers })
     }
 
     /// Measures one case.
@@ -157,6 +163,7 @@ impl<'a> Bench<'a> {
         };
         let outcome = self.perform(case.work, plan, &mut row, &mut progress);
         row.outcome = outcome.map_err(|error| match error.code() {
+            Some(INVALID_PARAM) if machine::is_other_product() => Error::NotHere(error.to_string()),
             Some(NOT_SUPPORTED) if may_lack() => Error::NotHere(error.to_string()),
             _ => error,
         });
@@ -175,78 +182,77 @@ impl<'a> Bench<'a> {
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<Figures>> {
         let ctx = &self.ctx;
-        let (route, shape, room) = match work {
-            Work::Contiguous { route, len } => (route, Shape::line(len), len),
-            Work::Matrix { route, width, len } => {
-                let (height, pitch) = (len / width, width * 2);
-                (route, Shape::Grid { width, height, pitch }, height * pitch)
-            }
-            Work::Batch { route, count, block } => {
-                let region = region(ctx, count * block, row)?;
-                (route, Shape::scattered(count, block, region), region)
-            }
-            Work::Descriptors { count, block } => {
-                let region = region(ctx, count * block, row)?;
-                (block::INNER, Shape::scattered(count, block, region), region)
-            }
+        match work {
             Work::Alignment { route, len } => {
                 must_fit(ctx, len)?;
                 row.bytes = len;
-                let (figures, note) = alignment::worst(ctx, route, len, plan, progress)?;
+                let case = (route, len);
+                let (figures, note) = alignment::worst(ctx, &self.peers, case, plan, progress)?;
                 row.note = Some(note);
                 return Ok(figures);
             }
-            Work::Call { call, len } => {
-                let mut contenders = calls::contenders(ctx, call, len, self.opencl.as_ref())?;
-                return trial::measure(&mut contenders, plan, progress);
-            }
             Work::Growth { growth, count } => {
-                let mut contenders = growth::contenders(ctx, growth, count)?;
-                return trial::measure(&mut contenders, plan, progress);
+                return trial::measure(&mut growth::contenders(ctx, growth, count)?, plan, progress);
             }
-        };
-        row.bytes = shape.bytes();
-        must_fit(ctx, room)?;
-        let _access = (route.device > 0).then(|| reach(ctx, route)).transpose()?;
-        let mut contenders = self.contenders(route, shape, room, row)?;
+            _ => {}
+        }
+        let errand = self.errand(work, row)?;
+        must_fit(ctx, errand.room)?;
+        let _access = (errand.route.device > 0).then(|| reach(ctx, errand.route)).transpose()?;
+        let (mut contenders, note) = self.peers.contenders(ctx, &errand)?;
+        row.note = [row.note.take(), note].into_iter().flatten().reduce(|one, two| format!("{one}; {two}"));
         trial::measure(&mut contenders, plan, progress)
     }
 
-    /// Ours, what is always beside it, and OpenCL where there is one.
-    fn contenders(
-        &self,
-        route: Route,
-        shape: Shape,
-        room: usize,
-        row: &mut Row,
-    ) -> Result<Vec<Box<dyn Contender>>> {
-        let (ctx, shape) = (&self.ctx, Arc::new(shape));
-        let sides = plain::Sides::new(ctx.library, route, room)?;
-        let mut contenders: Vec<Box<dyn Contender>> = vec![
-            Box::new(copies::Ours::new(ctx, route, &shape, room)?),
-            Box::new(plain::Plain::one_thread(&sides, &shape)),
-            Box::new(plain::Plain::two_threads(&sides, &shape)?),
-        ];
-        if let Some(cl) = &self.opencl {
-            match opencl::Peer::new(cl, ctx.library, route, &shape, room) {
-                Ok(peer) => contenders.push(Box::new(peer)),
-                // Its devices may have less memory than ours.
-                Err(error) => row.note = Some(format!("without {}: {error}", cl.name)),
+    /// What everybody is asked to do. Where bytes are what matters, the row learns how many.
+    fn errand(&self, work: Work, row: &mut Row) -> Result<Errand> {
+        let mut errand = match work {
+            Work::Contiguous { route, len } => Errand::new(route, Shape::line(len), len),
+            Work::Matrix { route, width, len } => {
+                let (height, pitch) = (len / width, width * 2);
+                Errand::new(route, Shape::Grid { width, height, pitch }, height * pitch)
             }
+            Work::Batch { route, count, block, .. } | Work::Loop { route, count, block, .. } => {
+                self.scattered(route, count, block, row)?
+            }
+            Work::Descriptors { count, block, .. } => self.scattered(block::INNER, count, block, row)?,
+            Work::Call { len, .. } => Errand::new(block::H2D, Shape::line(len), len),
+            Work::Alignment { .. } | Work::Growth { .. } => unreachable!("measured in a way of its own"),
+        };
+        if let Some(form) = work.form() {
+            errand.form = form;
         }
-        Ok(contenders)
+        if let Some(clock) = work.clock() {
+            errand.clock = clock;
+        }
+        row.bytes = if work.is_about_calls() { 0 } else { errand.shape.bytes() };
+        errand.beside = match work {
+            Work::Call { .. } => Beside::Thread,
+            _ if work.is_about_calls() => Beside::Nobody,
+            _ => Beside::Memcpy,
+        };
+        Ok(errand)
+    }
+
+    fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<Errand> {
+        let region = region(&self.ctx, self.args.spread, count * block, row)?;
+        Ok(Errand::new(route, Shape::scattered(count, block, region), region))
     }
 
     fn title(&self) -> Result<Vec<String>> {
         let (version, backend) = (env!("CARGO_PKG_VERSION"), machine::backend_name());
         let (samples, verify) = (self.args.samples, !self.args.no_verify);
         let compared = if verify { "every byte is compared" } else { "nothing is compared" };
-        Ok(vec![
+        let gpu = self.peers.gpu().map(|gpu| format!("GPU: {gpu}"));
+        let settings = settings().into_iter().map(|(name, value)| format!("{name}={value}"));
+        let mut title = vec![
             format!("ferry bench {version} on the {backend} backend, {}", processor()),
             format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
             "GB/s: more is better. us: less is better. ratio: how many times as fast as the peer ferry is."
                 .to_owned(),
-        ])
+        ];
+        title.extend(gpu.into_iter().chain(settings));
+        Ok(title)
     }
 
     fn setting(&self) -> serde_json::Value {
@@ -255,9 +261,11 @@ impl<'a> Bench<'a> {
             "library": self.ctx.library.path.display().to_string(),
             "backend": machine::backend_name(),
             "processor": processor(),
+            "gpu": self.peers.gpu(),
+            "settings": settings(),
             "samples": self.args.samples,
             "verified": !self.args.no_verify,
-            "missing_peers": self.missing,
+            "missing_peers": self.peers.missing,
         })
     }
 }
@@ -267,18 +275,18 @@ fn may_lack() -> bool {
     machine::is_other_product() || machine::backend_name() != "host"
 }
 
-/// Over how much memory the pieces of a batch are scattered: 1 GiB, or less where there is not enough, which is said.
-fn region(ctx: &Ctx, payload: usize, row: &mut Row) -> Result<usize> {
-    const USUAL: usize = 1 << 30;
+/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not enough, which
+/// is said.
+fn region(ctx: &Ctx, spread: usize, payload: usize, row: &mut Row) -> Result<usize> {
     let most = most(ctx)?;
-    let mut region = USUAL.max((payload * 2).next_power_of_two());
+    let mut region = spread.max((payload * 2).next_power_of_two());
     while region > most && region > payload * 2 {
         region /= 2;
     }
     if region > most {
         return Err(too_much(region * 2));
     }
-    if region < USUAL {
+    if region < spread {
         row.note = Some(format!("scattered over {} only: there is no memory for more", bytes(region)));
     }
     Ok(region)
@@ -304,6 +312,11 @@ fn reach(ctx: &Ctx, route: Route) -> Result<Access> {
         return Err(Error::NotHere(format!("needs {} devices, there are {}", route.device + 1, ctx.devices)));
     }
     Access::enable(ctx.library, 0, route.device as i32)
+}
+
+/// What the environment tells the backend that changes how it copies.
+fn settings() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| name.starts_with("FERRY_CUDA_")).collect()
 }
 
 /// The model, and how many of its cores this process may use.

@@ -4,6 +4,8 @@ use std::fmt;
 
 /// 207000: the function, kind or form is not supported here.
 pub const NOT_SUPPORTED: i32 = 207000;
+/// 100000: an argument is wrong; some functions also say this of a kind that a product lacks.
+pub const INVALID_PARAM: i32 = 100000;
 
 /// Everything the command reports.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ fn wrong(what: &str, expected: impl fmt::Display, seen: impl fmt::Display, code:
 pub fn named(code: i32) -> String {
     let name = match code {
         0 => "success",
-        100000 => "ACL_ERROR_INVALID_PARAM",
+        INVALID_PARAM => "ACL_ERROR_INVALID_PARAM",
         100002 => "ACL_ERROR_REPEAT_INITIALIZE",
         100033 => "ACL_ERROR_REPEAT_SUBSCRIBE",
         100037 => "ACL_ERROR_REPEAT_FINALIZE",

@@ -34,6 +34,13 @@ fn the_list_names_every_kind_of_case() {
         "h2d/contiguous/512M",
         "h2d/2d/w16",
         "h2d/batch/4096x32K",
+        "h2d/batch/64x4K",
+        "h2d/batches/1024x16K",
+        "h2d/loop/1000x4K",
+        "h2d/loop/submit/1000x4K",
+        "d2h/batches/1024x128K",
+        "d2h/2d/w64K",
+        "d2d/contiguous/1G",
         "h2d/alignment/64K",
         "d2h/2d/w4K",
         "d2d/contiguous/1M",
@@ -42,6 +49,7 @@ fn the_list_names_every_kind_of_case() {
         "h2d-pageable/batch/4096x4K",
         "d2h-pageable/contiguous/4K",
         "desc/4096x4K",
+        "desc/device/4096x4K",
         "submit/64",
         "roundtrip/64",
         "roundtrip/64/after-10ms",
@@ -74,14 +82,23 @@ fn an_unknown_case_is_an_error_that_says_where_the_names_are() {
 }
 
 #[test]
+fn only_a_gpu_has_a_plan_to_tune() {
+    let run = bench(&["--tune"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("only the cuda backend has a plan"), "{}", text(&run.stderr));
+    assert_eq!(text(&run.stdout), "");
+}
+
+#[test]
 fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     let (run, report) =
         json(&["-b", "3000", "-t", "h2d", "-t", "d2h", "-t", "d2d", "-t", "p2p", "-t", "h2d-pageable"]);
     assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
     assert_eq!((&report["backend"], &report["samples"]), (&"host".into(), &2.into()));
     assert_eq!((&report["verified"], &report["missing_peers"]), (&true.into(), &Value::Null));
-    assert_eq!(rows(&report).len(), 8 + 8 + 6 + 1 + 7);
-    for row in rows(&report) {
+    assert_eq!(rows(&report).len(), 12 + 12 + 9 + 1 + 8);
+    let is_about_bytes = |row: &&Value| !row["name"].as_str().is_some_and(|name| name.contains("/submit/"));
+    for row in rows(&report).iter().filter(is_about_bytes) {
         let bytes = row["bytes"].as_u64().expect("bytes");
         let peers = row["peers"].as_array().expect("peers");
         let names: Vec<&str> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
@@ -119,6 +136,29 @@ fn calls_and_growth_are_times_without_a_rate() {
         assert_eq!(row["growth"], row["name"] == "streams/10", "{row}");
         assert_eq!(row["ferry"]["verified_bytes"], 2 * 64, "{row}");
     }
+}
+
+#[test]
+fn a_loop_is_timed_as_a_whole_and_by_its_calls_and_descriptors_also_apart_from_theirs() {
+    let (run, report) =
+        json(&["-t", "h2d/loop", "-t", "d2d/loop", "-t", "desc/4096x1K", "-t", "desc/device/64x1K"]);
+    assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
+    let seen: Vec<(&str, Option<u64>, usize)> = rows(&report)
+        .iter()
+        .map(|row| {
+            let peers = row["peers"].as_array().expect("peers").len();
+            (row["name"].as_str().expect("a name"), row["bytes"].as_u64(), peers)
+        })
+        .collect();
+    let expected = [
+        ("h2d/loop/1000x4K", Some(4_096_000), 2),
+        ("h2d/loop/submit/1000x4K", Some(0), 0),
+        ("d2d/loop/1000x4K", Some(4_096_000), 2),
+        ("d2d/loop/submit/1000x4K", Some(0), 0),
+        ("desc/4096x1K", Some(4 << 20), 2),
+        ("desc/device/64x1K", Some(64 << 10), 2),
+    ];
+    assert_eq!(seen, expected);
 }
 
 #[test]
@@ -175,11 +215,13 @@ fn one_device_has_no_peer_to_copy_to() {
 
 #[test]
 fn what_a_product_lacks_is_no_failure_but_on_the_usual_one_it_would_be() {
-    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-t", "h2d/batch/4096x1K"]);
-    let run = output(command.args(["-t", "d2h/contiguous/4K"]).env("FERRY_SOC", "Ascend310B1"));
+    let mut command = ferry(&["bench", "-i", "1", "--device-memory", "256M", "-b", "4K", "-t", "h2d/batch"]);
+    let more = ["-t", "d2h/contiguous/4K", "-t", "d2d/2d/w16"];
+    let run = output(command.args(more).env("FERRY_SOC", "Ascend310B1"));
     let table = text(&run.stdout);
     assert!(run.status.success(), "{table}\n{}", text(&run.stderr));
     assert_eq!(table.matches("not here: aclrtMemcpyBatchAsync").count(), 1, "{table}");
+    assert_eq!(table.matches("not here: aclrtMemcpy2dAsync").count(), 1, "{table}");
     assert_eq!(table.matches("ferry GB/s").count(), 1, "{table}");
 }
 

@@ -95,10 +95,24 @@ pub trait Backend: Send + Sync {
 
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
+
+    /// Makes a queue over a stream of another library in the process, shared from the start as by [`Queue::share`]; the stream
+    /// stays that library's.
+    ///
+    /// # Safety
+    /// `native` is what the backend's driver calls a stream, and outlives the queue.
+    unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        let _ = (device, status);
+        Err(unshared(format!("adopting stream {native:#x}")))
+    }
 }
 
 fn lacks(what: String) -> crate::Error {
     Kind::Unsupported.because(format!("this backend cannot do it yet: {what}"))
+}
+
+fn unshared(what: String) -> crate::Error {
+    Kind::Unsupported.because(format!("no other library knows the streams of this backend: {what}"))
 }
 
 /// What a backend may know about the use of a queue.
@@ -130,6 +144,13 @@ pub trait Queue: Send + Sync {
 
     /// Sends what was held back to be gathered.
     fn flush(&self) {}
+
+    /// Shares the stream beneath with other libraries of the process, and says what the driver calls it. From here on everything
+    /// is in that stream, in order, when `submit` returns, and nothing is held back: what another library puts there comes after
+    /// it. A fence stands for what others put there before it, too. Nobody submits meanwhile.
+    fn share(&self) -> Result<usize> {
+        Err(unshared("a native handle".into()))
+    }
 
     /// Drops what has not begun and stops what runs; returns when no byte of it moves any more. A function of the user's that
     /// runs is not waited for, and later work still comes after it. Fences of dropped work are done, and the status knows.

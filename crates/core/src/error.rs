@@ -50,6 +50,8 @@ pub enum Kind {
     Aborted,
     /// A setting has a value that nobody understands.
     BadSetting,
+    /// The stream takes work into a graph at the moment, and not to run.
+    Captured,
     /// The device, its driver or the operating system failed us.
     Device,
     /// A code of a real library, carried through unchanged.

@@ -20,6 +20,8 @@ pub(crate) struct Last {
     pub(crate) ticket: Ticket,
     /// The newest of an op that has addresses: only such ops can still need freed memory.
     pub(crate) touching: Ticket,
+    /// Other libraries put work into the stream, too, and tickets know nothing of it.
+    pub(crate) is_shared: bool,
 }
 
 /// What keeps freed memory from being used again: work of a line that was in flight.

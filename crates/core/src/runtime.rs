@@ -1,9 +1,9 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
 use crate::{
-    Backend, Block, DeviceId, Halt, Memory, Observer, QueueOptions, Request, Result, Status, Stream,
+    Backend, Block, DeviceId, Halt, Memory, Observer, Queue, QueueOptions, Request, Result, Status, Stream,
     line::Line,
-    sync::{Arc, AtomicU64, Mutex, Ordering},
+    sync::{Arc, AtomicU64, Mutex, Ordering, lock},
 };
 
 /// Everything there is of one backend. Cheap to share by reference; has no global state.
@@ -65,13 +65,40 @@ impl Runtime {
         device: DeviceId,
         options: QueueOptions,
     ) -> Result<Arc<Stream>> {
+        self.stream_over(halt, device, |status| self.backend.queue(device, options, status))
+    }
+
+    /// Makes a stream over one of another library's, which that library goes on using: see [`Stream::share`]. It stops as
+    /// [`stream_under`](Self::stream_under) says, and leaves the other library's stream alone when it goes.
+    ///
+    /// # Safety
+    /// `native` is what the backend's driver calls a stream, and outlives this one.
+    pub unsafe fn adopt(
+        &self,
+        halt: Option<&Arc<Halt>>,
+        device: DeviceId,
+        native: usize,
+    ) -> Result<Arc<Stream>> {
+        // SAFETY: passed on from the caller.
+        let stream =
+            self.stream_over(halt, device, |status| unsafe { self.backend.adopt(device, native, status) })?;
+        lock(&stream.line.last).is_shared = true;
+        Ok(stream)
+    }
+
+    fn stream_over(
+        &self,
+        halt: Option<&Arc<Halt>>,
+        device: DeviceId,
+        queue: impl FnOnce(Arc<Status>) -> Result<Box<dyn Queue>>,
+    ) -> Result<Arc<Stream>> {
         let id = self.born.fetch_add(1, Ordering::Relaxed);
         let status = Status::new(id, self.observer.clone());
         let status = Arc::new(match halt {
             Some(halt) => status.under(halt.clone()),
             None => status,
         });
-        let queue = self.backend.queue(device, options, status.clone())?;
+        let queue = queue(status.clone())?;
         let line = Arc::new(Line { queue, status, last: Mutex::default() });
         self.memory.lines().add(line.clone());
         if let Some(halt) = halt {

@@ -160,7 +160,19 @@ impl Stream {
 
     /// Whether everything submitted so far is done.
     pub fn is_idle(&self) -> Result<bool> {
-        Ok(self.status().passed() >= lock(&self.line.last).ticket || self.fence()?.is_done())
+        let last = lock(&self.line.last);
+        let is_known = !last.is_shared && self.status().passed() >= last.ticket;
+        drop(last);
+        Ok(is_known || self.fence()?.is_done())
+    }
+
+    /// Shares the stream with other libraries of the process, and says what the backend's driver calls it. From here on they may
+    /// put work into it: that comes after what was submitted here before, and nothing is held back.
+    pub fn share(&self) -> Result<usize> {
+        let mut last = lock(&self.line.last);
+        let native = self.line.queue.share()?;
+        last.is_shared = true;
+        Ok(native)
     }
 
     /// What the stream has to do by now.

@@ -9,7 +9,7 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 15] = [
+    let functions: [(&str, Call); 16] = [
         ("aclrtSubscribeReport", |_, stream| aclrtSubscribeReport(1, stream)),
         ("aclrtUnSubscribeReport", |_, stream| aclrtUnSubscribeReport(1, stream)),
         ("aclrtLaunchCallback", |_, stream| aclrtLaunchCallback(Some(never), 0, 0, stream)),
@@ -25,6 +25,7 @@ fn functions_that_take_a_stream() {
         ("aclrtRecordEvent", |s, stream| aclrtRecordEvent(s.event, stream)),
         ("aclrtDestroyStream", |_, stream| aclrtDestroyStream(stream)),
         ("aclrtLaunchHostFunc", |_, stream| aclrtLaunchHostFunc(stream, Some(never), 0)),
+        ("ferryStreamNative", |_, stream| ferryStreamNative(stream, &mut 0)),
     ];
     let s = Scene::new();
     for (function, call) in functions {
@@ -104,7 +105,7 @@ fn out_pointers_and_plain_arguments() {
     let s = Scene::new();
     let mut out = 7;
     type Call = fn(&Scene, *mut usize) -> i32;
-    let rows: [(&str, &str, i32, Call); 41] = [
+    let rows: [(&str, &str, i32, Call); 43] = [
         ("aclrtLaunchCallback", "fn NULL", INVALID_PARAM, |s, _| aclrtLaunchCallback(None, 0, 0, s.stream)),
         ("aclrtLaunchCallback", "block type 2", RT_PARAM_INVALID, |s, _| {
             aclrtLaunchCallback(Some(never), 0, 2, s.stream)
@@ -129,6 +130,10 @@ fn out_pointers_and_plain_arguments() {
         }),
         ("aclrtStreamGetId", "streamId NULL", INVALID_PARAM, |s, _| {
             aclrtStreamGetId(s.stream, std::ptr::null_mut())
+        }),
+        ("ferryStreamAdopt", "stream NULL", INVALID_PARAM, |_, _| ferryStreamAdopt(0, std::ptr::null_mut())),
+        ("ferryStreamNative", "native NULL", INVALID_PARAM, |s, _| {
+            ferryStreamNative(s.stream, std::ptr::null_mut())
         }),
         ("aclrtMalloc", "devPtr NULL", INVALID_PARAM, |_, _| aclrtMalloc(std::ptr::null_mut(), 64, 0)),
         ("aclrtMalloc", "size 0", RT_PARAM_INVALID, |_, out| aclrtMalloc(out, 0, 0)),

@@ -95,6 +95,8 @@ fn a_thread_without_a_context_can_make_nothing() {
             ("aclrtUnSubscribeReport", aclrtUnSubscribeReport(0, 0)),
             ("aclrtSynchronizeStream", aclrtSynchronizeStream(0)),
             ("aclrtGetMemInfo", aclrtGetMemInfo(1, &mut 0, &mut 0)),
+            ("ferryStreamAdopt", ferryStreamAdopt(0, &mut out)),
+            ("ferryStreamNative", ferryStreamNative(0, &mut out)),
         ];
         assert_eq!((out, status), (7, 0), "a refused call writes nothing");
         rows

@@ -5,6 +5,12 @@
 use ferry_core::Ticket;
 use std::{collections::VecDeque, mem};
 
+/// Work of one op, or of several that follow each other.
+pub trait Span {
+    /// How many ops there are besides the first.
+    fn more(&self) -> Ticket;
+}
+
 /// What waits, in the order of tickets; nothing does while nothing holds the queue.
 pub struct Backlog<W, P> {
     last: Ticket,
@@ -15,7 +21,7 @@ pub struct Backlog<W, P> {
 /// Something that waits while the queue is held.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<W, P> {
-    /// An op.
+    /// An op, or the first of several.
     Work(Ticket, W),
     /// A point behind the op of this ticket.
     Point(Ticket, P),
@@ -84,25 +90,40 @@ impl<W, P> Default for Backlog<W, P> {
     }
 }
 
-impl<W, P> Backlog<W, P> {
+impl<W: Span, P> Backlog<W, P> {
+    /// An empty one whose next op has the ticket after `last`.
+    pub fn after(last: Ticket) -> Self {
+        Backlog { last, ..Backlog::default() }
+    }
+
     /// The newest ticket.
     pub fn last(&self) -> Ticket {
         self.last
     }
 
-    /// Takes the next ticket.
-    pub fn count(&mut self) -> Ticket {
-        self.last += 1;
-        self.last
+    /// The queue has handed out this ticket.
+    pub fn reach(&mut self, ticket: Ticket) {
+        debug_assert!(ticket > self.last, "in order");
+        self.last = ticket;
     }
 
-    /// Keeps the newest op for later if the queue is held; gives it back if it may follow at once.
-    pub fn keep(&mut self, work: W) -> Option<W> {
-        if self.held.is_none() {
-            return Some(work);
-        }
+    /// Whether something holds the queue.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Keeps the newest op for later: the queue is held.
+    pub fn keep(&mut self, work: W) {
+        debug_assert!(self.is_held(), "it could follow at once");
         self.items.push_back(Item::Work(self.last, work));
-        None
+    }
+
+    /// The work that waits with nothing behind it, for the newest op to join.
+    pub fn newest(&mut self) -> Option<&mut W> {
+        match self.items.back_mut() {
+            Some(Item::Work(_, work)) => Some(work),
+            _ => None,
+        }
     }
 
     /// The op `ticket` holds the queue from here on.
@@ -165,7 +186,7 @@ impl<W, P> Backlog<W, P> {
         for item in mem::take(&mut self.items) {
             match item {
                 Item::Work(ticket, work) => {
-                    dropped.newest = Some(ticket);
+                    dropped.newest = Some(ticket + work.more());
                     dropped.work.push(work);
                 }
                 Item::Point(ticket, point) | Item::Lost(ticket, point) if stays => {
@@ -188,14 +209,24 @@ mod tests {
 
     type Words = Backlog<&'static str, &'static str>;
 
+    /// A word is an op, a sentence as many as it has words.
+    impl Span for &'static str {
+        fn more(&self) -> Ticket {
+            self.matches(' ').count() as Ticket
+        }
+    }
+
+    /// Submits an op to a queue that is held.
+    fn keep(backlog: &mut Words, word: &'static str) {
+        backlog.reach(backlog.last() + 1);
+        backlog.keep(word);
+    }
+
     /// A queue that the op `held` holds, behind ops that are in the stream, with one op for each word behind it.
     fn held(held: Ticket, part: Part, words: &[&'static str]) -> Words {
         let mut backlog = Words { last: held, ..Words::default() };
         backlog.hold(held, part);
-        for word in words {
-            backlog.count();
-            assert_eq!(backlog.keep(word), None);
-        }
+        words.iter().for_each(|word| keep(&mut backlog, word));
         backlog
     }
 
@@ -215,7 +246,8 @@ mod tests {
             assert_eq!(backlog.place(6), Place::Waits, "{part:?}");
         }
         let mut backlog = Words::default();
-        assert_eq!((backlog.count(), backlog.keep("one")), (1, Some("one")));
+        backlog.reach(1);
+        assert!(!backlog.is_held());
         assert_eq!(backlog.place(1), Place::End(1));
     }
 
@@ -267,7 +299,8 @@ mod tests {
         let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
         assert_eq!(backlog.abort(), want);
         assert_eq!((backlog.place(3), backlog.place(4)), (Place::End(4), Place::End(4)));
-        assert_eq!((backlog.count(), backlog.keep("five")), (5, None), "it runs on");
+        assert!(backlog.is_held(), "it runs on");
+        keep(&mut backlog, "five");
         assert_eq!((backlog.place(4), backlog.place(5)), (Place::End(4), Place::Waits));
         assert_eq!(backlog.place(2), Place::BeforePart);
         assert_eq!(backlog.abort(), Dropped { work: vec!["five"], points: vec![], newest: Some(5) });
@@ -283,7 +316,7 @@ mod tests {
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec![], newest: Some(4) });
         assert_eq!((backlog.place(3), backlog.place(4)), (Place::Waits, Place::Waits));
         backlog.wait(4, "after the abort");
-        assert_eq!((backlog.count(), backlog.keep("five")), (5, None));
+        keep(&mut backlog, "five");
         backlog.wait(4, "later still");
         assert_eq!(
             rest(&mut backlog),
@@ -312,5 +345,28 @@ mod tests {
         assert!(!backlog.is_held_by(3));
         assert_eq!(backlog.place(4), Place::End(4));
         assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], newest: None });
+    }
+
+    #[test]
+    fn ops_join_the_newest_work_if_nothing_is_behind_it() {
+        let mut backlog = held(3, Part::Call, &[]);
+        assert_eq!(backlog.newest(), None, "what holds the queue is not joined");
+        keep(&mut backlog, "four");
+        *backlog.newest().expect("nothing is behind it") = "four five six";
+        backlog.reach(6);
+        backlog.wait(5, "of five");
+        assert_eq!(backlog.newest(), None, "a point is");
+        keep(&mut backlog, "seven");
+        backlog.wait(3, "of three");
+        assert_eq!(
+            backlog.abort(),
+            Dropped {
+                work: vec!["four five six", "seven"],
+                points: vec!["of three", "of five"],
+                newest: Some(7)
+            }
+        );
+        keep(&mut backlog, "eight nine");
+        assert_eq!(backlog.abort().newest, Some(9), "all that it stands for");
     }
 }

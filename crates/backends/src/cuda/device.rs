@@ -1,10 +1,14 @@
-//! One GPU: its primary context, its kernels, its events, and memory that its kernels share with us.
+//! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
     driver::{self, Code, Driver, Handle},
+    events::Events,
     fence::Watcher,
-    live::Live,
-    reports::Desk,
+    latch::Words,
+    queue::Lane,
+    reports::Sealing,
+    sender::Sender,
+    stage::Desks,
     workers::Workers,
 };
 use ferry_core::{
@@ -18,7 +22,6 @@ use std::{
 
 /// The kernels, made of the sources of these names by regenerate.sh.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-const SEALED: &str = concat!(include_str!("sealed.ptx"), "\0");
 const REDUCE: &str = concat!(include_str!("reduce.ptx"), "\0");
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
@@ -26,17 +29,18 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
-    context: Handle,
+    pub(super) context: Handle,
+    /// For streams that are shared with other libraries.
+    pub(super) words: Words,
     kernels: Mutex<Option<Kernels>>,
-    sealing: OnceLock<[Handle; 1]>,
     reducing: OnceLock<[Handle; 2]>,
-    /// Allocations that descriptors name.
-    pub(super) live: Live,
-    /// Desks that queues have left.
-    pub(super) desks: Mutex<Vec<Desk>>,
-    /// The event that the device's clock counts from; it goes with the context.
-    dawn: OnceLock<Handle>,
+    /// For descriptors that the GPU reads.
+    pub(super) sealing: Sealing,
+    pub events: Events,
+    pub sender: Arc<Sender<Lane>>,
 }
 
 /// Functions of kernels.cu.
@@ -68,14 +72,15 @@ impl Device {
             driver,
             workers,
             watcher,
+            desks: Desks::new(None),
             handle,
             context,
+            words: Words::default(),
             kernels: Mutex::new(None),
-            sealing: OnceLock::new(),
             reducing: OnceLock::new(),
-            live: Live::default(),
-            desks: Mutex::default(),
-            dawn: OnceLock::new(),
+            sealing: Sealing::default(),
+            events: Events::default(),
+            sender: Arc::default(),
         })
     }
 
@@ -101,11 +106,6 @@ impl Device {
         }
     }
 
-    /// The kernel of sealed.cu. The context is current.
-    pub fn sealing(&self) -> Result<Handle> {
-        self.loaded(&self.sealing, SEALED, [c"ferry_copy_sealed"]).map(|[sealed]| sealed)
-    }
-
     /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
     pub fn reducing(&self) -> Result<[Handle; 2]> {
         self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
@@ -125,23 +125,8 @@ impl Device {
         self.check("cuMemHostAlloc", code).map(|()| at)
     }
 
-    /// A new event. The context is current.
-    fn event(&self, timed: bool) -> Result<Handle> {
-        let mut handle = 0;
-        let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
-        // SAFETY: `handle` receives the event.
-        let code = unsafe { (self.driver.calls.cuEventCreate)(&mut handle, flags) };
-        self.check("cuEventCreate", code).map(|()| handle)
-    }
-
-    fn record(&self, event: Handle, stream: Handle) -> Result<()> {
-        // SAFETY: both are alive and of one context.
-        let code = unsafe { (self.driver.calls.cuEventRecord)(event, stream) };
-        self.check("cuEventRecord", code)
-    }
-
-    /// Kernels that are loaded when first needed; loading them twice does no harm.
-    fn loaded<const N: usize>(
+    /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
+    pub fn loaded<const N: usize>(
         &self,
         slot: &OnceLock<[Handle; N]>,
         text: &str,
@@ -183,8 +168,15 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let words = self.words.pages();
         if let Ok(_here) = self.enter() {
-            self.close_desks();
+            self.events.give_back(&self.driver);
+            for page in words {
+                // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
+                unsafe { (self.driver.calls.cuMemFreeHost)(page) };
+            }
+            self.desks.close(&self.driver);
+            self.sealing.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
@@ -196,76 +188,6 @@ impl Drop for Here<'_> {
         let mut ours = 0;
         // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
         unsafe { (self.0.driver.calls.cuCtxPopCurrent)(&mut ours) };
-    }
-}
-
-/// A point of a CUDA stream.
-pub struct Event {
-    device: Arc<Device>,
-    handle: Handle,
-}
-
-impl Event {
-    /// Marks where `stream` of this device is now. The context is current.
-    pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
-        let event = Event { device: device.clone(), handle: device.event(timed)? };
-        if timed && device.dawn.get().is_none() {
-            let dawn = device.event(true)?;
-            device.record(dawn, stream)?;
-            let _ = device.dawn.set(dawn);
-        }
-        device.record(event.handle, stream)?;
-        Ok(Arc::new(event))
-    }
-
-    /// Whether it was reached.
-    pub fn is_reached(&self) -> Result<bool> {
-        let _here = self.device.enter()?;
-        // SAFETY: the event is alive.
-        match unsafe { (self.device.driver.calls.cuEventQuery)(self.handle) } {
-            driver::NOT_READY => Ok(false),
-            code => self.device.check("the GPU's work", code).map(|()| true),
-        }
-    }
-
-    /// Waits until it is reached or the device has failed; [`is_reached`](Self::is_reached) tells which.
-    pub fn wait(&self) {
-        let Ok(_here) = self.device.enter() else { return };
-        // SAFETY: the event is alive.
-        unsafe { (self.device.driver.calls.cuEventSynchronize)(self.handle) };
-    }
-
-    /// Holds `stream`, of any device, until it is reached. The stream's context is current.
-    pub fn hold(&self, stream: Handle) -> Result<()> {
-        // SAFETY: both are alive; the driver keeps what it needs of the event.
-        let code = unsafe { (self.device.driver.calls.cuStreamWaitEvent)(stream, self.handle, 0) };
-        self.device.check("cuStreamWaitEvent", code)
-    }
-
-    /// Milliseconds since `start` was reached: both timed, reached, and of one device.
-    pub fn ms_since(&self, start: &Event) -> Option<f64> {
-        self.ms_after(start.handle)
-    }
-
-    /// Milliseconds of the device's clock when this was reached, if it is timed.
-    pub fn ms(&self) -> Option<f64> {
-        self.ms_after(*self.device.dawn.get()?)
-    }
-
-    fn ms_after(&self, start: Handle) -> Option<f64> {
-        let _here = self.device.enter().ok()?;
-        let mut ms = 0.0;
-        // SAFETY: both are alive.
-        let code = unsafe { (self.device.driver.calls.cuEventElapsedTime)(&mut ms, start, self.handle) };
-        (code == driver::SUCCESS).then_some(f64::from(ms))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let Ok(_here) = self.device.enter() else { return };
-        // SAFETY: made by `record` and known to nobody else; the driver finishes what waits for it.
-        unsafe { (self.device.driver.calls.cuEventDestroy)(self.handle) };
     }
 }
 

@@ -25,6 +25,14 @@ const OUT_OF_MEMORY: Code = 2;
 
 /// The device accepts work of any stream of the process; other flags of the driver are not used.
 pub const STREAM_NON_BLOCKING: u32 = 1;
+/// The stream that all of the process use who name none.
+pub const STREAM_LEGACY: Handle = 1;
+/// The same, but of the calling thread alone.
+pub const STREAM_PER_THREAD: Handle = 2;
+/// A stream that takes work to run, and not into a graph.
+pub const CAPTURES_NOTHING: i32 = 0;
+/// A stream waits until the number in memory is no less than the one given.
+pub const WAIT_UNTIL_AS_LARGE: u32 = 0;
 /// The event remembers when it was reached.
 pub const EVENT_TIMED: u32 = 0;
 /// The event does not.

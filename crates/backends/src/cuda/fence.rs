@@ -2,7 +2,7 @@
 //! comes to it.
 
 use super::{
-    device::Event,
+    events::Event,
     queue::Lane,
     workers::{Job, Workers},
 };
@@ -24,6 +24,8 @@ pub struct Point {
     lane: Arc<Lane>,
     ticket: Ticket,
     timed: bool,
+    /// Stands for what other libraries put into the stream as well, which has no tickets: the event alone decides.
+    whole: bool,
     failed: AtomicBool,
     spot: Mutex<Spot>,
     moved: Condvar,
@@ -33,6 +35,8 @@ pub struct Point {
 enum Spot {
     /// Behind something that the host has to do first; these want to know when it is so no more.
     Held(Vec<Job>),
+    /// At the end of the stream, where nothing has come behind it: whoever wants to know asks about the whole stream.
+    AtEnd,
     /// In the stream.
     Recorded(Arc<Event>),
     /// There is no event, since the driver refused one or the work before it was dropped: the point is done when nothing is in
@@ -56,7 +60,24 @@ impl Point {
     /// A point that is not in its stream yet.
     pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<Point> {
         let (failed, moved) = (AtomicBool::new(false), Condvar::new());
-        Arc::new(Point { lane, ticket, timed, failed, spot: Mutex::new(Spot::Held(Vec::new())), moved })
+        let spot = Mutex::new(Spot::Held(Vec::new()));
+        Arc::new(Point { lane, ticket, timed, whole: false, failed, spot, moved })
+    }
+
+    /// A point behind everything in a shared stream, which this event marks.
+    pub fn whole(lane: Arc<Lane>, ticket: Ticket, event: Arc<Event>) -> Arc<Point> {
+        let (failed, moved) = (AtomicBool::new(false), Condvar::new());
+        let spot = Mutex::new(Spot::Recorded(event));
+        Arc::new(Point { lane, ticket, timed: false, whole: true, failed, spot, moved })
+    }
+
+    fn has_passed(&self) -> bool {
+        !self.whole && self.lane.status.passed() >= self.ticket
+    }
+
+    /// Whether another stream can wait for it without help of the host.
+    pub fn is_in_stream(&self) -> bool {
+        self.has_passed() || matches!(&*lock(&self.spot), Spot::Recorded(_) | Spot::AtEnd)
     }
 
     /// The op it stands behind.
@@ -79,6 +100,21 @@ impl Point {
         self.settle_at(Spot::Recorded(event));
     }
 
+    /// The point is at the end of its stream, and the lane will [`pin`](Self::pin) it before anything comes behind it. Called instead
+    /// of [`put`](Self::put).
+    pub fn put_at_end(&self) {
+        self.settle_at(Spot::AtEnd);
+    }
+
+    /// Something is about to come behind a point that may be at the end of its stream: from here on it is where the event is that
+    /// `record` makes there. Somebody may be waiting for the whole stream already, and waits little longer than needed.
+    pub fn pin(&self, record: impl FnOnce() -> Result<Arc<Event>>) {
+        let mut spot = lock(&self.spot);
+        if let Spot::AtEnd = *spot {
+            *spot = record().map_or(Spot::Lost, Spot::Recorded);
+        }
+    }
+
     /// The work before the point was dropped, or nobody can mark its place. Called instead of [`put`](Self::put).
     pub fn lose(&self) {
         self.settle_at(Spot::Lost);
@@ -98,28 +134,35 @@ impl Point {
 
     /// How another queue waits for this point; `job` runs on a thread of its own if it has to look again.
     pub fn wait_in_stream(&self, job: impl FnOnce() -> Job) -> Wait {
-        if self.lane.status.passed() >= self.ticket {
+        if self.has_passed() {
             return Wait::Passed;
         }
+        // Another lane cannot ask this one, which may be asking it: the event may come to stand behind later work of the device.
+        self.pin(|| self.lane.record_now());
         match &mut *lock(&self.spot) {
             Spot::Held(jobs) => {
                 jobs.push(job());
                 Wait::Later
             }
             Spot::Recorded(event) => Wait::For(event.clone()),
-            Spot::Lost => Wait::UntilDone,
+            Spot::AtEnd | Spot::Lost => Wait::UntilDone,
         }
     }
 
     fn is_done(&self) -> bool {
-        if self.lane.status.passed() >= self.ticket {
+        if self.has_passed() {
             return true;
         }
         let reached = match &*lock(&self.spot) {
             Spot::Held(_) => return false,
             Spot::Recorded(event) => event.is_reached(),
-            Spot::Lost => self.lane.is_empty(),
+            Spot::AtEnd | Spot::Lost => self.lane.is_empty(),
         };
+        self.is_settled(reached)
+    }
+
+    /// Tells the lane what came of asking the driver whether the point was reached, and says whether it is done.
+    fn is_settled(&self, reached: Result<bool>) -> bool {
         match reached {
             Ok(false) => return false,
             Ok(true) => {}
@@ -129,23 +172,47 @@ impl Point {
         true
     }
 
-    /// Waits some for the point to come nearer.
-    fn wait_some(&self, turn: &mut u32, deadline: Option<Instant>) {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let spot = lock(&self.spot);
-        match (&*spot, left) {
-            (Spot::Held(_), None) => drop(self.moved.wait(spot)),
-            (Spot::Held(_), Some(left)) => drop(self.moved.wait_timeout(spot, left)),
-            (Spot::Recorded(event), None) => {
-                let event = event.clone();
-                drop(spot);
-                event.wait();
-            }
-            _ => {
-                drop(spot);
-                pause(turn, left);
+    /// Waits as long as it takes. The driver says by itself what came of the wait, so it is not asked again.
+    fn wait(&self) {
+        let mut turn = 0;
+        while !self.has_passed() {
+            let spot = lock(&self.spot);
+            let reached = match &*spot {
+                Spot::Held(_) => {
+                    drop(self.moved.wait(spot));
+                    continue;
+                }
+                Spot::AtEnd => {
+                    drop(spot);
+                    self.lane.drain().map(|()| true)
+                }
+                Spot::Recorded(event) => {
+                    let event = event.clone();
+                    drop(spot);
+                    event.wait().map(|()| true)
+                }
+                Spot::Lost => {
+                    drop(spot);
+                    pause(&mut turn, None);
+                    self.lane.is_empty()
+                }
+            };
+            if self.is_settled(reached) {
+                return;
             }
         }
+    }
+
+    /// Waits some for the point to come nearer, but not beyond the deadline.
+    fn wait_some(&self, turn: &mut u32, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let spot = lock(&self.spot);
+        if let Spot::Held(_) = &*spot {
+            drop(self.moved.wait_timeout(spot, left));
+            return;
+        }
+        drop(spot);
+        pause(turn, Some(left));
     }
 
     fn event(&self) -> Option<Arc<Event>> {
@@ -172,10 +239,13 @@ impl Fence for CudaFence {
     }
 
     fn wait(&self, limit: Option<Duration>) -> Result<()> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let Some(deadline) = limit.and_then(|limit| Instant::now().checked_add(limit)) else {
+            self.0.wait();
+            return Ok(());
+        };
         let mut turn = 0;
         while !self.is_done() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if Instant::now() >= deadline {
                 return Err(Kind::Timeout.because("the work was not done in time"));
             }
             self.0.wait_some(&mut turn, deadline);

@@ -84,7 +84,7 @@ impl Live {
 impl Device {
     /// Where kernels see which allocations are alive. The context is current.
     pub fn live(&self) -> Result<usize> {
-        self.live.at(|len| {
+        self.sealing.live.at(|len| {
             let at = self.page_locked(len)?;
             // SAFETY: fresh memory of that length.
             unsafe { ptr::write_bytes(at as *mut u8, 0, len) };

@@ -6,20 +6,28 @@
 //! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
 //! have given it back the GPU faults and every later call fails, as in any CUDA program.
 
+mod adopt;
 mod backlog;
 mod commands;
 mod device;
 mod driver;
+mod events;
 mod fence;
+mod gather;
 mod host;
+mod latch;
 mod ledger;
 mod live;
 mod pieces;
+mod planner;
 mod queue;
 mod quota;
 mod reduce;
 mod reports;
+mod ring;
 mod sealed;
+mod sender;
+mod sending;
 mod stage;
 mod visits;
 mod workers;
@@ -323,14 +331,14 @@ impl Backend for Cuda {
         let device = self.device_of(block.home)?;
         let _here = device.enter()?;
         device.live()?;
-        Ok(device.live.stamp(block.base))
+        Ok(device.sealing.live.stamp(block.base))
     }
 
     fn forgotten(&self, block: &Block) {
         if let Home::Device(id) = block.home
             && let Some(device) = self.devices[id as usize].get()
         {
-            device.live.forget(block.base);
+            device.sealing.live.forget(block.base);
         }
     }
 
@@ -339,7 +347,12 @@ impl Backend for Cuda {
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue(Arc::new(Lane::new(self.device(device)?.clone(), options, status)?))))
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+    }
+
+    unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        // SAFETY: passed on from the caller.
+        Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
     }
 }
 

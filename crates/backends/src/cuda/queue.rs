@@ -8,18 +8,24 @@
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
+    adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
-    device::{Device, Event},
+    device::Device,
     driver::{self, Handle},
+    events::Event,
     fence::{CudaFence, Point},
+    gather::Gather,
     host,
     ledger::Ledger,
+    planner::Way,
     reports::Reports,
+    ring::Entry,
+    sending::Work,
 };
 use ferry_core::{
-    Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
     indirect::Through,
-    sync::{Arc, Mutex, lock},
+    sync::{Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
 
@@ -28,7 +34,16 @@ pub struct Lane {
     pub device: Arc<Device>,
     pub status: Arc<Status>,
     pub stream: Handle,
-    waited: bool,
+    /// The number of the device.
+    pub(super) id: DeviceId,
+    /// Whoever submits waits at once.
+    pub(super) waited: bool,
+    /// Other libraries put work into the stream, too: nothing may be held back.
+    pub(super) is_shared: bool,
+    /// The stream goes with the lane; it is some other library's otherwise.
+    is_ours: bool,
+    pub(super) gather: Gather,
+    /// Whoever holds this may put things into the stream.
     pub(super) state: Mutex<State>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
@@ -36,9 +51,13 @@ pub struct Lane {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) backlog: Backlog<Op, Arc<Point>>,
+    pub(super) backlog: Backlog<Work, Arc<Point>>,
     /// The newest event in the stream that is known, and the op it stands behind.
-    tail: Option<(Ticket, Arc<Event>)>,
+    pub(super) tail: Option<(Ticket, Arc<Event>)>,
+    /// Points at the end of the stream, which have no events yet.
+    pub(super) ends: Vec<Weak<Point>>,
+    /// A list to gather copies in.
+    pub(super) spare: Vec<Entry>,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has passed.
     before: Option<Arc<Event>>,
 }
@@ -52,77 +71,154 @@ pub(super) enum Next {
 
 impl Lane {
     /// A lane with a stream of its own.
-    pub fn new(device: Arc<Device>, options: QueueOptions, status: Arc<Status>) -> Result<Lane> {
-        let mut stream = 0;
-        let here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code)?;
-        drop(here);
-        let (state, ledger) = (Mutex::default(), Mutex::default());
-        Ok(Lane { device, status, stream, waited: options.waited, state, ledger, reports: OnceLock::new() })
+    pub fn new(
+        device: Arc<Device>,
+        id: DeviceId,
+        options: QueueOptions,
+        status: Arc<Status>,
+    ) -> Result<Arc<Lane>> {
+        let stream = Lane::make_stream(&device)?;
+        let mut lane = Lane::bare(device, id, stream, status);
+        lane.waited = options.waited;
+        lane.open_or_close(&lock(&lane.state).backlog);
+        Ok(Arc::new(lane))
     }
 
-    fn push(self: &Arc<Self>, op: Op) -> Ticket {
-        let mut state = lock(&self.state);
-        let ticket = state.backlog.count();
-        if let Some(op) = state.backlog.keep(op)
-            && let Next::IsHeld(part) = self.launch(ticket, op)
+    /// A lane over a stream that other libraries use as well, and that is `is_ours` or one of theirs. Its next op has the ticket
+    /// after `last`.
+    pub fn shared(
+        device: Arc<Device>,
+        id: DeviceId,
+        (stream, is_ours): (Handle, bool),
+        status: Arc<Status>,
+        last: Ticket,
+    ) -> Arc<Lane> {
+        let mut lane = Lane::bare(device, id, stream, status);
+        (lane.is_shared, lane.is_ours, lane.gather) = (true, is_ours, Gather::after(last));
+        lane.state = Mutex::new(State { backlog: Backlog::after(last), ..State::default() });
+        Arc::new(lane)
+    }
+
+    fn bare(device: Arc<Device>, id: DeviceId, stream: Handle, status: Arc<Status>) -> Lane {
+        Lane {
+            device,
+            status,
+            stream,
+            id,
+            waited: false,
+            is_shared: false,
+            is_ours: true,
+            gather: Gather::default(),
+            state: Mutex::default(),
+            ledger: Mutex::default(),
+            reports: OnceLock::new(),
+        }
+    }
+
+    /// A new CUDA stream.
+    pub fn make_stream(device: &Device) -> Result<Handle> {
+        let mut stream = 0;
+        let _here = device.enter()?;
+        // SAFETY: the context is current and `stream` receives the stream.
+        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
+        device.check("cuStreamCreate", code).map(|()| stream)
+    }
+
+    /// The newest ticket that is not gathered.
+    pub fn last(&self) -> Ticket {
+        lock(&self.state).backlog.last()
+    }
+
+    /// A point behind everything in the stream, whoever put it there.
+    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let state = self.state();
+        let last = state.backlog.last();
+        if self.is_empty()? {
+            self.settle(last);
+            return Ok(Point::new(self.clone(), last, false));
+        }
+        Ok(Point::whole(self.clone(), last, self.record_now()?))
+    }
+
+    #[inline]
+    pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
+        let small = self.small(&op);
+        if let Some((way, copy)) = small
+            && let Some(ticket) = self.gathered(way, copy)
         {
-            state.backlog.hold(ticket, part);
+            return ticket;
+        }
+        self.push_behind(op, small)
+    }
+
+    /// Submits what is not gathered, or has to wait in the backlog.
+    fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
+        let mut state = self.state();
+        self.let_go(&mut state);
+        let ticket = self.gather.count();
+        state.backlog.reach(ticket);
+        match small {
+            Some((way, copy)) if state.backlog.is_held() => Lane::keep_small(&mut state, way, copy),
+            None if state.backlog.is_held() => state.backlog.keep(Work::Op(op)),
+            _ => {
+                if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
+                    state.backlog.hold(ticket, part);
+                    self.open_or_close(&state.backlog);
+                }
+            }
         }
         ticket
     }
 
     /// A point behind everything so far.
-    fn point(self: &Arc<Self>, timed: bool) -> Result<Arc<Point>> {
-        let mut state = lock(&self.state);
+    pub fn point(self: &Arc<Self>) -> Arc<Point> {
+        let mut state = self.state();
+        self.let_go(&mut state);
         let last = state.backlog.last();
-        let point = Point::new(self.clone(), last + Ticket::from(timed), timed);
+        let point = Point::new(self.clone(), last, false);
+        if state.backlog.place(last) == Place::Waits {
+            state.backlog.wait(last, point.clone());
+        } else if self.status.passed() < last {
+            self.end_at(&mut state, &point);
+        }
+        point
+    }
+
+    /// The same with a ticket of its own, and it remembers when it was reached.
+    pub fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let mut state = self.state();
+        self.let_go(&mut state);
+        let last = state.backlog.last();
+        let point = Point::new(self.clone(), last + 1, true);
         if state.backlog.place(last) == Place::Waits {
             state.backlog.wait(point.ticket(), point.clone());
-        } else if timed || !self.has_come_to(&state, last) {
+        } else {
             self.record(&mut state, point.ticket(), &point)?;
         }
-        if timed {
-            state.backlog.count();
-            lock(&self.ledger).mark(&point);
-        }
+        state.backlog.reach(self.gather.count());
+        lock(&self.ledger).mark(&point);
         Ok(point)
     }
 
     /// A point for work that was submitted before. It waits for nothing that the host has to do later.
-    fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
         let point = Point::new(self.clone(), ticket, false);
         if self.status.passed() >= ticket {
             return point;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state();
+        if ticket > state.backlog.last() {
+            self.let_go(&mut state);
+        }
         match state.backlog.place(ticket) {
             Place::Waits => state.backlog.wait(ticket, point.clone()),
             Place::BeforePart => match &state.before {
                 Some(event) => point.put_at(event.clone()),
                 None => point.lose(),
             },
-            Place::End(at) if self.has_come_to(&state, at) => {}
-            // Refused an event, it is done when the stream is seen to be empty.
-            Place::End(at) => drop(self.record(&mut state, at, &point)),
+            Place::End(_) => self.end_at(&mut state, &point),
         }
         point
-    }
-
-    /// Whether the stream is seen to have passed the op `at`, behind which it ends. An event recorded now would not be reached at
-    /// once even in an empty stream, and whoever asks would be told that there is work left.
-    fn has_come_to(&self, state: &State, at: Ticket) -> bool {
-        let seen = match &state.tail {
-            _ if self.status.passed() >= at => return true,
-            Some((ticket, event)) if *ticket >= at => event.is_reached(),
-            _ => self.is_empty(),
-        };
-        if seen == Ok(true) {
-            self.settle(at);
-        }
-        seen == Ok(true)
     }
 
     /// Puts a point into the stream, which ends behind the op `at`.
@@ -131,7 +227,13 @@ impl Lane {
     }
 
     /// An event behind the op `ticket` in the stream, which ends behind the op `at`: the newest one if that will do.
-    fn event(&self, state: &mut State, at: Ticket, ticket: Ticket, timed: bool) -> Result<Arc<Event>> {
+    pub(super) fn event(
+        &self,
+        state: &mut State,
+        at: Ticket,
+        ticket: Ticket,
+        timed: bool,
+    ) -> Result<Arc<Event>> {
         if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= ticket) {
             return Ok(event.clone());
         }
@@ -145,6 +247,7 @@ impl Lane {
     pub(super) fn begin(&self, ticket: Ticket) -> bool {
         let mut state = lock(&self.state);
         let is_wanted = !self.status.is_halted() && state.backlog.begin(ticket);
+        self.pin_ends(&mut state);
         let before = ticket - 1;
         let needs_event = is_wanted && self.status.passed() < before;
         state.before = if needs_event { self.event(&mut state, before, before, false).ok() } else { None };
@@ -154,7 +257,7 @@ impl Lane {
     /// The host's part of op `ticket` is done: carries on with the backlog, up to the next part for the host. Says nothing to a
     /// lane that an abort has let go of.
     pub(super) fn resume(self: &Arc<Self>, ticket: Ticket) {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         if !state.backlog.is_held_by(ticket) {
             return;
         }
@@ -166,37 +269,55 @@ impl Lane {
                     let recorded = self.record(&mut state, ticket, &point);
                     self.note(ticket, recorded);
                 }
-                Item::Work(ticket, op) => {
-                    if let Next::IsHeld(part) = self.launch(ticket, op) {
+                Item::Work(_, Work::Copies(run)) => self.send_run(&mut state, run),
+                Item::Work(ticket, Work::Op(op)) => {
+                    if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
                         state.backlog.hold(ticket, part);
                         return;
                     }
                 }
             }
         }
+        self.open_or_close(&state.backlog);
     }
 
-    /// Drops the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already cannot be taken back:
-    /// it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
-    fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Op>) {
+    /// Drops what was gathered, the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already
+    /// cannot be taken back: it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
+    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Work>) {
         let mut state = lock(&self.state);
         let dropped = state.backlog.abort();
-        if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
+        let newest = self.drop_gathered(&mut state).or(dropped.newest);
+        if let Some(ticket) = newest.filter(|_| is_abort) {
             self.status.drop_through(ticket);
         }
+        self.open_or_close(&state.backlog);
         let last = state.backlog.last();
         drop(state);
         dropped.points.iter().for_each(|point| point.lose());
         (last, dropped.work)
     }
 
-    /// Drops the backlog, and returns when nothing of what came before moves a byte any more.
-    fn abort(self: &Arc<Self>) {
+    /// Drops what has not begun, and returns when nothing of what came before moves a byte any more.
+    pub fn abort(self: &Arc<Self>) {
         let (last, dropped) = self.drop_backlog(true);
         // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
         // done the lost points are, too.
         let _ = CudaFence(self.point_after(last)).wait(None);
         drop(dropped);
+    }
+
+    /// An event at the end of the stream as it is now.
+    pub fn record_now(&self) -> Result<Arc<Event>> {
+        let _here = self.device.enter()?;
+        Event::record(&self.device, self.stream, false)
+    }
+
+    /// Waits until nothing that is in the stream now is left.
+    pub fn drain(&self) -> Result<()> {
+        let _here = self.device.enter()?;
+        // SAFETY: the stream is alive.
+        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
+        self.device.check("the GPU's work", code)
     }
 
     /// Whether nothing is in the stream.
@@ -232,7 +353,8 @@ impl Lane {
 
 /// Getting ops under way.
 impl Lane {
-    fn launch(self: &Arc<Self>, ticket: Ticket, op: Op) -> Next {
+    fn launch(self: &Arc<Self>, state: &mut State, ticket: Ticket, op: Op) -> Next {
+        self.pin_ends(state);
         if self.status.is_halted() {
             self.discard(op);
             return Next::Follows;
@@ -302,38 +424,89 @@ impl Drop for Lane {
             // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
-        // SAFETY: nobody else knows the stream; the driver finishes what is in it.
-        unsafe { (calls.cuStreamDestroy)(self.stream) };
+        if self.is_ours {
+            // SAFETY: the stream is alive; the driver finishes what is in it.
+            unsafe { (calls.cuStreamDestroy)(self.stream) };
+        }
     }
 }
 
 /// The queue that a stream of the core holds.
-pub struct CudaQueue(pub Arc<Lane>);
+pub struct CudaQueue {
+    lane: Arc<Lane>,
+    /// What the queue is since it was shared.
+    shared: OnceLock<Shared>,
+}
+
+impl CudaQueue {
+    /// The queue of a lane with a stream of its own.
+    pub fn new(lane: Arc<Lane>) -> CudaQueue {
+        CudaQueue { lane, shared: OnceLock::new() }
+    }
+}
 
 impl Queue for CudaQueue {
+    #[inline]
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        Ok(self.0.push(op))
+        match self.shared.get() {
+            None => Ok(self.lane.push(op)),
+            // SAFETY: passed on from the caller.
+            Some(shared) => unsafe { shared.submit(op) },
+        }
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.point(false)?)))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.point()))),
+            Some(shared) => shared.fence(),
+        }
     }
 
     fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
-        Arc::new(CudaFence(self.0.point_after(ticket)))
+        match self.shared.get() {
+            None => Arc::new(CudaFence(self.lane.point_after(ticket))),
+            Some(shared) => shared.fence_after(ticket),
+        }
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
-        Ok(Arc::new(CudaFence(self.0.point(true)?)))
+        match self.shared.get() {
+            None => Ok(Arc::new(CudaFence(self.lane.mark()?))),
+            Some(shared) => shared.mark(),
+        }
+    }
+
+    fn flush(&self) {
+        self.lane.flush();
+    }
+
+    fn share(&self) -> Result<usize> {
+        if self.shared.get().is_none() {
+            // Nobody submits or shares meanwhile.
+            let _ = self.shared.set(Shared::following(&self.lane)?);
+        }
+        self.shared.get().map_or(Ok(0), Queue::share)
     }
 
     fn abort(&self) {
-        self.0.abort();
+        match self.shared.get() {
+            None => self.lane.abort(),
+            Some(shared) => shared.abort(),
+        }
     }
 
     /// On another thread: whoever found the failure may hold the lock of this lane.
     fn look(&self) {
-        let lane = self.0.clone();
-        self.0.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+        if let Some(shared) = self.shared.get() {
+            return shared.look();
+        }
+        let lane = self.lane.clone();
+        self.lane.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+    }
+}
+
+impl Drop for CudaQueue {
+    fn drop(&mut self) {
+        self.lane.flush();
     }
 }

@@ -6,7 +6,7 @@
 use super::{
     commands::arg,
     queue::Lane,
-    reports::{Desk, Reports},
+    reports::{Reports, Tray},
 };
 use ferry_core::{
     Indirect, Result, Ticket,
@@ -60,7 +60,7 @@ struct Launch {
 
 impl Launch {
     /// As many of `ops` as fit into one launch; there is at least one.
-    fn of(ops: &[SealedOp], Desk { ring, job }: Desk, live: usize) -> Launch {
+    fn of(ops: &[SealedOp], Tray { ring, job }: Tray, live: usize) -> Launch {
         let SealedOp { ticket, key, .. } = ops[0];
         let mut launch = Launch {
             ticket,
@@ -128,7 +128,7 @@ impl Lane {
         };
         let live = self.device.live()?;
         while !ops.is_empty() {
-            let launch = Launch::of(ops, reports.desk(), live);
+            let launch = Launch::of(ops, reports.tray(), live);
             let count = launch.count as usize;
             let blocks = self.device.blocks_within().min(count.max(LEAST_BLOCKS)) as u32;
             self.start_blocks(kernel, blocks, &mut [arg(&launch)])?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn launch(ops: &[SealedOp]) -> Launch {
-        Launch::of(ops, Desk { ring: 1, job: 2 }, 3)
+        Launch::of(ops, Tray { ring: 1, job: 2 }, 3)
     }
 
     /// Where the kernel will look for each: as `descriptor` in sealed.cu.

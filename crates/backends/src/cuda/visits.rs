@@ -6,6 +6,7 @@ use super::{
     driver::{self, Code, Handle},
     fence::{Wait, of_cuda},
     queue::{Lane, Next},
+    sending::Work,
     workers::Job,
 };
 use ferry_core::{
@@ -102,7 +103,7 @@ impl Lane {
             (_, None) => fences.pop().map(Op::Wait),
         };
         if let Some(op) = next {
-            state.backlog.again(ticket, op);
+            state.backlog.again(ticket, Work::Op(op));
         }
         drop(state);
         self.resume(ticket);

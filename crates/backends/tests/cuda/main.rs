@@ -1,9 +1,12 @@
 //! The cuda backend on a real GPU, through the core alone. Each test says that it was skipped where there is no GPU.
+//! With FERRY_TEST_SHARED=1 all streams are shared with other libraries: what is promised stays the same.
 
 mod aborts;
 mod descriptors;
 mod devices;
+mod gathering;
 mod reductions;
+mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_core::{
@@ -64,7 +67,11 @@ fn read(block: &Block) -> Vec<u8> {
 }
 
 fn stream(runtime: &Runtime) -> Arc<Stream> {
-    runtime.stream(0, QueueOptions::default()).expect("a stream")
+    let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
+    if std::env::var_os("FERRY_TEST_SHARED").is_some() {
+        stream.share().expect("shared");
+    }
+    stream
 }
 
 fn submit(stream: &Stream, mut op: impl FnMut() -> Op) {

@@ -4,14 +4,13 @@
 //! the pairs look for that, and for odd addresses on either side. It is the moving of the bytes that is looked at: copies are
 //! handed over in a row and waited for once, since what a round trip costs has a case of its own.
 
-use std::sync::Arc;
-
 use super::block::Route;
-use super::copies::Ours;
-use super::plain::{Plain, Sides};
+use super::cases::SUBMITTED;
+use super::lane::Clock;
+use super::peers::{Beside, Errand, Peers};
 use super::report::ratio;
 use super::shape::{Piece, Shape};
-use super::trial::{Contender, Figures, Plan, measure};
+use super::trial::{Figures, Plan, measure};
 use crate::error::Result;
 use crate::tour::ctx::Ctx;
 
@@ -34,11 +33,11 @@ struct Pair {
     dst: usize,
 }
 
-/// The figures of the pair at which ours does worst beside memcpy, and which one that is.
+/// The figures of the pair at which ours does worst beside its peer, and which one that is.
 pub fn worst(
     ctx: &Ctx,
-    route: Route,
-    len: usize,
+    peers: &Peers,
+    (route, len): (Route, usize),
     plan: Plan,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Vec<Figures>, String)> {
@@ -49,12 +48,14 @@ pub fn worst(
     let mut try_all = |pairs: &[Pair], plan: Plan, progress: &mut dyn FnMut(usize)| {
         let mut tried = Vec::new();
         for (index, pair) in pairs.iter().enumerate() {
-            let figures = at(ctx, route, len, *pair, plan)?;
+            let figures = at(ctx, peers, route, len, *pair, plan)?;
             verified.iter_mut().zip(&figures).for_each(|(sum, one)| *sum += one.verified);
             tried.push((figures, *pair));
             progress((index + 1) * plan.samples / pairs.len());
         }
-        let of = |figures: &[Figures]| ratio(&figures[0], &figures[1]);
+        // Where there is no peer, the slowest is the worst.
+        let slowness = |ours: &Figures| -ours.median.as_secs_f64();
+        let of = |all: &[Figures]| all.get(1).map_or_else(|| slowness(&all[0]), |peer| ratio(&all[0], peer));
         tried.sort_by(|(one, _), (other, _)| of(one).total_cmp(&of(other)));
         Ok(tried)
     };
@@ -68,13 +69,12 @@ pub fn worst(
     Ok((figures, note))
 }
 
-fn at(ctx: &Ctx, route: Route, len: usize, pair: Pair, plan: Plan) -> Result<Vec<Figures>> {
-    let shape = Arc::new(Shape::Line(Piece { dst: pair.dst, src: pair.src, len }));
-    let (room, repeats) = (len + PAGE, SAMPLE.div_ceil(len));
-    let sides = Sides::new(ctx.library, route, room)?;
-    let mut contenders: [Box<dyn Contender>; 2] = [
-        Box::new(Ours::new(ctx, route, &shape, room)?.in_a_row(repeats)),
-        Box::new(Plain::one_thread(&sides, &shape).in_a_row(repeats)),
-    ];
-    measure(&mut contenders, plan, &mut |_| {})
+fn at(ctx: &Ctx, peers: &Peers, route: Route, len: usize, pair: Pair, plan: Plan) -> Result<Vec<Figures>> {
+    let shape = Shape::Line(Piece { dst: pair.dst, src: pair.src, len });
+    let errand = Errand {
+        clock: Clock::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(SUBMITTED) },
+        beside: Beside::OneMemcpy,
+        ..Errand::new(route, shape, len + PAGE)
+    };
+    measure(&mut peers.contenders(ctx, &errand)?.0, plan, &mut |_| {})
 }

@@ -2,9 +2,12 @@
 //! this process cannot reach them.
 
 use std::ffi::c_void;
+use std::rc::Rc;
 
+use super::shape;
 use crate::error::{Error, Result};
 use crate::library::{Library, call};
+use crate::tour::ctx::Ctx;
 use crate::tour::memory::{self, Home, Memory};
 use crate::tour::stream::kind;
 
@@ -67,6 +70,32 @@ impl Bytes for Block {
     }
 }
 
+/// Both ends of the copies of a case, with the source written.
+pub struct Sides {
+    pub dst: Block,
+    pub src: Block,
+}
+
+impl Sides {
+    /// As the route says, `room` bytes each.
+    pub fn new(ctx: &Ctx, route: Route, room: usize) -> Result<Rc<Sides>> {
+        let dst = ctx.on(route.device, || Block::new(ctx.library, route.dst, room))?;
+        Sides::filled(dst, Block::new(ctx.library, route.src, room)?)
+    }
+
+    /// What a peer on the processor uses in their place: host memory of the same kind.
+    pub fn of_the_host(ctx: &Ctx, route: Route, room: usize) -> Result<Rc<Sides>> {
+        let home = if route.is_pageable() { Home::Pageable } else { Home::Locked };
+        Sides::filled(Block::new(ctx.library, home, room)?, Block::new(ctx.library, home, room)?)
+    }
+
+    fn filled(dst: Block, src: Block) -> Result<Rc<Sides>> {
+        shape::write_source(&src)?;
+        shape::spoil(&dst)?;
+        Ok(Rc::new(Sides { dst, src }))
+    }
+}
+
 /// From where to where, in the words of the tools people know.
 #[derive(Clone, Copy)]
 pub struct Route {
@@ -111,10 +140,14 @@ pub const D2H_PAGEABLE: Route =
     Route { name: "d2h-pageable", about: "a device to plain host memory", dst: Home::Pageable, ..D2H };
 
 impl Route {
-    /// What a peer on the processor uses in place of either side: host memory of the same kind.
-    pub fn peer_home(&self) -> Home {
-        let pageable = self.dst == Home::Pageable || self.src == Home::Pageable;
-        if pageable { Home::Pageable } else { Home::Locked }
+    /// Whether the host's side, if there is one, is plain memory.
+    pub fn is_pageable(&self) -> bool {
+        [self.dst, self.src].contains(&Home::Pageable)
+    }
+
+    /// Whether it leads from host to device or back.
+    pub fn crosses(&self) -> bool {
+        self.dst != self.src
     }
 }
 

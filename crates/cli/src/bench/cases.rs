@@ -1,8 +1,9 @@
 //! The list of cases: names, what they mean, and which ones an argument selects.
 
 use super::block::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
-use super::calls::Call;
+use super::copies::Form;
 use super::growth::Growth;
+use super::lane::Clock;
 use crate::error::{Error, Result};
 
 /// Something to measure.
@@ -19,10 +20,12 @@ pub enum Work {
     Contiguous { route: Route, len: usize },
     /// Rows of `width` bytes, twice as far apart, `len` bytes in all of them.
     Matrix { route: Route, width: usize, len: usize },
-    /// `count` pieces of `block` bytes in one call.
-    Batch { route: Route, count: usize, block: usize },
-    /// The same within a device, a call with a descriptor for each piece.
-    Descriptors { count: usize, block: usize },
+    /// `count` pieces of `block` bytes in one call, and so many such calls before a wait.
+    Batch { route: Route, count: usize, block: usize, queued: usize },
+    /// A call for each of the pieces; `calls` if it is the calls alone that are timed.
+    Loop { route: Route, count: usize, block: usize, calls: bool },
+    /// The same within a device, by a descriptor for each piece; `alone` if the calls are not timed.
+    Descriptors { count: usize, block: usize, alone: bool },
     /// One run of bytes, from and to many places in a page, of which the worst is shown.
     Alignment { route: Route, len: usize },
     /// What a copy costs apart from its bytes.
@@ -31,50 +34,122 @@ pub enum Work {
     Growth { growth: Growth, count: usize },
 }
 
+/// What a small copy costs apart from its bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Until the copy is handed over.
+    Submit,
+    /// Until the caller knows that it is done.
+    RoundTrip,
+    /// The same, when nothing has happened for a while.
+    AfterQuiet,
+    /// Until the caller knows that an event after it has come.
+    Event,
+}
+
+/// Copies that are handed over one after another and waited for together, where the call is what is timed.
+pub const SUBMITTED: usize = 2_000;
+/// Round trips in a sample.
+const TRIPS: usize = 200;
+/// Batches that are handed over before one wait.
+const QUEUED: usize = 8;
 /// Rows that a 2-D copy may have, documented.
 const MOST_ROWS: usize = 5 << 20;
+/// Bytes in all rows of a matrix.
+const MATRIX: usize = 64 << 20;
+
+const K: usize = 1 << 10;
+const M: usize = 1 << 20;
 
 /// All cases, in the order in which they run. `size` takes the place of the usual sizes.
 pub fn all(size: Option<usize>) -> Vec<Case> {
     let mut cases = Vec::new();
     for route in [H2D, D2H, D2D, P2P, H2D_PAGEABLE, D2H_PAGEABLE] {
-        for len in sizes(size, &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20, 512 << 20]) {
-            let name = format!("{}/contiguous/{}", route.name, short(len));
-            cases.push(Case { name, work: Work::Contiguous { route, len } });
-        }
+        cases.extend(contiguous(route, size));
         // Documented: matrices go within a device as well, but not from one to another.
-        if route.name == P2P.name {
-            continue;
-        }
-        for width in [16, 64, 256, 1 << 10, 4 << 10] {
-            let name = format!("{}/2d/w{}", route.name, short(width));
-            let len = size.unwrap_or(64 << 20).clamp(width, width * MOST_ROWS);
-            cases.push(Case { name, work: Work::Matrix { route, width, len } });
+        if route.device == 0 {
+            cases.extend(matrices(route, size));
         }
         // Documented: a batch that stays in a device is refused. There, pieces are descriptors' business (`desc`).
-        if route.name == D2D.name {
-            continue;
+        if route.crosses() {
+            cases.extend(batches(route, size));
         }
-        for block in sizes(size, &[1 << 10, 4 << 10, 32 << 10]) {
-            let count = 4096;
-            let name = format!("{}/batch/{count}x{}", route.name, short(block));
-            cases.push(Case { name, work: Work::Batch { route, count, block } });
+        if route.device == 0 && !route.is_pageable() {
+            cases.extend(loops(route, size));
         }
-        if [H2D, D2H].iter().any(|other| other.name == route.name) {
-            for len in sizes(size, &[64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20]) {
-                let name = format!("{}/alignment/{}", route.name, short(len));
-                cases.push(Case { name, work: Work::Alignment { route, len } });
-            }
+        if route.crosses() && !route.is_pageable() {
+            cases.extend(alignments(route, size));
         }
     }
-    for block in sizes(size, &[1 << 10, 4 << 10, 32 << 10]) {
-        let count = 4096;
-        let name = format!("desc/{count}x{}", short(block));
-        cases.push(Case { name, work: Work::Descriptors { count, block } });
-    }
+    cases.extend(descriptors(size));
     cases.extend(calls(size.unwrap_or(64)));
     cases.extend(growth());
     cases
+}
+
+fn contiguous(route: Route, size: Option<usize>) -> Vec<Case> {
+    let mut usual = vec![4 * K, 64 * K, M, 16 * M, 128 * M, 512 * M];
+    if route.device == 0 && !route.is_pageable() {
+        usual.push(1024 * M);
+    }
+    let name = |len| format!("{}/contiguous/{}", route.name, short(len));
+    let case = |len| Case { name: name(len), work: Work::Contiguous { route, len } };
+    sizes(size, &usual).into_iter().map(case).collect()
+}
+
+fn matrices(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
+    [16, 64, 256, K, 4 * K, 64 * K].into_iter().map(move |width| Case {
+        name: format!("{}/2d/w{}", route.name, short(width)),
+        work: Work::matrix(route, width, size.unwrap_or(MATRIX)),
+    })
+}
+
+/// Pieces of a batch and their length, and those of which several batches are queued. Of plain memory a batch is known from
+/// fewer.
+const BATCHES: [(usize, usize); 7] =
+    [(64, 4 * K), (4096, K), (4096, 4 * K), (1024, 16 * K), (4096, 32 * K), (1024, 128 * K), (64, 2 * M)];
+const QUEUED_BATCHES: [(usize, usize); 4] = [(4096, K), (4096, 4 * K), (1024, 16 * K), (1024, 128 * K)];
+const PAGEABLE_BATCHES: [(usize, usize); 3] = [(4096, K), (4096, 4 * K), (4096, 32 * K)];
+
+/// One batch and a wait, and several before a wait.
+fn batches(route: Route, size: Option<usize>) -> Vec<Case> {
+    let own = size.map(|block| (count(block), block));
+    let (one, several) = match route.is_pageable() {
+        true => (sizes(own, &PAGEABLE_BATCHES), Vec::new()),
+        false => (sizes(own, &BATCHES), sizes(own, &QUEUED_BATCHES)),
+    };
+    let case = |series, (count, block), queued| Case {
+        name: format!("{}/{series}/{count}x{}", route.name, short(block)),
+        work: Work::Batch { route, count, block, queued },
+    };
+    let one = one.into_iter().map(|pieces| case("batch", pieces, 1));
+    one.chain(several.into_iter().map(|pieces| case("batches", pieces, QUEUED))).collect()
+}
+
+fn loops(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
+    let (count, block) = (1000, size.unwrap_or(4 * K));
+    [("loop", false), ("loop/submit", true)].into_iter().map(move |(series, calls)| Case {
+        name: format!("{}/{series}/{count}x{}", route.name, short(block)),
+        work: Work::Loop { route, count, block, calls },
+    })
+}
+
+fn alignments(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
+    sizes(size, &[64 * K, 128 * K, 256 * K, 512 * K, M]).into_iter().map(move |len| Case {
+        name: format!("{}/alignment/{}", route.name, short(len)),
+        work: Work::Alignment { route, len },
+    })
+}
+
+fn descriptors(size: Option<usize>) -> Vec<Case> {
+    let case = |series, block, alone| {
+        let count = count(block);
+        let name = format!("{series}/{count}x{}", short(block));
+        Case { name, work: Work::Descriptors { count, block, alone } }
+    };
+    let wall = sizes(size, &[K, 4 * K, 32 * K]).into_iter().map(|block| case("desc", block, false));
+    let alone = sizes(size, &[4 * K]).into_iter().map(|block| case("desc/device", block, true));
+    wall.chain(alone).collect()
 }
 
 fn calls(len: usize) -> impl Iterator<Item = Case> {
@@ -104,12 +179,83 @@ fn growth() -> impl Iterator<Item = Case> {
     })
 }
 
-/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there are any.
+/// Pieces of this length that a batch has, unless said otherwise: many, and no more than 128 MiB of them.
+fn count(block: usize) -> usize {
+    (128 * M / block).clamp(64, 4096)
+}
+
+impl Work {
+    fn matrix(route: Route, width: usize, len: usize) -> Work {
+        Work::Matrix { route, width, len: len.clamp(width, width * MOST_ROWS) }
+    }
+
+    /// How pieces are handed over, where it is not in one call.
+    pub fn form(&self) -> Option<Form> {
+        match self {
+            Work::Loop { .. } => Some(Form::Each),
+            Work::Descriptors { .. } => Some(Form::Descriptors),
+            _ => None,
+        }
+    }
+
+    /// What a sample does and times, where it is not one copy and a wait.
+    pub fn clock(&self) -> Option<Clock> {
+        match *self {
+            Work::Batch { queued, .. } if queued > 1 => Some(Clock::Whole { rounds: 1, queued }),
+            Work::Loop { calls: true, .. } => Some(Clock::Submit { queued: 1 }),
+            Work::Descriptors { alone: true, .. } => Some(Clock::Alone),
+            Work::Call { call, .. } => Some(match call {
+                Call::Submit => Clock::Submit { queued: SUBMITTED },
+                Call::RoundTrip => Clock::Whole { rounds: TRIPS, queued: 1 },
+                Call::AfterQuiet => Clock::AfterQuiet,
+                Call::Event => Clock::Event { rounds: TRIPS },
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the time of a call is what matters, and not its bytes.
+    pub fn is_about_calls(&self) -> bool {
+        matches!(self, Work::Call { .. } | Work::Loop { calls: true, .. })
+    }
+
+    /// The same with another size, as the last part of a name says it.
+    fn resized(self, size: &str) -> Option<Work> {
+        let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
+        let number = |text: &str| text.parse().ok().filter(|count| *count > 0);
+        let pieces = || {
+            let (count, block) = size.split_once('x')?;
+            Some((number(count)?, bytes(block)?))
+        };
+        Some(match self {
+            Work::Contiguous { route, .. } => Work::Contiguous { route, len: bytes(size)? },
+            Work::Matrix { route, .. } => Work::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX),
+            Work::Batch { route, queued, .. } => {
+                let (count, block) = pieces()?;
+                Work::Batch { route, count, block, queued }
+            }
+            Work::Loop { route, calls, .. } => {
+                let (count, block) = pieces()?;
+                Work::Loop { route, count, block, calls }
+            }
+            Work::Descriptors { alone, .. } => {
+                let (count, block) = pieces()?;
+                Work::Descriptors { count, block, alone }
+            }
+            Work::Alignment { route, .. } => Work::Alignment { route, len: bytes(size)? },
+            Work::Call { call, .. } => Work::Call { call, len: bytes(size)? },
+            Work::Growth { growth, .. } => Work::Growth { growth, count: number(size)? },
+        })
+    }
+}
+
+/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there are any, else
+/// one that is not listed but for its size.
 pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
     if wanted.is_empty() {
         return Ok(cases);
     }
-    let mut chosen = vec![false; cases.len()];
+    let (mut chosen, mut others) = (vec![false; cases.len()], Vec::new());
     for want in wanted {
         let want = want.trim_end_matches('/');
         let rules: [&dyn Fn(&str) -> bool; 3] = [
@@ -119,13 +265,26 @@ pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
         ];
         let rule = rules.into_iter().find(|rule| cases.iter().any(|case| rule(&case.name)));
         let Some(rule) = rule else {
-            return Err(Error::Setup(format!("no case begins with {want:?}; ferry bench -l lists them")));
+            let none = || Error::Setup(format!("no case begins with {want:?}; ferry bench -l lists them"));
+            let other = of_another_size(&cases, want).ok_or_else(none)?;
+            if !others.iter().any(|known: &Case| known.name == other.name) {
+                others.push(other);
+            }
+            continue;
         };
         for (case, chosen) in cases.iter().zip(&mut chosen) {
             *chosen |= rule(&case.name);
         }
     }
-    Ok(cases.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(case, _)| case).collect())
+    let listed = cases.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(case, _)| case);
+    Ok(listed.chain(others).collect())
+}
+
+/// A case of a listed series whose own size is not listed.
+fn of_another_size(cases: &[Case], name: &str) -> Option<Case> {
+    let (series, size) = name.rsplit_once('/')?;
+    let like = cases.iter().find(|case| case.series() == series)?;
+    Some(Case { name: name.to_owned(), work: like.work.resized(size)? })
 }
 
 impl Case {
@@ -146,8 +305,18 @@ impl Case {
             Work::Matrix { route, .. } => {
                 format!("{}, 2-D, pitch twice the width, one copy and synchronise", route.about)
             }
-            Work::Batch { route, .. } => {
+            Work::Batch { route, queued: 1, .. } => {
                 format!("{}, scattered pieces, one batch and synchronise", route.about)
+            }
+            Work::Batch { route, queued, .. } => {
+                format!("{}, {queued} batches queued, and synchronise", route.about)
+            }
+            Work::Loop { route, calls: false, .. } => {
+                format!("{}, a call for each scattered piece, and synchronise", route.about)
+            }
+            Work::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
+            Work::Descriptors { alone: true, .. } => {
+                "within a device, descriptor copies between two events, queued beforehand".to_owned()
             }
             Work::Descriptors { .. } => {
                 "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()
@@ -179,7 +348,7 @@ impl Case {
     }
 }
 
-fn sizes(given: Option<usize>, usual: &[usize]) -> Vec<usize> {
+fn sizes<T: Clone>(given: Option<T>, usual: &[T]) -> Vec<T> {
     given.map_or_else(|| usual.to_vec(), |size| vec![size])
 }
 
@@ -215,8 +384,16 @@ mod tests {
     fn an_argument_selects_a_case_or_all_that_begin_with_it() {
         for (wanted, want) in [
             (&["h2d/2d/w64"][..], &["h2d/2d/w64"][..]),
-            (&["h2d/batch"], &["h2d/batch/4096x1K", "h2d/batch/4096x4K", "h2d/batch/4096x32K"]),
-            (&["h2d/batch/"], &["h2d/batch/4096x1K", "h2d/batch/4096x4K", "h2d/batch/4096x32K"]),
+            (
+                &["h2d-pageable/batch"],
+                &["h2d-pageable/batch/4096x1K", "h2d-pageable/batch/4096x4K", "h2d-pageable/batch/4096x32K"],
+            ),
+            (&["h2d/loop/"], &["h2d/loop/1000x4K", "h2d/loop/submit/1000x4K"]),
+            (&["h2d/2d/w512", "submit", "h2d/2d/w512"], &["submit/64", "h2d/2d/w512"]),
+            (&["d2h/batches/300x8K"], &["d2h/batches/300x8K"]),
+            (&["h2d/2d/512"], &[]),
+            (&["h2d/batch/0x8K"], &[]),
+            (&["h2d/sideways/8K"], &[]),
             (&["h2d/2d/w1"], &["h2d/2d/w16", "h2d/2d/w1K"]),
             (&["d2h/2d/w64", "h2d/2d/w64", "h2d/2d/w64"], &["h2d/2d/w64", "d2h/2d/w64"]),
             (&["roundtrip/64"], &["roundtrip/64"]),
@@ -233,7 +410,8 @@ mod tests {
     #[test]
     fn a_size_takes_the_place_of_the_usual_ones() {
         assert_eq!(names(Some(3000), &["h2d/contiguous"]), ["h2d/contiguous/3000"]);
-        assert_eq!(names(Some(2 << 20), &["d2h/batch"]), ["d2h/batch/4096x2M"]);
+        assert_eq!(names(Some(2 << 20), &["d2h/batch"]), ["d2h/batch/64x2M"]);
+        assert_eq!(names(Some(3000), &["d2h/batch"]), ["d2h/batch/4096x3000"]);
     }
 
     #[test]

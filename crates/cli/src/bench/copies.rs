@@ -1,38 +1,55 @@
-//! Copies of data through the C ABI: one call (or, by descriptor, one call per piece) and a synchronise.
+//! Ours: the copies of a case through the C ABI, as a program would call it.
 
 use std::ffi::c_void;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
-use super::block::{Block, Route};
-use super::shape::{self, Shape};
-use super::trial::Contender;
+use super::block::{Block, Bytes, Route, Sides};
+use super::lane::Lane;
+use super::shape::{Piece, Shape};
 use crate::error::Result;
 use crate::library::{BatchAttribute, Library, call};
 use crate::tour::batch_call::{HOST, device};
 use crate::tour::ctx::Ctx;
+use crate::tour::hold::Hold;
 use crate::tour::memory::Home;
-use crate::tour::stream::{Stream, kind};
+use crate::tour::stream::{Event, Stream, kind};
+
+/// How pieces are handed over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In one call for all of them.
+    Together,
+    /// In a call for each.
+    Each,
+    /// In a call for each, which names a descriptor in device memory.
+    Descriptors,
+}
 
 /// Ours.
 pub struct Ours {
     library: &'static Library,
     stream: Stream,
-    route: Route,
-    dst: Block,
-    src: Block,
-    shape: Arc<Shape>,
-    form: Form,
-    repeats: usize,
-    waits_for_each: bool,
+    /// Around the copy, and behind it.
+    events: [Event; 2],
+    sides: Rc<Sides>,
+    kind: i32,
+    calls: Calls,
 }
 
-/// How many pieces are given to the library.
-enum Form {
-    /// There is one, or they are rows.
-    One,
+/// What is called.
+enum Calls {
+    Copies(Vec<Copy>),
+    Rectangle { width: usize, height: usize, pitch: usize },
     Batch(Arrays),
     Descriptors(Descriptors),
+}
+
+/// The arguments of a plain copy.
+struct Copy {
+    dst: *mut c_void,
+    src: *mut c_void,
+    len: usize,
 }
 
 /// The arguments of a batch call.
@@ -44,49 +61,36 @@ struct Arrays {
 }
 
 impl Ours {
-    /// Allocates both sides and writes the source.
-    pub fn new(ctx: &Ctx, route: Route, shape: &Arc<Shape>, room: usize) -> Result<Ours> {
+    /// Copies between the two sides.
+    pub fn new(ctx: &Ctx, route: Route, shape: &Shape, form: Form, sides: &Rc<Sides>) -> Result<Ours> {
         let library = ctx.library;
-        let dst = ctx.on(route.device, || Block::new(library, route.dst, room))?;
-        let src = Block::new(library, route.src, room)?;
-        shape::write_source(&src)?;
-        shape::spoil(&dst)?;
-        let form = match &**shape {
-            Shape::Pieces(_) if route.kind == kind::INNER_DEVICE_TO_DEVICE => {
-                Form::Descriptors(Descriptors::new(library, &dst, &src, shape)?)
+        let calls = match (shape, form) {
+            (Shape::Grid { width, height, pitch }, _) => {
+                Calls::Rectangle { width: *width, height: *height, pitch: *pitch }
             }
-            Shape::Pieces(_) => Form::Batch(Arrays::new(&dst, &src, shape, route)),
-            _ => Form::One,
+            (Shape::Pieces(_), Form::Together) => Calls::Batch(Arrays::new(sides, shape, route)),
+            (_, Form::Descriptors) => Calls::Descriptors(Descriptors::new(library, sides, shape)?),
+            _ => Calls::Copies(shape.pieces().map(|piece| Copy::new(sides, piece)).collect()),
         };
-        let (stream, repeats) = (ctx.stream()?, repeats(shape));
-        Ok(Ours {
-            library,
-            stream,
-            route,
-            dst,
-            src,
-            shape: shape.clone(),
-            form,
-            repeats,
-            waits_for_each: true,
-        })
+        let (stream, events) = (ctx.stream()?, [ctx.event()?, ctx.event()?]);
+        Ok(Ours { library, stream, events, sides: sides.clone(), kind: route.kind, calls })
     }
+}
 
-    /// So many copies make a sample; they are handed over one after the other, and waited for once.
-    pub fn in_a_row(self, repeats: usize) -> Ours {
-        Ours { repeats, waits_for_each: false, ..self }
+impl Lane for Ours {
+    fn name(&self) -> &'static str {
+        "ferry"
     }
 
     fn submit(&mut self) -> Result<()> {
-        let (library, kind, stream) = (self.library, self.route.kind, self.stream.handle());
-        match &*self.shape {
-            Shape::Line(piece) => {
-                let (dst, src) = (self.dst.part(piece.dst, piece.len), self.src.part(piece.src, piece.len));
-                // SAFETY: both parts are in blocks that live until the stream has passed this copy: `sample` waits.
-                unsafe { call!(library, aclrtMemcpyAsync(dst, piece.len, src, piece.len, kind, stream)) }
-            }
-            Shape::Grid { width, height, pitch } => {
-                let (dst, src) = (self.dst.at(), self.src.at());
+        let (library, kind, stream) = (self.library, self.kind, self.stream.handle());
+        match &mut self.calls {
+            Calls::Copies(copies) => copies.iter().try_for_each(|Copy { dst, src, len }| {
+                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who submits also waits.
+                unsafe { call!(library, aclrtMemcpyAsync(*dst, *len, *src, *len, kind, stream)) }
+            }),
+            Calls::Rectangle { width, height, pitch } => {
+                let (dst, src) = (self.sides.dst.at(), self.sides.src.at());
                 // SAFETY: as above; the blocks are as long as all rows.
                 unsafe {
                     call!(
@@ -95,23 +99,58 @@ impl Ours {
                     )
                 }
             }
-            Shape::Pieces(_) => match &mut self.form {
-                Form::Batch(arrays) => arrays.submit(library, &self.stream),
-                Form::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
-                Form::One => unreachable!("pieces have a form of their own"),
-            },
+            Calls::Batch(arrays) => arrays.submit(library, &self.stream),
+            Calls::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
         }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.stream.synchronise()
+    }
+
+    fn wait_by_event(&mut self) -> Result<()> {
+        self.stream.record(&self.events[1])?;
+        self.events[1].synchronise()
+    }
+
+    /// The stream is held while the calls are made.
+    fn time_alone(&mut self) -> Result<Duration> {
+        let hold = Hold::new(&self.stream)?;
+        self.stream.record(&self.events[0])?;
+        self.submit()?;
+        self.stream.record(&self.events[1])?;
+        hold.release();
+        self.wait()?;
+        let ms = self.events[1].ms_since(&self.events[0])?;
+        Ok(Duration::from_secs_f64(f64::from(ms) / 1e3))
+    }
+
+    fn calls(&self) -> usize {
+        match &self.calls {
+            Calls::Copies(copies) => copies.len(),
+            Calls::Descriptors(descriptors) => descriptors.count,
+            Calls::Rectangle { .. } | Calls::Batch(_) => 1,
+        }
+    }
+
+    fn target(&self) -> &dyn Bytes {
+        &self.sides.dst
+    }
+}
+
+impl Copy {
+    fn new(sides: &Sides, Piece { dst, src, len }: Piece) -> Copy {
+        Copy { dst: sides.dst.part(dst, len), src: sides.src.part(src, len), len }
     }
 }
 
 impl Arrays {
-    fn new(dst: &Block, src: &Block, shape: &Shape, route: Route) -> Arrays {
-        let pieces = || (0..shape.count()).map(|index| shape.piece(index));
+    fn new(sides: &Sides, shape: &Shape, route: Route) -> Arrays {
         let place = |home| if home == Home::Device { device(route.device) } else { HOST };
         Arrays {
-            dsts: pieces().map(|piece| dst.part(piece.dst, piece.len)).collect(),
-            srcs: pieces().map(|piece| src.part(piece.src, piece.len)).collect(),
-            sizes: pieces().map(|piece| piece.len).collect(),
+            dsts: shape.pieces().map(|piece| sides.dst.part(piece.dst, piece.len)).collect(),
+            srcs: shape.pieces().map(|piece| sides.src.part(piece.src, piece.len)).collect(),
+            sizes: shape.pieces().map(|piece| piece.len).collect(),
             attribute: BatchAttribute { dst: place(route.dst), src: place(route.src), reserved: [0; 16] },
         }
     }
@@ -149,20 +188,19 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn new(library: &'static Library, dst: &Block, src: &Block, shape: &Shape) -> Result<Descriptors> {
+    fn new(library: &'static Library, sides: &Sides, shape: &Shape) -> Result<Descriptors> {
         let mut each = 0;
         // SAFETY: `each` is writable for the time of the call.
         unsafe { call!(library, aclrtGetMemcpyDescSize(kind::INNER_DEVICE_TO_DEVICE, &mut each)) }?;
         let each = each.next_multiple_of(64);
         let count = shape.count();
         let memory = Block::new(library, Home::Device, each * count)?;
-        for index in 0..count {
-            let piece = shape.piece(index);
-            let (to, from) = (dst.part(piece.dst, piece.len), src.part(piece.src, piece.len));
+        for (index, piece) in shape.pieces().enumerate() {
+            let Copy { dst, src, len } = Copy::new(sides, piece);
             let (at, none) = (memory.part(index * each, each), std::ptr::null_mut());
             let kind = kind::INNER_DEVICE_TO_DEVICE;
             // SAFETY: all three are parts of live blocks; the last argument is reserved and NULL.
-            unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, from, to, piece.len, none)) }?;
+            unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, src, dst, len, none)) }?;
         }
         Ok(Descriptors { memory, each, count })
     }
@@ -175,38 +213,4 @@ impl Descriptors {
         }
         Ok(())
     }
-}
-
-impl Contender for Ours {
-    fn name(&self) -> &'static str {
-        "ferry"
-    }
-
-    fn sample(&mut self) -> Result<Duration> {
-        let begin = Instant::now();
-        for _ in 0..self.repeats {
-            self.submit()?;
-            if self.waits_for_each {
-                self.stream.synchronise()?;
-            }
-        }
-        if !self.waits_for_each {
-            self.stream.synchronise()?;
-        }
-        Ok(begin.elapsed() / self.repeats as u32)
-    }
-
-    fn spoil(&mut self) -> Result<()> {
-        shape::spoil(&self.dst)
-    }
-
-    fn check(&mut self) -> Result<usize> {
-        self.shape.check(self.name(), &self.dst)
-    }
-}
-
-/// Small copies are repeated until a sample has moved so many bytes: the clock would be most of what it shows.
-pub fn repeats(shape: &Shape) -> usize {
-    const SAMPLE: usize = 4 << 20;
-    (SAMPLE / shape.bytes().max(1)).clamp(1, 256)
 }

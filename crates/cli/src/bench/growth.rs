@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::block::{Block, H2D};
-use super::calls::SUBMITTED;
+use super::cases::SUBMITTED;
 use super::shape::{self, Shape};
 use super::trial::Contender;
 use crate::error::Result;

@@ -4,12 +4,10 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::block::{Block, Bytes, Route};
-use super::copies::repeats;
+use super::lane::Lane;
 use super::shape::{self, Piece, Shape};
-use super::trial::Contender;
 use crate::error::{Error, Result};
 use crate::library::Library;
 use crate::tour::memory::Home;
@@ -101,13 +99,13 @@ impl OpenCl {
     }
 
     /// Waits for all that was enqueued.
-    pub fn finish(&self) -> Result<()> {
+    fn finish(&self) -> Result<()> {
         // SAFETY: the queue is ours and lives.
         check("clFinish", unsafe { (self.functions.clFinish)(self.queue) })
     }
 
     /// Enqueues a marker and waits for it.
-    pub fn mark(&self) -> Result<()> {
+    fn mark(&self) -> Result<()> {
         let mut event = null_mut();
         // SAFETY: the queue is ours and lives; `event` is writable.
         let code = unsafe { (self.functions.clEnqueueMarkerWithWaitList)(self.queue, 0, null(), &mut event) };
@@ -148,7 +146,7 @@ fn platform_name(functions: &Functions, platform: Id) -> &'static str {
 }
 
 /// Memory of an OpenCL device.
-pub struct Buffer {
+struct Buffer {
     cl: Rc<OpenCl>,
     id: Id,
     len: usize,
@@ -236,7 +234,6 @@ pub struct Peer {
     dst: Side,
     src: Side,
     shape: Arc<Shape>,
-    repeats: usize,
 }
 
 impl Peer {
@@ -251,21 +248,7 @@ impl Peer {
         let (dst, src) = (Side::new(cl, library, route.dst, room)?, Side::new(cl, library, route.src, room)?);
         shape::write_source(src.bytes())?;
         shape::spoil(dst.bytes())?;
-        Ok(Peer { cl: cl.clone(), dst, src, shape: shape.clone(), repeats: repeats(shape) })
-    }
-
-    /// Enqueues the whole copy.
-    pub fn submit(&self) -> Result<()> {
-        match &*self.shape {
-            Shape::Line(piece) => self.linear(*piece),
-            Shape::Grid { width, height, pitch } => self.rectangle(*width, *height, *pitch),
-            Shape::Pieces(pieces) => pieces.iter().try_for_each(|piece| self.linear(*piece)),
-        }
-    }
-
-    /// The queue, to wait for.
-    pub fn queue(&self) -> &OpenCl {
-        &self.cl
+        Ok(Peer { cl: cl.clone(), dst, src, shape: shape.clone() })
     }
 
     fn linear(&self, Piece { dst, src, len }: Piece) -> Result<()> {
@@ -354,26 +337,33 @@ impl Drop for Peer {
     }
 }
 
-impl Contender for Peer {
+impl Lane for Peer {
     fn name(&self) -> &'static str {
         self.cl.name
     }
 
-    fn sample(&mut self) -> Result<Duration> {
-        let begin = Instant::now();
-        for _ in 0..self.repeats {
-            self.submit()?;
-            self.cl.finish()?;
+    fn submit(&mut self) -> Result<()> {
+        match &*self.shape {
+            Shape::Line(piece) => self.linear(*piece),
+            Shape::Grid { width, height, pitch } => self.rectangle(*width, *height, *pitch),
+            Shape::Pieces(pieces) => pieces.iter().try_for_each(|piece| self.linear(*piece)),
         }
-        Ok(begin.elapsed() / self.repeats as u32)
     }
 
-    fn spoil(&mut self) -> Result<()> {
-        shape::spoil(self.dst.bytes())
+    fn wait(&mut self) -> Result<()> {
+        self.cl.finish()
     }
 
-    fn check(&mut self) -> Result<usize> {
-        self.shape.check(self.name(), self.dst.bytes())
+    fn wait_by_event(&mut self) -> Result<()> {
+        self.cl.mark()
+    }
+
+    fn calls(&self) -> usize {
+        if let Shape::Pieces(pieces) = &*self.shape { pieces.len() } else { 1 }
+    }
+
+    fn target(&self) -> &dyn Bytes {
+        self.dst.bytes()
     }
 }
 

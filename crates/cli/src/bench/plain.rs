@@ -5,37 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use super::block::{Block, Route};
-use super::copies::repeats;
-use super::shape::{self, Shape};
-use super::trial::Contender;
+use super::block::{Bytes, Sides};
+use super::lane::Lane;
+use super::shape::Shape;
 use crate::error::{Error, Result};
-use crate::library::Library;
-
-/// Both sides, host memory; the two peers of a case use the same.
-pub struct Sides {
-    dst: Block,
-    src: Block,
-}
-
-impl Sides {
-    pub fn new(library: &'static Library, route: Route, room: usize) -> Result<Rc<Sides>> {
-        let home = route.peer_home();
-        let (dst, src) = (Block::new(library, home, room)?, Block::new(library, home, room)?);
-        shape::write_source(&src)?;
-        shape::spoil(&dst)?;
-        Ok(Rc::new(Sides { dst, src }))
-    }
-}
 
 /// A memcpy loop.
 pub struct Plain {
     sides: Rc<Sides>,
     shape: Arc<Shape>,
     second: Option<Second>,
-    repeats: usize,
 }
 
 /// Another thread, which lives as long as the peer does: starting one is not measured.
@@ -62,12 +42,7 @@ enum Half {
 impl Plain {
     /// On the calling thread alone.
     pub fn one_thread(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Plain {
-        Plain { sides: sides.clone(), shape: shape.clone(), second: None, repeats: repeats(shape) }
-    }
-
-    /// So many copies make a sample.
-    pub fn in_a_row(self, repeats: usize) -> Plain {
-        Plain { repeats, ..self }
+        Plain { sides: sides.clone(), shape: shape.clone(), second: None }
     }
 
     /// Half of it on another thread.
@@ -95,25 +70,22 @@ impl Plain {
     }
 }
 
-impl Contender for Plain {
+impl Lane for Plain {
     fn name(&self) -> &'static str {
         if self.second.is_some() { "2 threads" } else { "memcpy" }
     }
 
-    fn sample(&mut self) -> Result<Duration> {
-        let begin = Instant::now();
-        for _ in 0..self.repeats {
-            self.run()?;
-        }
-        Ok(begin.elapsed() / self.repeats as u32)
+    /// Does it: nothing is left to wait for.
+    fn submit(&mut self) -> Result<()> {
+        self.run()
     }
 
-    fn spoil(&mut self) -> Result<()> {
-        shape::spoil(&self.sides.dst)
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
     }
 
-    fn check(&mut self) -> Result<usize> {
-        self.shape.check(self.name(), &self.sides.dst)
+    fn target(&self) -> &dyn Bytes {
+        &self.sides.dst
     }
 }
 

@@ -58,6 +58,11 @@ impl Shape {
         }
     }
 
+    /// All of them.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        (0..self.count()).map(|index| self.piece(index))
+    }
+
     /// One of them.
     pub fn piece(&self, index: usize) -> Piece {
         match self {
@@ -78,7 +83,7 @@ impl Shape {
 
     /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were compared.
     pub fn check(&self, who: &str, target: &dyn Bytes) -> Result<usize> {
-        let mut pieces: Vec<Piece> = (0..self.count()).map(|index| self.piece(index)).collect();
+        let mut pieces: Vec<Piece> = self.pieces().collect();
         pieces.sort_unstable_by_key(|piece| piece.dst);
         let mut next = 0;
         let (mut seen, mut wanted) = (vec![0; CHUNK.min(target.len())], vec![0; CHUNK.min(target.len())]);
@@ -215,8 +220,7 @@ mod tests {
         let (target, source) = (Plain::new(len), Plain::new(len));
         write_source(&source).unwrap();
         spoil(&target).unwrap();
-        for index in 0..shape.count() {
-            let Piece { dst, src, len } = shape.piece(index);
+        for Piece { dst, src, len } in shape.pieces() {
             target.put(dst, &source.0.borrow()[src..][..len]).unwrap();
         }
         target
@@ -256,7 +260,7 @@ mod tests {
     #[test]
     fn scattered_pieces_are_the_same_each_time_and_do_not_touch_each_other() {
         let (one, two) = (Shape::scattered(64, 100, 10_000), Shape::scattered(64, 100, 10_000));
-        let pieces = |shape: &Shape| (0..64).map(|index| shape.piece(index)).collect::<Vec<_>>();
+        let pieces = |shape: &Shape| shape.pieces().collect::<Vec<_>>();
         assert_eq!(pieces(&one), pieces(&two));
         for side in [|piece: &Piece| piece.dst, |piece: &Piece| piece.src] {
             let mut places: Vec<usize> = pieces(&one).iter().map(side).collect();

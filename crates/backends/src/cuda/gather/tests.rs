@@ -1,0 +1,177 @@
+use super::*;
+
+/// Numbers that look random: the same ones for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn shuffled(&mut self, entries: &[Entry]) -> Vec<Entry> {
+        let mut entries = entries.to_vec();
+        (1..entries.len()).for_each(|at| entries.swap(at, self.below(at as u64 + 1) as usize));
+        entries
+    }
+}
+
+fn copy(dst: u64, src: u64, len: u64) -> Entry {
+    Entry { dst, src, len }
+}
+
+fn run(copies: &[Entry]) -> Run {
+    let mut run = Run::default();
+    assert!((1..).zip(copies).all(|(ticket, copy)| run.add(ticket, Way::Within, *copy)));
+    run
+}
+
+fn do_it(memory: &mut [u8], copy: &Entry) {
+    memory.copy_within(copy.src as usize..(copy.src + copy.len) as usize, copy.dst as usize);
+}
+
+/// Copies inside `size` bytes whose ends do not overlap. Neighbours go on where the last one ended every other time.
+fn random_copies(dice: &mut Dice, size: u64) -> Vec<Entry> {
+    let (count, most) = (1 + dice.below(24), 1 + dice.below(size / 4));
+    let mut copies: Vec<Entry> = Vec::new();
+    while (copies.len() as u64) < count {
+        let (dst, src) = match copies.last() {
+            Some(last) if dice.below(2) == 0 => (last.dst + last.len, last.src + last.len),
+            _ => (dice.below(size), dice.below(size)),
+        };
+        let next = copy(dst, src, 1 + dice.below(most));
+        if next.dst.max(next.src) + next.len <= size && next.dst.abs_diff(next.src) >= next.len {
+            copies.push(next);
+        } else if dst.max(src) >= size - 1 {
+            copies.push(copy(0, size / 2, 1));
+        }
+    }
+    copies
+}
+
+#[test]
+fn portions_keep_the_order_of_copies_that_meet() {
+    let mut dice = Dice(7);
+    let mut cuts = 0;
+    for round in 0..20_000 {
+        let size = 16 + dice.below(400);
+        let copies = random_copies(&mut dice, size);
+        let mut want: Vec<u8> = (0..size).map(|at| at as u8).collect();
+        let mut got = want.clone();
+        copies.iter().for_each(|copy| do_it(&mut want, copy));
+        let run = run(&copies);
+        for portion in run.portions() {
+            dice.shuffled(portion).iter().for_each(|copy| do_it(&mut got, copy));
+            cuts += 1;
+        }
+        assert_eq!(got, want, "round {round}: {copies:?}");
+        let bytes: u64 = run.entries.iter().map(|copy| copy.len).sum();
+        assert_eq!((bytes, run.count()), (copies.iter().map(|copy| copy.len).sum(), copies.len()));
+    }
+    assert!(cuts > 30_000, "{cuts}: copies that meet are rare here");
+}
+
+#[test]
+fn copies_that_are_apart_are_one_portion_in_any_order() {
+    let mut dice = Dice(3);
+    let scattered: Vec<Entry> =
+        (0..100).map(|index| copy(0x10_0000 + 8192 * index, 0x1000 + 64 * index, 64)).collect();
+    for copies in [scattered.clone(), scattered.iter().rev().copied().collect(), dice.shuffled(&scattered)] {
+        let run = run(&copies);
+        let portions: Vec<_> = run.portions().collect();
+        assert_eq!(portions, [&copies[..]]);
+    }
+    // Sources between the destinations, and sources that overlap each other.
+    let woven: Vec<Entry> = (0..100).map(|index| copy(128 * index, 128 * (index / 2) + 64, 64)).collect();
+    assert_eq!(run(&dice.shuffled(&woven)).portions().count(), 1);
+}
+
+#[test]
+fn a_portion_ends_where_a_copy_meets_an_earlier_one() {
+    let cuts = |copies: &[Entry]| run(copies).portions().map(<[Entry]>::len).collect::<Vec<_>>();
+    let first = copy(100, 1000, 50);
+    assert_eq!(cuts(&[first, copy(149, 2000, 1)]), [1, 1], "writes where the first writes");
+    assert_eq!(cuts(&[first, copy(150, 2000, 1)]), [2], "beside it");
+    assert_eq!(cuts(&[first, copy(1049, 2000, 1)]), [1, 1], "writes where the first reads");
+    assert_eq!(cuts(&[first, copy(2000, 149, 1)]), [1, 1], "reads where the first writes");
+    assert_eq!(cuts(&[first, copy(2000, 1049, 1)]), [2], "reads where the first reads");
+    let again = [first, copy(300, 2000, 50), first, copy(400, 3000, 1), first];
+    assert_eq!(cuts(&again), [2, 2, 1]);
+}
+
+#[test]
+fn neighbours_that_go_on_are_one_copy() {
+    let entries = |copies: &[Entry]| run(copies).into_list();
+    let four: Vec<_> = (0..4).map(|index| copy(0x1000 + 64 * index, 0x8000 + 64 * index, 64)).collect();
+    assert_eq!(entries(&four), [copy(0x1000, 0x8000, 256)]);
+    let other_source = [four[0], copy(four[1].dst, 0x9000, 64)];
+    assert_eq!(entries(&other_source), other_source);
+    let other_target = [four[0], copy(0x2000, four[1].src, 64)];
+    assert_eq!(entries(&other_target), other_target);
+    let chain = [copy(64, 0, 64), copy(128, 64, 64)];
+    assert_eq!(entries(&chain), chain, "the second reads what the first writes");
+    assert_eq!(run(&chain).portions().count(), 2);
+}
+
+#[test]
+fn a_run_takes_one_way_and_not_too_much() {
+    let mut run = Run::default();
+    assert!(run.add(5, Way::In, copy(0, 1000, 8)));
+    assert!(!run.add(6, Way::Out, copy(2000, 3000, 8)));
+    assert_eq!((run.first(), run.last(), run.way()), (5, 5, Some(Way::In)));
+    let taken = (6..)
+        .take_while(|ticket| run.add_up_to(MOST, *ticket, Way::In, copy(16 * ticket, 1 << 20, 8)))
+        .count();
+    assert_eq!((taken, run.last()), (MOST.0 - 1, 5 + MOST.0 as Ticket - 1));
+    let mut run = Run::default();
+    let taken = (1..)
+        .take_while(|ticket| run.add_up_to(MOST, *ticket, Way::In, copy(1 << 20, 1 << 30, 64 << 10)))
+        .count();
+    assert_eq!(taken * (64 << 10), MOST.1);
+}
+
+/// An open window of a queue that has passed nothing of its first three ops.
+fn busy() -> Gather {
+    let gather = Gather::default();
+    gather.set_open(true);
+    assert_eq!([gather.count(), gather.count(), gather.count()], [1, 2, 3]);
+    gather
+}
+
+#[test]
+fn only_an_open_window_of_a_busy_queue_takes_copies() {
+    let (gather, one) = (busy(), copy(0, 100, 8));
+    assert_eq!(gather.offer(Way::In, one, 3), Taken::No, "idle: it can start at once");
+    gather.set_open(false);
+    assert_eq!(gather.offer(Way::In, one, 2), Taken::No);
+    gather.set_open(true);
+    assert_eq!(gather.glance(), Glance::Empty);
+    assert_eq!(gather.offer(Way::In, one, 2), Taken::Yes(4, Then::Watch));
+    assert_eq!(gather.offer(Way::In, copy(8, 200, 8), 3), Taken::Yes(5, Then::Rest), "behind the first");
+    assert_eq!(gather.offer(Way::Out, one, 3), Taken::Full, "no ticket is lost");
+    assert_eq!(gather.glance(), Glance::Holds(4, false));
+    let run = gather.take(Vec::new()).expect("two copies");
+    assert_eq!((run.first(), run.last(), gather.glance()), (4, 5, Glance::Empty));
+    assert_eq!((gather.take(Vec::new()).map(|run| run.count()), gather.count()), (Err(Vec::new()), 6));
+}
+
+#[test]
+fn a_window_asks_for_what_is_due() {
+    let gather = busy();
+    let ask = |index: u64| match gather.offer(Way::Out, copy(100 * index, 1 << 30, 8), 0) {
+        Taken::Yes(_, then) => then,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask(0), Then::Watch);
+    assert!((1..DUE.0 as u64 - 1).all(|index| ask(index) == Then::Rest));
+    assert_eq!(gather.glance(), Glance::Holds(4, false));
+    assert_eq!((ask(DUE.0 as u64), gather.glance()), (Then::Rest, Glance::Holds(4, true)));
+    assert!((DUE.0..FULL.0 - 1).all(|index| ask(index as u64 + 1) == Then::Rest));
+    assert_eq!((ask(900), ask(901)), (Then::Send, Then::Send));
+    assert!(!gather.unwatch(), "there is something in it");
+    drop(gather.take(Vec::new()));
+    assert_eq!(ask(0), Then::Rest, "it is watched still");
+    drop(gather.take(Vec::new()));
+    assert!(gather.unwatch());
+    assert_eq!(ask(0), Then::Watch);
+}

@@ -1,0 +1,188 @@
+//! How the host holds a CUDA stream that others use as well: the stream waits until a number in page-locked memory is large
+//! enough. No thread of the driver is blocked meanwhile, only the stream.
+
+use super::{
+    device::Device,
+    driver::{self, Handle},
+};
+use ferry_core::{
+    Fence, Kind, Result, Ticket,
+    sync::{Arc, Mutex, lock},
+};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Holds one stream, as often as need be.
+pub struct Latch {
+    device: Arc<Device>,
+    word: Word,
+    holds: Mutex<Holds>,
+}
+
+/// What holds the stream, by number. All numbers below the first that is still there are over.
+#[derive(Default)]
+struct Holds {
+    newest: u64,
+    open: BTreeMap<u64, Reason>,
+}
+
+/// Why a stream is held, and where.
+#[derive(Clone)]
+pub struct Reason {
+    /// The host has to do this op.
+    pub op: Option<Ticket>,
+    /// The hold comes right behind this op.
+    pub behind: Ticket,
+    /// Done when the stream has come to the hold.
+    pub before: Arc<dyn Fence>,
+}
+
+impl Holds {
+    fn add(&mut self, why: Reason) -> u64 {
+        self.newest += 1;
+        self.open.insert(self.newest, why);
+        self.newest
+    }
+
+    /// Takes one away, and says up to which number all are gone.
+    fn remove(&mut self, number: u64) -> u64 {
+        self.open.remove(&number);
+        self.open.keys().next().map_or(self.newest, |first| first - 1)
+    }
+}
+
+/// The stream is let go when this is dropped.
+pub struct Hold {
+    latch: Arc<Latch>,
+    number: u64,
+}
+
+impl Latch {
+    /// One that holds nothing. The context is current.
+    pub fn new(device: &Arc<Device>) -> Result<Arc<Latch>> {
+        if device.driver.calls.cuStreamWaitValue64.is_none() {
+            let note =
+                "sharing streams with other libraries needs a newer driver: cuStreamWaitValue64 is missing";
+            return Err(Kind::Unsupported.because(note));
+        }
+        let word = device.words.take(device)?;
+        let holds = Mutex::new(Holds { newest: word.value(), ..Holds::default() });
+        Ok(Arc::new(Latch { device: device.clone(), word, holds }))
+    }
+
+    /// Holds `stream` at its end as it is now. The context is current.
+    pub fn hold(self: &Arc<Self>, stream: Handle, why: Reason) -> Result<Hold> {
+        let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
+        let number = lock(&self.holds).add(why);
+        let hold = Hold { latch: self.clone(), number };
+        // SAFETY: the stream is alive, and words stay where they are as long as the device.
+        let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
+        self.device.check("cuStreamWaitValue64", code).map(|()| hold)
+    }
+
+    /// The newest op that the host has yet to do.
+    pub fn newest_op(&self) -> Option<Ticket> {
+        lock(&self.holds).open.values().filter_map(|why| why.op).max()
+    }
+
+    /// Done when the stream has come to the first hold behind the op `ticket`, if there is one.
+    pub fn before_hold(&self, ticket: Ticket) -> Option<Arc<dyn Fence>> {
+        let holds = lock(&self.holds);
+        holds.open.values().find(|why| why.behind >= ticket).map(|why| why.before.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = lock(&self.latch.holds);
+        let over = holds.remove(self.number);
+        // Under the lock: the number never goes back.
+        self.latch.word.set(over);
+    }
+}
+
+impl Drop for Latch {
+    fn drop(&mut self) {
+        self.device.words.give(Word(self.word.0));
+    }
+}
+
+/// The address of a number in page-locked memory that devices read.
+pub struct Word(usize);
+
+impl Word {
+    fn cell(&self) -> &AtomicU64 {
+        // SAFETY: a word of a page of `Words`, which is aligned and lives as long as the device.
+        unsafe { &*(self.0 as *const AtomicU64) }
+    }
+
+    fn value(&self) -> u64 {
+        self.cell().load(Ordering::Acquire)
+    }
+
+    fn set(&self, value: u64) {
+        self.cell().store(value, Ordering::Release);
+    }
+}
+
+/// Numbers in page-locked memory, handed out again and again. A stream may still have to look at one that was given back: so
+/// they only ever grow, and nothing that waits for an old value waits.
+#[derive(Default)]
+pub struct Words(Mutex<Pages>);
+
+#[derive(Default)]
+struct Pages {
+    pages: Vec<usize>,
+    spare: Vec<Word>,
+}
+
+const PAGE: usize = 4096;
+
+impl Words {
+    /// A number of its own. The context is current.
+    fn take(&self, device: &Device) -> Result<Word> {
+        let mut pages = lock(&self.0);
+        if let Some(word) = pages.spare.pop() {
+            return Ok(word);
+        }
+        let mut at = 0;
+        // SAFETY: `at` receives the address.
+        let code =
+            unsafe { (device.driver.calls.cuMemHostAlloc)(&mut at, PAGE, driver::HOST_PORTABLE_AND_MAPPED) };
+        device.check("cuMemHostAlloc", code)?;
+        pages.pages.push(at);
+        let words = (at..at + PAGE).step_by(size_of::<u64>()).map(Word);
+        words.clone().for_each(|word| word.set(0));
+        pages.spare.extend(words);
+        Ok(pages.spare.pop().expect("a page of them"))
+    }
+
+    fn give(&self, word: Word) {
+        lock(&self.0).spare.push(word);
+    }
+
+    /// What to free when the device goes.
+    pub fn pages(&mut self) -> Vec<usize> {
+        std::mem::take(&mut lock(&self.0).pages)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use ferry_core::Gate;
+
+    #[test]
+    fn a_later_hold_that_is_over_does_not_end_an_earlier_one() {
+        let mut holds = Holds { newest: 7, ..Holds::default() };
+        let why = Reason { op: None, behind: 0, before: Gate::new() };
+        assert_eq!([1, 2, 3].map(|_| holds.add(why.clone())), [8, 9, 10]);
+        assert_eq!(holds.remove(10), 7, "8 and 9 are still there");
+        assert_eq!(holds.remove(8), 8);
+        assert_eq!(holds.add(why), 11);
+        assert_eq!(holds.remove(9), 10);
+        assert_eq!(holds.remove(11), 11, "nothing is left");
+    }
+}

@@ -1,0 +1,202 @@
+//! Sends what was gathered soon, whether or not anybody synchronises, and takes the driver's calls off whoever submits: one thread
+//! per device, which looks at the windows of busy lanes again and again, and sleeps when there are none.
+
+use super::gather::{Gather, Glance};
+use ferry_core::{
+    Ticket,
+    sync::{Arc, Condvar, Mutex, lock, spin_loop},
+};
+use std::{
+    mem, thread,
+    time::{Duration, Instant},
+};
+
+/// With no more processors than this the thread naps between two looks: it would take the time of those it works for.
+const FEW_PROCESSORS: usize = 2;
+const NAP: Duration = Duration::from_micros(10);
+/// Between two looks otherwise. Each look takes a cache line from whoever submits.
+const STEP: Duration = Duration::from_micros(1);
+/// The thread ends when it has slept so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A lane that gathers copies.
+pub trait Gathers {
+    /// Its window.
+    fn gather(&self) -> &Gather;
+
+    /// Sends what is in the window, unless somebody is at its stream now.
+    fn try_send(&self);
+}
+
+/// How long is waited for more.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// What is in a window is sent after this time, though there may be little of it.
+    pub age: Duration,
+    /// A window that was empty for so long is not looked at any more.
+    pub near: Duration,
+}
+
+/// With the time it takes to look and to launch this is some 15 us.
+const PACE: Pace = Pace { age: Duration::from_micros(10), near: Duration::from_micros(50) };
+
+/// What the thread and those who need it share.
+pub struct Sender<L> {
+    inbox: Mutex<Inbox<L>>,
+    wake: Condvar,
+    pace: Pace,
+    naps: bool,
+}
+
+struct Inbox<L> {
+    /// Lanes whose windows are to be looked at from now on.
+    lanes: Vec<Arc<L>>,
+    serves: bool,
+    sleeps: bool,
+}
+
+impl<L> Default for Sender<L> {
+    fn default() -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Sender::new(PACE, processors <= FEW_PROCESSORS)
+    }
+}
+
+impl<L> Sender<L> {
+    fn new(pace: Pace, naps: bool) -> Self {
+        let inbox = Mutex::new(Inbox { lanes: Vec::new(), serves: false, sleeps: false });
+        Sender { inbox, wake: Condvar::new(), pace, naps }
+    }
+
+    /// Looks at the window of `lane` from now on. True if the caller has to run [`serve`](Self::serve) on a thread of its own, since
+    /// nobody does.
+    #[must_use]
+    pub fn watch(&self, lane: Arc<L>) -> bool {
+        let mut inbox = lock(&self.inbox);
+        inbox.lanes.push(lane);
+        if mem::replace(&mut inbox.sleeps, false) {
+            self.wake.notify_one();
+        }
+        !mem::replace(&mut inbox.serves, true)
+    }
+
+    /// Takes up the lanes that came in, and sleeps if there are none at all. False at the end of a long sleep.
+    fn fetch(&self, watched: &mut Vec<Watched<L>>) -> bool {
+        let mut inbox = lock(&self.inbox);
+        while watched.is_empty() && inbox.lanes.is_empty() {
+            inbox.sleeps = true;
+            let (guard, time) =
+                self.wake.wait_timeout(inbox, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            inbox = guard;
+            if time.timed_out() && inbox.lanes.is_empty() {
+                (inbox.serves, inbox.sleeps) = (false, false);
+                return false;
+            }
+        }
+        watched.extend(inbox.lanes.drain(..).map(Watched::new));
+        true
+    }
+
+    fn pause(&self, now: Instant) {
+        if self.naps {
+            return thread::sleep(NAP);
+        }
+        while now.elapsed() < STEP {
+            spin_loop();
+        }
+    }
+}
+
+impl<L: Gathers> Sender<L> {
+    /// Serves the lanes until there has been nothing to do for a while.
+    pub fn serve(&self) {
+        let mut watched = Vec::new();
+        let _slack = self.naps.then(Slack::less);
+        while self.fetch(&mut watched) {
+            let now = Instant::now();
+            watched.retain_mut(|lane| lane.look(now, self.pace));
+            if !watched.is_empty() {
+                self.pause(now);
+            }
+        }
+    }
+}
+
+/// A lane, and what was last seen in its window.
+struct Watched<L> {
+    lane: Arc<L>,
+    /// The first copy of the window, if there was one.
+    first: Option<Ticket>,
+    /// Since when.
+    since: Option<Instant>,
+}
+
+/// What is to be done about a window.
+#[derive(Debug, PartialEq, Eq)]
+enum Ask {
+    Nothing,
+    Send,
+    Leave,
+}
+
+impl<L> Watched<L> {
+    fn new(lane: Arc<L>) -> Self {
+        Watched { lane, first: None, since: None }
+    }
+
+    fn ask(&mut self, glance: Glance, now: Instant, pace: Pace) -> Ask {
+        let (first, due) = match glance {
+            Glance::Empty => (None, false),
+            Glance::Holds(first, due) => (Some(first), due),
+        };
+        if self.first != first {
+            (self.first, self.since) = (first, Some(now));
+        }
+        let age = now.duration_since(*self.since.get_or_insert(now));
+        match first {
+            None if age >= pace.near => Ask::Leave,
+            Some(_) if due || age >= pace.age => Ask::Send,
+            _ => Ask::Nothing,
+        }
+    }
+}
+
+impl<L: Gathers> Watched<L> {
+    /// Looks at the window, and says whether to look again.
+    fn look(&mut self, now: Instant, pace: Pace) -> bool {
+        match self.ask(self.lane.gather().glance(), now, pace) {
+            Ask::Nothing => {}
+            Ask::Send => self.lane.try_send(),
+            Ask::Leave => return !self.lane.gather().unwatch(),
+        }
+        true
+    }
+}
+
+/// While this lives, naps of the calling thread are as short as they say: by default Linux adds up to 50 us.
+struct Slack;
+
+impl Slack {
+    fn less() -> Slack {
+        set_slack(1);
+        Slack
+    }
+}
+
+impl Drop for Slack {
+    fn drop(&mut self) {
+        set_slack(0);
+    }
+}
+
+/// In nanoseconds; 0 is what the thread began with.
+fn set_slack(ns: libc::c_ulong) {
+    // SAFETY: changes nothing but the timers of this thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns, 0, 0, 0) };
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,150 @@
+//! A copy cut into portions, each of which fits a chunk of page-locked memory.
+
+use ferry_core::Rows;
+use std::ops::Range;
+
+/// Pieces start at multiples of this in a chunk.
+const ALIGN: usize = 64;
+/// Long rows are cut where pages of the host end: then no two threads write to one line of it.
+const PAGE: usize = 4096;
+
+/// The pieces of a copy, none larger than a chunk, and which of them go together.
+pub struct Portions {
+    pieces: Vec<Rows>,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Portions {
+    /// Cuts `rows` for chunks of `size` bytes, a multiple of a page; `host` tells the host's end of a piece.
+    pub fn new(rows: impl Iterator<Item = Rows>, size: usize, host: impl Fn(&Rows) -> usize) -> Portions {
+        let mut pieces = Vec::with_capacity(rows.size_hint().0);
+        rows.for_each(|rows| cut(&rows, size, &host, &mut pieces));
+        let ranges = gather(&pieces, size);
+        Portions { pieces, ranges }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The pieces of a portion.
+    pub fn get(&self, index: usize) -> Option<&[Rows]> {
+        self.ranges.get(index).map(|range| &self.pieces[range.clone()])
+    }
+}
+
+/// Where each piece of a portion lies in its chunk.
+pub fn places(pieces: &[Rows]) -> impl Iterator<Item = (usize, &Rows)> {
+    pieces.iter().scan(0, |end, rows| {
+        let start = *end;
+        *end += room(rows);
+        Some((start, rows))
+    })
+}
+
+fn room(rows: &Rows) -> usize {
+    rows.bytes().next_multiple_of(ALIGN)
+}
+
+/// The rectangle in parts that fit.
+fn cut(rows: &Rows, size: usize, host: &impl Fn(&Rows) -> usize, pieces: &mut Vec<Rows>) {
+    if rows.width > size {
+        let cut = |row: Rows| cut_row(row, size, host(&row), pieces);
+        return (0..rows.height).map(|row| row_of(rows, row)).for_each(cut);
+    }
+    let each = size / rows.width;
+    for first in (0..rows.height).step_by(each) {
+        let height = each.min(rows.height - first);
+        pieces.push(Rows { height, ..row_of(rows, first) });
+    }
+}
+
+fn row_of(rows: &Rows, row: usize) -> Rows {
+    let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
+    Rows { dst, src, height: 1, ..*rows }
+}
+
+fn cut_row(row: Rows, size: usize, host: usize, pieces: &mut Vec<Rows>) {
+    let mut done = 0;
+    while done < row.width {
+        let len = (size - (host + done) % PAGE).min(row.width - done);
+        pieces.push(Rows::linear(row.dst + done, row.src + done, len));
+        done += len;
+    }
+}
+
+/// Neighbours that fit one chunk together.
+fn gather(pieces: &[Rows], size: usize) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let mut left = 0;
+    for (index, rows) in pieces.iter().enumerate() {
+        match ranges.last_mut().filter(|_| room(rows) <= left) {
+            Some(range) => range.end = index + 1,
+            None => {
+                ranges.push(index..index + 1);
+                left = size;
+            }
+        }
+        left -= room(rows).min(left);
+    }
+    ranges
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every byte, as where it goes and where it comes from.
+    fn bytes<'a>(pieces: impl IntoIterator<Item = &'a Rows>) -> Vec<(usize, usize)> {
+        let row =
+            |rows: &Rows| (0..rows.width).map(|col| (rows.dst + col, rows.src + col)).collect::<Vec<_>>();
+        let all = |rows: &'a Rows| (0..rows.height).flat_map(move |index| row(&row_of(rows, index)));
+        pieces.into_iter().flat_map(all).collect()
+    }
+
+    #[test]
+    fn portions_are_the_copy_and_fit_their_chunks() {
+        const SIZE: usize = 8192;
+        let narrow = Rows { dst: 1 << 20, dst_pitch: 40, src: 5, src_pitch: 33, width: 33, height: 700 };
+        let wide =
+            Rows { dst: 3 << 20, dst_pitch: 20_000, src: 77, src_pitch: 19_000, width: 18_900, height: 3 };
+        let small = |i: usize| Rows::linear((8 << 20) + i * 300, (9 << 20) + i * 700, 1 + i % 200);
+        let many: Vec<Rows> = (0..500).map(small).collect();
+        let whole = Rows::linear(0, 1 << 30, SIZE);
+        let plans: [&[Rows]; 6] = [
+            &[narrow],
+            &[wide],
+            &many,
+            &[whole, whole],
+            &[small(0), narrow, small(1), wide, small(2), small(3)],
+            &[Rows::linear(4096 * 9 + 17, 4096 * 900, 50_000)],
+        ];
+        for plan in plans {
+            let portions = Portions::new(plan.iter().copied(), SIZE, |rows| rows.dst);
+            let all: Vec<_> =
+                (0..portions.count()).map(|index| portions.get(index).expect("is one")).collect();
+            assert_eq!(bytes(all.iter().copied().flatten()), bytes(plan));
+            for pieces in all {
+                let mut end = 0;
+                for (start, rows) in places(pieces) {
+                    assert!(start >= end && start % ALIGN == 0 && start + rows.bytes() <= SIZE, "{pieces:?}");
+                    end = start + rows.bytes();
+                }
+            }
+            assert!(portions.get(portions.count()).is_none());
+        }
+        assert_eq!(Portions::new([whole, whole].into_iter(), SIZE, |rows| rows.dst).count(), 2);
+        assert!(
+            Portions::new(many.iter().copied(), SIZE, |rows| rows.dst).count() < 12,
+            "small ones go together"
+        );
+    }
+
+    #[test]
+    fn long_rows_are_cut_at_pages_of_the_host() {
+        let portions = Portions::new([Rows::linear(100, 1 << 30, 30_000)].into_iter(), 8192, |rows| rows.dst);
+        let starts: Vec<_> = portions.pieces.iter().map(|rows| rows.dst).collect();
+        assert_eq!(starts, [100, 8192, 16384, 24576]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Copies of pageable memory, which several threads stage.
+
+use super::*;
+use std::thread;
+
+/// Bytes around the memory that a copy writes, to see that it writes no others.
+const EDGE: usize = 64;
+
+/// Pageable memory that begins `offset` bytes behind the start of a page, between edges.
+struct Plain {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Plain {
+    fn new(offset: usize, len: usize, byte: u8) -> Plain {
+        let bytes = vec![byte; len + 2 * EDGE + 2 * 4096];
+        let at = bytes.as_ptr() as usize + EDGE;
+        let start = at.next_multiple_of(4096) + offset % 4096 - bytes.as_ptr() as usize;
+        Plain { bytes, start, len }
+    }
+
+    fn of(offset: usize, bytes: &[u8]) -> Plain {
+        let mut plain = Plain::new(offset, bytes.len(), 0);
+        plain.bytes[plain.start..][..bytes.len()].copy_from_slice(bytes);
+        plain
+    }
+
+    fn at(&self) -> usize {
+        self.bytes.as_ptr() as usize + self.start
+    }
+
+    fn inside(&self) -> &[u8] {
+        &self.bytes[self.start..][..self.len]
+    }
+
+    /// Whether the bytes around it are as they were made.
+    fn has_edges(&self, byte: u8) -> bool {
+        let end = self.start + self.len;
+        self.bytes[..self.start].iter().chain(&self.bytes[end..]).all(|edge| *edge == byte)
+    }
+}
+
+fn fill(stream: &Stream, block: &Block, byte: u8) {
+    let (dst, len, device) = (block.at, block.len, Some(0));
+    submit(stream, || Op::Fill(Fill { dst, len, pattern: [byte; 4], device }));
+}
+
+#[test]
+fn pageable_copies_of_any_length_and_alignment_arrive() {
+    let Some(gpu) = gpu("pageable_copies_of_any_length_and_alignment_arrive") else { return };
+    let lengths = [1, 4095, MIB - 1, MIB, MIB + 1, 2 * MIB + 4097, 7 * MIB + 77];
+    let places = [(0, 0), (1, 3), (4095, 64), (8, 7)];
+    let (ordinary, there) = (stream(&gpu), device(&gpu, 8 * MIB));
+    let waited = gpu.stream(0, QueueOptions { waited: true }).expect("a stream");
+    for (len, (host, device)) in lengths.iter().flat_map(|len| places.map(|place| (*len, place))) {
+        for stream in [&ordinary, &waited] {
+            let source = Plain::of(host, &noise(len + host, len));
+            let target = Plain::new(host ^ 5, len, 0xbb);
+            fill(stream, &there, 0xaa);
+            linear(stream, there.base + device, source.at(), len);
+            linear(stream, target.at(), there.base + device, len);
+            stream.synchronize(MINUTE).expect("done");
+            assert!(target.inside() == source.inside(), "{len} bytes, {host} and {device} past a page");
+            assert!(target.has_edges(0xbb), "{len} bytes, {host} and {device} past a page");
+        }
+    }
+    let around = fetch(&gpu, there.base, 8 * MIB);
+    assert!(around[..7].iter().chain(&around[7 * MIB + 84..]).all(|byte| *byte == 0xaa), "on the device too");
+}
+
+#[test]
+fn pageable_rectangles_keep_their_gaps() {
+    let Some(gpu) = gpu("pageable_rectangles_keep_their_gaps") else { return };
+    let stream = stream(&gpu);
+    for (width, height, wide, narrow) in [
+        (1, 10_000, 2, 3),
+        (13, 50, 40, 17),
+        (64, 70_000, 128, 64),
+        (100, 30_000, 101, 164),
+        (5000, 900, 5000, 9000),
+        (3 * MIB + 5, 3, 4 * MIB, 3 * MIB + 6),
+    ] {
+        let (span, tight) = (wide * (height - 1) + width, narrow * (height - 1) + width);
+        let source = Plain::of(9, &noise(width, tight));
+        let mut want = vec![0xaa; span];
+        for row in 0..height {
+            want[row * wide..][..width].copy_from_slice(&source.inside()[row * narrow..][..width]);
+        }
+        let rows = |dst, dst_pitch, src, src_pitch| Rows { dst, dst_pitch, src, src_pitch, width, height };
+        let (there, target) = (device(&gpu, span), Plain::new(3, span, 0xaa));
+        fill(&stream, &there, 0xaa);
+        copy(&stream, &[rows(there.base, wide, source.at(), narrow)]);
+        copy(&stream, &[rows(target.at(), wide, there.base, wide)]);
+        stream.synchronize(MINUTE).expect("done");
+        assert!(fetch(&gpu, there.base, span) == want, "to the device, {width} x {height}");
+        assert!(target.inside() == want && target.has_edges(0xaa), "from the device, {width} x {height}");
+        gpu.free(there.base, |_| Ok(())).expect("freed");
+    }
+}
+
+#[test]
+fn pageable_batches_arrive_whatever_their_pieces() {
+    let Some(gpu) = gpu("pageable_batches_arrive_whatever_their_pieces") else { return };
+    let (stream, count, step) = (stream(&gpu), 400, 20_000);
+    let len = |item: usize| [1, 64, 4096, 19_999][item % 4];
+    let source = Plain::of(1, &noise(7, count * step));
+    let page_locked = locked(&gpu, source.inside());
+    let (there, target) = (device(&gpu, count * step), Plain::new(2, count * step, 0));
+    // Some of the pieces are page-locked.
+    let from =
+        |item: usize| if item.is_multiple_of(3) { page_locked.base } else { source.at() } + item * step;
+    let into: Vec<_> =
+        (0..count).map(|item| Rows::linear(there.base + item * step, from(item), len(item))).collect();
+    let out: Vec<_> = (0..count)
+        .map(|item| Rows::linear(target.at() + item * step, there.base + item * step, len(item)))
+        .collect();
+    copy(&stream, &into);
+    copy(&stream, &out);
+    stream.synchronize(MINUTE).expect("done");
+    for item in 0..count {
+        let (got, want) = (&target.inside()[item * step..][..step], &source.inside()[item * step..]);
+        let (copied, rest) = got.split_at(len(item));
+        assert!(copied == &want[..len(item)] && rest.iter().all(|byte| *byte == 0), "piece {item}");
+    }
+}
+
+/// Memory of which a part is page-locked is pageable as a whole; the driver refuses such ranges.
+#[test]
+fn ranges_that_are_page_locked_in_part_are_copied() {
+    let Some(gpu) = gpu("ranges_that_are_page_locked_in_part_are_copied") else { return };
+    let stream = stream(&gpu);
+    for len in [64 << 10, 5 * MIB] {
+        let (source, there) = (Plain::of(0, &noise(3, len)), device(&gpu, len));
+        let target = Plain::new(0, len, 0);
+        gpu.register(source.at(), len / 2).expect("page-locked");
+        gpu.register(target.at() + len / 2, len / 2).expect("page-locked");
+        linear(&stream, there.base, source.at(), len);
+        linear(&stream, target.at(), there.base, len);
+        stream.synchronize(MINUTE).expect("done");
+        assert!(target.inside() == source.inside(), "{len} bytes");
+        for base in [source.at(), target.at() + len / 2] {
+            gpu.free(base, |_| Ok(())).expect("let go");
+        }
+    }
+}
+
+#[test]
+fn pageable_copies_keep_the_order_of_their_stream() {
+    let Some(gpu) = gpu("pageable_copies_keep_the_order_of_their_stream") else { return };
+    let (stream, len) = (stream(&gpu), 9 * MIB);
+    let there = device(&gpu, len);
+    let targets: Vec<_> = (1..=6).map(|_| Plain::new(0, len, 0)).collect();
+    let threes = vec![33_u8; 4 * MIB];
+    for (round, target) in targets.iter().enumerate() {
+        fill(&stream, &there, round as u8 + 1);
+        linear(&stream, there.base + MIB, threes.as_ptr() as usize, 4 * MIB);
+        linear(&stream, target.at(), there.base, len);
+    }
+    stream.synchronize(MINUTE).expect("done");
+    for (round, target) in targets.iter().enumerate() {
+        let (inside, byte) = (target.inside(), round as u8 + 1);
+        assert!(inside[MIB..5 * MIB].iter().all(|got| *got == 33), "round {round}");
+        assert!(inside[..MIB].iter().chain(&inside[5 * MIB..]).all(|got| *got == byte), "round {round}");
+    }
+}
+
+#[test]
+fn many_threads_stage_at_once() {
+    let Some(gpu) = gpu("many_threads_stage_at_once") else { return };
+    let round = |thread: usize, round: usize, stream: &Stream| {
+        let len = MIB + (thread * 5 + round * 3) * 300_001;
+        let (there, source) = (device(&gpu, len), noise(thread * 100 + round, len));
+        let mut target = vec![0_u8; len];
+        linear(stream, there.base, source.as_ptr() as usize, len);
+        linear(stream, target.as_mut_ptr() as usize, there.base, len);
+        stream.synchronize(MINUTE).expect("done");
+        assert!(source == target, "thread {thread}, round {round}");
+        gpu.free(there.base, |_| Ok(())).expect("freed");
+    };
+    thread::scope(|scope| {
+        for thread in 0..10 {
+            let (gpu, round) = (&gpu, &round);
+            scope.spawn(move || {
+                let stream = gpu.stream(0, QueueOptions { waited: thread % 2 == 0 }).expect("a stream");
+                (0..3).for_each(|number| round(thread, number, &stream));
+            });
+        }
+    });
+}
+
+/// Copies that wait for another one must not keep from it what it needs.
+#[test]
+fn copies_behind_a_wait_leave_room_for_the_one_they_wait_for() {
+    let Some(gpu) = gpu("copies_behind_a_wait_leave_room_for_the_one_they_wait_for") else { return };
+    let (first, len) = (stream(&gpu), 3 * MIB);
+    let (there, source) = (device(&gpu, len), noise(1, len));
+    let opened = gate(&first);
+    linear(&first, there.base, source.as_ptr() as usize, len);
+    let behind = first.fence().expect("a fence");
+    let others: Vec<_> = (0..20).map(|_| (stream(&gpu), vec![0_u8; len])).collect();
+    for (stream, target) in &others {
+        stream.wait_for(behind.clone()).expect("queued");
+        linear(stream, target.as_ptr() as usize, there.base, len);
+    }
+    drop(opened);
+    for (stream, target) in &others {
+        stream.synchronize(MINUTE).expect("done");
+        assert!(*target == source);
+    }
+}
