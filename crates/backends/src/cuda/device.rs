@@ -7,7 +7,9 @@ use super::{
     latch::Words,
     queue::Lane,
     reports::Sealing,
+    ring::{Lists, Loan},
     sender::Sender,
+    settings::{Constants, Settings},
     stage::Desks,
     workers::Workers,
 };
@@ -31,6 +33,11 @@ pub struct Device {
     pub watcher: Arc<Watcher>,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
+    /// The planner's numbers for this GPU.
+    pub constants: Constants,
+    /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
+    pub is_alone: bool,
+    lists: Lists,
     handle: i32,
     pub(super) context: Handle,
     /// For streams that are shared with other libraries.
@@ -48,6 +55,12 @@ pub struct Device {
 pub struct Kernels {
     /// `ferry_move`.
     pub within: Handle,
+    /// `ferry_pieces`.
+    pub pieces: Handle,
+    /// `ferry_pieces_inline`.
+    pub few: Handle,
+    /// `ferry_rows`.
+    pub rows: Handle,
 }
 
 /// While this lives, the device's context is the calling thread's; afterwards the one before is again.
@@ -60,6 +73,7 @@ impl Device {
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
         ordinal: u32,
+        settings: &Settings,
     ) -> Result<Device> {
         let (mut handle, mut context) = (0, 0);
         // SAFETY: `handle` receives the device.
@@ -68,11 +82,16 @@ impl Device {
         // SAFETY: the device is valid and `context` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
+        let constants = settings.constants.on(multiprocessors(&driver, handle));
+        let is_alone = driver.gpus()? == 1;
         Ok(Device {
             driver,
             workers,
             watcher,
             desks: Desks::new(None),
+            constants,
+            is_alone,
+            lists: Lists::default(),
             handle,
             context,
             words: Words::default(),
@@ -111,9 +130,9 @@ impl Device {
         self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
     }
 
-    /// Blocks of a kernel that copies inside the device.
-    pub fn blocks_within(&self) -> usize {
-        132
+    /// Room for a list of pieces, if there is some. The context is current.
+    pub fn lend(&self) -> Result<Option<Loan>> {
+        self.lists.lend(|len| self.page_locked(len))
     }
 
     /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
@@ -162,8 +181,24 @@ impl Device {
                 unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
             self.check("cuModuleGetFunction", code).map(|()| function)
         };
-        Ok(Kernels { within: find(c"ferry_move")? })
+        Ok(Kernels {
+            within: find(c"ferry_move")?,
+            pieces: find(c"ferry_pieces")?,
+            few: find(c"ferry_pieces_inline")?,
+            rows: find(c"ferry_rows")?,
+        })
     }
+}
+
+/// How many multiprocessors a GPU has; a guess where the driver does not say.
+fn multiprocessors(driver: &Driver, device: i32) -> usize {
+    const GUESS: i32 = 32;
+    let mut count = GUESS;
+    if let Some(ask) = driver.calls.cuDeviceGetAttribute {
+        // SAFETY: `count` receives the number.
+        unsafe { ask(&mut count, driver::MULTIPROCESSORS, device) };
+    }
+    count.max(1) as usize
 }
 
 impl Drop for Device {
@@ -177,6 +212,10 @@ impl Drop for Device {
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
+            for list in self.lists.close() {
+                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
+                unsafe { (self.driver.calls.cuMemFreeHost)(list) };
+            }
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -28,6 +28,7 @@ mod ring;
 mod sealed;
 mod sender;
 mod sending;
+pub mod settings;
 mod stage;
 mod visits;
 mod workers;
@@ -44,6 +45,7 @@ use ferry_core::{
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
+use settings::Settings;
 use std::sync::OnceLock;
 use workers::Workers;
 
@@ -57,6 +59,8 @@ pub struct CudaOptions {
     pub visible: Option<Vec<u32>>,
     /// Bytes of each device; `None` is what its GPU has, or an equal part where devices share it.
     pub device_memory: Option<usize>,
+    /// How copies are done.
+    pub settings: Settings,
 }
 
 /// The cuda backend.
@@ -70,6 +74,7 @@ pub struct Cuda {
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
+    settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
@@ -101,6 +106,7 @@ impl Cuda {
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
+            settings: options.settings.clone(),
             outside: Outside::default(),
         }))
     }
@@ -113,7 +119,8 @@ impl Cuda {
             return Ok(device);
         }
         let ordinal = self.ordinals[id as usize];
-        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), ordinal)?;
+        let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
+        let device = Device::open(driver, workers, watcher, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -375,7 +382,7 @@ mod tests {
             (2, Some(4), Some(vec![3, 9, 2]), &[1, 0]),
             (2, None, Some(vec![1, 2]), &[1]),
         ] {
-            let options = CudaOptions { devices, visible, device_memory: None };
+            let options = CudaOptions { devices, visible, device_memory: None, ..CudaOptions::default() };
             assert_eq!(options.ordinals(gpus), want, "{options:?} with {gpus} GPUs");
         }
     }

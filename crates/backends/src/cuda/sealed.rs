@@ -130,11 +130,17 @@ impl Lane {
         while !ops.is_empty() {
             let launch = Launch::of(ops, reports.tray(), live);
             let count = launch.count as usize;
-            let blocks = self.device.blocks_within().min(count.max(LEAST_BLOCKS)) as u32;
-            self.start_blocks(kernel, blocks, &mut [arg(&launch)])?;
+            self.start_blocks(kernel, self.blocks_for(count), &mut [arg(&launch)])?;
             ops = &ops[count..];
         }
         Ok(())
+    }
+
+    fn blocks_for(&self, count: usize) -> u32 {
+        match self.device.constants.blocks_within {
+            0 => LEAST_BLOCKS as u32,
+            most => most.min(count.max(LEAST_BLOCKS)) as u32,
+        }
     }
 
     /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context; and mapped memory is not where

@@ -5,6 +5,7 @@ mod aborts;
 mod descriptors;
 mod devices;
 mod gathering;
+mod lists;
 mod reductions;
 mod staging;
 
