@@ -31,13 +31,13 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
-    /// Where copies of pageable memory are staged.
-    pub desks: Desks,
     /// The planner's numbers for this GPU.
     pub constants: Constants,
     /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
     pub is_alone: bool,
     lists: Lists,
+    /// Where copies of pageable memory are staged.
+    pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
     /// For streams that are shared with other libraries.
@@ -88,10 +88,10 @@ impl Device {
             driver,
             workers,
             watcher,
-            desks: Desks::new(None),
             constants,
             is_alone,
             lists: Lists::default(),
+            desks: Desks::new(settings.stagers),
             handle,
             context,
             words: Words::default(),
@@ -206,16 +206,16 @@ impl Drop for Device {
         let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
+            for list in self.lists.close() {
+                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
+                unsafe { (self.driver.calls.cuMemFreeHost)(list) };
+            }
             for page in words {
                 // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
                 unsafe { (self.driver.calls.cuMemFreeHost)(page) };
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
-            for list in self.lists.close() {
-                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
-                unsafe { (self.driver.calls.cuMemFreeHost)(list) };
-            }
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -20,6 +20,7 @@ mod ledger;
 mod live;
 mod pieces;
 mod planner;
+mod pool;
 mod queue;
 mod quota;
 mod reduce;
@@ -178,15 +179,35 @@ impl Cuda {
 
     /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
-        match (self.try_take(home, len), home) {
-            (Err(error), Home::Device(id))
-                if error.kind == Kind::OutOfMemory && len <= self.gpu_memory(id)?.0 =>
-            {
+        let error = match self.try_take(home, len) {
+            Err(error) if error.kind == Kind::OutOfMemory => error,
+            taken => return taken,
+        };
+        match home {
+            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
+            _ => {
                 self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
                 self.try_take(home, len)
             }
-            (taken, _) => taken,
         }
+    }
+
+    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
+    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
+        let again = lock(&self.pieces).reuse(len, align);
+        if again.is_some() {
+            return again;
+        }
+        let part = pool::part(len).filter(|_| align == GRANULE)?;
+        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
+        if start % GRANULE != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(Home::Host, start).ok()? };
+            return None;
+        }
+        let mut pieces = lock(&self.pieces);
+        pieces.add_slab(start, part);
+        pieces.reuse(len, align)
     }
 
     fn try_take(&self, home: Home, len: usize) -> Result<usize> {
@@ -207,6 +228,9 @@ impl Cuda {
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
     fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
+        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
+            return Ok(start);
+        }
         let (mut size, mut start) = (len, self.take(home, len)?);
         if start % align != 0 {
             // SAFETY: taken just now.
@@ -239,7 +263,7 @@ impl Cuda {
             let _here = self.device_of(home)?.enter()?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
             unsafe { self.give(home, start)? };
-            pieces.forget();
+            pieces.forget(start);
         }
         Ok(())
     }
