@@ -192,7 +192,7 @@ impl Lane {
         self.start_blocks(kernel, 1, &mut args)
     }
 
-    fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+    pub(super) fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
         // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {
@@ -204,7 +204,7 @@ impl Lane {
 }
 
 /// Where an argument of a kernel is. The driver only reads it.
-fn arg<T>(value: &T) -> *mut c_void {
+pub(super) fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }
 

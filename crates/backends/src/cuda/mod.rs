@@ -3,8 +3,8 @@
 //!
 //! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
 //! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
-//! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
-//! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
+//! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
+//! have given it back the GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
 mod backlog;
@@ -18,12 +18,15 @@ mod gather;
 mod host;
 mod latch;
 mod ledger;
+mod live;
 mod pieces;
 mod planner;
 mod pool;
 mod queue;
 mod quota;
+mod reduce;
 mod registered;
+mod reports;
 mod ring;
 mod sealed;
 mod sender;
@@ -375,8 +378,27 @@ impl Backend for Cuda {
         }
     }
 
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        // Where mapped memory lies only the core knows.
+        if block.origin == Origin::Mapped {
+            return Ok(live::FOR_THE_HOST);
+        }
+        let device = self.device_of(block.home)?;
+        let _here = device.enter()?;
+        device.live()?;
+        Ok(device.sealing.live.stamp(block.base))
+    }
+
+    fn forgotten(&self, block: &Block) {
+        if let Home::Device(id) = block.home
+            && let Some(device) = self.devices[id as usize].get()
+        {
+            device.sealing.live.forget(block.base);
+        }
+    }
+
     fn can_reduce(&self) -> Result<()> {
-        Err(Kind::Unsupported.because("the cuda backend has no reductions yet"))
+        Ok(())
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

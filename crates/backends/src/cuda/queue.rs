@@ -10,7 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
-    device::{Device, Reports},
+    device::Device,
     driver::{self, Handle},
     events::Event,
     fence::{CudaFence, Point},
@@ -18,6 +18,7 @@ use super::{
     host,
     ledger::Ledger,
     planner::Way,
+    reports::Reports,
     ring::Entry,
     sending::Work,
 };
@@ -408,7 +409,8 @@ impl Lane {
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
-                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
+                    let op = self.expect_sealed(ticket, at, through);
+                    self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
                 _ => {
                     let lane = self.clone();
@@ -416,7 +418,7 @@ impl Lane {
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
-            Op::Reduce(_) => unreachable!("`Cuda::can_reduce` says no"),
+            Op::Reduce(reduction) => self.reduce(&reduction).map(|()| Next::Follows),
             Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),
