@@ -2,8 +2,9 @@
 //!
 //! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions whose copies may be
 //! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
+//! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
-use super::{planner::Way, ring::Entry};
+use super::{planner::Way, ring::Entry, sealed::SealedOp};
 use ferry_core::{
     Ticket,
     sync::{AtomicU64, Mutex, Ordering, lock},
@@ -21,14 +22,24 @@ const MOST: (usize, usize) = (1024, 16 << 20);
 /// The same for a run that waits in a backlog: there is time to make it longer.
 const MOST_IN_BACKLOG: (usize, usize) = (4096, 256 << 20);
 
-/// Copies of one way, submitted one after the other with nothing in between.
+/// What can be gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Copies of one way.
+    Copies(Way),
+    /// Copies through descriptors.
+    Sealed,
+}
+
+/// Copies of one sort, submitted one after the other with nothing in between.
 #[derive(Debug, Default)]
 pub struct Run {
-    way: Option<Way>,
+    sort: Option<Sort>,
     first: Ticket,
     count: usize,
     bytes: usize,
     entries: Vec<Entry>,
+    sealed: Vec<SealedOp>,
 }
 
 impl Run {
@@ -58,14 +69,19 @@ impl Run {
         self.count
     }
 
-    /// Which way they go.
-    pub fn way(&self) -> Option<Way> {
-        self.way
+    /// What they are, unless there are none.
+    pub fn sort(&self) -> Option<Sort> {
+        self.sort
     }
 
-    /// How many bytes they have.
+    /// How many bytes they have; those of descriptors nobody knows.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The copies through descriptors.
+    pub fn sealed(&self) -> &[SealedOp] {
+        &self.sealed
     }
 
     /// The list, to be used again.
@@ -77,21 +93,20 @@ impl Run {
         self.count >= size.0 || self.bytes >= size.1
     }
 
-    /// As `add_up_to` for a run that waits in a backlog.
-    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) -> bool {
-        self.add_up_to(MOST_IN_BACKLOG, ticket, way, copy)
+    /// Whether a copy of this sort, the next after the last one here, may wait in a backlog with those.
+    pub fn has_room(&self, sort: Sort) -> bool {
+        self.has_room_up_to(MOST_IN_BACKLOG, sort)
     }
 
-    /// Adds the copy `ticket`, which follows the last one. Its two ends do not overlap. False if it does not fit.
     #[inline]
-    fn add_up_to(&mut self, most: (usize, usize), ticket: Ticket, way: Way, copy: Entry) -> bool {
-        if self.is_empty() {
-            (self.first, self.way) = (ticket, Some(way));
-        } else if self.way != Some(way) || self.reaches(most) {
-            return false;
-        }
-        self.count += 1;
-        self.bytes += copy.len as usize;
+    fn has_room_up_to(&self, most: (usize, usize), sort: Sort) -> bool {
+        self.is_empty() || self.sort == Some(sort) && !self.reaches(most)
+    }
+
+    /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
+    #[inline]
+    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) {
+        self.begin_or_go_on(ticket, Sort::Copies(way), copy.len as usize);
         match self.entries.last_mut() {
             Some(last) if continues(last, &copy) => last.len += copy.len,
             _ => {
@@ -99,7 +114,21 @@ impl Run {
                 own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + AHEAD));
             }
         }
-        true
+    }
+
+    /// The same for a copy through a descriptor.
+    pub fn add_sealed(&mut self, op: SealedOp) {
+        self.begin_or_go_on(op.ticket, Sort::Sealed, 1);
+        self.sealed.push(op);
+    }
+
+    #[inline]
+    fn begin_or_go_on(&mut self, ticket: Ticket, sort: Sort, bytes: usize) {
+        if self.is_empty() {
+            (self.first, self.sort) = (ticket, Some(sort));
+        }
+        self.count += 1;
+        self.bytes += bytes;
     }
 
     /// The copies in portions to be done one after the other; those of one portion are independent.
@@ -256,18 +285,19 @@ impl Gather {
         Gather { window: Apart(Mutex::new(Window { last, ..Window::default() })), ..Gather::default() }
     }
 
-    /// Offers the next copy, whose ends do not overlap, of a lane that has passed `passed`.
+    /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
     #[inline]
-    pub fn offer(&self, way: Way, copy: Entry, passed: Ticket) -> Taken {
+    pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
         let mut window = lock(&self.window.0);
         if !window.open || !window.attended || window.run.is_empty() && passed >= window.last {
             return Taken::No(window.open && window.miss(passed));
         }
-        let ticket = window.last + 1;
-        if !window.run.add_up_to(MOST, ticket, way, copy) {
+        if !window.run.has_room_up_to(MOST, sort) {
             return Taken::Full;
         }
-        window.last = ticket;
+        window.last += 1;
+        let ticket = window.last;
+        add(&mut window.run, ticket);
         self.show(&window.run);
         Taken::Yes(ticket, window.run.reaches(FULL))
     }

@@ -24,7 +24,6 @@ use super::{
 };
 use ferry_core::{
     DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    indirect::Through,
     sync::{Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -142,30 +141,29 @@ impl Lane {
 
     #[inline]
     pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
-        let small = self.small(&op);
-        if let Some((way, copy)) = small
-            && let Some(ticket) = self.gathered(way, copy)
-        {
-            return ticket;
+        if let Some((way, copy)) = self.small(&op) {
+            return self.push_small(way, copy, op);
         }
-        self.push_behind(op, small)
+        match op {
+            Op::CopyThrough(through) => match self.sealed_at(&through) {
+                Some(at) => self.push_sealed(at, through),
+                None => self.push_behind(Op::CopyThrough(through), None),
+            },
+            op => self.push_behind(op, None),
+        }
     }
 
-    /// Submits what is not gathered, or has to wait in the backlog.
-    fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
+    /// Submits what is not gathered. In a backlog a small copy waits with its neighbours.
+    pub(super) fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
         let mut state = self.state();
         self.let_go(&mut state);
         let ticket = self.gather.count();
         state.backlog.reach(ticket);
-        match small {
-            Some((way, copy)) if state.backlog.is_held() => Lane::keep_small(&mut state, way, copy),
-            None if state.backlog.is_held() => state.backlog.keep(Work::Op(op)),
-            _ => {
-                if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
-                    state.backlog.hold(ticket, part);
-                    self.open_or_close(&state.backlog);
-                }
-            }
+        if state.backlog.is_held() {
+            self.keep(&mut state, op, small);
+        } else if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
+            state.backlog.hold(ticket, part);
+            self.open_or_close(&state.backlog);
         }
         ticket
     }
@@ -407,12 +405,12 @@ impl Lane {
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
-            Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
+            Op::CopyThrough(through) => match self.sealed_at(&through) {
+                Some(at) => {
                     let op = self.expect_sealed(ticket, at, through);
                     self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
-                _ => {
+                None => {
                     let lane = self.clone();
                     let copy = move || lane.copy_late(ticket, &through);
                     self.when_reached(ticket, Part::Bytes, copy)

@@ -6,14 +6,14 @@
 use super::{
     backlog::{Backlog, Span},
     fence::Point,
-    gather::{Gather, Run, Taken},
+    gather::{Gather, Run, Sort, Taken},
     planner::Way,
     queue::{Lane, State},
     ring::Entry,
     sender::Gathers,
 };
 use ferry_core::{
-    Op, Pieces, Plan, Result, Route, Ticket,
+    Indirect, Op, Pieces, Plan, Result, Route, Ticket,
     sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
@@ -68,11 +68,33 @@ impl Lane {
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
     }
 
-    /// Gathers a small copy if there is something to wait for. It is sent soon, whatever its submitter does next.
+    /// Submits a small copy: gathers it if there is something to wait for. It is sent soon, whatever its submitter does next.
     #[inline]
-    pub(super) fn gathered(self: &Arc<Self>, way: Way, copy: Entry) -> Option<Ticket> {
+    pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: Op) -> Ticket {
+        let offer = || {
+            self.gather
+                .offer(Sort::Copies(way), self.status.passed(), |run, ticket| run.add(ticket, way, copy))
+        };
+        self.gathered(offer).unwrap_or_else(|| self.push_behind(op, Some((way, copy))))
+    }
+
+    /// Submits a copy through a descriptor, in the same way.
+    pub(super) fn push_sealed(self: &Arc<Self>, at: usize, through: Box<Indirect>) -> Ticket {
+        let mut left = Some(through);
+        let take = |left: &mut Option<_>| left.take().expect("it is added once");
+        let offer = || {
+            self.gather.offer(Sort::Sealed, self.status.passed(), |run, ticket| {
+                run.add_sealed(self.expect_sealed(ticket, at, take(&mut left)));
+            })
+        };
+        let gathered = self.gathered(offer);
+        gathered.unwrap_or_else(|| self.push_behind(Op::CopyThrough(take(&mut left)), None))
+    }
+
+    #[inline]
+    fn gathered(self: &Arc<Self>, mut offer: impl FnMut() -> Taken) -> Option<Ticket> {
         loop {
-            match self.gather.offer(way, copy, self.status.passed()) {
+            match offer() {
                 Taken::Yes(ticket, sends) => {
                     if sends {
                         self.try_send();
@@ -161,39 +183,59 @@ impl Lane {
         }
     }
 
-    /// Puts copies into the stream, one portion after the other. One alone goes to a copy engine.
+    /// Puts copies into the stream, one portion after the other.
     pub(super) fn send_run(&self, state: &mut State, run: Run) {
         self.pin_ends(state);
         if !self.status.is_halted() {
-            let sent = self.device.enter().map(|_here| {
-                for portion in run.portions() {
-                    self.note(run.first(), self.send_portion(portion, run.way()));
+            let sent = self.device.enter().map(|_here| match run.sort() {
+                Some(Sort::Copies(way)) => {
+                    run.portions()
+                        .for_each(|portion| self.note(run.first(), self.send_portion(portion, way)));
                 }
+                Some(Sort::Sealed) => self.note(run.first(), self.send_sealed(run.sealed())),
+                None => {}
             });
             self.note(run.first(), sent);
         }
         state.spare = run.into_list();
     }
 
-    fn send_portion(&self, portion: &[Entry], way: Option<Way>) -> Result<()> {
-        match (portion, way) {
-            ([copy], _) => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
-            (_, Some(way)) => self.send(portion, way),
-            (_, None) => Ok(()),
+    /// One alone goes to a copy engine.
+    fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
+        match portion {
+            [copy] => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
+            _ => self.send(portion, way),
         }
     }
 
-    /// Keeps a small copy in the backlog, with its neighbours if there are any.
-    pub(super) fn keep_small(state: &mut State, way: Way, copy: Entry) {
+    /// Keeps the newest op in the backlog. What can be gathered is, with its neighbours if there are any.
+    pub(super) fn keep(&self, state: &mut State, op: Op, small: Option<(Way, Entry)>) {
         let ticket = state.backlog.last();
-        if let Some(Work::Copies(run)) = state.backlog.newest()
-            && run.add(ticket, way, copy)
-        {
-            return;
+        match (op, small) {
+            (_, Some((way, copy))) => {
+                Lane::run_for(state, Sort::Copies(way), |run| run.add(ticket, way, copy));
+            }
+            (Op::CopyThrough(through), None) => match self.sealed_at(&through) {
+                Some(at) => {
+                    let op = self.expect_sealed(ticket, at, through);
+                    Lane::run_for(state, Sort::Sealed, |run| run.add_sealed(op));
+                }
+                None => state.backlog.keep(Work::Op(Op::CopyThrough(through))),
+            },
+            (op, None) => state.backlog.keep(Work::Op(op)),
         }
-        let mut run = Run::default();
-        run.add(ticket, way, copy);
-        state.backlog.keep(Work::Copies(run));
+    }
+
+    /// Adds the newest op to the run at the end of the backlog, or to a new one there.
+    fn run_for(state: &mut State, sort: Sort, add: impl FnOnce(&mut Run)) {
+        match state.backlog.newest() {
+            Some(Work::Copies(run)) if run.has_room(sort) => add(run),
+            _ => {
+                let mut run = Run::default();
+                add(&mut run);
+                state.backlog.keep(Work::Copies(run));
+            }
+        }
     }
 
     /// Something is about to come into the stream: points at its end need events.

@@ -1,7 +1,11 @@
 //! The hand-over between those who gather and the thread that sends, under the model checker.
 
 use super::{
-    super::{gather::Taken, planner::Way, ring::Entry},
+    super::{
+        gather::{Sort, Taken},
+        planner::Way,
+        ring::Entry,
+    },
     *,
 };
 use ferry_core::sync::{AtomicUsize, Ordering};
@@ -22,7 +26,7 @@ impl Fake {
 
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Entry { dst: 0, src: 100, len: 1 };
-        match self.gather.offer(Way::In, copy, 0) {
+        match self.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
             Taken::Yes(..) => {}
             Taken::Full => unreachable!("two copies"),
             Taken::No(asks) => {
