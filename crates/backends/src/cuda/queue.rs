@@ -271,7 +271,11 @@ impl Lane {
                     let recorded = self.record(&mut state, ticket, &point);
                     self.note(ticket, recorded);
                 }
-                Item::Work(_, Work::Copies(run)) => self.send_run(&mut state, run),
+                Item::Work(_, Work::Copies(run)) => {
+                    if !self.take_apart(&mut state, &run) {
+                        self.send_run(&mut state, run);
+                    }
+                }
                 Item::Work(ticket, Work::Op(op)) => {
                     if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
                         state.backlog.hold(ticket, part);

@@ -238,6 +238,22 @@ impl Lane {
         }
     }
 
+    /// While a run of descriptors waited it may have become the host's to read them: then they are ops of their own again, in front
+    /// of the backlog. False if not.
+    pub(super) fn take_apart(&self, state: &mut State, run: &Run) -> bool {
+        let mut ledger = lock(&self.ledger);
+        let mut is_any = false;
+        for op in run.sealed().iter().rev() {
+            let Some(through) = ledger.take_back(op.ticket, |through| self.sealed_at(through).is_none())
+            else {
+                break;
+            };
+            state.backlog.again(op.ticket, Work::Op(Op::CopyThrough(through)));
+            is_any = true;
+        }
+        is_any
+    }
+
     /// Something is about to come into the stream: points at its end need events.
     pub(super) fn pin_ends(&self, state: &mut State) {
         // The newest first: its event will do for the others.
