@@ -253,34 +253,6 @@ impl Lane {
         }
         is_any
     }
-
-    /// Something is about to come into the stream: points at its end need events.
-    pub(super) fn pin_ends(&self, state: &mut State) {
-        // The newest first: its event will do for the others.
-        while let Some(point) = state.ends.pop() {
-            if let Some(point) = point.upgrade() {
-                point.pin(|| self.event(state, point.ticket(), point.ticket(), false));
-            }
-        }
-    }
-
-    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
-    /// others put work into the stream it needs one now.
-    pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
-        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
-            return point.put_at(event.clone());
-        }
-        if self.is_shared {
-            let at = state.backlog.last();
-            // Refused an event, it is done when the stream is seen to be empty.
-            return drop(point.put(self.event(state, at, point.ticket(), false)));
-        }
-        while state.ends.last().is_some_and(|other| other.strong_count() == 0) {
-            state.ends.pop();
-        }
-        state.ends.push(Arc::downgrade(point));
-        point.put_at_end();
-    }
 }
 
 /// The one row that a plan is.
