@@ -172,7 +172,10 @@ fn batches_queued_without_end_stay_in_order() {
     let rounds: Vec<_> = (0..150).map(|round| noise(round, 64 * COUNT)).collect();
     let sources: Vec<_> = rounds.iter().map(|bytes| locked(&gpu, bytes)).collect();
     let target = memory(&gpu, Home::Device(0), &vec![0; 64 * COUNT]);
+    let (large, there) = (alloc(&gpu, Home::Host, 256 * MIB), alloc(&gpu, Home::Device(0), 256 * MIB));
     let stream = stream(&gpu);
+    // No list is read before this is done.
+    linear(&stream, there.base, large.base, large.len);
     for source in &sources {
         let piece = |at| Rows::linear(target.base + 64 * at, source.base + 64 * at, 64);
         copy(&stream, &(0..COUNT).map(piece).collect::<Vec<_>>());
