@@ -24,6 +24,7 @@ mod planner;
 mod points;
 mod pool;
 mod queue;
+mod quick;
 mod quota;
 mod reduce;
 mod registered;
