@@ -15,6 +15,7 @@ mod events;
 mod fence;
 mod gather;
 mod host;
+mod ipc;
 mod latch;
 mod ledger;
 mod pieces;
@@ -37,10 +38,12 @@ use device::Device;
 use driver::Driver;
 use fence::Watcher;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Status,
+    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
+    Status,
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
+use ipc::{Import, Imports, Ticket};
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
@@ -75,6 +78,7 @@ pub struct Cuda {
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
     registered: Mutex<Registered>,
+    imports: Mutex<Imports>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
@@ -108,6 +112,7 @@ impl Cuda {
             ordinals,
             pieces: Mutex::default(),
             registered: Mutex::default(),
+            imports: Mutex::default(),
             settings: options.settings.clone(),
             outside: Outside::default(),
         }))
@@ -274,6 +279,18 @@ impl Cuda {
         self.driver.check("cuMemHostUnregister", code)
     }
 
+    /// Undoes `import`.
+    fn close(&self, block: &Block) -> Result<()> {
+        let Some(import) = lock(&self.imports).remove(block.base) else { return Ok(()) };
+        if import.is_reserved {
+            self.outside.release(block.base);
+        }
+        let Some(start) = import.opened else { return Ok(()) };
+        let _here = self.device_of(block.home)?.enter()?;
+        // SAFETY: the core has seen every op that could reach it complete.
+        unsafe { self.driver.close_pass(start) }
+    }
+
     /// Gives pieces back until no more rest than may.
     fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
@@ -338,8 +355,10 @@ impl Backend for Cuda {
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        if block.origin == Origin::Registered {
-            return self.unregister(block.base);
+        match block.origin {
+            Origin::Registered => return self.unregister(block.base),
+            Origin::Allocated => {}
+            _ => return self.close(block),
         }
         let mut pieces = lock(&self.pieces);
         if !pieces.rest(block.base) {
@@ -357,6 +376,10 @@ impl Backend for Cuda {
             );
             return Err(Kind::BadAddress.because(note));
         }
+        if lock(&self.imports).meets(addr, len) {
+            let note = format!("{len} bytes at {addr:#x} reach into memory imported from another process");
+            return Err(Kind::BadAddress.because(note));
+        }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
         let was_registered = lock(&self.registered).meets(addr, len);
         let found = if was_registered { None } else { self.foreign(addr)? };
@@ -367,6 +390,29 @@ impl Backend for Cuda {
             }
             _ => probe::accessible(addr, len, access).map(|()| None),
         }
+    }
+
+    fn share(&self, block: &Block) -> Result<Shared> {
+        let start = lock(&self.pieces).start(block.at);
+        let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
+        let start = start.ok_or_else(imported)?;
+        let _here = self.device_of(block.home)?.enter()?;
+        Ticket::new(self.driver.pass_for(start)?, start, block.at).write(block.len)
+    }
+
+    fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        let _here = self.device(device)?.enter()?;
+        let ticket = Ticket::read(shared)?;
+        let opened = (!ticket.is_ours()).then(|| self.driver.open_pass(ticket.pass)).transpose()?;
+        let at = opened.map_or(ticket.at, |start| start + ticket.skip);
+        let (mut imports, mut base) = (lock(&self.imports), at);
+        // The same memory may be here already: then it has addresses that only the core knows.
+        let is_reserved = opened.is_none() || at % GRANULE != 0 || imports.meets(at, shared.len);
+        if is_reserved {
+            base = self.outside.reserve(shared.len, GRANULE, 0)?;
+        }
+        imports.add(base, Import { opened, is_reserved, len: shared.len });
+        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
     fn can_reduce(&self) -> Result<()> {

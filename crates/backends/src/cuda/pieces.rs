@@ -59,6 +59,11 @@ impl Pieces {
         self.around(addr).is_some() || self.made.range(addr..addr.saturating_add(len)).next().is_some()
     }
 
+    /// Where the piece around `addr` starts.
+    pub fn start(&self, addr: usize) -> Option<usize> {
+        self.around(addr).map(|(start, _)| start)
+    }
+
     /// Lays the piece around `addr` to rest. False if there is none. One that is too large to rest is the next to go.
     pub fn rest(&mut self, addr: usize) -> bool {
         let Some((start, piece)) = self.around(addr) else { return false };
