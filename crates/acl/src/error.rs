@@ -45,6 +45,9 @@ impl From<ferry_core::Error> for Error {
             Aborted => c::ACL_ERROR_RT_STREAM_ABORT,
             Captured => c::ACL_ERROR_RT_STREAM_CAPTURED,
             BadSetting => c::ACL_ERROR_INVALID_PARAM,
+            Fault => c::ACL_ERROR_RT_AICORE_EXCEPTION,
+            BadMemory => c::ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR,
+            Lost => c::ACL_ERROR_RT_LOST_HEARTBEAT,
             Device => c::ACL_ERROR_RT_DRV_INTERNAL_ERROR,
             Native(code) => code,
         };

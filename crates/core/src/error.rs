@@ -52,6 +52,12 @@ pub enum Kind {
     BadSetting,
     /// The stream takes work into a graph at the moment, and not to run.
     Captured,
+    /// Work broke the device for this process: it reached for memory that is nobody's, or never ended.
+    Fault,
+    /// Memory of the device failed.
+    BadMemory,
+    /// The device is gone for this process.
+    Lost,
     /// The device, its driver or the operating system failed us.
     Device,
     /// A code of a real library, carried through unchanged.

@@ -244,7 +244,7 @@ impl Plan {
         let table = memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
         else {
-            return self.add_unusual(item, rows, memory, fits);
+            return self.add_unusual(item, rows, memory, fits).map(drop);
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         fits(item, &ends)?;
@@ -255,7 +255,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a rectangle of which an end is not simply found in one block.
+    /// Adds a rectangle of which an end is not simply found in one block, and says what the two belong to.
     #[cold]
     fn add_unusual(
         &mut self,
@@ -263,11 +263,13 @@ impl Plan {
         rows: Rows,
         memory: &Memory,
         fits: &mut dyn FnMut(usize, &Ends) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Ends> {
         let unusual = Unusual::find(rows, memory)?;
-        fits(item, &unusual.ends)?;
-        self.take_route(item, unusual.ends.route())?;
-        self.take_unusual(unusual, memory)
+        let ends = unusual.ends;
+        fits(item, &ends)?;
+        self.take_route(item, ends.route())?;
+        self.take_unusual(unusual, memory)?;
+        Ok(ends)
     }
 
     /// Adds what was found, which the caller has agreed to.
@@ -448,8 +450,11 @@ fn touch(
     access: Access,
 ) -> Result<()> {
     if let Place::Known(block) = place {
-        // Memory of another library was looked up by its first byte only.
-        return block.translate(addr, span).map(drop).ok_or_else(|| block.left_by(addr, span));
+        // Memory of another library was looked up by its first byte only, and may be several blocks in a row.
+        let holds = |block: &Block| block.translate(addr, span).is_some();
+        let is_there = holds(block)
+            || matches!(memory.place(addr, span, access)?, Place::Known(whole) if holds(&whole) && whole.home == block.home);
+        return if is_there { Ok(()) } else { Err(block.left_by(addr, span)) };
     }
     // Asking brings pages in: whole pages between two rows are not the copy's to bring in.
     if rows.height == 1 || pitch - rows.width < 2 * GRANULE {

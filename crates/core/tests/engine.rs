@@ -18,6 +18,8 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct Paper {
     next: AtomicUsize,
     log: Log,
+    /// Blocks that left the address table.
+    forgotten: Arc<Mutex<Vec<usize>>>,
 }
 
 struct PaperQueue {
@@ -31,6 +33,9 @@ struct PaperFence {
 }
 
 const PLAIN: std::ops::Range<usize> = 0x10_0000..0x20_0000;
+/// Memory that another library made on device 1, in blocks of this size next to each other.
+const THEIRS: std::ops::Range<usize> = 0x30_0000..0x34_0000;
+const THEIR_BLOCK: usize = 0x1_0000;
 
 impl Backend for Paper {
     fn name(&self) -> &'static str {
@@ -58,10 +63,24 @@ impl Backend for Paper {
         Ok(())
     }
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        self.log.lock().unwrap().push(format!("locate {addr:#x}"));
+        if THEIRS.contains(&addr) {
+            let base = addr & !(THEIR_BLOCK - 1);
+            let len =
+                (addr + len).max(base + THEIR_BLOCK).min(THEIRS.end).next_multiple_of(THEIR_BLOCK) - base;
+            let home = Home::Device(1);
+            return Ok(Some(Block { base, len, home, at: base, page: 4096, origin: Origin::Allocated }));
+        }
         match PLAIN.contains(&addr) && PLAIN.contains(&(addr + len.max(1) - 1)) {
             true => Ok(None),
             false => Err(Kind::BadAddress.because(format!("{addr:#x} cannot be accessed to {access:?}"))),
         }
+    }
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        Ok(block.base as u64 + 1)
+    }
+    fn forgotten(&self, block: &Block) {
+        self.forgotten.lock().unwrap().push(block.base);
     }
     fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
@@ -123,7 +142,8 @@ impl Observer for Watcher {
 
 fn paper() -> (Runtime, Log) {
     let log = Log::default();
-    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: log.clone() });
+    let backend = Paper { next: AtomicUsize::new(0x100_0000), log: log.clone(), forgotten: Arc::default() };
+    let backend = Arc::new(backend);
     (Runtime::new(backend, Some(Arc::new(Watcher(log.clone())))), log)
 }
 
@@ -141,6 +161,28 @@ fn plan(runtime: &Runtime, rows: Rows) -> Result<Plan, Misfit> {
 
 fn gone(log: &Log, block: &Block) -> bool {
     log.lock().unwrap().contains(&format!("gone {:#x}", block.base))
+}
+
+#[test]
+fn descriptors_keep_the_stamps_of_their_memory_and_backends_hear_when_it_goes() {
+    let forgotten = Arc::<Mutex<Vec<usize>>>::default();
+    let backend =
+        Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten: forgotten.clone() };
+    let runtime = Runtime::new(Arc::new(backend), None);
+    let [dst, src] = [(); 2].map(|()| alloc(&runtime, Home::Device(0), 4096));
+    let seal = |dst, src, len| runtime.memory().seal(dst, src, len).expect("sealed");
+    let words = seal(dst.base + 8, src.base + 16, 64);
+    assert_eq!(
+        words[1..6],
+        [src.base + 16, dst.base + 8, 64, src.base + 1, dst.base + 1].map(|word| word as u64)
+    );
+    let key = runtime.memory().seal_key();
+    assert_eq!(ferry_core::indirect::open(key, words), Some((dst.base + 8, src.base + 16, 64)));
+    assert_eq!(seal(dst.base, src.base, 0)[4..6], [0, 0], "nothing is named");
+    assert_eq!(seal(dst.base, 0x42_0000, 8)[4..6], [0, dst.base as u64 + 1], "memory of other libraries");
+    assert!(forgotten.lock().unwrap().is_empty());
+    runtime.free(src.base, |_| Ok(())).expect("freed");
+    assert_eq!(*forgotten.lock().unwrap(), [src.base]);
 }
 
 #[test]
@@ -187,6 +229,40 @@ fn plans_are_in_engine_addresses_and_straight_where_they_can_be() {
         (Some(PLAIN.start), true)
     );
     assert_eq!(made.route(), Route::DeviceToHost { from: 1 });
+}
+
+#[test]
+fn memory_of_another_library_is_asked_about_once_for_many_pieces() {
+    let (runtime, log) = paper();
+    let host = alloc(&runtime, Home::Host, 1 << 20);
+    let pieces = (0..200).map(|i| Rows::linear(THEIRS.start + 100 * i, host.base + 300 * i, 64));
+    let made = Plan::new(pieces.clone(), runtime.memory(), any).expect("good pieces");
+    assert_eq!((made.route(), made.pieces().iter().count()), (Route::HostToDevice { to: 1 }, 200));
+    assert!(made.pieces().iter().zip(pieces).all(|(made, asked)| made.dst == asked.dst));
+    let asked = log.lock().unwrap().iter().filter(|line| line.starts_with("locate")).count();
+    assert_eq!(asked, 1, "once for the block that all of them lie in");
+}
+
+#[test]
+fn a_copy_may_go_on_into_the_next_block_of_another_library() {
+    let (runtime, _) = paper();
+    let host = alloc(&runtime, Home::Host, 1 << 20);
+    let border = THEIRS.start + THEIR_BLOCK;
+    for (dst, len, want) in [
+        (border - 64, 128, None),
+        (THEIRS.start, THEIRS.len(), None),
+        (THEIRS.end - 64, 65, Some(Kind::OutOfBounds)),
+    ] {
+        let many = [Rows::linear(border + 8, host.base, 8), Rows::linear(dst, host.base + 64, len)];
+        for pieces in [&many[..], &many[1..]] {
+            let made = Plan::new(pieces.iter().copied(), runtime.memory(), any);
+            assert_eq!(
+                made.map(drop).map_err(|misfit| misfit.error.kind).err(),
+                want,
+                "{len} bytes at {dst:#x}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -449,7 +525,8 @@ fn an_observer_that_panics_holds_nobody_up() {
             panic!("an observer that falls over")
         }
     }
-    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default() });
+    let forgotten = Arc::default();
+    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten });
     let runtime = Runtime::new(backend, Some(Arc::new(Clumsy)));
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
     stream.call(|| ()).expect("queued");

@@ -146,8 +146,10 @@ impl Shared {
 
 impl Queue for Shared {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        self.refuse_capture()?;
-        self.follow_aborted()?;
+        if let Err(why) = self.refuse_capture().and_then(|()| self.follow_aborted()) {
+            self.front.discard(op);
+            return Err(why);
+        }
         if !needs_host(&op) {
             return Ok(self.front.push(op));
         }
@@ -159,6 +161,9 @@ impl Queue for Shared {
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {
+        if self.front.device.lost().is_some() {
+            return Ok(Arc::new(CudaFence(self.front.point())));
+        }
         self.refuse_capture()?;
         Ok(Arc::new(CudaFence(self.front.end()?)))
     }

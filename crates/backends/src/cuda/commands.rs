@@ -146,7 +146,7 @@ impl Lane {
     pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
         // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
-        self.device.check("cuMemcpyAsync", code)
+        self.device.check(format_args!("cuMemcpyAsync of {len} bytes from {src:#x} to {dst:#x}"), code)
     }
 
     fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
@@ -163,7 +163,10 @@ impl Lane {
         };
         // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
-        self.device.check("cuMemcpy2DAsync", code)
+        let Rows { dst, src, width, height, .. } = rows;
+        let call =
+            format_args!("cuMemcpy2DAsync of {height} rows of {width} bytes from {src:#x} to {dst:#x}");
+        self.device.check(call, code)
     }
 
     /// A piece of a fill of device memory.
@@ -173,12 +176,12 @@ impl Lane {
             Piece::Bytes { dst, byte, count } => {
                 // SAFETY: a piece of a fill: it stays valid until the op has passed.
                 let code = unsafe { (calls.cuMemsetD8Async)(dst, byte, count, self.stream) };
-                self.device.check("cuMemsetD8Async", code)
+                self.device.check(format_args!("cuMemsetD8Async of {count} bytes at {dst:#x}"), code)
             }
             Piece::Words { dst, word, count } => {
                 // SAFETY: as above, and aligned to its words.
                 let code = unsafe { (calls.cuMemsetD32Async)(dst, word, count, self.stream) };
-                self.device.check("cuMemsetD32Async", code)
+                self.device.check(format_args!("cuMemsetD32Async of {count} words at {dst:#x}"), code)
             }
         }
     }
@@ -189,7 +192,7 @@ impl Lane {
         self.start_blocks(kernel, 1, &mut args)
     }
 
-    fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+    pub(super) fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
         // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {
@@ -201,7 +204,7 @@ impl Lane {
 }
 
 /// Where an argument of a kernel is. The driver only reads it.
-fn arg<T>(value: &T) -> *mut c_void {
+pub(super) fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }
 

@@ -3,11 +3,12 @@
 //! The table is our own since it is short and plain: thirty-odd functions with numbers for handles and addresses, so that
 //! nothing needs a CUDA toolkit to build and no binding's types spread.
 
+use super::errors::meaning;
 use ferry_core::{Block, Error, Home, Kind, Origin, Result, table::GRANULE};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
-    ptr,
+    fmt, ptr,
 };
 
 /// A result code of the driver.
@@ -21,7 +22,6 @@ pub type Callback = unsafe extern "C" fn(Handle, Code, *mut c_void);
 pub const SUCCESS: Code = 0;
 /// The work asked about is not done yet.
 pub const NOT_READY: Code = 600;
-const OUT_OF_MEMORY: Code = 2;
 
 /// The device accepts work of any stream of the process; other flags of the driver are not used.
 pub const STREAM_NON_BLOCKING: u32 = 1;
@@ -205,7 +205,7 @@ impl Driver {
     }
 
     /// Makes a result of a code that `call` returned.
-    pub fn check(&self, call: &str, code: Code) -> Result<()> {
+    pub fn check(&self, call: impl fmt::Display, code: Code) -> Result<()> {
         match code {
             SUCCESS => Ok(()),
             code => Err(self.error(call, code)),
@@ -213,11 +213,11 @@ impl Driver {
     }
 
     /// What a code means, with the driver's own words.
-    pub fn error(&self, call: &str, code: Code) -> Error {
-        let kind = if code == OUT_OF_MEMORY { Kind::OutOfMemory } else { Kind::Device };
+    #[cold]
+    pub fn error(&self, call: impl fmt::Display, code: Code) -> Error {
         let (name, text) =
             (self.text(self.calls.cuGetErrorName, code), self.text(self.calls.cuGetErrorString, code));
-        kind.because(format!("{call}: {name} ({code}): {text}"))
+        meaning(code).kind.because(format!("{call}: {name} ({code}): {text}"))
     }
 
     /// The allocation around `addr`, if it is memory of a device or page-locked. A context is current.

@@ -28,15 +28,15 @@ impl Events {
     }
 
     /// An event that nobody uses. The context is current.
-    fn take(&self, driver: &Driver, timed: bool) -> Result<Handle> {
+    fn take(&self, device: &Device, timed: bool) -> Result<Handle> {
         if let Some(handle) = lock(self.kept(timed)).pop() {
             return Ok(handle);
         }
         let mut handle = 0;
         let flags = if timed { driver::EVENT_TIMED } else { driver::EVENT_UNTIMED };
         // SAFETY: `handle` receives the event.
-        let code = unsafe { (driver.calls.cuEventCreate)(&mut handle, flags) };
-        driver.check("cuEventCreate", code).map(|()| handle)
+        let code = unsafe { (device.driver.calls.cuEventCreate)(&mut handle, flags) };
+        device.check("cuEventCreate", code).map(|()| handle)
     }
 
     /// Keeps an event for the next who needs one, if there is room. What waits for it in a stream waits for what it stood for
@@ -72,13 +72,13 @@ impl Event {
     pub fn record(device: &Arc<Device>, stream: Handle, timed: bool) -> Result<Arc<Event>> {
         let Events { dawn, .. } = &device.events;
         if timed && dawn.get().is_none() {
-            let first = device.events.take(&device.driver, true)?;
-            record(&device.driver, first, stream)?;
+            let first = device.events.take(device, true)?;
+            record(device, first, stream)?;
             let _ = dawn.set(first);
         }
-        let handle = device.events.take(&device.driver, timed)?;
+        let handle = device.events.take(device, timed)?;
         let event = Event { device: device.clone(), handle, timed };
-        record(&device.driver, handle, stream)?;
+        record(device, handle, stream)?;
         Ok(Arc::new(event))
     }
 
@@ -126,10 +126,10 @@ impl Event {
     }
 }
 
-fn record(driver: &Driver, event: Handle, stream: Handle) -> Result<()> {
+fn record(device: &Device, event: Handle, stream: Handle) -> Result<()> {
     // SAFETY: both are alive and of one context.
-    let code = unsafe { (driver.calls.cuEventRecord)(event, stream) };
-    driver.check("cuEventRecord", code)
+    let code = unsafe { (device.driver.calls.cuEventRecord)(event, stream) };
+    device.check("cuEventRecord", code)
 }
 
 impl Drop for Event {

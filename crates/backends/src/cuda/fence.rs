@@ -166,7 +166,7 @@ impl Point {
         match reached {
             Ok(false) => return false,
             Ok(true) => {}
-            Err(error) => self.lane.fail(self.ticket, error),
+            Err(error) => self.lane.fail(self.ticket, self.lane.about(self.ticket, &error)),
         }
         self.lane.settle(self.ticket);
         true

@@ -3,14 +3,15 @@
 //!
 //! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
 //! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
-//! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
-//! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
+//! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
+//! have given it back the GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
 mod backlog;
 mod commands;
 mod device;
 mod driver;
+mod errors;
 mod events;
 mod fence;
 mod gather;
@@ -18,12 +19,15 @@ mod host;
 mod ipc;
 mod latch;
 mod ledger;
+mod live;
 mod pieces;
 mod planner;
 mod pool;
 mod queue;
 mod quota;
+mod reduce;
 mod registered;
+mod reports;
 mod ring;
 mod sealed;
 mod sender;
@@ -131,9 +135,11 @@ impl Cuda {
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
-    /// A device with a context, for what needs one but not which.
+    /// A device with a context, for what needs one but not which. One that is not lost, if there is any.
     fn any_device(&self) -> Result<&Arc<Device>> {
-        self.devices.iter().find_map(OnceLock::get).map_or_else(|| self.device(0), Ok)
+        let sound = self.devices.iter().filter_map(OnceLock::get).find(|device| device.lost().is_none());
+        let other = || self.devices.iter().position(|slot| slot.get().is_none()).unwrap_or(0);
+        sound.map_or_else(|| self.device(other() as DeviceId), Ok)
     }
 
     fn device_of(&self, home: Home) -> Result<&Arc<Device>> {
@@ -163,11 +169,12 @@ impl Cuda {
 
     /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
     fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        let _here = self.device(device)?.enter()?;
+        let gpu = self.device(device)?;
+        let _here = gpu.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both receive a number.
         let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        self.driver.check("cuMemGetInfo", code)?;
+        gpu.check("cuMemGetInfo", code)?;
         let pieces = lock(&self.pieces);
         let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
         let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
@@ -234,8 +241,7 @@ impl Cuda {
             // SAFETY: `start` receives the address.
             Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
         };
-        let told = self.driver.check(call, code).map(|()| start);
-        told.map_err(|error| error.kind.because(format!("{len} bytes: {}", error.note)))
+        self.device_of(home)?.check(format_args!("{call} of {len} bytes"), code).map(|()| start)
     }
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
@@ -266,17 +272,19 @@ impl Cuda {
             // SAFETY: the caller's promise.
             Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
         };
-        self.driver.check(call, code)
+        self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
     }
 
     /// Undoes `register`.
     fn unregister(&self, base: usize) -> Result<()> {
         let mut registered = lock(&self.registered);
         let Some(start) = registered.leave(base) else { return Ok(()) };
-        let _here = self.any_device()?.enter()?;
-        // SAFETY: locked by `register`, and nothing uses it any more.
-        let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
-        self.driver.check("cuMemHostUnregister", code)
+        let device = self.any_device()?;
+        device.unless_lost(|_here| {
+            // SAFETY: locked by `register`, and nothing uses it any more.
+            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+            device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+        })
     }
 
     /// Undoes `import`.
@@ -286,17 +294,16 @@ impl Cuda {
             self.outside.release(block.base);
         }
         let Some(start) = import.opened else { return Ok(()) };
-        let _here = self.device_of(block.home)?.enter()?;
         // SAFETY: the core has seen every op that could reach it complete.
-        unsafe { self.driver.close_pass(start) }
+        self.device_of(block.home)?.unless_lost(|_here| unsafe { self.driver.close_pass(start) })
     }
 
-    /// Gives pieces back until no more rest than may.
+    /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
-            let _here = self.device_of(home)?.enter()?;
+            let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
-            unsafe { self.give(home, start)? };
+            device.unless_lost(|_here| unsafe { self.give(home, start) })?;
             pieces.forget(start);
         }
         Ok(())
@@ -334,13 +341,14 @@ impl Backend for Cuda {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let _here = self.any_device()?.enter()?;
+        let device = self.any_device()?;
+        let _here = device.enter()?;
         let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
         let mut registered = lock(&self.registered);
         if !registered.join(base, whole) {
             // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
             let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-            self.driver.check("cuMemHostRegister", code)?;
+            device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
             registered.add(base, whole);
         }
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
@@ -415,8 +423,27 @@ impl Backend for Cuda {
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        // Where mapped memory lies only the core knows.
+        if block.base != block.at {
+            return Ok(live::FOR_THE_HOST);
+        }
+        let device = self.device_of(block.home)?;
+        let _here = device.enter()?;
+        device.live()?;
+        Ok(device.sealing.live.stamp(block.base))
+    }
+
+    fn forgotten(&self, block: &Block) {
+        if let Home::Device(id) = block.home
+            && let Some(device) = self.devices[id as usize].get()
+        {
+            device.sealing.live.forget(block.base);
+        }
+    }
+
     fn can_reduce(&self) -> Result<()> {
-        Err(Kind::Unsupported.because("the cuda backend has no reductions yet"))
+        Ok(())
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

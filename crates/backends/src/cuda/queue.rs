@@ -10,7 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
-    device::{Device, Reports},
+    device::Device,
     driver::{self, Handle},
     events::Event,
     fence::{CudaFence, Point},
@@ -18,6 +18,7 @@ use super::{
     host,
     ledger::Ledger,
     planner::Way,
+    reports::Reports,
     ring::Entry,
     sending::Work,
 };
@@ -177,6 +178,10 @@ impl Lane {
         let point = Point::new(self.clone(), last, false);
         if state.backlog.place(last) == Place::Waits {
             state.backlog.wait(last, point.clone());
+        } else if let Some(why) = self.device.lost() {
+            // Told every time, and there is nothing to wait for.
+            self.fail(last, why.clone());
+            self.settle(last);
         } else if self.status.passed() < last {
             self.end_at(&mut state, &point);
         }
@@ -329,6 +334,12 @@ impl Lane {
         }
     }
 
+    /// What the driver says of the work up to an op; it does not say which one it was.
+    #[cold]
+    pub fn about(&self, ticket: Ticket, error: &Error) -> Error {
+        error.kind.because(format!("device {}, number {ticket} of the stream or before it: {error}", self.id))
+    }
+
     /// The op `ticket` failed.
     pub fn fail(&self, ticket: Ticket, error: Error) {
         lock(&self.ledger).fail(ticket, error);
@@ -398,7 +409,8 @@ impl Lane {
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
-                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
+                    let op = self.expect_sealed(ticket, at, through);
+                    self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
                 _ => {
                     let lane = self.clone();
@@ -406,7 +418,7 @@ impl Lane {
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
-            Op::Reduce(_) => unreachable!("`Cuda::can_reduce` says no"),
+            Op::Reduce(reduction) => self.reduce(&reduction).map(|()| Next::Follows),
             Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),
@@ -446,6 +458,10 @@ impl CudaQueue {
 impl Queue for CudaQueue {
     #[inline]
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
+        if let Some(why) = self.lane.device.lost() {
+            self.lane.discard(op);
+            return Err(why.clone());
+        }
         match self.shared.get() {
             None => Ok(self.lane.push(op)),
             // SAFETY: passed on from the caller.

@@ -104,6 +104,9 @@ fn await_byte(addr: usize) {
 #[test]
 fn an_abort_waits_for_memory_that_the_host_uses() {
     let Some(gpu) = gpu("an_abort_waits_for_memory_that_the_host_uses") else { return };
+    if are_shared() {
+        return eprintln!("skipped: the fill behind the host's part is in the CUDA stream, and runs");
+    }
     let len = 512 * MIB;
     let there = device(&gpu, len);
     let ones = vec![1_u8; len];

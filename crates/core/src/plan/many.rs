@@ -172,7 +172,12 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let table = self.memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, spans.0), table.holding(rows.src, spans.1))
         else {
-            return self.plan.add_unusual(item, rows, self.memory, &mut self.fits);
+            let ends = self.plan.add_unusual(item, rows, self.memory, &mut self.fits)?;
+            // Memory of another library stays what it is for the rest of the call: asking about it takes a microsecond.
+            if let (Place::Known(dst), Place::Known(src)) = (ends.dst, ends.src) {
+                (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
+            }
+            return Ok(());
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         (self.fits)(item, &ends)?;
