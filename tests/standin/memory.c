@@ -301,10 +301,23 @@ int copied_kind(u64 addr, u64 len)
     return kind == PARTLY && !around(addr) && !arena_of(addr) ? PLAIN : kind;
 }
 
+// Whether a range is page-locked, though perhaps in parts. The lock is held.
+static bool is_locked(u64 addr, u64 len)
+{
+    u64 end = addr + len;
+    for (size_t place = find(addr); addr < end; place++) {
+        if (place == count || spans[place].base > addr || spans[place].kind != LOCKED) {
+            return false;
+        }
+        addr = spans[place].base + spans[place].len;
+    }
+    return true;
+}
+
 void *reach(u64 addr, u64 len)
 {
     pthread_mutex_lock(&lock);
-    int kind = len ? memory_kind(addr, len) : PLAIN;
+    int kind = !len ? PLAIN : is_locked(addr, len) ? LOCKED : memory_kind(addr, len);
     const Span *span = kind == DEVICE ? around(addr) : NULL;
     u8 *bytes = NULL;
     if (span) {

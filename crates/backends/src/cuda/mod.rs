@@ -275,15 +275,26 @@ impl Cuda {
         self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
     }
 
+    /// Page-locks a range that is not, and remembers it. The context is current.
+    fn lock_pages(&self, registered: &mut Registered, base: usize, len: usize) -> Result<()> {
+        let flags = driver::HOST_PORTABLE_AND_MAPPED;
+        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
+        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, len, flags) };
+        self.any_device()?.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
+        registered.add(base, len);
+        Ok(())
+    }
+
     /// Undoes `register`.
-    fn unregister(&self, base: usize) -> Result<()> {
+    fn unregister(&self, base: usize, len: usize) -> Result<()> {
         let mut registered = lock(&self.registered);
-        let Some(start) = registered.leave(base) else { return Ok(()) };
         let device = self.any_device()?;
-        device.unless_lost(|_here| {
-            // SAFETY: locked by `register`, and nothing uses it any more.
-            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
-            device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+        registered.leave(base, len).into_iter().try_for_each(|start| {
+            device.unless_lost(|_here| {
+                // SAFETY: locked by `register`, and nothing uses it any more.
+                let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+                device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+            })
         })
     }
 
@@ -341,17 +352,18 @@ impl Backend for Cuda {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let device = self.any_device()?;
-        let _here = device.enter()?;
-        let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
-        let mut registered = lock(&self.registered);
-        if !registered.join(base, whole) {
-            // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
-            let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-            device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
-            registered.add(base, whole);
+        let _here = self.any_device()?.enter()?;
+        let (whole, mut registered) = (whole(len, GRANULE), lock(&self.registered));
+        let gaps = registered.gaps(base, whole);
+        let locked = gaps.into_iter().try_for_each(|(base, len)| self.lock_pages(&mut registered, base, len));
+        registered.join(base, whole);
+        drop(registered);
+        match locked {
+            Ok(()) => {
+                Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
+            }
+            Err(why) => self.unregister(base, whole).and(Err(why)),
         }
-        Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
@@ -364,7 +376,7 @@ impl Backend for Cuda {
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
         match block.origin {
-            Origin::Registered => return self.unregister(block.base),
+            Origin::Registered => return self.unregister(block.base, whole(block.len, GRANULE)),
             Origin::Allocated => {}
             _ => return self.close(block),
         }

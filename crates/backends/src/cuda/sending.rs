@@ -173,7 +173,7 @@ impl Lane {
 
     fn send_portion(&self, portion: &[Entry], way: Option<Way>) -> Result<()> {
         match (portion, way) {
-            ([copy], _) => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
+            ([copy], Some(way)) => self.copy_alone(*copy, way),
             (_, Some(way)) => self.send(portion, way),
             (_, None) => Ok(()),
         }
