@@ -1,10 +1,10 @@
 //! Real NVIDIA GPUs through the CUDA driver, which is loaded at run time: nothing is linked, and a machine without one can
 //! still build and run everything else.
 //!
-//! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
-//! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
-//! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
-//! have given it back the GPU faults and every later call fails, as in any CUDA program.
+//! Device pointers are the GPU's own (`Block::at` equals `Block::base`, but for mapped memory), and memory of other libraries
+//! in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is checked there, and that
+//! the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they have given it back the
+//! GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
 mod backlog;

@@ -32,7 +32,7 @@ pub struct Rest {
 
 impl Rest {
     /// Enough to catch a mistake soon after it was made.
-    pub const SOME: Rest = Rest { pieces: 1024, bytes: 64 << 20 };
+    pub const SOME: Rest = Rest { pieces: 1024, bytes: 256 << 20 };
     /// Everything is given back.
     pub const NONE: Rest = Rest { pieces: 0, bytes: 0 };
 }
