@@ -208,7 +208,7 @@ impl Lane {
     /// One alone goes to a copy engine.
     fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
         match portion {
-            [copy] => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
+            [copy] => self.copy_alone(*copy, way),
             _ => self.send(portion, way),
         }
     }
