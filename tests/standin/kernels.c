@@ -3,6 +3,7 @@
 // Each address of a device goes through `reach`, which ends the kernel where a GPU would fault.
 #include "standin.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // As in kernels.cu.
@@ -66,8 +67,53 @@ static void ferry_copy_sealed(const Launch *launch)
     }
 }
 
+typedef struct {
+    u64 dst;
+    u64 src;
+    u64 len;
+} Entry;
+
+// From the end: a list has no order, and nobody may rely on one.
+static void copy_list(const Entry *list, u32 count)
+{
+    while (count--) {
+        Entry entry = list[count];
+        if (entry.len) {
+            memcpy(reach(entry.dst, entry.len), reach(entry.src, entry.len), entry.len);
+        }
+    }
+}
+
+static void ferry_pieces(const Launch *launch)
+{
+    u32 count = ARG(launch, 1, u32);
+    Entry *list = malloc(count * sizeof *list);
+    memcpy(list, reach(ARG(launch, 0, u64), count * sizeof *list), count * sizeof *list);
+    // The slot is the host's again when the list was read, not when its pieces are copied.
+    __atomic_store_n((u64 *)reach(ARG(launch, 5, u64), 8), ARG(launch, 4, u64), __ATOMIC_RELEASE);
+    copy_list(list, count);
+    free(list);
+}
+
+static void ferry_pieces_inline(const Launch *launch)
+{
+    copy_list(&ARG(launch, 0, Entry), ARG(launch, 1, u32));
+}
+
+static void ferry_rows(const Launch *launch)
+{
+    const u64 *rows = &ARG(launch, 0, u64);
+    for (u64 row = 0; row < rows[5]; row++) {
+        u64 dst = rows[0] + row * rows[1], src = rows[2] + row * rows[3];
+        memcpy(reach(dst, rows[4]), reach(src, rows[4]), rows[4]);
+    }
+}
+
 const Kernel kernels[] = {
     {"ferry_move", {8, 8, 8}, ferry_move},
     {"ferry_copy_sealed", {8, 8, 8, 8, 8}, ferry_copy_sealed},
+    {"ferry_pieces", {8, 4, 4, 4, 8, 8}, ferry_pieces},
+    {"ferry_pieces_inline", {160 * sizeof(Entry), 4, 4}, ferry_pieces_inline},
+    {"ferry_rows", {48}, ferry_rows},
     {0},
 };

@@ -13,7 +13,14 @@ mod mappings;
 
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
-use std::sync::OnceLock;
+use std::{
+    ops::Range,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 /// Up to here one call populates everything; beyond it the last page is asked for first.
 const SMALL: usize = 64 << 10;
@@ -21,6 +28,10 @@ const SMALL: usize = 64 << 10;
 const LARGE: usize = 1 << 20;
 /// From here on, if all of them have to be read.
 const VERY_LARGE: usize = 64 << 20;
+/// From here on several threads bring in what is absent,
+const FOR_SEVERAL: usize = 32 << 20;
+/// and so many at most.
+const MOST_THREADS: usize = 8;
 
 /// `Ok` if every byte of the range can be accessed that way now. An empty range always can.
 pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
@@ -89,24 +100,48 @@ fn by_mapping(mappings: &Mappings, first: usize, past: usize, access: Access) ->
 
 /// Populates those pages of an anonymous mapping that are not there.
 fn bring_in(first: usize, past: usize, access: Access) -> bool {
+    let absent = absent(first, past);
+    let bytes: usize = absent.iter().map(Range::len).sum();
+    if bytes < FOR_SEVERAL {
+        return absent.iter().all(|range| populate(range.start, range.len(), access));
+    }
+    // Fresh pages are cleared as they come, at a few GB/s by one thread.
+    let cpus = thread::available_parallelism().map_or(1, |count| count.get());
+    let (next, good) = (AtomicUsize::new(0), AtomicBool::new(true));
+    let work = || {
+        while let Some(range) = absent.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if good.load(Ordering::Relaxed) && !populate(range.start, range.len(), access) {
+                good.store(false, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..cpus.min(MOST_THREADS) {
+            // Whoever the system does not grant is not needed.
+            let _ = thread::Builder::new().name("ferry-probe".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    good.into_inner()
+}
+
+/// Where pages of an anonymous mapping are not there, roughly: one range for each stretch of some MiB that lacks any.
+fn absent(first: usize, past: usize) -> Vec<Range<usize>> {
     const PAGES: usize = 4096;
     let page = page_size();
     let mut there = [0_u8; PAGES];
-    (first..past).step_by(PAGES * page).all(|from| {
+    let look = |from: usize| {
         let len = (past - from).min(PAGES * page);
         // SAFETY: nothing is touched, and `there` has room for one byte a page.
         if unsafe { libc::mincore(from as *mut libc::c_void, len, there.as_mut_ptr()) } != 0 {
-            return populate(from, len, access);
+            return Some(from..from + len);
         }
         let is_absent = |state: &u8| state & 1 == 0;
         let there = &there[..len / page];
-        let (Some(absent), Some(last)) =
-            (there.iter().position(is_absent), there.iter().rposition(is_absent))
-        else {
-            return true;
-        };
-        populate(from + absent * page, (last + 1 - absent) * page, access)
-    })
+        let (start, last) = (there.iter().position(is_absent)?, there.iter().rposition(is_absent)?);
+        Some(from + start * page..from + (last + 1) * page)
+    };
+    (first..past).step_by(PAGES * page).filter_map(look).collect()
 }
 
 fn populate(first: usize, len: usize, access: Access) -> bool {

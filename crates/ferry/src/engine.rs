@@ -32,7 +32,8 @@ pub fn open(options: &Options) -> Result<Runtime> {
         }
         BackendName::Cuda => {
             let Options { devices, device_memory, .. } = *options;
-            Cuda::open(&CudaOptions { devices, visible: options.visible.clone(), device_memory })?
+            let (visible, settings) = (options.visible.clone(), options.cuda.clone());
+            Cuda::open(&CudaOptions { devices, visible, device_memory, settings })?
         }
     };
     Ok(Runtime::new(backend, options.observer.clone()))

@@ -5,11 +5,13 @@ use crate::{
     Error, Kind, Observer, Result,
     products::{Form, PRODUCTS, Product},
 };
+use ferry_backends::cuda::settings::{Constants, Settings};
 use std::{env, fmt, str::FromStr, sync::Arc};
 
 const MOST_DEVICES: usize = 64;
 const LEAST_MEMORY: usize = 64 << 10;
 const MOST_MEMORY: usize = 16 << 40;
+const MOST_BLOCKS: usize = 1024;
 
 /// Which devices this process sees.
 pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
@@ -47,6 +49,8 @@ pub struct Options {
     pub soc: String,
     /// How it is installed: one of the product's forms.
     pub form: Form,
+    /// What the cuda backend is told about copies; no other heeds it.
+    pub cuda: Settings,
     /// Watches everything.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -89,6 +93,7 @@ impl Default for Options {
             product,
             soc: product.soc.into(),
             form: Form::Ep,
+            cuda: Settings::default(),
             observer: None,
         }
     }
@@ -103,6 +108,7 @@ impl fmt::Debug for Options {
             .field("device_memory", &self.device_memory)
             .field("soc", &self.soc)
             .field("form", &self.form)
+            .field("cuda", &self.cuda)
             .field("is_observed", &self.observer.is_some())
             .finish_non_exhaustive()
     }
@@ -110,7 +116,7 @@ impl fmt::Debug for Options {
 
 impl Options {
     /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`, `FERRY_DEVICE_MEMORY`,
-    /// `FERRY_SOC` and `FERRY_FORM`, which `docs/ENVIRONMENT.md` describes; the default for each that is not set. A `FERRY_`
+    /// `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN` and `FERRY_CUDA_BLOCKS`, which `docs/ENVIRONMENT.md` describes; the default for each that is not set. A `FERRY_`
     /// variable that makes no sense is an error of [`Kind::BadSetting`] that lists the valid values.
     ///
     /// ```
@@ -136,6 +142,7 @@ impl Options {
             devices: setting("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?,
             visible: var(VISIBLE).map(|text| visible(&text)),
             device_memory: setting("FERRY_DEVICE_MEMORY", &var, device_memory)?,
+            cuda: cuda(&var)?,
             ..options
         })
     }
@@ -251,6 +258,14 @@ fn device_memory(text: &str) -> Result<usize> {
     Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
 }
 
+/// What is said about the cuda backend: the number of blocks by itself wins over the one in the plan.
+fn cuda(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
+    let constants = setting("FERRY_CUDA_PLAN", &var, Constants::from_str)?.unwrap_or_default();
+    let blocks = setting("FERRY_CUDA_BLOCKS", &var, |text| count(text, MOST_BLOCKS))?;
+    let constants = blocks.map_or(constants.clone(), |blocks| constants.with_blocks(blocks));
+    Ok(Settings { constants, ..Settings::default() })
+}
+
 /// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and what came before
 /// it counts: "1, 2,3" is device 1.
 fn visible(text: &str) -> Vec<u32> {
@@ -292,6 +307,8 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
             ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
+            ("FERRY_CUDA_PLAN", "blocks=3", "blocks_in, blocks_out"),
+            ("FERRY_CUDA_BLOCKS", "0", "1 to 1024"),
         ] {
             let error = with(&[(name, value)]).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.kind, Kind::BadSetting);
@@ -308,12 +325,16 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "2G"),
             ("FERRY_SOC", "Ascend310B4"),
             ("FERRY_FORM", "rc"),
+            ("FERRY_CUDA_PLAN", "list_from=9,blocks_in=8"),
+            ("FERRY_CUDA_BLOCKS", "24"),
         ])
         .expect("all of them make sense");
         assert_eq!((options.backend, options.devices), (BackendName::Cuda, Some(5)));
         assert_eq!((options.visible.as_deref(), options.device_memory), (Some(&[1, 3][..]), Some(2 << 30)));
         assert_eq!((options.product.tag, options.soc.as_str()), ("200I", "Ascend310B4"));
         assert!(options.form == Form::Rc && options.is_unified());
+        let plan = Constants { list_from: 9, ..Constants::default().with_blocks(24) };
+        assert_eq!(options.cuda.constants, plan);
     }
 
     #[test]

@@ -3,31 +3,144 @@
 use super::{
     driver::{Handle, MEMORY_UNIFIED, Rectangle},
     host::Piece,
+    planner::{self, Engine, Shape, Way},
     queue::Lane,
+    ring::{Entry, FEW, Loan, ROOM},
+    settings::Constants,
 };
-use ferry_core::{Plan, Result, Route, Rows};
-use std::{ffi::c_void, ptr};
+use ferry_core::{Pieces, Plan, Result, Rows};
+use std::{ffi::c_void, mem::MaybeUninit, ptr};
 
-/// Threads of the one block that a kernel of ours runs as.
+/// Threads of a block: kernels.cu allows no more.
 const THREADS: u32 = 1024;
-/// The largest pitch that the driver takes.
-const MAX_PITCH: usize = i32::MAX as usize;
+
+/// How a list of pieces is launched.
+#[derive(Clone, Copy)]
+struct Launch {
+    /// Threads for each piece.
+    lanes: u32,
+    blocks: u32,
+    /// In the parameters of the kernel.
+    is_inline: bool,
+}
 
 impl Lane {
-    /// A copy between device memory and page-locked or device memory.
+    /// A copy between device memory and page-locked or device memory; of pageable memory as the driver does it.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
-        let within = matches!(plan.route(), Route::DeviceToDevice { from, to } if from == to);
-        plan.pieces().iter().try_for_each(|rows| match rows.height {
-            1 if within && rows.dst.abs_diff(rows.src) < rows.width => {
-                let args = [rows.dst, rows.src, rows.width].map(|arg| arg as u64);
-                self.start(self.device.kernels()?.within, &args)
+        let (way, pieces) = (self.way(plan.route()), plan.pieces());
+        let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
+        let constants = if is_in_reach { &self.device.constants } else { &Constants::NO_KERNELS };
+        match pieces {
+            Pieces::Lines(lines) if !plan.is_ordered() => {
+                self.send_all(lines.iter().map(|line| Entry::from(*line)), way, constants)
             }
-            1 => self.copy_row(rows.dst, rows.src, rows.width),
-            _ if rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH => self.copy_rectangle(&rows),
-            height => (0..height).try_for_each(|row| {
-                self.copy_row(rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch, rows.width)
-            }),
+            pieces => pieces.iter().try_for_each(|rows| self.copy_rows(&rows, way, constants)),
+        }
+    }
+
+    /// Copies pieces that are independent of each other, none of them pageable memory. The context is current.
+    pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
+        self.send_all(entries.iter().copied(), way, &self.device.constants)
+    }
+
+    fn send_all(
+        &self,
+        entries: impl ExactSizeIterator<Item = Entry> + Clone,
+        way: Way,
+        constants: &Constants,
+    ) -> Result<()> {
+        let (count, sizes) = (entries.len(), entries.clone().map(|entry| entry.len as usize));
+        let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+        let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants)
+        {
+            Engine::Inline { blocks } => (blocks, true),
+            Engine::List { blocks } => (blocks, false),
+            _ => return self.send_each(entries, way, constants),
+        };
+        // What a kernel reads and writes at once has no order.
+        if way == Way::Within && entries.clone().any(Entry::meets) {
+            return self.send_each(entries, way, constants);
+        }
+        let share = planner::share(bytes, way, constants);
+        let launch = Launch { lanes: planner::lanes((bytes / count).min(share)), blocks, is_inline };
+        if most <= share {
+            self.launch_list(entries, launch)
+        } else {
+            self.launch_list(entries.flat_map(|entry| entry.cut(share as u64)), launch)
+        }
+    }
+
+    fn send_each(
+        &self,
+        mut entries: impl Iterator<Item = Entry>,
+        way: Way,
+        constants: &Constants,
+    ) -> Result<()> {
+        entries.try_for_each(|entry| {
+            let rows = Rows::linear(entry.dst as usize, entry.src as usize, entry.len as usize);
+            self.copy_rows(&rows, way, constants)
         })
+    }
+
+    /// A rectangle, which may be a single row.
+    fn copy_rows(&self, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
+        let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+        match planner::choose(&Shape::of(rows), way, constants) {
+            Engine::Move => {
+                self.start(self.device.kernels()?.within, &[dst, src, width].map(|arg| arg as u64))
+            }
+            Engine::Grid { blocks } => self.launch_rows(rows, blocks),
+            Engine::Each => (0..height)
+                .try_for_each(|row| self.copy_row(dst + row * dst_pitch, src + row * src_pitch, width)),
+            _ => self.copy_rectangle(rows),
+        }
+    }
+
+    /// Pieces in as few launches as hold them.
+    fn launch_list(&self, mut entries: impl Iterator<Item = Entry>, launch: Launch) -> Result<()> {
+        let mut few = [MaybeUninit::new(Entry::default()); FEW];
+        loop {
+            let loan = if launch.is_inline { None } else { self.device.lend()? };
+            let (count, room) = match loan {
+                Some(mut loan) => {
+                    let count = fill(loan.room(), &mut entries);
+                    if count > 0 {
+                        self.launch_pieces(&loan, count, launch)?;
+                        loan.sent();
+                    }
+                    (count, ROOM)
+                }
+                None => {
+                    let count = fill(&mut few, &mut entries);
+                    if count > 0 {
+                        self.launch_few(&few, count, launch)?;
+                    }
+                    (count, FEW)
+                }
+            };
+            if count < room {
+                return Ok(());
+            }
+        }
+    }
+
+    fn launch_pieces(&self, loan: &Loan, count: usize, launch: Launch) -> Result<()> {
+        let (list, count, lanes) = (loan.list(), count as u32, launch.lanes);
+        let mut args =
+            [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
+        self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)
+    }
+
+    fn launch_few(&self, few: &[MaybeUninit<Entry>; FEW], count: usize, launch: Launch) -> Result<()> {
+        let (count, lanes) = (count as u32, launch.lanes);
+        let mut args = [arg(few), arg(&count), arg(&lanes)];
+        self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)
+    }
+
+    fn launch_rows(&self, rows: &Rows, blocks: u32) -> Result<()> {
+        let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+        let rectangle = [dst, dst_pitch, src, src_pitch, width, height].map(|field| field as u64);
+        self.start_blocks(self.device.kernels()?.rows, blocks, &mut [arg(&rectangle)])
     }
 
     pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
@@ -75,14 +188,33 @@ impl Lane {
 
     /// Launches a kernel of ours as one block.
     pub(super) fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
-        let mut slots: Vec<_> =
-            args.iter().map(|arg| ptr::from_ref(arg).cast_mut().cast::<c_void>()).collect();
-        // SAFETY: the kernel takes these arguments, each 64 bits, and they are copied before the call returns; what they
+        let mut args: Vec<_> = args.iter().map(arg).collect();
+        self.start_blocks(kernel, 1, &mut args)
+    }
+
+    fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+        // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {
             let launch = self.device.driver.calls.cuLaunchKernel;
-            launch(kernel, 1, 1, 1, THREADS, 1, 1, 0, self.stream, slots.as_mut_ptr(), ptr::null_mut())
+            launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, self.stream, args.as_mut_ptr(), ptr::null_mut())
         };
         self.device.check("cuLaunchKernel", code)
     }
+}
+
+/// Where an argument of a kernel is. The driver only reads it.
+fn arg<T>(value: &T) -> *mut c_void {
+    ptr::from_ref(value).cast_mut().cast()
+}
+
+/// Takes as many entries as there is room for; how many that were.
+#[inline]
+fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entry>) -> usize {
+    let mut count = 0;
+    for (place, entry) in room.iter_mut().zip(entries) {
+        place.write(entry);
+        count += 1;
+    }
+    count
 }

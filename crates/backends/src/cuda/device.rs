@@ -7,7 +7,9 @@ use super::{
     fence::Watcher,
     latch::Words,
     queue::Lane,
+    ring::{Lists, Loan},
     sender::Sender,
+    settings::{Constants, Settings},
     stage::Desks,
     workers::Workers,
 };
@@ -32,6 +34,11 @@ pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
+    /// The planner's numbers for this GPU.
+    pub constants: Constants,
+    /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
+    pub is_alone: bool,
+    lists: Lists,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
@@ -51,6 +58,12 @@ pub struct Kernels {
     pub within: Handle,
     /// `ferry_copy_sealed`.
     pub sealed: Handle,
+    /// `ferry_pieces`.
+    pub pieces: Handle,
+    /// `ferry_pieces_inline`.
+    pub few: Handle,
+    /// `ferry_rows`.
+    pub rows: Handle,
 }
 
 /// While this lives, the device's context is the calling thread's; afterwards the one before is again.
@@ -63,6 +76,7 @@ impl Device {
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
         ordinal: u32,
+        settings: &Settings,
     ) -> Result<Device> {
         let (mut handle, mut context) = (0, 0);
         // SAFETY: `handle` receives the device.
@@ -71,11 +85,16 @@ impl Device {
         // SAFETY: the device is valid and `context` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
+        let constants = settings.constants.on(multiprocessors(&driver, handle));
+        let is_alone = driver.gpus()? == 1;
         Ok(Device {
             driver,
             workers,
             watcher,
-            desks: Desks::new(None),
+            constants,
+            is_alone,
+            lists: Lists::default(),
+            desks: Desks::new(settings.stagers),
             handle,
             context,
             words: Words::default(),
@@ -136,6 +155,20 @@ impl Device {
         }
     }
 
+    /// Room for a list of pieces, if there is some. The context is current.
+    pub fn lend(&self) -> Result<Option<Loan>> {
+        self.lists.lend(|len| self.page_locked(len))
+    }
+
+    /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
+    fn page_locked(&self, len: usize) -> Result<Handle> {
+        let mut at = 0;
+        let flags = driver::HOST_PORTABLE_AND_MAPPED;
+        // SAFETY: `at` receives the address.
+        let code = unsafe { (self.driver.calls.cuMemHostAlloc)(&mut at, len, flags) };
+        self.check("cuMemHostAlloc", code).map(|()| at)
+    }
+
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
         // SAFETY: the text ends with a zero; the module lives as long as the context.
@@ -149,8 +182,25 @@ impl Device {
                 unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
             self.check("cuModuleGetFunction", code).map(|()| function)
         };
-        Ok(Kernels { within: find(c"ferry_move")?, sealed: find(c"ferry_copy_sealed")? })
+        Ok(Kernels {
+            within: find(c"ferry_move")?,
+            sealed: find(c"ferry_copy_sealed")?,
+            pieces: find(c"ferry_pieces")?,
+            few: find(c"ferry_pieces_inline")?,
+            rows: find(c"ferry_rows")?,
+        })
     }
+}
+
+/// How many multiprocessors a GPU has; a guess where the driver does not say.
+fn multiprocessors(driver: &Driver, device: i32) -> usize {
+    const GUESS: i32 = 32;
+    let mut count = GUESS;
+    if let Some(ask) = driver.calls.cuDeviceGetAttribute {
+        // SAFETY: `count` receives the number.
+        unsafe { ask(&mut count, driver::MULTIPROCESSORS, device) };
+    }
+    count.max(1) as usize
 }
 
 impl Drop for Device {
@@ -158,6 +208,10 @@ impl Drop for Device {
         let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
+            for list in self.lists.close() {
+                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
+                unsafe { (self.driver.calls.cuMemFreeHost)(list) };
+            }
             for page in words {
                 // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
                 unsafe { (self.driver.calls.cuMemFreeHost)(page) };
@@ -208,11 +262,7 @@ pub struct Reports {
 impl Reports {
     /// An empty ring. The context is current.
     pub fn new(device: &Arc<Device>) -> Result<Reports> {
-        let mut at = 0;
-        let flags = driver::HOST_PORTABLE_AND_MAPPED;
-        // SAFETY: `at` receives the address.
-        let code = unsafe { (device.driver.calls.cuMemHostAlloc)(&mut at, size_of::<Ring>(), flags) };
-        device.check("cuMemHostAlloc", code)?;
+        let at = device.page_locked(size_of::<Ring>())?;
         let spare = [0; 5];
         let ring =
             Ring { written: 0, taken: 0, room: ROOM as u64, spare, reports: [Report::default(); ROOM] };

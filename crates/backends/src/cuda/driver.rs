@@ -41,6 +41,8 @@ pub const EVENT_UNTIMED: u32 = 2;
 pub const HOST_PORTABLE_AND_MAPPED: u32 = 1 | 2;
 /// Where an address lies is found by the address itself.
 pub const MEMORY_UNIFIED: u32 = 4;
+/// How many multiprocessors a device has, among its attributes.
+pub const MULTIPROCESSORS: i32 = 16;
 /// Memory of a device, as `Attribute::MemoryType` says it.
 pub const MEMORY_DEVICE: u32 = 2;
 

@@ -1,14 +1,79 @@
-// The kernels of the cuda backend: copies whose addresses are read when they run, and moves inside overlapping memory.
-// kernels.ptx is made from this file by regenerate.sh; a test checks that the two belong together.
-//
-// Each kernel is launched as one block, so that a barrier stands between reading and writing: a copy may overwrite the
-// descriptor it was read from, and source and destination may overlap.
+// The kernels of the cuda backend: many pieces at once, rectangles, copies whose addresses are read when they run, and moves
+// inside overlapping memory. kernels.ptx is made from this file by regenerate.sh; a test checks that the two belong together.
 
-// Threads of the block: `THREADS` in queue.rs.
+#include "copy.cuh"
+
+// Threads of a block: `THREADS` in device.rs at most.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 
-typedef unsigned char u8;
-typedef unsigned long long u64;
+// One piece to copy: `Entry` in ring.rs.
+struct Entry {
+    u8 *dst;
+    const u8 *src;
+    u64 len;
+};
+
+// Pieces of a tile, and pieces that lie next to each other in the list and go to one block.
+#define ROOM 1024
+#define RUN 8
+// Words of an entry.
+#define WORDS 3
+
+// Pieces that fit into the parameters of a kernel: `FEW` in ring.rs.
+struct Few {
+    Entry entries[160];
+};
+
+// How many blocks have read their part of the list in a slot; back at 0 when all have. As many as `SLOTS` in ring.rs.
+__device__ u32 passed[64];
+
+// The slot is the host's again once every block has read its part of the list: the last one says so.
+static __device__ void give_back(u32 slot, u64 number, volatile u64 *back) {
+    if (threadIdx.x == 0 && atomicInc(&passed[slot], gridDim.x - 1) == gridDim.x - 1) *back = number;
+}
+
+// Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a block fetches its part of
+// it, every so many runs one, in one go.
+KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back) {
+    __shared__ u64 tile[WORDS * ROOM];
+    const u32 runs = (count + RUN - 1) / RUN;
+    u32 mine = blockIdx.x < runs ? ((runs - 1 - blockIdx.x) / gridDim.x + 1) * RUN : 0;
+    if (count % RUN != 0 && (runs - 1) % gridDim.x == blockIdx.x) mine -= RUN - count % RUN;
+    u32 first = 0;
+    do {
+        const u32 here = mine - first < ROOM ? mine - first : ROOM;
+        __syncthreads();
+        for (u32 word = threadIdx.x; word < WORDS * here; word += blockDim.x) {
+            const u32 run = (first / RUN + word / (WORDS * RUN)) * gridDim.x + blockIdx.x;
+            tile[word] = list[(u64)run * (WORDS * RUN) + word % (WORDS * RUN)];
+        }
+        __syncthreads();
+        if (first + here == mine) give_back(slot, number, back);
+        for (u32 i = threadIdx.x / lanes; i < here; i += blockDim.x / lanes) {
+            const Entry *entry = (const Entry *)(tile + WORDS * i);
+            copy_span(entry->dst, entry->src, entry->len, threadIdx.x % lanes, lanes);
+        }
+        first += here;
+    } while (first < mine);
+}
+
+// The same for a few pieces, which come with the launch.
+KERNEL ferry_pieces_inline(const Few few, u32 count, u32 lanes) {
+    for (u32 i = threadIdx.x / lanes * gridDim.x + blockIdx.x; i < count; i += blockDim.x / lanes * gridDim.x) {
+        const Entry &entry = few.entries[i];
+        copy_span(entry.dst, entry.src, entry.len, threadIdx.x % lanes, lanes);
+    }
+}
+
+// A rectangle: in the largest cells that its rows consist of, or, at odd addresses, row by row.
+KERNEL ferry_rows(const Rectangle rows) {
+    const u64 threads = (u64)blockDim.x * gridDim.x, thread = (u64)blockDim.x * blockIdx.x + threadIdx.x;
+    const u64 all = (u64)rows.dst | rows.dst_pitch | (u64)rows.src | rows.src_pitch | rows.width;
+    if ((all & 15) == 0) copy_cells<uint4>(rows, thread, threads);
+    else if ((all & 7) == 0) copy_cells<u64>(rows, thread, threads);
+    else if ((all & 3) == 0) copy_cells<u32>(rows, thread, threads);
+    else copy_rows(rows, thread, threads);
+}
 
 // What went wrong and what was read. `Report` in device.rs is the same.
 struct Report {
@@ -55,6 +120,9 @@ static __device__ u64 digest(u64 key, u64 src, u64 dst, u64 len) {
     }
     return sum;
 }
+
+// The two below run as one block, so that a barrier stands between reading and writing: a copy may overwrite the descriptor it
+// was read from, and source and destination may overlap.
 
 static __device__ void copy_apart(u8 *dst, const u8 *src, u64 len) {
     u64 head = len, body = 0;

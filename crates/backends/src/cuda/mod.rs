@@ -20,12 +20,14 @@ mod latch;
 mod ledger;
 mod pieces;
 mod planner;
+mod pool;
 mod queue;
 mod quota;
 mod ring;
 mod sealed;
 mod sender;
 mod sending;
+pub mod settings;
 mod stage;
 mod visits;
 mod workers;
@@ -42,6 +44,7 @@ use ferry_core::{
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
+use settings::Settings;
 use std::sync::OnceLock;
 use workers::Workers;
 
@@ -55,6 +58,8 @@ pub struct CudaOptions {
     pub visible: Option<Vec<u32>>,
     /// Bytes of each device; `None` is what its GPU has, or an equal part where devices share it.
     pub device_memory: Option<usize>,
+    /// How copies are done.
+    pub settings: Settings,
 }
 
 /// The cuda backend.
@@ -68,6 +73,7 @@ pub struct Cuda {
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
+    settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
 }
@@ -99,6 +105,7 @@ impl Cuda {
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
+            settings: options.settings.clone(),
             outside: Outside::default(),
         }))
     }
@@ -111,7 +118,8 @@ impl Cuda {
             return Ok(device);
         }
         let ordinal = self.ordinals[id as usize];
-        let device = Device::open(self.driver.clone(), self.workers.clone(), self.watcher.clone(), ordinal)?;
+        let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
+        let device = Device::open(driver, workers, watcher, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -172,15 +180,35 @@ impl Cuda {
 
     /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
-        match (self.try_take(home, len), home) {
-            (Err(error), Home::Device(id))
-                if error.kind == Kind::OutOfMemory && len <= self.gpu_memory(id)?.0 =>
-            {
+        let error = match self.try_take(home, len) {
+            Err(error) if error.kind == Kind::OutOfMemory => error,
+            taken => return taken,
+        };
+        match home {
+            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
+            _ => {
                 self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
                 self.try_take(home, len)
             }
-            (taken, _) => taken,
         }
+    }
+
+    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
+    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
+        let again = lock(&self.pieces).reuse(len, align);
+        if again.is_some() {
+            return again;
+        }
+        let part = pool::part(len).filter(|_| align == GRANULE)?;
+        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
+        if start % GRANULE != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(Home::Host, start).ok()? };
+            return None;
+        }
+        let mut pieces = lock(&self.pieces);
+        pieces.add_slab(start, part);
+        pieces.reuse(len, align)
     }
 
     fn try_take(&self, home: Home, len: usize) -> Result<usize> {
@@ -200,6 +228,9 @@ impl Cuda {
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
     fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
+        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
+            return Ok(start);
+        }
         let (mut size, mut start) = (len, self.take(home, len)?);
         if start % align != 0 {
             // SAFETY: taken just now.
@@ -232,7 +263,7 @@ impl Cuda {
             let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
             device.unless_lost(|_here| unsafe { self.give(home, start) })?;
-            pieces.forget();
+            pieces.forget(start);
         }
         Ok(())
     }
@@ -359,7 +390,7 @@ mod tests {
             (2, Some(4), Some(vec![3, 9, 2]), &[1, 0]),
             (2, None, Some(vec![1, 2]), &[1]),
         ] {
-            let options = CudaOptions { devices, visible, device_memory: None };
+            let options = CudaOptions { devices, visible, device_memory: None, ..CudaOptions::default() };
             assert_eq!(options.ordinals(gpus), want, "{options:?} with {gpus} GPUs");
         }
     }

@@ -1,6 +1,8 @@
 //! What the driver gave us, and what of it rests. The driver hands freed addresses out again at once, and page-locked ones
-//! may stay readable; so a freed piece rests a while before it is given back, and whoever still uses its addresses is told.
+//! may stay readable; so a freed piece rests a while, and whoever still uses its addresses is told. After that it is given back,
+//! or used again if it is page-locked.
 
+use super::pool::Pool;
 use ferry_core::Home;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,6 +12,7 @@ pub struct Pieces {
     made: BTreeMap<usize, Piece>,
     resting: VecDeque<usize>,
     resting_bytes: usize,
+    pool: Pool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ struct Piece {
 }
 
 /// How much may rest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Pieces.
     pub pieces: usize,
@@ -38,6 +41,17 @@ impl Pieces {
     /// The driver gave us this.
     pub fn add(&mut self, start: usize, len: usize, home: Home) {
         self.made.insert(start, Piece { len, home });
+    }
+
+    /// The driver gave us a slab for parts of this length.
+    pub fn add_slab(&mut self, start: usize, part: usize) {
+        let parts = self.pool.add(start, part).map(|start| (start, Piece { len: part, home: Home::Host }));
+        self.made.extend(parts);
+    }
+
+    /// Page-locked memory that has rested, for `len` bytes at a multiple of `align`.
+    pub fn reuse(&mut self, len: usize, align: usize) -> Option<usize> {
+        self.pool.take(len, align)
     }
 
     /// Whether the range has a byte in common with any piece, resting or not; an empty range, whether it lies in one.
@@ -67,17 +81,32 @@ impl Pieces {
             .sum()
     }
 
-    /// The piece that rests longest, if more rest than may. It stays known until it is [`forgotten`](Self::forget).
-    pub fn overdue(&self, most: Rest) -> Option<(usize, Home)> {
-        let over = self.resting.len() > most.pieces || self.resting_bytes > most.bytes;
-        let start = *self.resting.front().filter(|_| over)?;
-        Some((start, self.made[&start].home))
+    /// What is to be given back next, if more rest than may. It stays known until it is [`forgotten`](Self::forget).
+    pub fn overdue(&mut self, most: Rest) -> Option<(usize, Home)> {
+        while self.resting.len() > most.pieces || self.resting_bytes > most.bytes {
+            let start = *self.resting.front()?;
+            let Piece { len, home } = self.made[&start];
+            if home != Home::Host || !self.pool.keep(start, len) {
+                return Some((start, home));
+            }
+            self.resting.pop_front();
+            self.resting_bytes -= len;
+        }
+        self.pool.surplus(most == Rest::NONE).map(|start| (start, Home::Host))
     }
 
-    /// The piece that rests longest was given back.
-    pub fn forget(&mut self) {
-        if let Some(piece) = self.resting.pop_front().and_then(|start| self.made.remove(&start)) {
-            self.resting_bytes -= piece.len;
+    /// What began at `start` and was overdue was given back.
+    pub fn forget(&mut self, start: usize) {
+        let mut len = self.made[&start].len;
+        if self.resting.front() == Some(&start) {
+            self.resting.pop_front();
+            self.resting_bytes -= len;
+        } else {
+            len = self.pool.forget(start, len);
+        }
+        let gone: Vec<_> = self.made.range(start..start + len).map(|(start, _)| *start).collect();
+        for start in gone {
+            self.made.remove(&start);
         }
     }
 
@@ -90,16 +119,19 @@ impl Pieces {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::cuda::pool::SLAB;
 
-    fn pieces(made: &[(usize, usize)]) -> Pieces {
+    const GPU: Home = Home::Device(0);
+
+    fn pieces(made: &[(usize, usize)], home: Home) -> Pieces {
         let mut pieces = Pieces::default();
-        made.iter().for_each(|(start, len)| pieces.add(*start, *len, Home::Host));
+        made.iter().for_each(|(start, len)| pieces.add(*start, *len, home));
         pieces
     }
 
     #[test]
     fn ranges_that_reach_into_memory_of_ours_are_seen() {
-        let pieces = pieces(&[(0x1000, 0x1000), (0x5000, 0x10)]);
+        let pieces = pieces(&[(0x1000, 0x1000), (0x5000, 0x10)], GPU);
         for (addr, len, want) in [
             (0x1000, 0, true),
             (0x1fff, 1, true),
@@ -115,26 +147,64 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_rest_until_there_are_too_many() {
-        let mut pieces = pieces(&[(0x1000, 0x1000), (0x3000, 0x1000), (0x5000, 0x1000)]);
+        let mut pieces = pieces(&[(0x1000, 0x1000), (0x3000, 0x1000), (0x5000, 0x1000)], GPU);
         assert!(pieces.rest(0x3010) && pieces.rest(0x1000) && !pieces.rest(0x2000));
         for (most, want) in [
             (Rest { pieces: 2, bytes: 0x2000 }, None),
-            (Rest { pieces: 1, bytes: 0x2000 }, Some((0x3000, Home::Host))),
-            (Rest { pieces: 2, bytes: 0x1fff }, Some((0x3000, Home::Host))),
+            (Rest { pieces: 1, bytes: 0x2000 }, Some((0x3000, GPU))),
+            (Rest { pieces: 2, bytes: 0x1fff }, Some((0x3000, GPU))),
         ] {
             assert_eq!(pieces.overdue(most), want, "{most:?}");
         }
         assert!(pieces.reaches(0x3000, 1), "still known");
-        assert_eq!((pieces.resting(Home::Host), pieces.resting(Home::Device(0))), (0x2000, 0));
-        pieces.forget();
+        assert_eq!((pieces.resting(GPU), pieces.resting(Home::Host)), (0x2000, 0));
+        pieces.forget(0x3000);
         assert!(!pieces.reaches(0x3000, 1) && pieces.reaches(0x1000, 1));
-        assert_eq!(pieces.overdue(Rest::NONE), Some((0x1000, Home::Host)));
-        pieces.forget();
+        assert_eq!(pieces.overdue(Rest::NONE), Some((0x1000, GPU)));
+        pieces.forget(0x1000);
         assert_eq!(pieces.overdue(Rest::NONE), None, "the third is in use");
-        pieces.add(0x10_0000, Rest::SOME.bytes + 1, Home::Device(0));
+        pieces.add(0x10_0000, Rest::SOME.bytes + 1, GPU);
         assert!(pieces.rest(0x5000) && pieces.rest(0x10_0000));
-        assert_eq!(pieces.overdue(Rest::SOME), Some((0x10_0000, Home::Device(0))), "too large to rest");
-        pieces.forget();
+        assert_eq!(pieces.overdue(Rest::SOME), Some((0x10_0000, GPU)), "too large to rest");
+        pieces.forget(0x10_0000);
         assert_eq!(pieces.overdue(Rest::SOME), None, "the small one rests on");
+    }
+
+    #[test]
+    fn page_locked_pieces_are_used_again_when_they_have_rested() {
+        const ONE: Rest = Rest { pieces: 1, bytes: usize::MAX };
+        let mut pieces = pieces(&[(0x10_0000, 0x10_0000), (0x80_0000, 0x10_0000)], Home::Host);
+        assert!(pieces.rest(0x10_0000));
+        assert_eq!((pieces.overdue(ONE), pieces.reuse(0x10_0000, 4096)), (None, None), "it rests");
+        assert!(pieces.rest(0x80_0000));
+        assert_eq!(pieces.overdue(ONE), None, "kept, not given back");
+        assert_eq!(pieces.resting(Home::Host), 0x10_0000, "the newer one");
+        assert!(pieces.reaches(0x10_0000, 1), "and known");
+        assert_eq!(pieces.reuse(0xf_0000, 4096), Some(0x10_0000));
+        assert_eq!(pieces.reuse(0xf_0000, 4096), None);
+        assert!(pieces.rest(0x10_0000), "as any other");
+        assert_eq!(pieces.overdue(Rest::NONE), Some((0x10_0000, Home::Host)));
+        pieces.forget(0x10_0000);
+        assert_eq!(pieces.overdue(Rest::NONE), Some((0x80_0000, Home::Host)));
+        pieces.forget(0x80_0000);
+        assert_eq!(pieces.overdue(Rest::NONE), None);
+        assert!(!pieces.reaches(0, usize::MAX));
+    }
+
+    #[test]
+    fn parts_of_a_slab_rest_one_by_one_and_go_together() {
+        let mut pieces = Pieces::default();
+        pieces.add_slab(SLAB, SLAB / 4);
+        assert!(pieces.reaches(SLAB + 5, 1), "also what nobody uses");
+        let parts: Vec<_> = (0..4).filter_map(|_| pieces.reuse(200_000, 4096)).collect();
+        assert_eq!(parts, [0, 1, 2, 3].map(|part| SLAB + part * SLAB / 4));
+        assert_eq!(pieces.reuse(1, 4096), None, "another length");
+        parts[1..].iter().for_each(|part| assert!(pieces.rest(*part)));
+        assert_eq!(pieces.overdue(Rest::NONE), None, "one part is in use");
+        assert_eq!(pieces.reuse(200_000, 4096), Some(parts[3]), "the others have rested");
+        assert!(pieces.rest(parts[0]) && pieces.rest(parts[3]));
+        assert_eq!(pieces.overdue(Rest::NONE), Some((SLAB, Home::Host)));
+        pieces.forget(SLAB);
+        assert!(!pieces.reaches(0, usize::MAX) && pieces.overdue(Rest::NONE).is_none());
     }
 }

@@ -393,7 +393,7 @@ impl Lane {
             Op::Copy(plan) if plan.pieces().is_empty() => Ok(Next::Follows),
             Op::Copy(plan) if plan.route() == Route::HostToHost => {
                 // SAFETY: whoever submitted keeps the rows valid until the op has passed.
-                self.when_reached(ticket, Part::Bytes, move || unsafe { host::copy(&plan) })
+                self.by_host(ticket, move || unsafe { host::copy(&plan) })
             }
             // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
             Op::Copy(plan) if plan.is_plain() && !self.waited => {
@@ -405,7 +405,7 @@ impl Lane {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
-            Op::Fill(fill) => self.when_reached(ticket, Part::Bytes, move || unsafe { host::fill(fill) }),
+            Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
                 Through::Descriptor { at, .. } if !through.memory.has_mappings() => {
                     self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)

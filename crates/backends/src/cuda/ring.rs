@@ -1,13 +1,256 @@
-//! Stands in for the list ring.
+//! Lists of pieces for kernels, in page-locked memory of a device that is used again and again.
+//!
+//! A slot is lent to one launch. The kernel's last block to read its part of the list writes the loan's number behind it, so
+//! that the host knows without a call of the driver that the slot is free, long before the copy is done. Nobody ever waits for a
+//! slot: when all are lent out the pieces go with the launches themselves.
 
-/// A copy of a list.
+use super::driver::Handle;
+use ferry_core::{
+    Line, Result,
+    sync::{Mutex, lock},
+};
+use std::{
+    mem::{self, MaybeUninit},
+    ptr, slice,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Pieces that fit into the parameters of a launch: the same as in kernels.cu.
+pub const FEW: usize = 160;
+/// Pieces of a slot.
+pub const ROOM: usize = 4096;
+/// Slots at most: the same as in kernels.cu.
+const SLOTS: usize = 64;
+/// Slots that are made at a time.
+const GROUP: usize = 8;
+/// Bytes of a group: the lists, and then the numbers of the last loans that came back.
+const GROUP_LEN: usize = GROUP * (ROOM * size_of::<Entry>() + size_of::<AtomicU64>());
+
+/// A piece for a kernel: the same as in kernels.cu.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Where to.
+    /// First byte of the destination.
     pub dst: u64,
-    /// Where from.
+    /// First byte of the source.
     pub src: u64,
-    /// How many bytes.
+    /// Bytes.
     pub len: u64,
+}
+
+impl From<Line> for Entry {
+    #[inline]
+    fn from(line: Line) -> Entry {
+        Entry { dst: line.dst as u64, src: line.src as u64, len: line.len as u64 }
+    }
+}
+
+impl Entry {
+    /// The same in parts of at most `share` bytes.
+    #[inline]
+    pub fn cut(self, share: u64) -> impl Iterator<Item = Entry> {
+        (0..self.len).step_by(share as usize).map(move |done| Entry {
+            dst: self.dst + done,
+            src: self.src + done,
+            len: share.min(self.len - done),
+        })
+    }
+
+    /// Whether its two ends share bytes.
+    #[inline]
+    pub fn meets(self) -> bool {
+        self.dst.abs_diff(self.src) < self.len
+    }
+}
+
+/// The slots of a device.
+#[derive(Default)]
+pub struct Lists(Mutex<Slots>);
+
+#[derive(Default)]
+struct Slots {
+    groups: Vec<usize>,
+    /// The number of the newest loan of each slot.
+    lent: Vec<u64>,
+    /// Where to look first: the slot that was lent longest ago.
+    next: usize,
+    count: u64,
+}
+
+/// A slot that is the caller's. If it is not [`sent`](Self::sent) it is free again when this goes.
+pub struct Loan {
+    /// The number of the slot.
+    pub slot: u32,
+    /// What the kernel has to write when it has read the list,
+    pub number: u64,
+    /// and where.
+    pub back: Handle,
+    list: Handle,
+    is_sent: bool,
+}
+
+impl Lists {
+    /// A slot, if one is free or can be made: `make` gives page-locked memory of this length.
+    pub fn lend(&self, make: impl FnOnce(usize) -> Result<Handle>) -> Result<Option<Loan>> {
+        let mut slots = lock(&self.0);
+        let free = match slots.find() {
+            None if slots.lent.len() < SLOTS => Some(slots.add(make(GROUP_LEN)?)),
+            found => found,
+        };
+        Ok(free.map(|slot| slots.lend(slot)))
+    }
+
+    /// The memory of the slots, to be given back; none if a kernel may still read one.
+    pub fn close(&self) -> Vec<Handle> {
+        let mut slots = lock(&self.0);
+        let is_idle = (0..slots.lent.len()).all(|slot| slots.is_back(slot));
+        let groups = mem::take(&mut *slots).groups;
+        if is_idle { groups } else { Vec::new() }
+    }
+}
+
+impl Slots {
+    fn add(&mut self, group: Handle) -> usize {
+        // SAFETY: fresh memory of that length, which nobody else knows; no loan has the number 0.
+        unsafe { ptr::write_bytes(group as *mut u8, 0, GROUP_LEN) };
+        self.groups.push(group);
+        self.lent.resize(self.lent.len() + GROUP, 0);
+        self.lent.len() - GROUP
+    }
+
+    fn find(&self) -> Option<usize> {
+        let all = self.lent.len();
+        (0..all).map(|step| (self.next + step) % all).find(|slot| self.is_back(*slot))
+    }
+
+    fn is_back(&self, slot: usize) -> bool {
+        // SAFETY: a word of a group, which kernels and hosts write as a whole.
+        let back = unsafe { AtomicU64::from_ptr(self.back(slot) as *mut u64) };
+        back.load(Ordering::Acquire) == self.lent[slot]
+    }
+
+    fn lend(&mut self, slot: usize) -> Loan {
+        self.next = (slot + 1) % self.lent.len();
+        self.count += 1;
+        self.lent[slot] = self.count;
+        Loan {
+            slot: slot as u32,
+            number: self.count,
+            back: self.back(slot),
+            list: self.groups[slot / GROUP] + slot % GROUP * ROOM * size_of::<Entry>(),
+            is_sent: false,
+        }
+    }
+
+    fn back(&self, slot: usize) -> Handle {
+        let lists = GROUP * ROOM * size_of::<Entry>();
+        self.groups[slot / GROUP] + lists + slot % GROUP * size_of::<AtomicU64>()
+    }
+}
+
+impl Loan {
+    /// Room for the list.
+    pub fn room(&mut self) -> &mut [MaybeUninit<Entry>] {
+        // SAFETY: the slot is lent to nobody else, and no kernel reads it before it is sent.
+        unsafe { slice::from_raw_parts_mut(self.list as *mut MaybeUninit<Entry>, ROOM) }
+    }
+
+    /// Where the list is, for the GPU too.
+    pub fn list(&self) -> Handle {
+        self.list
+    }
+
+    /// A kernel that reads the list is in its stream: the slot comes back by it.
+    pub fn sent(mut self) {
+        self.is_sent = true;
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            // SAFETY: the word of the slot, which is ours.
+            unsafe { AtomicU64::from_ptr(self.back as *mut u64) }.store(self.number, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Memory that is never given back; it need not be page-locked here.
+    fn memory(len: usize) -> Result<Handle> {
+        Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as Handle)
+    }
+
+    fn lend(lists: &Lists) -> Option<Loan> {
+        lists.lend(memory).expect("memory")
+    }
+
+    /// What the last block of a kernel does.
+    fn read(back: Handle, number: u64) {
+        // SAFETY: the word of a loan of these tests.
+        unsafe { AtomicU64::from_ptr(back as *mut u64) }.store(number, Ordering::Release);
+    }
+
+    #[test]
+    fn a_slot_is_lent_again_when_its_list_was_read_and_not_before() {
+        let lists = Lists::default();
+        let sent: Vec<_> = (0..SLOTS)
+            .map(|_| {
+                let loan = lend(&lists).expect("a free slot");
+                let key = (loan.slot, loan.number, loan.back);
+                loan.sent();
+                key
+            })
+            .collect();
+        assert!(lend(&lists).is_none(), "all are lent out");
+        let (slot, number, back) = sent[17];
+        read(back, number - 1);
+        assert!(lend(&lists).is_none(), "an older loan says nothing");
+        read(back, number);
+        let again = lend(&lists).expect("it is back");
+        assert!(again.slot == slot && again.number > number);
+        assert!(lend(&lists).is_none());
+        drop(again);
+        assert_eq!(lend(&lists).map(|loan| loan.slot), Some(slot), "it was never sent");
+    }
+
+    #[test]
+    fn lists_of_two_loans_lie_apart() {
+        let lists = Lists::default();
+        let mut loans: Vec<_> = (0..GROUP + 1).map(|_| lend(&lists).expect("a free slot")).collect();
+        for (number, loan) in loans.iter_mut().enumerate() {
+            loan.room().fill(MaybeUninit::new(Entry { dst: number as u64, src: 1, len: 2 }));
+        }
+        for (number, loan) in loans.iter_mut().enumerate() {
+            // SAFETY: written above.
+            let all = loan.room().iter().all(|entry| unsafe { entry.assume_init() }.dst == number as u64);
+            assert!(all, "list {number}");
+        }
+        drop(loans);
+        assert_eq!(lists.close().len(), 2, "of a group and one more");
+    }
+
+    #[test]
+    fn memory_that_a_kernel_may_read_is_kept() {
+        let lists = Lists::default();
+        let loan = lend(&lists).expect("a free slot");
+        loan.sent();
+        assert_eq!(lists.close(), []);
+    }
+
+    #[test]
+    fn a_piece_is_cut_into_shares_and_a_rest() {
+        for (len, want) in [(1, vec![1]), (256, vec![256]), (257, vec![256, 1]), (700, vec![256, 256, 188])] {
+            let parts: Vec<_> = Entry { dst: 1000, src: 5, len }.cut(256).collect();
+            assert_eq!(parts.iter().map(|part| part.len).collect::<Vec<_>>(), want);
+            let mut done = 0;
+            for part in parts {
+                assert_eq!((part.dst, part.src), (1000 + done, 5 + done));
+                done += part.len;
+            }
+        }
+    }
 }

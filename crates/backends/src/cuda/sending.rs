@@ -21,9 +21,6 @@ use std::{mem, sync::TryLockError};
 /// How often a lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken takes more.
 const TRIES: u32 = 200;
 
-/// Larger copies are not gathered.
-const MOST: usize = 64 << 10;
-
 /// What waits in the backlog of a lane.
 pub(super) enum Work {
     Op(Op),
@@ -67,7 +64,7 @@ impl Lane {
     #[inline]
     pub(super) fn small(&self, op: &Op) -> Option<(Way, Entry)> {
         let Op::Copy(plan) = op else { return None };
-        let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= MOST)?;
+        let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= self.device.constants.gather_most)?;
         let way = self.way(plan.route());
         let fits = way != Way::Across && !plan.is_plain() && dst.abs_diff(src) >= len;
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
@@ -177,12 +174,6 @@ impl Lane {
             (_, Some(way)) => self.send(portion, way),
             (_, None) => Ok(()),
         }
-    }
-
-    fn send(&self, entries: &[Entry], _: Way) -> Result<()> {
-        entries
-            .iter()
-            .try_for_each(|copy| self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize))
     }
 
     /// Keeps a small copy in the backlog, with its neighbours if there are any.

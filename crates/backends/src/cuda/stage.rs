@@ -19,23 +19,26 @@ use ferry_core::{
     sync::{Arc, AtomicUsize, Condvar, Mutex, Ordering, lock},
 };
 
-/// From here on a copy of one row is staged; below, the driver is as fast.
-const LEAST: usize = 1 << 20;
+/// From here on a row is staged on its way in; below, the driver is as fast. On an H200: 11.5 GB/s against its 13.4 for 2 MiB,
+/// 14.7 against 13.8 for 4.
+const LEAST_INTO: usize = 4 << 20;
+/// The same on its way out: 6.8 against 8.5 for 512 KiB, 10 against 8.7 for 1 MiB.
+const LEAST_OUT: usize = 1 << 20;
+/// More pieces than these are staged, however short: the driver waits for each.
+const FEW: usize = 4;
 /// A portion is no smaller than this, unless the copy is: waking somebody for less takes longer than it saves.
 const LEAST_PORTION: usize = 512 << 10;
 /// Portions for each thread at least, so that the CPU and the device work at the same time.
 const PORTIONS_EACH: usize = 2;
 
 impl Lane {
-    /// A copy between pageable memory and a device; it is done when this returns. The driver refuses ranges that are
-    /// page-locked in part, and may have no page-locked memory for us: what one way cannot do the other may.
+    /// A copy between pageable memory and a device, of which the host's part is done when this returns. The driver refuses ranges
+    /// that are page-locked in part, and may have no page-locked memory for us: what one way cannot do the other may.
     pub(super) fn copy_plain(&self, plan: &Plan) -> Result<()> {
-        let pieces = plan.pieces();
-        let is_staged = pieces.len() > 1 || pieces.iter().any(|rows| rows.height > 1 || rows.width >= LEAST);
-        if is_staged {
-            self.copy_staged(plan).or_else(|_| self.copy_by_driver(plan))
+        if is_better_staged(plan) {
+            self.copy_staged(plan).or_else(|why| self.copy_by_driver(plan).map_err(|_| why))
         } else {
-            self.copy_by_driver(plan).or_else(|_| self.copy_staged(plan))
+            self.copy_by_driver(plan).or_else(|why| self.copy_staged(plan).map_err(|_| why))
         }
     }
 
@@ -47,9 +50,18 @@ impl Lane {
         // SAFETY: the stream is alive.
         let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
         self.device.check("the GPU's work before a copy of pageable memory", code)?;
-        let is_into = matches!(plan.route(), Route::HostToDevice { .. });
-        Arc::new(Staged::new(self.device.clone(), plan, is_into)).run()
+        Arc::new(Staged::new(self.device.clone(), plan)).run()
     }
+}
+
+fn is_into(plan: &Plan) -> bool {
+    matches!(plan.route(), Route::HostToDevice { .. })
+}
+
+/// Whether the driver would be slower. It is at its worst with rectangles.
+fn is_better_staged(plan: &Plan) -> bool {
+    let (pieces, least) = (plan.pieces(), if is_into(plan) { LEAST_INTO } else { LEAST_OUT });
+    pieces.len() > FEW || pieces.iter().any(|rows| rows.height > 1 || rows.width >= least)
 }
 
 /// A copy that is being staged.
@@ -82,7 +94,8 @@ impl Drop for Helper<'_> {
 }
 
 impl Staged {
-    fn new(device: Arc<Device>, plan: &Plan, is_into: bool) -> Staged {
+    fn new(device: Arc<Device>, plan: &Plan) -> Staged {
+        let is_into = is_into(plan);
         let each = plan.bytes() / (device.desks.most() * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(LEAST_PORTION, CHUNK);
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };

@@ -34,6 +34,22 @@ impl Lane {
         Next::IsHeld(Part::Bytes)
     }
 
+    /// Has the host move bytes when the stream gets here: whoever submits, if he waits at once, else a thread of its own.
+    pub(super) fn by_host(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Next> {
+        if !self.waited {
+            return self.when_reached(ticket, Part::Bytes, work);
+        }
+        // SAFETY: the stream is alive.
+        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
+        self.device.check("the GPU's work", code)?;
+        work();
+        Ok(Next::Follows)
+    }
+
     /// Runs `work` on a thread of its own when the stream gets here.
     pub(super) fn when_reached(
         self: &Arc<Self>,

@@ -185,3 +185,16 @@ fn both_ways_to_mappings_tell_the_same() {
         assert_eq!(ways.around(1), Some(None), "nothing is mapped there");
     }
 }
+
+#[test]
+fn several_threads_bring_in_what_is_absent() {
+    let len = 2 * FOR_SEVERAL;
+    for (rights, access) in [(BOTH, Access::Write), (PROT_READ, Access::Read)] {
+        let mapped = Mapped::new(len, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        assert_eq!(absent(mapped.at, mapped.at + len).iter().map(Range::len).sum::<usize>(), len);
+        assert!(bring_in(mapped.at, mapped.at + len, access));
+        assert!(absent(mapped.at, mapped.at + len).is_empty());
+    }
+    let none = Mapped::new(len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    assert!(!bring_in(none.at, none.at + len, Access::Read));
+}

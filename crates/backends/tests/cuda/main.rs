@@ -4,6 +4,7 @@
 mod aborts;
 mod devices;
 mod gathering;
+mod lists;
 mod lost;
 mod staging;
 

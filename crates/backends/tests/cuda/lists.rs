@@ -1,0 +1,182 @@
+//! Batches and rectangles of every shape, by kernels and by copy engines, against a mirror of all bytes around them.
+
+use super::{MIB, MINUTE, alloc, copy, fetch, linear, locked, noise, read, stream};
+use ferry_backends::cuda::{Cuda, CudaOptions, settings::Settings};
+use ferry_core::{Block, Home, Rows, Runtime};
+use std::ptr;
+
+/// Kernels wherever they can, whatever is faster; and never.
+const PLANS: [&str; 3] = [
+    "",
+    "list_from=1,list_from_within=1,engine_from=any,share_most=1K,share_least=256,rows_in_most=any,rows_out_most=any,\
+     rows_bytes=0,rows_within_bytes=0,rows_unit=1",
+    "blocks_in=0,blocks_out=0,blocks_within=0",
+];
+
+/// From which kind of memory to which.
+const WAYS: [(Home, Home); 3] =
+    [(Home::Device(0), Home::Host), (Home::Host, Home::Device(0)), (Home::Device(0), Home::Device(0))];
+
+fn gpu(test: &str, plan: &str) -> Option<Runtime> {
+    let settings = Settings { constants: plan.parse().expect("a plan"), ..Settings::default() };
+    match Cuda::open(&CudaOptions { settings, ..CudaOptions::default() }) {
+        Ok(backend) => Some(Runtime::new(backend, None)),
+        Err(why) => {
+            eprintln!("{test}: skipped: {why}");
+            None
+        }
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Memory of a home that holds these bytes.
+fn memory(runtime: &Runtime, home: Home, bytes: &[u8]) -> Block {
+    let block = alloc(runtime, home, bytes.len());
+    let here = locked(runtime, bytes);
+    let stream = stream(runtime);
+    match home {
+        // SAFETY: page-locked memory of that length.
+        Home::Host => unsafe {
+            ptr::copy_nonoverlapping(here.base as *const u8, block.base as *mut u8, bytes.len())
+        },
+        Home::Device(_) => linear(&stream, block.base, here.base, bytes.len()),
+    }
+    stream.synchronize(MINUTE).expect("filled");
+    runtime.free(here.base, |_| Ok(())).expect("freed");
+    block
+}
+
+fn bytes_of(runtime: &Runtime, block: &Block) -> Vec<u8> {
+    match block.home {
+        Home::Host => read(block),
+        Home::Device(_) => fetch(runtime, block.base, block.len),
+    }
+}
+
+/// Copies rectangles that are given as offsets, and looks at every byte of the destination's block.
+fn check(runtime: &Runtime, (dst, src): (Home, Home), len: usize, pieces: &[Rows], case: &str) {
+    let (mut want, from) = (vec![0xee; len], noise(len, len));
+    let (to, at) = (memory(runtime, dst, &want), memory(runtime, src, &from));
+    for rows in pieces {
+        for row in 0..rows.height {
+            let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
+            want[dst..dst + rows.width].copy_from_slice(&from[src..src + rows.width]);
+        }
+    }
+    let placed = |rows: &Rows| Rows { dst: to.base + rows.dst, src: at.base + rows.src, ..*rows };
+    let stream = stream(runtime);
+    copy(&stream, &pieces.iter().map(placed).collect::<Vec<_>>());
+    stream.synchronize(MINUTE).expect("done");
+    let got = bytes_of(runtime, &to);
+    let wrong = got.iter().zip(&want).position(|(got, want)| got != want);
+    assert_eq!(wrong, None, "{case}: the first wrong byte");
+    for block in [to, at] {
+        runtime.free(block.base, |_| Ok(())).expect("freed");
+    }
+}
+
+/// Pieces of lengths around `most`, at odd and even places, with gaps between them.
+fn pieces(dice: &mut Dice, count: usize, most: usize, len: usize) -> Vec<Rows> {
+    let mut dst = 0;
+    let mut next = || {
+        let piece = if dice.below(8) == 0 { 1 + dice.below(40) } else { 1 + dice.below(most) };
+        dst += dice.below(20);
+        let src = dice.below(len - piece - 32);
+        let src = if dice.below(2) == 0 { src / 16 * 16 + dst % 16 } else { src };
+        dst += piece;
+        (dst <= len).then(|| Rows::linear(dst - piece, src, piece))
+    };
+    (0..count).map_while(|_| next()).collect()
+}
+
+#[test]
+fn batches_of_any_shape_arrive_and_touch_nothing_else() {
+    let test = "batches_of_any_shape_arrive_and_touch_nothing_else";
+    for plan in PLANS {
+        let Some(gpu) = gpu(test, plan) else { return };
+        let mut dice = Dice(1);
+        for (count, most) in [(2, 100), (5, 70_000), (160, 300), (161, 3000), (5000, 200), (40, 20_000)] {
+            for way in WAYS {
+                let batch = pieces(&mut dice, count, most, MIB);
+                check(&gpu, way, MIB, &batch, &format!("{count} pieces up to {most} {way:?} plan '{plan}'"));
+            }
+        }
+    }
+}
+
+#[test]
+fn rectangles_of_any_shape_arrive_and_touch_nothing_else() {
+    let test = "rectangles_of_any_shape_arrive_and_touch_nothing_else";
+    for plan in PLANS {
+        let Some(gpu) = gpu(test, plan) else { return };
+        let mut dice = Dice(2);
+        for width in [1, 2, 3, 4, 8, 12, 16, 20, 31, 48, 64, 100, 128, 255, 1000, 4096, 40_000] {
+            for way in WAYS {
+                let unit = 1 << dice.below(5);
+                let aligned = |bytes: usize| bytes / unit * unit;
+                let width = aligned(width).max(unit);
+                let (dst_pitch, src_pitch) =
+                    (width + aligned(dice.below(99)), width + aligned(dice.below(99)));
+                let (dst, src) = (aligned(dice.below(64)), aligned(dice.below(64)) + dice.below(8) / 7);
+                let height = (MIB / 4 / dst_pitch.max(src_pitch)).clamp(2, 3000);
+                let rows = Rows { dst, dst_pitch, src, src_pitch, width, height };
+                check(&gpu, way, MIB / 2, &[rows], &format!("{rows:?} {way:?} plan '{plan}'"));
+            }
+        }
+    }
+}
+
+/// By default only rectangles of some size go to kernels.
+#[test]
+fn narrow_rectangles_of_many_rows_arrive() {
+    let Some(gpu) = gpu("narrow_rectangles_of_many_rows_arrive", "") else { return };
+    for (width, way) in [(16, WAYS[1]), (64, WAYS[0]), (64, WAYS[2]), (4, WAYS[1]), (1024, WAYS[2])] {
+        let height = 5 * MIB / width;
+        let rows = Rows { dst: 0, dst_pitch: 2 * width, src: width, src_pitch: width * 3 / 2, width, height };
+        check(&gpu, way, 11 * MIB, &[rows], &format!("{rows:?} {way:?}"));
+    }
+}
+
+#[test]
+fn pieces_of_a_batch_whose_own_ends_overlap_are_moved() {
+    let Some(gpu) = gpu("pieces_of_a_batch_whose_own_ends_overlap_are_moved", "") else { return };
+    let bytes = noise(9, 64 * 4096);
+    let block = memory(&gpu, Home::Device(0), &bytes);
+    let mut want = bytes.clone();
+    let moves: Vec<_> = (0..64).map(|page| (4096 * page + 8 * (page % 5), 4096 * page + 16, 2048)).collect();
+    for (dst, src, len) in &moves {
+        want.copy_within(*src..src + len, *dst);
+    }
+    let stream = stream(&gpu);
+    let placed =
+        |&(dst, src, len): &(usize, usize, usize)| Rows::linear(block.base + dst, block.base + src, len);
+    copy(&stream, &moves.iter().map(placed).collect::<Vec<_>>());
+    stream.synchronize(MINUTE).expect("done");
+    assert!(bytes_of(&gpu, &block) == want);
+}
+
+/// More lists than are kept: some of them go another way, and all in order.
+#[test]
+fn batches_queued_without_end_stay_in_order() {
+    let Some(gpu) = gpu("batches_queued_without_end_stay_in_order", "") else { return };
+    const COUNT: usize = 200;
+    let rounds: Vec<_> = (0..150).map(|round| noise(round, 64 * COUNT)).collect();
+    let sources: Vec<_> = rounds.iter().map(|bytes| locked(&gpu, bytes)).collect();
+    let target = memory(&gpu, Home::Device(0), &vec![0; 64 * COUNT]);
+    let stream = stream(&gpu);
+    for source in &sources {
+        let piece = |at| Rows::linear(target.base + 64 * at, source.base + 64 * at, 64);
+        copy(&stream, &(0..COUNT).map(piece).collect::<Vec<_>>());
+    }
+    stream.synchronize(MINUTE).expect("done");
+    assert!(Some(&bytes_of(&gpu, &target)) == rounds.last());
+}
