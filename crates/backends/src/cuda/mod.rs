@@ -14,6 +14,7 @@ mod driver;
 mod errors;
 mod events;
 mod fence;
+mod foreign;
 mod gather;
 mod host;
 mod latch;
@@ -32,7 +33,7 @@ mod stage;
 mod visits;
 mod workers;
 
-use crate::{host::outside::Outside, probe};
+use crate::host::outside::Outside;
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -134,18 +135,6 @@ impl Cuda {
         match home {
             Home::Host => self.any_device(),
             Home::Device(id) => self.device(id),
-        }
-    }
-
-    /// Another library's block, with its GPU by our number.
-    fn as_seen_here(&self, block: Block) -> Result<Block> {
-        let Home::Device(ordinal) = block.home else { return Ok(block) };
-        match self.ordinals.iter().position(|known| *known == ordinal) {
-            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
-            None => {
-                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
-                Err(Kind::BadAddress.because(note))
-            }
         }
     }
 
@@ -335,26 +324,7 @@ impl Backend for Cuda {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if lock(&self.pieces).reaches(addr, len) {
-            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
-            let note = format!(
-                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
-            );
-            return Err(Kind::BadAddress.because(note));
-        }
-        let _here = self.any_device()?.enter()?;
-        match self.driver.locate(addr)? {
-            // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home == Home::Host && block.translate(addr, len).is_none() => {
-                probe::accessible(addr, len, access)?;
-                Ok(None)
-            }
-            Some(block) => Ok(Some(self.as_seen_here(block)?)),
-            None => {
-                probe::accessible(addr, len, access)?;
-                Ok(None)
-            }
-        }
+        self.locate_foreign(addr, len, access)
     }
 
     fn can_reduce(&self) -> Result<()> {
