@@ -57,7 +57,12 @@ impl Lane {
         part: Part,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Next> {
-        let visit = Box::into_raw(Box::new(Visit { lane: self.clone(), ticket, work: Box::new(work) }));
+        let visit = Box::new(Visit { lane: self.clone(), ticket, work: Box::new(work) });
+        if self.is_empty() == Ok(true) {
+            self.device.workers.run(Box::new(move || visit.run(driver::SUCCESS)));
+            return Ok(Next::IsHeld(part));
+        }
+        let visit = Box::into_raw(visit);
         // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
         let code =
             unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
