@@ -111,6 +111,11 @@ pub fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
     }
 }
 
+/// Whether the tests run on devices of memory and threads, and on no GPU: what only those can do or tell is asked for there only.
+pub fn on_host() -> bool {
+    std::env::var_os("FERRY_BACKEND").is_none_or(|name| name == "host")
+}
+
 /// Makes device 0 current in this thread.
 #[track_caller]
 pub fn use_device() {

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// As in kernels.cu.
+// As in sealed.cu.
+enum { WORDS = 7, RUNS = 240 };
+
 typedef struct {
     u64 ticket;
-    u64 words[5];
-    u64 spare[2];
+    u64 words[WORDS];
 } Report;
 
 typedef struct {
@@ -34,10 +35,22 @@ static void report(u64 addr, u64 ticket, const u64 *words)
     __atomic_store_n(&ring->written, written + 1, __ATOMIC_RELEASE);
 }
 
-static u64 digest(u64 key, u64 src, u64 dst, u64 len)
+typedef struct {
+    u64 at;
+    int stride;
+    u32 first;
+} Run;
+
+typedef struct {
+    u64 ticket, mark, key, reports, live, job;
+    u32 count, runs;
+    Run run[RUNS];
+} Sealed;
+
+static u64 digest(u64 key, const u64 *fields)
 {
-    u64 fields[3] = {src, dst, len}, sum = key;
-    for (int i = 0; i < 3; i++) {
+    u64 sum = key;
+    for (int i = 0; i < WORDS - 2; i++) {
         u64 mixed = (sum ^ fields[i]) * 0x9e3779b97f4a7c15ull;
         sum = mixed ^ (mixed >> 32);
     }
@@ -56,14 +69,143 @@ static void ferry_move(const Launch *launch)
     move(ARG(launch, 0, u64), ARG(launch, 1, u64), ARG(launch, 2, u64));
 }
 
+static bool is_alive(u64 live, u64 stamp)
+{
+    u32 slot = (u32)(stamp >> 32);
+    if (slot == 0 || slot == ~0u) {
+        return slot == 0;
+    }
+    return __atomic_load_n((u32 *)reach(live + 4 * (u64)slot, 4), __ATOMIC_SEQ_CST) == (u32)stamp;
+}
+
+// One after the other, which is what it must look like.
 static void ferry_copy_sealed(const Launch *launch)
 {
-    u64 words[5], mark = ARG(launch, 1, u64), key = ARG(launch, 2, u64);
-    memcpy(words, reach(ARG(launch, 0, u64), sizeof words), sizeof words);
-    if (words[0] == mark && words[4] == digest(key, words[1], words[2], words[3])) {
-        move(words[2], words[1], words[3]);
-    } else {
-        report(ARG(launch, 3, u64), ARG(launch, 4, u64), words);
+    const Sealed *all = &ARG(launch, 0, Sealed);
+    for (u32 number = 0, run = 0; number < all->count; number++) {
+        run += run + 1 < all->runs && all->run[run + 1].first == number;
+        u64 words[WORDS], at = all->run[run].at + (int64_t)(number - all->run[run].first) * all->run[run].stride;
+        memcpy(words, reach(at, sizeof words), sizeof words);
+        if (words[0] == all->mark && words[WORDS - 1] == digest(all->key, words + 1) &&
+            is_alive(all->live, words[4]) && is_alive(all->live, words[5])) {
+            move(words[2], words[1], words[3]);
+        } else {
+            report(all->reports, all->ticket + number, words);
+        }
+    }
+}
+
+// As in reduce.cu: a type and a way, from which `what` is made.
+enum { I8, I16, I32, U32, F16, BF16, F32 };
+enum { SUM, MAX, MIN };
+
+static const u8 sizes[] = {[I8] = 1, [I16] = 2, [I32] = 4, [U32] = 4, [F16] = 2, [BF16] = 2, [F32] = 4};
+
+static float float_of(u32 bits)
+{
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static u32 bits_of(float x)
+{
+    u32 bits;
+    memcpy(&bits, &x, 4);
+    return x != x ? 0x7fc00000 : bits;
+}
+
+// The bits without the last `count`, rounded to the nearest or the even one.
+static u32 rounded(u32 bits, int count)
+{
+    return (bits + (1u << (count - 1)) - 1 + (bits >> count & 1)) >> count;
+}
+
+static float half_to_float(u32 bits)
+{
+    u32 exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    float size = float_of((exponent + 112) << 23 | mantissa << 13);
+    if (exponent == 0) {
+        size = (float)mantissa / (1 << 24);
+    } else if (exponent == 31) {
+        size = float_of(0x7f800000 | mantissa << 13);
+    }
+    return bits & 0x8000 ? -size : size;
+}
+
+static u32 half_of(float x)
+{
+    u32 bits = bits_of(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (x != x) {
+        return 0x7e00;
+    }
+    if (size >= 0x477ff000) { // half a step above the largest
+        return sign | 0x7c00;
+    }
+    if (size < 0x38800000) { // no exponent: added to a number whose last place is theirs, they are rounded to it
+        return sign | ((bits_of(float_of(size) + 0.5f)) - 0x3f000000);
+    }
+    return sign | (rounded(size, 13) - (112 << 10));
+}
+
+static float larger(float a, float b)
+{
+    if (a != a || b != b) {
+        return float_of(0x7fc00000);
+    }
+    return a > b || (a == b && bits_of(a) >> 31 == 0) ? a : b;
+}
+
+static float floats(int way, float a, float b)
+{
+    return way == SUM ? a + b : way == MAX ? larger(a, b) : -larger(-a, -b);
+}
+
+static int64_t wide(int type, u32 bits)
+{
+    return type == I8 ? (int8_t)bits : type == I16 ? (int16_t)bits : type == I32 ? (int32_t)bits : (int64_t)bits;
+}
+
+static u32 combined(int type, int way, u32 a, u32 b)
+{
+    switch (type) {
+    case F16:
+        return half_of(floats(way, half_to_float(a), half_to_float(b)));
+    case BF16:
+        return rounded(bits_of(floats(way, float_of(a << 16), float_of(b << 16))), 16);
+    case F32:
+        return bits_of(floats(way, float_of(a), float_of(b)));
+    }
+    int64_t x = wide(type, a), y = wide(type, b);
+    return (u32)(way == SUM ? x + y : (x > y) == (way == MAX) ? x : y);
+}
+
+static void ferry_reduce(const Launch *launch)
+{
+    u64 len = ARG(launch, 2, u64), what = ARG(launch, 3, u64);
+    u8 *dst = reach(ARG(launch, 0, u64), len), *src = reach(ARG(launch, 1, u64), len);
+    int type = what / 3, way = what % 3, size = sizes[type];
+    for (u64 done = 0; done < len; done += size) {
+        u64 at = dst < src ? done : len - size - done;
+        u32 a = 0, b = 0;
+        memcpy(&a, dst + at, size);
+        memcpy(&b, src + at, size);
+        a = combined(type, way, a, b);
+        memcpy(dst + at, &a, size);
+    }
+}
+
+static void ferry_reduce_one(const Launch *launch)
+{
+    const u64 *at = &ARG(launch, 0, u64), what = ARG(launch, 1, u64);
+    u32 a = 0, b = 0;
+    for (int i = 0; i < sizes[what / 3]; i++) {
+        a |= (u32) * (u8 *)reach(at[i], 1) << (8 * i);
+        b |= (u32) * (u8 *)reach(at[4 + i], 1) << (8 * i);
+    }
+    a = combined(what / 3, what % 3, a, b);
+    for (int i = 0; i < sizes[what / 3]; i++) {
+        *(u8 *)reach(at[i], 1) = (u8)(a >> (8 * i));
     }
 }
 
@@ -73,11 +215,14 @@ typedef struct {
     u64 len;
 } Entry;
 
-// From the end: a list has no order, and nobody may rely on one.
+// From the end: a list has no order, and nobody may rely on one. A piece whose own ends overlap would come out as anything.
 static void copy_list(const Entry *list, u32 count)
 {
     while (count--) {
         Entry entry = list[count];
+        if (entry.dst < entry.src + entry.len && entry.src < entry.dst + entry.len) {
+            fault(LAUNCH_FAILED);
+        }
         if (entry.len) {
             memcpy(reach(entry.dst, entry.len), reach(entry.src, entry.len), entry.len);
         }
@@ -111,7 +256,9 @@ static void ferry_rows(const Launch *launch)
 
 const Kernel kernels[] = {
     {"ferry_move", {8, 8, 8}, ferry_move},
-    {"ferry_copy_sealed", {8, 8, 8, 8, 8}, ferry_copy_sealed},
+    {"ferry_copy_sealed", {sizeof(Sealed)}, ferry_copy_sealed},
+    {"ferry_reduce", {8, 8, 8, 8}, ferry_reduce},
+    {"ferry_reduce_one", {64, 8}, ferry_reduce_one},
     {"ferry_pieces", {8, 4, 4, 4, 8, 8}, ferry_pieces},
     {"ferry_pieces_inline", {160 * sizeof(Entry), 4, 4}, ferry_pieces_inline},
     {"ferry_rows", {48}, ferry_rows},

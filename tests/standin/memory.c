@@ -137,6 +137,12 @@ static void spoil(Device *device, u64 base, u64 len)
     memset(end, 0xee, (size_t)(from + len - end));
 }
 
+// What page-locked memory of this length takes.
+static size_t whole(u64 len)
+{
+    return (len + PAGE - 1) / PAGE * PAGE + PAGE;
+}
+
 static Code give_back(const char *call, u64 addr, int kind, bool registered)
 {
     Device *here = NULL;
@@ -159,7 +165,7 @@ static Code give_back(const char *call, u64 addr, int kind, bool registered)
     }
     pthread_mutex_unlock(&lock);
     if (is_there && kind == LOCKED && !registered) {
-        munmap((void *)addr, gone.len);
+        munmap((void *)addr, whole(gone.len));
     }
     return is_there ? OK : registered ? HOST_NOT_REGISTERED : INVALID_VALUE;
 }
@@ -198,8 +204,12 @@ Code cuMemHostAlloc(u64 *addr, size_t len, u32 flags)
     if (code != OK || len == 0) {
         return code != OK ? code : INVALID_VALUE;
     }
-    void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
+    if (len > (size_t)1 << 46) {
+        return OUT_OF_MEMORY;
+    }
+    // A page without rights behind it, for whoever runs over the end.
+    void *at = mmap(NULL, whole(len), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at, whole(len) - PAGE, PROT_READ | PROT_WRITE) != 0) {
         return OUT_OF_MEMORY;
     }
     *addr = (u64)at;
@@ -266,6 +276,13 @@ int memory_kind(u64 addr, u64 len)
     const Span *span = &spans[place];
     bool is_whole = span->base <= addr && addr + len <= span->base + span->len;
     return is_whole ? span->kind : PARTLY;
+}
+
+// What a copy takes a range for: by its first byte, and it must not end before the copy does. The lock is held.
+int copied_kind(u64 addr, u64 len)
+{
+    int kind = memory_kind(addr, len);
+    return kind == PARTLY && !around(addr) && !arena_of(addr) ? PLAIN : kind;
 }
 
 void *reach(u64 addr, u64 len)

@@ -112,6 +112,7 @@ extern u64 jitter;
 
 bool open_arena(Device *device);
 int memory_kind(u64 addr, u64 len);
+int copied_kind(u64 addr, u64 len);
 // Where the bytes of a range are that a device may touch. Else the work ends here, and the device is lost.
 void *reach(u64 addr, u64 len);
 

@@ -29,8 +29,8 @@ static Code copy(const char *call, const Rectangle *rows, Stream *stream)
         return OK;
     }
     pthread_mutex_lock(&lock);
-    int to = memory_kind(rows->dst_device, span(rows->dst_pitch, rows));
-    int from = memory_kind(rows->src_device, span(rows->src_pitch, rows));
+    int to = copied_kind(rows->dst_device, span(rows->dst_pitch, rows));
+    int from = copied_kind(rows->src_device, span(rows->src_pitch, rows));
     pthread_mutex_unlock(&lock);
     if (to == PARTLY || from == PARTLY) {
         return INVALID_VALUE;

@@ -1,8 +1,9 @@
-//! Plain memory that runs into memory of the library, and the library's own mappings: one test in a process of its own,
+//! Plain memory that runs into memory of the library, and the library's own mappings: each test in a process of its own,
 //! because finding a place right in front of the library's addresses needs a process in which nothing else moves.
 
 use std::ffi::c_void;
 
+use ferry_tests::children::{self, Case};
 use ferry_tests::code::RT_PARAM_INVALID;
 use ferry_tests::kind::{D2H, H2D};
 use ferry_tests::*;
@@ -86,8 +87,26 @@ fn refused(what: &str, host: usize, len: usize) {
     device.assert_all(0x44, what);
 }
 
+const CASES: [Case; 2] = [("the end of plain memory", ends_where_the_library_begins), ("a name", has_a_name)];
+
 #[test]
 fn plain_memory_ends_where_the_library_begins() {
+    children::run(CASES[0].0, &[]);
+}
+
+#[test]
+fn device_memory_has_a_name_and_is_nobodys() {
+    children::run(CASES[1].0, &[]);
+}
+
+/// The child's part.
+#[test]
+#[ignore = "run by the others"]
+fn one_case() {
+    children::play(&CASES);
+}
+
+fn ends_where_the_library_begins() {
     // SAFETY: sets one number of malloc's: threads get no heaps of their own that could move in next to the library.
     assert_eq!(unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) }, 1);
     let before = mappings();
@@ -102,9 +121,13 @@ fn plain_memory_ends_where_the_library_begins() {
     refused("plain memory that runs into page-locked memory", last.addr, 80);
     front.assert_all(0x66, "plain memory in front");
     pinned.assert_all(0x55, "page-locked memory behind");
+}
 
-    // Device memory has addresses that cannot be used and a mapping of the engine's own; both have a name, and neither is
-    // plain memory to a caller who got there by accident.
+/// Device memory has addresses that cannot be used and a mapping of the engine's own; both have a name, and neither is plain
+/// memory to a caller who got there by accident.
+fn has_a_name() {
+    use_device();
+    Memory::pinned(4096).fill(0x55);
     let device = Memory::device(4096);
     device.fill(0x77);
     let ours: Vec<Mapping> = mappings().into_iter().filter(|m| m.name.contains("ferry")).collect();

@@ -25,8 +25,12 @@ const CARD: [Case; 2] =
     [("host and device memory are apart", apart), ("no GPU is a board", refused_with_a_gpu)];
 
 fn run(soc: &str, form: &str, cases: &[Case]) {
+    let mut settings = vec![("FERRY_SOC", Some(soc)), ("FERRY_FORM", Some(form))];
+    if form != "ep" {
+        settings.push(("FERRY_BACKEND", Some("host"))); // no GPU is a board
+    }
     for (name, _) in cases {
-        children::run(name, &[("FERRY_SOC", Some(soc)), ("FERRY_FORM", Some(form))]);
+        children::run(name, &settings);
     }
 }
 

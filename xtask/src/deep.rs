@@ -17,6 +17,7 @@ const NOT_SANITIZED_TESTS: &[&str] = &[
     "programs_with_races",
     "everything_at_once",
     "alone::each_case_in_a_process_of_its_own",
+    "alone::pages_are_locked_by_the_process",
     "the_cpu_cannot_touch_a_device_address",
     "faults_of_an_engine_are_caught",
     "slips_in_calls_are_caught",

@@ -9,7 +9,7 @@ use crate::{
 };
 use ferry_core::{
     Access, Block, Home, Indirect, Kind, Memory, Op, Place, Rows,
-    indirect::{Cell, DESCRIPTOR_LEN, Through, seal},
+    indirect::{Cell, DESCRIPTOR_LEN, Through},
 };
 
 /// aclrtGetMemcpyDescSize.
@@ -38,8 +38,8 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
                     )));
                 }
             }
-            let sealed = seal(memory.seal_key(), dst, src, count);
-            let words: Vec<u8> = sealed.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let words: Vec<u8> =
+                memory.seal(dst, src, count)?.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let rows = Rows::linear(desc, words.as_ptr() as usize, words.len());
             // SAFETY: the words outlive the call, which waits; the caller vouches for the descriptor.
             unsafe { target.copy_one(rows, |_| Ok(())) }

@@ -17,7 +17,7 @@ use crate::{
     twin,
     virtual_memory::PhysicalEntry,
 };
-use ferry::engine::VISIBLE;
+use ferry::{BackendName, engine::VISIBLE};
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
     cell::{Cell, RefCell},
@@ -152,12 +152,24 @@ impl Engine {
         let (name, count) = (self.runtime.backend().name(), self.devices.len());
         let memory = self.runtime.memory_info(0).map_or(0, |(_, total)| total >> 20);
         format!(
-            "ferry {}: backend {name}, SoC {}, {count} device{} of {memory} MiB, library {}",
+            "ferry {}: backend {name}{}, SoC {}, {count} device{} of {memory} MiB, library {}",
             env!("CARGO_PKG_VERSION"),
+            self.copies(),
             self.settings.options.soc,
             if count == 1 { "" } else { "s" },
             library_path()
         )
+    }
+
+    /// What copies take from other work of a GPU.
+    fn copies(&self) -> String {
+        let constants = &self.settings.options.cuda.constants;
+        match self.settings.options.backend {
+            BackendName::Cuda => {
+                format!(" (copy kernels of {} blocks in, {} out)", constants.blocks_in, constants.blocks_out)
+            }
+            BackendName::Host => String::new(),
+        }
     }
 
     /// Whether host and device memory are one: boards, and control CPUs.

@@ -6,3 +6,4 @@
 pub mod cuda;
 pub mod host;
 pub mod probe;
+mod threads;

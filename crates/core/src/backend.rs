@@ -75,6 +75,19 @@ pub trait Backend: Send + Sync {
         Err(lacks(format!("{origin:?} memory of another process, {} bytes on device {device}", shared.len)))
     }
 
+    /// What a descriptor that names memory of `block`, a block of the address table, keeps of it: where a device reads
+    /// descriptors by itself, the stamp tells memory that is still there from memory that was freed. Backends that ask the core
+    /// when the copy runs need none.
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        let _ = block;
+        Ok(0)
+    }
+
+    /// `block` has left the address table. It keeps its memory until `free`, for work that was submitted before.
+    fn forgotten(&self, block: &Block) {
+        let _ = block;
+    }
+
     /// Says why reductions cannot be done, where they cannot; nobody submits one then.
     fn can_reduce(&self) -> Result<()> {
         Err(lacks("a reduction".into()))

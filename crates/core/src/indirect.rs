@@ -6,11 +6,12 @@
 use crate::{Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows, sync::Arc};
 use std::fmt;
 
-/// 64-bit words of a descriptor: mark, source, destination, length, seal.
-pub const DESCRIPTOR_WORDS: usize = 5;
+/// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination, seal.
+pub const DESCRIPTOR_WORDS: usize = 7;
 /// Bytes that a descriptor takes.
 pub const DESCRIPTOR_LEN: usize = 8 * DESCRIPTOR_WORDS;
-const MARK: u64 = u64::from_le_bytes(*b"ferrydsc");
+/// The first word of every descriptor.
+pub const MARK: u64 = u64::from_le_bytes(*b"ferrydsc");
 
 /// A late-bound copy inside one device.
 #[derive(Clone)]
@@ -57,28 +58,47 @@ pub struct Cell {
     pub offset: usize,
 }
 
-/// The words of a descriptor for this copy in the user's addresses.
-pub fn seal(key: u64, dst: usize, src: usize, len: usize) -> [u64; DESCRIPTOR_WORDS] {
-    let (src, dst, len) = (src as u64, dst as u64, len as u64);
-    [MARK, src, dst, len, digest(key, src, dst, len)]
+/// The words of a descriptor.
+fn seal(key: u64, src: u64, dst: u64, len: u64, stamps: [u64; 2]) -> [u64; DESCRIPTOR_WORDS] {
+    let [from, to] = stamps;
+    [MARK, src, dst, len, from, to, digest(key, [src, dst, len, from, to])]
 }
 
 /// The destination, source and length in a descriptor, if it was sealed with this key.
 pub fn open(key: u64, words: [u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, usize)> {
-    let [mark, src, dst, len, check] = words;
-    (mark == MARK && check == digest(key, src, dst, len)).then_some((
-        dst as usize,
-        src as usize,
-        len as usize,
-    ))
+    let [mark, src, dst, len, from, to, check] = words;
+    let is_sealed = mark == MARK && check == digest(key, [src, dst, len, from, to]);
+    is_sealed.then_some((dst as usize, src as usize, len as usize))
 }
 
 /// Mixes the fields with the key. Device kernels compute the same.
-fn digest(key: u64, src: u64, dst: u64, len: u64) -> u64 {
-    [src, dst, len].iter().fold(key, |sum, word| {
+fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
+    fields.iter().fold(key, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 32
     })
+}
+
+impl Memory {
+    /// The words of a descriptor of this copy, in the user's addresses. Whoever calls has checked that it could run now.
+    pub fn seal(&self, dst: usize, src: usize, len: usize) -> Result<[u64; DESCRIPTOR_WORDS]> {
+        let stamps = match len {
+            0 => [0; 2],
+            _ => [self.stamp(src)?, self.stamp(dst)?],
+        };
+        Ok(seal(self.seal_key(), src as u64, dst as u64, len as u64, stamps))
+    }
+
+    /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so that has no name.
+    fn stamp(&self, addr: usize) -> Result<u64> {
+        let Some(block) = self.table().find(addr) else { return Ok(0) };
+        let stamp = self.backend().stamp(&block)?;
+        // Freed meanwhile, and the backend may have been told of that before it was asked for the stamp: it is told again.
+        if self.table().find(addr) != Some(block) {
+            self.backend().forgotten(&block);
+        }
+        Ok(stamp)
+    }
 }
 
 impl Indirect {
@@ -152,7 +172,7 @@ mod tests {
 
     #[test]
     fn only_what_was_sealed_with_the_key_opens() {
-        let words = seal(7, 0x2000, 0x1000, 64);
+        let words = seal(7, 0x1000, 0x2000, 64, [1 << 32 | 5, 0]);
         assert_eq!(open(7, words), Some((0x2000, 0x1000, 64)));
         assert_eq!(open(8, words), None, "another key");
         assert_eq!(open(7, [0; DESCRIPTOR_WORDS]), None, "never set");

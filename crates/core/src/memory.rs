@@ -333,6 +333,7 @@ impl Memory {
     /// Makes the addresses of the block at `base` unknown, if `fits` agrees.
     pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.table.remove(base, fits)?;
+        self.backend.forgotten(&block);
         if let Some(observer) = &self.observer {
             observer.freed(&block);
         }

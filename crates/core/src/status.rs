@@ -94,6 +94,11 @@ impl Status {
         self.trips.store(true, Ordering::Relaxed);
     }
 
+    /// Whether they do: work that may fail then keeps what is behind it from beginning until it is done.
+    pub fn stops_all_on_failure(&self) -> bool {
+        self.trips.load(Ordering::Relaxed)
+    }
+
     /// Whether the stream has stopped for good: its queue drops what it has.
     #[inline]
     pub fn is_halted(&self) -> bool {

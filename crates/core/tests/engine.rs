@@ -18,6 +18,8 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct Paper {
     next: AtomicUsize,
     log: Log,
+    /// Blocks that left the address table.
+    forgotten: Arc<Mutex<Vec<usize>>>,
 }
 
 struct PaperQueue {
@@ -73,6 +75,12 @@ impl Backend for Paper {
             true => Ok(None),
             false => Err(Kind::BadAddress.because(format!("{addr:#x} cannot be accessed to {access:?}"))),
         }
+    }
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        Ok(block.base as u64 + 1)
+    }
+    fn forgotten(&self, block: &Block) {
+        self.forgotten.lock().unwrap().push(block.base);
     }
     fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
@@ -134,7 +142,8 @@ impl Observer for Watcher {
 
 fn paper() -> (Runtime, Log) {
     let log = Log::default();
-    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: log.clone() });
+    let backend = Paper { next: AtomicUsize::new(0x100_0000), log: log.clone(), forgotten: Arc::default() };
+    let backend = Arc::new(backend);
     (Runtime::new(backend, Some(Arc::new(Watcher(log.clone())))), log)
 }
 
@@ -152,6 +161,28 @@ fn plan(runtime: &Runtime, rows: Rows) -> Result<Plan, Misfit> {
 
 fn gone(log: &Log, block: &Block) -> bool {
     log.lock().unwrap().contains(&format!("gone {:#x}", block.base))
+}
+
+#[test]
+fn descriptors_keep_the_stamps_of_their_memory_and_backends_hear_when_it_goes() {
+    let forgotten = Arc::<Mutex<Vec<usize>>>::default();
+    let backend =
+        Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten: forgotten.clone() };
+    let runtime = Runtime::new(Arc::new(backend), None);
+    let [dst, src] = [(); 2].map(|()| alloc(&runtime, Home::Device(0), 4096));
+    let seal = |dst, src, len| runtime.memory().seal(dst, src, len).expect("sealed");
+    let words = seal(dst.base + 8, src.base + 16, 64);
+    assert_eq!(
+        words[1..6],
+        [src.base + 16, dst.base + 8, 64, src.base + 1, dst.base + 1].map(|word| word as u64)
+    );
+    let key = runtime.memory().seal_key();
+    assert_eq!(ferry_core::indirect::open(key, words), Some((dst.base + 8, src.base + 16, 64)));
+    assert_eq!(seal(dst.base, src.base, 0)[4..6], [0, 0], "nothing is named");
+    assert_eq!(seal(dst.base, 0x42_0000, 8)[4..6], [0, dst.base as u64 + 1], "memory of other libraries");
+    assert!(forgotten.lock().unwrap().is_empty());
+    runtime.free(src.base, |_| Ok(())).expect("freed");
+    assert_eq!(*forgotten.lock().unwrap(), [src.base]);
 }
 
 #[test]
@@ -494,7 +525,8 @@ fn an_observer_that_panics_holds_nobody_up() {
             panic!("an observer that falls over")
         }
     }
-    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default() });
+    let forgotten = Arc::default();
+    let backend = Arc::new(Paper { next: AtomicUsize::new(0x100_0000), log: Log::default(), forgotten });
     let runtime = Runtime::new(backend, Some(Arc::new(Clumsy)));
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
     stream.call(|| ()).expect("queued");

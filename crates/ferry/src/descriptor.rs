@@ -9,10 +9,7 @@ use crate::{
     extent::{Extent, KEY, join, owner},
     memory::OnDevice,
 };
-use ferry_core::{
-    DeviceId, Stream as CoreStream, Ticket,
-    indirect::{DESCRIPTOR_WORDS, seal},
-};
+use ferry_core::{DeviceId, Stream as CoreStream, Ticket, indirect::DESCRIPTOR_WORDS};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -112,7 +109,7 @@ impl Descriptor {
             }
         }
         let copy = join(dst.extent(KEY), src.extent(KEY), size_of::<T>())?;
-        let words = seal(device.shared().core.memory().seal_key(), copy.dst, copy.src, copy.width);
+        let words = device.shared().core.memory().seal(copy.dst, copy.src, copy.width)?;
         Ok((words, [dst.block().clone(), src.block().clone()]))
     }
 

@@ -12,6 +12,7 @@ const MOST_DEVICES: usize = 64;
 const LEAST_MEMORY: usize = 64 << 10;
 const MOST_MEMORY: usize = 16 << 40;
 const MOST_BLOCKS: usize = 1024;
+const MOST_STAGERS: usize = 256;
 
 /// Which devices this process sees.
 pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
@@ -116,8 +117,9 @@ impl fmt::Debug for Options {
 
 impl Options {
     /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`, `FERRY_DEVICE_MEMORY`,
-    /// `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN` and `FERRY_CUDA_BLOCKS`, which `docs/ENVIRONMENT.md` describes; the default for each that is not set. A `FERRY_`
-    /// variable that makes no sense is an error of [`Kind::BadSetting`] that lists the valid values.
+    /// `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`, `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md`
+    /// describes; the default for each that is not set. A `FERRY_` variable that makes no sense is an error of
+    /// [`Kind::BadSetting`] that lists the valid values.
     ///
     /// ```
     /// // FERRY_DEVICES, if that is set.
@@ -263,7 +265,8 @@ fn cuda(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     let constants = setting("FERRY_CUDA_PLAN", &var, Constants::from_str)?.unwrap_or_default();
     let blocks = setting("FERRY_CUDA_BLOCKS", &var, |text| count(text, MOST_BLOCKS))?;
     let constants = blocks.map_or(constants.clone(), |blocks| constants.with_blocks(blocks));
-    Ok(Settings { constants, ..Settings::default() })
+    let stagers = setting("FERRY_CUDA_STAGERS", &var, |text| count(text, MOST_STAGERS))?;
+    Ok(Settings { constants, stagers })
 }
 
 /// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and what came before
@@ -309,6 +312,7 @@ mod tests {
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
             ("FERRY_CUDA_PLAN", "blocks=3", "blocks_in, blocks_out"),
             ("FERRY_CUDA_BLOCKS", "0", "1 to 1024"),
+            ("FERRY_CUDA_STAGERS", "many", "1 to 256"),
         ] {
             let error = with(&[(name, value)]).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.kind, Kind::BadSetting);
@@ -327,6 +331,7 @@ mod tests {
             ("FERRY_FORM", "rc"),
             ("FERRY_CUDA_PLAN", "list_from=9,blocks_in=8"),
             ("FERRY_CUDA_BLOCKS", "24"),
+            ("FERRY_CUDA_STAGERS", "3"),
         ])
         .expect("all of them make sense");
         assert_eq!((options.backend, options.devices), (BackendName::Cuda, Some(5)));
@@ -334,7 +339,7 @@ mod tests {
         assert_eq!((options.product.tag, options.soc.as_str()), ("200I", "Ascend310B4"));
         assert!(options.form == Form::Rc && options.is_unified());
         let plan = Constants { list_from: 9, ..Constants::default().with_blocks(24) };
-        assert_eq!(options.cuda.constants, plan);
+        assert_eq!((options.cuda.constants, options.cuda.stagers), (plan, Some(3)));
     }
 
     #[test]

@@ -114,6 +114,24 @@ impl Shared {
         })));
     }
 
+    /// Whether the host has something to do before or in the op.
+    fn needs_host(&self, op: &Op) -> bool {
+        match op {
+            Op::Copy(plan) => {
+                !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost)
+            }
+            Op::CopyThrough(through) => match through.through {
+                Through::Descriptor { .. } => self.front.reads_descriptors(through),
+                Through::Cells { .. } => true,
+            },
+            Op::Fill(fill) => fill.device.is_none(),
+            Op::Reduce(_) => false,
+            Op::Wait(fence) => !is_in_stream(fence),
+            Op::After(after) => self.needs_host(&after.1) || !after.0.iter().all(is_in_stream),
+            Op::Call(_) => true,
+        }
+    }
+
     /// The op as the other lane does it. A function of the user's is not run behind a failure that stops all, which that lane knows
     /// nothing of. And the host waits for fences: a stream that does may share its way into the GPU with the one that we hold.
     fn as_done_beside(&self, op: Op) -> Op {
@@ -173,7 +191,7 @@ impl Queue for Shared {
             self.front.discard(op);
             return Err(why);
         }
-        if !needs_host(&op) {
+        if !self.needs_host(&op) {
             return Ok(self.front.push(op));
         }
         let ticket = self.front.last() + 1;
@@ -280,21 +298,6 @@ impl Fence for ByHost {
 
     fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
         None
-    }
-}
-
-/// Whether the host has something to do before or in the op.
-fn needs_host(op: &Op) -> bool {
-    match op {
-        Op::Copy(plan) => !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost),
-        Op::CopyThrough(through) => {
-            matches!(through.through, Through::Cells { .. }) || through.memory.has_mappings()
-        }
-        Op::Fill(fill) => fill.device.is_none(),
-        Op::Reduce(_) => false,
-        Op::Wait(fence) => !is_in_stream(fence),
-        Op::After(after) => needs_host(&after.1) || !after.0.iter().all(is_in_stream),
-        Op::Call(_) => true,
     }
 }
 

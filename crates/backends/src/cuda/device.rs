@@ -1,4 +1,4 @@
-//! One GPU: its primary context, its kernels, and the reports of its kernels.
+//! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
     driver::{self, Code, Driver, Handle},
@@ -7,6 +7,7 @@ use super::{
     fence::Watcher,
     latch::Words,
     queue::Lane,
+    reports::Sealing,
     ring::{Lists, Loan},
     sender::Sender,
     settings::{Constants, Settings},
@@ -19,15 +20,13 @@ use ferry_core::{
 };
 use std::{
     ffi::{CStr, c_void},
-    fmt, ptr,
-    sync::{
-        OnceLock,
-        atomic::{Ordering, fence},
-    },
+    fmt,
+    sync::OnceLock,
 };
 
-/// The kernels, made of kernels.cu by regenerate.sh.
+/// The kernels, made of the sources of these names by regenerate.sh.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
+const REDUCE: &str = concat!(include_str!("reduce.ptx"), "\0");
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
@@ -47,6 +46,9 @@ pub struct Device {
     pub(super) words: Words,
     lost: OnceLock<Error>,
     kernels: Mutex<Option<Kernels>>,
+    reducing: OnceLock<[Handle; 2]>,
+    /// For descriptors that the GPU reads.
+    pub(super) sealing: Sealing,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
 }
@@ -56,8 +58,6 @@ pub struct Device {
 pub struct Kernels {
     /// `ferry_move`.
     pub within: Handle,
-    /// `ferry_copy_sealed`.
-    pub sealed: Handle,
     /// `ferry_pieces`.
     pub pieces: Handle,
     /// `ferry_pieces_inline`.
@@ -100,6 +100,8 @@ impl Device {
             words: Words::default(),
             lost: OnceLock::new(),
             kernels: Mutex::new(None),
+            reducing: OnceLock::new(),
+            sealing: Sealing::default(),
             events: Events::default(),
             sender: Arc::default(),
         })
@@ -155,18 +157,47 @@ impl Device {
         }
     }
 
+    /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
+    pub fn reducing(&self) -> Result<[Handle; 2]> {
+        self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
+    }
+
     /// Room for a list of pieces, if there is some. The context is current.
     pub fn lend(&self) -> Result<Option<Loan>> {
         self.lists.lend(|len| self.page_locked(len))
     }
 
     /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
-    fn page_locked(&self, len: usize) -> Result<Handle> {
+    pub fn page_locked(&self, len: usize) -> Result<Handle> {
         let mut at = 0;
         let flags = driver::HOST_PORTABLE_AND_MAPPED;
         // SAFETY: `at` receives the address.
         let code = unsafe { (self.driver.calls.cuMemHostAlloc)(&mut at, len, flags) };
         self.check("cuMemHostAlloc", code).map(|()| at)
+    }
+
+    /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
+    pub fn loaded<const N: usize>(
+        &self,
+        slot: &OnceLock<[Handle; N]>,
+        text: &str,
+        names: [&CStr; N],
+    ) -> Result<[Handle; N]> {
+        if let Some(loaded) = slot.get() {
+            return Ok(*loaded);
+        }
+        let mut module = 0;
+        // SAFETY: the text ends with a zero; the module lives as long as the context.
+        let code =
+            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text.as_ptr().cast::<c_void>()) };
+        self.check("cuModuleLoadData", code)?;
+        let mut found = [0; N];
+        for (function, name) in found.iter_mut().zip(names) {
+            // SAFETY: the module is loaded and the name ends with a zero.
+            let code = unsafe { (self.driver.calls.cuModuleGetFunction)(function, module, name.as_ptr()) };
+            self.check("cuModuleGetFunction", code)?;
+        }
+        Ok(*slot.get_or_init(|| found))
     }
 
     fn load_kernels(&self) -> Result<Kernels> {
@@ -184,7 +215,6 @@ impl Device {
         };
         Ok(Kernels {
             within: find(c"ferry_move")?,
-            sealed: find(c"ferry_copy_sealed")?,
             pieces: find(c"ferry_pieces")?,
             few: find(c"ferry_pieces_inline")?,
             rows: find(c"ferry_rows")?,
@@ -217,6 +247,7 @@ impl Drop for Device {
                 unsafe { (self.driver.calls.cuMemFreeHost)(page) };
             }
             self.desks.close(&self.driver);
+            self.sealing.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
@@ -228,77 +259,6 @@ impl Drop for Here<'_> {
         let mut ours = 0;
         // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
         unsafe { (self.0.driver.calls.cuCtxPopCurrent)(&mut ours) };
-    }
-}
-
-/// What a kernel found wrong: the same as in kernels.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The op that failed.
-    pub ticket: u64,
-    /// What it read where a descriptor should be.
-    pub words: [u64; 5],
-    spare: [u64; 2],
-}
-
-#[repr(C)]
-struct Ring {
-    written: u64,
-    taken: u64,
-    room: u64,
-    spare: [u64; 5],
-    reports: [Report; ROOM],
-}
-
-const ROOM: usize = 16;
-
-/// A ring in page-locked memory where the kernels of one queue say what they found wrong.
-pub struct Reports {
-    device: Arc<Device>,
-    at: usize,
-}
-
-impl Reports {
-    /// An empty ring. The context is current.
-    pub fn new(device: &Arc<Device>) -> Result<Reports> {
-        let at = device.page_locked(size_of::<Ring>())?;
-        let spare = [0; 5];
-        let ring =
-            Ring { written: 0, taken: 0, room: ROOM as u64, spare, reports: [Report::default(); ROOM] };
-        // SAFETY: fresh memory of that size, page-aligned, that nobody else knows yet.
-        unsafe { ptr::write(at as *mut Ring, ring) };
-        Ok(Reports { device: device.clone(), at })
-    }
-
-    /// The address, the same for the GPU.
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
-    /// What was reported since the last time. The caller holds a lock that keeps others out.
-    pub fn take(&self) -> Vec<Report> {
-        let ring = self.at as *mut Ring;
-        // SAFETY: the ring lives as long as `self`. The GPU writes a report before it counts it, and no report again before
-        // `taken` has passed it.
-        unsafe {
-            let (taken, written) = ((*ring).taken, ptr::read_volatile(&raw const (*ring).written));
-            fence(Ordering::Acquire);
-            let slot = |count: u64| &raw const (*ring).reports[count as usize % ROOM];
-            let reports = (taken..written).map(|count| ptr::read_volatile(slot(count))).collect();
-            fence(Ordering::Release);
-            ptr::write_volatile(&raw mut (*ring).taken, written);
-            reports
-        }
-    }
-}
-
-impl Drop for Reports {
-    fn drop(&mut self) {
-        if let Ok(_here) = self.device.enter() {
-            // SAFETY: allocated by `new`; the queue has waited for its kernels.
-            unsafe { (self.device.driver.calls.cuMemFreeHost)(self.at) };
-        }
     }
 }
 

@@ -85,18 +85,24 @@ impl Cuda {
             );
             return Err(Kind::BadAddress.because(note));
         }
-        let _here = self.any_device()?.enter()?;
-        let found = self.driver.locate(addr)?;
-        let end = addr.saturating_add(len);
-        let block = found.map(|found| found.up_to(end, |next| self.driver.locate(next))).transpose()?;
-        match block {
+        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
+        let was_registered = lock(&self.registered).meets(addr, len);
+        let found = if was_registered { None } else { self.foreign(addr, len)? };
+        match found {
             // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home == Home::Host && block.translate(addr, len).is_none() => {}
-            Some(block) => return self.as_seen_here(block).map(Some),
-            None => {}
+            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
+                Ok(Some(block))
+            }
+            _ => probe::accessible(addr, len, access).map(|()| None),
         }
-        probe::accessible(addr, len, access)?;
-        Ok(None)
+    }
+
+    /// Memory of another library around `addr`, as far as `len` bytes from there need.
+    fn foreign(&self, addr: usize, len: usize) -> Result<Option<Block>> {
+        let _here = self.any_device()?.enter()?;
+        let Some(found) = self.driver.locate(addr)? else { return Ok(None) };
+        let block = found.up_to(addr.saturating_add(len), |next| self.driver.locate(next))?;
+        self.as_seen_here(block).map(Some)
     }
 
     /// Another library's block, with its GPU by our number.

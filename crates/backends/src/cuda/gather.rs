@@ -10,10 +10,12 @@ use ferry_core::{
 };
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// A window with so many copies or bytes is worth sending: enough for the GPU to be busy until the next one comes.
-const DUE: (usize, usize) = (128, 512 << 10);
-/// At this size whoever submits sends it, if nobody else is about to.
-const FULL: (usize, usize) = (256, 1 << 20);
+/// A window with so many copies or bytes is sent, however much the GPU has to do.
+const DUE: (usize, usize) = (512, 2 << 20);
+/// At this size whoever submits sends it, since the sender does not look at it yet: it may have to wake first.
+const EARLY: (usize, usize) = (128, 512 << 10);
+/// At this size whoever submits sends it though the sender does look at it: something holds that up.
+const FULL: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
 const MOST: (usize, usize) = (1024, 16 << 20);
 /// The same for a run that waits in a backlog: there is time to make it longer.
@@ -59,6 +61,11 @@ impl Run {
     /// Which way they go.
     pub fn way(&self) -> Option<Way> {
         self.way
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The list, to be used again.
@@ -184,8 +191,10 @@ pub struct Window {
     last: Ticket,
     /// Whether copies are taken.
     open: bool,
-    /// Whether the sender looks at this window from time to time.
+    /// Whether the sender was asked to look at this window.
     watched: bool,
+    /// Whether it does.
+    attended: bool,
 }
 
 /// What became of a copy that was offered to a window.
@@ -281,10 +290,16 @@ impl Gather {
         }
     }
 
+    /// The sender looks at the window from now on.
+    pub fn attend(&self) {
+        lock(&self.window).attended = true;
+    }
+
     /// The sender looks no more. False if it must, since there is something in the window.
-    pub fn unwatch(&self) -> bool {
+    pub fn leave(&self) -> bool {
         let mut window = lock(&self.window);
         window.watched = !window.run.is_empty();
+        window.attended = window.watched;
         !window.watched
     }
 
@@ -296,7 +311,7 @@ impl Gather {
 
 impl Window {
     fn then(&mut self) -> Then {
-        match self.run.reaches(FULL) {
+        match self.run.reaches(if self.attended { FULL } else { EARLY }) {
             true => Then::Send,
             false if mem::replace(&mut self.watched, true) => Then::Rest,
             false => Then::Watch,

@@ -1,8 +1,9 @@
 //! What has to be told when a queue has come so far: failures in the order of their ops, and marks that ask for them.
 
-use super::{device::Report, fence::Point};
+use super::{fence::Point, reports::Report};
 use ferry_core::{
     Error, Indirect, Kind, Status, Ticket,
+    indirect::DESCRIPTOR_WORDS,
     sync::{Arc, Weak},
 };
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ struct Late {
     ticket: Ticket,
     /// Where the kernel reads the descriptor.
     at: usize,
-    through: Indirect,
+    through: Box<Indirect>,
 }
 
 impl Ledger {
@@ -31,7 +32,7 @@ impl Ledger {
     }
 
     /// The op `ticket`, which reads its descriptor at `at`, is in flight and may be reported.
-    pub fn expect(&mut self, ticket: Ticket, at: usize, through: Indirect) {
+    pub fn expect(&mut self, ticket: Ticket, at: usize, through: Box<Indirect>) {
         self.through.push_back(Late { ticket, at, through });
     }
 
@@ -61,7 +62,9 @@ impl Ledger {
             point.set_failed(status.has_failed());
         }
         self.tell(status, upto);
-        self.through.retain(|late| late.ticket > upto);
+        while self.through.front().is_some_and(|late| late.ticket <= upto) {
+            self.through.pop_front();
+        }
         if upto > status.passed() {
             status.pass(upto);
         }
@@ -75,11 +78,13 @@ impl Ledger {
 
 impl Late {
     /// What is wrong with the words that the kernel read, as the core says it.
-    fn explain(&self, words: &[u64; 5]) -> Error {
+    fn explain(&self, words: &[u64; DESCRIPTOR_WORDS]) -> Error {
         let told = self.through.resolve(|addr| words[(addr - self.at) / 8]).err();
         told.unwrap_or_else(|| {
-            let Indirect { call, through, .. } = &self.through;
-            Kind::BadDescriptor.because(format!("{call}: {through} was refused by the GPU"))
+            let Indirect { call, through, .. } = &*self.through;
+            Kind::BadDescriptor.because(format!(
+                "{call}: {through} names memory that was freed or mapped anew after it was set: set it again"
+            ))
         })
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
 //! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
-//! checked there. That the memory which a sealed descriptor names still exists is not: if it was freed and given back before
-//! the copy was submitted the GPU faults and every later call fails, as in any CUDA program.
+//! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
+//! have given it back the GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
 mod backlog;
@@ -19,11 +19,15 @@ mod gather;
 mod host;
 mod latch;
 mod ledger;
+mod live;
 mod pieces;
 mod planner;
 mod pool;
 mod queue;
 mod quota;
+mod reduce;
+mod registered;
+mod reports;
 mod ring;
 mod sealed;
 mod sender;
@@ -45,6 +49,7 @@ use ferry_core::{
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
+use registered::Registered;
 use settings::Settings;
 use std::sync::OnceLock;
 use workers::Workers;
@@ -74,6 +79,7 @@ pub struct Cuda {
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
+    registered: Mutex<Registered>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
@@ -106,6 +112,7 @@ impl Cuda {
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
+            registered: Mutex::default(),
             settings: options.settings.clone(),
             outside: Outside::default(),
         }))
@@ -246,6 +253,18 @@ impl Cuda {
         self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
     }
 
+    /// Undoes `register`.
+    fn unregister(&self, base: usize) -> Result<()> {
+        let mut registered = lock(&self.registered);
+        let Some(start) = registered.leave(base) else { return Ok(()) };
+        let device = self.any_device()?;
+        device.unless_lost(|_here| {
+            // SAFETY: locked by `register`, and nothing uses it any more.
+            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+            device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+        })
+    }
+
     /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
@@ -291,10 +310,14 @@ impl Backend for Cuda {
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         let device = self.any_device()?;
         let _here = device.enter()?;
-        let (whole, flags) = (len.next_multiple_of(GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
-        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
-        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-        device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
+        let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
+        let mut registered = lock(&self.registered);
+        if !registered.join(base, whole) {
+            // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
+            let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
+            device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
+            registered.add(base, whole);
+        }
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
@@ -308,12 +331,7 @@ impl Backend for Cuda {
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
         if block.origin == Origin::Registered {
-            let device = self.any_device()?;
-            return device.unless_lost(|_here| {
-                // SAFETY: locked by `register`, and nothing uses it any more.
-                let code = unsafe { (self.driver.calls.cuMemHostUnregister)(block.base) };
-                device.check(format_args!("cuMemHostUnregister of {:#x}", block.base), code)
-            });
+            return self.unregister(block.base);
         }
         let mut pieces = lock(&self.pieces);
         if !pieces.rest(block.base) {
@@ -327,8 +345,27 @@ impl Backend for Cuda {
         self.locate_foreign(addr, len, access)
     }
 
+    fn stamp(&self, block: &Block) -> Result<u64> {
+        // Where mapped memory lies only the core knows.
+        if block.origin == Origin::Mapped {
+            return Ok(live::FOR_THE_HOST);
+        }
+        let device = self.device_of(block.home)?;
+        let _here = device.enter()?;
+        device.live()?;
+        Ok(device.sealing.live.stamp(block.base))
+    }
+
+    fn forgotten(&self, block: &Block) {
+        if let Home::Device(id) = block.home
+            && let Some(device) = self.devices[id as usize].get()
+        {
+            device.sealing.live.forget(block.base);
+        }
+    }
+
     fn can_reduce(&self) -> Result<()> {
-        Err(Kind::Unsupported.because("the cuda backend has no reductions yet"))
+        Ok(())
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

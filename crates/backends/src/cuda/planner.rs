@@ -147,9 +147,9 @@ fn choose_for_rows(shape: &Shape, way: Way, constants: &Constants) -> Engine {
     let host_pitch = if way == Way::In { src_pitch } else { dst_pitch };
     let is_for_a_kernel = match way {
         Way::Across => false,
-        Way::Within => bytes >= constants.rows_within_bytes,
+        Way::Within => bytes >= constants.rows_within_bytes && constants.widths(way).contains(&width),
         _ if unit < constants.rows_unit => false,
-        _ if width <= constants.rows_most(way) => bytes >= constants.rows_bytes,
+        _ if constants.widths(way).contains(&width) => bytes >= constants.rows_bytes,
         _ if bytes < constants.rows_other_bytes => false,
         _ if host_pitch == width => width <= constants.rows_packed_most,
         _ => host_pitch >= constants.rows_far && width <= constants.rows_far_most,

@@ -10,7 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part, Place},
-    device::{Device, Reports},
+    device::Device,
     driver::{self, Handle},
     events::Event,
     fence::{CudaFence, Point},
@@ -18,6 +18,7 @@ use super::{
     host,
     ledger::Ledger,
     planner::Way,
+    reports::Reports,
     ring::Entry,
     sending::Work,
 };
@@ -407,16 +408,17 @@ impl Lane {
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
             Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { at, .. } if !through.memory.has_mappings() => {
-                    self.copy_sealed(ticket, at, *through).map(|()| Next::Follows)
+                Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
+                    let op = self.expect_sealed(ticket, at, through);
+                    self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
                 _ => {
                     let lane = self.clone();
-                    let copy = move || lane.note(ticket, lane.copy_read(&through));
+                    let copy = move || lane.copy_late(ticket, &through);
                     self.when_reached(ticket, Part::Bytes, copy)
                 }
             },
-            Op::Reduce(_) => unreachable!("`Cuda::can_reduce` says no"),
+            Op::Reduce(reduction) => self.reduce(&reduction).map(|()| Next::Follows),
             Op::Wait(fence) => self.wait_for(ticket, vec![fence], None),
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),

@@ -1,35 +1,169 @@
 //! Copies whose addresses are read when they run: through descriptors, by the GPU, and through pointer cells or where memory is
 //! mapped, by the host.
+//!
+//! Descriptor copies that were submitted one after the other go to the GPU together; sealed.cu says how it does them.
 
-use super::{device::Reports, queue::Lane};
+use super::{
+    commands::arg,
+    queue::Lane,
+    reports::{Reports, Tray},
+};
 use ferry_core::{
     Indirect, Result, Ticket,
-    indirect::{self, DESCRIPTOR_WORDS, Through},
+    indirect::{DESCRIPTOR_WORDS, MARK, Through},
     sync::lock,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Descriptors of a launch, and runs of them: the same in sealed.cu.
+const MOST: usize = 4096;
+const RUNS: usize = 240;
+/// Bytes of `Job` in sealed.cu, and how many of them are zero at first.
+pub const JOB_LEN: usize = JOB_COUNTS + MOST * (3 + 1) * 8;
+/// Bytes of `Counts` in sealed.cu.
+pub const JOB_COUNTS: usize = 96;
+/// Blocks that a few copies get: one of them may be large.
+const LEAST_BLOCKS: usize = 32;
+
+/// A copy through a descriptor that the GPU will read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedOp {
+    pub ticket: Ticket,
+    /// Where the descriptor is.
+    pub at: usize,
+    /// What it must be sealed with.
+    pub key: u64,
+}
+
+/// Descriptors `stride` bytes apart; `first` is the number of the one that lies at `at`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Run {
+    at: u64,
+    stride: i32,
+    first: u32,
+}
+
+/// The argument of the kernel: the same in sealed.cu.
+#[repr(C)]
+struct Launch {
+    ticket: u64,
+    mark: u64,
+    key: u64,
+    reports: u64,
+    live: u64,
+    job: u64,
+    count: u32,
+    runs: u32,
+    run: [Run; RUNS],
+}
+
+impl Launch {
+    /// As many of `ops` as fit into one launch; there is at least one.
+    fn of(ops: &[SealedOp], Tray { ring, job }: Tray, live: usize) -> Launch {
+        let SealedOp { ticket, key, .. } = ops[0];
+        let mut launch = Launch {
+            ticket,
+            mark: MARK,
+            key,
+            reports: ring as u64,
+            live: live as u64,
+            job: job as u64,
+            count: 0,
+            runs: 0,
+            run: [Run::default(); RUNS],
+        };
+        let follows = |(number, op): &(u64, &SealedOp)| (op.ticket, op.key) == (ticket + number, key);
+        (0..).zip(ops).take(MOST).take_while(follows).all(|(_, op)| launch.add(op.at as u64));
+        launch
+    }
+
+    /// Adds the descriptor at `at`. False if there is no room.
+    fn add(&mut self, at: u64) -> bool {
+        let runs = self.runs as usize;
+        let is_next = runs > 0 && self.run[runs - 1].goes_on(self.count, at);
+        if !is_next && runs == RUNS {
+            return false;
+        }
+        if !is_next {
+            self.run[runs] = Run { at, stride: 0, first: self.count };
+            self.runs += 1;
+        }
+        self.count += 1;
+        true
+    }
+}
+
+impl Run {
+    /// Whether the descriptor of this number may lie at `at`; the second one says how far they are apart.
+    fn goes_on(&mut self, number: u32, at: u64) -> bool {
+        let steps = i64::from(number - self.first);
+        let apart = at.wrapping_sub(self.at).cast_signed();
+        match i32::try_from(apart) {
+            Ok(stride) if steps == 1 => self.stride = stride,
+            _ => return apart == steps * i64::from(self.stride),
+        }
+        true
+    }
+}
+
 impl Lane {
-    /// The descriptor is read by a kernel when it runs. Its seal says that the core has checked what it names.
-    pub(super) fn copy_sealed(&self, ticket: Ticket, at: usize, through: Indirect) -> Result<()> {
-        let kernels = self.device.kernels()?;
+    /// The GPU will read the descriptor at `at` for op `ticket`, if it is [sent](Self::send_sealed). Its seal says that the core
+    /// has checked what it names.
+    pub(super) fn expect_sealed(&self, ticket: Ticket, at: usize, through: Box<Indirect>) -> SealedOp {
+        let key = through.memory.seal_key();
+        lock(&self.ledger).expect(ticket, at, through);
+        SealedOp { ticket, at, key }
+    }
+
+    /// Puts copies into the stream, to be done as if one after the other. The context is current.
+    pub(super) fn send_sealed(&self, mut ops: &[SealedOp]) -> Result<()> {
+        let kernel = self.device.sealing()?;
         let reports = match self.reports.get() {
             Some(reports) => reports,
             None => self.reports.get_or_init({
-                let made = Reports::new(&self.device)?;
+                let made = Reports::new(&self.device, self.stream)?;
                 || made
             }),
         };
-        let key = through.memory.seal_key();
-        let [mark, ..] = indirect::seal(key, 0, 0, 0);
-        lock(&self.ledger).expect(ticket, at, through);
-        self.start(kernels.sealed, &[at as u64, mark, key, reports.at() as u64, ticket])
+        let live = self.device.live()?;
+        while !ops.is_empty() {
+            let launch = Launch::of(ops, reports.tray(), live);
+            let count = launch.count as usize;
+            self.start_blocks(kernel, self.blocks_for(count), &mut [arg(&launch)])?;
+            ops = &ops[count..];
+        }
+        Ok(())
+    }
+
+    fn blocks_for(&self, count: usize) -> u32 {
+        match self.device.constants.blocks_within {
+            0 => LEAST_BLOCKS as u32,
+            most => most.min(count.max(LEAST_BLOCKS)) as u32,
+        }
+    }
+
+    /// Whether the host is to read descriptors: the GPU does not know where mapped memory is, and nothing behind a descriptor
+    /// that turns out to be bad may run where that stops all streams.
+    pub(super) fn reads_descriptors(&self, through: &Indirect) -> bool {
+        through.memory.has_mappings() || self.status.stops_all_on_failure()
+    }
+
+    /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.
+    pub(super) fn copy_late(&self, ticket: Ticket, through: &Indirect) {
+        if let Err(why) = self.copy_read(through) {
+            self.fail(ticket, why);
+            if self.status.stops_all_on_failure() {
+                // Nothing of it is in the stream: told before what is behind it begins.
+                self.settle(ticket);
+            }
+        }
     }
 
     /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context; and mapped memory is not where
     /// its addresses say. So the host reads the addresses when the stream gets here, and the core checks and translates them.
     /// The lane is held, so the stream is ours.
-    pub(super) fn copy_read(&self, through: &Indirect) -> Result<()> {
+    fn copy_read(&self, through: &Indirect) -> Result<()> {
         let _here = self.device.enter()?;
         let at: Vec<usize> = match through.through {
             Through::Descriptor { at, .. } => (0..DESCRIPTOR_WORDS).map(|index| at + 8 * index).collect(),
@@ -44,5 +178,71 @@ impl Lane {
         self.device.check("reading the addresses of a copy", code)?;
         let word = |addr| at.iter().position(|at| *at == addr).map(|index| &words[index]);
         self.copy(&through.resolve(|addr| word(addr).expect("read above").load(Ordering::Relaxed))?)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn ops(at: impl IntoIterator<Item = usize>) -> Vec<SealedOp> {
+        (5..).zip(at).map(|(ticket, at)| SealedOp { ticket, at, key: 9 }).collect()
+    }
+
+    fn launch(ops: &[SealedOp]) -> Launch {
+        Launch::of(ops, Tray { ring: 1, job: 2 }, 3)
+    }
+
+    /// Where the kernel will look for each: as `descriptor` in sealed.cu.
+    fn addresses(launch: &Launch) -> Vec<usize> {
+        let runs = &launch.run[..launch.runs as usize];
+        let find = |number: u32| {
+            let run = &runs[runs.partition_point(|run| run.first <= number) - 1];
+            run.at.wrapping_add_signed(i64::from(number - run.first) * i64::from(run.stride)) as usize
+        };
+        (0..launch.count).map(find).collect()
+    }
+
+    #[test]
+    fn every_descriptor_is_found_whatever_their_distances() {
+        for (at, runs) in [
+            (vec![0x1000], 1),
+            (vec![0x1000, 0x1000, 0x1000], 1),
+            ((0..4096).map(|number| 0x1000 + 64 * number).collect(), 1),
+            ((0..100).map(|number| 0x9000 - 56 * number).collect(), 1),
+            (vec![0, 8, 16, 100, 200, 300, 400, 7], 3),
+            (vec![0, 1 << 40, 2 << 40], 3),
+            (vec![0, usize::MAX >> 1], 2),
+        ] {
+            let launch = launch(&ops(at.iter().copied()));
+            assert_eq!((addresses(&launch), launch.runs), (at, runs));
+        }
+    }
+
+    #[test]
+    fn a_launch_ends_where_it_is_full_or_the_next_op_is_no_neighbour() {
+        let even = ops((0..MOST + 1).map(|number| 64 * number));
+        assert_eq!(launch(&even).count as usize, MOST);
+        let odd = ops((0..10_000).map(|number| number * number * number));
+        let first = launch(&odd);
+        assert_eq!(first.runs as usize, RUNS);
+        assert_eq!(
+            addresses(&first)[..],
+            odd[..first.count as usize].iter().map(|op| op.at).collect::<Vec<_>>()
+        );
+        let mut apart = ops([0, 64, 128]);
+        apart[2].ticket += 1;
+        assert_eq!(launch(&apart).count, 2);
+        apart[1].key += 1;
+        assert_eq!(launch(&apart).count, 1);
+    }
+
+    #[test]
+    fn the_kernel_has_the_same_sizes() {
+        assert!(size_of::<Launch>() <= 4096, "what a kernel's parameters may take");
+        let source = include_str!("sealed.cu");
+        for (name, value) in [("MOST", MOST), ("RUNS", RUNS), ("WORDS", DESCRIPTOR_WORDS)] {
+            assert!(source.contains(&format!("#define {name} {value}\n")), "{name}");
+        }
     }
 }

@@ -42,10 +42,8 @@ impl Gathers for Lane {
         &self.gather
     }
 
-    fn try_send(&self) {
-        if let Some(mut state) = self.try_state() {
-            self.let_go(&mut state);
-        }
+    fn try_send(&self) -> usize {
+        self.try_state().map_or(0, |mut state| self.let_go(&mut state))
     }
 }
 
@@ -89,9 +87,8 @@ impl Lane {
     #[cold]
     fn follow_up(self: &Arc<Self>, then: Then) {
         if then == Then::Send {
-            return self.try_send();
-        }
-        if self.device.sender.watch(self.clone()) {
+            self.try_send();
+        } else if self.device.sender.watch(self.clone()) {
             let sender = self.device.sender.clone();
             self.device.workers.run(Box::new(move || sender.serve()));
         }
@@ -127,14 +124,20 @@ impl Lane {
         self.gather.set_open(is_alone && !backlog.is_held());
     }
 
-    /// Puts what was gathered into the stream. Everybody who puts something else there does this first.
-    pub(super) fn let_go(&self, state: &mut State) {
+    /// Puts what was gathered into the stream, and says how many bytes these are. Everybody who puts something else there does this
+    /// first.
+    pub(super) fn let_go(&self, state: &mut State) -> usize {
         match self.gather.take(mem::take(&mut state.spare)) {
             Ok(run) => {
+                let bytes = run.bytes();
                 state.backlog.reach(run.last());
                 self.send_run(state, run);
+                bytes
             }
-            Err(spare) => state.spare = spare,
+            Err(spare) => {
+                state.spare = spare;
+                0
+            }
         }
     }
 

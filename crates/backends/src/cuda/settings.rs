@@ -3,7 +3,7 @@
 
 use super::{planner::Way, ring::FEW};
 use ferry_core::{Error, Kind, Result};
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 /// All of it. The default is what an H200 was measured to want.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,9 +69,13 @@ constants! {
     blocks_out = 16,
     /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
     blocks_within = usize::MAX,
-    /// Rows up to this width go to a kernel on their way to the device,
+    /// Rows from this width on go to a kernel on their way to the device,
+    rows_in_from = 1,
+    /// up to this one,
     rows_in_most = 40,
-    /// and these on their way from it,
+    /// and on their way from it from this one on,
+    rows_out_from = 1,
+    /// up to this one,
     rows_out_most = 0,
     /// if they have so many bytes together.
     rows_bytes = 128 << 10,
@@ -83,7 +87,9 @@ constants! {
     rows_far_most = 128,
     /// if they have so many bytes together.
     rows_other_bytes = 1 << 20,
-    /// Rows inside the device go to a kernel if they have so many bytes together.
+    /// Rows inside the device go to a kernel up to this width,
+    rows_within_most = usize::MAX,
+    /// if they have so many bytes together.
     rows_within_bytes = 64 << 10,
     /// Between host and device, rows that do not all start at multiples of this power of two are left to the copy engine.
     rows_unit = 4,
@@ -114,9 +120,14 @@ impl Constants {
         if way == Way::Within { self.engine_from_within } else { self.engine_from }
     }
 
-    /// The widest rows that are narrow, however they lie.
-    pub fn rows_most(&self, way: Way) -> usize {
-        if way == Way::In { self.rows_in_most } else { self.rows_out_most }
+    /// Widths of rows that go to a kernel however they lie.
+    pub fn widths(&self, way: Way) -> RangeInclusive<usize> {
+        match way {
+            Way::In => self.rows_in_from..=self.rows_in_most,
+            Way::Out => self.rows_out_from..=self.rows_out_most,
+            Way::Within => 1..=self.rows_within_most,
+            Way::Across => RangeInclusive::new(1, 0),
+        }
     }
 
     /// The same with this many blocks for kernels between host and device.

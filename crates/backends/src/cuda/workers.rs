@@ -1,11 +1,12 @@
 //! Threads for what may block: a user's function, a copy of pageable memory. As many as are blocked at once, and they go
 //! away when there has been nothing to do for a while.
 
+use crate::threads::{self, CALL_STACK};
 use ferry_core::{
     backend::survives,
     sync::{Arc, Condvar, Mutex, lock},
 };
-use std::{collections::VecDeque, thread, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 /// Something to run on a thread of its own.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -36,8 +37,8 @@ impl Workers {
             return;
         }
         let workers = self.clone();
-        match thread::Builder::new().name("ferry-cuda".into()).spawn(move || workers.serve()) {
-            Ok(_) => jobs.alive += 1,
+        match threads::spawn("ferry-cuda".into(), CALL_STACK, move || workers.serve()) {
+            Ok(()) => jobs.alive += 1,
             Err(why) => assert!(jobs.alive > 0, "the system grants not one thread: {why}"),
         }
     }

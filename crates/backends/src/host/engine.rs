@@ -4,6 +4,7 @@
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
 use super::{lane::Lane, team::Team};
+use crate::threads::{CALL_STACK, spawn};
 use ferry_core::{
     Error, Kind, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
@@ -12,7 +13,7 @@ use std::{
     any::Any,
     cell::Cell,
     collections::VecDeque,
-    io, thread,
+    io,
     time::{Duration, Instant},
 };
 
@@ -23,8 +24,6 @@ const MOST_WORKERS: usize = 8;
 /// Workers that spin at the same time; always fewer than there are CPUs.
 const MOST_SPINNING: usize = 2;
 const WORKER_STACK: usize = 1 << 20;
-/// Users' functions get what a main thread usually has.
-const CALL_STACK: usize = 8 << 20;
 /// A thread for users' functions that has had nothing to do for this long ends.
 const CALL_THREAD_IDLE: Duration = Duration::from_secs(5);
 
@@ -324,26 +323,4 @@ impl Engine {
 
 fn no_thread(why: &io::Error) -> Error {
     Kind::Device.because(format!("the system grants no thread: {why}"))
-}
-
-/// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
-/// code stay its own.
-fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    const OWN: [i32; 7] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
-    // SAFETY: plain data, filled before use; the old mask is put back below.
-    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are valid for the calls.
-    unsafe {
-        let mut outside: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut outside);
-        OWN.iter().for_each(|signal| {
-            libc::sigdelset(&mut outside, *signal);
-        });
-        libc::pthread_sigmask(libc::SIG_SETMASK, &outside, &mut old);
-    }
-    let thread = thread::Builder::new().name(name).stack_size(stack).spawn(body);
-    // SAFETY: the mask that this thread had before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-    thread.map(drop)
 }

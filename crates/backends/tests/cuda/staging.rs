@@ -1,7 +1,16 @@
 //! Copies of pageable memory, which several threads stage.
 
 use super::*;
+use ferry_backends::cuda::settings::Settings;
 use std::thread;
+
+/// A runtime on the GPU where several threads stage, however few CPUs there are.
+fn gpu(test: &str) -> Option<Runtime> {
+    super::gpu(test)?;
+    let settings = Settings { stagers: Some(4), ..Settings::default() };
+    let backend = Cuda::open(&CudaOptions { settings, ..CudaOptions::default() });
+    Some(Runtime::new(backend.expect("there is a GPU"), None))
+}
 
 /// Bytes around the memory that a copy writes, to see that it writes no others.
 const EDGE: usize = 64;

@@ -158,20 +158,27 @@ fn only_an_open_window_of_a_busy_queue_takes_copies() {
 #[test]
 fn a_window_asks_for_what_is_due() {
     let gather = busy();
-    let ask = |index: u64| match gather.offer(Way::Out, copy(100 * index, 1 << 30, 8), 0) {
-        Taken::Yes(_, then) => then,
-        other => panic!("{other:?}"),
+    let mut next = 0;
+    let mut ask = || {
+        next += 1;
+        match gather.offer(Way::Out, copy(100 * next, 1 << 30, 8), 0) {
+            Taken::Yes(_, then) => then,
+            other => panic!("{other:?}"),
+        }
     };
-    assert_eq!(ask(0), Then::Watch);
-    assert!((1..DUE.0 as u64 - 1).all(|index| ask(index) == Then::Rest));
+    assert_eq!(ask(), Then::Watch);
+    assert!((2..EARLY.0).all(|_| ask() == Then::Rest));
+    assert_eq!((ask(), ask()), (Then::Send, Then::Send), "the sender sleeps");
+    gather.attend();
+    assert!((EARLY.0 + 2..DUE.0).all(|_| ask() == Then::Rest));
     assert_eq!(gather.glance(), Glance::Holds(4, false));
-    assert_eq!((ask(DUE.0 as u64), gather.glance()), (Then::Rest, Glance::Holds(4, true)));
-    assert!((DUE.0..FULL.0 - 1).all(|index| ask(index as u64 + 1) == Then::Rest));
-    assert_eq!((ask(900), ask(901)), (Then::Send, Then::Send));
-    assert!(!gather.unwatch(), "there is something in it");
+    assert_eq!((ask(), gather.glance()), (Then::Rest, Glance::Holds(4, true)));
+    assert!((DUE.0..FULL.0 - 1).all(|_| ask() == Then::Rest));
+    assert_eq!((ask(), ask()), (Then::Send, Then::Send));
+    assert!(!gather.leave(), "there is something in it");
     drop(gather.take(Vec::new()));
-    assert_eq!(ask(0), Then::Rest, "it is watched still");
+    assert_eq!(ask(), Then::Rest, "it is watched still");
     drop(gather.take(Vec::new()));
-    assert!(gather.unwatch());
-    assert_eq!(ask(0), Then::Watch);
+    assert!(gather.leave());
+    assert_eq!(ask(), Then::Watch);
 }

@@ -11,29 +11,54 @@ use std::sync::mpsc;
 
 const US: Duration = Duration::from_micros(1);
 
+const PACE: Pace = Pace {
+    least: US.saturating_mul(3),
+    most: US.saturating_mul(12),
+    near: US.saturating_mul(50),
+    start: US.saturating_mul(5),
+    launch: US.saturating_mul(4),
+    speed: 1000,
+};
+
 #[test]
-fn a_window_is_sent_when_there_is_enough_or_after_a_while() {
-    let (start, pace) = (Instant::now(), Pace { age: 10 * US, near: 50 * US });
-    let mut watched = Watched::new(Arc::new(()));
-    let mut at = |us: u32, glance| watched.ask(glance, start + us * US, pace);
-    assert_eq!(at(0, Glance::Holds(1, false)), Ask::Nothing);
-    assert_eq!(at(9, Glance::Holds(1, false)), Ask::Nothing);
-    assert_eq!(at(10, Glance::Holds(1, false)), Ask::Send);
-    assert_eq!(at(11, Glance::Holds(1, false)), Ask::Send, "somebody was at the stream");
-    assert_eq!(at(12, Glance::Holds(40, false)), Ask::Nothing, "others by now");
-    assert_eq!(at(13, Glance::Holds(40, true)), Ask::Send);
-    assert_eq!(at(14, Glance::Empty), Ask::Nothing);
-    assert_eq!(at(63, Glance::Empty), Ask::Nothing, "near, in case there is more");
-    assert_eq!(at(64, Glance::Empty), Ask::Leave);
-    assert_eq!(at(65, Glance::Holds(200, false)), Ask::Nothing);
-    assert_eq!(at(75, Glance::Holds(200, false)), Ask::Send);
+fn a_window_is_sent_when_the_gpu_needs_work_or_there_is_much_or_after_a_while() {
+    let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
+    let mut at = |us: u32, glance| {
+        let ask = watched.ask(glance, start + us * US, &PACE);
+        if ask == Ask::Send {
+            watched.sent(20_000, start + us * US, &PACE);
+        }
+        ask
+    };
+    assert_eq!(at(0, Glance::Holds(1, false)), Ask::Nothing, "there may be more");
+    assert_eq!(at(2, Glance::Holds(1, false)), Ask::Nothing);
+    assert_eq!(
+        at(3, Glance::Holds(1, false)),
+        Ask::Send,
+        "the GPU has nothing to do until 8, and then until 32"
+    );
+    assert_eq!(at(16, Glance::Holds(40, false)), Ask::Nothing);
+    assert_eq!(at(26, Glance::Holds(40, false)), Ask::Nothing, "it has enough to do");
+    assert_eq!(at(27, Glance::Holds(40, false)), Ask::Send, "and then until 56");
+    assert_eq!(at(28, Glance::Holds(50, false)), Ask::Nothing);
+    assert_eq!(at(29, Glance::Holds(50, true)), Ask::Send, "so much, and then until 80");
+    assert_eq!(at(30, Glance::Holds(60, false)), Ask::Nothing);
+    assert_eq!(at(41, Glance::Holds(60, false)), Ask::Nothing);
+    assert_eq!(at(42, Glance::Holds(60, false)), Ask::Send, "long enough, whatever it has to do");
 }
 
 #[test]
-fn a_window_that_was_empty_all_the_time_is_left_alone() {
+fn a_window_that_stays_empty_is_left_alone() {
     let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
-    assert_eq!(watched.ask(Glance::Empty, start, PACE), Ask::Nothing);
-    assert_eq!(watched.ask(Glance::Empty, start + PACE.near, PACE), Ask::Leave);
+    let mut at = |us: u32, glance| watched.ask(glance, start + us * US, &PACE);
+    assert_eq!(at(0, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(49, Glance::Empty), Ask::Nothing, "near, in case there is more");
+    assert_eq!(at(50, Glance::Empty), Ask::Leave);
+    assert_eq!(at(51, Glance::Holds(9, false)), Ask::Nothing);
+    assert_eq!(at(54, Glance::Holds(9, false)), Ask::Send);
+    assert_eq!(at(55, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(104, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(105, Glance::Empty), Ask::Leave);
 }
 
 struct Fake {
@@ -46,10 +71,10 @@ impl Gathers for Fake {
         &self.gather
     }
 
-    fn try_send(&self) {
-        if let Ok(run) = self.gather.take(Vec::new()) {
-            self.sent.send(run.count()).expect("counted below");
-        }
+    fn try_send(&self) -> usize {
+        let Ok(run) = self.gather.take(Vec::new()) else { return 0 };
+        self.sent.send(run.count()).expect("counted below");
+        run.bytes()
     }
 }
 

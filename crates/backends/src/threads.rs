@@ -1,0 +1,28 @@
+//! Threads of the backends, inside a process that is somebody else's.
+
+use std::{io, thread};
+
+/// Users' functions get what a main thread usually has.
+pub const CALL_STACK: usize = 8 << 20;
+
+/// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
+/// code stay its own.
+pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    const OWN: [i32; 7] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+    // SAFETY: plain data, filled before use; the old mask is put back below.
+    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both sets are valid for the calls.
+    unsafe {
+        let mut outside: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut outside);
+        OWN.iter().for_each(|signal| {
+            libc::sigdelset(&mut outside, *signal);
+        });
+        libc::pthread_sigmask(libc::SIG_SETMASK, &outside, &mut old);
+    }
+    let thread = thread::Builder::new().name(name).stack_size(stack).spawn(body);
+    // SAFETY: the mask that this thread had before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    thread.map(drop)
+}
