@@ -70,7 +70,7 @@ fn read(block: &Block) -> Vec<u8> {
 
 fn stream(runtime: &Runtime) -> Arc<Stream> {
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
-    if are_shared() {
+    if are_shared() && runtime.backend().name() == "cuda" {
         stream.share().expect("shared");
     }
     stream
