@@ -72,8 +72,6 @@ struct Slots {
     groups: Vec<usize>,
     /// The number of the newest loan of each slot.
     lent: Vec<u64>,
-    /// Where to look first: the slot that was lent longest ago.
-    next: usize,
     count: u64,
 }
 
@@ -111,16 +109,17 @@ impl Lists {
 
 impl Slots {
     fn add(&mut self, group: Handle) -> usize {
-        // SAFETY: fresh memory of that length, which nobody else knows; no loan has the number 0.
-        unsafe { ptr::write_bytes(group as *mut u8, 0, GROUP_LEN) };
+        let first = self.lent.len();
         self.groups.push(group);
-        self.lent.resize(self.lent.len() + GROUP, 0);
-        self.lent.len() - GROUP
+        self.lent.resize(first + GROUP, 0);
+        // SAFETY: in fresh memory of a group's length, which nobody else knows; no loan has the number 0.
+        unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP) };
+        first
     }
 
+    /// The first that is free: of those it is likeliest that the CPU has its memory at hand.
     fn find(&self) -> Option<usize> {
-        let all = self.lent.len();
-        (0..all).map(|step| (self.next + step) % all).find(|slot| self.is_back(*slot))
+        (0..self.lent.len()).find(|slot| self.is_back(*slot))
     }
 
     fn is_back(&self, slot: usize) -> bool {
@@ -130,7 +129,6 @@ impl Slots {
     }
 
     fn lend(&mut self, slot: usize) -> Loan {
-        self.next = (slot + 1) % self.lent.len();
         self.count += 1;
         self.lent[slot] = self.count;
         Loan {
