@@ -15,7 +15,6 @@ use super::{
 use crate::probe;
 use ferry_core::{
     Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Status, Ticket,
-    indirect::Through,
     sync::{Arc, Mutex, lock},
 };
 use std::{ffi::c_void, time::Duration};
@@ -120,10 +119,7 @@ impl Shared {
             Op::Copy(plan) => {
                 !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost)
             }
-            Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { .. } => self.front.reads_descriptors(through),
-                Through::Cells { .. } => true,
-            },
+            Op::CopyThrough(through) => self.front.sealed_at(through).is_none(),
             Op::Fill(fill) => fill.device.is_none(),
             Op::Reduce(_) => false,
             Op::Wait(fence) => !is_in_stream(fence),
