@@ -102,15 +102,9 @@ pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
 }
 
 impl Batch<'_> {
-    /// Whether no address is NULL and every size fits its room, found out without a branch for each; what to say of the first
-    /// that is not so is found out afterwards.
+    /// Whether no address is NULL and every size fits its room; what to say of the first that is not so is found out afterwards.
     fn is_sound(&self) -> bool {
-        let none_is_null =
-            |addresses: &[usize]| addresses.iter().fold(true, |good, addr| good & (*addr != 0));
-        let sizes = self.sizes.iter().zip(self.dest_maxs);
-        none_is_null(self.dsts)
-            & none_is_null(self.srcs)
-            & sizes.fold(true, |good, (size, most)| good & (size <= most))
+        Runs { dsts: self.dsts, srcs: self.srcs, lens: self.sizes }.are_sound(self.dest_maxs)
     }
 
     /// A NULL address is told before anything else is looked at, as in every call; `item` becomes its index.

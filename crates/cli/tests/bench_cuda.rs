@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use command::{ferry, output, text};
 use serde_json::Value;
@@ -32,8 +33,13 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t fl
 }
 "#;
 
-/// Builds the stand-in, with or without batches.
-fn stand_in(has_batches: bool) -> PathBuf {
+/// The folder of the stand-in, with or without batches, each built once.
+fn stand_in(has_batches: bool) -> &'static Path {
+    static BUILT: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+    BUILT[usize::from(has_batches)].get_or_init(|| build(has_batches))
+}
+
+fn build(has_batches: bool) -> PathBuf {
     let name = if has_batches { "with_batches" } else { "without_batches" };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a folder can be made");
@@ -51,16 +57,21 @@ fn stand_in(has_batches: bool) -> PathBuf {
     folder
 }
 
-fn rows(has_batches: bool, args: &[&str]) -> Vec<Value> {
+fn report(has_batches: bool, plan: &str, args: &[&str]) -> Value {
     let mut command =
         ferry(&["bench", "--backend", "cuda", "--peers", "--json", "--spread", "8M", "-i", "1"]);
-    let run = output(command.args(args).env("LD_LIBRARY_PATH", stand_in(has_batches)));
+    command.args(args).env("LD_LIBRARY_PATH", stand_in(has_batches)).env("FERRY_CUDA_PLAN", plan);
+    let run = output(&mut command);
     let report: Value = serde_json::from_slice(&run.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}{}", text(&run.stdout), text(&run.stderr)));
     assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
     assert_eq!(report["missing_peers"], Value::Null);
     assert!(report["gpu"].as_str().is_some_and(|gpu| gpu.contains("CUDA ")), "{}", report["gpu"]);
-    report["rows"].as_array().expect("a list of rows").clone()
+    report
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["rows"].as_array().expect("a list of rows")
 }
 
 fn peers(row: &Value) -> Vec<&str> {
@@ -85,7 +96,8 @@ fn the_driver_itself_is_the_peer_and_the_processor_is_none() {
         ("event/latency", &["CUDA"]),
     ];
     let args: Vec<&str> = cases.iter().flat_map(|(name, _)| ["-t", name]).collect();
-    let rows = rows(true, &args);
+    let report = report(true, "", &args);
+    let rows = rows(&report);
     assert_eq!(rows.len(), cases.len());
     for (name, want) in cases {
         let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}"));
@@ -101,11 +113,20 @@ fn the_driver_itself_is_the_peer_and_the_processor_is_none() {
 
 #[test]
 fn a_driver_without_batches_is_said_to_have_none() {
-    let rows = rows(false, &["-t", "h2d/batch/64x4K"]);
+    let report = report(false, "", &["-t", "h2d/batch/64x4K"]);
+    let rows = rows(&report);
     assert_eq!(peers(&rows[0]), ["CUDA loop"]);
     assert!(
         rows[0]["note"].as_str().is_some_and(|note| note.contains("no cuMemcpyBatchAsync")),
         "{}",
         rows[0]
     );
+}
+
+#[test]
+fn the_names_that_tune_uses_are_the_librarys_and_the_report_says_what_was_set() {
+    let plan = "list_from=1,inline_most=0,engine_from=any,blocks_in=8,blocks_out=8,blocks_within=8,\
+                rows_in_most=any,rows_out_most=any";
+    let report = report(false, plan, &["-t", "h2d/batch/16x4K", "-t", "d2h/2d/w64", "-b", "4K"]);
+    assert_eq!(report["settings"]["FERRY_CUDA_PLAN"], plan);
 }

@@ -1,6 +1,7 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
 mod many;
+mod runs;
 
 use crate::{
     Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
@@ -9,7 +10,7 @@ use crate::{
     table::GRANULE,
 };
 use many::Many;
-pub use many::Runs;
+pub use runs::Runs;
 
 /// A rectangle of bytes to move; a linear copy is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,43 +98,44 @@ impl Lane {
 
     /// Pieces in as few launches as hold them.
     fn launch_list(&self, mut entries: impl Iterator<Item = Entry>, launch: Launch) -> Result<()> {
-        let mut few = [MaybeUninit::new(Entry::default()); FEW];
         loop {
             let loan = if launch.is_inline { None } else { self.device.lend()? };
-            let (count, room) = match loan {
-                Some(mut loan) => {
-                    let count = fill(loan.room(), &mut entries);
-                    if count > 0 {
-                        self.launch_pieces(&loan, count, launch)?;
-                        loan.sent();
-                    }
-                    (count, ROOM)
-                }
-                None => {
-                    let count = fill(&mut few, &mut entries);
-                    if count > 0 {
-                        self.launch_few(&few, count, launch)?;
-                    }
-                    (count, FEW)
-                }
+            let is_full = match loan {
+                Some(loan) => self.launch_pieces(loan, &mut entries, launch)?,
+                None => self.launch_few(&mut entries, launch)?,
             };
-            if count < room {
+            if !is_full {
                 return Ok(());
             }
         }
     }
 
-    fn launch_pieces(&self, loan: &Loan, count: usize, launch: Launch) -> Result<()> {
-        let (list, count, lanes) = (loan.list(), count as u32, launch.lanes);
-        let mut args =
-            [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
-        self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)
+    /// Launches as many pieces as there is room for; whether that was full.
+    fn launch_pieces(
+        &self,
+        mut loan: Loan,
+        entries: &mut impl Iterator<Item = Entry>,
+        launch: Launch,
+    ) -> Result<bool> {
+        let (count, lanes, list) = (fill(loan.room(), entries), launch.lanes, loan.list());
+        if count > 0 {
+            let mut args =
+                [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
+            self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
+            loan.sent();
+        }
+        Ok(count as usize == ROOM)
     }
 
-    fn launch_few(&self, few: &[MaybeUninit<Entry>; FEW], count: usize, launch: Launch) -> Result<()> {
-        let (count, lanes) = (count as u32, launch.lanes);
-        let mut args = [arg(few), arg(&count), arg(&lanes)];
-        self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)
+    /// The same with the pieces in the parameters.
+    fn launch_few(&self, entries: &mut impl Iterator<Item = Entry>, launch: Launch) -> Result<bool> {
+        let mut few = [MaybeUninit::new(Entry::default()); FEW];
+        let (count, lanes) = (fill(&mut few, entries), launch.lanes);
+        if count > 0 {
+            let mut args = [arg(&few), arg(&count), arg(&lanes)];
+            self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)?;
+        }
+        Ok(count as usize == FEW)
     }
 
     fn launch_rows(&self, rows: &Rows, blocks: u32) -> Result<()> {
@@ -210,7 +211,7 @@ pub(super) fn arg<T>(value: &T) -> *mut c_void {
 
 /// Takes as many entries as there is room for; how many that were.
 #[inline]
-fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entry>) -> usize {
+fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entry>) -> u32 {
     let mut count = 0;
     for (place, entry) in room.iter_mut().zip(entries) {
         place.write(entry);

@@ -72,8 +72,6 @@ struct Slots {
     groups: Vec<usize>,
     /// The number of the newest loan of each slot.
     lent: Vec<u64>,
-    /// Where to look first: the slot that was lent longest ago.
-    next: usize,
     count: u64,
 }
 
@@ -118,9 +116,9 @@ impl Slots {
         self.lent.len() - GROUP
     }
 
+    /// The first that is free: its lines are most likely to be in a cache.
     fn find(&self) -> Option<usize> {
-        let all = self.lent.len();
-        (0..all).map(|step| (self.next + step) % all).find(|slot| self.is_back(*slot))
+        (0..self.lent.len()).find(|slot| self.is_back(*slot))
     }
 
     fn is_back(&self, slot: usize) -> bool {
@@ -130,7 +128,6 @@ impl Slots {
     }
 
     fn lend(&mut self, slot: usize) -> Loan {
-        self.next = (slot + 1) % self.lent.len();
         self.count += 1;
         self.lent[slot] = self.count;
         Loan {

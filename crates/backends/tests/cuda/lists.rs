@@ -172,11 +172,16 @@ fn batches_queued_without_end_stay_in_order() {
     let rounds: Vec<_> = (0..150).map(|round| noise(round, 64 * COUNT)).collect();
     let sources: Vec<_> = rounds.iter().map(|bytes| locked(&gpu, bytes)).collect();
     let target = memory(&gpu, Home::Device(0), &vec![0; 64 * COUNT]);
+    let (large, there) = (alloc(&gpu, Home::Host, 256 * MIB), alloc(&gpu, Home::Device(0), 256 * MIB));
     let stream = stream(&gpu);
+    // No list is read before these are done.
+    (0..8).for_each(|_| linear(&stream, there.base, large.base, large.len));
     for source in &sources {
-        let piece = |at| Rows::linear(target.base + 64 * at, source.base + 64 * at, 64);
+        // From the end, since neighbours would become one piece.
+        let piece = |at| Rows::linear(target.base + 64 * (COUNT - 1 - at), source.base + 64 * at, 64);
         copy(&stream, &(0..COUNT).map(piece).collect::<Vec<_>>());
     }
     stream.synchronize(MINUTE).expect("done");
-    assert!(Some(&bytes_of(&gpu, &target)) == rounds.last());
+    let want: Vec<u8> = rounds[149].chunks(64).rev().flatten().copied().collect();
+    assert!(bytes_of(&gpu, &target) == want);
 }

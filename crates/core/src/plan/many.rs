@@ -1,40 +1,16 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two blocks
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
-use super::{Ends, Misfit, Plan, Rows};
+use super::{Ends, Misfit, Plan, Rows, Runs};
 use crate::{
     Memory, Place, Result,
     pieces::{Line, Lines},
     table::Part,
 };
-use std::{iter, mem, slice::Iter};
+use std::mem;
 
 /// How many pieces are looked at one by one before it is tried again whether all lie in the same two blocks.
 const ONE_BY_ONE: usize = 64;
-
-/// The runs of a batch as its caller has them: addresses and lengths, each in an array of its own, all of one length.
-#[derive(Clone, Copy)]
-pub struct Runs<'a> {
-    /// Destinations.
-    pub dsts: &'a [usize],
-    /// Sources.
-    pub srcs: &'a [usize],
-    /// Bytes.
-    pub lens: &'a [usize],
-}
-
-impl Runs<'_> {
-    /// Those from `first` on, `count` at most.
-    fn part(&self, first: usize, count: usize) -> Self {
-        let end = self.lens.len().min(first.saturating_add(count));
-        Runs { dsts: &self.dsts[first..end], srcs: &self.srcs[first..end], lens: &self.lens[first..end] }
-    }
-
-    #[inline(always)]
-    fn iter(&self) -> iter::Zip<iter::Zip<Iter<'_, usize>, Iter<'_, usize>>, Iter<'_, usize>> {
-        self.dsts.iter().zip(self.srcs).zip(self.lens)
-    }
-}
 
 /// Adds pieces to a plan.
 pub(super) struct Many<'a, F> {
@@ -106,10 +82,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let (to, from, run) = (self.dst, self.src, self.run);
         self.finish();
         let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
-        let is_inside = |((dst, src), len): ((&usize, &usize), &usize)| {
-            to.holds_all(*dst, *len) & from.holds_all(*src, *len)
-        };
-        let count = runs.iter().position(|run| !is_inside(run)).unwrap_or(runs.lens.len());
+        let count = runs.inside(&to, &from);
         // The last run lies in the same two blocks.
         let (first, mut touching) = (lines.len() - usize::from(run.len > 0), false);
         let (mut next_dst, mut next_src) = (run.dst + run.len, run.src + run.len);
