@@ -49,6 +49,9 @@ impl Lane {
         way: Way,
         constants: &Constants,
     ) -> Result<()> {
+        if self.send_short(entries.clone(), way, constants)? {
+            return Ok(());
+        }
         let (count, sizes) = (entries.len(), entries.clone().map(|entry| entry.len as usize));
         let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
         let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants)
@@ -68,6 +71,39 @@ impl Lane {
         } else {
             self.launch_list(entries.flat_map(|entry| entry.cut(share as u64)), launch)
         }
+    }
+
+    /// Sends pieces that fit into one list as they are, which is what most batches are: they are looked at while they are
+    /// listed. False if they are not such, and nothing has happened.
+    fn send_short(
+        &self,
+        mut entries: impl ExactSizeIterator<Item = Entry>,
+        way: Way,
+        constants: &Constants,
+    ) -> Result<bool> {
+        let (count, mut bytes, mut most, mut meets) = (entries.len(), 0, 0, false);
+        let shape =
+            |bytes: u64, most: u64| Shape::Pieces { count, bytes: bytes as usize, most: most as usize };
+        let is_listed = |shape| matches!(planner::choose(&shape, way, constants), Engine::List { .. });
+        if count > ROOM || !is_listed(shape(0, 0)) {
+            return Ok(false);
+        }
+        let Some(mut loan) = self.device.lend()? else { return Ok(false) };
+        let mut looked_at = entries.by_ref().inspect(|entry| {
+            bytes += entry.len;
+            most = entry.len.max(most);
+            meets |= way == Way::Within && entry.meets();
+        });
+        fill(loan.room(), &mut looked_at);
+        let Engine::List { blocks } = planner::choose(&shape(bytes, most), way, constants) else {
+            return Ok(false);
+        };
+        if most > constants.share_least as u64 || meets {
+            return Ok(false);
+        }
+        let lanes = planner::lanes(bytes as usize / count);
+        self.launch_loan(loan, count as u32, Launch { lanes, blocks, is_inline: false })?;
+        Ok(true)
     }
 
     fn send_each(
@@ -117,14 +153,20 @@ impl Lane {
         entries: &mut impl Iterator<Item = Entry>,
         launch: Launch,
     ) -> Result<bool> {
-        let (count, lanes, list) = (fill(loan.room(), entries), launch.lanes, loan.list());
+        let count = fill(loan.room(), entries);
         if count > 0 {
-            let mut args =
-                [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
-            self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
-            loan.sent();
+            self.launch_loan(loan, count, launch)?;
         }
         Ok(count as usize == ROOM)
+    }
+
+    fn launch_loan(&self, loan: Loan, count: u32, launch: Launch) -> Result<()> {
+        let (lanes, list) = (launch.lanes, loan.list());
+        let mut args =
+            [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
+        self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
+        loan.sent();
+        Ok(())
     }
 
     /// The same with the pieces in the parameters.

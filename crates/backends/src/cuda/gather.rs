@@ -2,33 +2,44 @@
 //!
 //! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions whose copies may be
 //! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
+//! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
-use super::{planner::Way, ring::Entry};
+use super::{planner::Way, ring::Entry, sealed::SealedOp};
 use ferry_core::{
     Ticket,
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 use std::{collections::BTreeMap, mem, ops::Range};
 
+/// After so many copies of a busy queue that were not gathered the sender is asked to look at its window: there may be many more.
+const EAGER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
 const DUE: (usize, usize) = (512, 2 << 20);
-/// At this size whoever submits sends it, since the sender does not look at it yet: it may have to wake first.
-const EARLY: (usize, usize) = (128, 512 << 10);
-/// At this size whoever submits sends it though the sender does look at it: something holds that up.
+/// At this size whoever submits sends it: something holds the sender up.
 const FULL: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
 const MOST: (usize, usize) = (1024, 16 << 20);
 /// The same for a run that waits in a backlog: there is time to make it longer.
 const MOST_IN_BACKLOG: (usize, usize) = (4096, 256 << 20);
 
-/// Copies of one way, submitted one after the other with nothing in between.
+/// What can be gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Copies of one way.
+    Copies(Way),
+    /// Copies through descriptors.
+    Sealed,
+}
+
+/// Copies of one sort, submitted one after the other with nothing in between.
 #[derive(Debug, Default)]
 pub struct Run {
-    way: Option<Way>,
+    sort: Option<Sort>,
     first: Ticket,
     count: usize,
     bytes: usize,
     entries: Vec<Entry>,
+    sealed: Vec<SealedOp>,
 }
 
 impl Run {
@@ -58,14 +69,19 @@ impl Run {
         self.count
     }
 
-    /// Which way they go.
-    pub fn way(&self) -> Option<Way> {
-        self.way
+    /// What they are, unless there are none.
+    pub fn sort(&self) -> Option<Sort> {
+        self.sort
     }
 
-    /// How many bytes they have.
+    /// How many bytes they have; those of descriptors nobody knows.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The copies through descriptors.
+    pub fn sealed(&self) -> &[SealedOp] {
+        &self.sealed
     }
 
     /// The list, to be used again.
@@ -77,26 +93,42 @@ impl Run {
         self.count >= size.0 || self.bytes >= size.1
     }
 
-    /// As `add_up_to` for a run that waits in a backlog.
-    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) -> bool {
-        self.add_up_to(MOST_IN_BACKLOG, ticket, way, copy)
+    /// Whether a copy of this sort, the next after the last one here, may wait in a backlog with those.
+    pub fn has_room(&self, sort: Sort) -> bool {
+        self.has_room_up_to(MOST_IN_BACKLOG, sort)
     }
 
-    /// Adds the copy `ticket`, which follows the last one. Its two ends do not overlap. False if it does not fit.
     #[inline]
-    fn add_up_to(&mut self, most: (usize, usize), ticket: Ticket, way: Way, copy: Entry) -> bool {
-        if self.is_empty() {
-            (self.first, self.way) = (ticket, Some(way));
-        } else if self.way != Some(way) || self.reaches(most) {
-            return false;
-        }
-        self.count += 1;
-        self.bytes += copy.len as usize;
+    fn has_room_up_to(&self, most: (usize, usize), sort: Sort) -> bool {
+        self.is_empty() || self.sort == Some(sort) && !self.reaches(most)
+    }
+
+    /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
+    #[inline]
+    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) {
+        self.begin_or_go_on(ticket, Sort::Copies(way), copy.len as usize);
         match self.entries.last_mut() {
             Some(last) if continues(last, &copy) => last.len += copy.len,
-            _ => self.entries.push(copy),
+            _ => {
+                self.entries.push(copy);
+                own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + AHEAD));
+            }
         }
-        true
+    }
+
+    /// The same for a copy through a descriptor.
+    pub fn add_sealed(&mut self, op: SealedOp) {
+        self.begin_or_go_on(op.ticket, Sort::Sealed, 1);
+        self.sealed.push(op);
+    }
+
+    #[inline]
+    fn begin_or_go_on(&mut self, ticket: Ticket, sort: Sort, bytes: usize) {
+        if self.is_empty() {
+            (self.first, self.sort) = (ticket, Some(sort));
+        }
+        self.count += 1;
+        self.bytes += bytes;
     }
 
     /// The copies in portions to be done one after the other; those of one portion are independent.
@@ -106,6 +138,21 @@ impl Run {
         let mut from = 0;
         ends.into_iter().map(move |end| &self.entries[mem::replace(&mut from, end)..end])
     }
+}
+
+/// How many entries ahead.
+const AHEAD: usize = 8;
+
+/// Whoever sent the list has read its memory, and it is about to be written again: the processor fetches it for that in time.
+#[inline]
+fn own_soon(entry: *const Entry) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing whatever the address is.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) entry, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = entry;
 }
 
 /// Whether `next` goes on where `last` ends, on both sides, and the two are one copy whose ends do not overlap. If they did the
@@ -185,7 +232,7 @@ impl Ranges {
 
 /// What is being gathered of a lane, and its tickets.
 #[derive(Debug, Default)]
-pub struct Window {
+struct Window {
     run: Run,
     /// The newest ticket of the lane.
     last: Ticket,
@@ -193,39 +240,35 @@ pub struct Window {
     open: bool,
     /// Whether the sender was asked to look at this window.
     watched: bool,
-    /// Whether it does.
+    /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
     attended: bool,
+    /// Copies since the queue was idle that could have been gathered.
+    missed: u32,
 }
 
 /// What became of a copy that was offered to a window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is in the window.
-    Yes(Ticket, Then),
-    /// It is not: the window is closed, or would only hold up the first work of an idle queue.
-    No,
+    /// It is in the window; whether whoever put it there is to send it, unless somebody else is about to.
+    Yes(Ticket, bool),
+    /// It is not and should be done at once; whether the sender is to be asked to watch the window.
+    No(bool),
     /// It is not, before what is in the window has left it.
     Full,
-}
-
-/// What there is to do for whoever put a copy into a window.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Then {
-    /// Nothing.
-    Rest,
-    /// Ask the sender to watch the window.
-    Watch,
-    /// Send it, unless somebody else is about to.
-    Send,
 }
 
 /// A window, and what can be seen of it without a lock.
 #[derive(Default)]
 pub struct Gather {
-    window: Mutex<Window>,
+    window: Apart<Mutex<Window>>,
     /// See [`Glance`].
-    glance: AtomicU64,
+    glance: Apart<AtomicU64>,
 }
+
+/// Shares no cache line with its neighbours: one thread writes it again and again, or looks at it.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// What somebody sees who looks at a window from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,28 +282,29 @@ pub enum Glance {
 impl Gather {
     /// One that gathers nothing, and whose next ticket is the one after `last`.
     pub fn after(last: Ticket) -> Gather {
-        Gather { window: Mutex::new(Window { last, ..Window::default() }), ..Gather::default() }
+        Gather { window: Apart(Mutex::new(Window { last, ..Window::default() })), ..Gather::default() }
     }
 
-    /// Offers the next copy, whose ends do not overlap, of a lane that has passed `passed`.
+    /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
     #[inline]
-    pub fn offer(&self, way: Way, copy: Entry, passed: Ticket) -> Taken {
-        let mut window = lock(&self.window);
-        let ticket = window.last + 1;
-        if !window.open || window.run.is_empty() && passed >= window.last {
-            return Taken::No;
+    pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
+        let mut window = lock(&self.window.0);
+        if !window.open || !window.attended || window.run.is_empty() && passed >= window.last {
+            return Taken::No(window.open && window.miss(passed));
         }
-        if !window.run.add_up_to(MOST, ticket, way, copy) {
+        if !window.run.has_room_up_to(MOST, sort) {
             return Taken::Full;
         }
-        window.last = ticket;
+        window.last += 1;
+        let ticket = window.last;
+        add(&mut window.run, ticket);
         self.show(&window.run);
-        Taken::Yes(ticket, window.then())
+        Taken::Yes(ticket, window.run.reaches(FULL))
     }
 
     /// Counts an op that is not gathered, and comes behind all that was.
     pub fn count(&self) -> Ticket {
-        let mut window = lock(&self.window);
+        let mut window = lock(&self.window.0);
         debug_assert!(window.run.is_empty(), "sent first");
         window.last += 1;
         window.last
@@ -268,7 +312,7 @@ impl Gather {
 
     /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
     pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
-        let mut window = lock(&self.window);
+        let mut window = lock(&self.window.0);
         if window.run.is_empty() {
             return Err(list);
         }
@@ -279,12 +323,12 @@ impl Gather {
 
     /// From here on copies are taken, or not.
     pub fn set_open(&self, open: bool) {
-        lock(&self.window).open = open;
+        lock(&self.window.0).open = open;
     }
 
     /// What can be seen from outside. May be late by what others do now.
     pub fn glance(&self) -> Glance {
-        match self.glance.load(Ordering::Relaxed) {
+        match self.glance.0.load(Ordering::Relaxed) {
             0 => Glance::Empty,
             seen => Glance::Holds(seen >> 1, seen & 1 == 1),
         }
@@ -292,12 +336,12 @@ impl Gather {
 
     /// The sender looks at the window from now on.
     pub fn attend(&self) {
-        lock(&self.window).attended = true;
+        lock(&self.window.0).attended = true;
     }
 
     /// The sender looks no more. False if it must, since there is something in the window.
     pub fn leave(&self) -> bool {
-        let mut window = lock(&self.window);
+        let mut window = lock(&self.window.0);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
         !window.watched
@@ -305,17 +349,20 @@ impl Gather {
 
     fn show(&self, run: &Run) {
         let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(DUE)) };
-        self.glance.store(seen, Ordering::Relaxed);
+        // Written seldom: each time takes it away from who looks.
+        if self.glance.0.load(Ordering::Relaxed) != seen {
+            self.glance.0.store(seen, Ordering::Relaxed);
+        }
     }
 }
 
 impl Window {
-    fn then(&mut self) -> Then {
-        match self.run.reaches(if self.attended { FULL } else { EARLY }) {
-            true => Then::Send,
-            false if mem::replace(&mut self.watched, true) => Then::Rest,
-            false => Then::Watch,
-        }
+    /// A copy was not gathered. Says whether the sender is to be asked for the next ones.
+    fn miss(&mut self, passed: Ticket) -> bool {
+        self.missed = if passed >= self.last { 0 } else { self.missed + 1 };
+        let asks = self.missed >= EAGER && !self.watched;
+        self.watched |= asks;
+        asks
     }
 }
 

@@ -36,6 +36,17 @@ impl Ledger {
         self.through.push_back(Late { ticket, at, through });
     }
 
+    /// The op `ticket`, which was expected, is not put into the stream after all if `is_out` says so of it.
+    pub fn take_back(
+        &mut self,
+        ticket: Ticket,
+        is_out: impl FnOnce(&Indirect) -> bool,
+    ) -> Option<Box<Indirect>> {
+        let place = self.through.iter().position(|late| late.ticket == ticket)?;
+        let goes = is_out(&self.through[place].through);
+        goes.then(|| self.through.remove(place).map(|late| late.through)).flatten()
+    }
+
     /// `mark` wants to know about failures up to it.
     pub fn mark(&mut self, mark: &Arc<Point>) {
         self.marks.push_back(Arc::downgrade(mark));

@@ -21,6 +21,7 @@ mod ledger;
 mod live;
 mod pieces;
 mod planner;
+mod points;
 mod pool;
 mod queue;
 mod quota;

@@ -12,6 +12,9 @@ use ferry_core::Rows;
 /// The largest pitch that the driver takes.
 const MAX_PITCH: usize = i32::MAX as usize;
 
+/// So many pieces at once fill the link.
+const UNDER_WAY: usize = 128;
+
 /// Between what the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -164,7 +167,8 @@ fn choose_for_rows(shape: &Shape, way: Way, constants: &Constants) -> Engine {
 /// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them under way to fill the
 /// link, or the device.
 pub fn share(bytes: usize, way: Way, constants: &Constants) -> usize {
-    let even = bytes / (8 * constants.blocks(way)).max(1);
+    let parts = if way == Way::Within { 8 * constants.blocks_within } else { UNDER_WAY };
+    let even = bytes / parts.max(1);
     even.next_power_of_two().min(constants.share_most).max(constants.share_least)
 }
 
@@ -207,24 +211,24 @@ mod tests {
     #[test]
     fn every_measured_batch_goes_to_its_winner() {
         use Engine::{Each, Inline, List};
-        let link = List { blocks: 16 };
+        let link = List { blocks: 32 };
         for (way, shape, want) in [
             (Way::In, pieces(4096, 4 * K), link),
             (Way::In, pieces(4096, K), link),
             (Way::In, pieces(1024, 16 * K), link),
             (Way::Out, pieces(4096, 4 * K), link),
             (Way::Out, pieces(4096, K), link),
-            (Way::In, pieces(64, 4 * K), Inline { blocks: 16 }),
-            (Way::Out, pieces(64, 4 * K), Inline { blocks: 16 }),
-            (Way::In, pieces(160, 4 * K), Inline { blocks: 16 }),
+            (Way::In, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Way::Out, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(160, 4 * K), Inline { blocks: 32 }),
             (Way::In, pieces(161, 4 * K), link),
             (Way::In, pieces(512, 128 * K), link),
             (Way::Out, pieces(512, 128 * K), link),
             (Way::In, pieces(64, M), link),
             (Way::In, pieces(64, 2 * M), Each),
             (Way::Out, pieces(64, 4 * M), Each),
-            (Way::In, pieces(4, 64 * K), Inline { blocks: 16 }),
-            (Way::In, pieces(8, 64 * K), Inline { blocks: 16 }),
+            (Way::In, pieces(4, 64 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(8, 64 * K), Inline { blocks: 32 }),
             (Way::In, pieces(64, 128 * K), link),
             (Way::In, pieces(3, 4 * K), Each),
             (Way::In, pieces(4, 4 * K), Inline { blocks: 4 }),
@@ -244,7 +248,7 @@ mod tests {
     #[test]
     fn every_measured_rectangle_goes_to_its_winner() {
         use Engine::{Grid, Rectangle};
-        let (link, all) = (Grid { blocks: 16 }, Grid { blocks: 132 });
+        let (link, all) = (Grid { blocks: 32 }, Grid { blocks: 132 });
         for (width, into, out, within) in [
             (16, link, Rectangle, all),
             (32, link, Rectangle, all),
@@ -304,12 +308,12 @@ mod tests {
         };
         for (way, shape, want) in [
             (Way::In, row(2, 128, false), Engine::Rectangle),
-            (Way::In, row(4, 128, false), Engine::Grid { blocks: 16 }),
+            (Way::In, row(4, 128, false), Engine::Grid { blocks: 32 }),
             (Way::Within, row(1, 128, false), Engine::Grid { blocks: 132 }),
             (Way::Within, row(16, 128, true), Engine::Rectangle),
             (Way::Within, row(16, MAX_PITCH + 1, true), Engine::Each),
             (Way::Across, row(16, MAX_PITCH + 1, false), Engine::Each),
-            (Way::In, row(16, MAX_PITCH + 1, false), Engine::Grid { blocks: 16 }),
+            (Way::In, row(16, MAX_PITCH + 1, false), Engine::Grid { blocks: 32 }),
         ] {
             assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
         }

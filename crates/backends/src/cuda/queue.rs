@@ -1,15 +1,15 @@
 //! A queue over a CUDA stream.
 //!
-//! What the GPU can do by itself goes straight into the stream. What the host has to do in between (a user's function, a
-//! copy of pageable memory, a wait for somebody else's fence) never blocks the stream, since streams share a few hardware
-//! channels and a blocked one would block its neighbours: the lane is *held* instead. Later ops wait in a backlog here, and
-//! whoever did the host's part carries on with them.
+//! What the GPU can do by itself goes straight into the stream, or is gathered for some microseconds if it is small (sending.rs).
+//! What the host has to do in between (a user's function, a copy of pageable memory, a wait for somebody else's fence) never
+//! blocks the stream, since streams share a few hardware channels and a blocked one would block its neighbours: the lane is
+//! *held* instead. Later ops wait in a backlog here, and whoever did the host's part carries on with them.
 //!
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
 use super::{
     adopt::Shared,
-    backlog::{Backlog, Item, Part, Place},
+    backlog::{Backlog, Item, Part},
     device::Device,
     driver::{self, Handle},
     events::Event,
@@ -24,7 +24,6 @@ use super::{
 };
 use ferry_core::{
     DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    indirect::Through,
     sync::{Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -59,7 +58,7 @@ pub(super) struct State {
     /// A list to gather copies in.
     pub(super) spare: Vec<Entry>,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has passed.
-    before: Option<Arc<Event>>,
+    pub(super) before: Option<Arc<Event>>,
 }
 
 /// Whether the next op may follow at once.
@@ -129,122 +128,33 @@ impl Lane {
         lock(&self.state).backlog.last()
     }
 
-    /// A point behind everything in the stream, whoever put it there.
-    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
-        let state = self.state();
-        let last = state.backlog.last();
-        if self.is_empty()? {
-            self.settle(last);
-            return Ok(Point::new(self.clone(), last, false));
-        }
-        Ok(Point::whole(self.clone(), last, self.record_now()?))
-    }
-
     #[inline]
     pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
-        let small = self.small(&op);
-        if let Some((way, copy)) = small
-            && let Some(ticket) = self.gathered(way, copy)
-        {
-            return ticket;
+        if let Some((way, copy)) = self.small(&op) {
+            return self.push_small(way, copy, op);
         }
-        self.push_behind(op, small)
+        match op {
+            Op::CopyThrough(through) => match self.sealed_at(&through) {
+                Some(at) => self.push_sealed(at, through),
+                None => self.push_behind(Op::CopyThrough(through), None),
+            },
+            op => self.push_behind(op, None),
+        }
     }
 
-    /// Submits what is not gathered, or has to wait in the backlog.
-    fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
+    /// Submits what is not gathered. In a backlog a small copy waits with its neighbours.
+    pub(super) fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
         let mut state = self.state();
         self.let_go(&mut state);
         let ticket = self.gather.count();
         state.backlog.reach(ticket);
-        match small {
-            Some((way, copy)) if state.backlog.is_held() => Lane::keep_small(&mut state, way, copy),
-            None if state.backlog.is_held() => state.backlog.keep(Work::Op(op)),
-            _ => {
-                if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
-                    state.backlog.hold(ticket, part);
-                    self.open_or_close(&state.backlog);
-                }
-            }
+        if state.backlog.is_held() {
+            self.keep(&mut state, op, small);
+        } else if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
+            state.backlog.hold(ticket, part);
+            self.open_or_close(&state.backlog);
         }
         ticket
-    }
-
-    /// A point behind everything so far.
-    pub fn point(self: &Arc<Self>) -> Arc<Point> {
-        let mut state = self.state();
-        self.let_go(&mut state);
-        let last = state.backlog.last();
-        let point = Point::new(self.clone(), last, false);
-        if state.backlog.place(last) == Place::Waits {
-            state.backlog.wait(last, point.clone());
-        } else if let Some(why) = self.device.lost() {
-            // Told every time, and there is nothing to wait for.
-            self.fail(last, why.clone());
-            self.settle(last);
-        } else if self.status.passed() < last {
-            self.end_at(&mut state, &point);
-        }
-        point
-    }
-
-    /// The same with a ticket of its own, and it remembers when it was reached.
-    pub fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
-        let mut state = self.state();
-        self.let_go(&mut state);
-        let last = state.backlog.last();
-        let point = Point::new(self.clone(), last + 1, true);
-        if state.backlog.place(last) == Place::Waits {
-            state.backlog.wait(point.ticket(), point.clone());
-        } else {
-            self.record(&mut state, point.ticket(), &point)?;
-        }
-        state.backlog.reach(self.gather.count());
-        lock(&self.ledger).mark(&point);
-        Ok(point)
-    }
-
-    /// A point for work that was submitted before. It waits for nothing that the host has to do later.
-    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
-        let point = Point::new(self.clone(), ticket, false);
-        if self.status.passed() >= ticket {
-            return point;
-        }
-        let mut state = self.state();
-        if ticket > state.backlog.last() {
-            self.let_go(&mut state);
-        }
-        match state.backlog.place(ticket) {
-            Place::Waits => state.backlog.wait(ticket, point.clone()),
-            Place::BeforePart => match &state.before {
-                Some(event) => point.put_at(event.clone()),
-                None => point.lose(),
-            },
-            Place::End(_) => self.end_at(&mut state, &point),
-        }
-        point
-    }
-
-    /// Puts a point into the stream, which ends behind the op `at`.
-    fn record(&self, state: &mut State, at: Ticket, point: &Point) -> Result<()> {
-        point.put(self.event(state, at, point.ticket(), point.is_timed()))
-    }
-
-    /// An event behind the op `ticket` in the stream, which ends behind the op `at`: the newest one if that will do.
-    pub(super) fn event(
-        &self,
-        state: &mut State,
-        at: Ticket,
-        ticket: Ticket,
-        timed: bool,
-    ) -> Result<Arc<Event>> {
-        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= ticket) {
-            return Ok(event.clone());
-        }
-        let _here = self.device.enter()?;
-        let event = Event::record(&self.device, self.stream, timed)?;
-        state.tail = Some((at, event.clone()));
-        Ok(event)
     }
 
     /// The host is about to do its part of op `ticket`, which may use the stream. False if that was dropped before it began.
@@ -273,7 +183,11 @@ impl Lane {
                     let recorded = self.record(&mut state, ticket, &point);
                     self.note(ticket, recorded);
                 }
-                Item::Work(_, Work::Copies(run)) => self.send_run(&mut state, run),
+                Item::Work(_, Work::Copies(run)) => {
+                    if !self.take_apart(&mut state, &run) {
+                        self.send_run(&mut state, run);
+                    }
+                }
                 Item::Work(ticket, Work::Op(op)) => {
                     if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
                         state.backlog.hold(ticket, part);
@@ -308,12 +222,6 @@ impl Lane {
         // done the lost points are, too.
         let _ = CudaFence(self.point_after(last)).wait(None);
         drop(dropped);
-    }
-
-    /// An event at the end of the stream as it is now.
-    pub fn record_now(&self) -> Result<Arc<Event>> {
-        let _here = self.device.enter()?;
-        Event::record(&self.device, self.stream, false)
     }
 
     /// Waits until nothing that is in the stream now is left.
@@ -407,12 +315,12 @@ impl Lane {
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
             Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
-            Op::CopyThrough(through) => match through.through {
-                Through::Descriptor { at, .. } if !self.reads_descriptors(&through) => {
+            Op::CopyThrough(through) => match self.sealed_at(&through) {
+                Some(at) => {
                     let op = self.expect_sealed(ticket, at, through);
                     self.send_sealed(&[op]).map(|()| Next::Follows)
                 }
-                _ => {
+                None => {
                     let lane = self.clone();
                     let copy = move || lane.copy_late(ticket, &through);
                     self.when_reached(ticket, Part::Bytes, copy)

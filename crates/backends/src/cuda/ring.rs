@@ -109,14 +109,15 @@ impl Lists {
 
 impl Slots {
     fn add(&mut self, group: Handle) -> usize {
-        // SAFETY: fresh memory of that length, which nobody else knows; no loan has the number 0.
-        unsafe { ptr::write_bytes(group as *mut u8, 0, GROUP_LEN) };
+        let first = self.lent.len();
         self.groups.push(group);
-        self.lent.resize(self.lent.len() + GROUP, 0);
-        self.lent.len() - GROUP
+        self.lent.resize(first + GROUP, 0);
+        // SAFETY: in fresh memory of a group's length, which nobody else knows; no loan has the number 0.
+        unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP) };
+        first
     }
 
-    /// The first that is free: its lines are most likely to be in a cache.
+    /// The first that is free: of those it is likeliest that the CPU has its memory at hand.
     fn find(&self) -> Option<usize> {
         (0..self.lent.len()).find(|slot| self.is_back(*slot))
     }

@@ -150,10 +150,14 @@ impl Lane {
         }
     }
 
-    /// Whether the host is to read descriptors: the GPU does not know where mapped memory is, and nothing behind a descriptor
-    /// that turns out to be bad may run where that stops all streams.
-    pub(super) fn reads_descriptors(&self, through: &Indirect) -> bool {
-        through.memory.has_mappings() || self.status.stops_all_on_failure()
+    /// Where the descriptor is, if the GPU is to read it. The host reads cells; and descriptors too where memory is mapped, which the
+    /// GPU does not know, and where a bad one stops all streams: then nothing behind it may run.
+    pub(super) fn sealed_at(&self, Indirect { through, memory, .. }: &Indirect) -> Option<usize> {
+        match *through {
+            _ if memory.has_mappings() || self.status.stops_all_on_failure() => None,
+            Through::Descriptor { at, .. } => Some(at),
+            Through::Cells { .. } => None,
+        }
     }
 
     /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.

@@ -6,14 +6,14 @@
 use super::{
     backlog::{Backlog, Span},
     fence::Point,
-    gather::{Gather, Run, Taken, Then},
+    gather::{Gather, Run, Sort, Taken},
     planner::Way,
     queue::{Lane, State},
     ring::Entry,
     sender::Gathers,
 };
 use ferry_core::{
-    Op, Pieces, Plan, Result, Route, Ticket,
+    Indirect, Op, Pieces, Plan, Result, Route, Ticket,
     sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
@@ -68,27 +68,53 @@ impl Lane {
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
     }
 
-    /// Gathers a small copy if there is something to wait for. It is sent soon, whatever its submitter does next.
+    /// Submits a small copy: gathers it if there is something to wait for. It is sent soon, whatever its submitter does next.
     #[inline]
-    pub(super) fn gathered(self: &Arc<Self>, way: Way, copy: Entry) -> Option<Ticket> {
+    pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: Op) -> Ticket {
+        let offer = || {
+            self.gather
+                .offer(Sort::Copies(way), self.status.passed(), |run, ticket| run.add(ticket, way, copy))
+        };
+        self.gathered(offer).unwrap_or_else(|| self.push_behind(op, Some((way, copy))))
+    }
+
+    /// Submits a copy through a descriptor, in the same way.
+    pub(super) fn push_sealed(self: &Arc<Self>, at: usize, through: Box<Indirect>) -> Ticket {
+        let mut left = Some(through);
+        let take = |left: &mut Option<_>| left.take().expect("it is added once");
+        let offer = || {
+            self.gather.offer(Sort::Sealed, self.status.passed(), |run, ticket| {
+                run.add_sealed(self.expect_sealed(ticket, at, take(&mut left)));
+            })
+        };
+        let gathered = self.gathered(offer);
+        gathered.unwrap_or_else(|| self.push_behind(Op::CopyThrough(take(&mut left)), None))
+    }
+
+    #[inline]
+    fn gathered(self: &Arc<Self>, mut offer: impl FnMut() -> Taken) -> Option<Ticket> {
         loop {
-            match self.gather.offer(way, copy, self.status.passed()) {
-                Taken::Yes(ticket, Then::Rest) => return Some(ticket),
-                Taken::Yes(ticket, then) => {
-                    self.follow_up(then);
+            match offer() {
+                Taken::Yes(ticket, sends) => {
+                    if sends {
+                        self.try_send();
+                    }
                     return Some(ticket);
                 }
                 Taken::Full => self.flush(),
-                Taken::No => return None,
+                Taken::No(asks) => {
+                    if asks {
+                        self.ask_sender();
+                    }
+                    return None;
+                }
             }
         }
     }
 
     #[cold]
-    fn follow_up(self: &Arc<Self>, then: Then) {
-        if then == Then::Send {
-            self.try_send();
-        } else if self.device.sender.watch(self.clone()) {
+    fn ask_sender(self: &Arc<Self>) {
+        if self.device.sender.watch(self.clone()) {
             let sender = self.device.sender.clone();
             self.device.workers.run(Box::new(move || sender.serve()));
         }
@@ -157,67 +183,75 @@ impl Lane {
         }
     }
 
-    /// Puts copies into the stream, one portion after the other. One alone goes to a copy engine.
+    /// Puts copies into the stream, one portion after the other.
     pub(super) fn send_run(&self, state: &mut State, run: Run) {
         self.pin_ends(state);
         if !self.status.is_halted() {
-            let sent = self.device.enter().map(|_here| {
-                for portion in run.portions() {
-                    self.note(run.first(), self.send_portion(portion, run.way()));
+            let sent = self.device.enter().map(|_here| match run.sort() {
+                Some(Sort::Copies(way)) => {
+                    run.portions()
+                        .for_each(|portion| self.note(run.first(), self.send_portion(portion, way)));
                 }
+                Some(Sort::Sealed) => self.note(run.first(), self.send_sealed(run.sealed())),
+                None => {}
             });
             self.note(run.first(), sent);
         }
         state.spare = run.into_list();
     }
 
-    fn send_portion(&self, portion: &[Entry], way: Option<Way>) -> Result<()> {
-        match (portion, way) {
-            ([copy], _) => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
-            (_, Some(way)) => self.send(portion, way),
-            (_, None) => Ok(()),
+    /// One alone goes to a copy engine.
+    fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
+        match portion {
+            [copy] => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
+            _ => self.send(portion, way),
         }
     }
 
-    /// Keeps a small copy in the backlog, with its neighbours if there are any.
-    pub(super) fn keep_small(state: &mut State, way: Way, copy: Entry) {
+    /// Keeps the newest op in the backlog. What can be gathered is, with its neighbours if there are any.
+    pub(super) fn keep(&self, state: &mut State, op: Op, small: Option<(Way, Entry)>) {
         let ticket = state.backlog.last();
-        if let Some(Work::Copies(run)) = state.backlog.newest()
-            && run.add(ticket, way, copy)
-        {
-            return;
+        match (op, small) {
+            (_, Some((way, copy))) => {
+                Lane::run_for(state, Sort::Copies(way), |run| run.add(ticket, way, copy));
+            }
+            (Op::CopyThrough(through), None) => match self.sealed_at(&through) {
+                Some(at) => {
+                    let op = self.expect_sealed(ticket, at, through);
+                    Lane::run_for(state, Sort::Sealed, |run| run.add_sealed(op));
+                }
+                None => state.backlog.keep(Work::Op(Op::CopyThrough(through))),
+            },
+            (op, None) => state.backlog.keep(Work::Op(op)),
         }
-        let mut run = Run::default();
-        run.add(ticket, way, copy);
-        state.backlog.keep(Work::Copies(run));
     }
 
-    /// Something is about to come into the stream: points at its end need events.
-    pub(super) fn pin_ends(&self, state: &mut State) {
-        // The newest first: its event will do for the others.
-        while let Some(point) = state.ends.pop() {
-            if let Some(point) = point.upgrade() {
-                point.pin(|| self.event(state, point.ticket(), point.ticket(), false));
+    /// Adds the newest op to the run at the end of the backlog, or to a new one there.
+    fn run_for(state: &mut State, sort: Sort, add: impl FnOnce(&mut Run)) {
+        match state.backlog.newest() {
+            Some(Work::Copies(run)) if run.has_room(sort) => add(run),
+            _ => {
+                let mut run = Run::default();
+                add(&mut run);
+                state.backlog.keep(Work::Copies(run));
             }
         }
     }
 
-    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
-    /// others put work into the stream it needs one now.
-    pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
-        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
-            return point.put_at(event.clone());
+    /// While a run of descriptors waited it may have become the host's to read them: then they are ops of their own again, in front
+    /// of the backlog. False if not.
+    pub(super) fn take_apart(&self, state: &mut State, run: &Run) -> bool {
+        let mut ledger = lock(&self.ledger);
+        let mut is_any = false;
+        for op in run.sealed().iter().rev() {
+            let Some(through) = ledger.take_back(op.ticket, |through| self.sealed_at(through).is_none())
+            else {
+                break;
+            };
+            state.backlog.again(op.ticket, Work::Op(Op::CopyThrough(through)));
+            is_any = true;
         }
-        if self.is_shared {
-            let at = state.backlog.last();
-            // Refused an event, it is done when the stream is seen to be empty.
-            return drop(point.put(self.event(state, at, point.ticket(), false)));
-        }
-        while state.ends.last().is_some_and(|other| other.strong_count() == 0) {
-            state.ends.pop();
-        }
-        state.ends.push(Arc::downgrade(point));
-        point.put_at_end();
+        is_any
     }
 }
 

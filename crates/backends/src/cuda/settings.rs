@@ -64,9 +64,9 @@ constants! {
     /// Single copies up to this size are gathered with their neighbours.
     gather_most = 64 << 10,
     /// Blocks of a kernel that copies to the device; 0 is no kernels.
-    blocks_in = 16,
+    blocks_in = 32,
     /// Blocks of a kernel that copies from the device; 0 is no kernels.
-    blocks_out = 16,
+    blocks_out = 32,
     /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
     blocks_within = usize::MAX,
     /// Rows from this width on go to a kernel on their way to the device,

@@ -1,15 +1,20 @@
 //! Small copies that follow each other are gathered and sent as one: what must not be seen of it.
 
 use super::*;
+use ferry_core::space::Purpose;
 use std::time::Instant;
 
 /// More than a window takes.
 const MANY: usize = 3000;
 const PIECE: usize = 100;
 
-/// A stream that is busy, so that what comes next is gathered.
+/// Copies that a busy stream needs until the next ones are gathered, as a rule: somebody has to wake for it.
+const WARM: u64 = 200;
+
+/// A stream that is busy, so that what comes next is gathered. It has had `WARM + 1` ops.
 fn busy(gpu: &Runtime) -> Arc<Stream> {
     let (stream, there, host) = (stream(gpu), device(gpu, 4 * MIB), alloc(gpu, Home::Host, 4 * MIB));
+    (0..WARM).for_each(|_| linear(&stream, there.base, host.base, 8));
     linear(&stream, there.base, host.base, 4 * MIB);
     for block in [there, host] {
         gpu.free(block.base, |_| Ok(())).expect("freed");
@@ -59,7 +64,7 @@ fn many_small_copies_arrive() {
         assert!(read(&target) == scattered(&read(&source)), "there and back, and turned once more: {gates}");
         write(&target, &vec![0; len]);
     }
-    assert_eq!(stream.status().passed(), 1 + 2 * 3 * MANY as u64 + 1, "each has its ticket");
+    assert_eq!(stream.status().passed(), WARM + 1 + 2 * 3 * MANY as u64 + 1, "each has its ticket");
 }
 
 #[test]
@@ -267,7 +272,7 @@ fn an_abort_drops_gathered_copies_or_waits_for_them() {
         (0..round * 500).for_each(|_| std::hint::spin_loop());
         stream.abort();
         let after = read(&target);
-        assert_eq!(stream.status().passed(), 401, "round {round}: all of it is over");
+        assert_eq!(stream.status().passed(), WARM + 401, "round {round}: all of it is over");
         let told = stream.synchronize(MINUTE).map_err(|error| error.kind);
         assert!(told == Ok(()) || told == Err(Kind::Aborted), "round {round}: {told:?}");
         dropped += u32::from(told.is_err());
@@ -334,4 +339,71 @@ fn streams_of_several_threads_gather_side_by_side() {
             });
         }
     });
+}
+
+/// Device memory with a descriptor for each of these copies.
+fn descriptors(gpu: &Runtime, copies: &[(usize, usize, usize)]) -> Block {
+    let words: Vec<u8> =
+        copies.iter().flat_map(|(dst, src, len)| descriptor(gpu, *dst, *src, *len)).collect();
+    let (slots, words, stream) = (device(gpu, words.len()), locked(gpu, &words), stream(gpu));
+    linear(&stream, slots.base, words.base, words.len);
+    stream.synchronize(MINUTE).expect("done");
+    slots
+}
+
+/// Submits a copy through the descriptor of this number.
+fn follow(gpu: &Runtime, stream: &Stream, slots: &Block, number: usize) {
+    let offset = number * DESCRIPTOR_LEN;
+    submit(stream, || through(gpu, Through::Descriptor { at: slots.at + offset, user: slots.base + offset }));
+}
+
+#[test]
+fn descriptors_that_are_gathered_are_followed_in_order() {
+    let Some(gpu) = gpu("descriptors_that_are_gathered_are_followed_in_order") else { return };
+    let (stream, count) = (busy(&gpu), 1500);
+    let (there, source) = (device(&gpu, count * PIECE), locked(&gpu, &noise(7, PIECE)));
+    // Each hands on what the one before has brought.
+    let chain: Vec<_> =
+        (1..count).map(|at| (there.base + at * PIECE, there.base + (at - 1) * PIECE, PIECE)).collect();
+    let slots = descriptors(&gpu, &chain);
+    for held in [false, true] {
+        submit(&stream, || {
+            Op::Fill(Fill { dst: there.at, len: count * PIECE, pattern: [0; 4], device: Some(0) })
+        });
+        let open = held.then(|| gate(&stream));
+        linear(&stream, there.base, source.base, PIECE);
+        (0..count - 1).for_each(|number| follow(&gpu, &stream, &slots, number));
+        linear(&stream, there.base, source.base, 1);
+        drop(open);
+        stream.synchronize(MINUTE).expect("done");
+        let got = fetch(&gpu, there.base, count * PIECE);
+        assert!(got.chunks(PIECE).all(|piece| piece == read(&source)), "held: {held}");
+    }
+    // One of many is bad: the others are followed, and the message is about that one.
+    let bad = slots.base + 700 * DESCRIPTOR_LEN;
+    submit(&stream, || Op::Fill(Fill { dst: bad, len: 8, pattern: [9; 4], device: Some(0) }));
+    stream.synchronize(MINUTE).expect("done");
+    (600..800).for_each(|number| follow(&gpu, &stream, &slots, number));
+    let why = stream.synchronize(MINUTE).expect_err("a bad one");
+    assert!(why.kind == Kind::BadDescriptor && why.note.contains(&format!("{bad:#x}")), "{why}");
+}
+
+#[test]
+fn a_descriptor_that_waits_may_come_to_name_mapped_memory() {
+    let Some(gpu) = gpu("a_descriptor_that_waits_may_come_to_name_mapped_memory") else { return };
+    let (stream, there, source) = (stream(&gpu), device(&gpu, 4096), locked(&gpu, &noise(7, 4096)));
+    linear(&stream, there.base, source.base, 4096);
+    let slots = device(&gpu, DESCRIPTOR_LEN);
+    let open = gate(&stream);
+    (0..3).for_each(|_| follow(&gpu, &stream, &slots, 0));
+    let base = gpu.reserve(MIB, MIB, 0, Purpose::Mappings).expect("addresses");
+    let piece = gpu.physical(0, 4096, 4096).expect("memory");
+    gpu.map(base, &piece).expect("mapped");
+    let words = locked(&gpu, &descriptor(&gpu, base, there.base, 4096));
+    let other = self::stream(&gpu);
+    linear(&other, slots.base, words.base, DESCRIPTOR_LEN);
+    other.synchronize(MINUTE).expect("done");
+    drop(open);
+    stream.synchronize(MINUTE).expect("followed by the host");
+    assert!(fetch(&gpu, base, 4096) == read(&source));
 }

@@ -22,7 +22,7 @@ fn copy(dst: u64, src: u64, len: u64) -> Entry {
 
 fn run(copies: &[Entry]) -> Run {
     let mut run = Run::default();
-    assert!((1..).zip(copies).all(|(ticket, copy)| run.add(ticket, Way::Within, *copy)));
+    (1..).zip(copies).for_each(|(ticket, copy)| run.add(ticket, Way::Within, *copy));
     run
 }
 
@@ -114,20 +114,32 @@ fn neighbours_that_go_on_are_one_copy() {
 }
 
 #[test]
-fn a_run_takes_one_way_and_not_too_much() {
+fn a_run_is_of_one_sort_and_not_too_long() {
     let mut run = Run::default();
-    assert!(run.add(5, Way::In, copy(0, 1000, 8)));
-    assert!(!run.add(6, Way::Out, copy(2000, 3000, 8)));
-    assert_eq!((run.first(), run.last(), run.way()), (5, 5, Some(Way::In)));
-    let taken = (6..)
-        .take_while(|ticket| run.add_up_to(MOST, *ticket, Way::In, copy(16 * ticket, 1 << 20, 8)))
-        .count();
-    assert_eq!((taken, run.last()), (MOST.0 - 1, 5 + MOST.0 as Ticket - 1));
+    assert!(run.has_room(Sort::Sealed) && run.has_room(Sort::Copies(Way::In)));
+    run.add(5, Way::In, copy(0, 1000, 8));
+    assert!(!run.has_room(Sort::Copies(Way::Out)) && !run.has_room(Sort::Sealed));
+    assert_eq!((run.first(), run.last(), run.sort()), (5, 5, Some(Sort::Copies(Way::In))));
+    (6..5 + MOST.0 as Ticket).for_each(|ticket| run.add(ticket, Way::In, copy(16 * ticket, 1 << 20, 8)));
+    assert_eq!((run.count(), run.last()), (MOST.0, 5 + MOST.0 as Ticket - 1));
+    assert!(!run.has_room_up_to(MOST, Sort::Copies(Way::In)) && run.has_room(Sort::Copies(Way::In)));
     let mut run = Run::default();
-    let taken = (1..)
-        .take_while(|ticket| run.add_up_to(MOST, *ticket, Way::In, copy(1 << 20, 1 << 30, 64 << 10)))
-        .count();
-    assert_eq!(taken * (64 << 10), MOST.1);
+    run.add(1, Way::In, copy(1 << 30, 1 << 40, MOST.1 as u64));
+    assert!(!run.has_room_up_to(MOST, Sort::Copies(Way::In)));
+}
+
+#[test]
+fn descriptors_are_kept_one_by_one() {
+    let mut run = Run::default();
+    let ops = [7, 8].map(|ticket| SealedOp { ticket, at: 64 * ticket as usize, key: 1 });
+    ops.iter().for_each(|op| run.add_sealed(*op));
+    assert_eq!((run.sealed(), run.sort(), run.last()), (&ops[..], Some(Sort::Sealed), 8));
+    assert!(run.has_room(Sort::Sealed) && !run.has_room(Sort::Copies(Way::Within)));
+}
+
+/// Offers a copy to a lane that has passed `passed`.
+fn offer(gather: &Gather, way: Way, copy: Entry, passed: Ticket) -> Taken {
+    gather.offer(Sort::Copies(way), passed, |run, ticket| run.add(ticket, way, copy))
 }
 
 /// An open window of a queue that has passed nothing of its first three ops.
@@ -139,16 +151,17 @@ fn busy() -> Gather {
 }
 
 #[test]
-fn only_an_open_window_of_a_busy_queue_takes_copies() {
+fn a_window_that_is_open_and_looked_at_takes_copies_of_a_busy_queue() {
     let (gather, one) = (busy(), copy(0, 100, 8));
-    assert_eq!(gather.offer(Way::In, one, 3), Taken::No, "idle: it can start at once");
+    gather.attend();
+    assert_eq!(offer(&gather, Way::In, one, 3), Taken::No(false), "idle: it can start at once");
     gather.set_open(false);
-    assert_eq!(gather.offer(Way::In, one, 2), Taken::No);
+    assert_eq!(offer(&gather, Way::In, one, 2), Taken::No(false));
     gather.set_open(true);
     assert_eq!(gather.glance(), Glance::Empty);
-    assert_eq!(gather.offer(Way::In, one, 2), Taken::Yes(4, Then::Watch));
-    assert_eq!(gather.offer(Way::In, copy(8, 200, 8), 3), Taken::Yes(5, Then::Rest), "behind the first");
-    assert_eq!(gather.offer(Way::Out, one, 3), Taken::Full, "no ticket is lost");
+    assert_eq!(offer(&gather, Way::In, one, 2), Taken::Yes(4, false));
+    assert_eq!(offer(&gather, Way::In, copy(8, 200, 8), 3), Taken::Yes(5, false), "behind the first");
+    assert_eq!(offer(&gather, Way::Out, one, 3), Taken::Full, "no ticket is lost");
     assert_eq!(gather.glance(), Glance::Holds(4, false));
     let run = gather.take(Vec::new()).expect("two copies");
     assert_eq!((run.first(), run.last(), gather.glance()), (4, 5, Glance::Empty));
@@ -156,29 +169,46 @@ fn only_an_open_window_of_a_busy_queue_takes_copies() {
 }
 
 #[test]
-fn a_window_asks_for_what_is_due() {
+fn the_sender_is_asked_once_when_there_may_be_many() {
+    let (gather, one) = (busy(), copy(0, 100, 8));
+    let miss = |passed| {
+        let taken = offer(&gather, Way::In, one, passed);
+        let last = gather.count();
+        (taken, last)
+    };
+    for ticket in [4, 5, 6] {
+        assert_eq!(miss(0), (Taken::No(false), ticket));
+    }
+    assert_eq!(miss(6), (Taken::No(false), 7), "nothing to wait for: counted anew");
+    for ticket in [8, 9, 10] {
+        assert_eq!(miss(0), (Taken::No(false), ticket));
+    }
+    assert_eq!(miss(0), (Taken::No(true), 11));
+    assert_eq!(miss(0), (Taken::No(false), 12), "asked already");
+    gather.attend();
+    assert_eq!(offer(&gather, Way::In, one, 0), Taken::Yes(13, false));
+    assert!(!gather.leave(), "there is something in it");
+    assert_eq!(offer(&gather, Way::In, one, 0), Taken::Yes(14, false));
+    drop(gather.take(Vec::new()));
+    assert!(gather.leave());
+    assert_eq!(miss(0), (Taken::No(true), 15));
+}
+
+#[test]
+fn a_window_says_when_it_is_due() {
     let gather = busy();
+    gather.attend();
     let mut next = 0;
-    let mut ask = || {
+    let mut sends = || {
         next += 1;
-        match gather.offer(Way::Out, copy(100 * next, 1 << 30, 8), 0) {
-            Taken::Yes(_, then) => then,
+        match offer(&gather, Way::Out, copy(100 * next, 1 << 30, 8), 0) {
+            Taken::Yes(_, sends) => sends,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(ask(), Then::Watch);
-    assert!((2..EARLY.0).all(|_| ask() == Then::Rest));
-    assert_eq!((ask(), ask()), (Then::Send, Then::Send), "the sender sleeps");
-    gather.attend();
-    assert!((EARLY.0 + 2..DUE.0).all(|_| ask() == Then::Rest));
+    assert!((0..DUE.0 - 1).all(|_| !sends()));
     assert_eq!(gather.glance(), Glance::Holds(4, false));
-    assert_eq!((ask(), gather.glance()), (Then::Rest, Glance::Holds(4, true)));
-    assert!((DUE.0..FULL.0 - 1).all(|_| ask() == Then::Rest));
-    assert_eq!((ask(), ask()), (Then::Send, Then::Send));
-    assert!(!gather.leave(), "there is something in it");
-    drop(gather.take(Vec::new()));
-    assert_eq!(ask(), Then::Rest, "it is watched still");
-    drop(gather.take(Vec::new()));
-    assert!(gather.leave());
-    assert_eq!(ask(), Then::Watch);
+    assert_eq!((sends(), gather.glance()), (false, Glance::Holds(4, true)));
+    assert!((DUE.0..FULL.0 - 1).all(|_| !sends()));
+    assert_eq!((sends(), sends()), (true, true));
 }

@@ -1,6 +1,6 @@
 use super::{
     super::{
-        gather::{Taken, Then},
+        gather::{Sort, Taken},
         planner::Way,
         ring::Entry,
         workers::Workers,
@@ -89,18 +89,20 @@ fn copies_are_sent_though_nobody_asks_for_it() {
         lane.gather.count();
     }
     let mut gathered = 0;
-    for round in 0..200 {
+    for round in 0..2000 {
         for lane in &lanes[..1 + round % 3] {
             let copy = Entry { dst: 0x1000 * round as u64, src: 1 << 40, len: 8 };
-            match lane.gather.offer(Way::In, copy, 0) {
-                Taken::Yes(_, Then::Watch) if sender.watch(lane.clone()) => {
-                    let sender = sender.clone();
-                    workers.run(Box::new(move || sender.serve()));
+            match lane.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+                Taken::Yes(..) => gathered += 1,
+                Taken::No(asks) => {
+                    lane.gather.count();
+                    if asks && sender.watch(lane.clone()) {
+                        let sender = sender.clone();
+                        workers.run(Box::new(move || sender.serve()));
+                    }
                 }
-                Taken::Yes(..) => {}
-                other => panic!("{other:?}"),
+                Taken::Full => panic!("the others would have been sent"),
             }
-            gathered += 1;
         }
         if round % 20 == 0 {
             while gathered > 0 {

@@ -1,0 +1,136 @@
+//! Points of a lane: where they stand in its stream, and when they need an event.
+
+use super::{
+    backlog::Place,
+    events::Event,
+    fence::Point,
+    queue::{Lane, State},
+};
+use ferry_core::{
+    Result, Ticket,
+    sync::{Arc, lock},
+};
+
+impl Lane {
+    /// A point behind everything so far.
+    pub fn point(self: &Arc<Self>) -> Arc<Point> {
+        let mut state = self.state();
+        self.let_go(&mut state);
+        let last = state.backlog.last();
+        let point = Point::new(self.clone(), last, false);
+        if state.backlog.place(last) == Place::Waits {
+            state.backlog.wait(last, point.clone());
+        } else if let Some(why) = self.device.lost() {
+            // Told every time, and there is nothing to wait for.
+            self.fail(last, why.clone());
+            self.settle(last);
+        } else if self.status.passed() < last {
+            self.end_at(&mut state, &point);
+        }
+        point
+    }
+
+    /// The same with a ticket of its own, and it remembers when it was reached.
+    pub fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let mut state = self.state();
+        self.let_go(&mut state);
+        let last = state.backlog.last();
+        let point = Point::new(self.clone(), last + 1, true);
+        if state.backlog.place(last) == Place::Waits {
+            state.backlog.wait(point.ticket(), point.clone());
+        } else {
+            self.record(&mut state, point.ticket(), &point)?;
+        }
+        state.backlog.reach(self.gather.count());
+        lock(&self.ledger).mark(&point);
+        Ok(point)
+    }
+
+    /// A point for work that was submitted before. It waits for nothing that the host has to do later.
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
+        let point = Point::new(self.clone(), ticket, false);
+        if self.status.passed() >= ticket {
+            return point;
+        }
+        let mut state = self.state();
+        if ticket > state.backlog.last() {
+            self.let_go(&mut state);
+        }
+        match state.backlog.place(ticket) {
+            Place::Waits => state.backlog.wait(ticket, point.clone()),
+            Place::BeforePart => match &state.before {
+                Some(event) => point.put_at(event.clone()),
+                None => point.lose(),
+            },
+            Place::End(_) => self.end_at(&mut state, &point),
+        }
+        point
+    }
+
+    /// Puts a point into the stream, which ends behind the op `at`.
+    pub(super) fn record(&self, state: &mut State, at: Ticket, point: &Point) -> Result<()> {
+        point.put(self.event(state, at, point.ticket(), point.is_timed()))
+    }
+
+    /// An event behind the op `ticket` in the stream, which ends behind the op `at`: the newest one if that will do.
+    pub(super) fn event(
+        &self,
+        state: &mut State,
+        at: Ticket,
+        ticket: Ticket,
+        timed: bool,
+    ) -> Result<Arc<Event>> {
+        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= ticket) {
+            return Ok(event.clone());
+        }
+        let _here = self.device.enter()?;
+        let event = Event::record(&self.device, self.stream, timed)?;
+        state.tail = Some((at, event.clone()));
+        Ok(event)
+    }
+
+    /// A point behind everything in the stream, whoever put it there.
+    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let state = self.state();
+        let last = state.backlog.last();
+        if self.is_empty()? {
+            self.settle(last);
+            return Ok(Point::new(self.clone(), last, false));
+        }
+        Ok(Point::whole(self.clone(), last, self.record_now()?))
+    }
+
+    /// Something is about to come into the stream: points at its end need events.
+    pub(super) fn pin_ends(&self, state: &mut State) {
+        // The newest first: its event will do for the others.
+        while let Some(point) = state.ends.pop() {
+            if let Some(point) = point.upgrade() {
+                point.pin(|| self.event(state, point.ticket(), point.ticket(), false));
+            }
+        }
+    }
+
+    /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
+    /// others put work into the stream it needs one now.
+    pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
+        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
+            return point.put_at(event.clone());
+        }
+        if self.is_shared {
+            let at = state.backlog.last();
+            // Refused an event, it is done when the stream is seen to be empty.
+            return drop(point.put(self.event(state, at, point.ticket(), false)));
+        }
+        while state.ends.last().is_some_and(|other| other.strong_count() == 0) {
+            state.ends.pop();
+        }
+        state.ends.push(Arc::downgrade(point));
+        point.put_at_end();
+    }
+
+    /// An event at the end of the stream as it is now.
+    pub fn record_now(&self) -> Result<Arc<Event>> {
+        let _here = self.device.enter()?;
+        Event::record(&self.device, self.stream, false)
+    }
+}
