@@ -250,11 +250,12 @@ impl Backend for Cuda {
     }
 
     fn stamp(&self, block: &Block) -> Result<u64> {
+        let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
         if block.base != block.at {
             return Ok(live::FOR_THE_HOST);
         }
-        let device = self.device_of(block.home)?;
+        let device = self.device(id)?;
         let _here = device.enter()?;
         device.live()?;
         Ok(device.sealing.live.stamp(block.base))
