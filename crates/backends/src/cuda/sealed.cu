@@ -62,14 +62,17 @@ struct Facts {
 };
 #define FACTS 7
 
-// What blocks tell each other, zero before a launch.
+// What blocks tell each other, zero before a launch. What is polled lies apart from what is counted, so that one does not slow down
+// the other.
 struct Counts {
-    u64 facts[FACTS];
-    // Turns that blocks have taken and done. What was `compared` has `MEETS` added for each turn that found something.
-    u32 to_read, read, to_compare, compared;
-    volatile u32 all_read, verdict;
+    // Turns that blocks have taken,
+    u32 to_read, to_compare, spare[30];
+    // and done. What was `compared` has `MEETS` added for each turn that found something.
+    u32 read, compared;
     // Whether there is a bad descriptor, and one of memory that is gone.
-    u32 has_bad, has_stale;
+    u32 has_bad, has_stale, spare2[28];
+    u64 facts[FACTS], spare3[16 - FACTS];
+    volatile u32 all_read, verdict, spare4[30];
 };
 #define MEETS 0x10000
 
@@ -98,7 +101,7 @@ struct Launch {
     Run run[RUNS];
 };
 
-static_assert(sizeof(Counts) == 88 && sizeof(Launch) == 3904, "as in sealed.rs");
+static_assert(sizeof(Counts) == 512 && sizeof(Launch) == 3904, "as in sealed.rs");
 
 // 64 bits at any alignment.
 static __device__ u64 word(const u8 *at) {
@@ -268,8 +271,13 @@ static __device__ u32 shared(u32 value) {
     return told;
 }
 
-// The first thread takes the next turn of a kind. It asks early, and looks at the answer late.
+// The first thread takes the next turn of a kind.
 static __device__ u32 take(u32 *turns) { return threadIdx.x == 0 ? atomicAdd(turns, 1) : 0; }
+
+// The same where mostly none is left. Counting is dear: all blocks do it in the same place.
+static __device__ u32 take_another(u32 *turns, u32 all) {
+    return threadIdx.x == 0 && *(volatile u32 *)turns < all ? atomicAdd(turns, 1) : all;
+}
 
 // Waits until somebody has written there, and says what.
 static __device__ u32 wait_for(const volatile u32 *flag) {
@@ -285,8 +293,7 @@ INLINE void read_all(const Launch &launch) {
     __shared__ u64 facts[FACTS][32];
     Counts &counts = counts_of(launch);
     const u32 turns = (launch.count + 31) / 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (u32 next, turn = shared(take(&counts.to_read)); turn < turns; turn = shared(next)) {
-        next = take(&counts.to_read);
+    for (u32 turn = shared(take(&counts.to_read)); turn < turns;) {
         if (warp == 0) resolve(launch, 32 * turn + lane, facts);
         __syncthreads();
         if (warp < FACTS) {
@@ -298,6 +305,7 @@ INLINE void read_all(const Launch &launch) {
             __threadfence();
             if (turns == 1 || atomicAdd(&counts.read, 1) + 1 == turns) counts.all_read = 1;
         }
+        turn = shared(take_another(&counts.to_read, turns));
     }
 }
 
@@ -454,14 +462,13 @@ INLINE void judge(const Launch &launch, const Facts &facts, bool apart) {
 }
 
 // The first turn looks for memory that is gone, the others for copies that meet.
-INLINE void compare_all(const Launch &launch, const Facts &facts, u32 next) {
+INLINE void compare_all(const Launch &launch, const Facts &facts, u32 first) {
     Counts &counts = counts_of(launch);
     const Tiles tiles = {(launch.count + SIDE - 1) / SIDE, meet(facts.dst, facts.src),
                          meet(facts.dst, facts.descriptors)};
     const Scale scale(facts.dst);
     const u32 turns = 1 + tiles.count();
-    for (u32 turn = shared(next); turn < turns; turn = shared(next)) {
-        next = take(&counts.to_compare);
+    for (u32 turn = shared(first); turn < turns;) {
         u32 found = __syncthreads_or(turn == 0 ? is_stale(launch) : meets(launch, tiles, scale, turn - 1));
         u32 before = 0;
         if (threadIdx.x == 0) {
@@ -470,6 +477,7 @@ INLINE void compare_all(const Launch &launch, const Facts &facts, u32 next) {
         }
         before = shared(before);
         if (before % MEETS + 1 == turns) judge(launch, facts, !found && before < MEETS);
+        turn = shared(take_another(&counts.to_compare, turns));
     }
 }
 
@@ -554,9 +562,10 @@ INLINE void copy_all(const Launch &launch, const Facts &facts) {
 KERNEL ferry_copy_sealed(const Launch launch) {
     Counts &counts = counts_of(launch);
     read_all(launch);
-    u32 next = take(&counts.to_compare);
+    // Asked before the wait and looked at after it.
+    const u32 first = take(&counts.to_compare);
     wait_for(&counts.all_read);
     const Facts facts = facts_of(launch);
-    compare_all(launch, facts, next);
+    compare_all(launch, facts, first);
     if (wait_for(&counts.verdict) == APART) copy_all(launch, facts);
 }

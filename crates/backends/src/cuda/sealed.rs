@@ -22,7 +22,7 @@ const STAMPS: usize = 1024;
 /// Bytes of `Job` in sealed.cu.
 pub const JOB_LEN: usize = JOB_ZEROES + MOST * (3 + 1) * 8;
 /// How many of them are zero before the first launch: its counts and stamps.
-pub const JOB_ZEROES: usize = 2 * 88 + STAMPS * 8;
+pub const JOB_ZEROES: usize = 2 * 512 + STAMPS * 8;
 /// Blocks that a few copies get: one of them may be large. Each block more takes part in the counting, which costs time.
 const LEAST_BLOCKS: usize = 32;
 /// Copies that are worth a block more. Measured on an H200 with pieces of 64 bytes to 128 KiB.
