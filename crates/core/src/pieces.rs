@@ -13,7 +13,9 @@ const MOST: usize = 8192;
 /// How many lists are kept.
 const KEPT: usize = 8;
 
-/// A run of bytes to move, in one piece: what the pieces of batches are. Half the size of [`Rows`].
+/// A run of bytes to move, in one piece: what the pieces of batches are. Half the size of [`Rows`], and in this order: it is as
+/// a kernel of a GPU reads it.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// First byte of the destination.

@@ -31,28 +31,18 @@ impl Lane {
         let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
         let constants = if is_in_reach { &self.device.constants } else { &Constants::NO_KERNELS };
         match pieces {
-            Pieces::Lines(lines) if !plan.is_ordered() => {
-                self.send_all(lines.iter().map(|line| Entry::from(*line)), way, constants)
-            }
+            Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),
             pieces => pieces.iter().try_for_each(|rows| self.copy_rows(&rows, way, constants)),
         }
     }
 
     /// Copies pieces that are independent of each other, none of them pageable memory. The context is current.
     pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
-        self.send_all(entries.iter().copied(), way, &self.device.constants)
+        self.send_all(entries, way, &self.device.constants)
     }
 
-    fn send_all(
-        &self,
-        entries: impl ExactSizeIterator<Item = Entry> + Clone,
-        way: Way,
-        constants: &Constants,
-    ) -> Result<()> {
-        if self.send_short(entries.clone(), way, constants)? {
-            return Ok(());
-        }
-        let (count, sizes) = (entries.len(), entries.clone().map(|entry| entry.len as usize));
+    fn send_all(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {
+        let (count, sizes) = (entries.len(), entries.iter().map(|entry| entry.len as usize));
         let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
         let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants)
         {
@@ -61,58 +51,21 @@ impl Lane {
             _ => return self.send_each(entries, way, constants),
         };
         // What a kernel reads and writes at once has no order.
-        if way == Way::Within && entries.clone().any(Entry::meets) {
+        if way == Way::Within && entries.iter().any(Entry::meets) {
             return self.send_each(entries, way, constants);
         }
         let share = planner::share(bytes, way, constants);
         let launch = Launch { lanes: planner::lanes((bytes / count).min(share)), blocks, is_inline };
         if most <= share {
-            self.launch_list(entries, launch)
-        } else {
-            self.launch_list(entries.flat_map(|entry| entry.cut(share as u64)), launch)
+            let mut left = entries;
+            return self.launch_list(|room| copy_some(room, &mut left), launch);
         }
+        let mut parts = entries.iter().flat_map(|entry| entry.cut(share as u64));
+        self.launch_list(|room| fill(room, &mut parts), launch)
     }
 
-    /// Sends pieces that fit into one list as they are, which is what most batches are: they are looked at while they are
-    /// listed. False if they are not such, and nothing has happened.
-    fn send_short(
-        &self,
-        mut entries: impl ExactSizeIterator<Item = Entry>,
-        way: Way,
-        constants: &Constants,
-    ) -> Result<bool> {
-        let (count, mut bytes, mut most, mut meets) = (entries.len(), 0, 0, false);
-        let shape =
-            |bytes: u64, most: u64| Shape::Pieces { count, bytes: bytes as usize, most: most as usize };
-        let is_listed = |shape| matches!(planner::choose(&shape, way, constants), Engine::List { .. });
-        if count > ROOM || !is_listed(shape(0, 0)) {
-            return Ok(false);
-        }
-        let Some(mut loan) = self.device.lend()? else { return Ok(false) };
-        let mut looked_at = entries.by_ref().inspect(|entry| {
-            bytes += entry.len;
-            most = entry.len.max(most);
-            meets |= way == Way::Within && entry.meets();
-        });
-        fill(loan.room(), &mut looked_at);
-        let Engine::List { blocks } = planner::choose(&shape(bytes, most), way, constants) else {
-            return Ok(false);
-        };
-        if most > constants.share_least as u64 || meets {
-            return Ok(false);
-        }
-        let lanes = planner::lanes(bytes as usize / count);
-        self.launch_loan(loan, count as u32, Launch { lanes, blocks, is_inline: false })?;
-        Ok(true)
-    }
-
-    fn send_each(
-        &self,
-        mut entries: impl Iterator<Item = Entry>,
-        way: Way,
-        constants: &Constants,
-    ) -> Result<()> {
-        entries.try_for_each(|entry| {
+    fn send_each(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {
+        entries.iter().try_for_each(|entry| {
             let rows = Rows::linear(entry.dst as usize, entry.src as usize, entry.len as usize);
             self.copy_rows(&rows, way, constants)
         })
@@ -155,13 +108,17 @@ impl Lane {
         }
     }
 
-    /// Pieces in as few launches as hold them.
-    fn launch_list(&self, mut entries: impl Iterator<Item = Entry>, launch: Launch) -> Result<()> {
+    /// Pieces in as few launches as hold them: `fill` puts as many as fit into the room it is given, and says how many.
+    fn launch_list(
+        &self,
+        mut fill: impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
+        launch: Launch,
+    ) -> Result<()> {
         loop {
             let loan = if launch.is_inline { None } else { self.device.lend()? };
             let is_full = match loan {
-                Some(loan) => self.launch_pieces(loan, &mut entries, launch)?,
-                None => self.launch_few(&mut entries, launch)?,
+                Some(loan) => self.launch_pieces(loan, &mut fill, launch)?,
+                None => self.launch_few(&mut fill, launch)?,
             };
             if !is_full {
                 return Ok(());
@@ -173,29 +130,27 @@ impl Lane {
     fn launch_pieces(
         &self,
         mut loan: Loan,
-        entries: &mut impl Iterator<Item = Entry>,
+        fill: &mut impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
         launch: Launch,
     ) -> Result<bool> {
-        let count = fill(loan.room(), entries);
+        let (count, lanes, list) = (fill(loan.room()), launch.lanes, loan.list());
         if count > 0 {
-            self.launch_loan(loan, count, launch)?;
+            let mut args =
+                [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
+            self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
+            loan.sent();
         }
         Ok(count as usize == ROOM)
     }
 
-    fn launch_loan(&self, loan: Loan, count: u32, launch: Launch) -> Result<()> {
-        let (lanes, list) = (launch.lanes, loan.list());
-        let mut args =
-            [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
-        self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
-        loan.sent();
-        Ok(())
-    }
-
     /// The same with the pieces in the parameters.
-    fn launch_few(&self, entries: &mut impl Iterator<Item = Entry>, launch: Launch) -> Result<bool> {
+    fn launch_few(
+        &self,
+        fill: &mut impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
+        launch: Launch,
+    ) -> Result<bool> {
         let mut few = [MaybeUninit::new(Entry::default()); FEW];
-        let (count, lanes) = (fill(&mut few, entries), launch.lanes);
+        let (count, lanes) = (fill(&mut few), launch.lanes);
         if count > 0 {
             let mut args = [arg(&few), arg(&count), arg(&lanes)];
             self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)?;
@@ -275,7 +230,6 @@ pub(super) fn arg<T>(value: &T) -> *mut c_void {
 }
 
 /// Takes as many entries as there is room for; how many that were.
-#[inline]
 fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entry>) -> u32 {
     let mut count = 0;
     for (place, entry) in room.iter_mut().zip(entries) {
@@ -283,4 +237,13 @@ fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entr
         count += 1;
     }
     count
+}
+
+/// The same from a slice, in one go.
+fn copy_some(room: &mut [MaybeUninit<Entry>], left: &mut &[Entry]) -> u32 {
+    let (now, later) = left.split_at(left.len().min(room.len()));
+    *left = later;
+    // SAFETY: the room is as long at least, and nobody else's.
+    unsafe { ptr::copy_nonoverlapping(now.as_ptr(), room.as_mut_ptr().cast(), now.len()) };
+    now.len() as u32
 }

@@ -38,14 +38,15 @@ pub struct Entry {
     pub len: u64,
 }
 
-impl From<Line> for Entry {
-    #[inline]
-    fn from(line: Line) -> Entry {
-        Entry { dst: line.dst as u64, src: line.src as u64, len: line.len as u64 }
-    }
-}
+const _: () = assert!(size_of::<Line>() == size_of::<Entry>() && align_of::<Line>() == align_of::<Entry>());
 
 impl Entry {
+    /// The lines of a plan, as they are.
+    pub fn of(lines: &[Line]) -> &[Entry] {
+        // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where addresses have 64 bits.
+        unsafe { slice::from_raw_parts(lines.as_ptr().cast(), lines.len()) }
+    }
+
     /// The same in parts of at most `share` bytes.
     #[inline]
     pub fn cut(self, share: u64) -> impl Iterator<Item = Entry> {
@@ -58,7 +59,7 @@ impl Entry {
 
     /// Whether its two ends share bytes.
     #[inline]
-    pub fn meets(self) -> bool {
+    pub fn meets(&self) -> bool {
         self.dst.abs_diff(self.src) < self.len
     }
 }
