@@ -256,7 +256,7 @@ struct Window {
 pub enum Taken {
     /// It is in the window; whether whoever put it there is to send it, unless somebody else is about to.
     Yes(Ticket, bool),
-    /// It is not and should be done at once; whether the sender is to be asked to watch the window.
+    /// It is not, and goes straight into the stream; whether the sender is to be asked to watch the window.
     No(bool),
     /// It is not, before what is in the window has left it.
     Full,
@@ -294,7 +294,7 @@ impl Gather {
     #[inline]
     pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
         let mut window = quickly(&self.window.0);
-        if !window.open || !window.attended || window.run.is_empty() && passed >= window.last {
+        if !window.open || !window.attended {
             return Taken::No(window.open && window.miss(passed));
         }
         if !window.run.has_room_up_to(MOST, sort) {

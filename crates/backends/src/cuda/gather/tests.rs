@@ -151,10 +151,10 @@ fn busy() -> Gather {
 }
 
 #[test]
-fn a_window_that_is_open_and_looked_at_takes_copies_of_a_busy_queue() {
+fn a_window_that_is_open_and_looked_at_takes_copies() {
     let (gather, one) = (busy(), copy(0, 100, 8));
+    assert_eq!(offer(&gather, Way::In, one, 2), Taken::No(false), "nobody looks");
     gather.attend();
-    assert_eq!(offer(&gather, Way::In, one, 3), Taken::No(false), "idle: it can start at once");
     gather.set_open(false);
     assert_eq!(offer(&gather, Way::In, one, 2), Taken::No(false));
     gather.set_open(true);
