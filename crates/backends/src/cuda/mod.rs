@@ -14,6 +14,7 @@ mod driver;
 mod errors;
 mod events;
 mod fence;
+mod foreign;
 mod gather;
 mod host;
 mod ipc;
@@ -26,6 +27,7 @@ mod planner;
 mod points;
 mod pool;
 mod queue;
+mod quick;
 mod quota;
 mod reduce;
 mod registered;
@@ -39,7 +41,7 @@ mod stage;
 mod visits;
 mod workers;
 
-use crate::{host::outside::Outside, probe};
+use crate::host::outside::Outside;
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -151,24 +153,6 @@ impl Cuda {
             Home::Device(id) => self.device(id),
         }
     }
-
-    /// Memory of another library's around `addr`.
-    fn foreign(&self, addr: usize) -> Result<Option<Block>> {
-        let _here = self.any_device()?.enter()?;
-        self.driver.locate(addr)?.map(|block| self.as_seen_here(block)).transpose()
-    }
-
-    /// Another library's block, with its GPU by our number.
-    fn as_seen_here(&self, block: Block) -> Result<Block> {
-        let Home::Device(ordinal) = block.home else { return Ok(block) };
-        match self.ordinals.iter().position(|known| *known == ordinal) {
-            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
-            None => {
-                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
-                Err(Kind::BadAddress.because(note))
-            }
-        }
-    }
 }
 
 impl Drop for Cuda {
@@ -239,27 +223,7 @@ impl Backend for Cuda {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if lock(&self.pieces).reaches(addr, len) {
-            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
-            let note = format!(
-                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
-            );
-            return Err(Kind::BadAddress.because(note));
-        }
-        if lock(&self.imports).meets(addr, len) {
-            let note = format!("{len} bytes at {addr:#x} reach into memory imported from another process");
-            return Err(Kind::BadAddress.because(note));
-        }
-        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
-        let was_registered = lock(&self.registered).meets(addr, len);
-        let found = if was_registered { None } else { self.foreign(addr)? };
-        match found {
-            // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
-                Ok(Some(block))
-            }
-            _ => probe::accessible(addr, len, access).map(|()| None),
-        }
+        self.locate_foreign(addr, len, access)
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
@@ -286,11 +250,12 @@ impl Backend for Cuda {
     }
 
     fn stamp(&self, block: &Block) -> Result<u64> {
+        let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
         if block.base != block.at {
             return Ok(live::FOR_THE_HOST);
         }
-        let device = self.device_of(block.home)?;
+        let device = self.device(id)?;
         let _here = device.enter()?;
         device.live()?;
         Ok(device.sealing.live.stamp(block.base))

@@ -70,7 +70,7 @@ fn read(block: &Block) -> Vec<u8> {
 
 fn stream(runtime: &Runtime) -> Arc<Stream> {
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
-    if are_shared() {
+    if are_shared() && runtime.backend().name() == "cuda" {
         stream.share().expect("shared");
     }
     stream
@@ -378,6 +378,11 @@ fn functions_run_in_stream_order() {
 #[test]
 fn blocked_functions_hold_up_their_own_streams_only() {
     let Some(gpu) = gpu("blocked_functions_hold_up_their_own_streams_only") else { return };
+    if are_shared() {
+        return eprintln!(
+            "skipped: streams share a few ways into the GPU, and one that is held itself holds up others"
+        );
+    }
     let blocked: Vec<_> = (0..64).map(|_| stream(&gpu)).collect();
     let there = device(&gpu, 65 * 4096);
     let gates: Vec<_> = blocked.iter().map(|stream| gate(stream)).collect();
