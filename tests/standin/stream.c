@@ -153,17 +153,20 @@ static Stream *make_stream(Device *device, u32 flags)
     return stream;
 }
 
-// The stream with this handle: 0, 1 and 2 are the default one here. The lock is held.
+// The stream with this handle, if there is one: 0, 1 and 2 are the default one here. The lock is held.
 static Stream *look_up(Device *here, Stream *handle)
 {
     if ((u64)handle <= 2) {
         return here->legacy ? here->legacy : (here->legacy = make_stream(here, 0));
     }
-    if (handle->mark != STREAM || handle->destroyed) {
-        fprintf(stderr, "stand-in: %p is no stream any more\n", (void *)handle);
-        abort();
+    for (Device *device = devices; device < devices + device_count; device++) {
+        for (Stream *stream = device->streams; stream; stream = stream->next) {
+            if (stream == handle && !stream->destroyed) {
+                return stream;
+            }
+        }
     }
-    return handle;
+    return NULL;
 }
 
 // What a call about a stream starts with; the lock is held if it returns OK.
@@ -174,6 +177,11 @@ Code enter_stream(const char *call, Stream *handle, Stream **stream)
     if (code == OK) {
         pthread_mutex_lock(&lock);
         *stream = look_up(here, handle);
+        if (!*stream) {
+            pthread_mutex_unlock(&lock);
+            fprintf(stderr, "stand-in: %s: %p is no stream\n", call, (void *)handle);
+            return INVALID_HANDLE;
+        }
     }
     return code;
 }
