@@ -126,7 +126,7 @@ fn a_driver_without_batches_is_said_to_have_none() {
 #[test]
 fn the_names_that_tune_uses_are_the_librarys_and_the_report_says_what_was_set() {
     let plan = "list_from=1,inline_most=0,engine_from=any,blocks_in=8,blocks_out=8,blocks_within=8,\
-                rows_in_most=any,rows_out_most=any";
+                rows_in_from=1,rows_in_most=any,rows_out_from=1,rows_out_most=any,rows_within_most=any";
     let report = report(false, plan, &["-t", "h2d/batch/16x4K", "-t", "d2h/2d/w64", "-b", "4K"]);
     assert_eq!(report["settings"]["FERRY_CUDA_PLAN"], plan);
 }

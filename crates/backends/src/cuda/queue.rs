@@ -1,9 +1,9 @@
 //! A queue over a CUDA stream.
 //!
-//! What the GPU can do by itself goes straight into the stream. What the host has to do in between (a user's function, a
-//! copy of pageable memory, a wait for somebody else's fence) never blocks the stream, since streams share a few hardware
-//! channels and a blocked one would block its neighbours: the lane is *held* instead. Later ops wait in a backlog here, and
-//! whoever did the host's part carries on with them.
+//! What the GPU can do by itself goes straight into the stream, or is gathered for some microseconds if it is small (sending.rs).
+//! What the host has to do in between (a user's function, a copy of pageable memory, a wait for somebody else's fence) never
+//! blocks the stream, since streams share a few hardware channels and a blocked one would block its neighbours: the lane is
+//! *held* instead. Later ops wait in a backlog here, and whoever did the host's part carries on with them.
 //!
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 

@@ -9,7 +9,7 @@
 mod cut;
 mod desk;
 
-use super::{device::Device, queue::Lane};
+use super::{device::Device, planner::Way, queue::Lane, ring::Entry};
 use crate::host::copy::{self, Cursor};
 use cut::{Portions, places};
 pub use desk::Desks;
@@ -34,7 +34,7 @@ const PORTIONS_EACH: usize = 2;
 impl Lane {
     /// A copy between pageable memory and a device, of which the host's part is done when this returns. The driver refuses ranges
     /// that are page-locked in part, and may have no page-locked memory for us: what one way cannot do the other may.
-    pub(super) fn copy_plain(&self, plan: &Plan) -> Result<()> {
+    pub(super) fn copy_plain(self: &Arc<Self>, plan: &Plan) -> Result<()> {
         if is_better_staged(plan) {
             self.copy_staged(plan).or_else(|why| self.copy_by_driver(plan).map_err(|_| why))
         } else {
@@ -46,11 +46,11 @@ impl Lane {
         plan.pieces().iter().try_for_each(|rows| self.device.copy_rows(&rows, self.stream))
     }
 
-    fn copy_staged(&self, plan: &Plan) -> Result<()> {
+    fn copy_staged(self: &Arc<Self>, plan: &Plan) -> Result<()> {
         // SAFETY: the stream is alive.
         let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
         self.device.check("the GPU's work before a copy of pageable memory", code)?;
-        Arc::new(Staged::new(self.device.clone(), plan)).run()
+        Arc::new(Staged::new(self.clone(), plan)).run()
     }
 }
 
@@ -66,9 +66,11 @@ fn is_better_staged(plan: &Plan) -> bool {
 
 /// A copy that is being staged.
 struct Staged {
-    device: Arc<Device>,
+    lane: Arc<Lane>,
     /// Into the device, not out of it.
     is_into: bool,
+    /// How small pieces go together, if a kernel of the lane's can reach them.
+    way: Option<Way>,
     portions: Portions,
     /// The portion that is taken next.
     next: AtomicUsize,
@@ -94,31 +96,36 @@ impl Drop for Helper<'_> {
 }
 
 impl Staged {
-    fn new(device: Arc<Device>, plan: &Plan) -> Staged {
-        let is_into = is_into(plan);
-        let each = plan.bytes() / (device.desks.most() * PORTIONS_EACH);
+    fn new(lane: Arc<Lane>, plan: &Plan) -> Staged {
+        let (is_into, way) = (is_into(plan), lane.way(plan.route()));
+        let way = Some(way).filter(|way| *way != Way::Across && lane.device.is_alone);
+        let each = plan.bytes() / (lane.device.desks.most() * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(LEAST_PORTION, CHUNK);
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
         let portions = Portions::new(plan.pieces().iter(), size, host);
         let (next, crew, changed) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
-        Staged { device, is_into, portions, next, crew, changed }
+        Staged { lane, is_into, way, portions, next, crew, changed }
+    }
+
+    fn device(&self) -> &Device {
+        &self.lane.device
     }
 
     /// Does all of it, with help. The context is current.
     fn run(self: Arc<Self>) -> Result<()> {
-        for _ in 1..self.portions.count().min(self.device.desks.most()) {
+        for _ in 1..self.portions.count().min(self.device().desks.most()) {
             let staged = self.clone();
-            self.device.workers.run(Box::new(move || staged.help()));
+            self.device().workers.run(Box::new(move || staged.help()));
         }
-        let done = self.device.desks.wait(&self.device).and_then(|desk| self.work(&desk));
+        let done = self.device().desks.wait(self.device()).and_then(|desk| self.work(&desk));
         self.end(done)
     }
 
     /// On a thread of the workers.
     fn help(&self) {
         let Some(_helper) = self.join() else { return };
-        let Ok(_here) = self.device.enter() else { return };
-        let Some(desk) = self.device.desks.look(&self.device) else { return };
+        let Ok(_here) = self.device().enter() else { return };
+        let Some(desk) = self.device().desks.look(self.device()) else { return };
         if let Err(error) = self.work(&desk) {
             self.fail(error);
         }
@@ -159,13 +166,17 @@ impl Staged {
     /// Does portions until none is left. The context is current.
     fn work(&self, desk: &Desk) -> Result<()> {
         let done = if self.is_into { self.send(desk) } else { self.fetch(desk) };
-        done.and(desk.settle(&self.device))
+        if done.is_err() {
+            // What went by way of the lane may have no event behind it.
+            let _ = self.lane.drain();
+        }
+        done.and(desk.settle(self.device()))
     }
 
     fn send(&self, desk: &Desk) -> Result<()> {
         for chunk in desk.chunks().iter().cycle() {
             let Some(pieces) = self.take() else { break };
-            chunk.wait(&self.device)?;
+            chunk.wait(self.device())?;
             self.move_by_cpu(chunk, pieces);
             self.move_by_device(desk, chunk, pieces)?;
         }
@@ -180,7 +191,7 @@ impl Staged {
                 self.move_by_device(desk, chunk, pieces)?;
             }
             if let Some((chunk, pieces)) = begun {
-                chunk.wait(&self.device)?;
+                chunk.wait(self.device())?;
                 self.move_by_cpu(chunk, pieces);
             }
             begun = next.map(|pieces| (chunk, pieces));
@@ -200,11 +211,22 @@ impl Staged {
         unsafe { copy::advance_part(Pieces::Rows(&rows), &mut Cursor::default(), usize::MAX, CHUNK) };
     }
 
-    /// Between the chunk and the device.
+    /// Between the chunk and the device. The lane is held or locked, and has nothing in its stream but what is put there here.
     fn move_by_device(&self, desk: &Desk, chunk: &Chunk, pieces: &[Rows]) -> Result<()> {
-        in_chunk(chunk, pieces, self.is_into).try_for_each(|rows| desk.copy(&self.device, &rows))?;
-        desk.record(&self.device, chunk)
+        let mut rows = in_chunk(chunk, pieces, self.is_into);
+        let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
+        if let Some(way) = self.way.filter(|_| is_list) {
+            let entries: Vec<_> = rows.map(entry).collect();
+            self.lane.send(&entries, way)?;
+            return chunk.record(self.device(), self.lane.stream);
+        }
+        rows.try_for_each(|rows| desk.copy(self.device(), &rows))?;
+        chunk.record(self.device(), desk.stream())
     }
+}
+
+fn entry(rows: Rows) -> Entry {
+    Entry { dst: rows.dst as u64, src: rows.src as u64, len: rows.width as u64 }
 }
 
 /// The pieces with one end in the chunk, where their rows touch: the source, or the destination.

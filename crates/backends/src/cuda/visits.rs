@@ -21,7 +21,7 @@ impl Lane {
     pub(super) fn aside(
         self: &Arc<Self>,
         ticket: Ticket,
-        work: impl FnOnce(&Lane) -> Result<()> + Send + 'static,
+        work: impl FnOnce(&Arc<Lane>) -> Result<()> + Send + 'static,
     ) -> Next {
         let lane = self.clone();
         self.device.workers.run(Box::new(move || {

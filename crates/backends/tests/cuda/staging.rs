@@ -282,7 +282,8 @@ fn failures_while_staging_are_told_or_overcome() {
             Ok(()) => assert!(target == source),
             // A lost device takes no more copies.
             Err(why) => {
-                assert_eq!(why.kind, Kind::Device, "{why}");
+                let kinds = [Kind::Device, Kind::Fault, Kind::BadMemory, Kind::Lost];
+                assert!(kinds.contains(&why.kind), "{why}");
                 return eprintln!("told: {why}");
             }
         }

@@ -26,7 +26,8 @@ const WIDTHS: [usize; 13] = [16, 32, 64, 128, 256, 512, K, 2 * K, 4 * K, 8 * K, 
 const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
 /// Kernels whatever the size, and engines.
-const KERNELS: &str = "list_from=1,engine_from=any,rows_in_most=any,rows_out_most=any";
+const KERNELS: &str = "list_from=1,engine_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,rows_out_most=any,\
+                       rows_within_most=any";
 const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
 /// More blocks than others have to be faster by this: what they take is taken from whatever else runs on the GPU.
@@ -98,8 +99,7 @@ impl Measured {
             format!("engine_from={}", from(&PIECES, large)),
         ];
         plan.extend(WAYS.iter().map(|way| format!("blocks_{}={}", way.name, self.blocks(way))));
-        let across = WAYS.iter().filter(|way| way.route != "d2d");
-        plan.extend(across.map(|way| format!("rows_{}_most={}", way.name, self.widest(way))));
+        plan.extend(WAYS.iter().flat_map(|way| self.rows(way)));
         plan.join(",")
     }
 
@@ -111,11 +111,21 @@ impl Measured {
         times.iter().position(|time| *time <= best * WORTH).map_or(BLOCKS[0], |index| BLOCKS[index])
     }
 
-    /// The widest rows for a kernel.
-    fn widest(&self, way: &Way) -> String {
+    /// The narrowest and the widest rows for a kernel. Inside a device there is no narrowest.
+    fn rows(&self, way: &Way) -> Vec<String> {
         let by_width = |times| WIDTHS.map(|width| mean(times, &[matrix(way, width)]));
-        let end = before(&by_width(&self.kernels), &by_width(&self.engines));
-        if end == WIDTHS.len() { "any".to_owned() } else { most(&WIDTHS, end) }
+        let (kernels, engines) = (by_width(&self.kernels), by_width(&self.engines));
+        let (begin, end) =
+            if way.route == "d2d" { (0, before(&kernels, &engines)) } else { range(&kernels, &engines) };
+        let most = match end {
+            _ if begin == end => "0".to_owned(),
+            end if end == WIDTHS.len() => "any".to_owned(),
+            end => short(WIDTHS[end - 1]),
+        };
+        // All that is narrower than what was tried goes with the narrowest of it.
+        let least = if begin == 0 { 1 } else { WIDTHS[begin] };
+        let least = (way.route != "d2d").then(|| format!("rows_{}_from={}", way.name, short(least)));
+        least.into_iter().chain([format!("rows_{}_most={most}", way.name)]).collect()
     }
 }
 
@@ -123,8 +133,7 @@ impl Measured {
 fn crossovers() -> Vec<String> {
     let by_piece = PIECES.iter().flat_map(|size| batches(&pieces(*size)));
     let by_count = COUNTS.iter().flat_map(|count| batches(&few(*count)));
-    let across = WAYS.iter().filter(|way| way.route != "d2d");
-    let rows = across.flat_map(|way| WIDTHS.map(|width| matrix(way, width)));
+    let rows = WAYS.iter().flat_map(|way| WIDTHS.map(|width| matrix(way, width)));
     by_piece.chain(by_count).chain(rows).collect()
 }
 
@@ -153,13 +162,21 @@ fn mean(times: &Times, cases: &[String]) -> f64 {
 
 /// Before which index the first is to be taken, and from there on the second.
 fn before(first: &[f64], second: &[f64]) -> usize {
-    let cheapest = (0..=first.len()).map(|end| (cost(first, second, end), end));
+    let cheapest = (0..=first.len()).map(|end| (cost(first, second, 0, end), end));
     cheapest.min_by(|one, other| one.0.total_cmp(&other.0)).map_or(0, |(_, end)| end)
 }
 
-/// The logarithm of all times together, with the first before an index and then the second.
-fn cost(first: &[f64], second: &[f64], end: usize) -> f64 {
-    first[..end].iter().chain(&second[end..]).map(|time| time.ln()).sum()
+/// From which index on and before which one the first is to be taken, and else the second.
+fn range(first: &[f64], second: &[f64]) -> (usize, usize) {
+    let all = (0..=first.len()).flat_map(|end| (0..=end).map(move |begin| (begin, end)));
+    let cheapest = all.map(|(begin, end)| (cost(first, second, begin, end), (begin, end)));
+    cheapest.min_by(|one, other| one.0.total_cmp(&other.0)).map_or((0, 0), |(_, range)| range)
+}
+
+/// The logarithm of all times together, with the first from one index to another and else the second.
+fn cost(first: &[f64], second: &[f64], begin: usize, end: usize) -> f64 {
+    let taken = second[..begin].iter().chain(&first[begin..end]).chain(&second[end..]);
+    taken.map(|time| time.ln()).sum()
 }
 
 /// The first that belongs to the second; `any` is more than there can be.
@@ -201,7 +218,7 @@ fn time(report: &Value, case: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENGINES, KERNELS, Measured, Times, before};
+    use super::{ENGINES, KERNELS, Measured, Times, before, range};
     use crate::bench::cases;
     use crate::error::Result;
 
@@ -219,12 +236,15 @@ mod tests {
 
     #[test]
     fn the_plan_follows_what_was_measured() {
-        // The engine is better for pieces of 1 MiB, for rows of 1 KiB to the device and for all rows from it.
+        // The engine is better for pieces of 1 MiB and rows of 1 KiB to the device; from the device, a kernel is for 64 to 512
+        // bytes only.
         let engine_is_better = |case: &str| {
             let large = ["x1M", "x2M", "x4M", "x8M"].iter().any(|size| case.ends_with(size));
             let size = |text: &str| ferry::parse_size(text).expect("a size");
-            let rows = case.strip_prefix("h2d/2d/w").map(size);
-            large || rows >= Some(1024) || case.starts_with("d2h/2d")
+            let rows = |route| case.strip_prefix(route).map(size);
+            large
+                || rows("h2d/2d/w") >= Some(1024)
+                || rows("d2h/2d/w").is_some_and(|w| !(64..=512).contains(&w))
         };
         let made = plan(|plan, case| match plan {
             ENGINES if engine_is_better(case) => 1.0,
@@ -248,8 +268,11 @@ mod tests {
             ("blocks_in", "16"),
             ("blocks_out", "16"),
             ("blocks_within", "32"),
+            ("rows_in_from", "1"),
             ("rows_in_most", "512"),
-            ("rows_out_most", "0"),
+            ("rows_out_from", "64"),
+            ("rows_out_most", "512"),
+            ("rows_within_most", "any"),
         ] {
             assert_eq!(part(&made, name), want, "{name} in {made}");
         }
@@ -268,6 +291,8 @@ mod tests {
     #[test]
     fn one_odd_measurement_moves_no_border() {
         assert_eq!(before(&[1.0, 1.0, 1.01, 1.0, 2.0], &[2.0, 2.0, 1.0, 2.0, 1.0]), 4);
+        assert_eq!(range(&[2.0, 1.0, 1.01, 1.0, 2.0], &[1.0, 2.0, 1.0, 2.0, 1.0]), (1, 4));
+        assert_eq!(range(&[2.0, 2.0], &[1.0, 1.0]), (0, 0));
     }
 
     #[test]

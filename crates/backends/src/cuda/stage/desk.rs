@@ -169,18 +169,17 @@ impl Desk {
         device.copy_rows(rows, self.stream)
     }
 
-    /// What was put into the stream until now is the last that is done with the chunk.
-    pub fn record(&self, device: &Device, chunk: &Chunk) -> Result<()> {
-        // SAFETY: both are alive and of one context.
-        let code = unsafe { (device.driver.calls.cuEventRecord)(chunk.event, self.stream) };
-        device.check("cuEventRecord", code)
+    /// Its stream.
+    pub fn stream(&self) -> Handle {
+        self.stream
     }
 
-    /// Waits until the device has done all that was asked of it.
+    /// Waits until the device has done all that was asked of it, also what went by other streams and was recorded.
     pub fn settle(&self, device: &Device) -> Result<()> {
         // SAFETY: the stream is alive.
         let code = unsafe { (device.driver.calls.cuStreamSynchronize)(self.stream) };
-        device.check("the GPU's part of a staged copy", code)
+        device.check("the GPU's part of a staged copy", code)?;
+        self.chunks.iter().try_for_each(|chunk| chunk.wait(device))
     }
 }
 
@@ -188,6 +187,13 @@ impl Chunk {
     /// Its address, the same for the device.
     pub fn at(&self) -> usize {
         self.at
+    }
+
+    /// What was put into the stream until now is the last that is done with it.
+    pub fn record(&self, device: &Device, stream: Handle) -> Result<()> {
+        // SAFETY: both are alive and of one context.
+        let code = unsafe { (device.driver.calls.cuEventRecord)(self.event, stream) };
+        device.check("cuEventRecord", code)
     }
 
     /// Waits until the device is done with it.
