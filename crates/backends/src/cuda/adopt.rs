@@ -56,8 +56,7 @@ impl Shared {
         let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
-        // Loading them later could wait for a stream that we hold.
-        device.kernels()?;
+        device.load_all()?;
         let side = Lane::new(device.clone(), front.id, QueueOptions::default(), status)?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }

@@ -176,6 +176,15 @@ impl Device {
         self.check("cuMemHostAlloc", code).map(|()| at)
     }
 
+    /// Loads everything that is otherwise loaded when first needed: the driver waits for all streams when it loads a kernel, and
+    /// for one that we hold it would wait for ever. The context is current.
+    pub fn load_all(&self) -> Result<()> {
+        self.kernels()?;
+        self.sealing()?;
+        self.reducing()?;
+        self.live().map(drop)
+    }
+
     /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
     pub fn loaded<const N: usize>(
         &self,
