@@ -14,7 +14,7 @@ use super::{
 };
 use crate::probe;
 use ferry_core::{
-    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Status, Ticket,
+    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
 use std::{ffi::c_void, time::Duration};
@@ -57,7 +57,7 @@ impl Shared {
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
         device.load_all()?;
-        let side = Lane::new(device.clone(), front.id, QueueOptions::default(), status)?;
+        let side = Lane::beside(device.clone(), front.id, status)?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 
