@@ -92,8 +92,7 @@ pub struct Rectangle {
 
 /// What another process opens an allocation with.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass(pub [u8; 64]);
 
 macro_rules! functions {
@@ -229,6 +228,35 @@ impl Driver {
         meaning(code).kind.because(format!("{call}: {name} ({code}): {text}"))
     }
 
+    /// What another process opens the allocation with that starts at `start`. Its context is current.
+    pub fn pass_for(&self, start: usize) -> Result<Pass> {
+        let mut pass = Pass([0; 64]);
+        let call = self.calls.cuIpcGetMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: `pass` receives the bytes.
+        let code = unsafe { call(&mut pass, start) };
+        self.check("cuIpcGetMemHandle", code).map(|()| pass)
+    }
+
+    /// Opens an allocation of another process: where it starts here. A context of its device is current.
+    pub fn open_pass(&self, pass: Pass) -> Result<usize> {
+        let (mut start, lazily) = (0, 1);
+        let call = self.calls.cuIpcOpenMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: `start` receives the address.
+        let code = unsafe { call(&mut start, pass, lazily) };
+        self.check("cuIpcOpenMemHandle", code).map(|()| start)
+    }
+
+    /// Undoes `open_pass`.
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    pub unsafe fn close_pass(&self, start: usize) -> Result<()> {
+        let call = self.calls.cuIpcCloseMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: opened here; the caller vouches for the rest.
+        let code = unsafe { call(start) };
+        self.check("cuIpcCloseMemHandle", code)
+    }
+
     /// Asks several things about `addr`; each answer goes where its pointer says. Memory unknown to the driver answers 0.
     pub fn ask<const N: usize>(&self, addr: usize, questions: [(Attribute, *mut c_void); N]) -> Result<()> {
         let (attributes, mut answers) =
@@ -249,6 +277,10 @@ impl Driver {
         // SAFETY: the driver's texts are constant and end with a zero.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
+}
+
+fn no_sharing() -> Error {
+    Kind::Unsupported.because("this CUDA driver cannot share memory between processes")
 }
 
 /// The loader's own words, which sit behind libloading's.

@@ -85,6 +85,10 @@ impl Cuda {
             );
             return Err(Kind::BadAddress.because(note));
         }
+        if lock(&self.imports).meets(addr, len) {
+            let note = format!("{len} bytes at {addr:#x} reach into memory imported from another process");
+            return Err(Kind::BadAddress.because(note));
+        }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
         let was_registered = lock(&self.registered).meets(addr, len);
         let found = if was_registered { None } else { self.foreign(addr, len)? };

@@ -614,7 +614,8 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
     stream.call(move || told.send(()).expect("heard")).expect("submitted");
     let fence = stream.fence().expect("a fence");
     fence.wait(MINUTE).expect("not for ever");
-    hear.recv_timeout(Duration::from_secs(10)).expect("the function ran all the same");
+    let told = hear.recv_timeout(Duration::from_secs(10));
+    assert_ne!(told, Err(mpsc::RecvTimeoutError::Timeout), "the function ran all the same, or was dropped");
     let why = stream.synchronize(MINUTE).expect_err("the GPU faulted");
     println!("lost: {:?}: {why}", why.kind);
     assert_eq!(why.kind, Kind::Fault);
