@@ -21,7 +21,10 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
@@ -42,7 +45,9 @@ pub struct Device {
     pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
-    /// For streams that are shared with other libraries.
+    /// How many holds streams that are shared with other libraries have.
+    pub(super) holds: AtomicUsize,
+    /// For those streams.
     pub(super) words: Words,
     lost: OnceLock<Error>,
     kernels: Mutex<Option<Kernels>>,
@@ -97,6 +102,7 @@ impl Device {
             desks: Desks::new(settings.stagers),
             handle,
             context,
+            holds: AtomicUsize::new(0),
             words: Words::default(),
             lost: OnceLock::new(),
             kernels: Mutex::new(None),
@@ -140,6 +146,11 @@ impl Device {
     #[inline]
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
+    }
+
+    /// Whether a stream of ours waits for the host.
+    pub fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
     }
 
     /// Does what cannot fail but for the device's own end, and then need not be done.
