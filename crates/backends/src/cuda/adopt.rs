@@ -14,7 +14,7 @@ use super::{
 };
 use crate::probe;
 use ferry_core::{
-    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Status, Ticket,
+    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
 use std::{ffi::c_void, time::Duration};
@@ -56,9 +56,8 @@ impl Shared {
         let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
-        // Loading them later could wait for a stream that we hold.
-        device.kernels()?;
-        let side = Lane::new(device.clone(), front.id, QueueOptions::default(), status)?;
+        device.load_all()?;
+        let side = Lane::beside(device.clone(), front.id, status)?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 

@@ -29,7 +29,7 @@ impl Lane {
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let (way, pieces) = (self.way(plan.route()), plan.pieces());
         let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
-        let constants = if is_in_reach { &self.device.constants } else { &Constants::NO_KERNELS };
+        let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
         match pieces {
             Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),
             pieces => pieces.iter().try_for_each(|rows| self.copy_rows(&rows, way, constants)),
@@ -38,7 +38,11 @@ impl Lane {
 
     /// Copies pieces that are independent of each other, none of them pageable memory. The context is current.
     pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
-        self.send_all(entries, way, &self.device.constants)
+        self.send_all(entries, way, self.constants())
+    }
+
+    fn constants(&self) -> &Constants {
+        if self.is_beside { &Constants::NO_KERNELS } else { &self.device.constants }
     }
 
     fn send_all(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {

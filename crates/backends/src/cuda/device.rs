@@ -21,7 +21,10 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
@@ -42,7 +45,9 @@ pub struct Device {
     pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
-    /// For streams that are shared with other libraries.
+    /// How many holds streams that are shared with other libraries have.
+    pub(super) holds: AtomicUsize,
+    /// For those streams.
     pub(super) words: Words,
     lost: OnceLock<Error>,
     kernels: Mutex<Option<Kernels>>,
@@ -97,6 +102,7 @@ impl Device {
             desks: Desks::new(settings.stagers),
             handle,
             context,
+            holds: AtomicUsize::new(0),
             words: Words::default(),
             lost: OnceLock::new(),
             kernels: Mutex::new(None),
@@ -142,6 +148,11 @@ impl Device {
         self.lost.get()
     }
 
+    /// Whether a stream of ours waits for the host.
+    pub fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
+    }
+
     /// Does what cannot fail but for the device's own end, and then need not be done.
     pub fn unless_lost(&self, task: impl FnOnce(&Here<'_>) -> Result<()>) -> Result<()> {
         let done = self.enter().and_then(|here| task(&here));
@@ -174,6 +185,15 @@ impl Device {
         // SAFETY: `at` receives the address.
         let code = unsafe { (self.driver.calls.cuMemHostAlloc)(&mut at, len, flags) };
         self.check("cuMemHostAlloc", code).map(|()| at)
+    }
+
+    /// Loads everything that is otherwise loaded when first needed: the driver waits for all streams when it loads a kernel, and
+    /// for one that we hold it would wait for ever. The context is current.
+    pub fn load_all(&self) -> Result<()> {
+        self.kernels()?;
+        self.sealing()?;
+        self.reducing()?;
+        self.live().map(drop)
     }
 
     /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.

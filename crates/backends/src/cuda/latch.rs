@@ -77,6 +77,7 @@ impl Latch {
         let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
         let number = lock(&self.holds).add(why);
         let hold = Hold { latch: self.clone(), number };
+        self.device.holds.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the stream is alive, and words stay where they are as long as the device.
         let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
         self.device.check("cuStreamWaitValue64", code).map(|()| hold)
@@ -100,6 +101,7 @@ impl Drop for Hold {
         let over = holds.remove(self.number);
         // Under the lock: the number never goes back.
         self.latch.word.set(over);
+        self.latch.device.holds.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -93,8 +93,12 @@ impl Cuda {
         }
         let (mut size, mut start) = (len, self.take(home, len)?);
         if start % align != 0 {
-            // SAFETY: taken just now.
-            unsafe { self.give(home, start)? };
+            {
+                let mut pieces = lock(&self.pieces);
+                pieces.add(start, size, home);
+                pieces.rest(start);
+                self.give_back(&mut pieces, Rest::SOME)?;
+            }
             size = size.saturating_add(align);
             start = self.take(home, size)?;
         }
@@ -153,6 +157,10 @@ impl Cuda {
 
     /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     pub(super) fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
+        // The driver waits for all streams to take memory back, and one that is held may be waiting for our caller.
+        if self.devices.iter().filter_map(|slot| slot.get()).any(|device| device.is_held()) {
+            return Ok(());
+        }
         while let Some((start, home)) = pieces.overdue(most) {
             let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.

@@ -39,6 +39,8 @@ pub struct Lane {
     pub(super) waited: bool,
     /// Other libraries put work into the stream, too: nothing may be held back.
     pub(super) is_shared: bool,
+    /// A stream that we hold waits for this lane: kernels, which may not get past that stream on their way, are not used.
+    pub(super) is_beside: bool,
     /// The stream goes with the lane; it is some other library's otherwise.
     is_ours: bool,
     pub(super) gather: Gather,
@@ -83,6 +85,14 @@ impl Lane {
         Ok(Arc::new(lane))
     }
 
+    /// A lane with a stream of its own, beside one that waits for it.
+    pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
+        let stream = Lane::make_stream(&device)?;
+        let mut lane = Lane::bare(device, id, stream, status);
+        lane.is_beside = true;
+        Ok(Arc::new(lane))
+    }
+
     /// A lane over a stream that other libraries use as well, and that is `is_ours` or one of theirs. Its next op has the ticket
     /// after `last`.
     pub fn shared(
@@ -106,6 +116,7 @@ impl Lane {
             id,
             waited: false,
             is_shared: false,
+            is_beside: false,
             is_ours: true,
             gather: Gather::default(),
             state: Mutex::default(),
