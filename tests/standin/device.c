@@ -330,30 +330,6 @@ Code cuFuncSetAttribute(const Kernel *function, int attribute, int value)
     return basics("cuFuncSetAttribute");
 }
 
-// Memory of other processes ----------------------------------------------------------------------------------------
-
-typedef struct {
-    char bytes[64];
-} Pass;
-
-Code cuIpcGetMemHandle(Pass *pass, u64 addr)
-{
-    (void)pass, (void)addr;
-    return NOT_SUPPORTED;
-}
-
-Code cuIpcOpenMemHandle_v2(u64 *addr, Pass pass, u32 flags)
-{
-    (void)addr, (void)pass, (void)flags;
-    return NOT_SUPPORTED;
-}
-
-Code cuIpcCloseMemHandle(u64 addr)
-{
-    (void)addr;
-    return NOT_SUPPORTED;
-}
-
 // Errors -----------------------------------------------------------------------------------------------------------
 
 static const struct {

@@ -44,6 +44,7 @@ typedef struct {
 typedef struct {
     u64 ticket, mark, key, reports, live, job;
     u32 count, runs;
+    u64 odd;
     Run run[RUNS];
 } Sealed;
 

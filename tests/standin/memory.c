@@ -1,6 +1,8 @@
 // Memory: what was allocated and registered, and what a device may touch.
 #include "standin.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,11 +11,20 @@
 // The driver hands out device memory at multiples of this.
 enum { GRAIN = 512, PAGE = 4096 };
 
+// How a process finds memory of another one: a file of that, and a range in it.
+typedef struct {
+    u64 process, file, offset, len, spare[4];
+} Pass;
+
 typedef struct {
     u64 base, len;
     int kind;
-    bool registered;
+    bool registered, lent;
     Device *device;
+    // Memory of another process: where its bytes are, how often it was opened, and with what.
+    u8 *bytes;
+    u32 opened;
+    Pass pass;
 } Span;
 
 // All that is known, by address.
@@ -77,7 +88,7 @@ bool open_arena(Device *device)
     int flags = MAP_SHARED | MAP_NORESERVE;
     device->bytes = mmap(NULL, device->total, PROT_READ | PROT_WRITE, flags, file, 0);
     void *arena = mmap(NULL, device->total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    close(file);
+    device->file = file;
     device->arena = (u64)arena;
     return device->bytes != MAP_FAILED && arena != MAP_FAILED;
 }
@@ -156,11 +167,16 @@ static Code give_back(const char *call, u64 addr, int kind, bool registered)
     Span *span = around(addr);
     bool is_there = span && span->base == addr && span->kind == kind && span->registered == registered;
     Span gone = is_there ? *span : (Span){0};
-    if (is_there) {
+    if (is_there && gone.lent) {
+        // Who opened it has it still: nobody here gets it again.
+        span->kind = PARTLY;
+    } else if (is_there) {
         drop(span);
     }
     if (gone.kind == DEVICE) {
         gone.device->used -= gone.len;
+    }
+    if (gone.kind == DEVICE && !gone.lent) {
         spoil(gone.device, gone.base, gone.len);
     }
     pthread_mutex_unlock(&lock);
@@ -285,10 +301,28 @@ int copied_kind(u64 addr, u64 len)
     return kind == PARTLY && !around(addr) && !arena_of(addr) ? PLAIN : kind;
 }
 
+// Whether a range is page-locked, though perhaps in parts. The lock is held.
+static bool is_locked(u64 addr, u64 len)
+{
+    u64 end = addr + len;
+    for (size_t place = find(addr); addr < end; place++) {
+        if (place == count || spans[place].base > addr || spans[place].kind != LOCKED) {
+            return false;
+        }
+        addr = spans[place].base + spans[place].len;
+    }
+    return true;
+}
+
 void *reach(u64 addr, u64 len)
 {
     pthread_mutex_lock(&lock);
-    int kind = len ? memory_kind(addr, len) : PLAIN;
+    int kind = !len ? PLAIN : is_locked(addr, len) ? LOCKED : memory_kind(addr, len);
+    const Span *span = kind == DEVICE ? around(addr) : NULL;
+    u8 *bytes = NULL;
+    if (span) {
+        bytes = span->bytes ? span->bytes + (addr - span->base) : span->device->bytes + (addr - span->device->arena);
+    }
     pthread_mutex_unlock(&lock);
     if (len == 0) {
         return NULL;
@@ -296,6 +330,98 @@ void *reach(u64 addr, u64 len)
     if (kind != LOCKED && kind != DEVICE) {
         fault(ILLEGAL_ADDRESS);
     }
-    Device *device = kind == DEVICE ? arena_of(addr) : NULL;
-    return device ? device->bytes + (addr - device->arena) : (void *)addr;
+    return bytes ? bytes : (void *)addr;
+}
+
+// Memory of other processes ----------------------------------------------------------------------------------------
+
+Code cuIpcGetMemHandle(Pass *pass, u64 addr)
+{
+    Device *here = NULL;
+    Code code = enter("cuIpcGetMemHandle", &here);
+    if (code != OK) {
+        return code;
+    }
+    pthread_mutex_lock(&lock);
+    Span *span = around(addr);
+    bool is_there = span && span->kind == DEVICE && !span->bytes;
+    if (is_there) {
+        u64 offset = span->base - span->device->arena;
+        *pass = (Pass){.process = (u64)getpid(), .file = (u64)span->device->file, .offset = offset, .len = span->len};
+        span->lent = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_there ? OK : INVALID_VALUE;
+}
+
+// The span that was opened with this pass. The lock is held.
+static Span *find_opened(const Pass *pass)
+{
+    for (Span *span = spans; span < spans + count; span++) {
+        if (span->opened && memcmp(&span->pass, pass, sizeof *pass) == 0) {
+            return span;
+        }
+    }
+    return NULL;
+}
+
+// Maps it twice, as an arena is. The lock is held.
+static u64 map_opened(Device *here, const Pass *pass)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)pass->process, (unsigned long long)pass->file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    u64 skip = pass->offset % PAGE, len = skip + pass->len;
+    off_t offset = (off_t)(pass->offset - skip);
+    u8 *bytes = file < 0 ? MAP_FAILED : mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+    u8 *user = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    close(file);
+    if (bytes == MAP_FAILED || user == MAP_FAILED) {
+        return 0;
+    }
+    u64 base = (u64)user + skip;
+    put((Span){.base = base, .len = pass->len, .kind = DEVICE, .device = here, .bytes = bytes + skip, .pass = *pass});
+    return base;
+}
+
+Code cuIpcOpenMemHandle_v2(u64 *addr, Pass pass, u32 flags)
+{
+    Device *here = NULL;
+    Code code = enter("cuIpcOpenMemHandle", &here);
+    if (code != OK || flags != 1 || pass.process == (u64)getpid()) {
+        return code != OK ? code : flags != 1 ? INVALID_VALUE : INVALID_CONTEXT;
+    }
+    pthread_mutex_lock(&lock);
+    const Span *span = find_opened(&pass);
+    *addr = span ? span->base : map_opened(here, &pass);
+    if (*addr) {
+        around(*addr)->opened++;
+    }
+    pthread_mutex_unlock(&lock);
+    return *addr ? OK : INVALID_VALUE;
+}
+
+Code cuIpcCloseMemHandle(u64 addr)
+{
+    Device *here = NULL;
+    Code code = enter("cuIpcCloseMemHandle", &here);
+    if (code != OK) {
+        return code;
+    }
+    pthread_mutex_lock(&lock);
+    drain(here);
+    Span *span = around(addr);
+    bool is_there = span && span->base == addr && span->opened;
+    Span gone = {0};
+    if (is_there && --span->opened == 0) {
+        gone = *span;
+        drop(span);
+    }
+    pthread_mutex_unlock(&lock);
+    if (gone.bytes) {
+        u64 skip = gone.pass.offset % PAGE;
+        munmap(gone.bytes - skip, skip + gone.len);
+        munmap((void *)(gone.base - skip), skip + gone.len);
+    }
+    return is_there ? OK : INVALID_VALUE;
 }

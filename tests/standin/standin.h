@@ -60,6 +60,7 @@ typedef struct Device {
     // What the user sees and cannot touch, and where its bytes are.
     u64 arena;
     u8 *bytes;
+    int file;
     // The error that broke it, or 0.
     Code lost;
     // The stream with the handle 0, and all of them.

@@ -27,6 +27,9 @@ const FORMS: [(&str, &str); 2] = [("Ascend910B1", "ep"), ("Ascend310P3", "ctrlcp
 fn every_function_in_a_process_of_its_own() {
     let functions = functions();
     assert!(functions.len() > 115, "the headers declare {} functions", functions.len());
+    // A stream of the CUDA driver is a pointer that the driver follows: there is no telling garbage from it.
+    let is_promise = |f: &&Function| f.name == "ferryStreamAdopt" && is_on_cuda();
+    let functions: Vec<_> = functions.iter().filter(|f| !is_promise(f)).collect();
     let all: Vec<_> = FORMS.iter().flat_map(|form| functions.iter().map(move |f| (form, &f.name))).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -44,11 +47,18 @@ fn every_function_in_a_process_of_its_own() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+fn is_on_cuda() -> bool {
+    std::env::var("FERRY_BACKEND").is_ok_and(|backend| backend == "cuda")
+}
+
 /// Walks one function in a child; an error says which call went wrong and how.
 fn in_child(name: &str, (soc, form): &(&str, &str)) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
     child.args(["--ignored", "--exact", "one_function", "--nocapture"]).env("FERRY_TEST_FUNCTION", name);
     child.env("FERRY_SOC", soc).env("FERRY_FORM", form);
+    if *form != "ep" {
+        child.env("FERRY_BACKEND", "host"); // no GPU is a board
+    }
     // Everything is logged, so that garbage comes there too.
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("garbage-{form}-{name}"));
     child

@@ -79,8 +79,10 @@ impl Folder {
         self.files(inside).into_iter().flat_map(|(_, lines)| lines).collect()
     }
 
+    /// But for what the CUDA driver keeps in the user's folder.
     fn is_empty(&self) -> bool {
-        fs::read_dir(&self.0).expect("our folder").next().is_none()
+        let mut entries = fs::read_dir(&self.0).expect("our folder").flatten();
+        entries.all(|entry| entry.file_name() == ".nv")
     }
 }
 

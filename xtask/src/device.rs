@@ -113,3 +113,17 @@ fn make(folder: &Path) -> Result<(), String> {
 fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_docs_say_why_tests_are_skipped() {
+        let docs = include_str!("../../docs/cuda.md");
+        let list = include_str!("../../tests/device/differences");
+        for line in list.lines().filter(|line| !line.starts_with('#')) {
+            let (what, reason) = line.split_once(": ").expect("program test: reason");
+            assert_eq!(what.split(' ').count(), 2, "{what}: a program and a test");
+            assert!(docs.contains(reason), "docs/cuda.md does not say: {reason}");
+        }
+    }
+}

@@ -9,7 +9,10 @@ use crate::{
 };
 use ferry::engine::probe;
 use ferry_core::Access;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Runs the body of a C function: no panic leaves it, and a failure becomes a code and a message of this thread.
 #[inline]
@@ -70,14 +73,82 @@ pub fn writable(name: &'static str, addr: usize, len: usize) -> Result<()> {
     probe::accessible(addr, len, Access::Write).map_err(|why| refuse(format!("{name}: {why}")))
 }
 
+/// An array that a caller gave: its name, its address, how many elements it has and how large they are.
+pub type Given = (&'static str, usize, usize, usize);
+
 /// Makes sure that an array of `count` elements of `size` bytes can be read.
-pub fn readable(name: &'static str, addr: usize, count: usize, size: usize) -> Result<()> {
+pub fn readable((name, addr, count, size): Given) -> Result<()> {
     not_null(name, addr)?;
     let len = count.checked_mul(size).ok_or_else(|| refuse(format!("{name}: {count} elements overflow")))?;
     probe::accessible(addr, len, Access::Read).map_err(|why| refuse(format!("{name}: {why}")))
 }
 
+/// Makes sure of several arrays. Asking costs a system call, so those whose pages touch, as they mostly do, are asked for at
+/// once; if that is refused, one by one.
+pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
+    if together(arrays).is_some_and(|mut ranges| {
+        ranges.all(|range| probe::accessible(range.start, range.len(), Access::Read).is_ok())
+    }) {
+        return Ok(());
+    }
+    arrays.into_iter().try_for_each(readable)
+}
+
+/// The pages of the arrays as few ranges; `None` if one is no array at all.
+fn together<const N: usize>(arrays: [Given; N]) -> Option<impl Iterator<Item = Range<usize>>> {
+    let page = probe::page_size();
+    let mut pages = [const { 0..0 }; N];
+    for (place, (_, addr, count, size)) in pages.iter_mut().zip(arrays) {
+        let end = addr.checked_add(count.checked_mul(size)?)?.checked_next_multiple_of(page)?;
+        *place = (addr != 0).then_some(addr & !(page - 1))?..end;
+    }
+    pages.sort_unstable_by_key(|range| range.start);
+    let mut last = 0;
+    for index in 1..N {
+        let range = pages[index].clone();
+        if range.start <= pages[last].end {
+            pages[last].end = pages[last].end.max(range.end);
+        } else {
+            last += 1;
+            pages[last] = range;
+        }
+    }
+    Some(pages.into_iter().take(last + 1))
+}
+
 /// Refuses an argument whose value breaks a rule of the runtime.
 pub fn refuse(note: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     crate::error::fail(c::ACL_ERROR_RT_PARAM_INVALID, note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_whose_pages_touch_are_asked_for_at_once() {
+        let page = probe::page_size();
+        let at = |first: usize, offset: usize| 1000 * page + first * page + offset;
+        let few = |arrays: [Given; 3]| {
+            let found = together(arrays)?;
+            Some(found.map(|range| (range.start / page - 1000, range.end / page - 1000)).collect::<Vec<_>>())
+        };
+        let array = |addr, bytes| ("a", addr, bytes, 1);
+        for (arrays, want) in [
+            // Next to each other, given in any order; one inside another; one on its own.
+            ([array(at(2, 0), page), array(at(0, 8), 8), array(at(1, 0), page)], Some(vec![(0, 3)])),
+            (
+                [array(at(0, 0), 4 * page), array(at(1, 5), 9), array(at(9, 0), 1)],
+                Some(vec![(0, 4), (9, 10)]),
+            ),
+            (
+                [array(at(0, 0), 1), array(at(2, 0), 1), array(at(4, 0), 1)],
+                Some(vec![(0, 1), (2, 3), (4, 5)]),
+            ),
+            ([array(at(0, 0), 1), array(0, 8), array(at(0, 0), 1)], None),
+            ([array(at(0, 0), 1), array(usize::MAX - 8, 9), array(at(0, 0), 1)], None),
+        ] {
+            assert_eq!(few(arrays), want);
+        }
+    }
 }

@@ -55,7 +55,7 @@ unsafe extern "C" fn wanted(level: i32, fmt: *const c_char) -> i32 {
     let mut wanted = false;
     enter(&functions::aclAppLog, || {
         not_null("fmt", fmt as usize)?;
-        readable("fmt", fmt as usize, 1, 1)?;
+        readable(("fmt", fmt as usize, 1, 1))?;
         let level = Level::of(level).ok_or_else(|| {
             refuse(format!("logLevel is {level}: valid are ACL_DEBUG (0), ACL_INFO (1), ACL_WARNING (2) and ACL_ERROR (3)"))
         })?;

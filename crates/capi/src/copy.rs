@@ -2,11 +2,12 @@
 
 use crate::{
     aclError, aclrtMemcpyBatchAttr, aclrtStream,
-    enter::{Out, array, enter, enter_here},
+    enter::{Out, enter, enter_here, given, seen},
 };
 use ferry_acl::{
     Error, Result,
     batch::{self, Attr, Batch, Location, Refusal},
+    call::all_readable,
     copy::{self, On},
     descriptor::{self, Behind},
     fill,
@@ -236,15 +237,24 @@ impl Arrays {
             ("attrs", self.attrs as usize),
             ("attrsIndexes", self.attrsIndexes as usize),
         ])?;
-        // SAFETY: the C contract; arrays that cannot be read are refused.
+        let (attrs, pieces) = (self.numAttrs, self.numBatches);
+        all_readable([
+            given("attrs", self.attrs, attrs),
+            given("attrsIndexes", self.attrsIndexes, attrs),
+            given("dsts", self.dsts, pieces),
+            given("destMaxs", self.destMaxs, pieces),
+            given("srcs", self.srcs, pieces),
+            given("sizes", self.sizes, pieces),
+        ])?;
+        // SAFETY: just found readable, and the C contract keeps them as they are during the call.
         let (attrs, attrs_indexes, dsts, dest_maxs, srcs, sizes) = unsafe {
             (
-                array("attrs", self.attrs, self.numAttrs)?,
-                array("attrsIndexes", self.attrsIndexes, self.numAttrs)?,
-                array("dsts", self.dsts.cast(), self.numBatches)?,
-                array("destMaxs", self.destMaxs, self.numBatches)?,
-                array("srcs", self.srcs.cast(), self.numBatches)?,
-                array("sizes", self.sizes, self.numBatches)?,
+                seen(self.attrs, attrs),
+                seen(self.attrsIndexes, attrs),
+                seen(self.dsts.cast(), pieces),
+                seen(self.destMaxs, pieces),
+                seen(self.srcs.cast(), pieces),
+                seen(self.sizes, pieces),
             )
         };
         let attrs: Vec<Attr> = attrs.iter().map(attr).collect();

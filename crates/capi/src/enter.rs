@@ -2,7 +2,7 @@
 
 use ferry_acl::{
     Result,
-    call::{readable, writable},
+    call::{Given, readable, writable},
 };
 use std::{borrow::Cow, ffi::c_char};
 
@@ -57,7 +57,7 @@ pub unsafe fn bytes(name: &'static str, pointer: *const c_char) -> Result<Option
     for index in 0..MOST {
         let byte = pointer.wrapping_add(index).cast::<u8>();
         if index == 0 || (byte as usize).is_multiple_of(64) {
-            readable(name, byte as usize, 1, 1)?;
+            readable((name, byte as usize, 1, 1))?;
         }
         // SAFETY: every page of the string is found readable before the first byte in it is read.
         match unsafe { byte.read() } {
@@ -77,7 +77,7 @@ pub unsafe fn ends(name: &'static str, pointer: *const c_char) -> Result<()> {
     let mut at = pointer as usize;
     loop {
         let len = PAGE - at % PAGE;
-        readable(name, at, len, 1)?;
+        readable((name, at, len, 1))?;
         // SAFETY: every byte up to the end of the page was just found readable.
         if unsafe { std::slice::from_raw_parts(at as *const u8, len) }.contains(&0) {
             return Ok(());
@@ -95,14 +95,28 @@ pub unsafe fn array<'a, T: Copy>(
     pointer: *const T,
     count: usize,
 ) -> Result<Cow<'a, [T]>> {
-    readable(name, pointer as usize, count, size_of::<T>())?;
+    readable(given(name, pointer, count))?;
+    // SAFETY: found readable.
+    Ok(unsafe { seen(pointer, count) })
+}
+
+/// An array as the rules about arrays want it.
+pub fn given<T>(name: &'static str, pointer: *const T, count: usize) -> Given {
+    (name, pointer as usize, count, size_of::<T>())
+}
+
+/// As [`array`], of one that was found readable before.
+///
+/// # Safety
+/// Every byte of it can be read, and stays as it is as long as the result is used.
+pub unsafe fn seen<'a, T: Copy>(pointer: *const T, count: usize) -> Cow<'a, [T]> {
     if count == 0 {
-        return Ok(Cow::Borrowed(&[]));
+        return Cow::Borrowed(&[]);
     }
     if pointer.is_aligned() {
-        // SAFETY: every byte was just found readable; C arrays of pointers, sizes and plain structs have no invalid values.
-        return Ok(Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) }));
+        // SAFETY: the caller's promise; C arrays of pointers, sizes and plain structs have no invalid values.
+        return Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) });
     }
     // SAFETY: as above, read one by one since they are not aligned.
-    Ok((0..count).map(|index| unsafe { pointer.wrapping_add(index).read_unaligned() }).collect())
+    (0..count).map(|index| unsafe { pointer.wrapping_add(index).read_unaligned() }).collect()
 }

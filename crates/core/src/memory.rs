@@ -7,7 +7,7 @@ use crate::{
     pieces::Spares,
     share::{Leases, Loans},
     space::Spaces,
-    sync::{Arc, Mutex, MutexGuard, lock},
+    sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
 };
 use std::{
     fmt,
@@ -199,6 +199,7 @@ pub struct Memory {
     pub(crate) leases: Leases,
     spares: Arc<Spares>,
     seal_key: u64,
+    has_mappings: AtomicBool,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -216,6 +217,7 @@ impl Memory {
             leases: Leases::default(),
             spares: Arc::default(),
             seal_key,
+            has_mappings: AtomicBool::new(false),
             observer,
         }
     }
@@ -311,6 +313,12 @@ impl Memory {
         self.introduce(block)
     }
 
+    /// Whether memory was ever mapped at an address that is not the engine's. Until then, who reads addresses by himself need not
+    /// ask what they mean.
+    pub fn has_mappings(&self) -> bool {
+        self.has_mappings.load(Ordering::Relaxed)
+    }
+
     /// Makes a block of the backend's known.
     pub(crate) fn introduce(&self, block: Block) -> Result<Block> {
         if let Err(error) = self.know(block) {
@@ -323,6 +331,9 @@ impl Memory {
 
     /// Lets the addresses of `block` be known.
     pub(crate) fn know(&self, block: Block) -> Result<()> {
+        if block.base != block.at {
+            self.has_mappings.store(true, Ordering::Relaxed);
+        }
         self.table.insert(block)?;
         if let Some(observer) = &self.observer {
             observer.allocated(&block);

@@ -6,7 +6,7 @@
 
 use crate::{
     Block, DeviceId, Home, Kind, Memory, Origin, Request, Result, Runtime, Shared,
-    sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Weak, lock},
+    sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, lock},
 };
 use std::{collections::BTreeMap, fmt};
 
@@ -29,7 +29,6 @@ pub enum Purpose {
 #[derive(Default)]
 pub(crate) struct Spaces {
     count: AtomicUsize,
-    has_mappings: AtomicBool,
     all: Mutex<BTreeMap<usize, Space>>,
 }
 
@@ -120,12 +119,6 @@ impl Memory {
     pub fn reserved_for(&self, addr: usize) -> Option<Purpose> {
         self.spaces.purpose(addr)
     }
-
-    /// Whether addresses were ever reserved to map memory there: until then the user's address of allocated memory may be the
-    /// engine's too, and whoever reads addresses by himself need not ask.
-    pub fn has_mappings(&self) -> bool {
-        self.spaces.has_mappings.load(Ordering::Relaxed)
-    }
 }
 
 impl Runtime {
@@ -135,7 +128,6 @@ impl Runtime {
         let base = self.backend().reserve(len, align, wish)?;
         lock(&spaces.all).insert(base, Space { len, purpose, mapped: BTreeMap::new() });
         spaces.count.fetch_add(1, Ordering::Relaxed);
-        spaces.has_mappings.fetch_or(purpose == Purpose::Mappings, Ordering::Relaxed);
         Ok(base)
     }
 

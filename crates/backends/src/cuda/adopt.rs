@@ -7,17 +7,17 @@
 use super::{
     Cuda,
     device::Device,
-    driver::{self, Handle},
+    driver::{self, Code, Handle},
     fence::{CudaFence, of_cuda},
     latch::{Hold, Latch, Reason},
     queue::Lane,
 };
 use crate::probe;
 use ferry_core::{
-    Access, DeviceId, Fence, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Status, Ticket,
-    indirect::Through,
+    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, QueueOptions, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
+use std::{ffi::c_void, time::Duration};
 
 /// The queue of a shared stream.
 pub struct Shared {
@@ -48,9 +48,7 @@ impl Shared {
         let front = Lane::shared(device, earlier.id, (stream, true), status, last);
         let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
         let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));
-        let hold = shared.hold(Reason { op: None, behind: last, before: before.clone() })?;
-        shared.side.push(Op::Wait(before));
-        shared.let_go(last, hold);
+        shared.follow(last, before)?;
         Ok(shared)
     }
 
@@ -58,13 +56,27 @@ impl Shared {
         let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
+        // Loading them later could wait for a stream that we hold.
+        device.kernels()?;
         let side = Lane::new(device.clone(), front.id, QueueOptions::default(), status)?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 
+    /// The shared stream waits for the fence, which stands behind its last op.
+    fn follow(&self, last: Ticket, before: Arc<dyn Fence>) -> Result<()> {
+        let _here = self.front.device.enter()?;
+        if is_in_stream(&before) {
+            return self.front.wait_for(last, vec![before], None).map(drop);
+        }
+        let hold = self.hold(Reason { op: None, behind: last, before: before.clone() })?;
+        self.side.push(Op::Wait(Arc::new(ByHost(before))));
+        self.let_go(last, hold);
+        Ok(())
+    }
+
     /// When the shared stream has come here the other lane does the op `ticket`, and the shared stream waits for it.
     fn beside(&self, ticket: Ticket, op: Op) -> Result<()> {
-        let op = if let Op::Call(function) = op { self.unless_halted(ticket, function) } else { op };
+        let op = self.as_done_beside(op);
         match self.hold_for(ticket) {
             Ok((before, hold)) => {
                 self.side.push(Op::After(Box::new((vec![before], op))));
@@ -80,7 +92,7 @@ impl Shared {
 
     /// Holds the shared stream for the op `ticket`; the fence is done when the stream has come there.
     fn hold_for(&self, ticket: Ticket) -> Result<(Arc<dyn Fence>, Hold)> {
-        let before: Arc<dyn Fence> = Arc::new(CudaFence(self.front.end()?));
+        let before = Arrival::announce(&self.front, ticket - 1)?;
         let why = Reason { op: Some(ticket), behind: ticket - 1, before: before.clone() };
         Ok((before, self.hold(why)?))
     }
@@ -101,15 +113,40 @@ impl Shared {
         })));
     }
 
-    /// A function of the user's is not run behind a failure that stops all. Other lanes see that themselves.
-    fn unless_halted(&self, ticket: Ticket, function: Box<dyn FnOnce() + Send>) -> Op {
-        let front = self.front.clone();
-        Op::Call(Box::new(move || {
-            front.settle(ticket - 1);
-            if !front.status.is_halted() {
-                function();
+    /// Whether the host has something to do before or in the op.
+    fn needs_host(&self, op: &Op) -> bool {
+        match op {
+            Op::Copy(plan) => {
+                !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost)
             }
-        }))
+            Op::CopyThrough(through) => self.front.sealed_at(through).is_none(),
+            Op::Fill(fill) => fill.device.is_none(),
+            Op::Reduce(_) => false,
+            Op::Wait(fence) => !is_in_stream(fence),
+            Op::After(after) => self.needs_host(&after.1) || !after.0.iter().all(is_in_stream),
+            Op::Call(_) => true,
+        }
+    }
+
+    /// The op as the other lane does it. A function of the user's is not run behind a failure that stops all, which that lane knows
+    /// nothing of. And the host waits for fences: a stream that does may share its way into the GPU with the one that we hold.
+    fn as_done_beside(&self, op: Op) -> Op {
+        match op {
+            Op::Call(function) => {
+                let front = self.front.clone();
+                Op::Call(Box::new(move || {
+                    if !front.status.is_halted() {
+                        function();
+                    }
+                }))
+            }
+            Op::Wait(fence) => Op::Wait(Arc::new(ByHost(fence))),
+            Op::After(after) => {
+                let fences = after.0.into_iter().map(|fence| Arc::new(ByHost(fence)) as Arc<dyn Fence>);
+                Op::After(Box::new((fences.collect(), self.as_done_beside(after.1))))
+            }
+            op => op,
+        }
     }
 
     /// A stream that is being captured takes work into a graph, to be run who knows when: we could keep no promise.
@@ -150,7 +187,7 @@ impl Queue for Shared {
             self.front.discard(op);
             return Err(why);
         }
-        if !needs_host(&op) {
+        if !self.needs_host(&op) {
             return Ok(self.front.push(op));
         }
         let ticket = self.front.last() + 1;
@@ -201,18 +238,62 @@ impl Queue for Shared {
     }
 }
 
-/// Whether the host has something to do before or in the op.
-fn needs_host(op: &Op) -> bool {
-    match op {
-        Op::Copy(plan) => !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost),
-        Op::CopyThrough(through) => {
-            matches!(through.through, Through::Cells { .. }) || through.memory.has_mappings()
+/// Told by the driver when a shared stream has come somewhere.
+struct Arrival {
+    lane: Arc<Lane>,
+    behind: Ticket,
+    gate: Arc<Gate>,
+}
+
+impl Arrival {
+    /// A fence that is done when the lane's stream has come to its end as it is now, behind the op `behind`.
+    fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
+        let (_here, gate) = (lane.device.enter()?, Gate::new());
+        let arrival = Box::into_raw(Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() }));
+        // SAFETY: the driver hands `arrival` to `arrived` once, failed device or not.
+        let code = unsafe {
+            (lane.device.driver.calls.cuStreamAddCallback)(lane.stream, arrived, arrival.cast(), 0)
+        };
+        if code != driver::SUCCESS {
+            // SAFETY: the driver has refused it, so it is still ours.
+            drop(unsafe { Box::from_raw(arrival) });
         }
-        Op::Fill(fill) => fill.device.is_none(),
-        Op::Reduce(_) => false,
-        Op::Wait(fence) => !is_in_stream(fence),
-        Op::After(after) => needs_host(&after.1) || !after.0.iter().all(is_in_stream),
-        Op::Call(_) => true,
+        lane.device.check("cuStreamAddCallback", code).map(|()| gate as Arc<dyn Fence>)
+    }
+
+    fn tell(self, code: Code) {
+        self.lane.note(self.behind, self.lane.device.check("the GPU's work", code));
+        self.lane.settle(self.behind);
+        self.gate.open();
+    }
+}
+
+/// Called by the driver on a thread of its own, which has other streams to serve and may not call the driver.
+unsafe extern "C" fn arrived(_: Handle, code: Code, arrival: *mut c_void) {
+    // SAFETY: `announce` gave this box away to be taken here, once.
+    let arrival = unsafe { Box::from_raw(arrival.cast::<Arrival>()) };
+    let workers = arrival.lane.device.workers.clone();
+    workers.run(Box::new(move || arrival.tell(code)));
+}
+
+/// A fence that no stream waits for by itself.
+struct ByHost(Arc<dyn Fence>);
+
+impl Fence for ByHost {
+    fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        self.0.wait(limit)
+    }
+
+    fn when_done(&self, then: Box<dyn FnOnce() + Send>) {
+        self.0.when_done(then);
+    }
+
+    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+        None
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     ring::{Entry, FEW, Loan, ROOM},
     settings::Constants,
 };
-use ferry_core::{Pieces, Plan, Result, Rows};
+use ferry_core::{Kind, Pieces, Plan, Result, Rows};
 use std::{ffi::c_void, mem::MaybeUninit, ptr};
 
 /// Threads of a block: kernels.cu allows no more.
@@ -118,8 +118,31 @@ impl Lane {
         })
     }
 
+    /// A row of page-locked memory, by a copy engine.
+    pub(super) fn copy_alone(&self, copy: Entry, way: Way) -> Result<()> {
+        let rows = Rows::linear(copy.dst as usize, copy.src as usize, copy.len as usize);
+        let done = self.copy_row(rows.dst, rows.src, rows.width);
+        self.or_by_kernel(done, &rows, way, &self.device.constants)
+    }
+
     /// A rectangle, which may be a single row.
     fn copy_rows(&self, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
+        let done = self.try_rows(rows, way, constants);
+        self.or_by_kernel(done, rows, way, constants)
+    }
+
+    /// The driver refuses page-locked memory that was registered in parts; a kernel does not see the joints.
+    fn or_by_kernel(&self, done: Result<()>, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
+        let is_locked = ptr::eq(constants, &self.device.constants) && matches!(way, Way::In | Way::Out);
+        match done {
+            Err(why) if why.kind == Kind::Device && is_locked && self.device.lost().is_none() => {
+                self.launch_rows(rows, 1)
+            }
+            done => done,
+        }
+    }
+
+    fn try_rows(&self, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
         let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
         match planner::choose(&Shape::of(rows), way, constants) {
             Engine::Move => {

@@ -4,7 +4,7 @@
 //! nothing needs a CUDA toolkit to build and no binding's types spread.
 
 use super::errors::meaning;
-use ferry_core::{Block, Error, Home, Kind, Origin, Result, table::GRANULE};
+use ferry_core::{Error, Kind, Result};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -50,6 +50,8 @@ pub const MEMORY_DEVICE: u32 = 2;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug)]
 pub enum Attribute {
+    /// The context; 0 for memory that belongs to none: that of a pool, or mapped.
+    Context = 1,
     /// 0 for plain host memory, 1 for page-locked, 2 for a device's.
     MemoryType = 2,
     /// The number of the device.
@@ -58,6 +60,12 @@ pub enum Attribute {
     Start = 11,
     /// How long it is.
     Len = 12,
+    /// The pool that it is of, or 0.
+    Pool = 17,
+    /// How much was mapped there at once.
+    MappingLen = 18,
+    /// Where that starts.
+    MappingStart = 19,
 }
 
 /// A rectangle to move, as the driver wants it. Memory types are always [`MEMORY_UNIFIED`].
@@ -84,8 +92,7 @@ pub struct Rectangle {
 
 /// What another process opens an allocation with.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass(pub [u8; 64]);
 
 macro_rules! functions {
@@ -221,29 +228,41 @@ impl Driver {
         meaning(code).kind.because(format!("{call}: {name} ({code}): {text}"))
     }
 
-    /// The allocation around `addr`, if it is memory of a device or page-locked. A context is current.
-    pub fn locate(&self, addr: usize) -> Result<Option<Block>> {
-        let (mut kind, mut device, mut base, mut len) = (0_u32, 0_u32, 0_usize, 0_usize);
-        self.ask(
-            addr,
-            [
-                (Attribute::MemoryType, (&raw mut kind).cast()),
-                (Attribute::Device, (&raw mut device).cast()),
-                (Attribute::Start, (&raw mut base).cast()),
-                (Attribute::Len, (&raw mut len).cast()),
-            ],
-        )?;
-        let home = if kind == MEMORY_DEVICE { Home::Device(device) } else { Home::Host };
-        let known = kind != 0 && base != 0 && len != 0;
-        Ok(known.then_some(Block { base, len, home, at: base, page: GRANULE, origin: Origin::Allocated }))
+    /// What another process opens the allocation with that starts at `start`. Its context is current.
+    pub fn pass_for(&self, start: usize) -> Result<Pass> {
+        let mut pass = Pass([0; 64]);
+        let call = self.calls.cuIpcGetMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: `pass` receives the bytes.
+        let code = unsafe { call(&mut pass, start) };
+        self.check("cuIpcGetMemHandle", code).map(|()| pass)
+    }
+
+    /// Opens an allocation of another process: where it starts here. A context of its device is current.
+    pub fn open_pass(&self, pass: Pass) -> Result<usize> {
+        let (mut start, lazily) = (0, 1);
+        let call = self.calls.cuIpcOpenMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: `start` receives the address.
+        let code = unsafe { call(&mut start, pass, lazily) };
+        self.check("cuIpcOpenMemHandle", code).map(|()| start)
+    }
+
+    /// Undoes `open_pass`.
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    pub unsafe fn close_pass(&self, start: usize) -> Result<()> {
+        let call = self.calls.cuIpcCloseMemHandle.ok_or_else(no_sharing)?;
+        // SAFETY: opened here; the caller vouches for the rest.
+        let code = unsafe { call(start) };
+        self.check("cuIpcCloseMemHandle", code)
     }
 
     /// Asks several things about `addr`; each answer goes where its pointer says. Memory unknown to the driver answers 0.
-    fn ask<const N: usize>(&self, addr: usize, questions: [(Attribute, *mut c_void); N]) -> Result<()> {
+    pub fn ask<const N: usize>(&self, addr: usize, questions: [(Attribute, *mut c_void); N]) -> Result<()> {
         let (attributes, mut answers) =
             (questions.map(|question| question.0), questions.map(|question| question.1));
         let call = self.calls.cuPointerGetAttributes;
-        // SAFETY: as many answers as questions, each with room for its kind: our two callers are above.
+        // SAFETY: as many answers as questions, each with room for its kind: see `foreign.rs`, where our callers are.
         let code = unsafe { call(N as u32, attributes.as_ptr(), answers.as_mut_ptr(), addr) };
         self.check("cuPointerGetAttributes", code)
     }
@@ -258,6 +277,10 @@ impl Driver {
         // SAFETY: the driver's texts are constant and end with a zero.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
+}
+
+fn no_sharing() -> Error {
+    Kind::Unsupported.because("this CUDA driver cannot share memory between processes")
 }
 
 /// The loader's own words, which sit behind libloading's.

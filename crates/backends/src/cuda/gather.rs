@@ -4,10 +4,15 @@
 //! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
 //! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
-use super::{planner::Way, ring::Entry, sealed::SealedOp};
+use super::{
+    planner::Way,
+    quick::{Lock, quickly},
+    ring::Entry,
+    sealed::SealedOp,
+};
 use ferry_core::{
     Ticket,
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicU64, Ordering},
 };
 use std::{collections::BTreeMap, mem, ops::Range};
 
@@ -260,7 +265,7 @@ pub enum Taken {
 /// A window, and what can be seen of it without a lock.
 #[derive(Default)]
 pub struct Gather {
-    window: Apart<Mutex<Window>>,
+    window: Apart<Lock<Window>>,
     /// See [`Glance`].
     glance: Apart<AtomicU64>,
 }
@@ -282,13 +287,13 @@ pub enum Glance {
 impl Gather {
     /// One that gathers nothing, and whose next ticket is the one after `last`.
     pub fn after(last: Ticket) -> Gather {
-        Gather { window: Apart(Mutex::new(Window { last, ..Window::default() })), ..Gather::default() }
+        Gather { window: Apart(Lock::new(Window { last, ..Window::default() })), ..Gather::default() }
     }
 
     /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
     #[inline]
     pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
-        let mut window = lock(&self.window.0);
+        let mut window = quickly(&self.window.0);
         if !window.open || !window.attended || window.run.is_empty() && passed >= window.last {
             return Taken::No(window.open && window.miss(passed));
         }
@@ -304,7 +309,7 @@ impl Gather {
 
     /// Counts an op that is not gathered, and comes behind all that was.
     pub fn count(&self) -> Ticket {
-        let mut window = lock(&self.window.0);
+        let mut window = quickly(&self.window.0);
         debug_assert!(window.run.is_empty(), "sent first");
         window.last += 1;
         window.last
@@ -312,7 +317,7 @@ impl Gather {
 
     /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
     pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
-        let mut window = lock(&self.window.0);
+        let mut window = quickly(&self.window.0);
         if window.run.is_empty() {
             return Err(list);
         }
@@ -323,7 +328,7 @@ impl Gather {
 
     /// From here on copies are taken, or not.
     pub fn set_open(&self, open: bool) {
-        lock(&self.window.0).open = open;
+        quickly(&self.window.0).open = open;
     }
 
     /// What can be seen from outside. May be late by what others do now.
@@ -336,12 +341,12 @@ impl Gather {
 
     /// The sender looks at the window from now on.
     pub fn attend(&self) {
-        lock(&self.window.0).attended = true;
+        quickly(&self.window.0).attended = true;
     }
 
     /// The sender looks no more. False if it must, since there is something in the window.
     pub fn leave(&self) -> bool {
-        let mut window = lock(&self.window.0);
+        let mut window = quickly(&self.window.0);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
         !window.watched

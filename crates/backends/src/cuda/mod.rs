@@ -1,10 +1,10 @@
 //! Real NVIDIA GPUs through the CUDA driver, which is loaded at run time: nothing is linked, and a machine without one can
 //! still build and run everything else.
 //!
-//! Thin so far: it is right, not yet fast. Device pointers are the GPU's own (`Block::at` equals `Block::base`), and memory
-//! of other libraries in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is
-//! checked there, and that the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they
-//! have given it back the GPU faults and every later call fails, as in any CUDA program.
+//! Device pointers are the GPU's own (`Block::at` equals `Block::base`, but for mapped memory), and memory of other libraries
+//! in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is checked there, and that
+//! the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they have given it back the
+//! GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
 mod backlog;
@@ -14,16 +14,20 @@ mod driver;
 mod errors;
 mod events;
 mod fence;
+mod foreign;
 mod gather;
 mod host;
+mod ipc;
 mod latch;
 mod ledger;
 mod live;
+mod memory;
 mod pieces;
 mod planner;
 mod points;
 mod pool;
 mod queue;
+mod quick;
 mod quota;
 mod reduce;
 mod registered;
@@ -37,15 +41,18 @@ mod stage;
 mod visits;
 mod workers;
 
-use crate::{host::outside::Outside, probe};
+use crate::host::outside::Outside;
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Status,
+    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
+    Status,
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
+use ipc::{Import, Imports, Ticket};
+use memory::whole;
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
@@ -80,6 +87,7 @@ pub struct Cuda {
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
     registered: Mutex<Registered>,
+    imports: Mutex<Imports>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Outside,
@@ -113,6 +121,7 @@ impl Cuda {
             ordinals,
             pieces: Mutex::default(),
             registered: Mutex::default(),
+            imports: Mutex::default(),
             settings: options.settings.clone(),
             outside: Outside::default(),
         }))
@@ -143,155 +152,6 @@ impl Cuda {
             Home::Host => self.any_device(),
             Home::Device(id) => self.device(id),
         }
-    }
-
-    /// Memory of another library's around `addr`.
-    fn foreign(&self, addr: usize) -> Result<Option<Block>> {
-        let _here = self.any_device()?.enter()?;
-        self.driver.locate(addr)?.map(|block| self.as_seen_here(block)).transpose()
-    }
-
-    /// Another library's block, with its GPU by our number.
-    fn as_seen_here(&self, block: Block) -> Result<Block> {
-        let Home::Device(ordinal) = block.home else { return Ok(block) };
-        match self.ordinals.iter().position(|known| *known == ordinal) {
-            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
-            None => {
-                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
-                Err(Kind::BadAddress.because(note))
-            }
-        }
-    }
-
-    /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
-    fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        let gpu = self.device(device)?;
-        let _here = gpu.enter()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both receive a number.
-        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        gpu.check("cuMemGetInfo", code)?;
-        let pieces = lock(&self.pieces);
-        let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
-        let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
-        Ok(((free + resting).min(total), total))
-    }
-
-    /// Counts `len` bytes for a device, if it may have so many.
-    fn charge(&self, home: Home, len: usize) -> Result<()> {
-        let Home::Device(id) = home else { return Ok(()) };
-        let quota = &self.quotas[id as usize];
-        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
-        quota.take(id, len, total)
-    }
-
-    /// Undoes `charge`.
-    fn refund(&self, home: Home, len: usize) {
-        if let Home::Device(id) = home {
-            self.quotas[id as usize].give(len);
-        }
-    }
-
-    /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
-    fn take(&self, home: Home, len: usize) -> Result<usize> {
-        let error = match self.try_take(home, len) {
-            Err(error) if error.kind == Kind::OutOfMemory => error,
-            taken => return taken,
-        };
-        match home {
-            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
-            _ => {
-                self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
-                self.try_take(home, len)
-            }
-        }
-    }
-
-    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
-    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
-        let again = lock(&self.pieces).reuse(len, align);
-        if again.is_some() {
-            return again;
-        }
-        let part = pool::part(len).filter(|_| align == GRANULE)?;
-        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
-        if start % GRANULE != 0 {
-            // SAFETY: taken just now.
-            unsafe { self.give(Home::Host, start).ok()? };
-            return None;
-        }
-        let mut pieces = lock(&self.pieces);
-        pieces.add_slab(start, part);
-        pieces.reuse(len, align)
-    }
-
-    fn try_take(&self, home: Home, len: usize) -> Result<usize> {
-        let mut start = 0;
-        let calls = &self.driver.calls;
-        let (call, code) = match home {
-            Home::Host => {
-                let flags = driver::HOST_PORTABLE_AND_MAPPED;
-                // SAFETY: `start` receives the address.
-                ("cuMemHostAlloc", unsafe { (calls.cuMemHostAlloc)(&mut start, len, flags) })
-            }
-            // SAFETY: `start` receives the address.
-            Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
-        };
-        self.device_of(home)?.check(format_args!("{call} of {len} bytes"), code).map(|()| start)
-    }
-
-    /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
-    fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
-        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
-            return Ok(start);
-        }
-        let (mut size, mut start) = (len, self.take(home, len)?);
-        if start % align != 0 {
-            // SAFETY: taken just now.
-            unsafe { self.give(home, start)? };
-            size = size.saturating_add(align);
-            start = self.take(home, size)?;
-        }
-        lock(&self.pieces).add(start, size, home);
-        Ok(start.next_multiple_of(align))
-    }
-
-    /// Gives it back. The context is current.
-    ///
-    /// # Safety
-    /// `start` came from `take` with this home, and nothing uses the memory.
-    unsafe fn give(&self, home: Home, start: usize) -> Result<()> {
-        let calls = &self.driver.calls;
-        let (call, code) = match home {
-            // SAFETY: the caller's promise.
-            Home::Host => ("cuMemFreeHost", unsafe { (calls.cuMemFreeHost)(start) }),
-            // SAFETY: the caller's promise.
-            Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
-        };
-        self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
-    }
-
-    /// Undoes `register`.
-    fn unregister(&self, base: usize) -> Result<()> {
-        let mut registered = lock(&self.registered);
-        let Some(start) = registered.leave(base) else { return Ok(()) };
-        let device = self.any_device()?;
-        device.unless_lost(|_here| {
-            // SAFETY: locked by `register`, and nothing uses it any more.
-            let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
-            device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
-        })
-    }
-
-    /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
-    fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
-        while let Some((start, home)) = pieces.overdue(most) {
-            let device = self.device_of(home)?;
-            // SAFETY: it rests: the core has seen every op that could reach it complete.
-            device.unless_lost(|_here| unsafe { self.give(home, start) })?;
-            pieces.forget(start);
-        }
-        Ok(())
     }
 }
 
@@ -326,17 +186,18 @@ impl Backend for Cuda {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let device = self.any_device()?;
-        let _here = device.enter()?;
-        let (whole, flags) = (whole(len, GRANULE), driver::HOST_PORTABLE_AND_MAPPED);
-        let mut registered = lock(&self.registered);
-        if !registered.join(base, whole) {
-            // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
-            let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, whole, flags) };
-            device.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
-            registered.add(base, whole);
+        let _here = self.any_device()?.enter()?;
+        let (whole, mut registered) = (whole(len, GRANULE), lock(&self.registered));
+        let gaps = registered.gaps(base, whole);
+        let locked = gaps.into_iter().try_for_each(|(base, len)| self.lock_pages(&mut registered, base, len));
+        registered.join(base, whole);
+        drop(registered);
+        match locked {
+            Ok(()) => {
+                Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
+            }
+            Err(why) => self.unregister(base, whole).and(Err(why)),
         }
-        Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
@@ -348,8 +209,10 @@ impl Backend for Cuda {
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        if block.origin == Origin::Registered {
-            return self.unregister(block.base);
+        match block.origin {
+            Origin::Registered => return self.unregister(block.base, whole(block.len, GRANULE)),
+            Origin::Allocated => {}
+            _ => return self.close(block),
         }
         let mut pieces = lock(&self.pieces);
         if !pieces.rest(block.base) {
@@ -360,31 +223,39 @@ impl Backend for Cuda {
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if lock(&self.pieces).reaches(addr, len) {
-            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
-            let note = format!(
-                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
-            );
-            return Err(Kind::BadAddress.because(note));
+        self.locate_foreign(addr, len, access)
+    }
+
+    fn share(&self, block: &Block) -> Result<Shared> {
+        let start = lock(&self.pieces).start(block.at);
+        let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
+        let start = start.ok_or_else(imported)?;
+        let _here = self.device_of(block.home)?.enter()?;
+        Ticket::new(self.driver.pass_for(start)?, start, block.at).write(block.len)
+    }
+
+    fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        let _here = self.device(device)?.enter()?;
+        let ticket = Ticket::read(shared)?;
+        let opened = (!ticket.is_ours()).then(|| self.driver.open_pass(ticket.pass)).transpose()?;
+        let at = opened.map_or(ticket.at, |start| start + ticket.skip);
+        let (mut imports, mut base) = (lock(&self.imports), at);
+        // The same memory may be here already: then it has addresses that only the core knows.
+        let is_reserved = opened.is_none() || at % GRANULE != 0 || imports.meets(at, shared.len);
+        if is_reserved {
+            base = self.outside.reserve(shared.len, GRANULE, 0)?;
         }
-        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
-        let was_registered = lock(&self.registered).meets(addr, len);
-        let found = if was_registered { None } else { self.foreign(addr)? };
-        match found {
-            // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
-                Ok(Some(block))
-            }
-            _ => probe::accessible(addr, len, access).map(|()| None),
-        }
+        imports.add(base, Import { opened, is_reserved, len: shared.len });
+        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
     fn stamp(&self, block: &Block) -> Result<u64> {
+        let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
-        if block.origin == Origin::Mapped {
+        if block.base != block.at {
             return Ok(live::FOR_THE_HOST);
         }
-        let device = self.device_of(block.home)?;
+        let device = self.device(id)?;
         let _here = device.enter()?;
         device.live()?;
         Ok(device.sealing.live.stamp(block.base))
@@ -410,11 +281,6 @@ impl Backend for Cuda {
         // SAFETY: passed on from the caller.
         Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
     }
-}
-
-/// Bytes that a block takes.
-fn whole(len: usize, page: usize) -> usize {
-    len.checked_next_multiple_of(page.max(GRANULE)).unwrap_or(usize::MAX)
 }
 
 #[cfg(all(test, not(loom)))]

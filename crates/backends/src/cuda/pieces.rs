@@ -32,7 +32,7 @@ pub struct Rest {
 
 impl Rest {
     /// Enough to catch a mistake soon after it was made.
-    pub const SOME: Rest = Rest { pieces: 1024, bytes: 64 << 20 };
+    pub const SOME: Rest = Rest { pieces: 1024, bytes: 256 << 20 };
     /// Everything is given back.
     pub const NONE: Rest = Rest { pieces: 0, bytes: 0 };
 }
@@ -57,6 +57,11 @@ impl Pieces {
     /// Whether the range has a byte in common with any piece, resting or not; an empty range, whether it lies in one.
     pub fn reaches(&self, addr: usize, len: usize) -> bool {
         self.around(addr).is_some() || self.made.range(addr..addr.saturating_add(len)).next().is_some()
+    }
+
+    /// Where the piece around `addr` starts.
+    pub fn start(&self, addr: usize) -> Option<usize> {
+        self.around(addr).map(|(start, _)| start)
     }
 
     /// Lays the piece around `addr` to rest. False if there is none. One that is too large to rest is the next to go.

@@ -128,11 +128,16 @@ impl Lane {
         lock(&self.state).backlog.last()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
-        if let Some((way, copy)) = self.small(&op) {
-            return self.push_small(way, copy, op);
+        match self.small(&op) {
+            Some((way, copy)) => self.push_small(way, copy, op),
+            None => self.push_other(op),
         }
+    }
+
+    #[inline(never)]
+    fn push_other(self: &Arc<Self>, op: Op) -> Ticket {
         match op {
             Op::CopyThrough(through) => match self.sealed_at(&through) {
                 Some(at) => self.push_sealed(at, through),
@@ -143,6 +148,7 @@ impl Lane {
     }
 
     /// Submits what is not gathered. In a backlog a small copy waits with its neighbours.
+    #[inline(never)]
     pub(super) fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
         let mut state = self.state();
         self.let_go(&mut state);

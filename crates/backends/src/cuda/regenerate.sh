@@ -18,8 +18,9 @@ make() {
     "$nvcc" $flags -o "$work/full.ptx" "$1.cu"
     {
         echo "// Made by regenerate.sh, not by hand. Source: $1.cu, cksum $(sum "$1")"
-        # nvcc names its own version; the kernels use nothing newer than 7.0, which every driver since 450 reads.
-        grep -v '^//' "$work/full.ptx" | sed 's/^\.version .*/.version 7.0/' | cat -s
+        # nvcc names its own version; the kernels use nothing newer than 7.0, which every driver since 450 reads. A newer hint
+        # about bytes that are loaded and not used is left out.
+        grep -v -e '^//' -e 'pragma "used_bytes_mask' "$work/full.ptx" | sed 's/^\.version .*/.version 7.0/' | cat -s
     } >"$work/$1.ptx"
     "$ptxas" -arch=sm_75 -o /dev/null "$work/$1.ptx"
     "$ptxas" -arch=sm_90 -o /dev/null "$work/$1.ptx"

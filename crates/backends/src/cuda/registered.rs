@@ -1,5 +1,6 @@
 //! Memory of the user's that the driver has page-locked for us. The driver locks no page twice; but memory may be registered
-//! again while copies of the time before are in flight, and until they have passed its pages stay locked for them.
+//! again while copies of the time before are in flight, and until they have passed its pages stay locked for them. So a
+//! registration uses what is locked already, and the driver locks the gaps.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +14,59 @@ struct Locked {
 }
 
 impl Registered {
-    /// Uses what is locked already, if that has all of the range. False if the driver is to lock it.
-    pub fn join(&mut self, base: usize, len: usize) -> bool {
-        let around = self.around(base).filter(|(start, locked)| base + len <= start + locked.len);
-        around.map(|(_, locked)| locked.users += 1).is_some()
+    /// Where nothing of the range is locked: starts and lengths.
+    pub fn gaps(&self, base: usize, len: usize) -> Vec<(usize, usize)> {
+        let (mut gaps, mut at) = (Vec::new(), base);
+        for (start, locked) in self.within(base, len) {
+            if start > at {
+                gaps.push((at, start - at));
+            }
+            at = start + locked.len;
+        }
+        if at < base + len {
+            gaps.push((at, base + len - at));
+        }
+        gaps
     }
 
-    /// The driver has locked this.
+    /// The driver has locked this gap.
     pub fn add(&mut self, base: usize, len: usize) {
-        self.0.insert(base, Locked { len, users: 1 });
+        self.0.insert(base, Locked { len, users: 0 });
+    }
+
+    /// One user more of all that is locked in the range.
+    pub fn join(&mut self, base: usize, len: usize) {
+        for start in self.starts(base, len) {
+            self.0.get_mut(&start).expect("found just now").users += 1;
+        }
     }
 
     /// One user less. What nobody uses any more is to be unlocked: where it starts.
-    pub fn leave(&mut self, base: usize) -> Option<usize> {
-        let (start, locked) = self.around(base)?;
-        locked.users -= 1;
-        if locked.users > 0 {
-            return None;
+    pub fn leave(&mut self, base: usize, len: usize) -> Vec<usize> {
+        let mut unused = self.starts(base, len);
+        unused.retain(|start| {
+            let locked = self.0.get_mut(start).expect("found just now");
+            locked.users = locked.users.saturating_sub(1);
+            locked.users == 0
+        });
+        for start in &unused {
+            self.0.remove(start);
         }
-        self.0.remove(&start);
-        Some(start)
+        unused
     }
 
     /// Whether any of the range is locked.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        let before = self.0.range(..addr.saturating_add(len.max(1))).next_back();
-        before.is_some_and(|(start, locked)| start + locked.len > addr)
+        self.within(addr, len.max(1)).next().is_some()
     }
 
-    fn around(&mut self, addr: usize) -> Option<(usize, &mut Locked)> {
-        let (start, locked) = self.0.range_mut(..=addr).next_back()?;
-        (addr - start < locked.len).then_some((*start, locked))
+    fn starts(&self, base: usize, len: usize) -> Vec<usize> {
+        self.within(base, len).map(|(start, _)| start).collect()
+    }
+
+    fn within(&self, base: usize, len: usize) -> impl Iterator<Item = (usize, &Locked)> {
+        let before = self.0.range(..base).next_back().filter(|(start, locked)| *start + locked.len > base);
+        before.into_iter().chain(self.0.range(base..base.saturating_add(len))).map(|(start, it)| (*start, it))
     }
 }
 
@@ -51,16 +74,32 @@ impl Registered {
 mod tests {
     use super::*;
 
+    fn register(registered: &mut Registered, base: usize, len: usize) -> Vec<(usize, usize)> {
+        let gaps = registered.gaps(base, len);
+        gaps.iter().for_each(|(base, len)| registered.add(*base, *len));
+        registered.join(base, len);
+        gaps
+    }
+
     #[test]
     fn pages_are_unlocked_when_their_last_user_leaves() {
         let mut registered = Registered::default();
-        assert!(!registered.join(0x1000, 0x2000));
-        registered.add(0x1000, 0x2000);
-        assert!(registered.join(0x1000, 0x2000) && registered.join(0x2000, 0x1000));
-        assert!(!registered.join(0x2000, 0x2000), "the driver must say no: a part of it is locked");
-        assert_eq!([0x1000, 0x2000].map(|base| registered.leave(base)), [None, None]);
+        assert_eq!(register(&mut registered, 0x1000, 0x2000), [(0x1000, 0x2000)]);
+        assert_eq!(register(&mut registered, 0x2000, 0x1000), [], "locked already");
+        assert!(registered.leave(0x1000, 0x2000).is_empty());
         assert!(registered.meets(0x2fff, 1) && registered.meets(0, 0x1001) && !registered.meets(0x3000, 9));
-        assert_eq!(registered.leave(0x1000), Some(0x1000));
+        assert_eq!(registered.leave(0x2000, 0x1000), [0x1000]);
         assert!(!registered.meets(0, usize::MAX));
+    }
+
+    #[test]
+    fn only_gaps_are_locked() {
+        let mut registered = Registered::default();
+        register(&mut registered, 0x2000, 0x1000);
+        register(&mut registered, 0x5000, 0x1000);
+        let gaps = register(&mut registered, 0x1000, 0x6000);
+        assert_eq!(gaps, [(0x1000, 0x1000), (0x3000, 0x2000), (0x6000, 0x1000)]);
+        assert!(registered.leave(0x5000, 0x1000).is_empty() && registered.leave(0x2000, 0x1000).is_empty());
+        assert_eq!(registered.leave(0x1000, 0x6000), [0x1000, 0x2000, 0x3000, 0x5000, 0x6000]);
     }
 }

@@ -5,7 +5,7 @@ use super::{
     device::Device,
     driver::{Driver, Handle},
     live::Live,
-    sealed::{JOB_COUNTS, JOB_LEN},
+    sealed::{JOB_LEN, JOB_ZEROES},
 };
 use ferry_core::{
     Result,
@@ -16,7 +16,7 @@ use std::{
     ptr,
     sync::{
         OnceLock,
-        atomic::{Ordering, fence},
+        atomic::{AtomicU64, Ordering, fence},
     },
 };
 
@@ -57,6 +57,7 @@ pub struct Tray {
 pub struct Reports {
     device: Arc<Device>,
     tray: Tray,
+    launches: AtomicU64,
 }
 
 impl Reports {
@@ -65,7 +66,7 @@ impl Reports {
         let spare = lock(&device.sealing.trays).pop();
         let tray = spare.map_or_else(|| Tray::new(device), Ok)?;
         // SAFETY: the memory is ours, and nothing uses it before the stream gets here.
-        let code = unsafe { (device.driver.calls.cuMemsetD8Async)(tray.job, 0, JOB_COUNTS, stream) };
+        let code = unsafe { (device.driver.calls.cuMemsetD8Async)(tray.job, 0, JOB_ZEROES, stream) };
         device.check("cuMemsetD8Async", code)?;
         let ring = Ring {
             written: 0,
@@ -76,12 +77,22 @@ impl Reports {
         };
         // SAFETY: memory of that size, page-aligned, that nobody else knows now.
         unsafe { ptr::write(tray.ring as *mut Ring, ring) };
-        Ok(Reports { device: device.clone(), tray })
+        Ok(Reports { device: device.clone(), tray, launches: AtomicU64::new(0) })
     }
 
     /// Where everything is.
     pub fn tray(&self) -> Tray {
         self.tray
+    }
+
+    /// Whether the next launch is the second, the fourth, and so on.
+    pub fn is_odd(&self) -> bool {
+        self.launches.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// A kernel that works in the tray is in the stream. Only whoever may put things there says so.
+    pub fn count_launch(&self) {
+        self.launches.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What was reported since the last time. The caller holds a lock that keeps others out.

@@ -2,8 +2,8 @@
 // one after the other: all descriptors are read, and if no copy writes what another one reads or writes all blocks copy at once. If
 // one does, one block does all of them in order, and reads each descriptor when its turn comes.
 //
-// Reading and comparing is cut into turns of 32 descriptors, which blocks take. Blocks wait only for turns that others have taken,
-// never for a block that may not have begun. So it does not matter how many of them run at a time, and beside what.
+// Reading and comparing is cut into turns, which blocks take. Blocks wait only for turns that others have taken, never for a block
+// that may not have begun. So it does not matter how many of them run at a time, and beside what.
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 // What takes the launch must become part of the kernel: otherwise each thread would make a copy of its parameters.
@@ -21,6 +21,8 @@ typedef unsigned long long u64;
 #define WORDS 7
 // Bytes that a warp copies at a time.
 #define SHARE 8192
+// Stamps of a launch that are looked at together. A power of two.
+#define STAMPS 1024
 
 // What went wrong and what was read. `Report` in device.rs is the same.
 struct Report {
@@ -53,22 +55,29 @@ struct Box {
     u64 below, above;
 };
 
-// Memory in the device, one for each queue. All of `Counts` is zero between launches.
-struct Counts {
-    // Turns that blocks have taken and done, reading and comparing.
-    u32 to_read, read, to_compare, compared;
-    // Blocks that are through.
-    u32 gone;
-    // Whether there is a bad descriptor, and whether copies meet.
-    u32 has_bad, meet;
-    volatile u32 all_read;
-    volatile u32 verdict;
-    u32 spare;
-    u64 longest;
+// What all descriptors say together; each number is the largest of its kind.
+struct Facts {
     Box dst, src, descriptors;
+    u64 longest;
 };
+#define FACTS 7
+
+// What blocks tell each other, zero before a launch.
+struct Counts {
+    u64 facts[FACTS];
+    // Turns that blocks have taken and done. What was `compared` has `MEETS` added for each turn that found something.
+    u32 to_read, read, to_compare, compared;
+    volatile u32 all_read, verdict;
+    // Whether there is a bad descriptor, and one of memory that is gone.
+    u32 has_bad, has_stale;
+};
+#define MEETS 0x10000
+
+// Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others' zero.
 struct Job {
-    Counts counts;
+    Counts counts[2];
+    // Stamps that descriptors have. All zero between launches.
+    u64 stamps[STAMPS];
     // What each descriptor says; nothing, from nowhere, if it is bad.
     Entry entries[MOST];
     // How many shares there are up to the end of each entry, if one has more than one.
@@ -84,8 +93,12 @@ struct Launch {
     const u32 *live;
     Job *job;
     u32 count, runs;
+    // Which counts are this launch's.
+    u64 odd;
     Run run[RUNS];
 };
+
+static_assert(sizeof(Counts) == 88 && sizeof(Launch) == 3904, "as in sealed.rs");
 
 // 64 bits at any alignment.
 static __device__ u64 word(const u8 *at) {
@@ -107,12 +120,11 @@ static __device__ u64 digest(u64 key, const u64 *fields) {
 
 // A stamp is the number of a slot and what it held when the descriptor was set: live.rs. Slot 0 stands for memory that nobody
 // watches, the last for memory that only the host can find.
-static __device__ bool are_alive(const u32 *live, u64 one, u64 two) {
-    u32 slots[2] = {(u32)(one >> 32), (u32)(two >> 32)};
-    if (slots[0] == ~0u || slots[1] == ~0u) return false;
-    // Both are fetched before one is looked at: they are far away.
-    u32 first = slots[0] ? live[slots[0]] : (u32)one, second = slots[1] ? live[slots[1]] : (u32)two;
-    return (first == (u32)one) & (second == (u32)two);
+static __device__ u32 slot_of(u64 stamp) { return (u32)(stamp >> 32); }
+
+static __device__ bool is_alive(const u32 *live, u64 stamp) {
+    u32 slot = slot_of(stamp);
+    return slot == 0 || (slot != ~0u && live[slot] == (u32)stamp);
 }
 
 // The address of the descriptor of this number.
@@ -127,12 +139,12 @@ INLINE const u8 *descriptor(const Launch &launch, u32 number) {
     return (const u8 *)(launch.run[low].at + steps * launch.run[low].stride);
 }
 
-// Reads a descriptor. Whether it was sealed, and names memory that is still there.
+// Reads a descriptor. Whether it was sealed, and names memory that the GPU can find.
 INLINE bool read(const Launch &launch, u32 number, u64 *words) {
     const u8 *at = descriptor(launch, number);
     for (int i = 0; i < WORDS; i++) words[i] = word(at + 8 * i);
     return words[0] == launch.mark && words[WORDS - 1] == digest(launch.key, words + 1) &&
-           are_alive(launch.live, words[4], words[5]);
+           slot_of(words[4]) != ~0u && slot_of(words[5]) != ~0u;
 }
 
 INLINE void report(const Launch &launch, u32 number, const u64 *words) {
@@ -186,7 +198,8 @@ static __device__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
 INLINE void copy_in_order(const Launch &launch) {
     for (u32 number = 0; number < launch.count; number++) {
         u64 words[WORDS];
-        bool is_good = read(launch, number, words);
+        bool is_good = read(launch, number, words) && is_alive(launch.live, words[4]) &&
+                       is_alive(launch.live, words[5]);
         // All have read before one writes: the copy may overwrite its own descriptor. And all see it alike.
         is_good = __syncthreads_and(is_good);
         u8 *dst = (u8 *)words[2];
@@ -205,81 +218,113 @@ INLINE void copy_in_order(const Launch &launch) {
 
 // All at once: first what the descriptors say.
 
+INLINE Counts &counts_of(const Launch &launch) { return launch.job->counts[launch.odd]; }
+
 static __device__ u64 most_of_warp(u64 value) {
     for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(~0u, value, step));
     return value;
 }
 
-static __device__ void widen(Box *box, u64 start, u64 len) {
-    u64 below = most_of_warp(len ? ~start : 0), above = most_of_warp(len ? start + len : 0);
-    if (threadIdx.x == 0 && above > 0) {
-        atomicMax(&box->below, below);
-        atomicMax(&box->above, above);
+// Keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one place come one after the other.
+// Whether there was no room, and the memory was found to be gone.
+INLINE bool keep_stamp(const Launch &launch, u64 stamp) {
+    u32 alike = __match_any_sync(~0u, stamp);
+    if (slot_of(stamp) == 0 || threadIdx.x != __ffs(alike) - 1) return false;
+    u32 place = (u32)((stamp * 0x9e3779b97f4a7c15ull) >> 40);
+    for (u32 i = 0; i < 8; i++) {
+        u64 other = atomicCAS(&launch.job->stamps[(place + i) % STAMPS], 0, stamp);
+        if (other == 0 || other == stamp) return false;
     }
+    return !is_alive(launch.live, stamp);
 }
 
-// By one warp: a descriptor for each thread.
-INLINE void resolve(const Launch &launch, u32 number) {
-    Counts &counts = launch.job->counts;
+// By one warp: a descriptor for each thread, and what is to be known of it in `facts`.
+INLINE void resolve(const Launch &launch, u32 number, u64 (*facts)[32]) {
+    Counts &counts = counts_of(launch);
     Entry entry = {0, 0, 0};
-    u64 at = 0;
+    u64 words[WORDS] = {0}, at = 0;
+    bool is_bad = false;
     if (number < launch.count) {
-        u64 words[WORDS];
         at = (u64)descriptor(launch, number);
-        if (read(launch, number, words)) entry = Entry{words[2], words[1], words[3]};
-        else entry.src = NOWHERE;
+        is_bad = !read(launch, number, words);
+        entry = is_bad ? Entry{0, NOWHERE, 0} : Entry{words[2], words[1], words[3]};
         launch.job->entries[number] = entry;
     }
-    widen(&counts.dst, entry.dst, entry.len);
-    widen(&counts.src, entry.src, entry.len);
-    widen(&counts.descriptors, at, at ? 8 * WORDS : 0);
-    u64 longest = most_of_warp(entry.len);
-    u32 bad = __ballot_sync(~0u, entry.src == NOWHERE);
+    bool is_stale = keep_stamp(launch, is_bad ? 0 : words[4]) | keep_stamp(launch, is_bad ? 0 : words[5]);
+    if (is_bad) atomicOr(&counts.has_bad, 1);
+    if (is_stale) atomicOr(&counts.has_stale, 1);
+    const bool moves = entry.len > 0;
+    u64 all[FACTS] = {moves ? ~entry.dst : 0, moves ? entry.dst + entry.len : 0, moves ? ~entry.src : 0,
+                      moves ? entry.src + entry.len : 0, at ? ~at : 0, at ? at + 8 * WORDS : 0, entry.len};
+    for (int i = 0; i < FACTS; i++) facts[i][threadIdx.x] = all[i];
+}
+
+// Tells all threads of the block what the first one knows.
+static __device__ u32 shared(u32 value) {
+    __shared__ u32 told;
+    __syncthreads();
+    if (threadIdx.x == 0) told = value;
+    __syncthreads();
+    return told;
+}
+
+// The first thread takes the next turn of a kind. It asks early, and looks at the answer late.
+static __device__ u32 take(u32 *turns) { return threadIdx.x == 0 ? atomicAdd(turns, 1) : 0; }
+
+// Waits until somebody has written there, and says what.
+static __device__ u32 wait_for(const volatile u32 *flag) {
+    u32 seen = 0;
     if (threadIdx.x == 0) {
-        atomicMax(&counts.longest, longest);
-        if (bad) atomicOr(&counts.has_bad, 1);
+        while ((seen = *flag) == 0) __nanosleep(20);
+        __threadfence();
+    }
+    return shared(seen);
+}
+
+INLINE void read_all(const Launch &launch) {
+    __shared__ u64 facts[FACTS][32];
+    Counts &counts = counts_of(launch);
+    const u32 turns = (launch.count + 31) / 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (u32 next, turn = shared(take(&counts.to_read)); turn < turns; turn = shared(next)) {
+        next = take(&counts.to_read);
+        if (warp == 0) resolve(launch, 32 * turn + lane, facts);
+        __syncthreads();
+        if (warp < FACTS) {
+            u64 most = most_of_warp(facts[warp][lane]);
+            if (lane == 0 && most > 0) atomicMax(&counts.facts[warp], most);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            if (turns == 1 || atomicAdd(&counts.read, 1) + 1 == turns) counts.all_read = 1;
+        }
     }
 }
 
-// Takes the next turn of a kind. All threads of the block know it.
-INLINE u32 take(u32 *turns) {
-    __shared__ u32 turn;
-    __syncthreads();
-    if (threadIdx.x == 0) turn = atomicAdd(turns, 1);
-    __syncthreads();
-    return turn;
+INLINE Facts facts_of(const Launch &launch) {
+    u64 all[FACTS];
+    for (int i = 0; i < FACTS; i++) all[i] = __ldcg(&counts_of(launch).facts[i]);
+    return Facts{{all[0], all[1]}, {all[2], all[3]}, {all[4], all[5]}, all[6]};
 }
 
-// All of the block's work for a turn is done. Whether all of them are, which is true for one block.
-INLINE bool is_last(u32 *turns, u32 all) {
-    __shared__ u32 done;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) done = all == 1 ? 1 : atomicAdd(turns, 1) + 1;
-    __syncthreads();
-    return done == all;
-}
-
-static __device__ void wait_for(const volatile u32 *flag) {
-    if (threadIdx.x == 0)
-        while (*flag == 0) __nanosleep(20);
-    __syncthreads();
-    __threadfence();
-}
-
-INLINE void read_all(const Launch &launch, u32 turns) {
-    Counts &counts = launch.job->counts;
-    for (u32 turn; (turn = take(&counts.to_read)) < turns;) {
-        if (threadIdx.x < 32) resolve(launch, 32 * turn + threadIdx.x);
-        if (is_last(&counts.read, turns) && threadIdx.x == 0) counts.all_read = 1;
+// Whether memory that a descriptor names is gone. Leaves no stamp.
+INLINE bool is_stale(const Launch &launch) {
+    bool found = *(volatile u32 *)&counts_of(launch).has_stale != 0;
+    for (u32 i = threadIdx.x; i < STAMPS; i += THREADS) {
+        u64 stamp = __ldcg(&launch.job->stamps[i]);
+        if (stamp == 0) continue;
+        launch.job->stamps[i] = 0;
+        found |= !is_alive(launch.live, stamp);
     }
+    return found;
 }
 
-// Then whether the copies can be done at once: whether what one writes meets what another one writes, or one reads.
+// Then whether the copies can be done at once: whether what one writes meets what another one writes, or one reads. Each is
+// compared with each, in tiles: so large that as many as there are for 4,096 find a multiprocessor each.
 
 static __device__ Entry entry_of(const Job *job, u32 number) {
-    const volatile Entry *at = &job->entries[number];
-    return Entry{at->dst, at->src, at->len};
+    const Entry *at = &job->entries[number];
+    return Entry{__ldcg(&at->dst), __ldcg(&at->src), __ldcg(&at->len)};
 }
 
 static __device__ bool meet(const Box &a, const Box &b) {
@@ -304,40 +349,60 @@ struct Scale {
     }
 };
 
-// Compares the copies of a turn with the destinations of all.
-INLINE bool meets(const Launch &launch, u32 turn) {
-    __shared__ Span spans[3][32];
+#define SIDE 288
+// Threads that share a column, and how many rows each of them takes.
+#define SHARERS 3
+#define ROWS (SIDE / SHARERS)
+
+// Which tiles there are. What is written is compared with itself, so half of them will do if nothing else has to be.
+struct Tiles {
+    u32 side;
+    bool src, descriptors;
+
+    __device__ u32 count() const { return src || descriptors ? side * side : side * (side + 1) / 2; }
+    __device__ void find(u32 turn, u32 *row, u32 *column) const {
+        *row = 0;
+        for (u32 length = side; turn >= length; turn -= length) {
+            ++*row;
+            if (!src && !descriptors) length = side - *row;
+        }
+        *column = turn + (src || descriptors ? 0 : *row);
+    }
+};
+
+// Whether a destination of the column meets the `kind` of a row, other than its own.
+static __device__ bool meets_one(const Span *rows, Span own, u32 itself) {
+    bool found = false;
+#pragma unroll 8
+    for (u32 i = 0; i < ROWS; i++) {
+        Span span = rows[i];
+        found |= (own.start < span.end) & (span.start < own.end) & (i != itself);
+    }
+    return found;
+}
+
+INLINE bool meets(const Launch &launch, const Tiles &tiles, const Scale &scale, u32 turn) {
+    __shared__ Span rows[3][SIDE];
     const Job *job = launch.job;
-    const Counts &counts = job->counts;
-    const Scale scale(counts.dst);
-    const bool meets_src = meet(counts.dst, counts.src), meets_descriptors = meet(counts.dst, counts.descriptors);
-    if (threadIdx.x < 32) {
-        u32 number = 32 * turn + threadIdx.x;
+    u32 row, column;
+    tiles.find(turn, &row, &column);
+    if (threadIdx.x < SIDE) {
+        u32 number = SIDE * row + threadIdx.x;
         bool is_one = number < launch.count;
         Entry entry = is_one ? entry_of(job, number) : Entry{0, 0, 0};
-        spans[0][threadIdx.x] = scale.of(entry.dst, entry.len);
-        spans[1][threadIdx.x] = scale.of(entry.src, entry.len);
-        spans[2][threadIdx.x] = scale.of(is_one ? (u64)descriptor(launch, number) : 0, is_one ? 8 * WORDS : 0);
+        rows[0][threadIdx.x] = scale.of(entry.dst, entry.len);
+        rows[1][threadIdx.x] = scale.of(entry.src, entry.len);
+        rows[2][threadIdx.x] = scale.of(is_one ? (u64)descriptor(launch, number) : 0, is_one ? 8 * WORDS : 0);
     }
+    const u32 number = SIDE * column + threadIdx.x % SIDE, first = threadIdx.x / SIDE * ROWS;
+    const bool is_one = first < SIDE && number < launch.count;
+    Entry entry = is_one ? entry_of(job, number) : Entry{0, 0, 0};
+    const Span own = scale.of(entry.dst, entry.len);
     __syncthreads();
-    bool found = false;
-    for (u32 other = threadIdx.x; other < launch.count; other += THREADS) {
-        Entry entry = entry_of(job, other);
-        Span own = scale.of(entry.dst, entry.len);
-#pragma unroll 8
-        for (u32 i = 0; i < 32; i++) {
-            Span span = spans[0][i];
-            found |= own.start < span.end && span.start < own.end && other != 32 * turn + i;
-        }
-        for (int kind = 1; kind < 3; kind++) {
-            if (!(kind == 1 ? meets_src : meets_descriptors)) continue;
-#pragma unroll 8
-            for (u32 i = 0; i < 32; i++) {
-                Span span = spans[kind][i];
-                found |= own.start < span.end && span.start < own.end;
-            }
-        }
-    }
+    if (!is_one) return false;
+    bool found = row <= column && meets_one(rows[0] + first, own, number - SIDE * row - first);
+    if (tiles.src) found |= meets_one(rows[1] + first, own, ~0u);
+    if (tiles.descriptors) found |= meets_one(rows[2] + first, own, ~0u);
     return found;
 }
 
@@ -374,24 +439,37 @@ INLINE void count_shares(const Launch &launch) {
 }
 
 // What the block does that compared last.
-INLINE void judge(const Launch &launch) {
-    Counts &counts = launch.job->counts;
-    __threadfence();
-    bool apart = *(volatile u32 *)&counts.meet == 0;
-    if (apart && counts.longest > SHARE) count_shares(launch);
-    if (apart && counts.has_bad && threadIdx.x == 0) report_all(launch);
-    __threadfence();
+INLINE void judge(const Launch &launch, const Facts &facts, bool apart) {
+    Counts &counts = counts_of(launch);
+    u64 *others = (u64 *)&launch.job->counts[1 - launch.odd];
+    if (threadIdx.x < sizeof(Counts) / 8) others[threadIdx.x] = 0;
+    if (apart && facts.longest > SHARE) count_shares(launch);
+    if (apart && threadIdx.x == 0 && counts.has_bad) report_all(launch);
     __syncthreads();
-    if (threadIdx.x == 0) counts.verdict = apart ? APART : IN_ORDER;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        counts.verdict = apart ? APART : IN_ORDER;
+    }
     if (!apart) copy_in_order(launch);
 }
 
-INLINE void compare_all(const Launch &launch, u32 turns) {
-    Counts &counts = launch.job->counts;
-    for (u32 turn; (turn = take(&counts.to_compare)) < turns;) {
-        wait_for(&counts.all_read);
-        if (meets(launch, turn)) atomicOr(&counts.meet, 1);
-        if (is_last(&counts.compared, turns)) judge(launch);
+// The first turn looks for memory that is gone, the others for copies that meet.
+INLINE void compare_all(const Launch &launch, const Facts &facts, u32 next) {
+    Counts &counts = counts_of(launch);
+    const Tiles tiles = {(launch.count + SIDE - 1) / SIDE, meet(facts.dst, facts.src),
+                         meet(facts.dst, facts.descriptors)};
+    const Scale scale(facts.dst);
+    const u32 turns = 1 + tiles.count();
+    for (u32 turn = shared(next); turn < turns; turn = shared(next)) {
+        next = take(&counts.to_compare);
+        u32 found = __syncthreads_or(turn == 0 ? is_stale(launch) : meets(launch, tiles, scale, turn - 1));
+        u32 before = 0;
+        if (threadIdx.x == 0) {
+            __threadfence();
+            before = atomicAdd(&counts.compared, found ? MEETS + 1 : 1);
+        }
+        before = shared(before);
+        if (before % MEETS + 1 == turns) judge(launch, facts, !found && before < MEETS);
     }
 }
 
@@ -450,44 +528,35 @@ static __device__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
     else copy_shifted(dst, src, len, lane);
 }
 
-INLINE void copy_all(const Launch &launch) {
+INLINE void copy_all(const Launch &launch, const Facts &facts) {
     const Job *job = launch.job;
-    const volatile u64 *shares = job->shares;
+    const u64 *shares = job->shares;
     const u32 lane = threadIdx.x & 31;
     // Neighbours go to different multiprocessors.
     const u64 first = (u64)threadIdx.x / 32 * gridDim.x + blockIdx.x, step = (u64)gridDim.x * (THREADS / 32);
-    const bool is_short = *(const volatile u64 *)&job->counts.longest <= SHARE;
-    const u64 total = is_short ? launch.count : shares[launch.count - 1];
+    const bool is_short = facts.longest <= SHARE;
+    const u64 total = is_short ? launch.count : __ldcg(&shares[launch.count - 1]);
     for (u64 share = first; share < total; share += step) {
         u32 low = 0, high = is_short ? 0 : launch.count - 1;
         while (low < high) {
             u32 middle = (low + high) / 2;
-            if (shares[middle] > share) high = middle;
+            if (__ldcg(&shares[middle]) > share) high = middle;
             else low = middle + 1;
         }
         u32 number = is_short ? (u32)share : low;
         Entry entry = entry_of(job, number);
-        u64 before = is_short ? share : number > 0 ? shares[number - 1] : 0;
+        u64 before = is_short ? share : number > 0 ? __ldcg(&shares[number - 1]) : 0;
         u64 done = (share - before) * SHARE, left = entry.len - done;
         copy_share((u8 *)entry.dst + done, (const u8 *)entry.src + done, left < SHARE ? (u32)left : SHARE, lane);
     }
 }
 
 KERNEL ferry_copy_sealed(const Launch launch) {
-    Counts &counts = launch.job->counts;
-    const u32 turns = (launch.count + 31) / 32;
-    read_all(launch, turns);
-    compare_all(launch, turns);
-    wait_for(&counts.verdict);
-    if (counts.verdict == APART) copy_all(launch);
-    __syncthreads();
-    // The last to go leaves it as it was found.
-    if (threadIdx.x == 0 && atomicAdd(&counts.gone, 1) + 1 == gridDim.x) {
-        counts.to_read = counts.read = counts.to_compare = counts.compared = counts.gone = 0;
-        counts.has_bad = counts.meet = 0;
-        counts.all_read = 0;
-        counts.verdict = 0;
-        counts.longest = 0;
-        counts.dst = counts.src = counts.descriptors = Box{0, 0};
-    }
+    Counts &counts = counts_of(launch);
+    read_all(launch);
+    u32 next = take(&counts.to_compare);
+    wait_for(&counts.all_read);
+    const Facts facts = facts_of(launch);
+    compare_all(launch, facts, next);
+    if (wait_for(&counts.verdict) == APART) copy_all(launch, facts);
 }

@@ -10,6 +10,7 @@ use super::{
     planner::Way,
     queue::{Lane, State},
     ring::Entry,
+    sealed::SealedOp,
     sender::Gathers,
 };
 use ferry_core::{
@@ -59,7 +60,7 @@ impl Lane {
     }
 
     /// A copy that may be gathered: one small row between memory that is known and within reach, with ends that do not overlap.
-    #[inline]
+    #[inline(always)]
     pub(super) fn small(&self, op: &Op) -> Option<(Way, Entry)> {
         let Op::Copy(plan) = op else { return None };
         let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= self.device.constants.gather_most)?;
@@ -69,7 +70,7 @@ impl Lane {
     }
 
     /// Submits a small copy: gathers it if there is something to wait for. It is sent soon, whatever its submitter does next.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: Op) -> Ticket {
         let offer = || {
             self.gather
@@ -81,17 +82,21 @@ impl Lane {
     /// Submits a copy through a descriptor, in the same way.
     pub(super) fn push_sealed(self: &Arc<Self>, at: usize, through: Box<Indirect>) -> Ticket {
         let mut left = Some(through);
-        let take = |left: &mut Option<_>| left.take().expect("it is added once");
+        let take = |left: &mut Option<Box<Indirect>>| left.take().expect("it is added once");
         let offer = || {
+            // Expected before anybody can send it.
+            let mut ledger = lock(&self.ledger);
             self.gather.offer(Sort::Sealed, self.status.passed(), |run, ticket| {
-                run.add_sealed(self.expect_sealed(ticket, at, take(&mut left)));
+                let through = take(&mut left);
+                run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
+                ledger.expect(ticket, at, through);
             })
         };
         let gathered = self.gathered(offer);
         gathered.unwrap_or_else(|| self.push_behind(Op::CopyThrough(take(&mut left)), None))
     }
 
-    #[inline]
+    #[inline(always)]
     fn gathered(self: &Arc<Self>, mut offer: impl FnMut() -> Taken) -> Option<Ticket> {
         loop {
             match offer() {
@@ -203,7 +208,7 @@ impl Lane {
     /// One alone goes to a copy engine.
     fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
         match portion {
-            [copy] => self.copy_row(copy.dst as usize, copy.src as usize, copy.len as usize),
+            [copy] => self.copy_alone(*copy, way),
             _ => self.send(portion, way),
         }
     }

@@ -57,7 +57,12 @@ impl Lane {
         part: Part,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Next> {
-        let visit = Box::into_raw(Box::new(Visit { lane: self.clone(), ticket, work: Box::new(work) }));
+        let visit = Box::new(Visit { lane: self.clone(), ticket, part, work: Box::new(work) });
+        if self.status.passed() + 1 >= ticket || self.is_empty() == Ok(true) {
+            self.device.workers.run(Box::new(move || visit.run(driver::SUCCESS)));
+            return Ok(Next::IsHeld(part));
+        }
+        let visit = Box::into_raw(visit);
         // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
         let code =
             unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
@@ -130,6 +135,7 @@ impl Lane {
 struct Visit {
     lane: Arc<Lane>,
     ticket: Ticket,
+    part: Part,
     work: Job,
 }
 
@@ -143,7 +149,7 @@ unsafe extern "C" fn reached(_: Handle, code: Code, visit: *mut c_void) {
 
 impl Visit {
     fn run(self, code: Code) {
-        let Visit { lane, ticket, work } = self;
+        let Visit { lane, ticket, part, work } = self;
         lane.note(ticket, lane.device.check("the GPU's work", code));
         // Said before the part begins: from then on there is no other way to know.
         lane.settle(ticket - 1);
@@ -155,6 +161,10 @@ impl Visit {
         };
         if !survives(run) {
             lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
+        }
+        if part == Part::Call {
+            // Nothing of it is in the stream, so the next one need not ask there.
+            lane.settle(ticket);
         }
         lane.resume(ticket);
     }

@@ -191,3 +191,23 @@ fn a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told() {
         }
     }
 }
+
+/// Memory that is too large to rest comes back with the next allocation. It is another one, and no descriptor of the old one is
+/// good for it.
+#[test]
+fn a_descriptor_of_an_address_that_was_given_out_anew_is_told() {
+    let Some(gpu) = gpu("a_descriptor_of_an_address_that_was_given_out_anew_is_told") else { return };
+    let (stream, slot, to) = (stream(&gpu), device(&gpu, DESCRIPTOR_LEN), device(&gpu, 4096));
+    let old = device(&gpu, 80 * MIB);
+    linear(&stream, slot.base, locked(&gpu, &descriptor(&gpu, to.base, old.base, 4096)).base, DESCRIPTOR_LEN);
+    stream.synchronize(MINUTE).expect("done");
+    gpu.free(old.base, |_| Ok(())).expect("freed");
+    let new = device(&gpu, 80 * MIB);
+    if new.base != old.base {
+        return eprintln!("the driver gave another address: nothing to try");
+    }
+    submit(&stream, || copy_through(&gpu, &slot, 0));
+    let why = stream.synchronize(MINUTE).expect_err("of another allocation");
+    assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
+    assert!(why.note.contains("set it again"), "{why}");
+}

@@ -69,3 +69,37 @@ fn mapped_memory_is_copied_and_named_by_descriptors() {
     assert_eq!(why.kind, Kind::BadDescriptor, "{why}");
     drop(pieces);
 }
+
+/// The driver locks no page twice, and refuses copies over the joint of what it has locked in parts.
+#[test]
+fn memory_registered_again_in_other_parts_is_copied_whole() {
+    let Some(gpu) = gpu("memory_registered_again_in_other_parts_is_copied_whole") else { return };
+    let (stream, len) = (stream(&gpu), 8 * 4096);
+    let mut plain = noise(7, len + 4096);
+    let base = (plain.as_mut_ptr() as usize).next_multiple_of(4096);
+    let want = plain[base - plain.as_ptr() as usize..][..len].to_vec();
+    let (there, small) = (device(&gpu, len), device(&gpu, 4096));
+    let part = gpu.register(base + 4096, 2 * 4096).expect("registered");
+    let open = gate(&stream);
+    linear(&stream, small.base, part.base, 4096);
+    gpu.free(part.base, |_| Ok(())).expect("unregistered");
+    let whole = gpu.register(base, len).expect("again, and more of it");
+    linear(&stream, there.base, whole.base, len);
+    copy(
+        &stream,
+        &[Rows {
+            dst: there.base,
+            dst_pitch: 5000,
+            src: whole.base,
+            src_pitch: 5000,
+            width: 4999,
+            height: 6,
+        }],
+    );
+    linear(&stream, there.base + 4000, whole.base + 4000, 200);
+    drop(open);
+    stream.synchronize(MINUTE).expect("done");
+    assert!(fetch(&gpu, there.base, len) == want && fetch(&gpu, small.base, 4096) == want[4096..8192]);
+    gpu.free(whole.base, |_| Ok(())).expect("unregistered");
+    drop(plain);
+}

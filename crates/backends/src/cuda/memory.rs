@@ -1,0 +1,169 @@
+//! Where memory comes from: the driver, what rests, and what is page-locked already; and how it goes back.
+
+use super::{
+    Cuda, driver,
+    pieces::{Pieces, Rest},
+    pool,
+    registered::Registered,
+};
+use ferry_core::{Block, DeviceId, Home, Kind, Result, sync::lock, table::GRANULE};
+
+impl Cuda {
+    /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
+    pub(super) fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        let gpu = self.device(device)?;
+        let _here = gpu.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both receive a number.
+        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
+        gpu.check("cuMemGetInfo", code)?;
+        let pieces = lock(&self.pieces);
+        let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
+        let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
+        Ok(((free + resting).min(total), total))
+    }
+
+    /// Counts `len` bytes for a device, if it may have so many.
+    pub(super) fn charge(&self, home: Home, len: usize) -> Result<()> {
+        let Home::Device(id) = home else { return Ok(()) };
+        let quota = &self.quotas[id as usize];
+        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
+        quota.take(id, len, total)
+    }
+
+    /// Undoes `charge`.
+    pub(super) fn refund(&self, home: Home, len: usize) {
+        if let Home::Device(id) = home {
+            self.quotas[id as usize].give(len);
+        }
+    }
+
+    /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
+    fn take(&self, home: Home, len: usize) -> Result<usize> {
+        let error = match self.try_take(home, len) {
+            Err(error) if error.kind == Kind::OutOfMemory => error,
+            taken => return taken,
+        };
+        match home {
+            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
+            _ => {
+                self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
+                self.try_take(home, len)
+            }
+        }
+    }
+
+    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
+    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
+        let again = lock(&self.pieces).reuse(len, align);
+        if again.is_some() {
+            return again;
+        }
+        let part = pool::part(len).filter(|_| align == GRANULE)?;
+        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
+        if start % GRANULE != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(Home::Host, start).ok()? };
+            return None;
+        }
+        let mut pieces = lock(&self.pieces);
+        pieces.add_slab(start, part);
+        pieces.reuse(len, align)
+    }
+
+    fn try_take(&self, home: Home, len: usize) -> Result<usize> {
+        let mut start = 0;
+        let calls = &self.driver.calls;
+        let (call, code) = match home {
+            Home::Host => {
+                let flags = driver::HOST_PORTABLE_AND_MAPPED;
+                // SAFETY: `start` receives the address.
+                ("cuMemHostAlloc", unsafe { (calls.cuMemHostAlloc)(&mut start, len, flags) })
+            }
+            // SAFETY: `start` receives the address.
+            Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
+        };
+        self.device_of(home)?.check(format_args!("{call} of {len} bytes"), code).map(|()| start)
+    }
+
+    /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
+    pub(super) fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
+        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
+            return Ok(start);
+        }
+        let (mut size, mut start) = (len, self.take(home, len)?);
+        if start % align != 0 {
+            // SAFETY: taken just now.
+            unsafe { self.give(home, start)? };
+            size = size.saturating_add(align);
+            start = self.take(home, size)?;
+        }
+        lock(&self.pieces).add(start, size, home);
+        Ok(start.next_multiple_of(align))
+    }
+
+    /// Gives it back. The context is current.
+    ///
+    /// # Safety
+    /// `start` came from `take` with this home, and nothing uses the memory.
+    unsafe fn give(&self, home: Home, start: usize) -> Result<()> {
+        let calls = &self.driver.calls;
+        let (call, code) = match home {
+            // SAFETY: the caller's promise.
+            Home::Host => ("cuMemFreeHost", unsafe { (calls.cuMemFreeHost)(start) }),
+            // SAFETY: the caller's promise.
+            Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
+        };
+        self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
+    }
+
+    /// Page-locks a range that is not, and remembers it. The context is current.
+    pub(super) fn lock_pages(&self, registered: &mut Registered, base: usize, len: usize) -> Result<()> {
+        let flags = driver::HOST_PORTABLE_AND_MAPPED;
+        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
+        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, len, flags) };
+        self.any_device()?.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
+        registered.add(base, len);
+        Ok(())
+    }
+
+    /// Undoes `register`.
+    pub(super) fn unregister(&self, base: usize, len: usize) -> Result<()> {
+        let mut registered = lock(&self.registered);
+        let device = self.any_device()?;
+        registered.leave(base, len).into_iter().try_for_each(|start| {
+            device.unless_lost(|_here| {
+                // SAFETY: locked by `register`, and nothing uses it any more.
+                let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
+                device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+            })
+        })
+    }
+
+    /// Undoes `import`.
+    pub(super) fn close(&self, block: &Block) -> Result<()> {
+        let Some(import) = lock(&self.imports).remove(block.base) else { return Ok(()) };
+        if import.is_reserved {
+            self.outside.release(block.base);
+        }
+        let Some(start) = import.opened else { return Ok(()) };
+        // SAFETY: the core has seen every op that could reach it complete.
+        self.device_of(block.home)?.unless_lost(|_here| unsafe { self.driver.close_pass(start) })
+    }
+
+    /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
+    pub(super) fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
+        while let Some((start, home)) = pieces.overdue(most) {
+            let device = self.device_of(home)?;
+            // SAFETY: it rests: the core has seen every op that could reach it complete.
+            device.unless_lost(|_here| unsafe { self.give(home, start) })?;
+            pieces.forget(start);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a block takes.
+pub fn whole(len: usize, page: usize) -> usize {
+    len.checked_next_multiple_of(page.max(GRANULE)).unwrap_or(usize::MAX)
+}
