@@ -69,11 +69,10 @@ pub enum Clock {
 const QUIET: Duration = Duration::from_millis(10);
 
 impl Clock {
-    /// One copy and a wait; small ones are repeated until a sample has moved some bytes, or the clock would be most of what
-    /// it shows.
-    pub fn usual(shape: &Shape) -> Clock {
-        const SAMPLE: usize = 4 << 20;
-        Clock::Whole { rounds: (SAMPLE / shape.bytes().max(1)).clamp(1, 256), queued: 1 }
+    /// One copy and a wait; small ones are repeated until a sample has moved `least` bytes, or the clock would be most of
+    /// what it shows.
+    pub fn usual(shape: &Shape, least: usize) -> Clock {
+        Clock::Whole { rounds: (least / shape.bytes().max(1)).clamp(1, 256), queued: 1 }
     }
 
     fn time(self, lane: &mut impl Lane) -> Result<Duration> {
@@ -194,7 +193,9 @@ mod tests {
     #[test]
     fn small_copies_are_repeated_and_large_ones_are_not() {
         for (len, want) in [(1, 256), (64 << 10, 64), (4 << 20, 1), (1 << 30, 1)] {
-            let Clock::Whole { rounds, queued: 1 } = Clock::usual(&Shape::line(len)) else { panic!("{len}") };
+            let Clock::Whole { rounds, queued: 1 } = Clock::usual(&Shape::line(len), 4 << 20) else {
+                panic!("{len}")
+            };
             assert_eq!(rounds, want, "{len} bytes");
         }
     }
