@@ -146,6 +146,19 @@ pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> bool {
     unsafe { Routine::best().fill(fill, cursor, most) }
 }
 
+/// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The addresses need not be
+/// valid.
+#[inline]
+pub fn soon(dst: usize, src: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for addr in [dst, src] {
+        // SAFETY: a hint; it never faults.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (dst, src);
+}
+
 /// The routine alone, to be asked for once: moves a range through the caches, whatever its size.
 /// The two ranges are valid and apart.
 pub fn range() -> unsafe fn(dst: *mut u8, src: *const u8, len: usize) {

@@ -27,6 +27,8 @@ pub const SLICE: usize = 1 << 20;
 const SHARE: usize = 8 << 20;
 /// A list larger than this is not kept for later.
 const MOST_SPARE: usize = 1024;
+/// How many ops before its turn the memory of an op is looked for.
+const LATER: usize = 6;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
 
@@ -258,7 +260,11 @@ impl Lane {
                 }
                 continue;
             };
-            match item.step(&self.status, &self.engine, self.number()) {
+            let step = item.step(&self.status, &self.engine, self.number());
+            if let Some(later) = hand.get(LATER) {
+                later.soon();
+            }
+            match step {
                 Step::More => turn.count(SLICE),
                 Step::Done => {
                     // Dropping the item may run a user's destructor; the work is passed first.

@@ -148,6 +148,14 @@ impl Work {
         if complete { Step::Done } else { Step::More }
     }
 
+    /// The turn of this work comes soon.
+    #[inline]
+    pub fn soon(&self) {
+        if let Work::Linear { dst, src, .. } = self {
+            copy::soon(*dst, *src);
+        }
+    }
+
     /// Asks others to help with a large copy that has not begun.
     fn gather(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
