@@ -11,6 +11,7 @@
 
 mod mappings;
 
+use crate::threads::without_signals;
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 use std::{
@@ -118,7 +119,9 @@ fn bring_in(first: usize, past: usize, access: Access) -> bool {
     thread::scope(|scope| {
         for _ in 1..cpus.min(MOST_THREADS) {
             // Whoever the system does not grant is not needed.
-            let _ = thread::Builder::new().name("ferry-probe".into()).spawn_scoped(scope, work);
+            let _ = without_signals(|| {
+                thread::Builder::new().name("ferry-probe".into()).spawn_scoped(scope, work)
+            });
         }
         work();
     });

@@ -8,6 +8,11 @@ pub const CALL_STACK: usize = 8 << 20;
 /// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
 /// code stay its own.
 pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    without_signals(|| thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
+}
+
+/// Runs `start`; threads that it starts take none of the signals sent to the process.
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     const OWN: [i32; 7] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
     // SAFETY: plain data, filled before use; the old mask is put back below.
@@ -21,8 +26,8 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
         });
         libc::pthread_sigmask(libc::SIG_SETMASK, &outside, &mut old);
     }
-    let thread = thread::Builder::new().name(name).stack_size(stack).spawn(body);
+    let started = start();
     // SAFETY: the mask that this thread had before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-    thread.map(drop)
+    started
 }

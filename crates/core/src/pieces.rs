@@ -26,6 +26,13 @@ pub struct Line {
     pub len: usize,
 }
 
+impl Line {
+    /// The first row.
+    fn of(rows: &Rows) -> Line {
+        Line { dst: rows.dst, src: rows.src, len: rows.width }
+    }
+}
+
 impl From<Line> for Rows {
     #[inline(always)]
     fn from(line: Line) -> Rows {
@@ -182,8 +189,10 @@ impl Store {
     pub(crate) fn push(&mut self, rows: Rows) {
         match self {
             Store::None => *self = Store::One(rows),
-            Store::Lines(lines) if rows.height == 1 => {
-                lines.push(Line { dst: rows.dst, src: rows.src, len: rows.width })
+            Store::Lines(lines) if rows.height == 1 => lines.push(Line::of(&rows)),
+            Store::One(first) if first.height == 1 && rows.height == 1 => {
+                let list = vec![Line::of(first), Line::of(&rows)];
+                *self = Store::Lines(Lines { list, home: None });
             }
             _ => self.rows().push(rows),
         }
@@ -200,12 +209,18 @@ impl Store {
         }
     }
 
-    /// The pieces as lines, if they are a list of them, or none yet; then with room for about `count` more.
+    /// The pieces as lines, if they can be: then with room for about `count` more where the list is new.
     pub(crate) fn lines(&mut self, count: usize, spares: &Arc<Spares>) -> Option<&mut Lines> {
-        if let Store::None = self {
+        let first = match self {
+            Store::None => Some(None),
+            Store::One(rows) if rows.height == 1 => Some(Some(Line::of(rows))),
+            _ => None,
+        };
+        if let Some(first) = first {
             let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
             let kept = home.as_ref().and_then(|home| home.take(count));
-            let list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST)));
+            let mut list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST) + 1));
+            list.extend(first);
             *self = Store::Lines(Lines { list, home });
         }
         match self {
@@ -273,6 +288,19 @@ mod tests {
         let want: Vec<_> = (0..LEAST).map(rows).chain([tall, rows(7)]).collect();
         assert_eq!(numbers(&pieces), want);
         assert!(pieces.lines(2, &Arc::default()).is_none());
+    }
+
+    #[test]
+    fn a_piece_that_came_first_is_a_line_among_lines() {
+        let mut pieces = Store::One(rows(0));
+        pieces.lines(LEAST, &Arc::default()).expect("one row").push(Line::of(&rows(1)));
+        let mut pushed = Store::default();
+        [rows(0), rows(1)].into_iter().for_each(|one| pushed.push(one));
+        for pieces in [pieces, pushed] {
+            assert!(matches!(pieces.view(), Pieces::Lines(_)));
+            assert_eq!(numbers(&pieces), [rows(0), rows(1)]);
+        }
+        assert!(Store::One(Rows { height: 2, ..rows(0) }).lines(1, &Arc::default()).is_none());
     }
 
     #[test]

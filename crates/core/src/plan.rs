@@ -138,7 +138,7 @@ impl Ends {
 impl Plan {
     /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits` adds the caller's
     /// own rules for piece `item`, which are about the homes and origins of its ends: it is not asked again where these are as
-    /// they were for the piece before. It is asked before any plain host memory is touched.
+    /// they were for the last piece between two known blocks. It is asked before any plain host memory is touched.
     #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,

@@ -70,7 +70,7 @@ functions! { "acl.rt":
     ///
     /// kind: 6, inside one device; any other is refused with 100000.
     ///
-    /// Returns (desc_size, ret): 40 bytes here. C: aclrtGetMemcpyDescSize.
+    /// Returns (desc_size, ret): 56 bytes here. C: aclrtGetMemcpyDescSize.
     fn get_memcpy_desc_size(kind: i32) -> (desc_size: Size)
         = aclrtGetMemcpyDescSize(kind, desc_size);
 
