@@ -88,11 +88,14 @@ impl Lane {
         self.or_by_kernel(done, rows, way, constants)
     }
 
-    /// The driver refuses page-locked memory that was registered in parts; a kernel does not see the joints.
+    /// The driver refuses ranges over the joints between allocations, of page-locked memory that was registered in parts and of
+    /// neighbours that were gathered into one; a kernel does not see the joints.
     fn or_by_kernel(&self, done: Result<()>, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
-        let is_locked = ptr::eq(constants, &self.device.constants) && matches!(way, Way::In | Way::Out);
+        let is_apart = rows.height == 1 && rows.dst.abs_diff(rows.src) >= rows.width;
+        let has_kernel = matches!(way, Way::In | Way::Out) || way == Way::Within && is_apart;
+        let has_kernel = has_kernel && ptr::eq(constants, &self.device.constants);
         match done {
-            Err(why) if why.kind == Kind::Device && is_locked && self.device.lost().is_none() => {
+            Err(why) if why.kind == Kind::Device && has_kernel && self.device.lost().is_none() => {
                 self.launch_rows(rows, 1)
             }
             done => done,
@@ -119,7 +122,8 @@ impl Lane {
         launch: Launch,
     ) -> Result<()> {
         loop {
-            let loan = if launch.is_inline { None } else { self.device.lend()? };
+            // Where page-locked memory is short, pieces go with the launches.
+            let loan = if launch.is_inline { None } else { self.device.lend().unwrap_or(None) };
             let is_full = match loan {
                 Some(loan) => self.launch_pieces(loan, &mut fill, launch)?,
                 None => self.launch_few(&mut fill, launch)?,

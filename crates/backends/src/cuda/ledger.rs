@@ -49,6 +49,10 @@ impl Ledger {
 
     /// `mark` wants to know about failures up to it.
     pub fn mark(&mut self, mark: &Arc<Point>) {
+        // Nobody may ever ask this lane how far it is: those that are gone are not kept for that.
+        while self.marks.front().is_some_and(|mark| mark.strong_count() == 0) {
+            self.marks.pop_front();
+        }
         self.marks.push_back(Arc::downgrade(mark));
     }
 

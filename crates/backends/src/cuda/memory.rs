@@ -157,11 +157,11 @@ impl Cuda {
 
     /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     pub(super) fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
-        // The driver waits for all streams to take memory back, and one that is held may be waiting for our caller.
-        if self.devices.iter().filter_map(|slot| slot.get()).any(|device| device.is_held()) {
-            return Ok(());
-        }
         while let Some((start, home)) = pieces.overdue(most) {
+            // The driver waits for all streams to take memory back, and one that is held may be waiting for our caller.
+            if self.devices.iter().filter_map(|slot| slot.get()).any(|device| device.is_held()) {
+                return Ok(());
+            }
             let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
             device.unless_lost(|_here| unsafe { self.give(home, start) })?;

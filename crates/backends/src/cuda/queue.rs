@@ -355,9 +355,13 @@ impl Drop for Lane {
     fn drop(&mut self) {
         let Ok(_here) = self.device.enter() else { return };
         let calls = &self.device.driver.calls;
-        if self.reports.get().is_some() {
+        if self.is_ours && self.reports.get().is_some() {
             // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
+        }
+        // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
+        if !self.is_ours && self.status.passed() < lock(&self.state).backlog.last() {
+            std::mem::forget(self.reports.take());
         }
         if self.is_ours {
             // SAFETY: the stream is alive; the driver finishes what is in it.

@@ -66,12 +66,15 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are looked at in one go.
     pub(super) fn add_runs(&mut self, runs: &Runs) -> Result<(), Misfit> {
         let (first, count) = (self.item, runs.lens.len());
+        let mut one_by_one = ONE_BY_ONE;
         while self.item - first < count {
-            let done = self.item - first;
-            self.add_inside(&runs.part(done, usize::MAX));
+            let before = self.item - first;
+            self.add_inside(&runs.part(before, usize::MAX));
             let done = self.item - first;
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
-            self.add_all(runs.part(done, ONE_BY_ONE).iter().map(rows))?;
+            self.add_all(runs.part(done, one_by_one).iter().map(rows))?;
+            // Where blocks take turns, trying is in vain.
+            one_by_one = if done == before { 4 * one_by_one } else { ONE_BY_ONE };
         }
         Ok(())
     }
