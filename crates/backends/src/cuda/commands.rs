@@ -1,7 +1,7 @@
 //! What the GPU does by itself, put into the stream of a lane.
 
 use super::{
-    driver::{Handle, MEMORY_UNIFIED, Rectangle},
+    driver::{Handle, Rectangle},
     host::Piece,
     planner::{self, Engine, Shape, Way},
     queue::Lane,
@@ -179,17 +179,7 @@ impl Lane {
     }
 
     fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
-        let rectangle = Rectangle {
-            src_type: MEMORY_UNIFIED,
-            src_device: rows.src,
-            src_pitch: rows.src_pitch,
-            dst_type: MEMORY_UNIFIED,
-            dst_device: rows.dst,
-            dst_pitch: rows.dst_pitch,
-            width: rows.width,
-            height: rows.height,
-            ..Rectangle::default()
-        };
+        let rectangle = Rectangle::from(rows);
         // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
         let Rows { dst, src, width, height, .. } = rows;

@@ -4,7 +4,7 @@
 //! nothing needs a CUDA toolkit to build and no binding's types spread.
 
 use super::errors::meaning;
-use ferry_core::{Error, Kind, Result};
+use ferry_core::{Error, Kind, Result, Rows};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -88,6 +88,22 @@ pub struct Rectangle {
     pub dst_pitch: usize,
     pub width: usize,
     pub height: usize,
+}
+
+impl From<&Rows> for Rectangle {
+    fn from(rows: &Rows) -> Rectangle {
+        Rectangle {
+            src_type: MEMORY_UNIFIED,
+            src_device: rows.src,
+            src_pitch: rows.src_pitch,
+            dst_type: MEMORY_UNIFIED,
+            dst_device: rows.dst,
+            dst_pitch: rows.dst_pitch,
+            width: rows.width,
+            height: rows.height,
+            ..Rectangle::default()
+        }
+    }
 }
 
 /// What another process opens an allocation with.

@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     device::Device,
-    driver::{self, Driver, Handle, MEMORY_UNIFIED, Rectangle},
+    driver::{self, Driver, Handle, Rectangle},
 };
 use ferry_core::{
     Result, Rows,
@@ -211,7 +211,7 @@ impl Device {
         let calls = &self.driver.calls;
         if rows.height > 1 && rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH {
             // SAFETY: our caller's promise.
-            let code = unsafe { (calls.cuMemcpy2DAsync)(&rectangle(rows), stream) };
+            let code = unsafe { (calls.cuMemcpy2DAsync)(&Rectangle::from(rows), stream) };
             return self.check("cuMemcpy2DAsync", code);
         }
         (0..rows.height).try_for_each(|row| {
@@ -220,19 +220,5 @@ impl Device {
             let code = unsafe { (calls.cuMemcpyAsync)(dst, src, rows.width, stream) };
             self.check("cuMemcpyAsync", code)
         })
-    }
-}
-
-fn rectangle(rows: &Rows) -> Rectangle {
-    Rectangle {
-        src_type: MEMORY_UNIFIED,
-        src_device: rows.src,
-        src_pitch: rows.src_pitch,
-        dst_type: MEMORY_UNIFIED,
-        dst_device: rows.dst,
-        dst_pitch: rows.dst_pitch,
-        width: rows.width,
-        height: rows.height,
-        ..Rectangle::default()
     }
 }
