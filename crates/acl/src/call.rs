@@ -84,10 +84,15 @@ pub fn readable((name, addr, count, size): Given) -> Result<()> {
 }
 
 /// Makes sure of several arrays. Asking costs a system call, so those whose pages touch, as they mostly do, are asked for at
-/// once; if that is refused, one by one.
-pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
+/// once; if that is refused, one by one. Nobody is asked about pages that were just found [`writable`] for `known`.
+pub fn all_readable<const N: usize>(known: Range<usize>, arrays: [Given; N]) -> Result<()> {
+    let page = probe::page_size();
+    let known = known.start & !(page - 1)..known.end.next_multiple_of(page);
+    let is_known = |range: &Range<usize>| known.start <= range.start && range.end <= known.end;
     if together(arrays).is_some_and(|mut ranges| {
-        ranges.all(|range| probe::accessible(range.start, range.len(), Access::Read).is_ok())
+        ranges.all(|range| {
+            is_known(&range) || probe::accessible(range.start, range.len(), Access::Read).is_ok()
+        })
     }) {
         return Ok(());
     }
@@ -124,6 +129,17 @@ pub fn refuse(note: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_that_are_known_are_not_asked_for_again() {
+        // Nothing is mapped there.
+        let arrays = [("a", 16, 2, 8), ("b", 64, 1, 1)];
+        assert!(all_readable(0..0, arrays).is_err());
+        assert!(all_readable(40..48, arrays).is_ok(), "on that page");
+        let page = probe::page_size();
+        let beyond = [("a", 16, 2, 8), ("b", page - 8, 2, 8)];
+        assert!(all_readable(40..48, beyond).is_err(), "and on the next");
+    }
 
     #[test]
     fn arrays_whose_pages_touch_are_asked_for_at_once() {

@@ -24,7 +24,7 @@ use std::{
 };
 
 /// Up to here one call populates everything; beyond it the last page is asked for first.
-const SMALL: usize = 64 << 10;
+const SMALL: usize = 256 << 10;
 /// From here on mappings are worth asking for, if the kernel can be asked.
 const LARGE: usize = 1 << 20;
 /// From here on, if all of them have to be read.

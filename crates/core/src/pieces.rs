@@ -31,6 +31,12 @@ impl Line {
     fn of(rows: &Rows) -> Line {
         Line { dst: rows.dst, src: rows.src, len: rows.width }
     }
+
+    /// Whether it goes on where that one ends.
+    #[inline(always)]
+    pub(crate) fn follows(&self, last: &Line) -> bool {
+        (self.dst, self.src) == (last.dst + last.len, last.src + last.len)
+    }
 }
 
 impl From<Line> for Rows {
@@ -127,20 +133,34 @@ pub(crate) enum Store {
 #[derive(Clone, Default)]
 pub(crate) struct Lines {
     list: Vec<Line>,
+    /// Bytes of all of them,
+    bytes: usize,
+    /// and of the longest.
+    most: usize,
     home: Option<Arc<Spares>>,
 }
 
 impl Lines {
+    fn of(list: Vec<Line>, home: Option<Arc<Spares>>) -> Lines {
+        let bytes = list.iter().map(|line| line.len).sum();
+        let most = list.iter().map(|line| line.len).max().unwrap_or(0);
+        Lines { list, bytes, most, home }
+    }
+
     /// Adds a line behind the others.
     #[inline(always)]
     pub(crate) fn push(&mut self, line: Line) {
         self.list.push(line);
+        self.bytes += line.len;
+        self.most = self.most.max(line.len);
     }
 
-    /// Adds lines behind the others.
+    /// Adds lines behind the others, which have so many bytes together and `most` at most.
     #[inline(always)]
-    pub(crate) fn extend(&mut self, lines: impl Iterator<Item = Line>) {
-        self.list.extend(lines);
+    pub(crate) fn add(&mut self, lines: &[Line], bytes: usize, most: usize) {
+        self.list.extend_from_slice(lines);
+        self.bytes += bytes;
+        self.most = self.most.max(most);
     }
 
     /// Those from `first` on that go on where the one before them ended become one with it.
@@ -150,8 +170,9 @@ impl Lines {
         for index in first + 1..self.list.len() {
             let line = self.list[index];
             let before = &mut self.list[last];
-            if (line.dst, line.src) == (before.dst + before.len, before.src + before.len) {
+            if line.follows(before) {
                 before.len += line.len;
+                self.most = self.most.max(before.len);
             } else {
                 last += 1;
                 self.list[last] = line;
@@ -192,9 +213,20 @@ impl Store {
             Store::Lines(lines) if rows.height == 1 => lines.push(Line::of(&rows)),
             Store::One(first) if first.height == 1 && rows.height == 1 => {
                 let list = vec![Line::of(first), Line::of(&rows)];
-                *self = Store::Lines(Lines { list, home: None });
+                *self = Store::Lines(Lines::of(list, None));
             }
             _ => self.rows().push(rows),
+        }
+    }
+
+    /// Bytes of all pieces, and of the longest.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        match self {
+            Store::Lines(lines) => (lines.bytes, lines.most),
+            _ => {
+                let sizes = self.view().iter().map(|rows| rows.bytes());
+                (sizes.clone().sum(), sizes.max().unwrap_or(0))
+            }
         }
     }
 
@@ -221,7 +253,7 @@ impl Store {
             let kept = home.as_ref().and_then(|home| home.take(count));
             let mut list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST) + 1));
             list.extend(first);
-            *self = Store::Lines(Lines { list, home });
+            *self = Store::Lines(Lines::of(list, home));
         }
         match self {
             Store::Lines(lines) => Some(lines),

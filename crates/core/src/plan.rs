@@ -361,7 +361,12 @@ impl Plan {
 
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.pieces().bytes()
+        self.sizes().0
+    }
+
+    /// How many bytes are moved, and how many of the longest piece.
+    pub fn sizes(&self) -> (usize, usize) {
+        self.pieces.sizes()
     }
 }
 

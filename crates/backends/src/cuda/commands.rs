@@ -31,23 +31,33 @@ impl Lane {
         let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
         match pieces {
-            Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),
+            Pieces::Lines(lines) if !plan.is_ordered() => {
+                self.send_all(Entry::of(lines), plan.sizes(), way, constants)
+            }
             pieces => pieces.iter().try_for_each(|rows| self.copy_rows(&rows, way, constants)),
         }
     }
 
     /// Copies pieces that are independent of each other, none of them pageable memory. The context is current.
     pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
-        self.send_all(entries, way, self.constants())
+        let sizes = entries.iter().map(|entry| entry.len as usize);
+        let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+        self.send_all(entries, sizes, way, self.constants())
     }
 
     fn constants(&self) -> &Constants {
         if self.is_beside { &Constants::NO_KERNELS } else { &self.device.constants }
     }
 
-    fn send_all(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {
-        let (count, sizes) = (entries.len(), entries.iter().map(|entry| entry.len as usize));
-        let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+    /// Pieces that have so many bytes together, and `most` at most.
+    fn send_all(
+        &self,
+        entries: &[Entry],
+        (bytes, most): (usize, usize),
+        way: Way,
+        constants: &Constants,
+    ) -> Result<()> {
+        let count = entries.len();
         let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants)
         {
             Engine::Inline { blocks } => (blocks, true),

@@ -1,16 +1,13 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two blocks
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
-use super::{Ends, Misfit, Plan, Rows, Runs};
+use super::{Ends, Misfit, Plan, Rows, Runs, runs::AT_ONCE};
 use crate::{
     Memory, Place, Result,
     pieces::{Line, Lines},
     table::Part,
 };
 use std::mem;
-
-/// How many pieces are looked at one by one before it is tried again whether all lie in the same two blocks.
-const ONE_BY_ONE: usize = 64;
 
 /// Adds pieces to a plan.
 pub(super) struct Many<'a, F> {
@@ -66,7 +63,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are looked at in one go.
     pub(super) fn add_runs(&mut self, runs: &Runs) -> Result<(), Misfit> {
         let (first, count) = (self.item, runs.lens.len());
-        let mut one_by_one = ONE_BY_ONE;
+        let mut one_by_one = 1;
         while self.item - first < count {
             let before = self.item - first;
             self.add_inside(&runs.part(before, usize::MAX));
@@ -74,7 +71,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
             self.add_all(runs.part(done, one_by_one).iter().map(rows))?;
             // Where blocks take turns, trying is in vain.
-            one_by_one = if done == before { 4 * one_by_one } else { ONE_BY_ONE };
+            one_by_one = if done - before < AT_ONCE { 4 * one_by_one } else { 1 };
         }
         Ok(())
     }
@@ -83,22 +80,29 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     #[inline(never)]
     fn add_inside(&mut self, runs: &Runs) {
         let (to, from, run) = (self.dst, self.src, self.run);
+        if to.is_nothing() {
+            return;
+        }
         self.finish();
         let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
-        let count = runs.inside(&to, &from);
         // The last run lies in the same two blocks.
-        let (first, mut touching) = (lines.len() - usize::from(run.len > 0), false);
-        let (mut next_dst, mut next_src) = (run.dst + run.len, run.src + run.len);
-        lines.extend(runs.part(0, count).iter().map(|((dst, src), len)| {
-            let (dst, src) = (to.engine_address(*dst), from.engine_address(*src));
-            touching |= (dst == next_dst) & (src == next_src);
-            (next_dst, next_src) = (dst + len, src + len);
-            Line { dst, src, len: *len }
-        }));
-        if touching {
+        let (first, mut touches) = (lines.len() - usize::from(run.len > 0), false);
+        let mut last = run;
+        let (mut listed, mut done) = ([Line::default(); AT_ONCE], 0);
+        loop {
+            let (count, seen) = runs.part(done, AT_ONCE).list(&to, &from, &mut listed);
+            lines.add(&listed[..count], seen.bytes, seen.most);
+            touches |= seen.touches || count > 0 && listed[0].follows(&last);
+            done += count;
+            if count < AT_ONCE {
+                break;
+            }
+            last = listed[AT_ONCE - 1];
+        }
+        if touches {
             lines.merge(first);
         }
-        self.item += count;
+        self.item += done;
     }
 
     /// Adds pieces as long as each is one row in two blocks of the same sorts as those of the last piece: then there is nothing
@@ -128,11 +132,12 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
                 (from, run) = (part, list.end(run));
             }
             let (dst, src) = (to.engine_address(dst), from.engine_address(src));
-            if (dst, src) == (run.dst + run.len, run.src + run.len) {
+            let line = Line { dst, src, len: width };
+            if line.follows(&run) {
                 run.len += width;
             } else {
                 list.end(run);
-                run = Line { dst, src, len: width };
+                run = line;
             }
             item += 1;
         };

@@ -1,11 +1,11 @@
-//! The runs of a batch as its caller has them. What is asked of all of them at once is asked without a branch for each, and on
-//! CPUs with AVX2 of four at a time.
+//! The runs of a batch as its caller has them. What is asked of all of them at once is asked without a branch for each, in
+//! loops that compilers turn into instructions for several at a time: CPUs with AVX2 or AVX-512 are given loops of their own.
 
-use crate::table::Part;
+use crate::{pieces::Line, table::Part};
 use std::{iter::Zip, slice::Iter};
 
-/// How many runs are asked about at once; among those that do not all agree the first is looked for one by one.
-const AT_ONCE: usize = 64;
+/// How many runs are looked at in one go; among those that are not all good the first is looked for one by one.
+pub(super) const AT_ONCE: usize = 64;
 
 /// Addresses and lengths, each in an array of its own, all of one length.
 #[derive(Clone, Copy)]
@@ -18,35 +18,42 @@ pub struct Runs<'a> {
     pub lens: &'a [usize],
 }
 
+/// Room for the lines of some runs.
+pub(super) type Listed = [Line; AT_ONCE];
+
+/// What is known of some runs at once.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// Bytes of all of them.
+    pub(super) bytes: usize,
+    /// Bytes of the longest.
+    pub(super) most: usize,
+    /// Whether one goes on where the one before it ended.
+    pub(super) touches: bool,
+}
+
 impl<'a> Runs<'a> {
-    /// Whether no address is 0 and every run fits its room. There are as many rooms.
+    /// Whether no address is 0 and every run fits its room, as far as can be told in one go: if not, it may be so all the same.
+    /// There are as many rooms.
     pub fn are_sound(&self, rooms: &[usize]) -> bool {
-        let sound = |((dst, src), (len, room)): ((&usize, &usize), (&usize, &usize))| {
-            (*dst != 0) & (*src != 0) & (len <= room)
-        };
-        all(|| {
-            self.dsts
-                .iter()
-                .zip(self.srcs)
-                .zip(self.lens.iter().zip(rooms))
-                .fold(true, |good, run| good & sound(run))
-        })
+        best(Soundness { runs: self, rooms })
     }
 
-    /// How many, from the first on, lie between two blocks.
-    pub(super) fn inside(&self, to: &Part, from: &Part) -> usize {
-        let is_inside = |((dst, src), len): ((&usize, &usize), &usize)| {
-            to.holds_all(*dst, *len) & from.holds_all(*src, *len)
-        };
-        let mut done = 0;
-        while done < self.lens.len() {
-            let part = self.part(done, AT_ONCE);
-            if !all(|| part.iter().fold(true, |good, run| good & is_inside(run))) {
-                return done + part.iter().position(|run| !is_inside(run)).unwrap_or(0);
+    /// The first of them as lines between two blocks, as long as they lie in those: how many that are, and what is known of them.
+    pub(super) fn list(&self, to: &Part, from: &Part, listed: &mut Listed) -> (usize, Seen) {
+        let part = self.part(0, AT_ONCE);
+        match best(Listing { runs: &part, to, from, listed }) {
+            Some(seen) => (part.lens.len(), seen),
+            None => {
+                let is_good = |((dst, src), len): &((&usize, &usize), &usize)| {
+                    to.holds_all(**dst, **len) & from.holds_all(**src, **len)
+                };
+                let count = part.iter().take_while(is_good).count();
+                // All that are left are good, or else there are none.
+                let good = Listing { runs: &part.part(0, count), to, from, listed };
+                (count, best(good).unwrap_or_default())
             }
-            done += part.lens.len();
         }
-        done
     }
 
     /// Those from `first` on, `count` at most.
@@ -62,17 +69,235 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What `ask` says, built for the best CPU that this is.
+/// A loop over runs. It is always inlined, so that it becomes instructions of the CPU that it is built for.
+trait Look {
+    type Seen;
+    fn look(self) -> Self::Seen;
+}
+
+/// What it sees, built for the best CPU that this is.
 #[inline(always)]
-fn all(ask: impl Fn() -> bool) -> bool {
+fn best<L: Look>(runs: L) -> L::Seen {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        #[target_feature(enable = "avx2")]
-        fn with_avx2(ask: impl Fn() -> bool) -> bool {
-            ask()
+    {
+        use std::arch::is_x86_feature_detected as has;
+        if has!("avx512f") && has!("avx512vl") && has!("avx512dq") {
+            // SAFETY: the CPU has AVX-512 and these parts of it.
+            return unsafe { with_avx512(runs) };
         }
-        // SAFETY: the CPU has AVX2.
-        return unsafe { with_avx2(ask) };
+        if has!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { with_avx2(runs) };
+        }
     }
-    ask()
+    runs.look()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+fn with_avx512<L: Look>(runs: L) -> L::Seen {
+    runs.look()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn with_avx2<L: Look>(runs: L) -> L::Seen {
+    runs.look()
+}
+
+/// Whether no address is 0 and every run fits its room.
+struct Soundness<'a> {
+    runs: &'a Runs<'a>,
+    rooms: &'a [usize],
+}
+
+impl Look for Soundness<'_> {
+    type Seen = bool;
+
+    #[inline(always)]
+    fn look(self) -> bool {
+        let signs = self.runs.iter().zip(self.rooms).fold(0, |signs, (((dst, src), len), room)| {
+            // A room with a sign is larger than any length without.
+            let beyond = room.wrapping_sub(*len) & !room;
+            signs | dst.wrapping_sub(1) | src.wrapping_sub(1) | len | beyond
+        });
+        !has_sign(signs)
+    }
+}
+
+/// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has a sign. To compare words without
+/// signs would take AVX2 longer.
+struct Listing<'a> {
+    runs: &'a Runs<'a>,
+    to: &'a Part,
+    from: &'a Part,
+    listed: &'a mut Listed,
+}
+
+impl Look for Listing<'_> {
+    type Seen = Option<Seen>;
+
+    #[inline(always)]
+    fn look(self) -> Option<Seen> {
+        let Listing { runs, to, from, listed } = self;
+        match (array(runs.dsts), array(runs.srcs), array(runs.lens)) {
+            // The compiler knows how many there are.
+            (Some(dsts), Some(srcs), Some(lens)) => list(&Runs { dsts, srcs, lens }, to, from, listed),
+            _ => list(runs, to, from, listed),
+        }
+    }
+}
+
+#[inline(always)]
+fn array(words: &[usize]) -> Option<&[usize; AT_ONCE]> {
+    words.try_into().ok()
+}
+
+#[inline(always)]
+fn list(runs: &Runs, to: &Part, from: &Part, listed: &mut Listed) -> Option<Seen> {
+    let (mut signs, mut bytes, mut most) = (0, 0_usize, 0);
+    for (((dst, src), len), line) in runs.iter().zip(listed) {
+        signs |= to.signs(*dst, *len) | from.signs(*src, *len);
+        bytes = bytes.wrapping_add(*len);
+        most = (*len as isize).max(most);
+        *line = Line { dst: to.engine_address(*dst), src: from.engine_address(*src), len: *len };
+    }
+    let next = runs.dsts.iter().skip(1).zip(runs.srcs.iter().skip(1));
+    let touches = runs.iter().zip(next).fold(false, |touches, (((dst, src), len), (next_dst, next_src))| {
+        touches | ((next_dst.wrapping_sub(*dst) == *len) & (next_src.wrapping_sub(*src) == *len))
+    });
+    (!has_sign(signs)).then_some(Seen { bytes, most: most as usize, touches })
+}
+
+fn has_sign(word: usize) -> bool {
+    (word as isize) < 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Block, Home, Origin};
+
+    const COUNT: usize = 3 * AT_ONCE / 2;
+
+    fn part(base: usize, len: usize, at: usize) -> Part {
+        Part::from(&Block { base, len, home: Home::Host, at, page: 4096, origin: Origin::Allocated })
+    }
+
+    /// Good runs, of which each goes on where the one before it ended.
+    fn runs(to: usize, from: usize) -> [[usize; COUNT]; 3] {
+        let place = |start| std::array::from_fn(|index| start + 8 * index);
+        [place(to), place(from), [8; COUNT]]
+    }
+
+    /// A listing with room of its own.
+    struct Owned<'a>(Runs<'a>, Part, Part);
+
+    impl Look for Owned<'_> {
+        type Seen = (Option<Seen>, Listed);
+
+        #[inline(always)]
+        fn look(self) -> Self::Seen {
+            let mut listed = [Line::default(); AT_ONCE];
+            let Owned(runs, to, from) = &self;
+            (Listing { runs, to, from, listed: &mut listed }.look(), listed)
+        }
+    }
+
+    /// What every build of a loop says, that for this CPU last.
+    fn all<L: Look>(make: impl Fn() -> L) -> Vec<L::Seen> {
+        let mut seen = vec![make().look()];
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            seen.push(unsafe { with_avx2(make()) });
+        }
+        seen.push(best(make()));
+        seen
+    }
+
+    #[test]
+    fn the_first_that_leaves_its_block_ends_the_list_wherever_it_is() {
+        let (to, from) = (part(0x10_0000, 0x1000, 0x70_0000), part(0x20_0000, 0x1000, 0x20_0000));
+        for bad in [0, 1, 7, 8, 61, 62, 63, 64, COUNT] {
+            for (which, value) in [
+                (0, 0x10_0ff9),
+                (0, 0xf_ffff),
+                (0, 0),
+                (0, usize::MAX),
+                (1, 0x20_1000),
+                (1, 1 << 63),
+                (2, 0),
+                (2, usize::MAX),
+                (2, 1 << 63),
+                (2, 0x1001),
+            ] {
+                let mut words = runs(0x10_0000, 0x20_0000);
+                if bad < COUNT {
+                    words[which][bad] = value;
+                }
+                let [dsts, srcs, lens] = &words;
+                let mut listed = [Line::default(); AT_ONCE];
+                let (count, seen) = Runs { dsts, srcs, lens }.list(&to, &from, &mut listed);
+                assert_eq!(count, bad.min(AT_ONCE), "{value:#x} in {which} of {bad}");
+                for (index, line) in listed[..count].iter().enumerate() {
+                    let want = Line { dst: 0x70_0000 + 8 * index, src: 0x20_0000 + 8 * index, len: 8 };
+                    assert_eq!(*line, want, "{value:#x} in {which} of {bad}");
+                }
+                let most = if count > 0 { 8 } else { 0 };
+                assert_eq!((seen.bytes, seen.most, seen.touches), (8 * count, most, count > 1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_cpu_sees_the_same() {
+        let (to, from) = (part(0x1000, 0x1000, 0), part(0x9000, 0x2000, 0x9000));
+        for count in 0..=AT_ONCE {
+            for odd in [0, count / 2, count.saturating_sub(1)] {
+                let [dsts, mut srcs, mut lens] = runs(0x1000, 0x9000);
+                (0..count).filter(|index| *index != odd).for_each(|index| srcs[index] += 0x800 * (index % 2));
+                lens[odd] = 8 + odd % 3;
+                let runs = Runs { dsts: &dsts, srcs: &srcs, lens: &lens }.part(0, count);
+                let touches = runs
+                    .iter()
+                    .zip(runs.part(1.min(count), count).iter())
+                    .any(|(one, next)| (*next.0.0, *next.0.1) == (one.0.0 + one.1, one.0.1 + one.1));
+                let want = (runs.lens.iter().sum(), runs.lens.iter().copied().max().unwrap_or(0), touches);
+                for (seen, listed) in all(|| Owned(runs, to, from)) {
+                    let seen = seen.expect("all are good");
+                    assert_eq!((seen.bytes, seen.most, seen.touches), want, "{count} and {odd}");
+                    let lines =
+                        runs.iter().map(|((dst, src), len)| Line { dst: dst - 0x1000, src: *src, len: *len });
+                    assert!(lines.eq(listed.into_iter().take(count)), "{count} and {odd}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_unsound_never_seems_sound() {
+        let rooms = [usize::MAX; COUNT];
+        for (which, value, room, want) in [
+            (0, 1, 8, true),
+            (0, 0, 8, false),
+            (1, 0, 8, false),
+            (1, 1, usize::MAX, true),
+            (2, 0, 0, true),
+            (2, 9, 8, false),
+            (2, 9, 9, true),
+            (2, usize::MAX, usize::MAX - 1, false),
+            (2, usize::MAX, 8, false),
+            (2, 1 << 63, (1 << 63) - 1, false),
+            (2, (1 << 63) - 1, 1 << 63, true),
+        ] {
+            for at in [0, 5, 63, COUNT - 1] {
+                let (mut words, mut rooms) = (runs(0x1000, 0x2000), rooms);
+                (words[which][at], rooms[at]) = (value, room);
+                let [dsts, srcs, lens] = &words;
+                let runs = Runs { dsts, srcs, lens };
+                assert!(all(|| Soundness { runs: &runs, rooms: &rooms }).iter().all(|sound| *sound == want));
+            }
+        }
+    }
 }
