@@ -4,7 +4,7 @@ mod many;
 mod runs;
 
 use crate::{
-    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
+    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result, Sheet,
     memory::{Block, Known},
     pieces::{Pieces, Store},
     table::GRANULE,
@@ -357,6 +357,11 @@ impl Plan {
     /// Whether pageable host memory takes part.
     pub fn is_plain(&self) -> bool {
         self.plain
+    }
+
+    /// The memory that the backend lent for the lines, if all pieces are lines and lie there. The plan has none from then on.
+    pub fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
+        self.pieces.take_sheet()
     }
 
     /// How many bytes are moved.

@@ -173,9 +173,12 @@ impl Device {
         self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
     }
 
-    /// Room for a list of pieces, if there is some. The context is current.
+    /// Room for a list of pieces, if there is some.
     pub fn lend(&self) -> Result<Option<Loan>> {
-        self.lists.lend(|len| self.page_locked(len))
+        self.lists.lend(|len| {
+            let _here = self.enter()?;
+            self.page_locked(len)
+        })
     }
 
     /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.

@@ -22,6 +22,7 @@ mod latch;
 mod ledger;
 mod live;
 mod memory;
+mod page;
 mod pieces;
 mod planner;
 mod points;
@@ -47,12 +48,13 @@ use driver::Driver;
 use fence::Watcher;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
-    Status,
+    Sheet, Status,
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
 use ipc::{Import, Imports, Ticket};
 use memory::whole;
+use page::Page;
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
@@ -267,6 +269,12 @@ impl Backend for Cuda {
         {
             device.sealing.live.forget(block.base);
         }
+    }
+
+    /// Of the first device, which is mostly the only one.
+    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
+        let page = Page::lend(self.devices.first()?.get()?, lines)?;
+        Some(Box::new(page))
     }
 
     fn can_reduce(&self) -> Result<()> {

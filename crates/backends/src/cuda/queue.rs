@@ -326,7 +326,7 @@ impl Lane {
                 Ok(self.aside(ticket, move |lane| lane.copy_plain(&plan)))
             }
             Op::Copy(plan) if plan.is_plain() => self.copy_plain(&plan).map(|()| Next::Follows),
-            Op::Copy(plan) => self.copy(&plan).map(|()| Next::Follows),
+            Op::Copy(mut plan) => self.copy(&mut plan).map(|()| Next::Follows),
             Op::Fill(fill) if fill.device.is_some() => {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }

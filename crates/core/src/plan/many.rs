@@ -1,7 +1,10 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two blocks
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
-use super::{Ends, Misfit, Plan, Rows, Runs, runs::AT_ONCE};
+use super::{
+    Ends, Misfit, Plan, Rows, Runs,
+    runs::{AT_ONCE, Listed},
+};
 use crate::{
     Memory, Place, Result,
     pieces::{Line, Lines},
@@ -19,13 +22,40 @@ pub(super) struct Many<'a, F> {
     src: Part,
     /// What lies between these blocks and is not in the plan yet; none if `len` is 0.
     run: Line,
+    waiting: Waiting,
     /// The number of the next piece.
     item: usize,
 }
 
+/// Lines on their way into the plan: to be added one by one takes longer.
+struct Waiting {
+    lines: Listed,
+    count: usize,
+}
+
+impl Waiting {
+    #[inline(always)]
+    fn push(&mut self, line: Line, list: &mut Lines) {
+        match self.lines.get_mut(self.count) {
+            Some(place) => *place = line,
+            None => {
+                self.flush(list);
+                self.lines[0] = line;
+            }
+        }
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn flush(&mut self, list: &mut Lines) {
+        list.extend(&self.lines[..self.count]);
+        self.count = 0;
+    }
+}
+
 /// Where pieces go that are one row each.
 enum Sink<'a> {
-    Lines(&'a mut Lines),
+    Lines(&'a mut Lines, &'a mut Waiting),
     Rows(&'a mut Vec<Rows>),
 }
 
@@ -35,7 +65,7 @@ impl Sink<'_> {
     fn end(&mut self, run: Line) -> Line {
         match self {
             _ if run.len == 0 => {}
-            Sink::Lines(lines) => lines.push(run),
+            Sink::Lines(lines, waiting) => waiting.push(run, lines),
             Sink::Rows(rows) => rows.push(run.into()),
         }
         Line::default()
@@ -46,7 +76,9 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// The next piece is number `item`; about `count` will come.
     pub(super) fn new(plan: &'a mut Plan, item: usize, count: usize, memory: &'a Memory, fits: F) -> Self {
         plan.pieces.lines(count, memory.spares());
-        Many { plan, memory, fits, dst: Part::default(), src: Part::default(), run: Line::default(), item }
+        let waiting = Waiting { lines: [Line::default(); AT_ONCE], count: 0 };
+        let (dst, src, run) = (Part::default(), Part::default(), Line::default());
+        Many { plan, memory, fits, dst, src, run, waiting, item }
     }
 
     /// Adds all of them. Those that came last may be in the plan only when [`finish`](Self::finish) has been called.
@@ -87,10 +119,10 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
         // The last run lies in the same two blocks.
         let (first, mut touches) = (lines.len() - usize::from(run.len > 0), false);
-        let mut last = run;
-        let (mut listed, mut done) = ([Line::default(); AT_ONCE], 0);
+        let (mut last, mut done) = (run, 0);
+        let listed = &mut self.waiting.lines;
         loop {
-            let (count, seen) = runs.part(done, AT_ONCE).list(&to, &from, &mut listed);
+            let (count, seen) = runs.part(done, AT_ONCE).list(&to, &from, listed);
             lines.add(&listed[..count], seen.bytes, seen.most);
             touches |= seen.touches || count > 0 && listed[0].follows(&last);
             done += count;
@@ -110,7 +142,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     #[inline(always)]
     fn add_alike(&mut self, pieces: &mut impl Iterator<Item = Rows>) -> Option<Rows> {
         let table = self.memory.table();
-        let mut list = sink(self.plan, self.memory);
+        let mut list = sink(self.plan, self.memory, &mut self.waiting);
         let (mut to, mut from, mut run) = (self.dst, self.src, mem::take(&mut self.run));
         let mut item = self.item;
         let other = loop {
@@ -175,15 +207,19 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
 
     /// Everything that was added is in the plan from here on.
     pub(super) fn finish(&mut self) {
-        self.run = sink(self.plan, self.memory).end(self.run);
+        let mut sink = sink(self.plan, self.memory, &mut self.waiting);
+        self.run = sink.end(self.run);
+        if let Sink::Lines(lines, waiting) = sink {
+            waiting.flush(lines);
+        }
     }
 }
 
 #[inline]
-fn sink<'a>(plan: &'a mut Plan, memory: &Memory) -> Sink<'a> {
+fn sink<'a>(plan: &'a mut Plan, memory: &Memory, waiting: &'a mut Waiting) -> Sink<'a> {
     // Asked twice: what is borrowed on one way cannot be given on the other.
     match plan.pieces.lines(0, memory.spares()).is_some() {
-        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen")),
+        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen"), waiting),
         false => Sink::Rows(plan.pieces.rows()),
     }
 }

@@ -1,0 +1,72 @@
+//! Where the lines of a plan are written: into memory of our own, or into memory that the backend lends, since its engine can read
+//! them there and they need not be copied.
+
+use crate::Line;
+use std::any::Any;
+
+/// Memory for a list of lines that a backend lends. It has it back when this is dropped.
+pub trait Sheet: Any + Send + Sync {
+    /// Writes lines behind the others, or none of them if there is no room for all: then it says false.
+    fn write(&mut self, lines: &[Line]) -> bool;
+
+    /// What was written.
+    fn lines(&self) -> &[Line];
+}
+
+/// A list of lines.
+pub(crate) enum List {
+    Own(Vec<Line>),
+    Lent(Box<dyn Sheet>),
+}
+
+impl List {
+    pub(crate) fn lines(&self) -> &[Line] {
+        match self {
+            List::Own(list) => list,
+            List::Lent(sheet) => sheet.lines(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, line: Line) {
+        match self {
+            List::Own(list) => list.push(line),
+            List::Lent(_) => self.add(&[line]),
+        }
+    }
+
+    pub(crate) fn add(&mut self, lines: &[Line]) {
+        match self {
+            List::Own(list) => list.extend_from_slice(lines),
+            List::Lent(sheet) => {
+                if !sheet.write(lines) {
+                    self.own().extend_from_slice(lines);
+                }
+            }
+        }
+    }
+
+    /// The list in memory of our own from here on.
+    pub(crate) fn own(&mut self) -> &mut Vec<Line> {
+        if let List::Lent(sheet) = self {
+            *self = List::Own(sheet.lines().to_vec());
+        }
+        match self {
+            List::Own(list) => list,
+            List::Lent(_) => unreachable!("made our own above"),
+        }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List::Own(Vec::new())
+    }
+}
+
+/// A copy is always in memory of our own.
+impl Clone for List {
+    fn clone(&self) -> Self {
+        List::Own(self.lines().to_vec())
+    }
+}
