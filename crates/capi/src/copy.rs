@@ -14,7 +14,7 @@ use ferry_acl::{
     functions::{self, Function},
     reduce,
 };
-use std::{ffi::c_void, ops::Range};
+use std::ffi::c_void;
 
 /// Copies before it returns; `kind` has no effect.
 ///
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatchV2(
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
     enter(&functions::aclrtMemcpyBatchV2, || {
         // SAFETY: the C contract.
-        unsafe { arrays.copy(On::ThisThread, 0..0) }.map_err(|refusal| refusal.error)
+        unsafe { arrays.copy(On::ThisThread) }.map_err(|refusal| refusal.error)
     })
 }
 
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn aclrtMemcpyBatchAsyncV2(
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
     enter(&functions::aclrtMemcpyBatchAsyncV2, || {
         // SAFETY: the C contract.
-        unsafe { arrays.copy(On::Stream(stream as usize), 0..0) }.map_err(|refusal| refusal.error)
+        unsafe { arrays.copy(On::Stream(stream as usize)) }.map_err(|refusal| refusal.error)
     })
 }
 
@@ -220,17 +220,15 @@ impl Arrays {
         enter(function, || {
             let out = Out::new("failIndex", failIndex)?;
             // SAFETY: passed on.
-            let result = unsafe { self.copy(on, out.range()) };
+            let result = unsafe { self.copy(on) };
             out.set(result.as_ref().map_or_else(|refusal| refusal.fail_index, |()| usize::MAX));
             result.map_err(|refusal| refusal.error)
         })
     }
 
-    /// `known` was found writable.
-    ///
     /// # Safety
     /// As the C functions.
-    unsafe fn copy(&self, on: On, known: Range<usize>) -> Result<(), Refusal> {
+    unsafe fn copy(&self, on: On) -> Result<(), Refusal> {
         batch::arrays_given([
             ("dsts", self.dsts as usize),
             ("destMaxs", self.destMaxs as usize),
@@ -240,15 +238,14 @@ impl Arrays {
             ("attrsIndexes", self.attrsIndexes as usize),
         ])?;
         let (attrs, pieces) = (self.numAttrs, self.numBatches);
-        let arrays = [
+        all_readable([
             given("attrs", self.attrs, attrs),
             given("attrsIndexes", self.attrsIndexes, attrs),
             given("dsts", self.dsts, pieces),
             given("destMaxs", self.destMaxs, pieces),
             given("srcs", self.srcs, pieces),
             given("sizes", self.sizes, pieces),
-        ];
-        all_readable(known, arrays)?;
+        ])?;
         // SAFETY: just found readable, and the C contract keeps them as they are during the call.
         let (attrs, attrs_indexes, dsts, dest_maxs, srcs, sizes) = unsafe {
             (

@@ -4,7 +4,7 @@ use ferry_acl::{
     Result,
     call::{Given, readable, writable},
 };
-use std::{borrow::Cow, ffi::c_char, ops::Range};
+use std::{borrow::Cow, ffi::c_char};
 
 /// Runs the body of a C function.
 pub use ferry_acl::call::call as enter;
@@ -20,11 +20,6 @@ impl<T> Out<T> {
     pub fn new(name: &'static str, pointer: *mut T) -> Result<Out<T>> {
         writable(name, pointer as usize, size_of::<T>())?;
         Ok(Out(pointer))
-    }
-
-    /// Which bytes those are.
-    pub fn range(&self) -> Range<usize> {
-        self.0 as usize..self.0 as usize + size_of::<T>()
     }
 
     /// The same for an argument that may be NULL.

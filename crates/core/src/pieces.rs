@@ -172,15 +172,23 @@ impl Lines {
     pub(crate) fn extend(&mut self, lines: &[Line]) {
         let sizes = lines.iter().map(|line| line.len);
         let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        self.add(lines, bytes, most);
-    }
-
-    /// Adds lines behind the others, which have so many bytes together and `most` at most.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, lines: &[Line], bytes: usize, most: usize) {
         self.list.add(lines);
         self.bytes += bytes;
         self.most = self.most.max(most);
+    }
+
+    /// Adds the lines that `list` writes into room for `N`: it says how many, how many bytes they have and how many the longest has.
+    /// `spare` is used where they cannot be written where they will lie: what was just written is read better by words as large.
+    #[inline(always)]
+    pub(crate) fn fill<const N: usize>(
+        &mut self,
+        spare: &mut [Line; N],
+        list: impl FnOnce(&mut [Line; N]) -> (usize, usize, usize),
+    ) -> usize {
+        let (count, bytes, most) = self.list.fill(spare, list);
+        self.bytes += bytes;
+        self.most = self.most.max(most);
+        count
     }
 
     /// Those from `first` on that go on where the one before them ended become one with it.
@@ -284,7 +292,7 @@ impl Store {
         if let Some(first) = first {
             let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
             let kept = home.as_ref().and_then(|home| home.take(count));
-            let list = kept.unwrap_or_else(|| List::Own(Vec::with_capacity(count.min(MOST) + 1)));
+            let list = kept.unwrap_or_else(|| List::Own(Vec::with_capacity(count.min(MOST) + LEAST)));
             let mut lines = Lines::new(list, home);
             first.into_iter().for_each(|line| lines.push(line));
             *self = Store::Lines(lines);

@@ -46,6 +46,29 @@ impl List {
         }
     }
 
+    /// Adds the lines that `list` writes into room for `N`, and says what it says: how many they are comes first.
+    #[inline(always)]
+    pub(crate) fn fill<const N: usize, A, B>(
+        &mut self,
+        spare: &mut [Line; N],
+        list: impl FnOnce(&mut [Line; N]) -> (usize, A, B),
+    ) -> (usize, A, B) {
+        match self {
+            List::Own(lines) => {
+                let first = lines.len();
+                lines.resize(first + N, Line::default());
+                let filled = list(lines[first..].first_chunk_mut().expect("just added"));
+                lines.truncate(first + filled.0);
+                filled
+            }
+            List::Lent(_) => {
+                let filled = list(spare);
+                self.add(&spare[..filled.0]);
+                filled
+            }
+        }
+    }
+
     /// The list in memory of our own from here on.
     pub(crate) fn own(&mut self) -> &mut Vec<Line> {
         if let List::Lent(sheet) = self {

@@ -3,7 +3,7 @@
 
 use super::{
     Ends, Misfit, Plan, Rows, Runs,
-    runs::{AT_ONCE, Listed},
+    runs::{AT_ONCE, Listed, Seen},
 };
 use crate::{
     Memory, Place, Result,
@@ -36,13 +36,10 @@ struct Waiting {
 impl Waiting {
     #[inline(always)]
     fn push(&mut self, line: Line, list: &mut Lines) {
-        match self.lines.get_mut(self.count) {
-            Some(place) => *place = line,
-            None => {
-                self.flush(list);
-                self.lines[0] = line;
-            }
+        if self.count == AT_ONCE {
+            self.flush(list);
         }
+        self.lines[self.count] = line;
         self.count += 1;
     }
 
@@ -120,16 +117,21 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         // The last run lies in the same two blocks.
         let (first, mut touches) = (lines.len() - usize::from(run.len > 0), false);
         let (mut last, mut done) = (run, 0);
-        let listed = &mut self.waiting.lines;
-        loop {
-            let (count, seen) = runs.part(done, AT_ONCE).list(&to, &from, listed);
-            lines.add(&listed[..count], seen.bytes, seen.most);
-            touches |= seen.touches || count > 0 && listed[0].follows(&last);
-            done += count;
-            if count < AT_ONCE {
+        while done < runs.lens.len() {
+            // From the second on they start at multiples: what is copied word by word is aligned then.
+            let some = runs.part(done, AT_ONCE - lines.len() % AT_ONCE);
+            let mut seen = Seen::default();
+            let added = lines.fill(&mut self.waiting.lines, |listed| {
+                seen = some.list(&to, &from, listed);
+                seen.touches |= listed[0].follows(&last) && seen.count > 0;
+                last = listed[seen.count.max(1) - 1];
+                (seen.count, seen.bytes, seen.most)
+            });
+            touches |= seen.touches;
+            done += added;
+            if added < some.lens.len() {
                 break;
             }
-            last = listed[AT_ONCE - 1];
         }
         if touches {
             lines.merge(first);

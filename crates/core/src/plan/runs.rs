@@ -24,6 +24,8 @@ pub(super) type Listed = [Line; AT_ONCE];
 /// What is known of some runs at once.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
+    /// How many these are.
+    pub(super) count: usize,
     /// Bytes of all of them.
     pub(super) bytes: usize,
     /// Bytes of the longest.
@@ -39,11 +41,11 @@ impl<'a> Runs<'a> {
         best(Soundness { runs: self, rooms })
     }
 
-    /// The first of them as lines between two blocks, as long as they lie in those: how many that are, and what is known of them.
-    pub(super) fn list(&self, to: &Part, from: &Part, listed: &mut Listed) -> (usize, Seen) {
+    /// The first of them as lines between two blocks, as long as they lie in those, and what is known of these.
+    pub(super) fn list(&self, to: &Part, from: &Part, listed: &mut Listed) -> Seen {
         let part = self.part(0, AT_ONCE);
         match best(Listing { runs: &part, to, from, listed }) {
-            Some(seen) => (part.lens.len(), seen),
+            Some(seen) => seen,
             None => {
                 let is_good = |((dst, src), len): &((&usize, &usize), &usize)| {
                     to.holds_all(**dst, **len) & from.holds_all(**src, **len)
@@ -51,7 +53,7 @@ impl<'a> Runs<'a> {
                 let count = part.iter().take_while(is_good).count();
                 // All that are left are good, or else there are none.
                 let good = Listing { runs: &part.part(0, count), to, from, listed };
-                (count, best(good).unwrap_or_default())
+                best(good).unwrap_or_default()
             }
         }
     }
@@ -166,7 +168,7 @@ fn list(runs: &Runs, to: &Part, from: &Part, listed: &mut Listed) -> Option<Seen
     let touches = runs.iter().zip(next).fold(false, |touches, (((dst, src), len), (next_dst, next_src))| {
         touches | ((next_dst.wrapping_sub(*dst) == *len) & (next_src.wrapping_sub(*src) == *len))
     });
-    (!has_sign(signs)).then_some(Seen { bytes, most: most as usize, touches })
+    (!has_sign(signs)).then_some(Seen { count: runs.lens.len(), bytes, most: most as usize, touches })
 }
 
 fn has_sign(word: usize) -> bool {
@@ -238,7 +240,8 @@ mod tests {
                 }
                 let [dsts, srcs, lens] = &words;
                 let mut listed = [Line::default(); AT_ONCE];
-                let (count, seen) = Runs { dsts, srcs, lens }.list(&to, &from, &mut listed);
+                let seen = Runs { dsts, srcs, lens }.list(&to, &from, &mut listed);
+                let count = seen.count;
                 assert_eq!(count, bad.min(AT_ONCE), "{value:#x} in {which} of {bad}");
                 for (index, line) in listed[..count].iter().enumerate() {
                     let want = Line { dst: 0x70_0000 + 8 * index, src: 0x20_0000 + 8 * index, len: 8 };
