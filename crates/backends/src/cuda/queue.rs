@@ -23,7 +23,7 @@ use super::{
     sending::Work,
 };
 use ferry_core::{
-    DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -142,7 +142,7 @@ impl Lane {
     #[inline(always)]
     pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
         match self.small(&op) {
-            Some((way, copy)) => self.push_small(way, copy, op),
+            Some((way, copy)) => self.push_small(way, copy, || op),
             None => self.push_other(op),
         }
     }
@@ -395,6 +395,15 @@ impl Queue for CudaQueue {
             None => Ok(self.lane.push(op)),
             // SAFETY: passed on from the caller.
             Some(shared) => unsafe { shared.submit(op) },
+        }
+    }
+
+    unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
+        let is_usual = self.lane.device.lost().is_none() && self.shared.get().is_none();
+        match self.lane.small_line(copy.line(), copy.route()).filter(|_| is_usual) {
+            Some((way, entry)) => Ok(self.lane.push_small(way, entry, || Op::Copy(copy.into()))),
+            // SAFETY: passed on from the caller.
+            None => unsafe { self.submit(Op::Copy(copy.into())) },
         }
     }
 
