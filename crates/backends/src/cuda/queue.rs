@@ -24,7 +24,7 @@ use super::{
 };
 use ferry_core::{
     DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    sync::{Arc, Mutex, Weak, lock},
+    sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
 
@@ -45,7 +45,7 @@ pub struct Lane {
     is_ours: bool,
     pub(super) gather: Gather,
     /// Whoever holds this may put things into the stream.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
 }
@@ -104,7 +104,7 @@ impl Lane {
     ) -> Arc<Lane> {
         let mut lane = Lane::bare(device, id, stream, status);
         (lane.is_shared, lane.is_ours, lane.gather) = (true, is_ours, Gather::after(last));
-        lane.state = Mutex::new(State { backlog: Backlog::after(last), ..State::default() });
+        lane.state = Apart(Mutex::new(State { backlog: Backlog::after(last), ..State::default() }));
         Arc::new(lane)
     }
 
@@ -119,7 +119,7 @@ impl Lane {
             is_beside: false,
             is_ours: true,
             gather: Gather::default(),
-            state: Mutex::default(),
+            state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
         }

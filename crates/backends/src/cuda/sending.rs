@@ -78,8 +78,11 @@ impl Lane {
     #[inline(always)]
     pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: impl FnOnce() -> Op) -> Ticket {
         let offer = || {
-            self.gather
-                .offer(Sort::Copies(way), self.status.passed(), |run, ticket| run.add(ticket, way, copy))
+            self.gather.offer(
+                Sort::Copies(way),
+                || self.status.passed(),
+                |run, ticket| run.add(ticket, way, copy),
+            )
         };
         self.gathered(offer).unwrap_or_else(|| self.push_behind(op(), Some((way, copy))))
     }
@@ -91,11 +94,15 @@ impl Lane {
         let offer = || {
             // Expected before anybody can send it.
             let mut ledger = lock(&self.ledger);
-            self.gather.offer(Sort::Sealed, self.status.passed(), |run, ticket| {
-                let through = take(&mut left);
-                run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
-                ledger.expect(ticket, at, through);
-            })
+            self.gather.offer(
+                Sort::Sealed,
+                || self.status.passed(),
+                |run, ticket| {
+                    let through = take(&mut left);
+                    run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
+                    ledger.expect(ticket, at, through);
+                },
+            )
         };
         let gathered = self.gathered(offer);
         gathered.unwrap_or_else(|| self.push_behind(Op::CopyThrough(take(&mut left)), None))

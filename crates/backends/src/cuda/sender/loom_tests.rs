@@ -26,7 +26,7 @@ impl Fake {
 
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Entry { dst: 0, src: 100, len: 1 };
-        match self.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+        match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
             Taken::Yes(..) => {}
             Taken::Full => unreachable!("two copies"),
             Taken::No(asks) => {

@@ -92,7 +92,8 @@ fn copies_are_sent_though_nobody_asks_for_it() {
     for round in 0..2000 {
         for lane in &lanes[..1 + round % 3] {
             let copy = Entry { dst: 0x1000 * round as u64, src: 1 << 40, len: 8 };
-            match lane.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+            match lane.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
+            {
                 Taken::Yes(..) => gathered += 1,
                 Taken::No(asks) => {
                     lane.gather.count();
