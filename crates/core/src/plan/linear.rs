@@ -31,15 +31,16 @@ impl From<Linear> for Plan {
     }
 }
 
-/// The two blocks of a stream's last copy. They are what they were as long as nothing has left the address table.
+/// The two blocks of a stream's last copy.
 #[derive(Default)]
 pub(crate) struct Recent {
     dst: Part,
     src: Part,
-    route: Route,
-    /// By which of the caller's rules they fit.
-    rule: i32,
+    /// The blocks are what they were as long as nothing has left the address table since.
     removals: u64,
+    /// By which of the caller's rules such blocks fit: that stays.
+    rule: i32,
+    route: Route,
 }
 
 impl Recent {
@@ -59,7 +60,7 @@ impl Recent {
             && self.dst.holds_all(dst, len)
             && self.src.holds_all(src, len);
         if !is_as_before {
-            *self = Recent::look((dst, src, len), rule, table, fits)?;
+            self.look((dst, src, len), rule, table, fits)?;
         }
         let line = Line { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
         Some(Linear { line, route: self.route })
@@ -67,16 +68,27 @@ impl Recent {
 
     #[inline(never)]
     fn look(
+        &mut self,
         (dst, src, len): (usize, usize, usize),
         rule: i32,
         table: &AddressTable,
         fits: impl FnOnce(&Ends) -> bool,
-    ) -> Option<Recent> {
+    ) -> Option<()> {
         // Before the look: what leaves the table meanwhile makes it a thing of the past.
         let removals = table.removals();
-        let (dst, src) = (table.part(dst, len)?, table.part(src, len)?);
-        let ends = Ends { dst: Place::Known(dst.into()), src: Place::Known(src.into()) };
-        (len > 0 && fits(&ends)).then(|| Recent { dst, src, route: ends.route(), rule, removals })
+        let is_current = removals == self.removals;
+        let still = |part: Part, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));
+        let to = still(self.dst, dst).or_else(|| table.part(dst, len))?;
+        let from = still(self.src, src).or_else(|| table.part(src, len))?;
+        let is_agreed = self.rule == rule && to.is_like(&self.dst) && from.is_like(&self.src);
+        if !is_agreed {
+            let ends = Ends { dst: Place::Known(to.into()), src: Place::Known(from.into()) };
+            fits(&ends).then_some(())?;
+            (self.rule, self.route) = (rule, ends.route());
+        }
+        (self.dst, self.src, self.removals) = (to, from, removals);
+        // Nothing is not copied, but a range of no bytes lies anywhere in a block.
+        (len > 0).then_some(())
     }
 }
 
@@ -138,6 +150,15 @@ mod tests {
         assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "refused");
         assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "and nothing remembered of it");
         assert!(recent.find((A, B, 64), 1, &table, |_| false).is_some(), "what was agreed still is");
+        // So it is for others like them, wherever they are, and only for those.
+        for (base, home) in [(0x30_0000, THERE), (0x40_0000, Home::Device(1)), (0x50_0000, HOST)] {
+            table.insert(block(base, LEN, home)).expect("room");
+            let found = recent.find((base, B, 64), 1, &table, |_| false);
+            assert_eq!(found.is_some(), home == THERE, "{home:?}");
+            assert!(recent.find((A, base, 64), 1, &table, |_| false).is_none() || home == HOST);
+        }
+        table.remove(A, |_| Ok(())).expect("there");
+        assert!(recent.find((0x30_0000, B, 64), 1, &table, |_| false).is_some());
     }
 
     #[test]
