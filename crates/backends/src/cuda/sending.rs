@@ -119,10 +119,7 @@ impl Lane {
 
     #[cold]
     fn ask_sender(self: &Arc<Self>) {
-        if self.device.sender.watch(self.clone()) {
-            let sender = self.device.sender.clone();
-            self.device.workers.run(Box::new(move || sender.serve()));
-        }
+        self.device.sender.watch(&self.device.workers, self.clone());
     }
 
     /// Sends what was gathered.
