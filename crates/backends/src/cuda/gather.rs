@@ -247,7 +247,7 @@ struct Window {
     watched: bool,
     /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
     attended: bool,
-    /// Copies since the queue was idle that could have been gathered.
+    /// Copies since the queue was idle, or seemed so, that could have been gathered.
     missed: u32,
 }
 
@@ -344,11 +344,13 @@ impl Gather {
         quickly(&self.window).attended = true;
     }
 
-    /// The sender looks no more. False if it must, since there is something in the window.
+    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is something in the
+    /// window.
     pub fn leave(&self) -> bool {
         let mut window = quickly(&self.window);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
+        window.missed = 0;
         !window.watched
     }
 

@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) tail: Option<(Ticket, Arc<Event>)>,
     /// Points at the end of the stream, which have no events yet.
     pub(super) ends: Vec<Weak<Point>>,
+    /// An event that the lane put behind this op to see how far it is.
+    pub(super) milestone: Option<(Ticket, Arc<Event>)>,
     /// A list to gather copies in.
     pub(super) spare: Vec<Entry>,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has passed.
@@ -290,6 +292,7 @@ impl Lane {
 impl Lane {
     fn launch(self: &Arc<Self>, state: &mut State, ticket: Ticket, op: Op) -> Next {
         self.pin_ends(state);
+        self.keep_up(state, ticket - 1);
         if self.status.is_halted() {
             self.discard(op);
             return Next::Follows;

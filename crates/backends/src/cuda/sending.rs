@@ -129,11 +129,13 @@ impl Lane {
         }
     }
 
+    /// Many copies seem to be in the stream; but nobody may have asked lately how far it is.
     #[cold]
     fn ask_sender(self: &Arc<Self>) {
-        if self.device.sender.watch(self.clone()) {
-            let sender = self.device.sender.clone();
-            self.device.workers.run(Box::new(move || sender.serve()));
+        if self.is_idle() {
+            self.gather.leave();
+        } else {
+            self.device.sender.watch(&self.device.workers, self.clone());
         }
     }
 
@@ -153,7 +155,7 @@ impl Lane {
         lock(&self.state)
     }
 
-    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -203,6 +205,7 @@ impl Lane {
     /// Puts copies into the stream, one portion after the other.
     pub(super) fn send_run(&self, state: &mut State, run: Run) {
         self.pin_ends(state);
+        self.keep_up(state, run.first() - 1);
         if !self.status.is_halted() {
             let sent = self.device.enter().map(|_here| match run.sort() {
                 Some(Sort::Copies(way)) => {
