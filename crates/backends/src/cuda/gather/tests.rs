@@ -139,7 +139,7 @@ fn descriptors_are_kept_one_by_one() {
 
 /// Offers a copy to a lane that has passed `passed`.
 fn offer(gather: &Gather, way: Way, copy: Entry, passed: Ticket) -> Taken {
-    gather.offer(Sort::Copies(way), passed, |run, ticket| run.add(ticket, way, copy))
+    gather.offer(Sort::Copies(way), || passed, |run, ticket| run.add(ticket, way, copy))
 }
 
 /// An open window of a queue that has passed nothing of its first three ops.

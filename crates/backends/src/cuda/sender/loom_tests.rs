@@ -29,7 +29,8 @@ impl Fake {
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Entry { dst: 0, src: 100, len: 1 };
         for _ in 0..4 {
-            match self.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+            match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
+            {
                 Taken::Yes(..) => return,
                 Taken::Full => unreachable!("few copies"),
                 Taken::No(true) => add(sender, self.clone()),

@@ -80,7 +80,7 @@ impl Fake {
     /// Submits a copy. Says whether it was gathered.
     fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Workers>) -> bool {
         let copy = Entry { dst: to, src: 1 << 40, len: 8 };
-        match self.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+        match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
             Taken::Yes(..) => return true,
             Taken::No(true) => sender.watch(workers, self.clone()),
             Taken::No(false) => {}
