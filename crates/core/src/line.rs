@@ -2,7 +2,8 @@
 
 use crate::{
     Fence, Queue, Result, Status, Ticket,
-    sync::{Arc, Mutex, lock},
+    plan::linear::Recent,
+    sync::{Apart, Arc, Mutex, lock},
 };
 
 /// A queue, its status, and the newest tickets. Shared by the stream and the list of lines, so that memory freed later waits
@@ -10,7 +11,7 @@ use crate::{
 pub(crate) struct Line {
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) status: Arc<Status>,
-    pub(crate) last: Mutex<Last>,
+    pub(crate) last: Apart<Mutex<Last>>,
 }
 
 /// Tickets handed out so far. The lock around it orders submissions.
@@ -22,6 +23,8 @@ pub(crate) struct Last {
     pub(crate) touching: Ticket,
     /// Other libraries put work into the stream, too, and tickets know nothing of it.
     pub(crate) is_shared: bool,
+    /// What the last linear copy went between.
+    pub(crate) recent: Recent,
 }
 
 /// What keeps freed memory from being used again: work of a line that was in flight.

@@ -5,6 +5,7 @@
 //! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
 use super::{
+    apart::{are_apart, meetings},
     planner::Way,
     quick::{Lock, quickly},
     ring::Entry,
@@ -12,9 +13,9 @@ use super::{
 };
 use ferry_core::{
     Ticket,
-    sync::{AtomicU64, Ordering},
+    sync::{Apart, AtomicU64, Ordering},
 };
-use std::{collections::BTreeMap, mem, ops::Range};
+use std::mem;
 
 /// After so many copies of a busy queue that were not gathered the sender is asked to look at its window: there may be many more.
 const EAGER: u32 = 4;
@@ -167,74 +168,6 @@ fn continues(last: &Entry, next: &Entry) -> bool {
     touches && last.dst.abs_diff(last.src) >= last.len + next.len
 }
 
-/// Whether no copy writes what another one reads or writes.
-fn are_apart(entries: &[Entry]) -> bool {
-    let ascend = entries.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
-    let mut written: Vec<(u64, u64)> = Vec::new();
-    if !ascend {
-        written.extend(entries.iter().map(|copy| (copy.dst, copy.dst + copy.len)));
-        written.sort_unstable();
-        if written.windows(2).any(|pair| pair[0].1 > pair[1].0) {
-            return false;
-        }
-    }
-    let (to, from) = (hull(entries, |copy| copy.dst), hull(entries, |copy| copy.src));
-    if to.end <= from.start || from.end <= to.start {
-        return true;
-    }
-    if ascend {
-        written.extend(entries.iter().map(|copy| (copy.dst, copy.dst + copy.len)));
-    }
-    let is_written = |copy: &Entry| {
-        let next = written.partition_point(|(_, end)| *end <= copy.src);
-        written.get(next).is_some_and(|(start, _)| *start < copy.src + copy.len)
-    };
-    !entries.iter().any(is_written)
-}
-
-/// The addresses from the first to the last one used at one end.
-fn hull(entries: &[Entry], start: impl Fn(&Entry) -> u64) -> Range<u64> {
-    let first = entries.iter().map(&start).min().unwrap_or(0);
-    let end = entries.iter().map(|copy| start(copy) + copy.len).max().unwrap_or(0);
-    first..end
-}
-
-/// Where the next portion has to begin, since a copy meets one that comes before it.
-fn meetings(entries: &[Entry]) -> Vec<usize> {
-    let mut cuts = Vec::new();
-    let (mut written, mut read) = (Ranges::default(), Ranges::default());
-    for (at, copy) in entries.iter().enumerate() {
-        let (dst, src) = (copy.dst..copy.dst + copy.len, copy.src..copy.src + copy.len);
-        if written.meet(&dst) || read.meet(&dst) || written.meet(&src) {
-            cuts.push(at);
-            (written, read) = (Ranges::default(), Ranges::default());
-        }
-        written.add(dst);
-        read.add(src);
-    }
-    cuts
-}
-
-/// A set of addresses: ranges that neither overlap nor touch, by their starts.
-#[derive(Default)]
-struct Ranges(BTreeMap<u64, u64>);
-
-impl Ranges {
-    fn meet(&self, range: &Range<u64>) -> bool {
-        self.0.range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
-    }
-
-    fn add(&mut self, mut range: Range<u64>) {
-        while let Some((&start, &end)) =
-            self.0.range(..=range.end).next_back().filter(|(_, end)| **end >= range.start)
-        {
-            self.0.remove(&start);
-            range = range.start.min(start)..range.end.max(end);
-        }
-        self.0.insert(range.start, range.end);
-    }
-}
-
 /// What is being gathered of a lane, and its tickets.
 #[derive(Debug, Default)]
 struct Window {
@@ -247,7 +180,7 @@ struct Window {
     watched: bool,
     /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
     attended: bool,
-    /// Copies since the queue was idle that could have been gathered.
+    /// Copies since the queue was idle, or seemed so, that could have been gathered.
     missed: u32,
 }
 
@@ -270,11 +203,6 @@ pub struct Gather {
     glance: Apart<AtomicU64>,
 }
 
-/// Shares no cache line with its neighbours: one thread writes it again and again, or looks at it.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
-
 /// What somebody sees who looks at a window from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glance {
@@ -292,10 +220,15 @@ impl Gather {
 
     /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
     #[inline]
-    pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
-        let mut window = quickly(&self.window.0);
+    pub fn offer(
+        &self,
+        sort: Sort,
+        passed: impl FnOnce() -> Ticket,
+        add: impl FnOnce(&mut Run, Ticket),
+    ) -> Taken {
+        let mut window = quickly(&self.window);
         if !window.open || !window.attended {
-            return Taken::No(window.open && window.miss(passed));
+            return Taken::No(window.open && window.miss(passed()));
         }
         if !window.run.has_room_up_to(MOST, sort) {
             return Taken::Full;
@@ -309,7 +242,7 @@ impl Gather {
 
     /// Counts an op that is not gathered, and comes behind all that was.
     pub fn count(&self) -> Ticket {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         debug_assert!(window.run.is_empty(), "sent first");
         window.last += 1;
         window.last
@@ -317,7 +250,7 @@ impl Gather {
 
     /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
     pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         if window.run.is_empty() {
             return Err(list);
         }
@@ -328,12 +261,12 @@ impl Gather {
 
     /// From here on copies are taken, or not.
     pub fn set_open(&self, open: bool) {
-        quickly(&self.window.0).open = open;
+        quickly(&self.window).open = open;
     }
 
     /// What can be seen from outside. May be late by what others do now.
     pub fn glance(&self) -> Glance {
-        match self.glance.0.load(Ordering::Relaxed) {
+        match self.glance.load(Ordering::Relaxed) {
             0 => Glance::Empty,
             seen => Glance::Holds(seen >> 1, seen & 1 == 1),
         }
@@ -341,22 +274,24 @@ impl Gather {
 
     /// The sender looks at the window from now on.
     pub fn attend(&self) {
-        quickly(&self.window.0).attended = true;
+        quickly(&self.window).attended = true;
     }
 
-    /// The sender looks no more. False if it must, since there is something in the window.
+    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is something in the
+    /// window.
     pub fn leave(&self) -> bool {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
+        window.missed = 0;
         !window.watched
     }
 
     fn show(&self, run: &Run) {
         let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(DUE)) };
         // Written seldom: each time takes it away from who looks.
-        if self.glance.0.load(Ordering::Relaxed) != seen {
-            self.glance.0.store(seen, Ordering::Relaxed);
+        if self.glance.load(Ordering::Relaxed) != seen {
+            self.glance.store(seen, Ordering::Relaxed);
         }
     }
 }
