@@ -152,10 +152,21 @@ impl Lane {
     /// Launches what was added to a slot.
     fn launch_loan(&self, loan: Loan, launch: Launch) -> Result<()> {
         let (list, count, lanes) = (loan.list(), loan.count(), launch.lanes);
-        let mut args =
-            [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
+        let Loan { slot, number, back, .. } = &loan;
+        let bell = self.bell.next(&self.device, launch.blocks);
+        let mut args = [
+            arg(&list),
+            arg(&count),
+            arg(&lanes),
+            arg(slot),
+            arg(number),
+            arg(back),
+            arg(&bell.at),
+            arg(&bell.number),
+        ];
         ring::written();
         self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
+        self.bell.ends_with(Some(bell));
         loan.sent();
         Ok(())
     }
@@ -165,8 +176,11 @@ impl Lane {
         let mut few = [Entry::default(); FEW];
         few[..entries.len()].copy_from_slice(entries);
         let (count, lanes) = (entries.len() as u32, launch.lanes);
-        let mut args = [arg(&few), arg(&count), arg(&lanes)];
-        self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)
+        let bell = self.bell.next(&self.device, launch.blocks);
+        let mut args = [arg(&few), arg(&count), arg(&lanes), arg(&bell.at), arg(&bell.number)];
+        self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)?;
+        self.bell.ends_with(Some(bell));
+        Ok(())
     }
 
     fn launch_rows(&self, rows: &Rows, blocks: u32) -> Result<()> {
@@ -176,12 +190,14 @@ impl Lane {
     }
 
     pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+        self.bell.ends_with(None);
         // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
         self.device.check(format_args!("cuMemcpyAsync of {len} bytes from {src:#x} to {dst:#x}"), code)
     }
 
     fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
+        self.bell.ends_with(None);
         let rectangle = Rectangle::from(rows);
         // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
@@ -193,6 +209,7 @@ impl Lane {
 
     /// A piece of a fill of device memory.
     pub(super) fn fill(&self, piece: Piece) -> Result<()> {
+        self.bell.ends_with(None);
         let calls = &self.device.driver.calls;
         match piece {
             Piece::Bytes { dst, byte, count } => {
@@ -215,6 +232,7 @@ impl Lane {
     }
 
     pub(super) fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+        self.bell.ends_with(None);
         // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {

@@ -1,6 +1,7 @@
 //! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
+    bell::Bells,
     driver::{self, Code, Driver, Handle},
     errors,
     events::Events,
@@ -41,6 +42,7 @@ pub struct Device {
     /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
     pub is_alone: bool,
     lists: Lists,
+    pub(super) bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
@@ -100,6 +102,7 @@ impl Device {
             constants: Apart(constants),
             is_alone,
             lists: Lists::default(),
+            bells: Bells::default(),
             desks: Desks::new(settings.stagers),
             handle,
             context,
@@ -262,8 +265,8 @@ impl Drop for Device {
         let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
-            for list in self.lists.close() {
-                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
+            for list in self.lists.close().into_iter().chain(self.bells.close()) {
+                // SAFETY: made by `page_locked`, and every kernel that knew it has said that it is through.
                 unsafe { (self.driver.calls.cuMemFreeHost)(list) };
             }
             for page in words {

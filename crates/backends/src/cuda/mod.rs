@@ -9,6 +9,7 @@
 mod adopt;
 mod apart;
 mod backlog;
+mod bell;
 mod commands;
 mod device;
 mod driver;

@@ -10,6 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part},
+    bell::Bell,
     device::Device,
     driver::{self, Handle},
     events::Event,
@@ -44,6 +45,7 @@ pub struct Lane {
     /// The stream goes with the lane; it is some other library's otherwise.
     is_ours: bool,
     pub(super) gather: Gather,
+    pub(super) bell: Bell,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
@@ -121,6 +123,7 @@ impl Lane {
             is_beside: false,
             is_ours: true,
             gather: Gather::default(),
+            bell: Bell::default(),
             state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
@@ -194,6 +197,8 @@ impl Lane {
         if !state.backlog.is_held_by(ticket) {
             return;
         }
+        // The part may have put anything into the stream.
+        self.bell.ends_with(None);
         while let Some(item) = state.backlog.next() {
             match item {
                 Item::Lost(_, point) => point.lose(),
@@ -356,6 +361,8 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        let is_idle = self.status.passed() >= lock(&self.state).backlog.last();
+        self.bell.leave(&self.device.bells, is_idle);
         let Ok(_here) = self.device.enter() else { return };
         let calls = &self.device.driver.calls;
         if self.is_ours && self.reports.get().is_some() {
@@ -363,7 +370,7 @@ impl Drop for Lane {
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
         // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
-        if !self.is_ours && self.status.passed() < lock(&self.state).backlog.last() {
+        if !self.is_ours && !is_idle {
             std::mem::forget(self.reports.take());
         }
         if self.is_ours {
