@@ -178,6 +178,7 @@ impl Plan {
         mut fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<(), Misfit> {
         if let ([dst], [src], [len]) = (runs.dsts, runs.srcs, runs.lens) {
+            runs.are_sound().map_err(|unsound| Misfit { item: first, ..unsound })?;
             let rows = Rows::linear(*dst, *src, *len);
             return self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error });
         }

@@ -28,6 +28,7 @@ pub(super) struct Many<'a, F> {
 }
 
 /// Lines on their way into the plan: to be added one by one takes longer.
+#[repr(C, align(64))]
 struct Waiting {
     lines: Listed,
     count: usize,
@@ -98,7 +99,9 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             self.add_inside(&runs.part(before, usize::MAX));
             let done = self.item - first;
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
-            self.add_all(runs.part(done, one_by_one).iter().map(rows))?;
+            let part = runs.part(done, one_by_one);
+            part.are_sound().map_err(|unsound| Misfit { item: self.item + unsound.item, ..unsound })?;
+            self.add_all(part.iter().map(rows))?;
             // Where blocks take turns, trying is in vain.
             one_by_one = if done - before < AT_ONCE { 4 * one_by_one } else { 1 };
         }
@@ -120,14 +123,17 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         while done < runs.lens.len() {
             // From the second on they start at multiples: what is copied word by word is aligned then.
             let some = runs.part(done, AT_ONCE - lines.len() % AT_ONCE);
-            let mut seen = Seen::default();
             let added = lines.fill(&mut self.waiting.lines, |listed| {
-                seen = some.list(&to, &from, listed);
-                seen.touches |= listed[0].follows(&last) && seen.count > 0;
-                last = listed[seen.count.max(1) - 1];
-                (seen.count, seen.bytes, seen.most)
+                let Seen { count, bytes, most } = some.list(&to, &from, listed);
+                if count > 0 {
+                    // Where runs touch they mostly do so all along: a look at two places will do.
+                    let middle = count / 2;
+                    touches |=
+                        listed[0].follows(&last) || listed[middle].follows(&listed[middle.saturating_sub(1)]);
+                    last = listed[count - 1];
+                }
+                (count, bytes, most)
             });
-            touches |= seen.touches;
             done += added;
             if added < some.lens.len() {
                 break;
