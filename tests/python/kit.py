@@ -283,9 +283,11 @@ def _nobody_runs():
 def run_python(code, *args, env=None, timeout=LIMIT):
     """Runs a program in a fresh interpreter, which finds this file as `kit`. Returns its CompletedProcess, with text.
 
-    env: variables to set, or with None to take away.
+    env: variables to set, or with None to take away. A board, where host and device memory are one, is none of any GPU's.
     """
     variables = dict(os.environ)
+    if (env or {}).get("FERRY_FORM", "ep") != "ep":
+        variables["FERRY_BACKEND"] = "host"
     path = variables.get("PYTHONPATH")
     variables["PYTHONPATH"] = HERE if not path else os.pathsep.join((HERE, path))
     for name, value in (env or {}).items():

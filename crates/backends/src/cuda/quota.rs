@@ -25,16 +25,12 @@ impl Quota {
         }
     }
 
-    /// Takes `len` bytes for the device, of a GPU with `total`.
-    pub fn take(&self, device: DeviceId, len: usize, total: usize) -> Result<()> {
+    /// Takes the pages that `len` bytes are on, `whole` bytes, for the device, of a GPU with `total`.
+    pub fn take(&self, device: DeviceId, (len, whole): (usize, usize), total: usize) -> Result<()> {
         let limit = self.limit(total).unwrap_or(usize::MAX);
-        let fits = |used: usize| used.checked_add(len).filter(|sum| *sum <= limit);
+        let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|used| {
-            let free = limit - used;
-            let note = format!("{len} bytes of device {device} were asked for, {free} of {limit} are free");
-            Kind::OutOfMemory.because(note)
-        })
+        taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
     }
 
     /// Gives them back.
@@ -51,6 +47,11 @@ impl Quota {
         let part = || total / self.sharers / GRANULE * GRANULE;
         self.is_limited().then(|| self.most.unwrap_or_else(part))
     }
+}
+
+/// What somebody is told who asks for more than there is.
+pub fn short(device: DeviceId, len: usize, (free, total): (usize, usize)) -> String {
+    format!("{len} bytes of device {device} were asked for, {free} of {total} are free")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -75,13 +76,14 @@ mod tests {
     #[test]
     fn what_is_over_the_limit_is_refused_and_takes_nothing() {
         let quota = Quota::new(Some(10 * GRANULE), 2);
-        quota.take(1, 4 * GRANULE, GPU.1).expect("room");
-        for len in [7 * GRANULE, usize::MAX] {
-            let why = quota.take(1, len, GPU.1).expect_err("too much");
-            assert_eq!(why.kind, Kind::OutOfMemory);
-            assert!(why.note.ends_with("bytes of device 1 were asked for, 24576 of 40960 are free"), "{why}");
+        let take = |len: usize, whole| quota.take(1, (len, whole), GPU.1);
+        take(3 * GRANULE + 5, 4 * GRANULE).expect("room");
+        for (len, whole) in [(6 * GRANULE + 1, 7 * GRANULE), (usize::MAX, usize::MAX)] {
+            let why = take(len, whole).expect_err("too much");
+            let note = format!("{len} bytes of device 1 were asked for, 24576 of 40960 are free");
+            assert_eq!((why.kind, &*why.note), (Kind::OutOfMemory, &*note));
         }
-        quota.take(1, 6 * GRANULE, GPU.1).expect("just fits");
+        take(6 * GRANULE, 6 * GRANULE).expect("just fits");
         quota.give(4 * GRANULE);
         assert_eq!(quota.info(GPU).0, 4 * GRANULE);
     }
