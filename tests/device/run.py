@@ -103,16 +103,19 @@ class Runner:
 
     def command(self, entry, skips):
         """The words that run it, where, and what it finds in its environment."""
-        path = os.path.join(self.folder, entry["path"])
-        if entry.get("kind") == "python":
+        path, kind = os.path.join(self.folder, entry["path"]), entry.get("kind")
+        if kind in ("python", "script"):
             path = os.path.join(self.suite["root"], entry["path"])
+        if kind == "script":
+            return [self.python, path, *entry["arguments"]], {}
+        if kind == "python":
             deselect = [word for test in skips for word in ("--deselect", f"{path}::{test}")]
             return [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *deselect, path], {
                 "PYTHONPATH": os.path.join(self.folder, "python"), "PYTHONDONTWRITEBYTECODE": "1"}
         words = list(entry.get("arguments", []))
         if "alone" in entry:
             words += ["--exact", "--ignored", "--nocapture", entry["alone"]]
-        elif entry.get("kind") != "plain":
+        elif kind != "plain":
             words += ["--exact", *[word for test in skips for word in ("--skip", test)]]
             words += ["--test-threads=1"] if entry["name"] in ONE_BY_ONE else []
         return [path, *words], entry.get("environment", {})
@@ -169,7 +172,7 @@ def read(path):
 def judge(entry, code, text):
     """What passed and failed, and the names of what failed."""
     kind = entry.get("kind", "harness")
-    outcome = {"harness": of_harness, "python": of_pytest, "plain": of_plain}[kind](code, text)
+    outcome = {"harness": of_harness, "python": of_pytest, "plain": of_plain, "script": of_plain}[kind](code, text)
     if code != 0 and not outcome.failed:
         outcome.failed, outcome.names = 1, ["the program"]
     return outcome
@@ -197,6 +200,8 @@ def of_pytest(_, text):
 def of_plain(code, text):
     """A tour tells of its parts; of others only their end is known."""
     parts = re.search(r"(\d+) of (\d+) parts ok(?:, (\d+) not here)?", text)
+    if text.startswith("ok: skipped"):
+        return Outcome(skipped=1)
     if not parts:
         return Outcome(int(code == 0), int(code != 0), names=[] if code == 0 else ["the program"])
     passed, all_, absent = int(parts[1]), int(parts[2]), int(parts[3] or 0)

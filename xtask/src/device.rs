@@ -115,6 +115,11 @@ fn build(root: &Path, profile: &str) -> Result<Vec<Program>, String> {
         path: folder.join("ferry"),
         more: r#", "kind": "plain", "arguments": ["tour", "--quick"]"#.into(),
     });
+    programs.push(Program {
+        name: "torch-streams".into(),
+        path: "tests/device/torch_streams.py".into(),
+        more: r#", "kind": "script", "arguments": ["python/acl/lib/libascendcl.so"]"#.into(),
+    });
     programs.extend(python_tests(root)?);
     Ok(programs)
 }
