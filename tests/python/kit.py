@@ -280,6 +280,12 @@ def _nobody_runs():
     return all(_state(thread) in "SZX" for thread in os.listdir("/proc/self/task") if thread != me)
 
 
+def python_path():
+    """Where programs find this file, and what this one finds."""
+    path = os.environ.get("PYTHONPATH")
+    return HERE if not path else os.pathsep.join((HERE, path))
+
+
 def run_python(code, *args, env=None, timeout=LIMIT):
     """Runs a program in a fresh interpreter, which finds this file as `kit`. Returns its CompletedProcess, with text.
 
@@ -288,8 +294,7 @@ def run_python(code, *args, env=None, timeout=LIMIT):
     variables = dict(os.environ)
     if (env or {}).get("FERRY_FORM", "ep") != "ep":
         variables["FERRY_BACKEND"] = "host"
-    path = variables.get("PYTHONPATH")
-    variables["PYTHONPATH"] = HERE if not path else os.pathsep.join((HERE, path))
+    variables["PYTHONPATH"] = python_path()
     for name, value in (env or {}).items():
         variables.pop(name, None)
         if value is not None:

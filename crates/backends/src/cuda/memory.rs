@@ -28,7 +28,7 @@ impl Cuda {
     pub(super) fn charge(&self, home: Home, (len, whole): (usize, usize)) -> Result<()> {
         let Home::Device(id) = home else { return Ok(()) };
         let quota = &self.quotas[id as usize];
-        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
+        let total = quota.total(|| Ok(self.gpu_memory(id)?.1))?;
         quota.take(id, (len, whole), total)
     }
 

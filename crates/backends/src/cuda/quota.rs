@@ -1,20 +1,34 @@
 //! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or what the user says.
 
 use ferry_core::{DeviceId, Kind, Result, table::GRANULE};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// The limit of one device, and what it has of it. Counts what was asked for, in whole pages, so that a limit is exact.
 #[derive(Debug, Default)]
 pub struct Quota {
     most: Option<usize>,
     sharers: usize,
+    /// What the GPU has, once somebody had to know.
+    total: OnceLock<usize>,
     used: AtomicUsize,
 }
 
 impl Quota {
     /// For a device that shares its GPU with others, `sharers` in all; `most` is the user's limit.
     pub fn new(most: Option<usize>, sharers: usize) -> Quota {
-        Quota { most, sharers, used: AtomicUsize::new(0) }
+        Quota { most, sharers, ..Quota::default() }
+    }
+
+    /// What the GPU has, if that matters: the driver takes its time to say so.
+    pub fn total(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        match self.total.get() {
+            Some(total) => Ok(*total),
+            None if self.most.is_some() || self.sharers < 2 => Ok(0),
+            None => ask().map(|total| *self.total.get_or_init(|| total)),
+        }
     }
 
     /// Free and total bytes of the device, where its GPU has so much.
@@ -70,6 +84,15 @@ mod tests {
             (Some(5000 * GRANULE), 1, (900 * GRANULE, 5000 * GRANULE)),
         ] {
             assert_eq!(Quota::new(most, sharers).info(GPU), want, "{most:?} of {sharers}");
+        }
+    }
+
+    #[test]
+    fn the_gpu_is_asked_once_and_only_for_its_parts() {
+        for (most, sharers, want) in [(None, 1, 0), (Some(5), 3, 0), (None, 2, 7)] {
+            let quota = Quota::new(most, sharers);
+            assert_eq!(quota.total(|| Ok(7)), Ok(want));
+            assert_eq!(quota.total(|| Ok(8)), Ok(want), "it is not asked again");
         }
     }
 
