@@ -16,7 +16,7 @@ use super::{
 };
 use ferry_core::{
     Error, Result,
-    sync::{Arc, Mutex, lock},
+    sync::{Apart, Arc, Mutex, lock},
 };
 use std::{
     ffi::{CStr, c_void},
@@ -37,7 +37,7 @@ pub struct Device {
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
-    pub constants: Constants,
+    pub constants: Apart<Constants>,
     /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
     pub is_alone: bool,
     lists: Lists,
@@ -49,7 +49,8 @@ pub struct Device {
     pub(super) holds: AtomicUsize,
     /// For those streams.
     pub(super) words: Words,
-    lost: OnceLock<Error>,
+    /// Whoever submits looks at it.
+    lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
     /// For descriptors that the GPU reads.
@@ -96,7 +97,7 @@ impl Device {
             driver,
             workers,
             watcher,
-            constants,
+            constants: Apart(constants),
             is_alone,
             lists: Lists::default(),
             desks: Desks::new(settings.stagers),
@@ -104,7 +105,7 @@ impl Device {
             context,
             holds: AtomicUsize::new(0),
             words: Words::default(),
-            lost: OnceLock::new(),
+            lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
             sealing: Sealing::default(),
