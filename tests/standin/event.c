@@ -32,12 +32,10 @@ static Turn *make_turn(void)
 void run_record(Work *work)
 {
     Turn *turn = work->event.turn;
-    pthread_mutex_lock(&lock);
     turn->reached = true;
     turn->ms = now();
     pthread_cond_broadcast(&turn->moved);
     leave(turn);
-    pthread_mutex_unlock(&lock);
 }
 
 void run_wait(Work *work)

@@ -73,6 +73,7 @@ void nap(u64 us);
 // How long a call that waits looks away: its thread may be gone when the process ends. The lock is held.
 void wait_a_while(pthread_cond_t *moved);
 
+// The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
 
