@@ -6,13 +6,19 @@
 
 enum { STREAM = 0x57ea3, EVENT = 0xe7e47, GONE = 0xdead };
 
-typedef struct Event {
-    u32 mark, users;
-    bool timed;
-    // How often it was recorded, and which of those was reached.
-    u64 recorded, reached;
+// One recording of an event. Whoever waits for it waits for this one, wherever the event is recorded next.
+typedef struct {
+    u32 users;
+    bool reached;
     double ms;
     pthread_cond_t moved;
+} Turn;
+
+typedef struct Event {
+    u32 mark;
+    bool timed;
+    // The newest, if it was recorded at all.
+    Turn *turn;
 } Event;
 
 typedef void (*Callback)(Stream *stream, Code code, void *data);
@@ -36,7 +42,7 @@ typedef struct Work {
         // Whether an end is plain memory, whose owner waits.
         struct { Rectangle rows; bool to_plain, from_plain; } copy;
         struct { u64 dst, count; u32 value; int size; } fill;
-        struct { Event *event; u64 turn; } event;
+        struct { Turn *turn; } event;
         struct { Callback call; void (*plain)(void *data); void *data; } call;
         struct { u64 addr, value; u32 flags; } value;
         struct { const Kernel *kernel; Launch launch; } kernel;
@@ -67,8 +73,8 @@ void nap(u64 us);
 // How long a call that waits looks away: its thread may be gone when the process ends. The lock is held.
 void wait_a_while(pthread_cond_t *moved);
 
+// The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
-void leave(Event *event);
 
 #endif
