@@ -51,7 +51,9 @@ pub struct Pace {
     pub speed: usize,
 }
 
-/// As measured on an H200. Where they are wrong there are a few launches more or less.
+/// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it in memory, and 6 to 12 us of
+/// the thread. Where they are wrong there are a few launches more or less: with `least` from 1.5 and `most` up to 20 us, 1,000 copies of
+/// 4 KiB took as long within 2 %.
 const PACE: Pace = Pace {
     least: Duration::from_micros(3),
     most: Duration::from_micros(12),
