@@ -1,6 +1,7 @@
 //! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
+    bounce::Bounces,
     driver::{self, Code, Driver, Handle},
     errors,
     events::Events,
@@ -52,6 +53,8 @@ pub struct Device {
     lost: OnceLock<Error>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
+    /// For copies that meet themselves.
+    pub(super) bounces: Bounces,
     /// For descriptors that the GPU reads.
     pub(super) sealing: Sealing,
     pub events: Events,
@@ -107,6 +110,7 @@ impl Device {
             lost: OnceLock::new(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
+            bounces: Bounces::default(),
             sealing: Sealing::default(),
             events: Events::default(),
             sender: Arc::default(),
@@ -268,6 +272,7 @@ impl Drop for Device {
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
+            self.bounces.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod backlog;
+mod bounce;
 mod commands;
 mod device;
 mod driver;

@@ -10,6 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part},
+    bounce::Bounce,
     device::Device,
     driver::{self, Handle},
     events::Event,
@@ -48,6 +49,7 @@ pub struct Lane {
     pub(super) state: Mutex<State>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
+    pub(super) bounce: OnceLock<Bounce>,
 }
 
 #[derive(Default)]
@@ -85,11 +87,14 @@ impl Lane {
         Ok(Arc::new(lane))
     }
 
-    /// A lane with a stream of its own, beside one that waits for it.
+    /// A lane with a stream of its own, beside one that waits for it. The context is current.
     pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
         let stream = Lane::make_stream(&device)?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.is_beside = true;
+        // Made now: later the driver may wait for the stream that waits for this lane.
+        let bounce = Bounce::new(&lane.device)?;
+        lane.bounce = OnceLock::from(bounce);
         Ok(Arc::new(lane))
     }
 
@@ -122,6 +127,7 @@ impl Lane {
             state: Mutex::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
+            bounce: OnceLock::new(),
         }
     }
 
@@ -355,13 +361,14 @@ impl Drop for Lane {
     fn drop(&mut self) {
         let Ok(_here) = self.device.enter() else { return };
         let calls = &self.device.driver.calls;
-        if self.is_ours && self.reports.get().is_some() {
-            // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
+        let has_memory = self.reports.get().is_some() || self.bounce.get().is_some_and(Bounce::is_used);
+        if self.is_ours && has_memory {
+            // SAFETY: the stream is alive. Its work may use memory that goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
         // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
         if !self.is_ours && self.status.passed() < lock(&self.state).backlog.last() {
-            std::mem::forget(self.reports.take());
+            std::mem::forget((self.reports.take(), self.bounce.take()));
         }
         if self.is_ours {
             // SAFETY: the stream is alive; the driver finishes what is in it.

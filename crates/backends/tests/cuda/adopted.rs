@@ -41,3 +41,31 @@ fn a_stream_that_its_owner_has_destroyed_is_never_asked() {
     next.synchronize(MINUTE).expect("done");
     assert!(fetch(&gpu, to.base, 4096) == [7; 4096]);
 }
+
+/// Beside a stream that is held no kernel runs: it might come behind that stream on its way into the GPU.
+#[test]
+fn a_copy_that_meets_itself_needs_no_kernel_beside_a_shared_stream() {
+    lost::in_child("adopted::meets_itself", &[("STANDIN_FAIL", "cuLaunchKernel:1:1")]);
+}
+
+#[test]
+#[ignore = "run by a_copy_that_meets_itself_needs_no_kernel_beside_a_shared_stream"]
+fn meets_itself() {
+    let Some(gpu) = gpu("meets_itself") else { return };
+    let (stream, cells) = (theirs(&gpu).0, alloc(&gpu, Home::Host, 16));
+    for (len, from, to) in
+        [(100_000, 0, 1), (100_000, 1, 0), (3 * MIB, 0, 64), (3 * MIB, 70_001, 0), (5, 0, 3), (9, 4, 4)]
+    {
+        let mut want = noise(len, len + from + to);
+        let (start, there) = (locked(&gpu, &want), device(&gpu, want.len()));
+        linear(&stream, there.base, start.base, want.len());
+        // SAFETY: 16 bytes of page-locked memory that nothing in flight uses.
+        unsafe { ptr::write(cells.base as *mut [usize; 2], [there.base; 2]) };
+        let cell =
+            |index: usize, offset| Cell { at: cells.at + 8 * index, user: cells.base + 8 * index, offset };
+        submit(&stream, || through(&gpu, Through::Cells { dst: cell(0, to), src: cell(1, from), len }));
+        stream.synchronize(MINUTE).expect("done");
+        want.copy_within(from..from + len, to);
+        assert!(fetch(&gpu, there.base, want.len()) == want, "{len} bytes from {from} to {to}");
+    }
+}
