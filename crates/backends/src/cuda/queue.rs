@@ -168,12 +168,25 @@ impl Lane {
     #[inline(never)]
     pub(super) fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
         let mut state = self.state();
-        self.let_go(&mut state);
+        self.push_into(&mut state, op, small)
+    }
+
+    /// Submits ops of which an abort finds all or none.
+    pub(super) fn push_together(self: &Arc<Self>, ops: impl IntoIterator<Item = Op>) {
+        let mut state = self.state();
+        for op in ops {
+            self.push_into(&mut state, op, None);
+        }
+    }
+
+    fn push_into(self: &Arc<Self>, state: &mut State, op: Op, small: Option<(Way, Entry)>) -> Ticket {
+        self.let_go(state);
         let ticket = self.gather.count();
         state.backlog.reach(ticket);
         if state.backlog.is_held() {
-            self.keep(&mut state, op, small);
-        } else if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
+            self.keep(state, op, small);
+        } else if let Next::IsHeld(part) = self.launch(state, ticket, op) {
+            debug_assert!(!self.is_shared, "what others put into the stream would overtake op {ticket}");
             state.backlog.hold(ticket, part);
             self.open_or_close(&state.backlog);
         }

@@ -1,6 +1,16 @@
 //! Streams of another library. A second runtime of the process stands for that: the driver is all that the two share.
 
 use super::*;
+use std::{
+    hint,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+const ROUNDS: usize = 2000;
 
 /// A stream of another library, and what the driver calls it.
 fn theirs(other: &Runtime) -> (Arc<Stream>, usize) {
@@ -67,5 +77,143 @@ fn meets_itself() {
         stream.synchronize(MINUTE).expect("done");
         want.copy_within(from..from + len, to);
         assert!(fetch(&gpu, there.base, want.len()) == want, "{len} bytes from {from} to {to}");
+    }
+}
+
+/// A point at the end of its stream has no event until somebody needs one, and may be refused it. Then the host waits; and all the
+/// same their copy comes after what we put into the stream before.
+#[test]
+fn a_fence_without_an_event_holds_up_their_work() {
+    lost::in_child("adopted::without_an_event", &[("STANDIN_FAIL", "cuEventRecord:2:1")]);
+}
+
+#[test]
+#[ignore = "run by a_fence_without_an_event_holds_up_their_work"]
+fn without_an_event() {
+    let test = "without_an_event";
+    let (Some(gpu), Some(other)) = (gpu(test), gpu(test)) else { return };
+    let (held, ours) = (theirs(&gpu).0, theirs(&gpu).0);
+    let (busy, there) = (gpu.stream(0, QueueOptions::default()).expect("a stream"), device(&gpu, 4096));
+    let fill = |byte| Op::Fill(Fill { dst: there.at, len: 4096, pattern: [byte; 4], device: Some(0) });
+    let open = gate(&held);
+    busy.wait_for(held.fence().expect("a fence")).expect("submitted");
+    submit(&busy, || fill(1));
+    ours.wait_for(busy.fence().expect("a fence")).expect("submitted");
+    submit(&ours, || fill(2));
+    let (their_stream, target) = (adopt(&other, ours.share().expect("shared")), locked(&other, &[0; 4096]));
+    linear(&their_stream, target.base, there.base, 4096);
+    drop(open);
+    their_stream.synchronize(MINUTE).expect("done");
+    assert!(read(&target) == [2; 4096]);
+    ours.synchronize(MINUTE).expect("done");
+}
+
+/// Runs the two at the same time, one of them a little later than the other.
+fn race<A: Send, B: Send>(
+    round: usize,
+    one: impl FnOnce() -> A + Send,
+    two: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    let start = Barrier::new(2);
+    let spin = |turns: usize| {
+        start.wait();
+        (0..turns).for_each(|_| hint::spin_loop());
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            spin(round * 7 % 200);
+            one()
+        });
+        spin(round * 13 % 200);
+        let second = two();
+        (first.join().expect("no panic"), second)
+    })
+}
+
+/// A fence of some work does not wait for a function that is submitted while the fence is made.
+#[test]
+fn a_fence_is_never_behind_a_function_that_comes_at_the_same_time() {
+    let test = "a_fence_is_never_behind_a_function_that_comes_at_the_same_time";
+    let Some(gpu) = gpu(test) else { return };
+    let (stream, other, there) = (theirs(&gpu).0, stream(&gpu), device(&gpu, 64));
+    for round in 0..ROUNDS {
+        let flag = Arc::new(Flag::default());
+        stream.wait_for(flag.clone()).expect("submitted");
+        submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) }));
+        let ticket = stream.newest();
+        let (open, fence) = race(round, || gate(&stream), || stream.fence_after(ticket));
+        other.wait_for(fence).expect("submitted");
+        flag.raise();
+        other.synchronize(Some(Duration::from_secs(20))).expect("the function waits for us");
+        drop(open);
+        stream.synchronize(MINUTE).expect("done");
+    }
+}
+
+/// An abort and a function that come at the same time: the function runs, or the stream tells that it was dropped; and the abort does
+/// not wait for it.
+#[test]
+fn a_function_that_comes_with_an_abort_runs_or_is_told_of() {
+    let Some(gpu) = gpu("a_function_that_comes_with_an_abort_runs_or_is_told_of") else { return };
+    let (stream, dropped) = (theirs(&gpu).0, AtomicUsize::new(0));
+    for round in 0..ROUNDS {
+        let ran = Arc::new(AtomicBool::new(false));
+        let (open, closed) = mpsc::channel::<()>();
+        let (told, hear) = mpsc::channel();
+        let (told_of, aborted) = (ran.clone(), stream.clone());
+        let function = move || {
+            while closed.recv().is_ok() {}
+            told_of.store(true, Ordering::SeqCst);
+        };
+        let abort = move || {
+            aborted.abort();
+            told.send(()).expect("heard");
+        };
+        race(round, || stream.call(function).expect("submitted"), || thread::spawn(abort));
+        hear.recv_timeout(Duration::from_secs(20)).expect("an abort that does not wait for the function");
+        drop(open);
+        match stream.synchronize(MINUTE).map_err(|why| why.kind) {
+            Ok(()) => assert!(ran.load(Ordering::SeqCst), "round {round}: dropped, and nobody was told"),
+            Err(kind) => {
+                assert_eq!(kind, Kind::Aborted, "round {round}");
+                dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    println!("{} of {ROUNDS} functions were dropped", dropped.into_inner());
+}
+
+/// Who reads a descriptor is decided once: what was put into a shared stream is in the CUDA stream, whatever changes meanwhile.
+#[test]
+fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
+    let test = "a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all";
+    let (Some(gpu), Some(other)) = (gpu(test), gpu(test)) else { return };
+    let (slot, from, to) = (device(&gpu, DESCRIPTOR_LEN), device(&gpu, 64), device(&gpu, 64));
+    let words = locked(&gpu, &descriptor(&gpu, to.base, from.base, 64));
+    let start = stream(&gpu);
+    submit(&start, || Op::Fill(Fill { dst: from.at, len: 64, pattern: [7; 4], device: Some(0) }));
+    linear(&start, slot.base, words.base, DESCRIPTOR_LEN);
+    start.synchronize(MINUTE).expect("done");
+    for round in 0..ROUNDS / 10 {
+        let (halt, target) = (Halt::new(), locked(&other, &[0; 64]));
+        let ours = gpu.stream_under(Some(&halt), 0, QueueOptions::default()).expect("a stream");
+        let their_stream = adopt(&other, ours.share().expect("shared"));
+        submit(&ours, || Op::Fill(Fill { dst: to.at, len: 64, pattern: [1; 4], device: Some(0) }));
+        let copy = || through(&gpu, Through::Descriptor { at: slot.at, user: slot.base });
+        let follow = || {
+            submit(&ours, copy);
+            linear(&their_stream, target.base, to.base, 64);
+        };
+        let change = || {
+            // Somebody else asks, and holds the lock of the stream for a moment.
+            (0..round % 4).for_each(|_| drop(ours.fence_after(1)));
+            ours.status().stop_all_on_failure();
+            (0..4).for_each(|_| drop(ours.fence_after(1)));
+        };
+        race(round, follow, change);
+        their_stream.synchronize(MINUTE).expect("done");
+        assert!(read(&target) == [7; 64], "round {round}: their copy overtook ours");
+        ours.synchronize(MINUTE).expect("done");
+        other.free(target.base, |_| Ok(())).expect("freed");
     }
 }
