@@ -75,7 +75,8 @@ static void bury(Stream *stream)
     stream->mark = GONE;
     pthread_cond_destroy(&stream->more);
     pthread_cond_destroy(&stream->moved);
-    stream->next = graves;
+    // Its `next` stays: somebody may be on his way from stream to stream.
+    stream->grave = graves;
     graves = stream;
 }
 
@@ -157,12 +158,14 @@ static Stream *make_stream(Device *device, u32 flags)
     return stream;
 }
 
-static Stream *find_in(Stream *streams, const Stream *handle)
+// The stream with this handle among those of a device, or of those that are gone.
+static Stream *find_in(const Device *device, const Stream *handle)
 {
-    while (streams && streams != handle) {
-        streams = streams->next;
+    Stream *stream = device ? device->streams : graves;
+    while (stream && stream != handle) {
+        stream = device ? stream->next : stream->grave;
     }
-    return streams;
+    return stream;
 }
 
 // A driver may crash, or take it for the next stream with that handle.
@@ -182,9 +185,9 @@ static Stream *look_up(const char *call, Device *here, Stream *handle)
     }
     Stream *stream = NULL;
     for (Device *device = devices; device < devices + device_count && !stream; device++) {
-        stream = find_in(device->streams, handle);
+        stream = find_in(device, handle);
     }
-    refuse_dead(call, stream ? stream : find_in(graves, handle));
+    refuse_dead(call, stream ? stream : find_in(NULL, handle));
     return stream;
 }
 

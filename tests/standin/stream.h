@@ -49,7 +49,7 @@ struct Stream {
     u32 mark, flags;
     bool has_thread, destroyed;
     Device *device;
-    Stream *next;
+    Stream *next, *grave;
     Work *first, **last;
     // How much was put into it, and how much of that is done.
     u64 given, done;
