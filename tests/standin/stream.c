@@ -210,6 +210,9 @@ Code enter_stream(const char *call, Stream *handle, Stream **stream)
 
 void enqueue(Stream *stream, Work *work)
 {
+    while (stream->given - stream->done >= DEPTH && !is_over) {
+        wait_a_while(&stream->moved);
+    }
     work->stream = stream;
     *stream->last = work;
     stream->last = &work->next;

@@ -6,6 +6,7 @@ use super::{
     errors,
     events::Events,
     fence::Watcher,
+    holds::Holds,
     latch::Words,
     queue::Lane,
     reports::Sealing,
@@ -22,10 +23,7 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::OnceLock,
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
@@ -46,8 +44,8 @@ pub struct Device {
     pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
-    /// How many holds streams that are shared with other libraries have.
-    pub(super) holds: AtomicUsize,
+    /// Of streams that are shared with other libraries, those of other devices too.
+    pub(super) holds: Arc<Holds>,
     /// For those streams.
     pub(super) words: Words,
     lost: OnceLock<Error>,
@@ -83,6 +81,7 @@ impl Device {
         driver: Arc<Driver>,
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
+        holds: Arc<Holds>,
         ordinal: u32,
         settings: &Settings,
     ) -> Result<Device> {
@@ -105,7 +104,7 @@ impl Device {
             desks: Desks::new(settings.stagers),
             handle,
             context,
-            holds: AtomicUsize::new(0),
+            holds,
             words: Words::default(),
             lost: OnceLock::new(),
             kernels: Mutex::new(None),
@@ -150,11 +149,6 @@ impl Device {
     #[inline]
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
-    }
-
-    /// Whether a stream of ours waits for the host.
-    pub fn is_held(&self) -> bool {
-        self.holds.load(Ordering::Relaxed) > 0
     }
 
     /// Does what cannot fail but for the device's own end, and then need not be done.

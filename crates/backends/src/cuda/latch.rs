@@ -72,7 +72,7 @@ impl Latch {
 
     /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not wait.
     pub fn hold(self: &Arc<Self>, place: Place) -> Hold {
-        self.device.holds.fetch_add(1, Ordering::Relaxed);
+        self.device.holds.begin();
         let number = lock(&self.holds).add(place);
         Hold { latch: self.clone(), number }
     }
@@ -105,7 +105,9 @@ impl Drop for Hold {
         let over = holds.remove(self.number);
         // Under the lock: the number never goes back.
         self.latch.word.set(over);
-        self.latch.device.holds.fetch_sub(1, Ordering::Relaxed);
+        drop(holds);
+        let Device { holds, workers, .. } = &*self.latch.device;
+        holds.end(workers);
     }
 }
 

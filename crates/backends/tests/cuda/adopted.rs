@@ -1,8 +1,13 @@
 //! Streams of another library. A second runtime of the process stands for that: the driver is all that the two share.
 
 use super::*;
+use ferry_core::{Origin, Shared};
 use std::{
+    fs::File,
     hint,
+    io::{BufRead, BufReader, Read},
+    os::fd::OwnedFd,
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         Barrier,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -216,4 +221,119 @@ fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
         ours.synchronize(MINUTE).expect("done");
         other.free(target.base, |_| Ok(())).expect("freed");
     }
+}
+
+/// Does something on a thread of its own that must not wait for what we do next.
+fn at_once<T: Send + 'static>(what: &str, task: impl FnOnce() -> T + Send + 'static) -> T {
+    let (told, hear) = mpsc::channel();
+    thread::spawn(move || told.send(task()));
+    hear.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} waits for the held stream"))
+}
+
+/// Fresh memory of the user's at `wish`, or anywhere if that is 0, that holds this byte.
+fn pages(wish: usize, len: usize, byte: u8) -> usize {
+    let (rights, fixed) = (libc::PROT_READ | libc::PROT_WRITE, if wish == 0 { 0 } else { libc::MAP_FIXED });
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    // SAFETY: new memory, or in place of memory of this test that nothing uses.
+    let at = unsafe { libc::mmap(wish as *mut _, len, rights, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    // SAFETY: just made.
+    unsafe { ptr::write_bytes(at.cast::<u8>(), byte, len) };
+    at as usize
+}
+
+/// The driver waits for all streams to unlock pages, and a stream that is held may wait for us. So they are unlocked later; until then
+/// nobody sees the old pages, even if there is other memory at their addresses.
+#[test]
+fn memory_is_unregistered_while_a_shared_stream_is_held() {
+    let Some(gpu) = gpu("memory_is_unregistered_while_a_shared_stream_is_held") else { return };
+    let (gpu, len) = (Arc::new(gpu), 2 * MIB);
+    let (held, other, there) = (theirs(&gpu).0, stream(&gpu), device(&gpu, len));
+    let base = pages(0, len, 1);
+    gpu.register(base, len).expect("registered");
+    linear(&other, there.base, base, len);
+    other.synchronize(MINUTE).expect("done");
+    let open = gate(&held);
+    let also = gpu.clone();
+    at_once("unregistering", move || also.free(base, |_| Ok(()))).expect("unregistered");
+    assert_eq!(gpu.memory().place(base, len, Access::Write), Ok(Place::Plain));
+    pages(base, len, 2);
+    let also = gpu.clone();
+    let refused = at_once("registering", move || also.register(base, len)).map_err(|why| why.kind);
+    assert_eq!(refused, Err(Kind::OutOfMemory), "not as long as the old pages are locked");
+    if !are_shared() {
+        for size in [len, 4096] {
+            linear(&other, there.base, base, size);
+            other.synchronize(MINUTE).expect("done");
+            assert!(fetch(&gpu, there.base, size) == vec![2; size], "{size} bytes of the new pages");
+        }
+    }
+    drop(open);
+    held.synchronize(MINUTE).expect("done");
+    pages(base, len, 3);
+    gpu.register(base, len).expect("registered again");
+    linear(&other, there.base, base, len);
+    other.synchronize(MINUTE).expect("done");
+    assert!(fetch(&gpu, there.base, len) == vec![3; len]);
+    gpu.free(base, |_| Ok(())).expect("unregistered");
+}
+
+/// Another process that lends device memory.
+struct Lender(Child, BufReader<ChildStdout>);
+
+impl Lender {
+    /// Starts it; the lent memory as it comes from there.
+    fn start(len: usize) -> (Lender, Shared) {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "adopted::lends", "--ignored", "--nocapture"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("started");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let says = |line: String| line.split_once("lends ").map(|(_, path)| path.to_owned());
+        let path = out.by_ref().lines().map_while(|line| line.ok()).find_map(says).expect("it lends");
+        let file = OwnedFd::from(File::open(path).expect("its file"));
+        (Lender(child, out), Shared { file, offset: 0, len })
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // Until it ends.
+        let _ = self.1.read_to_end(&mut Vec::new());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "run by memory_of_another_process_is_closed_while_a_shared_stream_is_held"]
+fn lends() {
+    let Some(gpu) = gpu("lends") else { return };
+    let shared = gpu.backend().share(&device(&gpu, MIB)).expect("shared");
+    println!("lends /proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&shared.file));
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
+    let Some(gpu) = gpu("memory_of_another_process_is_closed_while_a_shared_stream_is_held") else { return };
+    let gpu = Arc::new(gpu);
+    let (_lender, shared) = Lender::start(MIB);
+    let held = theirs(&gpu).0;
+    let import = || gpu.backend().import(&shared, 0, Origin::Imported).expect("imported");
+    let block = import();
+    let open = gate(&held);
+    let also = gpu.clone();
+    // SAFETY: nothing ever used it.
+    at_once("closing", move || unsafe { also.backend().free(&block) }).expect("closed");
+    let place = gpu.backend().locate(block.base, 64, Access::Read).map_err(|why| why.kind);
+    assert_eq!(place, Err(Kind::BadAddress), "unknown from then on");
+    let again = import();
+    drop(open);
+    held.synchronize(MINUTE).expect("done");
+    // SAFETY: as above.
+    unsafe { gpu.backend().free(&again) }.expect("closed");
+    let last = import();
+    // SAFETY: as above.
+    unsafe { gpu.backend().free(&last) }.expect("closed");
 }
