@@ -306,6 +306,45 @@ fn the_default_product_has_every_function_of_the_documents() {
     finish(stream);
 }
 
+/// A stream remembers what its last copy went between; nobody may notice.
+#[test]
+fn a_good_copy_vouches_for_no_other() {
+    use_device();
+    let (device, host, freed) = (Memory::device(4096), Memory::pinned(4096), Memory::device(4096));
+    let (d, h, f) = (device.addr, host.addr, freed.addr);
+    let copy = |to: usize, stream| aclrtMemcpyAsync(to, 4096, h, 4096, H2D, stream);
+    let warm = |stream, to: usize| (0..2).for_each(|_| ok(copy(to, stream)));
+    let other = stream();
+    warm(other, f);
+    finish(other);
+    ok(freed.free());
+    let bad: [(usize, usize, usize, usize, i32); 11] = [
+        (f, 4096, h, 4096, H2D),
+        (d, 4096, h, 4096, D2H),
+        (d, 4096, h, 4096, D2D),
+        (d, 4096, h, 4096, H2H),
+        (d, 4096, h, 4096, 99),
+        (d, 4096, h, 4096, -1),
+        (d, 4095, h, 4096, H2D),
+        (d, 8192, h, 4097, H2D),
+        (h + 1, 4096, d, 4096, D2H),
+        (0, 4096, h, 4096, H2D),
+        (d, 4096, 0, 4096, H2D),
+    ];
+    for (dst, max, src, count, kind) in bad {
+        let (first, used) = (stream(), stream());
+        let want = aclrtMemcpyAsync(dst, max, src, count, kind, first);
+        assert_ne!(want, 0, "{dst:#x}, {src:#x}, {count}, kind {kind}");
+        warm(used, d);
+        let what = format!("{count} of {max} bytes from {src:#x} to {dst:#x}, kind {kind}");
+        expect(&what, aclrtMemcpyAsync(dst, max, src, count, kind, used), want);
+        ok(copy(d, used));
+        ok(aclrtDestroyStream(used));
+        assert_ne!(copy(d, used), 0, "a stream that is gone");
+        ok(aclrtDestroyStream(first));
+    }
+}
+
 /// Refusing is not enough: the number given must be the one that was compared.
 // proves: R14 N13
 #[test]

@@ -106,21 +106,6 @@ impl<'a> Target<'a> {
             .map_err(|error| ferry_core::Kind::Native(error.code).because(error.note.clone()).into())
     }
 
-    /// As `copy` for bytes in one piece.
-    ///
-    /// # Safety
-    /// As `copy`.
-    #[inline(always)]
-    pub(crate) unsafe fn copy_linear(
-        &self,
-        (dst, src, len): (usize, usize, usize),
-        fits: impl Fn(&Ends) -> ferry_core::Result<()>,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.copy(|memory| Plan::linear((dst, src, len), memory, &fits)) }
-            .map_err(ferry_core::Error::into)
-    }
-
     /// As `copy` for one piece.
     ///
     /// # Safety
@@ -150,18 +135,51 @@ pub unsafe fn memcpy_async(
     kind: i32,
     stream: usize,
 ) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if count <= dest_max && unsafe { at_once(here, (dst, src, count), kind, stream) } {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { memcpy_async_by_rules(here, dst, dest_max, src, count, kind, stream) }
+}
+
+/// The short way of most copies. False if nothing was submitted, since something is less simple or wrong.
+///
+/// # Safety
+/// As [`memcpy_async`].
+#[inline(always)]
+unsafe fn at_once(here: &Here, ends: (usize, usize, usize), kind: i32, stream: usize) -> bool {
+    let Some(entry) = here.remembered(stream) else { return false };
+    let fits = |ends: &Ends| CopyKind::try_from(kind).is_ok_and(|kind| kind.is_simple(ends));
+    // SAFETY: the caller's promise.
+    let ticket = unsafe { entry.stream.submit_linear(ends, kind, fits) };
+    here.stream.set(Some(entry));
+    ticket.is_some()
+}
+
+/// # Safety
+/// As [`memcpy_async`].
+#[inline(never)]
+unsafe fn memcpy_async_by_rules(
+    here: &Here,
+    dst: usize,
+    dest_max: usize,
+    src: usize,
+    count: usize,
+    kind: i32,
+    stream: usize,
+) -> Result<()> {
     between(dst, src, || {
         let target = Target::find(here, On::Stream(stream))?;
         let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
         within("count", count, "destMax", dest_max)?;
+        let rows = Rows::linear(dst, src, count);
         if kind == CopyKind::HostToBufToDevice {
             // SAFETY: the caller's promise; the source is read before this returns.
-            return unsafe { staged(&target, Rows::linear(dst, src, count), kind) };
+            return unsafe { staged(&target, rows, kind) };
         }
         // SAFETY: the caller's promise.
-        unsafe {
-            target.copy_linear((dst, src, count), |ends| kind.agrees(ends, target.engine, target.device()))
-        }
+        unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
     })
 }
 
@@ -176,7 +194,7 @@ pub unsafe fn memcpy(dst: usize, dest_max: usize, src: usize, count: usize) -> R
             within("count", count, "destMax", dest_max)?;
             // SAFETY: the caller's promise.
             unsafe {
-                target.copy_linear((dst, src, count), |ends| {
+                target.copy_one(Rows::linear(dst, src, count), |ends| {
                     not_far(ends)?;
                     not_mapped_across(ends)?;
                     reachable(ends.route(), target.engine, target.device())

@@ -90,6 +90,13 @@ impl CopyKind {
         reachable(route, engine, device)
     }
 
+    /// Whether a copy is sure to be right, as most are: of this kind, by the stream's device, with no other device taking part.
+    pub fn is_simple(self, ends: &Ends) -> bool {
+        let route = ends.route();
+        let is_across = matches!(route, Route::DeviceToDevice { from, to } if from != to);
+        self != HostToBufToDevice && self.fits(route) && !is_far(ends) && !is_across
+    }
+
     /// Whether the kind names this route on a card.
     #[inline(always)]
     fn fits(self, route: Route) -> bool {

@@ -137,17 +137,18 @@ impl Here {
     }
 
     /// The same for a call that gives it back at its end, with `self.stream.set`: that is cheaper than to count who holds it.
-    #[inline]
     pub(crate) fn take_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
-        if let Some(entry) = self.stream.take()
-            && entry.is_meant(handle)
-            && let Some(context) = &*self.context.borrow()
-            && entry.context == context.handle
-            && context.is_alive()
-        {
-            return Ok(entry);
-        }
-        self.find_stream(engine, handle)
+        self.remembered(handle).map_or_else(|| self.find_stream(engine, handle), Ok)
+    }
+
+    /// The stream that this thread used last, if it is the one that is meant.
+    #[inline(always)]
+    pub(crate) fn remembered(&self, handle: usize) -> Option<Arc<StreamEntry>> {
+        let entry = self.stream.take().filter(|entry| entry.is_meant(handle))?;
+        let context = self.context.borrow();
+        let is_current =
+            context.as_ref().is_some_and(|context| context.handle == entry.context && context.is_alive());
+        is_current.then_some(entry)
     }
 
     #[cold]

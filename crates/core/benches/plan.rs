@@ -79,7 +79,7 @@ fn plan_one_row(bencher: Bencher<'_, '_>, blocks: usize) {
     let mut turn = devices.iter().zip(&hosts).cycle();
     bencher.bench_local(|| {
         let (dst, src) = turn.next().expect("a cycle");
-        Plan::linear((*dst, *src, BYTES), runtime.memory(), |_| Ok(())).expect("a good copy")
+        Plan::new([Rows::linear(*dst, *src, BYTES)], runtime.memory(), |_, _| Ok(())).expect("a good copy")
     });
 }
 

@@ -1,6 +1,8 @@
 //! What a way to reach devices must offer: three small traits. Backends trust what they are given: the core has checked it.
 
-use crate::{Access, Block, DeviceId, Kind, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc};
+use crate::{
+    Access, Block, DeviceId, Kind, Linear, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc,
+};
 use std::{
     any::Any,
     mem,
@@ -130,6 +132,15 @@ pub trait Queue: Send + Sync {
     /// # Safety
     /// Every address in `op` stays valid until the status has passed the returned ticket.
     unsafe fn submit(&self, op: Op) -> Result<Ticket>;
+
+    /// As `submit` for a copy in one piece, which most ops are: where it can be done in fewer steps.
+    ///
+    /// # Safety
+    /// As `submit`.
+    unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.submit(Op::Copy(copy.into())) }
+    }
 
     /// A fence that is done when everything submitted so far is done. It need not remember when that was.
     fn fence(&self) -> Result<Arc<dyn Fence>>;

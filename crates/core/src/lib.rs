@@ -37,7 +37,7 @@ pub use memory::{Access, Block, DeviceId, Home, Memory, Origin, Place, Request};
 pub use observe::Observer;
 pub use op::{Fill, Op};
 pub use pieces::{Line, Pieces};
-pub use plan::{Ends, Misfit, Plan, Route, Rows, Runs};
+pub use plan::{Ends, Linear, Misfit, Plan, Route, Rows, Runs};
 pub use reduce::Reduction;
 pub use runtime::Runtime;
 pub use share::{Lease, Loan, Shared};

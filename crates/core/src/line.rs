@@ -2,6 +2,7 @@
 
 use crate::{
     Fence, Queue, Result, Status, Ticket,
+    plan::linear::Recent,
     sync::{Arc, Mutex, lock},
 };
 
@@ -22,6 +23,8 @@ pub(crate) struct Last {
     pub(crate) touching: Ticket,
     /// Other libraries put work into the stream, too, and tickets know nothing of it.
     pub(crate) is_shared: bool,
+    /// What the last linear copy went between.
+    pub(crate) recent: Recent,
 }
 
 /// What keeps freed memory from being used again: work of a line that was in flight.

@@ -1,5 +1,6 @@
 //! A copy that has been checked. A `Plan` cannot exist unless its bounds, pitches and route are right.
 
+pub(crate) mod linear;
 mod many;
 mod runs;
 
@@ -9,6 +10,7 @@ use crate::{
     pieces::{Pieces, Store},
     table::GRANULE,
 };
+pub use linear::Linear;
 use many::Many;
 pub use runs::Runs;
 
@@ -147,37 +149,6 @@ impl Plan {
     ) -> Result<Plan, Misfit> {
         let mut plan = Plan::default();
         plan.extend(0, pieces, memory, fits)?;
-        Ok(plan)
-    }
-
-    /// The same for one piece in one row, which most copies are.
-    #[inline(always)]
-    pub fn linear(
-        (dst, src, len): (usize, usize, usize),
-        memory: &Memory,
-        fits: impl FnOnce(&Ends) -> Result<()>,
-    ) -> Result<Plan> {
-        let table = memory.table();
-        let (ends, unusual) = match (table.holding(dst, len), table.holding(src, len)) {
-            (Some(dst), Some(src)) => (Ends { dst: Place::Known(dst), src: Place::Known(src) }, None),
-            _ => {
-                let unusual = Unusual::find(Rows::linear(dst, src, len), memory)?;
-                (unusual.ends, Some(unusual))
-            }
-        };
-        fits(&ends)?;
-        if let Some(unusual) = unusual {
-            return Plan::of_unusual(unusual, memory);
-        }
-        let (dst, src) = (ends.dst.engine_address(dst), ends.src.engine_address(src));
-        let pieces = if len > 0 { Store::One(Rows::linear(dst, src, len)) } else { Store::None };
-        Ok(Plan { pieces, route: ends.route(), plain: false, ordered: false })
-    }
-
-    #[cold]
-    fn of_unusual(unusual: Unusual, memory: &Memory) -> Result<Plan> {
-        let mut plan = Plan { route: unusual.ends.route(), ..Plan::default() };
-        plan.take_unusual(unusual, memory)?;
         Ok(plan)
     }
 

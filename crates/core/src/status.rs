@@ -3,7 +3,7 @@
 use crate::{
     Error, Halt, Kind, Observer,
     backend::survives,
-    sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 /// The number of an op in its queue, counted from 1.
@@ -17,7 +17,8 @@ pub type Ticket = u64;
 /// Shared by a stream and its queue. A backend reports through this and through fences, and in no other way.
 pub struct Status {
     stream: u64,
-    passed: AtomicU64,
+    /// A worker writes this for every op, and whoever submits looks at the rest.
+    passed: Apart<AtomicU64>,
     failed: AtomicBool,
     first: Mutex<Option<(Ticket, Error)>>,
     /// The newest ticket that an abort dropped, and the newest such ticket that somebody was told of.
@@ -34,7 +35,7 @@ impl Status {
     pub fn new(stream: u64, observer: Option<Arc<dyn Observer>>) -> Self {
         Status {
             stream,
-            passed: AtomicU64::new(0),
+            passed: Apart(AtomicU64::new(0)),
             failed: AtomicBool::new(false),
             first: Mutex::new(None),
             dropped: AtomicU64::new(0),

@@ -1,7 +1,7 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Error, Fence, Memory, Observer, Op, Result, Status, Ticket,
+    DeviceId, Ends, Error, Fence, Memory, Observer, Op, Result, Status, Ticket,
     line::{Last, Line},
     sync::{Arc, lock},
 };
@@ -82,6 +82,31 @@ impl Stream {
             then(ticket);
             return Ok(ticket);
         }
+    }
+
+    /// Submits a copy of `(dst, src, len)` in one piece, if both ends are found in known blocks at the first look and `fits` agrees,
+    /// which is about their homes and origins alone: it is not asked again while these and `rule` are as they were, and takes no
+    /// lock. `None` if nothing was submitted: [`submit`](Self::submit) does it then, or says why not.
+    ///
+    /// # Safety
+    /// As `submit`.
+    #[inline(always)]
+    pub unsafe fn submit_linear(
+        &self,
+        ends: (usize, usize, usize),
+        rule: i32,
+        fits: impl FnOnce(&Ends) -> bool,
+    ) -> Option<Ticket> {
+        let mut last = lock(&self.line.last);
+        let copy = last.recent.find(ends, rule, self.memory.table(), fits)?;
+        if self.observer.is_some() || self.status().is_halted() {
+            return None;
+        }
+        // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given back.
+        let ticket = unsafe { self.line.queue.submit_linear(copy) }.ok()?;
+        debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
+        (last.ticket, last.touching) = (ticket, ticket);
+        Some(ticket)
     }
 
     /// Later work of this stream waits until `fence` is done. Returns a fence after that wait.

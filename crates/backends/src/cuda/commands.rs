@@ -93,7 +93,7 @@ impl Lane {
     fn or_by_kernel(&self, done: Result<()>, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
         let is_apart = rows.height == 1 && rows.dst.abs_diff(rows.src) >= rows.width;
         let has_kernel = matches!(way, Way::In | Way::Out) || way == Way::Within && is_apart;
-        let has_kernel = has_kernel && ptr::eq(constants, &self.device.constants);
+        let has_kernel = has_kernel && ptr::eq(constants, &*self.device.constants);
         match done {
             Err(why) if why.kind == Kind::Device && has_kernel && self.device.lost().is_none() => {
                 self.launch_rows(rows, 1)

@@ -18,7 +18,7 @@ use super::{
 };
 use ferry_core::{
     Error, Result,
-    sync::{Arc, Mutex, lock},
+    sync::{Apart, Arc, Mutex, lock},
 };
 use std::{
     ffi::{CStr, c_void},
@@ -36,7 +36,7 @@ pub struct Device {
     pub workers: Arc<Workers>,
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
-    pub constants: Constants,
+    pub constants: Apart<Constants>,
     /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
     pub is_alone: bool,
     lists: Lists,
@@ -48,7 +48,8 @@ pub struct Device {
     pub(super) holds: Arc<Holds>,
     /// For those streams.
     pub(super) words: Words,
-    lost: OnceLock<Error>,
+    /// Whoever submits looks at it.
+    lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
     /// For copies that meet themselves.
@@ -98,7 +99,7 @@ impl Device {
             driver,
             workers,
             watcher,
-            constants,
+            constants: Apart(constants),
             is_alone,
             lists: Lists::default(),
             desks: Desks::new(settings.stagers),
@@ -106,7 +107,7 @@ impl Device {
             context,
             holds,
             words: Words::default(),
-            lost: OnceLock::new(),
+            lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
             bounces: Bounces::default(),

@@ -12,7 +12,7 @@ use super::{
 };
 use ferry_core::{
     Ticket,
-    sync::{AtomicU64, Ordering},
+    sync::{Apart, AtomicU64, Ordering},
 };
 use std::{collections::BTreeMap, mem, ops::Range};
 
@@ -247,7 +247,7 @@ struct Window {
     watched: bool,
     /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
     attended: bool,
-    /// Copies since the queue was idle that could have been gathered.
+    /// Copies since the queue was idle, or seemed so, that could have been gathered.
     missed: u32,
 }
 
@@ -270,11 +270,6 @@ pub struct Gather {
     glance: Apart<AtomicU64>,
 }
 
-/// Shares no cache line with its neighbours: one thread writes it again and again, or looks at it.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
-
 /// What somebody sees who looks at a window from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glance {
@@ -292,10 +287,15 @@ impl Gather {
 
     /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
     #[inline]
-    pub fn offer(&self, sort: Sort, passed: Ticket, add: impl FnOnce(&mut Run, Ticket)) -> Taken {
-        let mut window = quickly(&self.window.0);
+    pub fn offer(
+        &self,
+        sort: Sort,
+        passed: impl FnOnce() -> Ticket,
+        add: impl FnOnce(&mut Run, Ticket),
+    ) -> Taken {
+        let mut window = quickly(&self.window);
         if !window.open || !window.attended {
-            return Taken::No(window.open && window.miss(passed));
+            return Taken::No(window.open && window.miss(passed()));
         }
         if !window.run.has_room_up_to(MOST, sort) {
             return Taken::Full;
@@ -309,7 +309,7 @@ impl Gather {
 
     /// Counts an op that is not gathered, and comes behind all that was.
     pub fn count(&self) -> Ticket {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         debug_assert!(window.run.is_empty(), "sent first");
         window.last += 1;
         window.last
@@ -317,7 +317,7 @@ impl Gather {
 
     /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
     pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         if window.run.is_empty() {
             return Err(list);
         }
@@ -328,12 +328,12 @@ impl Gather {
 
     /// From here on copies are taken, or not.
     pub fn set_open(&self, open: bool) {
-        quickly(&self.window.0).open = open;
+        quickly(&self.window).open = open;
     }
 
     /// What can be seen from outside. May be late by what others do now.
     pub fn glance(&self) -> Glance {
-        match self.glance.0.load(Ordering::Relaxed) {
+        match self.glance.load(Ordering::Relaxed) {
             0 => Glance::Empty,
             seen => Glance::Holds(seen >> 1, seen & 1 == 1),
         }
@@ -341,22 +341,24 @@ impl Gather {
 
     /// The sender looks at the window from now on.
     pub fn attend(&self) {
-        quickly(&self.window.0).attended = true;
+        quickly(&self.window).attended = true;
     }
 
-    /// The sender looks no more. False if it must, since there is something in the window.
+    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is something in the
+    /// window.
     pub fn leave(&self) -> bool {
-        let mut window = quickly(&self.window.0);
+        let mut window = quickly(&self.window);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
+        window.missed = 0;
         !window.watched
     }
 
     fn show(&self, run: &Run) {
         let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(DUE)) };
         // Written seldom: each time takes it away from who looks.
-        if self.glance.0.load(Ordering::Relaxed) != seen {
-            self.glance.0.store(seen, Ordering::Relaxed);
+        if self.glance.load(Ordering::Relaxed) != seen {
+            self.glance.store(seen, Ordering::Relaxed);
         }
     }
 }

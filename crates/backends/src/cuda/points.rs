@@ -11,6 +11,9 @@ use ferry_core::{
     sync::{Arc, lock},
 };
 
+/// After so many ops about which nobody has asked a lane looks by itself how far it is.
+const FAR: Ticket = 4096;
+
 impl Lane {
     /// A point behind everything so far.
     pub fn point(self: &Arc<Self>) -> Arc<Point> {
@@ -126,6 +129,36 @@ impl Lane {
         }
         state.ends.push(Arc::downgrade(point));
         point.put_at_end();
+    }
+
+    /// Whether the lane has nothing left to do, as far as can be told without waiting for anybody.
+    pub(super) fn is_idle(&self) -> bool {
+        let Some(state) = self.try_state() else { return false };
+        let is_idle = !state.backlog.is_held() && matches!(self.is_empty(), Ok(true));
+        if is_idle {
+            self.settle(state.backlog.last());
+        }
+        is_idle
+    }
+
+    /// The stream ends behind the op `at`. Nobody may ever ask how far it is, and something is kept for every copy through a
+    /// descriptor until somebody does: so the lane asks, now and then.
+    pub(super) fn keep_up(&self, state: &mut State, at: Ticket) {
+        if at >= self.status.passed() + FAR {
+            self.look_at_milestone(state, at);
+        }
+    }
+
+    #[cold]
+    fn look_at_milestone(&self, state: &mut State, at: Ticket) {
+        if let Some((ticket, event)) = &state.milestone {
+            // Not before it is likely.
+            if at < ticket + FAR || !matches!(event.is_reached(), Ok(true)) {
+                return;
+            }
+            self.settle(*ticket);
+        }
+        state.milestone = self.record_now().ok().map(|event| (at, event));
     }
 
     /// An event at the end of the stream as it is now.

@@ -24,8 +24,8 @@ use super::{
     sending::Work,
 };
 use ferry_core::{
-    DeviceId, Error, Fence, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    sync::{Arc, Mutex, Weak, lock},
+    DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
 
@@ -46,7 +46,7 @@ pub struct Lane {
     is_ours: bool,
     pub(super) gather: Gather,
     /// Whoever holds this may put things into the stream.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
     pub(super) bounce: OnceLock<Bounce>,
@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) tail: Option<(Ticket, Arc<Event>)>,
     /// Points at the end of the stream, which have no events yet.
     pub(super) ends: Vec<Weak<Point>>,
+    /// An event that the lane put behind this op to see how far it is.
+    pub(super) milestone: Option<(Ticket, Arc<Event>)>,
     /// A list to gather copies in.
     pub(super) spare: Vec<Entry>,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has passed.
@@ -109,7 +111,7 @@ impl Lane {
     ) -> Arc<Lane> {
         let mut lane = Lane::bare(device, id, stream, status);
         (lane.is_shared, lane.is_ours, lane.gather) = (true, is_ours, Gather::after(last));
-        lane.state = Mutex::new(State { backlog: Backlog::after(last), ..State::default() });
+        lane.state = Apart(Mutex::new(State { backlog: Backlog::after(last), ..State::default() }));
         Arc::new(lane)
     }
 
@@ -124,7 +126,7 @@ impl Lane {
             is_beside: false,
             is_ours: true,
             gather: Gather::default(),
-            state: Mutex::default(),
+            state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
             bounce: OnceLock::new(),
@@ -148,7 +150,7 @@ impl Lane {
     #[inline(always)]
     pub fn push(self: &Arc<Self>, op: Op) -> Ticket {
         match self.small(&op) {
-            Some((way, copy)) => self.push_small(way, copy, op),
+            Some((way, copy)) => self.push_small(way, copy, || op),
             None => self.push_other(op),
         }
     }
@@ -309,6 +311,7 @@ impl Lane {
 impl Lane {
     fn launch(self: &Arc<Self>, state: &mut State, ticket: Ticket, op: Op) -> Next {
         self.pin_ends(state);
+        self.keep_up(state, ticket - 1);
         if self.status.is_halted() {
             self.discard(op);
             return Next::Follows;
@@ -415,6 +418,15 @@ impl Queue for CudaQueue {
             None => Ok(self.lane.push(op)),
             // SAFETY: passed on from the caller.
             Some(shared) => unsafe { shared.submit(op) },
+        }
+    }
+
+    unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
+        let is_usual = self.lane.device.lost().is_none() && self.shared.get().is_none();
+        match self.lane.small_line(copy.line(), copy.route()).filter(|_| is_usual) {
+            Some((way, entry)) => Ok(self.lane.push_small(way, entry, || Op::Copy(copy.into()))),
+            // SAFETY: passed on from the caller.
+            None => unsafe { self.submit(Op::Copy(copy.into())) },
         }
     }
 

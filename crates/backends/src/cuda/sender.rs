@@ -1,7 +1,11 @@
 //! Sends what was gathered soon, whether or not anybody synchronises, and takes the driver's calls off whoever submits: one thread
-//! per device, which looks at the windows of busy lanes again and again, and sleeps when there are none.
+//! per device, which looks at the windows of busy lanes again and again, and sleeps when there are none. While there are several
+//! another one stands by, in case the driver does not let go of the first.
 
-use super::gather::{Gather, Glance};
+use super::{
+    gather::{Gather, Glance},
+    workers::Workers,
+};
 use ferry_core::{
     Ticket,
     sync::{Arc, Condvar, Mutex, lock, spin_loop},
@@ -18,6 +22,8 @@ const NAP: Duration = Duration::from_micros(10);
 const STEP: Duration = Duration::from_micros(1);
 /// The thread ends when it has slept so long.
 const IDLE: Duration = Duration::from_secs(5);
+/// After this time with one lane another thread has the others.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// A lane that gathers copies.
 pub trait Gathers {
@@ -57,19 +63,33 @@ const PACE: Pace = Pace {
 
 /// What the thread and those who need it share.
 pub struct Sender<L> {
-    inbox: Mutex<Inbox<L>>,
+    shift: Mutex<Shift<L>>,
     wake: Condvar,
     pace: Pace,
     naps: bool,
 }
 
-struct Inbox<L> {
-    /// Lanes whose windows are to be looked at from now on.
-    lanes: Vec<Arc<L>>,
+/// Who serves which lanes.
+struct Shift<L> {
+    /// Lanes whose windows are looked at.
+    lanes: Vec<Watched<L>>,
+    /// How many lanes are not there since a thread is at them.
+    away: usize,
+    /// Changes when whoever serves begins and ends with a lane, or is relieved. Odd in between.
+    turn: u64,
     serves: bool,
     sleeps: bool,
-    /// The processor of whoever asked last.
-    asker: i32,
+    /// Whether somebody stands by.
+    is_guarded: bool,
+    /// The processor of whoever woke the thread.
+    asker: Option<i32>,
+}
+
+/// What whoever serves does about one lane, while others may have the rest.
+struct Turn<L> {
+    number: u64,
+    lane: Watched<L>,
+    ask: Ask,
 }
 
 impl<L> Default for Sender<L> {
@@ -81,43 +101,34 @@ impl<L> Default for Sender<L> {
 
 impl<L> Sender<L> {
     fn new(pace: Pace, naps: bool) -> Self {
-        let inbox = Mutex::new(Inbox { lanes: Vec::new(), serves: false, sleeps: false, asker: -1 });
-        Sender { inbox, wake: Condvar::new(), pace, naps }
+        Sender { shift: Mutex::default(), wake: Condvar::new(), pace, naps }
     }
 
-    /// Looks at the window of `lane` from now on. True if the caller has to run [`serve`](Self::serve) on a thread of its own, since
-    /// nobody does.
-    #[must_use]
-    pub fn watch(&self, lane: Arc<L>) -> bool {
-        let mut inbox = lock(&self.inbox);
-        inbox.lanes.push(lane);
-        inbox.asker = processor();
-        if mem::replace(&mut inbox.sleeps, false) {
+    /// Has somebody look at the lane. True if the caller must, since nobody serves.
+    fn put(&self, shift: &mut Shift<L>, lane: Watched<L>) -> bool {
+        shift.lanes.push(lane);
+        if mem::replace(&mut shift.sleeps, false) {
             self.wake.notify_one();
         }
-        !mem::replace(&mut inbox.serves, true)
+        !mem::replace(&mut shift.serves, true)
     }
 
-    /// Takes up the lanes that came in, and sleeps if there are none at all. False at the end of a long sleep.
-    fn fetch(&self, watched: &mut Vec<Watched<L>>) -> bool {
-        let mut inbox = lock(&self.inbox);
-        let begins = watched.is_empty();
-        while watched.is_empty() && inbox.lanes.is_empty() {
-            inbox.sleeps = true;
+    /// Sleeps if there are no lanes. False at the end of a long sleep.
+    fn wait(&self) -> bool {
+        let mut shift = lock(&self.shift);
+        while shift.lanes.is_empty() {
+            shift.sleeps = true;
             let (guard, time) =
-                self.wake.wait_timeout(inbox, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
-            inbox = guard;
-            if time.timed_out() && inbox.lanes.is_empty() {
-                (inbox.serves, inbox.sleeps) = (false, false);
+                self.wake.wait_timeout(shift, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            shift = guard;
+            if time.timed_out() && shift.lanes.is_empty() {
+                (shift.serves, shift.sleeps) = (false, false);
                 return false;
             }
         }
-        watched.extend(inbox.lanes.drain(..).map(Watched::new));
-        let asker = inbox.asker;
-        drop(inbox);
-        if begins {
-            step_away(asker);
-        }
+        let asker = shift.asker.take();
+        drop(shift);
+        asker.into_iter().for_each(step_away);
         true
     }
 
@@ -130,20 +141,125 @@ impl<L> Sender<L> {
             (0..8).for_each(|_| spin_loop());
         }
     }
+
+    /// The turn that it is now, if there are lanes that another one could hold up. Nobody stands by any more otherwise.
+    fn guarded(&self) -> Option<u64> {
+        let mut shift = lock(&self.shift);
+        shift.is_guarded = shift.can_be_held_up();
+        shift.is_guarded.then_some(shift.turn)
+    }
+
+    /// Sends whoever serves away if it is still at this turn, and others need it. Then somebody else has to serve.
+    fn relieve(&self, turn: u64) -> bool {
+        let mut shift = lock(&self.shift);
+        let is_stuck = turn % 2 == 1 && shift.turn == turn && !shift.lanes.is_empty();
+        shift.turn += u64::from(is_stuck);
+        is_stuck
+    }
+}
+
+impl<L: Gathers + Send + Sync + 'static> Sender<L> {
+    /// Looks at the window of `lane` from now on.
+    pub fn watch(self: &Arc<Self>, workers: &Arc<Workers>, lane: Arc<L>) {
+        let mut shift = lock(&self.shift);
+        if shift.sleeps || !shift.serves {
+            shift.asker = Some(processor());
+        }
+        let must_serve = self.put(&mut shift, Watched::new(lane));
+        let must_guard = shift.can_be_held_up() && !mem::replace(&mut shift.is_guarded, true);
+        drop(shift);
+        if must_serve {
+            self.start(workers);
+        }
+        if must_guard {
+            let (sender, its_workers) = (self.clone(), workers.clone());
+            workers.run(Box::new(move || sender.stand_by(&its_workers)));
+        }
+    }
+
+    fn start(self: &Arc<Self>, workers: &Arc<Workers>) {
+        let sender = self.clone();
+        workers.run(Box::new(move || sender.serve()));
+    }
+
+    /// The driver may keep whoever serves for as long as a stream has no room. What other lanes have gathered must not wait for
+    /// that: it may be what makes room. Then another thread serves those.
+    fn stand_by(self: &Arc<Self>, workers: &Arc<Workers>) {
+        while let Some(turn) = self.guarded() {
+            thread::sleep(PATIENCE);
+            if self.relieve(turn) {
+                self.start(workers);
+            }
+        }
+    }
 }
 
 impl<L: Gathers> Sender<L> {
-    /// Serves the lanes until there has been nothing to do for a while.
-    pub fn serve(&self) {
-        let mut watched = Vec::new();
+    /// Serves the lanes until there has been nothing to do for a while, or somebody else does.
+    fn serve(&self) {
         let _slack = self.naps.then(Slack::less);
-        while self.fetch(&mut watched) {
+        while self.wait() {
             let now = Instant::now();
-            watched.retain_mut(|lane| lane.look(now, &self.pace));
-            if !watched.is_empty() {
+            let Some(turn) = lock(&self.shift).look(now, &self.pace) else {
                 self.pause(now);
+                continue;
+            };
+            if !self.take(turn, now) {
+                return;
             }
         }
+    }
+
+    /// Does what is to be done about a lane. False if another thread serves by now.
+    fn take(&self, Turn { number, mut lane, ask }: Turn<L>, now: Instant) -> bool {
+        let left = if ask == Ask::Send {
+            if !lane.send(now, &self.pace) {
+                self.pause(now);
+            }
+            Some(lane)
+        } else {
+            // Here, since the last to drop it may have to wait for the GPU.
+            drop(lane);
+            None
+        };
+        let mut shift = lock(&self.shift);
+        shift.away -= 1;
+        let goes_on = shift.turn == number;
+        shift.turn += u64::from(goes_on);
+        let must_serve = left.is_some_and(|lane| self.put(&mut shift, lane));
+        goes_on || must_serve
+    }
+}
+
+impl<L> Default for Shift<L> {
+    fn default() -> Self {
+        Shift {
+            lanes: Vec::new(),
+            away: 0,
+            turn: 0,
+            serves: false,
+            sleeps: false,
+            is_guarded: false,
+            asker: None,
+        }
+    }
+}
+
+impl<L> Shift<L> {
+    /// Whether there is a lane besides one that a thread may stay at.
+    fn can_be_held_up(&self) -> bool {
+        self.lanes.len() + self.away > 1
+    }
+}
+
+impl<L: Gathers> Shift<L> {
+    /// Looks at the windows, and takes out the first lane about which there is something to do.
+    fn look(&mut self, now: Instant, pace: &Pace) -> Option<Turn<L>> {
+        let asks = self.lanes.iter_mut().map(|lane| lane.look(now, pace));
+        let (place, ask) = asks.enumerate().find(|(_, ask)| *ask != Ask::Nothing)?;
+        self.away += 1;
+        self.turn += 1;
+        Some(Turn { number: self.turn, lane: self.lanes.remove(place), ask })
     }
 }
 
@@ -197,20 +313,24 @@ impl<L> Watched<L> {
 }
 
 impl<L: Gathers> Watched<L> {
-    /// Looks at the window, and says whether to look again.
-    fn look(&mut self, now: Instant, pace: &Pace) -> bool {
+    /// Looks at the window. If there is nothing in it for long, the sender is not there for it any more.
+    fn look(&mut self, now: Instant, pace: &Pace) -> Ask {
         if self.since.is_none() {
             self.lane.gather().attend();
         }
         match self.ask(self.lane.gather().glance(), now, pace) {
-            Ask::Nothing => {}
-            Ask::Send => match self.lane.try_send() {
-                0 => {}
-                bytes => self.sent(bytes, now, pace),
-            },
-            Ask::Leave => return !self.lane.gather().leave(),
+            Ask::Leave if !self.lane.gather().leave() => Ask::Nothing,
+            ask => ask,
         }
-        true
+    }
+
+    /// Sends what is in the window. False if that was nothing, or somebody else is at it.
+    fn send(&mut self, now: Instant, pace: &Pace) -> bool {
+        let bytes = self.lane.try_send();
+        if bytes > 0 {
+            self.sent(bytes, now, pace);
+        }
+        bytes > 0
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     sender::Gathers,
 };
 use ferry_core::{
-    Indirect, Op, Pieces, Plan, Result, Route, Ticket,
+    Indirect, Line, Op, Pieces, Plan, Result, Route, Rows, Ticket,
     sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
@@ -63,20 +63,28 @@ impl Lane {
     #[inline(always)]
     pub(super) fn small(&self, op: &Op) -> Option<(Way, Entry)> {
         let Op::Copy(plan) = op else { return None };
-        let (dst, src, len) = one_row(plan).filter(|(.., len)| *len <= self.device.constants.gather_most)?;
-        let way = self.way(plan.route());
-        let fits = way != Way::Across && !plan.is_plain() && dst.abs_diff(src) >= len;
+        one_row(plan).filter(|_| !plan.is_plain()).and_then(|line| self.small_line(line, plan.route()))
+    }
+
+    /// The same for one row between memory that is known.
+    #[inline(always)]
+    pub(super) fn small_line(&self, Line { dst, src, len }: Line, route: Route) -> Option<(Way, Entry)> {
+        let way = self.way(route);
+        let fits = len <= self.device.constants.gather_most && way != Way::Across && dst.abs_diff(src) >= len;
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
     }
 
     /// Submits a small copy: gathers it if there is something to wait for. It is sent soon, whatever its submitter does next.
     #[inline(always)]
-    pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: Op) -> Ticket {
+    pub(super) fn push_small(self: &Arc<Self>, way: Way, copy: Entry, op: impl FnOnce() -> Op) -> Ticket {
         let offer = || {
-            self.gather
-                .offer(Sort::Copies(way), self.status.passed(), |run, ticket| run.add(ticket, way, copy))
+            self.gather.offer(
+                Sort::Copies(way),
+                || self.status.passed(),
+                |run, ticket| run.add(ticket, way, copy),
+            )
         };
-        self.gathered(offer).unwrap_or_else(|| self.push_behind(op, Some((way, copy))))
+        self.gathered(offer).unwrap_or_else(|| self.push_behind(op(), Some((way, copy))))
     }
 
     /// Submits a copy through a descriptor, in the same way.
@@ -86,11 +94,15 @@ impl Lane {
         let offer = || {
             // Expected before anybody can send it.
             let mut ledger = lock(&self.ledger);
-            self.gather.offer(Sort::Sealed, self.status.passed(), |run, ticket| {
-                let through = take(&mut left);
-                run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
-                ledger.expect(ticket, at, through);
-            })
+            self.gather.offer(
+                Sort::Sealed,
+                || self.status.passed(),
+                |run, ticket| {
+                    let through = take(&mut left);
+                    run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
+                    ledger.expect(ticket, at, through);
+                },
+            )
         };
         let gathered = self.gathered(offer);
         gathered.unwrap_or_else(|| self.push_behind(Op::CopyThrough(take(&mut left)), None))
@@ -117,11 +129,13 @@ impl Lane {
         }
     }
 
+    /// Many copies seem to be in the stream; but nobody may have asked lately how far it is.
     #[cold]
     fn ask_sender(self: &Arc<Self>) {
-        if self.device.sender.watch(self.clone()) {
-            let sender = self.device.sender.clone();
-            self.device.workers.run(Box::new(move || sender.serve()));
+        if self.is_idle() {
+            self.gather.leave();
+        } else {
+            self.device.sender.watch(&self.device.workers, self.clone());
         }
     }
 
@@ -141,7 +155,7 @@ impl Lane {
         lock(&self.state)
     }
 
-    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -191,6 +205,7 @@ impl Lane {
     /// Puts copies into the stream, one portion after the other.
     pub(super) fn send_run(&self, state: &mut State, run: Run) {
         self.pin_ends(state);
+        self.keep_up(state, run.first() - 1);
         if !self.status.is_halted() {
             let sent = self.device.enter().map(|_here| match run.sort() {
                 Some(Sort::Copies(way)) => {
@@ -262,10 +277,12 @@ impl Lane {
 
 /// The one row that a plan is.
 #[inline]
-fn one_row(plan: &Plan) -> Option<(usize, usize, usize)> {
+fn one_row(plan: &Plan) -> Option<Line> {
     match plan.pieces() {
-        Pieces::Rows([rows]) if rows.height == 1 => Some((rows.dst, rows.src, rows.width)),
-        Pieces::Lines([line]) => Some((line.dst, line.src, line.len)),
+        Pieces::Rows([Rows { dst, src, width: len, height: 1, .. }]) => {
+            Some(Line { dst: *dst, src: *src, len: *len })
+        }
+        Pieces::Lines([line]) => Some(*line),
         _ => None,
     }
 }

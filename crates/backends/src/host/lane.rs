@@ -14,7 +14,7 @@ use super::{
 };
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Op, Queue, Result, Status, Ticket,
+    Fence, Kind, Line, Linear, Op, Queue, Result, Status, Ticket,
     backend::{self, survives},
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
@@ -483,6 +483,11 @@ impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
         let work = Work::from(op);
         Ok(self.0.push(|_| work))
+    }
+
+    unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
+        let Line { dst, src, len } = copy.line();
+        Ok(self.0.push(|_| Work::Linear { dst, src, len, done: 0 }))
     }
 
     fn fence(&self) -> Result<Arc<dyn Fence>> {

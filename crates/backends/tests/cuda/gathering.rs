@@ -412,3 +412,32 @@ fn a_descriptor_that_waits_may_come_to_name_mapped_memory() {
     stream.synchronize(MINUTE).expect("followed by the host");
     assert!(fetch(&gpu, base, 4096) == read(&source));
 }
+
+/// Submits until the stream is known to have passed something, though nobody asks.
+fn passes(stream: &Stream, most: usize, mut submit: impl FnMut()) {
+    let first = stream.status().passed() + 1;
+    let mut counts = || {
+        submit();
+        stream.status().passed() >= first
+    };
+    assert!((0..most).any(|_| counts()), "it keeps something for every copy");
+    stream.synchronize(MINUTE).expect("done");
+}
+
+#[test]
+fn a_stream_that_nobody_asks_about_is_known_to_pass_its_work() {
+    let Some(gpu) = gpu("a_stream_that_nobody_asks_about_is_known_to_pass_its_work") else { return };
+    let (there, source) = (device(&gpu, PIECE), locked(&gpu, &[7; PIECE]));
+    let slots = descriptors(&gpu, &[(there.base, source.base, PIECE)]);
+    let shared = stream(&gpu);
+    shared.share().expect("shared");
+    passes(&shared, 100_000, || follow(&gpu, &shared, &slots, 0));
+    // Now and then one, when the one before is done: nobody has to wake for that.
+    let (alone, target) =
+        (gpu.stream(0, QueueOptions::default()).expect("a stream"), locked(&gpu, &[0; PIECE]));
+    passes(&alone, 1000, || {
+        write(&target, &[0; PIECE]);
+        linear(&alone, target.base, there.base, PIECE);
+        await_end(&target, PIECE);
+    });
+}

@@ -53,10 +53,10 @@ fn one_of_two() {
     waits.wait_for(behind.clone()).expect("submitted");
     for _ in 0..8 {
         let plan = |memory: &ferry_core::Memory| {
-            Plan::linear((there.base, source.base, 4096), memory, |_| Ok(())).map(Op::Copy)
+            Plan::new([Rows::linear(there.base, source.base, 4096)], memory, |_, _| Ok(())).map(Op::Copy)
         };
         // SAFETY: all of it is known memory.
-        let _ = unsafe { breaking.submit::<Error>(plan) };
+        let _ = unsafe { breaking.submit::<ferry_core::Misfit>(plan) };
     }
     let Err(first) = breaking.synchronize(MINUTE) else {
         return eprintln!("one_of_two: skipped: this driver does not fail when it is told to");

@@ -61,9 +61,34 @@ fn a_window_that_stays_empty_is_left_alone() {
     assert_eq!(at(105, Glance::Empty), Ask::Leave);
 }
 
+/// A lane without a stream.
 struct Fake {
     gather: Gather,
     sent: mpsc::Sender<usize>,
+    /// The driver keeps whoever sends until somebody says so here.
+    room: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+impl Fake {
+    fn busy(sent: &mpsc::Sender<usize>) -> Arc<Fake> {
+        let lane = Fake { gather: Gather::default(), sent: sent.clone(), room: Mutex::default() };
+        lane.gather.set_open(true);
+        lane.gather.count();
+        Arc::new(lane)
+    }
+
+    /// Submits a copy. Says whether it was gathered.
+    fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Workers>) -> bool {
+        let copy = Entry { dst: to, src: 1 << 40, len: 8 };
+        match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+            Taken::Yes(..) => return true,
+            Taken::No(true) => sender.watch(workers, self.clone()),
+            Taken::No(false) => {}
+            Taken::Full => panic!("the others would have been sent"),
+        }
+        self.gather.count();
+        false
+    }
 }
 
 impl Gathers for Fake {
@@ -73,41 +98,59 @@ impl Gathers for Fake {
 
     fn try_send(&self) -> usize {
         let Ok(run) = self.gather.take(Vec::new()) else { return 0 };
+        if let Some(room) = lock(&self.room).take() {
+            room.recv().expect("there is room at last");
+        }
         self.sent.send(run.count()).expect("counted below");
         run.bytes()
     }
 }
 
+const LONG: Duration = Duration::from_secs(60);
+
 #[test]
 fn copies_are_sent_though_nobody_asks_for_it() {
     let (sender, workers) = (Arc::new(Sender::<Fake>::default()), Arc::new(Workers::default()));
     let (sent, count) = mpsc::channel();
-    let lanes: Vec<_> =
-        (0..3).map(|_| Arc::new(Fake { gather: Gather::default(), sent: sent.clone() })).collect();
-    for lane in &lanes {
-        lane.gather.set_open(true);
-        lane.gather.count();
-    }
+    let lanes: Vec<_> = (0..3).map(|_| Fake::busy(&sent)).collect();
     let mut gathered = 0;
     for round in 0..2000 {
         for lane in &lanes[..1 + round % 3] {
-            let copy = Entry { dst: 0x1000 * round as u64, src: 1 << 40, len: 8 };
-            match lane.gather.offer(Sort::Copies(Way::In), 0, |run, ticket| run.add(ticket, Way::In, copy)) {
-                Taken::Yes(..) => gathered += 1,
-                Taken::No(asks) => {
-                    lane.gather.count();
-                    if asks && sender.watch(lane.clone()) {
-                        let sender = sender.clone();
-                        workers.run(Box::new(move || sender.serve()));
-                    }
-                }
-                Taken::Full => panic!("the others would have been sent"),
-            }
+            gathered += usize::from(lane.submit(0x1000 * round as u64, &sender, &workers));
         }
         if round % 20 == 0 {
             while gathered > 0 {
-                gathered -= count.recv_timeout(Duration::from_secs(60)).expect("sent");
+                gathered -= count.recv_timeout(LONG).expect("sent");
             }
+        }
+    }
+}
+
+#[test]
+fn streams_without_room_hold_up_no_other() {
+    let near = Pace { near: LONG, ..super::PACE };
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Arc::new(Workers::default()));
+    let (sent, count) = mpsc::channel();
+    let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
+    let is_gathered = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
+    for lane in &lanes {
+        while !is_gathered(lane) {}
+        assert_eq!(count.recv_timeout(LONG), Ok(1), "somebody looks at it from now on");
+    }
+    for _ in 0..3 {
+        let mut doors = Vec::new();
+        for lane in &lanes[1..] {
+            let (open, room) = mpsc::channel();
+            *lock(&lane.room) = Some(room);
+            assert!(is_gathered(lane));
+            doors.push(open);
+        }
+        assert!(is_gathered(&lanes[0]));
+        assert_eq!(count.recv_timeout(LONG), Ok(1), "what the others may wait for");
+        assert_eq!(count.try_recv(), Err(mpsc::TryRecvError::Empty));
+        for open in doors {
+            open.send(()).expect("it waits for that");
+            assert_eq!(count.recv_timeout(LONG), Ok(1));
         }
     }
 }

@@ -1,0 +1,178 @@
+//! The short way of most copies: bytes in one piece between two blocks, which are those of the stream's last copy more often than
+//! not.
+
+use super::{Ends, Plan, Route, Rows};
+use crate::{AddressTable, Line, Place, pieces::Store, table::Part};
+
+/// A checked copy of bytes in one piece between known blocks, in the engine's addresses: what most plans are.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear {
+    line: Line,
+    route: Route,
+}
+
+impl Linear {
+    /// The bytes.
+    #[inline(always)]
+    pub fn line(&self) -> Line {
+        self.line
+    }
+
+    /// Between which kinds of memory they move.
+    #[inline(always)]
+    pub fn route(&self) -> Route {
+        self.route
+    }
+}
+
+impl From<Linear> for Plan {
+    fn from(copy: Linear) -> Plan {
+        Plan { pieces: Store::One(Rows::from(copy.line)), route: copy.route, ..Plan::default() }
+    }
+}
+
+/// The two blocks of a stream's last copy.
+#[derive(Default)]
+pub(crate) struct Recent {
+    dst: Part,
+    src: Part,
+    /// The blocks are what they were as long as nothing has left the address table since.
+    removals: u64,
+    /// By which of the caller's rules such blocks fit: that stays.
+    rule: i32,
+    route: Route,
+}
+
+impl Recent {
+    /// The copy of `len` bytes, if both ends are found at the first look and `fits` agrees: it is about the homes and origins of the
+    /// ends alone, and not asked again while these and `rule` are as they were. Whoever gets `None` makes a [`Plan`], which knows
+    /// everything else and says what is wrong.
+    #[inline(always)]
+    pub(crate) fn find(
+        &mut self,
+        (dst, src, len): (usize, usize, usize),
+        rule: i32,
+        table: &AddressTable,
+        fits: impl FnOnce(&Ends) -> bool,
+    ) -> Option<Linear> {
+        let is_as_before = self.removals == table.removals()
+            && self.rule == rule
+            && self.dst.holds_all(dst, len)
+            && self.src.holds_all(src, len);
+        if !is_as_before {
+            self.look((dst, src, len), rule, table, fits)?;
+        }
+        let line = Line { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
+        Some(Linear { line, route: self.route })
+    }
+
+    #[inline(never)]
+    fn look(
+        &mut self,
+        (dst, src, len): (usize, usize, usize),
+        rule: i32,
+        table: &AddressTable,
+        fits: impl FnOnce(&Ends) -> bool,
+    ) -> Option<()> {
+        // Before the look: what leaves the table meanwhile makes it a thing of the past.
+        let removals = table.removals();
+        let is_current = removals == self.removals;
+        let still = |part: Part, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));
+        let to = still(self.dst, dst).or_else(|| table.part(dst, len))?;
+        let from = still(self.src, src).or_else(|| table.part(src, len))?;
+        let is_agreed = self.rule == rule && to.is_like(&self.dst) && from.is_like(&self.src);
+        if !is_agreed {
+            let ends = Ends { dst: Place::Known(to.into()), src: Place::Known(from.into()) };
+            fits(&ends).then_some(())?;
+            (self.rule, self.route) = (rule, ends.route());
+        }
+        (self.dst, self.src, self.removals) = (to, from, removals);
+        // Nothing is not copied, but a range of no bytes lies anywhere in a block.
+        (len > 0).then_some(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Block, Home, Origin, table::GRANULE};
+
+    fn block(base: usize, len: usize, home: Home) -> Block {
+        Block { base, len, home, at: base + 0x1000_0000, page: GRANULE, origin: Origin::Allocated }
+    }
+
+    const HOST: Home = Home::Host;
+    const THERE: Home = Home::Device(0);
+    const A: usize = 0x10_0000;
+    const B: usize = 0x20_0000;
+    const LEN: usize = 3 * GRANULE;
+
+    #[test]
+    fn what_was_found_is_found_again_and_nothing_else() {
+        let table = AddressTable::of([block(A, LEN, THERE), block(B, LEN, HOST), block(B + LEN, LEN, HOST)]);
+        let mut recent = Recent::default();
+        for _ in 0..2 {
+            for (dst, src, len, good) in [
+                (A, B, LEN, true),
+                (A + 5, B + 9, LEN - 9, true),
+                (A + LEN - 1, B + LEN - 1, 1, true),
+                (A, B + LEN, LEN, true),
+                (A - 1, B + LEN, 1, false),
+                (A, B + 2 * LEN, 1, false),
+                (A, B, 0, false),
+                (A, B, LEN + 1, false),
+                (A + 1, B, LEN, false),
+                (A, B + 1, LEN, false),
+                (A - 1, B, 1, false),
+                (A, B, usize::MAX, false),
+                (0, B, 1, false),
+            ] {
+                let found = recent.find((dst, src, len), 1, &table, |_| true).map(|copy| copy.line());
+                let want = Line { dst: dst + 0x1000_0000, src: src + 0x1000_0000, len };
+                assert_eq!(found, good.then_some(want), "{len} bytes from {src:#x} to {dst:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn rules_are_asked_for_again_where_they_may_say_something_else() {
+        let table = AddressTable::of([block(A, LEN, THERE), block(B, LEN, HOST)]);
+        let mut recent = Recent::default();
+        let mut asked = 0;
+        for (rule, want) in [(1, 1), (1, 1), (2, 2), (2, 2), (1, 3)] {
+            let fits = |_: &Ends| {
+                asked += 1;
+                true
+            };
+            let copy = recent.find((A, B, 64), rule, &table, fits).expect("both ends are known");
+            assert_eq!((asked, copy.route()), (want, Route::HostToDevice { to: 0 }));
+        }
+        assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "refused");
+        assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "and nothing remembered of it");
+        assert!(recent.find((A, B, 64), 1, &table, |_| false).is_some(), "what was agreed still is");
+        // So it is for others like them, wherever they are, and only for those.
+        for (base, home) in [(0x30_0000, THERE), (0x40_0000, Home::Device(1)), (0x50_0000, HOST)] {
+            table.insert(block(base, LEN, home)).expect("room");
+            let found = recent.find((base, B, 64), 1, &table, |_| false);
+            assert_eq!(found.is_some(), home == THERE, "{home:?}");
+            assert!(recent.find((A, base, 64), 1, &table, |_| false).is_none() || home == HOST);
+        }
+        table.remove(A, |_| Ok(())).expect("there");
+        assert!(recent.find((0x30_0000, B, 64), 1, &table, |_| false).is_some());
+    }
+
+    #[test]
+    fn a_block_that_left_is_not_remembered_nor_taken_for_the_next_one_there() {
+        let table = AddressTable::of([block(A, LEN, THERE), block(B, LEN, HOST)]);
+        let mut recent = Recent::default();
+        let mut find = || recent.find((A, B, LEN), 1, &table, |_| true).map(|copy| copy.route());
+        assert_eq!(find(), Some(Route::HostToDevice { to: 0 }));
+        table.remove(A, |_| Ok(())).expect("there");
+        assert_eq!(find(), None, "gone");
+        table.insert(block(A, LEN, Home::Device(3))).expect("room");
+        assert_eq!(find(), Some(Route::HostToDevice { to: 3 }));
+        table.remove(B, |_| Ok(())).expect("there");
+        table.insert(block(B, LEN - 1, HOST)).expect("room");
+        assert_eq!(find(), None, "shorter now");
+    }
+}
