@@ -19,6 +19,7 @@ mod gather;
 mod host;
 mod ipc;
 mod latch;
+mod late;
 mod ledger;
 mod live;
 mod memory;
