@@ -7,6 +7,7 @@
 //! GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
+mod apart;
 mod backlog;
 mod commands;
 mod device;
