@@ -78,5 +78,7 @@ void wait_a_while(pthread_cond_t *moved);
 // The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
+// The lock is not.
+void run_kernel(Work *work);
 
 #endif
