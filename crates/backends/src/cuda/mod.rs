@@ -33,6 +33,7 @@ mod quick;
 mod quota;
 mod reduce;
 mod registered;
+mod relay;
 mod reports;
 mod ring;
 mod sealed;

@@ -89,14 +89,11 @@ impl Lane {
         Ok(Arc::new(lane))
     }
 
-    /// A lane with a stream of its own, beside one that waits for it. The context is current.
+    /// A lane with a stream of its own, beside one that waits for it.
     pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
         let stream = Lane::make_stream(&device)?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.is_beside = true;
-        // Made now: later the driver may wait for the stream that waits for this lane.
-        let bounce = Bounce::new(&lane.device)?;
-        lane.bounce = OnceLock::from(bounce);
         Ok(Arc::new(lane))
     }
 

@@ -207,7 +207,7 @@ impl Chunk {
 impl Device {
     /// Has the copy engine move a rectangle, in `stream` of this device. The context is current; the memory stays valid until
     /// that is done.
-    pub(super) fn copy_rows(&self, rows: &Rows, stream: Handle) -> Result<()> {
+    pub(in crate::cuda) fn copy_rows(&self, rows: &Rows, stream: Handle) -> Result<()> {
         let calls = &self.driver.calls;
         if rows.height > 1 && rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH {
             // SAFETY: our caller's promise.
