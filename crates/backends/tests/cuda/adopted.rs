@@ -337,3 +337,32 @@ fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
     // SAFETY: as above.
     unsafe { gpu.backend().free(&last) }.expect("closed");
 }
+
+/// Other streams may stand behind a held one on their way into the GPU: pageable memory needs none of them.
+#[test]
+fn pageable_memory_needs_no_other_stream() {
+    lost::in_child("adopted::one_way", &[("STANDIN_WAYS", "1")]);
+}
+
+#[test]
+#[ignore = "run by pageable_memory_needs_no_other_stream"]
+fn one_way() {
+    let Some(gpu) = gpu("one_way") else { return };
+    let streams: Vec<_> = (0..3).map(|_| theirs(&gpu).0).collect();
+    for len in [1, 5000, MIB, 9 * MIB + 5] {
+        let blocks: Vec<_> = streams.iter().map(|_| device(&gpu, len)).collect();
+        let sources: Vec<_> = (0..3).map(|seed| noise(seed + len, len)).collect();
+        let mut targets = vec![vec![0_u8; len]; 3];
+        for ((stream, there), (source, target)) in
+            streams.iter().zip(&blocks).zip(sources.iter().zip(&mut targets))
+        {
+            stream.call(|| ()).expect("submitted");
+            linear(stream, there.base, source.as_ptr() as usize, len);
+            linear(stream, target.as_mut_ptr() as usize, there.base, len);
+        }
+        for stream in &streams {
+            stream.synchronize(Some(Duration::from_secs(20))).expect("not for ever");
+        }
+        assert!(targets == sources, "{len} bytes");
+    }
+}
