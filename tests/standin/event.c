@@ -27,6 +27,9 @@ void run_record(Work *work)
     pthread_mutex_lock(&lock);
     event->reached = work->event.turn > event->reached ? work->event.turn : event->reached;
     event->ms = now();
+    // Whoever sees the event sees that the stream has come so far.
+    work->stream->done++;
+    work->is_counted = true;
     pthread_cond_broadcast(&event->moved);
     leave(event);
     pthread_mutex_unlock(&lock);

@@ -123,9 +123,10 @@ static void *serve(void *data)
         }
         pthread_mutex_unlock(&lock);
         run(work);
+        bool is_counted = work->is_counted;
         free(work);
         pthread_mutex_lock(&lock);
-        stream->done++;
+        stream->done += !is_counted;
         pthread_cond_broadcast(&stream->moved);
     }
     bury(stream);
@@ -177,9 +178,14 @@ void drain(Device *device)
 static Stream *make_stream(Device *device, u32 flags)
 {
     static u32 made;
+    u32 way = ways ? made++ % (u32)ways : 0;
+    // As on a GPU, where a driver has something to do there.
+    while (blocking[way] && !is_over) {
+        wait_a_while(&unblocked);
+    }
     Stream *stream = calloc(1, sizeof *stream);
     *stream = (Stream){.mark = STREAM, .flags = flags, .device = device, .next = device->streams};
-    stream->way = ways ? made++ % (u32)ways : 0;
+    stream->way = way;
     stream->last = &stream->first;
     pthread_cond_init(&stream->more, NULL);
     pthread_cond_init(&stream->moved, NULL);

@@ -34,6 +34,8 @@ typedef struct Work {
     struct Work *next;
     void (*run)(struct Work *work);
     Stream *stream;
+    // Counted as done already, by itself.
+    bool is_counted;
     union {
         // Whether an end is plain memory, whose owner waits.
         struct { Rectangle rows; bool to_plain, from_plain; } copy;

@@ -45,7 +45,7 @@ impl Shared {
     pub fn following(earlier: &Arc<Lane>) -> Result<Shared> {
         earlier.flush();
         let (device, status, last) = (earlier.device.clone(), earlier.status.clone(), earlier.last());
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let front = Lane::shared(device, earlier.id, (stream, true), status, last);
         let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
         let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));

@@ -14,6 +14,7 @@ use super::{
     sender::Sender,
     settings::{Constants, Settings},
     stage::Desks,
+    streams::Spares,
     workers::Workers,
 };
 use ferry_core::{
@@ -52,7 +53,8 @@ pub struct Device {
     lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
-    /// For copies that meet themselves.
+    pub(super) spares: Spares,
+    /// For copies that go through memory of the host.
     pub(super) bounces: Bounces,
     /// For descriptors that the GPU reads.
     pub(super) sealing: Sealing,
@@ -110,6 +112,7 @@ impl Device {
             lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
+            spares: Spares::default(),
             bounces: Bounces::default(),
             sealing: Sealing::default(),
             events: Events::default(),
@@ -192,7 +195,8 @@ impl Device {
         self.kernels()?;
         self.sealing()?;
         self.reducing()?;
-        self.live().map(drop)
+        self.live()?;
+        self.stock_streams()
     }
 
     /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
@@ -268,6 +272,7 @@ impl Drop for Device {
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
             self.bounces.close(&self.driver);
+            self.spares.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -91,6 +91,11 @@ impl Holds {
         Ok(())
     }
 
+    /// Whether anything is held.
+    pub fn is_any(&self) -> bool {
+        lock(&self.state).held > 0
+    }
+
     /// Whether calls were put off that are not done.
     pub fn is_behind(&self) -> bool {
         lock(&self.state).left > 0

@@ -41,6 +41,7 @@ mod sender;
 mod sending;
 pub mod settings;
 mod stage;
+mod streams;
 mod visits;
 mod workers;
 

@@ -82,7 +82,7 @@ impl Lane {
         options: QueueOptions,
         status: Arc<Status>,
     ) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.waited = options.waited;
         lane.open_or_close(&lock(&lane.state).backlog);
@@ -91,7 +91,7 @@ impl Lane {
 
     /// A lane with a stream of its own, beside one that waits for it.
     pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.is_beside = true;
         Ok(Arc::new(lane))
@@ -128,15 +128,6 @@ impl Lane {
             reports: OnceLock::new(),
             bounce: OnceLock::new(),
         }
-    }
-
-    /// A new CUDA stream.
-    pub fn make_stream(device: &Device) -> Result<Handle> {
-        let mut stream = 0;
-        let _here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code).map(|()| stream)
     }
 
     /// The newest ticket that is not gathered.

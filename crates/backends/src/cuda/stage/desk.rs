@@ -126,9 +126,7 @@ impl Desk {
 
     fn make(&mut self, device: &Device) -> Result<()> {
         let calls = &device.driver.calls;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (calls.cuStreamCreate)(&mut self.stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code)?;
+        self.stream = device.make_stream()?;
         let mut at = 0;
         // SAFETY: `at` receives the address.
         let code =
