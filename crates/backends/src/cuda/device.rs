@@ -210,10 +210,10 @@ impl Device {
             return Ok(*loaded);
         }
         let mut module = 0;
+        let text = text.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let mut found = [0; N];
         for (function, name) in found.iter_mut().zip(names) {
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -225,10 +225,10 @@ impl Device {
 
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
+        let text = PTX.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, PTX.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let find = |name: &CStr| {
             let mut function = 0;
             // SAFETY: the module is loaded and the name ends with a zero.
