@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """What a running matrix product loses beside a batch copy, by the number of blocks that the copy's kernel may take.
 
-Needs a GPU, PyTorch and libascendcl.so: FERRY_LIBRARY=.../libascendcl.so tests/device/matmul.py
+Needs a GPU, PyTorch and libascendcl.so: FERRY_LIBRARY=.../libascendcl.so tests/device/matmul.py [BLOCKS ...]
 
 The product is PyTorch's, of two 8192 x 8192 matrices in bfloat16, again and again on one stream. Beside it a thread hands over
 batches of 4,096 pieces of 4 KiB, eight before each synchronise, through the C functions. The number of blocks is read when
-the library starts, so every number has a process of its own; 0 blocks leave all to the copy engine.
+the library starts, so every number has a process of its own; 0 blocks leave all to the copy engine. One number takes about five
+seconds, and no more than LIMIT.
 """
 
 import ctypes
 import os
 import random
-import subprocess
+import signal
 import sys
 import threading
 import time
@@ -20,7 +21,8 @@ BLOCKS = [0, 8, 16, 32, 64, 132]
 COUNT, PIECE, QUEUED = 4096, 4096, 8
 REGION = 256 << 20  # the pieces are scattered over so many bytes on each side
 SIDE = 8192
-SECONDS = 0.4
+SECONDS = 0.3
+LIMIT = 20
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = "h2d", "d2h"
 HUGE_FIRST = 0
@@ -148,7 +150,7 @@ def alone(batches, way):
     return batches.rate(way, lambda: time.perf_counter() > end)
 
 
-def child(blocks):
+def measure(blocks):
     """Measures with this many blocks and prints a line for each way."""
     import torch
 
@@ -157,29 +159,47 @@ def child(blocks):
     acl.aclrtSetDevice(0)
     batches, product = Batches(acl), Product(torch)
     batches.check()
+    before = product.rate()
     for way in [HOST_TO_DEVICE, DEVICE_TO_HOST]:
-        before, copies = product.rate(), alone(batches, way)
+        copies = alone(batches, way)
         with_copies, copies_with = beside(product, batches, way)
+        after = product.rate()
         # Clocks wander with the heat: what the product does alone is the mean of before and after.
-        usual = (before + product.rate()) / 2
+        usual, before = (before + after) / 2, after
         loss = 100 * (1 - with_copies / usual)
         print(f"{way} {blocks:6} {copies:14.1f} {copies_with:14.1f} {usual:14.1f} {with_copies:14.1f} {loss:7.1f} %", flush=True)
 
 
+def child(blocks):
+    """A process of its own, which has PyTorch from its parent: what to put into the exit code."""
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    # Also ends a thread that waits for the GPU.
+    signal.alarm(LIMIT)
+    os.environ["FERRY_BACKEND"] = "cuda"
+    os.environ.update({"FERRY_CUDA_BLOCKS": str(blocks)} if blocks else {"FERRY_CUDA_PLAN": "blocks_in=0,blocks_out=0"})
+    try:
+        measure(blocks)
+    except Exception as error:
+        print(error, file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
 def main():
-    if len(sys.argv) > 1:
-        return child(int(sys.argv[1]))
     if "FERRY_LIBRARY" not in os.environ:
         sys.exit("FERRY_LIBRARY must name libascendcl.so")
+    # Once for all: it takes as long as a measurement. The GPU is first used by the children.
+    import torch  # noqa: F401
+
     print(f"batches of {COUNT} x {PIECE} B, {QUEUED} queued, beside bfloat16 products of {SIDE} x {SIDE}")
     print("    blocks  alone GB/s    beside GB/s  alone TFLOP/s beside TFLOP/s    loss", flush=True)
-    for blocks in BLOCKS:
-        environment = os.environ | {"FERRY_BACKEND": "cuda"}
-        environment |= {"FERRY_CUDA_BLOCKS": str(blocks)} if blocks else {"FERRY_CUDA_PLAN": "blocks_in=0,blocks_out=0"}
-        code = subprocess.run([sys.executable, __file__, str(blocks)], env=environment, check=False).returncode
-        if code != 0:
-            print(f"    {blocks:6}  failed with code {code}", flush=True)
-    return 0
+    codes = {blocks: child(blocks) for blocks in [int(given) for given in sys.argv[1:]] or BLOCKS}
+    failed = {blocks: code for blocks, code in codes.items() if code != 0}
+    for blocks, code in failed.items():
+        print(f"    {blocks:6}  failed with code {code}", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ static void run_call(Work *work)
 // These run on a broken device too: whoever waits must hear of it.
 static bool is_order(const Work *work)
 {
-    return work->run == run_record || work->run == run_wait || (work->run == run_call && work->call.call);
+    return work->run == run_wait || (work->run == run_call && work->call.call);
 }
 
 static void run(Work *work)
@@ -48,6 +48,9 @@ static void run(Work *work)
     seed = seed * 1664525 + 1013904223;
     if (jitter && seed >> 30 == 0) {
         nap((seed >> 8) % jitter);
+    }
+    if (work->run == run_record) {
+        return; // whoever counts it as done does it
     }
     current = work;
     if (is_order(work)) {
@@ -123,10 +126,13 @@ static void *serve(void *data)
         }
         pthread_mutex_unlock(&lock);
         run(work);
-        bool is_counted = work->is_counted;
-        free(work);
         pthread_mutex_lock(&lock);
-        stream->done += !is_counted;
+        // Whoever sees that an event was reached finds its stream to be so far.
+        if (work->run == run_record) {
+            run_record(work);
+        }
+        free(work);
+        stream->done++;
         pthread_cond_broadcast(&stream->moved);
     }
     bury(stream);

@@ -8,13 +8,19 @@ enum { STREAM = 0x57ea3, EVENT = 0xe7e47, GONE = 0xdead };
 // So much work fits into a stream; then its caller waits, as a driver has him wait.
 enum { DEPTH = 1024 };
 
-typedef struct Event {
-    u32 mark, users;
-    bool timed;
-    // How often it was recorded, and which of those was reached.
-    u64 recorded, reached;
+// One recording of an event. Whoever waits for it waits for this one, wherever the event is recorded next.
+typedef struct {
+    u32 users;
+    bool reached;
     double ms;
     pthread_cond_t moved;
+} Turn;
+
+typedef struct Event {
+    u32 mark;
+    bool timed;
+    // The newest, if it was recorded at all.
+    Turn *turn;
 } Event;
 
 typedef void (*Callback)(Stream *stream, Code code, void *data);
@@ -34,13 +40,11 @@ typedef struct Work {
     struct Work *next;
     void (*run)(struct Work *work);
     Stream *stream;
-    // Counted as done already, by itself.
-    bool is_counted;
     union {
         // Whether an end is plain memory, whose owner waits.
         struct { Rectangle rows; bool to_plain, from_plain; } copy;
         struct { u64 dst, count; u32 value; int size; } fill;
-        struct { Event *event; u64 turn; } event;
+        struct { Turn *turn; } event;
         struct { Callback call; void (*plain)(void *data); void *data; } call;
         struct { u64 addr, value; u32 flags; } value;
         struct { const Kernel *kernel; Launch launch; } kernel;
@@ -74,8 +78,8 @@ void wait_a_while(pthread_cond_t *moved);
 // The stream waits for a number, or does not any more: meanwhile those of its way do nothing.
 void block_way(Stream *stream, bool is_blocked);
 
+// The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
-void leave(Event *event);
 
 #endif

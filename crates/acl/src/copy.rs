@@ -126,6 +126,7 @@ impl<'a> Target<'a> {
 ///
 /// # Safety
 /// Both ranges stay valid until the copy is done.
+#[inline(always)]
 pub unsafe fn memcpy_async(
     here: &Here,
     dst: usize,

@@ -3,7 +3,7 @@
 use crate::{
     Fence, Queue, Result, Status, Ticket,
     plan::linear::Recent,
-    sync::{Arc, Mutex, lock},
+    sync::{Apart, Arc, Mutex, lock},
 };
 
 /// A queue, its status, and the newest tickets. Shared by the stream and the list of lines, so that memory freed later waits
@@ -11,7 +11,7 @@ use crate::{
 pub(crate) struct Line {
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) status: Arc<Status>,
-    pub(crate) last: Mutex<Last>,
+    pub(crate) last: Apart<Mutex<Last>>,
 }
 
 /// Tickets handed out so far. The lock around it orders submissions.

@@ -3,7 +3,7 @@
 use crate::{
     Backend, Block, DeviceId, Halt, Memory, Observer, Queue, QueueOptions, Request, Result, Status, Stream,
     line::Line,
-    sync::{Arc, AtomicU64, Mutex, Ordering, lock},
+    sync::{Apart, Arc, AtomicU64, Ordering, lock},
 };
 
 /// Everything there is of one backend. Cheap to share by reference; has no global state.
@@ -99,7 +99,7 @@ impl Runtime {
             None => status,
         });
         let queue = queue(status.clone())?;
-        let line = Arc::new(Line { queue, status, last: Mutex::default() });
+        let line = Arc::new(Line { queue, status, last: Apart::default() });
         self.memory.lines().add(line.clone());
         if let Some(halt) = halt {
             halt.add(&line);

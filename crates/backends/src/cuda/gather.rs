@@ -5,6 +5,7 @@
 //! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
 use super::{
+    apart::{are_apart, meetings},
     planner::Way,
     quick::{Lock, quickly},
     ring::Entry,
@@ -14,7 +15,7 @@ use ferry_core::{
     Ticket,
     sync::{Apart, AtomicU64, Ordering},
 };
-use std::{collections::BTreeMap, mem, ops::Range};
+use std::mem;
 
 /// After so many copies of a busy queue that were not gathered the sender is asked to look at its window: there may be many more.
 const EAGER: u32 = 4;
@@ -165,74 +166,6 @@ fn own_soon(entry: *const Entry) {
 fn continues(last: &Entry, next: &Entry) -> bool {
     let touches = last.dst + last.len == next.dst && last.src + last.len == next.src;
     touches && last.dst.abs_diff(last.src) >= last.len + next.len
-}
-
-/// Whether no copy writes what another one reads or writes.
-fn are_apart(entries: &[Entry]) -> bool {
-    let ascend = entries.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
-    let mut written: Vec<(u64, u64)> = Vec::new();
-    if !ascend {
-        written.extend(entries.iter().map(|copy| (copy.dst, copy.dst + copy.len)));
-        written.sort_unstable();
-        if written.windows(2).any(|pair| pair[0].1 > pair[1].0) {
-            return false;
-        }
-    }
-    let (to, from) = (hull(entries, |copy| copy.dst), hull(entries, |copy| copy.src));
-    if to.end <= from.start || from.end <= to.start {
-        return true;
-    }
-    if ascend {
-        written.extend(entries.iter().map(|copy| (copy.dst, copy.dst + copy.len)));
-    }
-    let is_written = |copy: &Entry| {
-        let next = written.partition_point(|(_, end)| *end <= copy.src);
-        written.get(next).is_some_and(|(start, _)| *start < copy.src + copy.len)
-    };
-    !entries.iter().any(is_written)
-}
-
-/// The addresses from the first to the last one used at one end.
-fn hull(entries: &[Entry], start: impl Fn(&Entry) -> u64) -> Range<u64> {
-    let first = entries.iter().map(&start).min().unwrap_or(0);
-    let end = entries.iter().map(|copy| start(copy) + copy.len).max().unwrap_or(0);
-    first..end
-}
-
-/// Where the next portion has to begin, since a copy meets one that comes before it.
-fn meetings(entries: &[Entry]) -> Vec<usize> {
-    let mut cuts = Vec::new();
-    let (mut written, mut read) = (Ranges::default(), Ranges::default());
-    for (at, copy) in entries.iter().enumerate() {
-        let (dst, src) = (copy.dst..copy.dst + copy.len, copy.src..copy.src + copy.len);
-        if written.meet(&dst) || read.meet(&dst) || written.meet(&src) {
-            cuts.push(at);
-            (written, read) = (Ranges::default(), Ranges::default());
-        }
-        written.add(dst);
-        read.add(src);
-    }
-    cuts
-}
-
-/// A set of addresses: ranges that neither overlap nor touch, by their starts.
-#[derive(Default)]
-struct Ranges(BTreeMap<u64, u64>);
-
-impl Ranges {
-    fn meet(&self, range: &Range<u64>) -> bool {
-        self.0.range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
-    }
-
-    fn add(&mut self, mut range: Range<u64>) {
-        while let Some((&start, &end)) =
-            self.0.range(..=range.end).next_back().filter(|(_, end)| **end >= range.start)
-        {
-            self.0.remove(&start);
-            range = range.start.min(start)..range.end.max(end);
-        }
-        self.0.insert(range.start, range.end);
-    }
 }
 
 /// What is being gathered of a lane, and its tickets.

@@ -3,11 +3,12 @@
 use super::{
     Cuda, driver,
     pieces::{Pieces, Rest},
-    pool,
+    pool, quota,
     registered::Registered,
 };
+use crate::nobodys;
 use ferry_core::{
-    Block, DeviceId, Home, Kind, Result,
+    Block, DeviceId, Error, Home, Kind, Result,
     sync::{MutexGuard, lock},
     table::GRANULE,
 };
@@ -31,12 +32,12 @@ impl Cuda {
         Ok(((free + resting).min(total), total))
     }
 
-    /// Counts `len` bytes for a device, if it may have so many.
-    pub(super) fn charge(&self, home: Home, len: usize) -> Result<()> {
+    /// Counts the pages of some bytes for a device, if it may have so many.
+    pub(super) fn charge(&self, home: Home, (len, whole): (usize, usize)) -> Result<()> {
         let Home::Device(id) = home else { return Ok(()) };
         let quota = &self.quotas[id as usize];
-        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
-        quota.take(id, len, total)
+        let total = quota.total(|| Ok(self.gpu_memory(id)?.1))?;
+        quota.take(id, (len, whole), total)
     }
 
     /// Undoes `charge`.
@@ -112,6 +113,22 @@ impl Cuda {
         }
         lock(&self.pieces).add(start, size, home);
         Ok(start.next_multiple_of(align))
+    }
+
+    /// What somebody is told whom the driver refused `len` bytes.
+    #[cold]
+    pub(super) fn refused(&self, why: Error, home: Home, len: usize) -> Error {
+        if why.kind != Kind::OutOfMemory {
+            return why;
+        }
+        let asked = || format!("{len} bytes of {} were asked for", nobodys::name(home));
+        let note = match home {
+            Home::Device(id) => {
+                self.gpu_memory(id).map_or_else(|_| asked(), |memory| quota::short(id, len, memory))
+            }
+            Home::Host => asked(),
+        };
+        Kind::OutOfMemory.because(format!("{note}: {why}"))
     }
 
     /// Gives it back. The context is current.

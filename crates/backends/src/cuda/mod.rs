@@ -7,6 +7,7 @@
 //! GPU faults and every later call fails, as in any CUDA program.
 
 mod adopt;
+mod apart;
 mod backlog;
 mod bounce;
 mod commands;
@@ -188,8 +189,11 @@ impl Backend for Cuda {
         let Request { home, len, page } = *request;
         let _here = self.device_of(home)?.enter()?;
         let (page, whole) = (page.max(GRANULE), whole(len, page));
-        self.charge(home, whole)?;
-        let base = self.make(home, whole, page).inspect_err(|_| self.refund(home, whole))?;
+        self.charge(home, (len, whole))?;
+        let base = self.make(home, whole, page).map_err(|why| {
+            self.refund(home, whole);
+            self.refused(why, home, len)
+        })?;
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 

@@ -25,6 +25,7 @@ use super::{
 };
 use ferry_core::{
     DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    backend::survives,
     sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -247,7 +248,7 @@ impl Lane {
         // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
         // done the lost points are, too.
         let _ = CudaFence(self.point_after(last)).wait(None);
-        drop(dropped);
+        drop_each(dropped);
     }
 
     /// Waits until nothing that is in the stream now is left.
@@ -361,6 +362,13 @@ impl Lane {
     }
 }
 
+/// Drops work that will not run. What a destructor of the user's does is no affair of ours, or of the others'.
+fn drop_each(dropped: Vec<Work>) {
+    for work in dropped {
+        survives(move || drop(work));
+    }
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
         let Ok(_here) = self.device.enter() else { return };
@@ -464,7 +472,7 @@ impl Queue for CudaQueue {
             return shared.look();
         }
         let lane = self.lane.clone();
-        self.lane.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+        self.lane.device.workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
     }
 }
 

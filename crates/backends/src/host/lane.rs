@@ -16,7 +16,7 @@ pub use fence::LaneFence;
 use ferry_core::{
     Fence, Kind, Line, Linear, Op, Queue, Result, Status, Ticket,
     backend::{self, survives},
-    sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Apart, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{collections::VecDeque, mem, ptr, time::Instant};
 use waiting::Waiting;
@@ -41,15 +41,15 @@ pub struct Lane {
     status: Arc<Status>,
     /// Only threads that wait run this lane: workers are not told of it.
     waited: bool,
-    state: Mutex<State>,
+    /// Whoever submits writes this and the next, and an owner looks at the others for every op.
+    state: Apart<Mutex<State>>,
     /// The newest ticket; what an owner without work watches.
-    submitted: AtomicU64,
-    signs: Signs,
+    submitted: Apart<AtomicU64>,
+    signs: Apart<Signs>,
     wake: Condvar,
 }
 
-/// What an owner looks at for every op. Apart from what a submitter writes: they would take the cache line from each other.
-#[repr(align(128))]
+/// What an owner looks at for every op.
 struct Signs {
     /// The lowest ticket that a sleeper or a watcher waits for: until it has passed an owner need not look for them.
     wanted: AtomicU64,
@@ -106,9 +106,9 @@ impl Lane {
             engine,
             status,
             waited,
-            state: Mutex::new(State::default()),
-            submitted: AtomicU64::new(0),
-            signs: Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) },
+            state: Apart(Mutex::new(State::default())),
+            submitted: Apart(AtomicU64::new(0)),
+            signs: Apart(Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) }),
             wake: Condvar::new(),
         })
     }

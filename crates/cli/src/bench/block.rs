@@ -1,6 +1,7 @@
 //! Memory that is measured: blocks of the three sorts that copies tell apart, written and read through the library where
 //! this process cannot reach them.
 
+use std::cell::OnceCell;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -74,7 +75,12 @@ impl Bytes for Block {
 pub struct Sides {
     pub dst: Block,
     pub src: Block,
+    /// See `long_copy`.
+    spare: OnceCell<Block>,
 }
+
+/// Bytes of a copy that keeps a device busy, where there is memory for it.
+const LONG: usize = 128 << 20;
 
 impl Sides {
     /// As the route says, `room` bytes each.
@@ -92,7 +98,20 @@ impl Sides {
     fn filled(dst: Block, src: Block) -> Result<Rc<Sides>> {
         shape::write_source(&src)?;
         shape::spoil(&dst)?;
-        Ok(Rc::new(Sides { dst, src }))
+        Ok(Rc::new(Sides { dst, src, spare: OnceCell::new() }))
+    }
+
+    /// A copy within the device that takes a while, and touches neither side: target, source, length.
+    pub fn long_copy(&self) -> Result<(*mut c_void, *mut c_void, usize)> {
+        let len = LONG.min(self.src.len() / 2);
+        let spare = match self.spare.get() {
+            Some(spare) => spare,
+            None => {
+                let made = Block::new(self.src.library, Home::Device, 2 * len)?;
+                self.spare.get_or_init(|| made)
+            }
+        };
+        Ok((spare.part(len, len), spare.part(0, len), len))
     }
 }
 

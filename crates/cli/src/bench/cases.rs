@@ -316,7 +316,7 @@ impl Case {
             }
             Work::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
             Work::Descriptors { alone: true, .. } => {
-                "within a device, descriptor copies between two events, queued beforehand".to_owned()
+                "within a device, descriptor copies between two events, queued behind a long copy".to_owned()
             }
             Work::Descriptors { .. } => {
                 "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()

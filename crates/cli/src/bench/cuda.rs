@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::block::{Bytes, Sides};
-use super::lane::Lane;
+use super::lane::{Front, Lane};
 use super::shape::{Piece, Shape};
 use crate::error::{Error, Result};
 
@@ -46,6 +46,7 @@ functions! {
     cuStreamSynchronize: fn(Handle);
     cuEventCreate: fn(*mut Handle, u32);
     cuEventRecord: fn(Handle, Handle);
+    cuEventQuery: fn(Handle);
     cuEventSynchronize: fn(Handle);
     cuEventElapsedTime: fn(*mut f32, Handle, Handle);
     cuMemcpyAsync: fn(usize, usize, usize, Handle);
@@ -220,6 +221,7 @@ pub struct Peer {
     sides: Rc<Sides>,
     name: &'static str,
     calls: Calls,
+    front: Front,
 }
 
 /// What is called.
@@ -248,7 +250,7 @@ impl Peer {
                 ("CUDA 2-D", Calls::Rectangle(Box::new(Rectangle::new(dst, src, *pitch, [*width, *height]))))
             }
         };
-        Peer { cuda: cuda.clone(), sides: sides.clone(), name, calls }
+        Peer { cuda: cuda.clone(), sides: sides.clone(), name, calls, front: Front::new() }
     }
 
     /// cuMemcpyBatchAsync.
@@ -256,7 +258,8 @@ impl Peer {
         let none = || Error::NotHere("no cuMemcpyBatchAsync: this driver is older than CUDA 12.8".to_owned());
         let batch = cuda.batch.ok_or_else(none)?;
         let calls = Calls::Batch(batch, Arrays::new(&addresses(sides, shape)));
-        Ok(Peer { cuda: cuda.clone(), sides: sides.clone(), name: "CUDA batch", calls })
+        let (cuda, sides) = (cuda.clone(), sides.clone());
+        Ok(Peer { cuda, sides, name: "CUDA batch", calls, front: Front::new() })
     }
 }
 
@@ -346,18 +349,12 @@ impl Lane for Peer {
         cuda.check("cuEventSynchronize", unsafe { (cuda.functions.cuEventSynchronize)(event) })
     }
 
-    /// The stream is not held meanwhile: the driver takes no more than about a thousand copies before it makes the caller wait.
+    /// As ours. The driver takes no more than about a thousand copies before it makes the caller wait.
     fn time_alone(&mut self) -> Result<Duration> {
-        let [begin, end] = self.cuda.events;
-        self.cuda.record(begin)?;
-        self.submit()?;
-        self.cuda.record(end)?;
-        self.wait()?;
-        let mut ms = 0.0;
-        // SAFETY: `ms` is writable, and both events have been recorded and reached.
-        let code = unsafe { (self.cuda.functions.cuEventElapsedTime)(&mut ms, begin, end) };
-        self.cuda.check("cuEventElapsedTime", code)?;
-        Ok(Duration::from_secs_f64(f64::from(ms) / 1e3))
+        let mut front = std::mem::replace(&mut self.front, Front::new());
+        let time = front.sample(|copies| self.time_behind(copies));
+        self.front = front;
+        time
     }
 
     fn calls(&self) -> usize {
@@ -375,6 +372,33 @@ impl Lane for Peer {
 
     fn leave(&mut self) -> Result<()> {
         self.cuda.pop()
+    }
+}
+
+impl Peer {
+    /// Puts so many long copies in front, and says whether they were not done before all was handed over.
+    fn time_behind(&mut self, copies: usize) -> Result<(Duration, bool)> {
+        const NOT_READY: Code = 600;
+        let (cuda, [begin, end]) = (self.cuda.clone(), self.cuda.events);
+        let (dst, src, len) = self.sides.long_copy()?;
+        for _ in 0..copies {
+            // SAFETY: both lie in a block that lives until the stream has passed them.
+            let code =
+                unsafe { (cuda.functions.cuMemcpyAsync)(dst as usize, src as usize, len, cuda.stream) };
+            cuda.check("cuMemcpyAsync", code)?;
+        }
+        cuda.record(begin)?;
+        self.submit()?;
+        cuda.record(end)?;
+        // SAFETY: the event lives until the end.
+        let is_enough = unsafe { (cuda.functions.cuEventQuery)(begin) } == NOT_READY;
+        self.wait()?;
+        let mut ms = 0.0;
+        // SAFETY: `ms` is writable, and both events have been recorded and reached.
+        cuda.check("cuEventElapsedTime", unsafe {
+            (cuda.functions.cuEventElapsedTime)(&mut ms, begin, end)
+        })?;
+        Ok((Duration::from_secs_f64(f64::from(ms) / 1e3), is_enough))
     }
 }
 

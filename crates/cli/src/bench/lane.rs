@@ -50,6 +50,32 @@ pub trait Lane {
     }
 }
 
+/// Something long is put before a copy, so that all of it is handed over before the first of it begins: as often as that takes.
+pub struct Front {
+    copies: usize,
+}
+
+impl Front {
+    /// A driver may make the caller wait until what is in front is done, however long that is.
+    const MOST: usize = 128;
+
+    /// Nothing is known yet.
+    pub fn new() -> Front {
+        Front { copies: 1 }
+    }
+
+    /// Takes a sample: `go` is told how many long copies to put in front, and answers the time and whether they were enough.
+    pub fn sample(&mut self, mut go: impl FnMut(usize) -> Result<(Duration, bool)>) -> Result<Duration> {
+        loop {
+            let (time, is_enough) = go(self.copies)?;
+            if is_enough || self.copies >= Front::MOST {
+                return Ok(time);
+            }
+            self.copies *= 2;
+        }
+    }
+}
+
 /// What a sample does and what of it is timed.
 #[derive(Clone, Copy)]
 pub enum Clock {
@@ -141,7 +167,7 @@ impl<L: Lane> Contender for Timed<L> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, Clock, Lane, Shape};
+    use super::{Bytes, Clock, Duration, Front, Lane, Shape};
     use crate::error::Result;
 
     /// Writes down what is asked of it.
@@ -188,6 +214,20 @@ mod tests {
             clock.time(&mut fake).unwrap();
             assert_eq!(fake.0, want);
         }
+    }
+
+    #[test]
+    fn more_is_put_in_front_until_it_is_enough_and_that_is_remembered() {
+        let mut front = Front::new();
+        let mut tried = Vec::new();
+        for enough in [6, 3, 9, 1000] {
+            let time = front.sample(|copies| {
+                tried.push(copies);
+                Ok((Duration::from_micros(copies as u64), copies >= enough))
+            });
+            assert_eq!(time.unwrap(), Duration::from_micros(tried[tried.len() - 1] as u64));
+        }
+        assert_eq!(tried, [1, 2, 4, 8, 8, 8, 16, 16, 32, 64, 128]);
     }
 
     #[test]

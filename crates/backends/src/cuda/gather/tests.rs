@@ -87,6 +87,25 @@ fn copies_that_are_apart_are_one_portion_in_any_order() {
 }
 
 #[test]
+fn copies_from_elsewhere_are_one_portion_unless_they_write_the_same() {
+    let (mut dice, mut whole) = (Dice(11), 0);
+    for round in 0..5_000 {
+        let (count, step) = (2 + dice.below(8), [1, 64, 4096][round % 3]);
+        let copies: Vec<Entry> = (0..count)
+            .map(|index| copy(dice.below(60) * step, (1 << 40) + 0x10_0000 * index, 1 + dice.below(3 * step)))
+            .collect();
+        let meet = |a: &Entry, b: &Entry| a.dst < b.dst + b.len && b.dst < a.dst + a.len;
+        let apart = |list: &[Entry]| (1..list.len()).all(|at| !list[..at].iter().any(|a| meet(a, &list[at])));
+        let run = run(&copies);
+        let portions: Vec<_> = run.portions().collect();
+        assert!(portions.iter().all(|portion| apart(portion)), "{copies:?}");
+        assert_eq!(portions.len() == 1, apart(&copies), "{copies:?}");
+        whole += usize::from(portions.len() == 1);
+    }
+    assert!((1_000..4_000).contains(&whole), "{whole} of both sorts");
+}
+
+#[test]
 fn a_portion_ends_where_a_copy_meets_an_earlier_one() {
     let cuts = |copies: &[Entry]| run(copies).portions().map(<[Entry]>::len).collect::<Vec<_>>();
     let first = copy(100, 1000, 50);
