@@ -6,6 +6,7 @@
 //   stand-in itself reaches the bytes through a second mapping, with `reach`.
 // - A stream is a queue that a thread of its own runs. Work that reaches memory which is neither a device's nor
 //   page-locked breaks its device as a GPU's would: error 700, and every later call fails.
+// - Whoever uses a stream that was destroyed ends the process, with a line that says so.
 // - Kernels are C functions of the same names in kernels.c.
 //
 // Settings, all its own:

@@ -1,10 +1,12 @@
 //! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
+    bounce::Bounces,
     driver::{self, Code, Driver, Handle},
     errors,
     events::Events,
     fence::Watcher,
+    holds::Holds,
     latch::Words,
     queue::Lane,
     reports::Sealing,
@@ -21,10 +23,7 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::OnceLock,
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
@@ -45,14 +44,16 @@ pub struct Device {
     pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
-    /// How many holds streams that are shared with other libraries have.
-    pub(super) holds: AtomicUsize,
+    /// Of streams that are shared with other libraries, those of other devices too.
+    pub(super) holds: Arc<Holds>,
     /// For those streams.
     pub(super) words: Words,
     /// Whoever submits looks at it.
     lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
+    /// For copies that meet themselves.
+    pub(super) bounces: Bounces,
     /// For descriptors that the GPU reads.
     pub(super) sealing: Sealing,
     pub events: Events,
@@ -81,6 +82,7 @@ impl Device {
         driver: Arc<Driver>,
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
+        holds: Arc<Holds>,
         ordinal: u32,
         settings: &Settings,
     ) -> Result<Device> {
@@ -103,11 +105,12 @@ impl Device {
             desks: Desks::new(settings.stagers),
             handle,
             context,
-            holds: AtomicUsize::new(0),
+            holds,
             words: Words::default(),
             lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
+            bounces: Bounces::default(),
             sealing: Sealing::default(),
             events: Events::default(),
             sender: Arc::default(),
@@ -147,11 +150,6 @@ impl Device {
     #[inline]
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
-    }
-
-    /// Whether a stream of ours waits for the host.
-    pub fn is_held(&self) -> bool {
-        self.holds.load(Ordering::Relaxed) > 0
     }
 
     /// Does what cannot fail but for the device's own end, and then need not be done.
@@ -269,6 +267,7 @@ impl Drop for Device {
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
+            self.bounces.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -149,14 +149,20 @@ impl Lane {
         }
     }
 
-    /// Where the descriptor is, if the GPU is to read it. The host reads cells; and descriptors too where memory is mapped, which the
-    /// GPU does not know, and where a bad one stops all streams: then nothing behind it may run.
-    pub(super) fn sealed_at(&self, Indirect { through, memory, .. }: &Indirect) -> Option<usize> {
-        match *through {
-            _ if memory.has_mappings() || self.status.stops_all_on_failure() => None,
-            Through::Descriptor { at, .. } => Some(at),
-            Through::Cells { .. } => None,
+    /// Where the descriptor is, if the GPU is to read it. In a shared stream it is: what is not for the GPU never comes there,
+    /// whatever has changed since that was decided.
+    pub(super) fn sealed_at(&self, indirect: &Indirect) -> Option<usize> {
+        match indirect.through {
+            Through::Descriptor { at, .. } if self.is_shared || self.is_for_gpu(indirect) => Some(at),
+            _ => None,
         }
+    }
+
+    /// The host reads cells; and descriptors too where memory is mapped, which the GPU does not know, and where a bad one stops all
+    /// streams: then nothing behind it may run.
+    pub(super) fn is_for_gpu(&self, Indirect { through, memory, .. }: &Indirect) -> bool {
+        let is_descriptor = matches!(through, Through::Descriptor { .. });
+        is_descriptor && !memory.has_mappings() && !self.status.stops_all_on_failure()
     }
 
     /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.

@@ -2,6 +2,7 @@
 //! With FERRY_TEST_SHARED=1 all streams are shared with other libraries: what is promised stays the same.
 
 mod aborts;
+mod adopted;
 mod descriptors;
 mod devices;
 mod gathering;
