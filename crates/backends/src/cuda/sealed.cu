@@ -24,7 +24,7 @@ typedef unsigned long long u64;
 #define WORDS 7
 // Bytes that a warp copies at a time.
 #define SHARE 8192
-// Stamps that a launch remembers. A power of two.
+// Stamps of a launch that are looked at together. A power of two.
 #define STAMPS 1024
 
 // What went wrong and what was read. `Report` in device.rs is the same.
@@ -89,8 +89,8 @@ struct Counts {
 // Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others' zero.
 struct Job {
     Counts counts[2];
-    // Stamps that descriptors have, with what was found of them, `ALIVE` or `GONE`, and `ODD` in every second launch. A block that
-    // comes late may leave some behind, which the next launch takes for others' and the one after it does not see.
+    // Stamps that descriptors have, zero before a launch. A block that comes late may leave some behind, at which the next launch
+    // looks in vain.
     u64 stamps[STAMPS];
     // What each turn of reading found out.
     u64 facts[FACTS][READS];
@@ -100,9 +100,6 @@ struct Job {
     u64 shares[MOST];
 };
 #define NOWHERE (~0ull)
-#define GONE (1ull << 63)
-#define ALIVE (1ull << 62)
-#define ODD (1ull << 61)
 
 // What the host gives. `Launch` in sealed.rs is the same.
 struct Launch {
@@ -248,36 +245,17 @@ static __device__ u64 most_of_warp(u64 value) {
     return value;
 }
 
-// Where a stamp is kept that somebody has, to be looked at once for all who have it: page-locked memory is far away, and many
-// reads of one place come one after the other. NULL if there is no room. `is_first` is set if nobody kept it before.
-INLINE u64 *keep(const Launch &launch, u64 stamp, bool *is_first) {
+// By a warp: keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one place come one after
+// the other. Whether there was no room, and the memory was found to be gone.
+INLINE bool keep_stamp(const Launch &launch, u64 stamp) {
+    u32 alike = __match_any_sync(~0u, stamp);
+    if (slot_of(stamp) == 0 || threadIdx.x % 32 != __ffs(alike) - 1) return false;
     u32 place = (u32)((stamp * 0x9e3779b97f4a7c15ull) >> 40);
     for (u32 i = 0; i < 8; i++) {
-        u64 *at = &launch.job->stamps[(place + i) % STAMPS];
-        u64 other = atomicCAS(at, 0, stamp);
-        *is_first = other == 0;
-        if (other == 0 || (other & ~(ALIVE | GONE)) == stamp) return at;
+        u64 other = atomicCAS(&launch.job->stamps[(place + i) % STAMPS], 0, stamp);
+        if (other == 0 || other == stamp) return false;
     }
-    return nullptr;
-}
-
-// By a warp: whether the memory is gone whose stamp each thread has. All say what they have to before one of them waits for
-// what others say, so none of them waits for itself.
-INLINE bool is_gone(const Launch &launch, u64 stamp) {
-    const u32 alike = __match_any_sync(~0u, stamp), leader = __ffs(alike) - 1;
-    bool asks = slot_of(stamp) != 0 && threadIdx.x % 32 == leader, is_first = false, gone = false;
-    const u64 kept = launch.odd ? stamp | ODD : stamp;
-    u64 *at = asks ? keep(launch, kept, &is_first) : nullptr;
-    if (asks && (is_first || !at)) gone = !is_alive(launch.live, stamp);
-    if (is_first) *(volatile u64 *)at = kept | (gone ? GONE : ALIVE);
-    __syncwarp();
-    if (at && !is_first) {
-        u64 seen = kept;
-        while (seen == kept) seen = *(volatile u64 *)at;
-        gone = (seen & GONE) != 0;
-    }
-    __syncwarp();
-    return __shfl_sync(~0u, gone, leader);
+    return !is_alive(launch.live, stamp);
 }
 
 // Tells all threads of the block what the first one knows.
@@ -332,12 +310,6 @@ INLINE u32 count_of(const Launch &launch) {
     return launch.list ? wait_for(&counts_of(launch).count) - 1 : launch.count;
 }
 
-// What is to be read soon is brought nearer.
-INLINE void fetch(const Entry &entry) {
-    for (u64 at = entry.src; at < entry.src + min(entry.len, (u64)SHARE); at += 128)
-        asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
-}
-
 // By one warp: a descriptor for each thread. Those that the list holds already are read while it is being closed, others after
 // that. Says how many there are in all.
 INLINE u32 read_turn(const Launch &launch, u32 turn) {
@@ -350,11 +322,9 @@ INLINE u32 read_turn(const Launch &launch, u32 turn) {
         const bool is_new = !entry.at && number < count && (entry.at = address(launch, number)) != 0;
         if (is_new) is_bad = !read(launch, entry.at, words);
         const bool is_good = is_new && !is_bad;
-        const bool gone = is_gone(launch, is_good ? words[4] : 0) | is_gone(launch, is_good ? words[5] : 0);
+        is_stale |= keep_stamp(launch, is_good ? words[4] : 0) | keep_stamp(launch, is_good ? words[5] : 0);
         if (is_good) entry = Entry{words[2], words[1], words[3], entry.at};
         if (is_new && is_bad) entry.src = NOWHERE;
-        if (is_good && !gone) fetch(entry);
-        is_stale |= gone;
         count = lane == 0 ? count_of(launch) : 0;
         count = __shfl_sync(~0u, count, 0);
     } while (__any_sync(~0u, !entry.at && number < count));
@@ -400,6 +370,18 @@ INLINE Facts facts_of(const Launch &launch, u32 count) {
     }
     __syncthreads();
     return Facts{{all[0], all[1]}, {all[2], all[3]}, {all[4], all[5]}, all[6], all[7], all[8]};
+}
+
+// Whether memory that a descriptor names is gone. Leaves no stamp.
+INLINE bool is_stale(const Launch &launch) {
+    bool found = false;
+    for (u32 i = threadIdx.x; i < STAMPS; i += THREADS) {
+        u64 stamp = __ldcg(&launch.job->stamps[i]);
+        if (stamp == 0) continue;
+        launch.job->stamps[i] = 0;
+        found |= !is_alive(launch.live, stamp);
+    }
+    return found;
 }
 
 // Then whether the copies can be done at once: whether what one writes meets what another one writes, or one reads. Each is
@@ -527,7 +509,6 @@ INLINE bool is_plain(const Facts &facts) { return facts.longest <= SHARE && !fac
 INLINE void judge(const Launch &launch, u32 count, const Facts &facts, bool apart) {
     u64 *others = (u64 *)&launch.job->counts[1 - launch.odd];
     if (threadIdx.x < sizeof(Counts) / 8) others[threadIdx.x] = 0;
-    for (u32 i = threadIdx.x; i < STAMPS; i += THREADS) launch.job->stamps[i] = 0;
     if (launch.list && threadIdx.x == 0) launch.list->done = 1;
     if (!apart) return copy_in_order(launch, count);
     if (is_plain(facts)) return;
@@ -537,23 +518,23 @@ INLINE void judge(const Launch &launch, u32 count, const Facts &facts, bool apar
     if (threadIdx.x == 0) tell(&counts_of(launch).judged, 1);
 }
 
-// Whether copies may be done at once: none meets another one, and all memory is there.
+// The first turn looks for memory that is gone, the others for copies that meet. Whether there is neither.
 INLINE bool compare_all(const Launch &launch, u32 count, const Facts &facts, u32 first) {
     Counts &counts = counts_of(launch);
     const Others others = {meet(facts.dst, facts.src), meet(facts.dst, facts.descriptors)};
     const Scale scale(facts.dst);
-    const u32 side = (count + SIDE - 1) / SIDE, turns = side * (side + 1) / 2;
+    const u32 side = (count + SIDE - 1) / SIDE, turns = 1 + side * (side + 1) / 2;
     for (u32 turn = shared(first); turn < turns;) {
-        u32 found = __syncthreads_or(meets(launch, count, turn, scale, others));
+        u32 found = __syncthreads_or(turn == 0 ? is_stale(launch) | facts.has_stale
+                                               : meets(launch, count, turn - 1, scale, others));
         u32 before = threadIdx.x == 0 ? count_up(&counts.compared, found ? MEETS + 1 : 1) : 0;
         before = shared(before);
-        if (before % MEETS + 1 == turns)
-            judge(launch, count, facts, !found && before < MEETS && !facts.has_stale);
+        if (before % MEETS + 1 == turns) judge(launch, count, facts, !found && before < MEETS);
         turn = shared(take_another(&counts.to_compare, turns));
     }
     bool apart = threadIdx.x > 0 || !wait_until(&counts.compared, turns);
-    if (threadIdx.x == 0 && apart && !is_plain(facts) && !facts.has_stale) wait_for(&counts.judged);
-    return __syncthreads_and(apart) && !facts.has_stale;
+    if (threadIdx.x == 0 && apart && !is_plain(facts)) wait_for(&counts.judged);
+    return __syncthreads_and(apart);
 }
 
 // Then the copies, a warp for each share.
@@ -603,6 +584,7 @@ static __device__ void copy_shifted(u8 *dst, const u8 *src, u32 len, u32 lane) {
     if (rest < len) dst[rest] = src[rest];
 }
 
+// Not part of the kernel: there it would have too few registers for all that is under way.
 static __device__ __noinline__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
     u32 differ = (u32)((u64)dst ^ (u64)src);
     if ((differ & 15) == 0) copy_by<uint4>(dst, src, len, lane);
