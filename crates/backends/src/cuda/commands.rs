@@ -28,7 +28,7 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory; of pageable memory as the driver does it.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let (way, pieces) = (self.way(plan.route()), plan.pieces());
-        let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
+        let is_in_reach = !plan.is_plain() && plan.has_one_route();
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
         match pieces {
             Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),
@@ -79,7 +79,7 @@ impl Lane {
     pub(super) fn copy_alone(&self, copy: Entry, way: Way) -> Result<()> {
         let rows = Rows::linear(copy.dst as usize, copy.src as usize, copy.len as usize);
         let done = self.copy_row(rows.dst, rows.src, rows.width);
-        self.or_by_kernel(done, &rows, way, &self.device.constants)
+        self.or_by_kernel(done, &rows, way, self.constants())
     }
 
     /// A rectangle, which may be a single row.
@@ -108,6 +108,7 @@ impl Lane {
             Engine::Move => {
                 self.start(self.device.kernels()?.within, &[dst, src, width].map(|arg| arg as u64))
             }
+            Engine::Bounce => self.copy_bounced(dst, src, width),
             Engine::Grid { blocks } => self.launch_rows(rows, blocks),
             Engine::Each => (0..height)
                 .try_for_each(|row| self.copy_row(dst + row * dst_pitch, src + row * src_pitch, width)),

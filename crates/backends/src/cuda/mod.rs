@@ -9,6 +9,7 @@
 mod adopt;
 mod apart;
 mod backlog;
+mod bounce;
 mod commands;
 mod device;
 mod driver;
@@ -17,9 +18,11 @@ mod events;
 mod fence;
 mod foreign;
 mod gather;
+mod holds;
 mod host;
 mod ipc;
 mod latch;
+mod late;
 mod ledger;
 mod live;
 mod memory;
@@ -32,6 +35,7 @@ mod quick;
 mod quota;
 mod reduce;
 mod registered;
+mod relay;
 mod reports;
 mod ring;
 mod sealed;
@@ -39,6 +43,7 @@ mod sender;
 mod sending;
 pub mod settings;
 mod stage;
+mod streams;
 mod visits;
 mod workers;
 
@@ -52,6 +57,7 @@ use ferry_core::{
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
+use holds::Holds;
 use ipc::{Import, Imports, Ticket};
 use memory::whole;
 use pieces::{Pieces, Rest};
@@ -81,17 +87,18 @@ pub struct Cuda {
     driver: Arc<Driver>,
     workers: Arc<Workers>,
     watcher: Arc<Watcher>,
+    holds: Arc<Holds>,
     /// Opened when first used: a context takes time and memory of its GPU.
     devices: Vec<OnceLock<Arc<Device>>>,
     /// What the driver calls them: not all GPUs need be visible here.
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
-    registered: Mutex<Registered>,
-    imports: Mutex<Imports>,
+    registered: Arc<Mutex<Registered>>,
+    imports: Arc<Mutex<Imports>>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
-    outside: Outside,
+    outside: Arc<Outside>,
 }
 
 impl CudaOptions {
@@ -117,14 +124,15 @@ impl Cuda {
             driver,
             workers: Arc::default(),
             watcher: Arc::default(),
+            holds: Arc::default(),
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
-            registered: Mutex::default(),
-            imports: Mutex::default(),
+            registered: Arc::default(),
+            imports: Arc::default(),
             settings: options.settings.clone(),
-            outside: Outside::default(),
+            outside: Arc::default(),
         }))
     }
 
@@ -137,7 +145,8 @@ impl Cuda {
         }
         let ordinal = self.ordinals[id as usize];
         let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
-        let device = Device::open(driver, workers, watcher, ordinal, &self.settings)?;
+        let holds = self.holds.clone();
+        let device = Device::open(driver, workers, watcher, holds, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -191,7 +200,8 @@ impl Backend for Cuda {
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         let _here = self.any_device()?.enter()?;
-        let (whole, mut registered) = (whole(len, GRANULE), lock(&self.registered));
+        let whole = whole(len, GRANULE);
+        let mut registered = self.registered_for(base, whole)?;
         let gaps = registered.gaps(base, whole);
         let locked = gaps.into_iter().try_for_each(|(base, len)| self.lock_pages(&mut registered, base, len));
         registered.join(base, whole);
