@@ -280,14 +280,21 @@ def _nobody_runs():
     return all(_state(thread) in "SZX" for thread in os.listdir("/proc/self/task") if thread != me)
 
 
+def python_path():
+    """Where programs find this file, and what this one finds."""
+    path = os.environ.get("PYTHONPATH")
+    return HERE if not path else os.pathsep.join((HERE, path))
+
+
 def run_python(code, *args, env=None, timeout=LIMIT):
     """Runs a program in a fresh interpreter, which finds this file as `kit`. Returns its CompletedProcess, with text.
 
-    env: variables to set, or with None to take away.
+    env: variables to set, or with None to take away. A board, where host and device memory are one, is none of any GPU's.
     """
     variables = dict(os.environ)
-    path = variables.get("PYTHONPATH")
-    variables["PYTHONPATH"] = HERE if not path else os.pathsep.join((HERE, path))
+    if (env or {}).get("FERRY_FORM", "ep") != "ep":
+        variables["FERRY_BACKEND"] = "host"
+    variables["PYTHONPATH"] = python_path()
     for name, value in (env or {}).items():
         variables.pop(name, None)
         if value is not None:

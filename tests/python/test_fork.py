@@ -256,7 +256,7 @@ def run_workers(tmp_path, method):
     # A file: children that are spawned import the program.
     file = tmp_path / "workers.py"
     file.write_text(WORKERS)
-    environment = {**os.environ, "PYTHONPATH": kit.HERE}
+    environment = {**os.environ, "PYTHONPATH": kit.python_path()}
     command = [sys.executable, str(file), method]
     done = subprocess.run(command, env=environment, timeout=kit.LIMIT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -12,34 +12,40 @@ static double now(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
 }
 
-void leave(Event *event)
+// The lock is held.
+static void leave(Turn *turn)
 {
-    if (--event->users == 0) {
-        event->mark = GONE;
-        pthread_cond_destroy(&event->moved);
-        free(event);
+    if (turn && --turn->users == 0) {
+        pthread_cond_destroy(&turn->moved);
+        free(turn);
     }
+}
+
+static Turn *make_turn(void)
+{
+    Turn *turn = calloc(1, sizeof *turn);
+    turn->users = 1;
+    pthread_cond_init(&turn->moved, NULL);
+    return turn;
 }
 
 void run_record(Work *work)
 {
-    Event *event = work->event.event;
-    pthread_mutex_lock(&lock);
-    event->reached = work->event.turn > event->reached ? work->event.turn : event->reached;
-    event->ms = now();
-    pthread_cond_broadcast(&event->moved);
-    leave(event);
-    pthread_mutex_unlock(&lock);
+    Turn *turn = work->event.turn;
+    turn->reached = true;
+    turn->ms = now();
+    pthread_cond_broadcast(&turn->moved);
+    leave(turn);
 }
 
 void run_wait(Work *work)
 {
-    Event *event = work->event.event;
+    Turn *turn = work->event.turn;
     pthread_mutex_lock(&lock);
-    while (event->reached < work->event.turn) {
-        pthread_cond_wait(&event->moved, &lock);
+    while (turn && !turn->reached) {
+        pthread_cond_wait(&turn->moved, &lock);
     }
-    leave(event);
+    leave(turn);
     pthread_mutex_unlock(&lock);
 }
 
@@ -71,8 +77,7 @@ Code cuEventCreate(Event **event, u32 flags)
         return code;
     }
     *event = calloc(1, sizeof **event);
-    **event = (Event){.mark = EVENT, .users = 1, .timed = !(flags & 2)};
-    pthread_cond_init(&(*event)->moved, NULL);
+    **event = (Event){.mark = EVENT, .timed = !(flags & 2)};
     return OK;
 }
 
@@ -80,7 +85,9 @@ Code cuEventDestroy_v2(Event *event)
 {
     Code code = enter_event("cuEventDestroy", event);
     if (code == OK) {
-        leave(event);
+        leave(event->turn);
+        event->mark = GONE;
+        free(event);
         pthread_mutex_unlock(&lock);
     }
     return code;
@@ -95,10 +102,14 @@ static Code put_event(const char *call, Stream *handle, Event *event, bool is_re
     }
     check_event(event);
     Work *work = make_work(is_record ? run_record : run_wait, 0);
-    event->recorded += is_record;
-    event->users++;
-    work->event.event = event;
-    work->event.turn = event->recorded;
+    if (is_record) {
+        leave(event->turn);
+        event->turn = make_turn();
+    }
+    work->event.turn = event->turn;
+    if (event->turn) {
+        event->turn->users++;
+    }
     enqueue(stream, work);
     pthread_mutex_unlock(&lock);
     return OK;
@@ -119,7 +130,7 @@ Code cuEventQuery(Event *event)
 {
     Code code = enter_event("cuEventQuery", event);
     if (code == OK) {
-        code = event->reached < event->recorded ? NOT_READY : OK;
+        code = event->turn && !event->turn->reached ? NOT_READY : OK;
         pthread_mutex_unlock(&lock);
     }
     return code;
@@ -131,12 +142,14 @@ Code cuEventSynchronize(Event *event)
     if (code != OK) {
         return code;
     }
-    u64 turn = event->recorded;
-    event->users++;
-    while (event->reached < turn && !is_over) {
-        wait_a_while(&event->moved);
+    Turn *turn = event->turn;
+    if (turn) {
+        turn->users++;
     }
-    leave(event);
+    while (turn && !turn->reached && !is_over) {
+        wait_a_while(&turn->moved);
+    }
+    leave(turn);
     pthread_mutex_unlock(&lock);
     // A broken device is told here.
     Device *here = NULL;
@@ -150,9 +163,9 @@ Code cuEventElapsedTime(float *ms, Event *start, Event *end)
         return code;
     }
     check_event(end);
-    bool has_both = start->timed && end->timed && start->recorded && end->recorded;
-    bool is_ready = start->reached == start->recorded && end->reached == end->recorded;
-    *ms = (float)(end->ms - start->ms);
+    bool has_both = start->timed && end->timed && start->turn && end->turn;
+    bool is_ready = has_both && start->turn->reached && end->turn->reached;
+    *ms = is_ready ? (float)(end->turn->ms - start->turn->ms) : 0;
     pthread_mutex_unlock(&lock);
     return !has_both ? INVALID_HANDLE : is_ready ? OK : NOT_READY;
 }

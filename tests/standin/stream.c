@@ -25,6 +25,11 @@ void fault(Code code)
     siglongjmp(out, 1);
 }
 
+const Device *kernel_of(void)
+{
+    return current && current->run == run_kernel ? current->stream->device : NULL;
+}
+
 static void run_call(Work *work)
 {
     in_callback = true;
@@ -39,7 +44,7 @@ static void run_call(Work *work)
 // These run on a broken device too: whoever waits must hear of it.
 static bool is_order(const Work *work)
 {
-    return work->run == run_record || work->run == run_wait || (work->run == run_call && work->call.call);
+    return work->run == run_wait || (work->run == run_call && work->call.call);
 }
 
 static void run(Work *work)
@@ -48,6 +53,9 @@ static void run(Work *work)
     seed = seed * 1664525 + 1013904223;
     if (jitter && seed >> 30 == 0) {
         nap((seed >> 8) % jitter);
+    }
+    if (work->run == run_record) {
+        return; // whoever counts it as done does it
     }
     current = work;
     if (is_order(work)) {
@@ -62,6 +70,32 @@ static void run(Work *work)
     current = NULL;
 }
 
+// Streams that are gone. They stay here, so that no other one gets their handle and whoever still uses it is caught.
+static Stream *graves;
+
+// Ways into the device, if they are few: the streams that hold them up.
+enum { MOST_WAYS = 64 };
+static Stream *blocking[MOST_WAYS];
+static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
+
+void block_way(Stream *stream, bool is_blocked)
+{
+    pthread_mutex_lock(&lock);
+    if (ways && is_blocked && !blocking[stream->way]) {
+        blocking[stream->way] = stream;
+    } else if (ways && !is_blocked && blocking[stream->way] == stream) {
+        blocking[stream->way] = NULL;
+        pthread_cond_broadcast(&unblocked);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_held_up(const Stream *stream)
+{
+    const Stream *by = ways ? blocking[stream->way] : NULL;
+    return by && by != stream && !is_over;
+}
+
 static void bury(Stream *stream)
 {
     Stream **place = &stream->device->streams;
@@ -72,7 +106,9 @@ static void bury(Stream *stream)
     stream->mark = GONE;
     pthread_cond_destroy(&stream->more);
     pthread_cond_destroy(&stream->moved);
-    free(stream);
+    // Its `next` stays: somebody may be on his way from stream to stream.
+    stream->grave = graves;
+    graves = stream;
 }
 
 static void *serve(void *data)
@@ -85,14 +121,22 @@ static void *serve(void *data)
             pthread_cond_wait(&stream->more, &lock);
             continue;
         }
+        if (is_held_up(stream)) {
+            wait_a_while(&unblocked);
+            continue;
+        }
         stream->first = work->next;
         if (!stream->first) {
             stream->last = &stream->first;
         }
         pthread_mutex_unlock(&lock);
         run(work);
-        free(work);
         pthread_mutex_lock(&lock);
+        // Whoever sees that an event was reached finds its stream to be so far.
+        if (work->run == run_record) {
+            run_record(work);
+        }
+        free(work);
         stream->done++;
         pthread_cond_broadcast(&stream->moved);
     }
@@ -144,8 +188,15 @@ void drain(Device *device)
 
 static Stream *make_stream(Device *device, u32 flags)
 {
+    static u32 made;
+    u32 way = ways ? made++ % (u32)ways : 0;
+    // As on a GPU, where a driver has something to do there.
+    while (blocking[way] && !is_over) {
+        wait_a_while(&unblocked);
+    }
     Stream *stream = calloc(1, sizeof *stream);
     *stream = (Stream){.mark = STREAM, .flags = flags, .device = device, .next = device->streams};
+    stream->way = way;
     stream->last = &stream->first;
     pthread_cond_init(&stream->more, NULL);
     pthread_cond_init(&stream->moved, NULL);
@@ -153,20 +204,37 @@ static Stream *make_stream(Device *device, u32 flags)
     return stream;
 }
 
+// The stream with this handle among those of a device, or of those that are gone.
+static Stream *find_in(const Device *device, const Stream *handle)
+{
+    Stream *stream = device ? device->streams : graves;
+    while (stream && stream != handle) {
+        stream = device ? stream->next : stream->grave;
+    }
+    return stream;
+}
+
+// A driver may crash, or take it for the next stream with that handle.
+static void refuse_dead(const char *call, const Stream *stream)
+{
+    if (stream && stream->destroyed) {
+        fprintf(stderr, "stand-in: %s: the stream %p was destroyed before\n", call, (const void *)stream);
+        abort();
+    }
+}
+
 // The stream with this handle, if there is one: 0, 1 and 2 are the default one here. The lock is held.
-static Stream *look_up(Device *here, Stream *handle)
+static Stream *look_up(const char *call, Device *here, Stream *handle)
 {
     if ((u64)handle <= 2) {
         return here->legacy ? here->legacy : (here->legacy = make_stream(here, 0));
     }
-    for (Device *device = devices; device < devices + device_count; device++) {
-        for (Stream *stream = device->streams; stream; stream = stream->next) {
-            if (stream == handle && !stream->destroyed) {
-                return stream;
-            }
-        }
+    Stream *stream = NULL;
+    for (Device *device = devices; device < devices + device_count && !stream; device++) {
+        stream = find_in(device, handle);
     }
-    return NULL;
+    refuse_dead(call, stream ? stream : find_in(NULL, handle));
+    return stream;
 }
 
 // What a call about a stream starts with; the lock is held if it returns OK.
@@ -176,7 +244,7 @@ Code enter_stream(const char *call, Stream *handle, Stream **stream)
     Code code = enter(call, &here);
     if (code == OK) {
         pthread_mutex_lock(&lock);
-        *stream = look_up(here, handle);
+        *stream = look_up(call, here, handle);
         if (!*stream) {
             pthread_mutex_unlock(&lock);
             fprintf(stderr, "stand-in: %s: %p is no stream\n", call, (void *)handle);
@@ -188,6 +256,9 @@ Code enter_stream(const char *call, Stream *handle, Stream **stream)
 
 void enqueue(Stream *stream, Work *work)
 {
+    while (stream->given - stream->done >= DEPTH && !is_over) {
+        wait_a_while(&stream->moved);
+    }
     work->stream = stream;
     *stream->last = work;
     stream->last = &work->next;
@@ -303,12 +374,15 @@ Code cuStreamGetFlags(Stream *handle, u32 *flags)
     return code;
 }
 
-Code cuStreamIsCapturing(Stream *stream, int *status)
+Code cuStreamIsCapturing(Stream *handle, int *status)
 {
-    Device *here = NULL;
-    (void)stream;
-    *status = 0;
-    return enter("cuStreamIsCapturing", &here);
+    Stream *stream = NULL;
+    Code code = enter_stream("cuStreamIsCapturing", handle, &stream);
+    if (code == OK) {
+        *status = 0;
+        pthread_mutex_unlock(&lock);
+    }
+    return code;
 }
 
 Code cuStreamAddCallback(Stream *stream, Callback call, void *data, u32 flags)

@@ -5,14 +5,22 @@
 #include "standin.h"
 
 enum { STREAM = 0x57ea3, EVENT = 0xe7e47, GONE = 0xdead };
+// So much work fits into a stream; then its caller waits, as a driver has him wait.
+enum { DEPTH = 1024 };
 
-typedef struct Event {
-    u32 mark, users;
-    bool timed;
-    // How often it was recorded, and which of those was reached.
-    u64 recorded, reached;
+// One recording of an event. Whoever waits for it waits for this one, wherever the event is recorded next.
+typedef struct {
+    u32 users;
+    bool reached;
     double ms;
     pthread_cond_t moved;
+} Turn;
+
+typedef struct Event {
+    u32 mark;
+    bool timed;
+    // The newest, if it was recorded at all.
+    Turn *turn;
 } Event;
 
 typedef void (*Callback)(Stream *stream, Code code, void *data);
@@ -36,7 +44,7 @@ typedef struct Work {
         // Whether an end is plain memory, whose owner waits.
         struct { Rectangle rows; bool to_plain, from_plain; } copy;
         struct { u64 dst, count; u32 value; int size; } fill;
-        struct { Event *event; u64 turn; } event;
+        struct { Turn *turn; } event;
         struct { Callback call; void (*plain)(void *data); void *data; } call;
         struct { u64 addr, value; u32 flags; } value;
         struct { const Kernel *kernel; Launch launch; } kernel;
@@ -46,10 +54,10 @@ typedef struct Work {
 } Work;
 
 struct Stream {
-    u32 mark, flags;
+    u32 mark, flags, way;
     bool has_thread, destroyed;
     Device *device;
-    Stream *next;
+    Stream *next, *grave;
     Work *first, **last;
     // How much was put into it, and how much of that is done.
     u64 given, done;
@@ -59,7 +67,7 @@ struct Stream {
 Work *make_work(void (*run)(Work *work), size_t more);
 // What a call about a stream starts with: the lock is held if it returns OK.
 Code enter_stream(const char *call, Stream *handle, Stream **stream);
-// Puts work into a stream. The lock is held.
+// Puts work into a stream, once there is room. The lock is held.
 void enqueue(Stream *stream, Work *work);
 // Both of them, and the work is done when it returns if the caller `waits`.
 Code put(const char *call, Stream *handle, Work *work, bool waits);
@@ -67,8 +75,13 @@ void nap(u64 us);
 // How long a call that waits looks away: its thread may be gone when the process ends. The lock is held.
 void wait_a_while(pthread_cond_t *moved);
 
+// The stream waits for a number, or does not any more: meanwhile those of its way do nothing.
+void block_way(Stream *stream, bool is_blocked);
+
+// The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
-void leave(Event *event);
+// The lock is not.
+void run_kernel(Work *work);
 
 #endif

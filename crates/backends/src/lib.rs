@@ -5,5 +5,6 @@
 
 pub mod cuda;
 pub mod host;
+mod nobodys;
 pub mod probe;
 mod threads;

@@ -2,14 +2,15 @@
 //!
 //! What another library puts into such a stream has no ticket, and cannot wait in a backlog of ours. So everything must be in the
 //! CUDA stream, in order, when a call returns. What the GPU does by itself goes there as always. What the host has to do is
-//! done beside it, by a lane of our own which first waits for the shared stream and which that stream then waits for.
+//! done beside it, by a lane of our own which first waits for the shared stream and which that stream then waits for. Pageable
+//! memory comes and goes in the stream itself: relay.rs.
 
 use super::{
     Cuda,
     device::Device,
     driver::{self, Code, Handle},
     fence::{CudaFence, of_cuda},
-    latch::{Hold, Latch, Reason},
+    latch::{Hold, Latch, Place},
     queue::Lane,
 };
 use crate::probe;
@@ -23,10 +24,10 @@ use std::{ffi::c_void, time::Duration};
 pub struct Shared {
     native: Handle,
     /// Over the shared stream. Nothing ever holds it back.
-    front: Arc<Lane>,
+    pub(super) front: Arc<Lane>,
     /// Where the host's parts are done; it has tickets of its own.
     side: Arc<Lane>,
-    latch: Arc<Latch>,
+    pub(super) latch: Arc<Latch>,
     /// After an abort, and until more is submitted: done, since everything that was there is.
     aborted: Mutex<Option<Arc<dyn Fence>>>,
     /// The queue as it was before it was shared, and its last ticket.
@@ -44,7 +45,7 @@ impl Shared {
     pub fn following(earlier: &Arc<Lane>) -> Result<Shared> {
         earlier.flush();
         let (device, status, last) = (earlier.device.clone(), earlier.status.clone(), earlier.last());
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let front = Lane::shared(device, earlier.id, (stream, true), status, last);
         let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
         let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));
@@ -58,6 +59,7 @@ impl Shared {
         let latch = Latch::new(&device)?;
         device.load_all()?;
         let side = Lane::beside(device.clone(), front.id, status)?;
+        front.bounce().and(side.bounce())?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 
@@ -67,20 +69,17 @@ impl Shared {
         if is_in_stream(&before) {
             return self.front.wait_for(last, vec![before], None).map(drop);
         }
-        let hold = self.hold(Reason { op: None, behind: last, before: before.clone() })?;
-        self.side.push(Op::Wait(Arc::new(ByHost(before))));
-        self.let_go(last, hold);
-        Ok(())
+        let wait = Op::Wait(Arc::new(ByHost(before.clone())));
+        self.hold(Place { behind: last, before }, Some(wait), false)
     }
 
     /// When the shared stream has come here the other lane does the op `ticket`, and the shared stream waits for it.
     fn beside(&self, ticket: Ticket, op: Op) -> Result<()> {
         let op = self.as_done_beside(op);
-        match self.hold_for(ticket) {
-            Ok((before, hold)) => {
-                self.side.push(Op::After(Box::new((vec![before], op))));
-                self.let_go(ticket, hold);
-                Ok(())
+        match Arrival::announce(&self.front, ticket - 1) {
+            Ok(before) => {
+                let work = Op::After(Box::new((vec![before.clone()], op)));
+                self.hold(Place { behind: ticket - 1, before }, Some(work), true)
             }
             Err(error) => {
                 self.front.discard(op);
@@ -89,27 +88,18 @@ impl Shared {
         }
     }
 
-    /// Holds the shared stream for the op `ticket`; the fence is done when the stream has come there.
-    fn hold_for(&self, ticket: Ticket) -> Result<(Arc<dyn Fence>, Hold)> {
-        let before = Arrival::announce(&self.front, ticket - 1)?;
-        let why = Reason { op: Some(ticket), behind: ticket - 1, before: before.clone() };
-        Ok((before, self.hold(why)?))
-    }
-
-    fn hold(&self, why: Reason) -> Result<Hold> {
+    /// Holds the shared stream until the other lane has done `work`, which is the next op of the stream if it `is_op`.
+    ///
+    /// The other lane has the work before the stream is held. So an abort finds the work of every hold that is in the stream; and
+    /// whoever finds a place in the stream behind a hold finds that among the holds, unless it is over.
+    fn hold(&self, place: Place, work: Option<Op>, is_op: bool) -> Result<()> {
+        let ticket = place.behind + Ticket::from(is_op);
+        let hold = self.latch.hold(place);
+        let (number, front, side) = (hold.number(), self.front.clone(), self.side.status.clone());
+        let end = End { front, side, ticket, is_op, hold: Some(hold) };
+        self.side.push_together(work.into_iter().chain([Op::Call(Box::new(move || end.come()))]));
         let _here = self.front.device.enter()?;
-        self.latch.hold(self.front.stream, why)
-    }
-
-    /// Lets the shared stream go when the other lane has come so far. What failed there is a failure of the op `ticket`.
-    fn let_go(&self, ticket: Ticket, hold: Hold) {
-        let (front, status) = (self.front.clone(), self.side.status.clone());
-        self.side.push(Op::Call(Box::new(move || {
-            if let Some(error) = status.take_error().filter(|error| error.kind != Kind::Aborted) {
-                front.fail(ticket, error);
-            }
-            drop(hold);
-        })));
+        self.latch.put(self.front.stream, number)
     }
 
     /// Whether the host has something to do before or in the op.
@@ -118,7 +108,7 @@ impl Shared {
             Op::Copy(plan) => {
                 !plan.pieces().is_empty() && (plan.is_plain() || plan.route() == Route::HostToHost)
             }
-            Op::CopyThrough(through) => self.front.sealed_at(through).is_none(),
+            Op::CopyThrough(through) => !self.front.is_for_gpu(through),
             Op::Fill(fill) => fill.device.is_none(),
             Op::Reduce(_) => false,
             Op::Wait(fence) => !is_in_stream(fence),
@@ -160,9 +150,6 @@ impl Shared {
         }
         let last = self.front.last();
         let end: Arc<dyn Fence> = Arc::new(CudaFence(self.front.point_after(last)));
-        if let Some(ticket) = self.latch.newest_op() {
-            self.front.status.drop_through(ticket);
-        }
         self.side.abort();
         // It was of the tickets there, which nobody knows.
         self.side.status.take_error();
@@ -173,10 +160,40 @@ impl Shared {
     /// A function of the user's may still run that an abort did not wait for, and later work comes after it.
     fn follow_aborted(&self) -> Result<()> {
         let Some(before) = lock(&self.aborted).take() else { return Ok(()) };
-        let last = self.front.last();
-        let hold = self.hold(Reason { op: None, behind: last, before })?;
-        self.let_go(last, hold);
-        Ok(())
+        let place = Place { behind: self.front.last(), before: before.clone() };
+        self.hold(place, None, false).inspect_err(|_| *lock(&self.aborted) = Some(before))
+    }
+}
+
+/// The end of a hold, behind its work. If an abort drops it, the op is dropped or being stopped.
+struct End {
+    front: Arc<Lane>,
+    /// What the work beside the stream reports to.
+    side: Arc<Status>,
+    /// Whose failure it is if the work fails.
+    ticket: Ticket,
+    is_op: bool,
+    hold: Option<Hold>,
+}
+
+impl End {
+    /// The work is done: the shared stream goes on.
+    fn come(mut self) {
+        if let Some(error) = self.side.take_error().filter(|error| error.kind != Kind::Aborted) {
+            self.front.fail(self.ticket, error);
+        }
+        self.hold = None;
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Lane { status, device, .. } = &*self.front;
+        let is_aborted = !status.is_halted() && device.lost().is_none();
+        if self.hold.is_some() && self.is_op && is_aborted {
+            // Said before the stream goes on.
+            status.drop_through(self.ticket);
+        }
     }
 }
 
@@ -190,7 +207,10 @@ impl Queue for Shared {
             return Ok(self.front.push(op));
         }
         let ticket = self.front.last() + 1;
-        let done = self.beside(ticket, op);
+        let done = match op {
+            Op::Copy(plan) if plan.route() != Route::HostToHost => self.relay(ticket, &plan),
+            op => self.beside(ticket, op),
+        };
         self.front.note(ticket, done);
         // Counted now that the stream is held: nobody sees it pass before that.
         Ok(self.front.push(Op::Copy(Plan::default())))
@@ -210,9 +230,12 @@ impl Queue for Shared {
         {
             return Arc::new(CudaFence(earlier.point_after(ticket)));
         }
-        // Not behind a hold: it must not wait for what the host does later.
-        let before = self.latch.before_hold(ticket);
-        before.unwrap_or_else(|| Arc::new(CudaFence(self.front.point_after(ticket))))
+        let point = Arc::new(CudaFence(self.front.point_after(ticket)));
+        if self.front.status.passed() >= ticket {
+            return point;
+        }
+        // Not behind a hold: it must not wait for what the host does later. The point may have come there just now.
+        self.latch.before_hold(ticket).unwrap_or(point)
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
@@ -238,7 +261,7 @@ impl Queue for Shared {
 }
 
 /// Told by the driver when a shared stream has come somewhere.
-struct Arrival {
+pub(super) struct Arrival {
     lane: Arc<Lane>,
     behind: Ticket,
     gate: Arc<Gate>,
@@ -246,7 +269,7 @@ struct Arrival {
 
 impl Arrival {
     /// A fence that is done when the lane's stream has come to its end as it is now, behind the op `behind`.
-    fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
+    pub(super) fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
         let (_here, gate) = (lane.device.enter()?, Gate::new());
         let arrival = Box::into_raw(Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() }));
         // SAFETY: the driver hands `arrival` to `arrived` once, failed device or not.

@@ -32,7 +32,7 @@ impl Lane {
     /// where kernels read it is taken out of the plan.
     pub(super) fn copy(&self, plan: &mut Plan) -> Result<()> {
         let way = self.way(plan.route());
-        let is_in_reach = !plan.is_plain() && (self.device.is_alone || plan.pieces().len() == 1);
+        let is_in_reach = !plan.is_plain() && plan.has_one_route();
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
         let Pieces::Lines(lines) = plan.pieces() else {
             return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows, way, constants));
@@ -83,7 +83,7 @@ impl Lane {
     pub(super) fn copy_alone(&self, copy: Entry, way: Way) -> Result<()> {
         let rows = Rows::linear(copy.dst as usize, copy.src as usize, copy.len as usize);
         let done = self.copy_row(rows.dst, rows.src, rows.width);
-        self.or_by_kernel(done, &rows, way, &self.device.constants)
+        self.or_by_kernel(done, &rows, way, self.constants())
     }
 
     /// A rectangle, which may be a single row.
@@ -112,6 +112,7 @@ impl Lane {
             Engine::Move => {
                 self.start(self.device.kernels()?.within, &[dst, src, width].map(|arg| arg as u64))
             }
+            Engine::Bounce => self.copy_bounced(dst, src, width),
             Engine::Grid { blocks } => self.launch_rows(rows, blocks),
             Engine::Each => (0..height)
                 .try_for_each(|row| self.copy_row(dst + row * dst_pitch, src + row * src_pitch, width)),

@@ -2,10 +2,12 @@
 
 use super::{
     bell::Bells,
+    bounce::Bounces,
     driver::{self, Code, Driver, Handle},
     errors,
     events::Events,
     fence::Watcher,
+    holds::Holds,
     latch::Words,
     queue::Lane,
     reports::Sealing,
@@ -13,6 +15,7 @@ use super::{
     sender::Sender,
     settings::{Constants, Settings},
     stage::Desks,
+    streams::Spares,
     workers::Workers,
 };
 use ferry_core::{
@@ -22,10 +25,7 @@ use ferry_core::{
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::OnceLock,
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
@@ -39,22 +39,23 @@ pub struct Device {
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
-    /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
-    pub is_alone: bool,
     lists: Lists,
     pub(super) bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
     pub(super) context: Handle,
-    /// How many holds streams that are shared with other libraries have.
-    pub(super) holds: AtomicUsize,
+    /// Of streams that are shared with other libraries, those of other devices too.
+    pub(super) holds: Arc<Holds>,
     /// For those streams.
     pub(super) words: Words,
     /// Whoever submits looks at it.
     lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
+    pub(super) spares: Spares,
+    /// For copies that go through memory of the host.
+    pub(super) bounces: Bounces,
     /// For descriptors that the GPU reads.
     pub(super) sealing: Sealing,
     pub events: Events,
@@ -83,6 +84,7 @@ impl Device {
         driver: Arc<Driver>,
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
+        holds: Arc<Holds>,
         ordinal: u32,
         settings: &Settings,
     ) -> Result<Device> {
@@ -94,23 +96,23 @@ impl Device {
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let constants = settings.constants.on(multiprocessors(&driver, handle));
-        let is_alone = driver.gpus()? == 1;
         Ok(Device {
             driver,
             workers,
             watcher,
             constants: Apart(constants),
-            is_alone,
             lists: Lists::default(),
             bells: Bells::default(),
             desks: Desks::new(settings.stagers),
             handle,
             context,
-            holds: AtomicUsize::new(0),
+            holds,
             words: Words::default(),
             lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
+            spares: Spares::default(),
+            bounces: Bounces::default(),
             sealing: Sealing::default(),
             events: Events::default(),
             sender: Arc::default(),
@@ -150,11 +152,6 @@ impl Device {
     #[inline]
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
-    }
-
-    /// Whether a stream of ours waits for the host.
-    pub fn is_held(&self) -> bool {
-        self.holds.load(Ordering::Relaxed) > 0
     }
 
     /// Does what cannot fail but for the device's own end, and then need not be done.
@@ -200,7 +197,8 @@ impl Device {
         self.kernels()?;
         self.sealing()?;
         self.reducing()?;
-        self.live().map(drop)
+        self.live()?;
+        self.stock_streams()
     }
 
     /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
@@ -214,10 +212,10 @@ impl Device {
             return Ok(*loaded);
         }
         let mut module = 0;
+        let text = text.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let mut found = [0; N];
         for (function, name) in found.iter_mut().zip(names) {
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -229,10 +227,10 @@ impl Device {
 
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
+        let text = PTX.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, PTX.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let find = |name: &CStr| {
             let mut function = 0;
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -275,6 +273,8 @@ impl Drop for Device {
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
+            self.bounces.close(&self.driver);
+            self.spares.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

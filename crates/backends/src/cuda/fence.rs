@@ -77,9 +77,14 @@ impl Point {
         !self.whole && self.lane.status.passed() >= self.ticket
     }
 
-    /// Whether another stream can wait for it without help of the host.
+    /// Whether another stream can wait for it without help of the host. If so that stays true: at the end of its stream a point may
+    /// be refused an event, so it gets one now.
     pub fn is_in_stream(&self) -> bool {
-        self.has_passed() || matches!(&*lock(&self.spot), Spot::Recorded(_) | Spot::AtEnd(_))
+        if self.has_passed() {
+            return true;
+        }
+        self.pin(|| self.lane.record_now());
+        matches!(&*lock(&self.spot), Spot::Recorded(_))
     }
 
     /// The op it stands behind.

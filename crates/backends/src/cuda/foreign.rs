@@ -9,7 +9,7 @@ use super::{
     Cuda,
     driver::{Attribute, Driver, MEMORY_DEVICE},
 };
-use crate::probe;
+use crate::{nobodys, probe};
 use ferry_core::{Access, Block, DeviceId, Home, Kind, Origin, Result, sync::lock, table::GRANULE};
 
 /// A block of another library.
@@ -78,16 +78,13 @@ impl Foreign {
 impl Cuda {
     /// As [`Backend::locate`](ferry_core::Backend::locate).
     pub(super) fn locate_foreign(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        if lock(&self.pieces).reaches(addr, len) {
-            // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
-            let note = format!(
-                "{len} bytes at {addr:#x} reach into device or page-locked memory that they do not belong to"
-            );
-            return Err(Kind::BadAddress.because(note));
+        // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
+        let reached = lock(&self.pieces).reached(addr, len);
+        if let Some(home) = reached {
+            return Err(nobodys::refusal(addr, len, &nobodys::name(home)));
         }
         if lock(&self.imports).meets(addr, len) {
-            let note = format!("{len} bytes at {addr:#x} reach into memory imported from another process");
-            return Err(Kind::BadAddress.because(note));
+            return Err(nobodys::refusal(addr, len, nobodys::IMPORTED));
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
         let was_registered = lock(&self.registered).meets(addr, len);

@@ -110,10 +110,14 @@ impl Imports {
         self.by_base.insert(base, import);
     }
 
-    /// Forgets it.
+    /// It is to be given back. Its addresses are known until they are [forgotten](Self::forget).
     pub fn remove(&mut self, base: usize) -> Option<Import> {
-        self.ends.remove(&base);
         self.by_base.remove(&base)
+    }
+
+    /// It was given back.
+    pub fn forget(&mut self, base: usize) {
+        self.ends.remove(&base);
     }
 
     /// Whether any of the range is imported.
@@ -147,6 +151,8 @@ mod tests {
         imports.add(0x4000, Import { opened: Some(0x4000), is_reserved: false, len: 5000 });
         assert!(imports.meets(0x5fff, 1) && imports.meets(0, 0x4001) && !imports.meets(0x6000, 1));
         assert_eq!(imports.remove(0x4000).and_then(|import| import.opened), Some(0x4000));
+        assert!(imports.remove(0x4000).is_none() && imports.meets(0x4000, 1));
+        imports.forget(0x4000);
         assert!(!imports.meets(0, usize::MAX));
     }
 }

@@ -25,24 +25,22 @@ pub struct Latch {
 #[derive(Default)]
 struct Holds {
     newest: u64,
-    open: BTreeMap<u64, Reason>,
+    open: BTreeMap<u64, Place>,
 }
 
-/// Why a stream is held, and where.
+/// Where a stream is held.
 #[derive(Clone)]
-pub struct Reason {
-    /// The host has to do this op.
-    pub op: Option<Ticket>,
-    /// The hold comes right behind this op.
+pub struct Place {
+    /// Right behind this op.
     pub behind: Ticket,
     /// Done when the stream has come to the hold.
     pub before: Arc<dyn Fence>,
 }
 
 impl Holds {
-    fn add(&mut self, why: Reason) -> u64 {
+    fn add(&mut self, place: Place) -> u64 {
         self.newest += 1;
-        self.open.insert(self.newest, why);
+        self.open.insert(self.newest, place);
         self.newest
     }
 
@@ -72,26 +70,32 @@ impl Latch {
         Ok(Arc::new(Latch { device: device.clone(), word, holds }))
     }
 
-    /// Holds `stream` at its end as it is now. The context is current.
-    pub fn hold(self: &Arc<Self>, stream: Handle, why: Reason) -> Result<Hold> {
-        let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
-        let number = lock(&self.holds).add(why);
-        let hold = Hold { latch: self.clone(), number };
-        self.device.holds.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the stream is alive, and words stay where they are as long as the device.
-        let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
-        self.device.check("cuStreamWaitValue64", code).map(|()| hold)
+    /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not wait.
+    pub fn hold(self: &Arc<Self>, place: Place) -> Hold {
+        self.device.holds.begin();
+        let number = lock(&self.holds).add(place);
+        Hold { latch: self.clone(), number }
     }
 
-    /// The newest op that the host has yet to do.
-    pub fn newest_op(&self) -> Option<Ticket> {
-        lock(&self.holds).open.values().filter_map(|why| why.op).max()
+    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number. The context is current.
+    pub fn put(&self, stream: Handle, number: u64) -> Result<()> {
+        let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
+        // SAFETY: the stream is alive, and words stay where they are as long as the device.
+        let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
+        self.device.check("cuStreamWaitValue64", code)
     }
 
     /// Done when the stream has come to the first hold behind the op `ticket`, if there is one.
     pub fn before_hold(&self, ticket: Ticket) -> Option<Arc<dyn Fence>> {
         let holds = lock(&self.holds);
-        holds.open.values().find(|why| why.behind >= ticket).map(|why| why.before.clone())
+        holds.open.values().find(|place| place.behind >= ticket).map(|place| place.before.clone())
+    }
+}
+
+impl Hold {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 }
 
@@ -101,7 +105,9 @@ impl Drop for Hold {
         let over = holds.remove(self.number);
         // Under the lock: the number never goes back.
         self.latch.word.set(over);
-        self.latch.device.holds.fetch_sub(1, Ordering::Relaxed);
+        drop(holds);
+        let Device { holds, workers, .. } = &*self.latch.device;
+        holds.end(workers);
     }
 }
 
@@ -179,11 +185,11 @@ mod tests {
     #[test]
     fn a_later_hold_that_is_over_does_not_end_an_earlier_one() {
         let mut holds = Holds { newest: 7, ..Holds::default() };
-        let why = Reason { op: None, behind: 0, before: Gate::new() };
-        assert_eq!([1, 2, 3].map(|_| holds.add(why.clone())), [8, 9, 10]);
+        let place = Place { behind: 0, before: Gate::new() };
+        assert_eq!([1, 2, 3].map(|_| holds.add(place.clone())), [8, 9, 10]);
         assert_eq!(holds.remove(10), 7, "8 and 9 are still there");
         assert_eq!(holds.remove(8), 8);
-        assert_eq!(holds.add(why), 11);
+        assert_eq!(holds.add(place), 11);
         assert_eq!(holds.remove(9), 10);
         assert_eq!(holds.remove(11), 11, "nothing is left");
     }

@@ -3,10 +3,19 @@
 use super::{
     Cuda, driver,
     pieces::{Pieces, Rest},
-    pool,
+    pool, quota,
     registered::Registered,
 };
-use ferry_core::{Block, DeviceId, Home, Kind, Result, sync::lock, table::GRANULE};
+use crate::nobodys;
+use ferry_core::{
+    Block, DeviceId, Error, Home, Kind, Result,
+    sync::{MutexGuard, lock},
+    table::GRANULE,
+};
+use std::time::{Duration, Instant};
+
+/// How long a registration waits for pages that are yet to be unlocked.
+const PATIENCE: Duration = Duration::from_millis(750);
 
 impl Cuda {
     /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
@@ -23,12 +32,12 @@ impl Cuda {
         Ok(((free + resting).min(total), total))
     }
 
-    /// Counts `len` bytes for a device, if it may have so many.
-    pub(super) fn charge(&self, home: Home, len: usize) -> Result<()> {
+    /// Counts the pages of some bytes for a device, if it may have so many.
+    pub(super) fn charge(&self, home: Home, (len, whole): (usize, usize)) -> Result<()> {
         let Home::Device(id) = home else { return Ok(()) };
         let quota = &self.quotas[id as usize];
-        let total = if quota.is_limited() { self.gpu_memory(id)?.1 } else { 0 };
-        quota.take(id, len, total)
+        let total = quota.total(|| Ok(self.gpu_memory(id)?.1))?;
+        quota.take(id, (len, whole), total)
     }
 
     /// Undoes `charge`.
@@ -106,6 +115,22 @@ impl Cuda {
         Ok(start.next_multiple_of(align))
     }
 
+    /// What somebody is told whom the driver refused `len` bytes.
+    #[cold]
+    pub(super) fn refused(&self, why: Error, home: Home, len: usize) -> Error {
+        if why.kind != Kind::OutOfMemory {
+            return why;
+        }
+        let asked = || format!("{len} bytes of {} were asked for", nobodys::name(home));
+        let note = match home {
+            Home::Device(id) => {
+                self.gpu_memory(id).map_or_else(|_| asked(), |memory| quota::short(id, len, memory))
+            }
+            Home::Host => asked(),
+        };
+        Kind::OutOfMemory.because(format!("{note}: {why}"))
+    }
+
     /// Gives it back. The context is current.
     ///
     /// # Safety
@@ -133,38 +158,74 @@ impl Cuda {
 
     /// Undoes `register`.
     pub(super) fn unregister(&self, base: usize, len: usize) -> Result<()> {
-        let mut registered = lock(&self.registered);
-        let device = self.any_device()?;
-        registered.leave(base, len).into_iter().try_for_each(|start| {
-            device.unless_lost(|_here| {
-                // SAFETY: locked by `register`, and nothing uses it any more.
-                let code = unsafe { (self.driver.calls.cuMemHostUnregister)(start) };
-                device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+        let unused = lock(&self.registered).leave(base, len);
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let (registered, device) = (self.registered.clone(), self.any_device()?.clone());
+        let unlock = move |start: &usize| {
+            lock(&registered).unlock(*start, || {
+                device.unless_lost(|_here| {
+                    // SAFETY: locked by `register`, and nothing uses it any more.
+                    let code = unsafe { (device.driver.calls.cuMemHostUnregister)(*start) };
+                    device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
+                })
             })
-        })
+        };
+        self.holds.now_or_later(move || unused.iter().try_for_each(unlock))
+    }
+
+    /// What is locked, for somebody who registers this range. None of that is yet to be unlocked: there may be other memory at these
+    /// addresses by now, and the driver would go on using the pages that it has locked.
+    pub(super) fn registered_for(&self, base: usize, len: usize) -> Result<MutexGuard<'_, Registered>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let registered = lock(&self.registered);
+            if !registered.is_leaving(base, len) {
+                return Ok(registered);
+            }
+            drop(registered);
+            if !self.holds.catch_up(deadline) {
+                let note = format!(
+                    "{len} bytes at {base:#x} are still page-locked from before: that ends when no stream shared with other libraries waits for the host"
+                );
+                return Err(Kind::OutOfMemory.because(note));
+            }
+        }
     }
 
     /// Undoes `import`.
     pub(super) fn close(&self, block: &Block) -> Result<()> {
         let Some(import) = lock(&self.imports).remove(block.base) else { return Ok(()) };
-        if import.is_reserved {
-            self.outside.release(block.base);
-        }
-        let Some(start) = import.opened else { return Ok(()) };
-        // SAFETY: the core has seen every op that could reach it complete.
-        self.device_of(block.home)?.unless_lost(|_here| unsafe { self.driver.close_pass(start) })
+        let (imports, outside, base) = (self.imports.clone(), self.outside.clone(), block.base);
+        let forget = move || {
+            lock(&imports).forget(base);
+            if import.is_reserved {
+                outside.release(base);
+            }
+        };
+        let Some(start) = import.opened else {
+            forget();
+            return Ok(());
+        };
+        let device = self.device_of(block.home)?.clone();
+        self.holds.now_or_later(move || {
+            // SAFETY: the core has seen every op that could reach it complete.
+            let closed = device.unless_lost(|_here| unsafe { device.driver.close_pass(start) });
+            forget();
+            closed
+        })
     }
 
     /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
     pub(super) fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
         while let Some((start, home)) = pieces.overdue(most) {
-            // The driver waits for all streams to take memory back, and one that is held may be waiting for our caller.
-            if self.devices.iter().filter_map(|slot| slot.get()).any(|device| device.is_held()) {
-                return Ok(());
-            }
             let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
-            device.unless_lost(|_here| unsafe { self.give(home, start) })?;
+            let give = || device.unless_lost(|_here| unsafe { self.give(home, start) });
+            // While a stream is held it rests on.
+            let Some(given) = self.holds.unless_held(give) else { return Ok(()) };
+            given?;
             pieces.forget(start);
         }
         Ok(())

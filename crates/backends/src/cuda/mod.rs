@@ -10,6 +10,7 @@ mod adopt;
 mod apart;
 mod backlog;
 mod bell;
+mod bounce;
 mod commands;
 mod device;
 mod driver;
@@ -18,9 +19,11 @@ mod events;
 mod fence;
 mod foreign;
 mod gather;
+mod holds;
 mod host;
 mod ipc;
 mod latch;
+mod late;
 mod ledger;
 mod live;
 mod memory;
@@ -34,6 +37,7 @@ mod quick;
 mod quota;
 mod reduce;
 mod registered;
+mod relay;
 mod reports;
 mod ring;
 mod sealed;
@@ -41,6 +45,7 @@ mod sender;
 mod sending;
 pub mod settings;
 mod stage;
+mod streams;
 mod visits;
 mod workers;
 
@@ -54,6 +59,7 @@ use ferry_core::{
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
+use holds::Holds;
 use ipc::{Import, Imports, Ticket};
 use memory::whole;
 use page::Page;
@@ -84,17 +90,18 @@ pub struct Cuda {
     driver: Arc<Driver>,
     workers: Arc<Workers>,
     watcher: Arc<Watcher>,
+    holds: Arc<Holds>,
     /// Opened when first used: a context takes time and memory of its GPU.
     devices: Vec<OnceLock<Arc<Device>>>,
     /// What the driver calls them: not all GPUs need be visible here.
     ordinals: Vec<u32>,
     quotas: Vec<Quota>,
     pieces: Mutex<Pieces>,
-    registered: Mutex<Registered>,
-    imports: Mutex<Imports>,
+    registered: Arc<Mutex<Registered>>,
+    imports: Arc<Mutex<Imports>>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
-    outside: Outside,
+    outside: Arc<Outside>,
 }
 
 impl CudaOptions {
@@ -120,14 +127,15 @@ impl Cuda {
             driver,
             workers: Arc::default(),
             watcher: Arc::default(),
+            holds: Arc::default(),
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
             quotas: ordinals.iter().map(quota).collect(),
             ordinals,
             pieces: Mutex::default(),
-            registered: Mutex::default(),
-            imports: Mutex::default(),
+            registered: Arc::default(),
+            imports: Arc::default(),
             settings: options.settings.clone(),
-            outside: Outside::default(),
+            outside: Arc::default(),
         }))
     }
 
@@ -140,7 +148,8 @@ impl Cuda {
         }
         let ordinal = self.ordinals[id as usize];
         let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
-        let device = Device::open(driver, workers, watcher, ordinal, &self.settings)?;
+        let holds = self.holds.clone();
+        let device = Device::open(driver, workers, watcher, holds, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| Arc::new(device)))
     }
 
@@ -184,14 +193,18 @@ impl Backend for Cuda {
         let Request { home, len, page } = *request;
         let _here = self.device_of(home)?.enter()?;
         let (page, whole) = (page.max(GRANULE), whole(len, page));
-        self.charge(home, whole)?;
-        let base = self.make(home, whole, page).inspect_err(|_| self.refund(home, whole))?;
+        self.charge(home, (len, whole))?;
+        let base = self.make(home, whole, page).map_err(|why| {
+            self.refund(home, whole);
+            self.refused(why, home, len)
+        })?;
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         let _here = self.any_device()?.enter()?;
-        let (whole, mut registered) = (whole(len, GRANULE), lock(&self.registered));
+        let whole = whole(len, GRANULE);
+        let mut registered = self.registered_for(base, whole)?;
         let gaps = registered.gaps(base, whole);
         let locked = gaps.into_iter().try_for_each(|(base, len)| self.lock_pages(&mut registered, base, len));
         registered.join(base, whole);
@@ -273,10 +286,10 @@ impl Backend for Cuda {
         }
     }
 
-    /// Of the first device, which is mostly the only one.
+    /// Of the only device; where there are several nobody knows yet which one reads the list.
     fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
-        let page = Page::lend(self.devices.first()?.get()?, lines)?;
-        Some(Box::new(page))
+        let [device] = &self.devices[..] else { return None };
+        Some(Box::new(Page::lend(device.get()?, lines)?))
     }
 
     fn can_reduce(&self) -> Result<()> {

@@ -54,9 +54,10 @@ impl Pieces {
         self.pool.take(len, align)
     }
 
-    /// Whether the range has a byte in common with any piece, resting or not; an empty range, whether it lies in one.
-    pub fn reaches(&self, addr: usize, len: usize) -> bool {
-        self.around(addr).is_some() || self.made.range(addr..addr.saturating_add(len)).next().is_some()
+    /// Where a piece is that has a byte in common with the range, resting or not; or that an empty range lies in.
+    pub fn reached(&self, addr: usize, len: usize) -> Option<Home> {
+        let behind = || self.made.range(addr..addr.saturating_add(len)).next().map(|(_, piece)| *piece);
+        self.around(addr).map(|(_, piece)| piece).or_else(behind).map(|piece| piece.home)
     }
 
     /// Where the piece around `addr` starts.
@@ -146,7 +147,7 @@ mod tests {
             (0, usize::MAX, true),
             (0x5010, usize::MAX, false),
         ] {
-            assert_eq!(pieces.reaches(addr, len), want, "{len} bytes at {addr:#x}");
+            assert_eq!(pieces.reached(addr, len), want.then_some(GPU), "{len} bytes at {addr:#x}");
         }
     }
 
@@ -161,10 +162,10 @@ mod tests {
         ] {
             assert_eq!(pieces.overdue(most), want, "{most:?}");
         }
-        assert!(pieces.reaches(0x3000, 1), "still known");
+        assert!(pieces.reached(0x3000, 1).is_some(), "still known");
         assert_eq!((pieces.resting(GPU), pieces.resting(Home::Host)), (0x2000, 0));
         pieces.forget(0x3000);
-        assert!(!pieces.reaches(0x3000, 1) && pieces.reaches(0x1000, 1));
+        assert!(pieces.reached(0x3000, 1).is_none() && pieces.reached(0x1000, 1).is_some());
         assert_eq!(pieces.overdue(Rest::NONE), Some((0x1000, GPU)));
         pieces.forget(0x1000);
         assert_eq!(pieces.overdue(Rest::NONE), None, "the third is in use");
@@ -184,7 +185,7 @@ mod tests {
         assert!(pieces.rest(0x80_0000));
         assert_eq!(pieces.overdue(ONE), None, "kept, not given back");
         assert_eq!(pieces.resting(Home::Host), 0x10_0000, "the newer one");
-        assert!(pieces.reaches(0x10_0000, 1), "and known");
+        assert!(pieces.reached(0x10_0000, 1).is_some(), "and known");
         assert_eq!(pieces.reuse(0xf_0000, 4096), Some(0x10_0000));
         assert_eq!(pieces.reuse(0xf_0000, 4096), None);
         assert!(pieces.rest(0x10_0000), "as any other");
@@ -193,14 +194,14 @@ mod tests {
         assert_eq!(pieces.overdue(Rest::NONE), Some((0x80_0000, Home::Host)));
         pieces.forget(0x80_0000);
         assert_eq!(pieces.overdue(Rest::NONE), None);
-        assert!(!pieces.reaches(0, usize::MAX));
+        assert!(pieces.reached(0, usize::MAX).is_none());
     }
 
     #[test]
     fn parts_of_a_slab_rest_one_by_one_and_go_together() {
         let mut pieces = Pieces::default();
         pieces.add_slab(SLAB, SLAB / 4);
-        assert!(pieces.reaches(SLAB + 5, 1), "also what nobody uses");
+        assert!(pieces.reached(SLAB + 5, 1).is_some(), "also what nobody uses");
         let parts: Vec<_> = (0..4).filter_map(|_| pieces.reuse(200_000, 4096)).collect();
         assert_eq!(parts, [0, 1, 2, 3].map(|part| SLAB + part * SLAB / 4));
         assert_eq!(pieces.reuse(1, 4096), None, "another length");
@@ -210,6 +211,6 @@ mod tests {
         assert!(pieces.rest(parts[0]) && pieces.rest(parts[3]));
         assert_eq!(pieces.overdue(Rest::NONE), Some((SLAB, Home::Host)));
         pieces.forget(SLAB);
-        assert!(!pieces.reaches(0, usize::MAX) && pieces.overdue(Rest::NONE).is_none());
+        assert!(pieces.reached(0, usize::MAX).is_none() && pieces.overdue(Rest::NONE).is_none());
     }
 }

@@ -86,6 +86,8 @@ pub enum Engine {
     },
     /// The kernel for ends that share bytes.
     Move,
+    /// Copy engines, through memory of the host: for ends that share bytes.
+    Bounce,
 }
 
 impl Shape {
@@ -119,6 +121,7 @@ fn may_meet(rows: &Rows) -> bool {
 /// What does a copy of this shape.
 pub fn choose(shape: &Shape, way: Way, constants: &Constants) -> Engine {
     match *shape {
+        Shape::Row { meets: true } if constants.blocks(way) == 0 => Engine::Bounce,
         Shape::Row { meets: true } => Engine::Move,
         Shape::Row { .. } => Engine::Each,
         Shape::Pieces { count, bytes, most } => choose_for_pieces(count, bytes, most, way, constants),
@@ -297,7 +300,9 @@ mod tests {
         for way in [Way::In, Way::Out, Way::Within, Way::Across] {
             assert_eq!(chosen(Shape::Row { meets: false }, way), Engine::Each);
         }
-        assert_eq!(chosen(Shape::Row { meets: true }, Way::Within), Engine::Move);
+        let row = Shape::Row { meets: true };
+        assert_eq!(chosen(row, Way::Within), Engine::Move);
+        assert_eq!(choose(&row, Way::Within, &Constants::NO_KERNELS), Engine::Bounce, "no kernels at all");
     }
 
     #[test]

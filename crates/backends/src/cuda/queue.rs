@@ -11,6 +11,7 @@ use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part},
     bell::Bell,
+    bounce::Bounce,
     device::Device,
     driver::{self, Handle},
     events::Event,
@@ -25,6 +26,7 @@ use super::{
 };
 use ferry_core::{
     DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    backend::survives,
     sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -50,6 +52,7 @@ pub struct Lane {
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) reports: OnceLock<Reports>,
+    pub(super) bounce: OnceLock<Bounce>,
 }
 
 #[derive(Default)]
@@ -82,7 +85,7 @@ impl Lane {
         options: QueueOptions,
         status: Arc<Status>,
     ) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.waited = options.waited;
         lane.open_or_close(&lock(&lane.state).backlog);
@@ -91,7 +94,7 @@ impl Lane {
 
     /// A lane with a stream of its own, beside one that waits for it.
     pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.is_beside = true;
         Ok(Arc::new(lane))
@@ -127,16 +130,8 @@ impl Lane {
             state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
+            bounce: OnceLock::new(),
         }
-    }
-
-    /// A new CUDA stream.
-    pub fn make_stream(device: &Device) -> Result<Handle> {
-        let mut stream = 0;
-        let _here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code).map(|()| stream)
     }
 
     /// The newest ticket that is not gathered.
@@ -167,12 +162,25 @@ impl Lane {
     #[inline(never)]
     pub(super) fn push_behind(self: &Arc<Self>, op: Op, small: Option<(Way, Entry)>) -> Ticket {
         let mut state = self.state();
-        self.let_go(&mut state);
+        self.push_into(&mut state, op, small)
+    }
+
+    /// Submits ops of which an abort finds all or none.
+    pub(super) fn push_together(self: &Arc<Self>, ops: impl IntoIterator<Item = Op>) {
+        let mut state = self.state();
+        for op in ops {
+            self.push_into(&mut state, op, None);
+        }
+    }
+
+    fn push_into(self: &Arc<Self>, state: &mut State, op: Op, small: Option<(Way, Entry)>) -> Ticket {
+        self.let_go(state);
         let ticket = self.gather.count();
         state.backlog.reach(ticket);
         if state.backlog.is_held() {
-            self.keep(&mut state, op, small);
-        } else if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {
+            self.keep(state, op, small);
+        } else if let Next::IsHeld(part) = self.launch(state, ticket, op) {
+            debug_assert!(!self.is_shared, "what others put into the stream would overtake op {ticket}");
             state.backlog.hold(ticket, part);
             self.open_or_close(&state.backlog);
         }
@@ -245,7 +253,7 @@ impl Lane {
         // What the GPU or a worker is still at comes before this point, and what is submitted from now on does not. Once it is
         // done the lost points are, too.
         let _ = CudaFence(self.point_after(last)).wait(None);
-        drop(dropped);
+        drop_each(dropped);
     }
 
     /// Waits until nothing that is in the stream now is left.
@@ -359,19 +367,27 @@ impl Lane {
     }
 }
 
+/// Drops work that will not run. What a destructor of the user's does is no affair of ours, or of the others'.
+fn drop_each(dropped: Vec<Work>) {
+    for work in dropped {
+        survives(move || drop(work));
+    }
+}
+
 impl Drop for Lane {
     fn drop(&mut self) {
         let is_idle = self.status.passed() >= lock(&self.state).backlog.last();
         self.bell.leave(&self.device.bells, is_idle);
         let Ok(_here) = self.device.enter() else { return };
         let calls = &self.device.driver.calls;
-        if self.is_ours && self.reports.get().is_some() {
-            // SAFETY: the stream is alive. Its kernels may write reports, whose memory goes next.
+        let has_memory = self.reports.get().is_some() || self.bounce.get().is_some_and(Bounce::is_used);
+        if self.is_ours && has_memory {
+            // SAFETY: the stream is alive. Its work may use memory that goes next.
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
         // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
         if !self.is_ours && !is_idle {
-            std::mem::forget(self.reports.take());
+            std::mem::forget((self.reports.take(), self.bounce.take()));
         }
         if self.is_ours {
             // SAFETY: the stream is alive; the driver finishes what is in it.
@@ -463,7 +479,7 @@ impl Queue for CudaQueue {
             return shared.look();
         }
         let lane = self.lane.clone();
-        self.lane.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
+        self.lane.device.workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
     }
 }
 

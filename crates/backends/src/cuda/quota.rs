@@ -1,20 +1,34 @@
 //! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or what the user says.
 
 use ferry_core::{DeviceId, Kind, Result, table::GRANULE};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// The limit of one device, and what it has of it. Counts what was asked for, in whole pages, so that a limit is exact.
 #[derive(Debug, Default)]
 pub struct Quota {
     most: Option<usize>,
     sharers: usize,
+    /// What the GPU has, once somebody had to know.
+    total: OnceLock<usize>,
     used: AtomicUsize,
 }
 
 impl Quota {
     /// For a device that shares its GPU with others, `sharers` in all; `most` is the user's limit.
     pub fn new(most: Option<usize>, sharers: usize) -> Quota {
-        Quota { most, sharers, used: AtomicUsize::new(0) }
+        Quota { most, sharers, ..Quota::default() }
+    }
+
+    /// What the GPU has, if that matters: the driver takes its time to say so.
+    pub fn total(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        match self.total.get() {
+            Some(total) => Ok(*total),
+            None if self.most.is_some() || self.sharers < 2 => Ok(0),
+            None => ask().map(|total| *self.total.get_or_init(|| total)),
+        }
     }
 
     /// Free and total bytes of the device, where its GPU has so much.
@@ -25,16 +39,12 @@ impl Quota {
         }
     }
 
-    /// Takes `len` bytes for the device, of a GPU with `total`.
-    pub fn take(&self, device: DeviceId, len: usize, total: usize) -> Result<()> {
+    /// Takes the pages that `len` bytes are on, `whole` bytes, for the device, of a GPU with `total`.
+    pub fn take(&self, device: DeviceId, (len, whole): (usize, usize), total: usize) -> Result<()> {
         let limit = self.limit(total).unwrap_or(usize::MAX);
-        let fits = |used: usize| used.checked_add(len).filter(|sum| *sum <= limit);
+        let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|used| {
-            let free = limit - used;
-            let note = format!("{len} bytes of device {device} were asked for, {free} of {limit} are free");
-            Kind::OutOfMemory.because(note)
-        })
+        taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
     }
 
     /// Gives them back.
@@ -51,6 +61,11 @@ impl Quota {
         let part = || total / self.sharers / GRANULE * GRANULE;
         self.is_limited().then(|| self.most.unwrap_or_else(part))
     }
+}
+
+/// What somebody is told who asks for more than there is.
+pub fn short(device: DeviceId, len: usize, (free, total): (usize, usize)) -> String {
+    format!("{len} bytes of device {device} were asked for, {free} of {total} are free")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -73,15 +88,25 @@ mod tests {
     }
 
     #[test]
+    fn the_gpu_is_asked_once_and_only_for_its_parts() {
+        for (most, sharers, want) in [(None, 1, 0), (Some(5), 3, 0), (None, 2, 7)] {
+            let quota = Quota::new(most, sharers);
+            assert_eq!(quota.total(|| Ok(7)), Ok(want));
+            assert_eq!(quota.total(|| Ok(8)), Ok(want), "it is not asked again");
+        }
+    }
+
+    #[test]
     fn what_is_over_the_limit_is_refused_and_takes_nothing() {
         let quota = Quota::new(Some(10 * GRANULE), 2);
-        quota.take(1, 4 * GRANULE, GPU.1).expect("room");
-        for len in [7 * GRANULE, usize::MAX] {
-            let why = quota.take(1, len, GPU.1).expect_err("too much");
-            assert_eq!(why.kind, Kind::OutOfMemory);
-            assert!(why.note.ends_with("bytes of device 1 were asked for, 24576 of 40960 are free"), "{why}");
+        let take = |len: usize, whole| quota.take(1, (len, whole), GPU.1);
+        take(3 * GRANULE + 5, 4 * GRANULE).expect("room");
+        for (len, whole) in [(6 * GRANULE + 1, 7 * GRANULE), (usize::MAX, usize::MAX)] {
+            let why = take(len, whole).expect_err("too much");
+            let note = format!("{len} bytes of device 1 were asked for, 24576 of 40960 are free");
+            assert_eq!((why.kind, &*why.note), (Kind::OutOfMemory, &*note));
         }
-        quota.take(1, 6 * GRANULE, GPU.1).expect("just fits");
+        take(6 * GRANULE, 6 * GRANULE).expect("just fits");
         quota.give(4 * GRANULE);
         assert_eq!(quota.info(GPU).0, 4 * GRANULE);
     }

@@ -1,6 +1,7 @@
 //! Memory of the user's that the driver has page-locked for us. The driver locks no page twice; but memory may be registered
 //! again while copies of the time before are in flight, and until they have passed its pages stay locked for them. So a
-//! registration uses what is locked already, and the driver locks the gaps.
+//! registration uses what is locked already, and the driver locks the gaps. What nobody uses any more is unlocked soon, but not
+//! while a shared stream is held: holds.rs.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ impl Registered {
         }
     }
 
-    /// One user less. What nobody uses any more is to be unlocked: where it starts.
+    /// One user less. What nobody uses any more is to be [unlocked](Self::unlock): where it starts.
     pub fn leave(&mut self, base: usize, len: usize) -> Vec<usize> {
         let mut unused = self.starts(base, len);
         unused.retain(|start| {
@@ -49,10 +50,23 @@ impl Registered {
             locked.users = locked.users.saturating_sub(1);
             locked.users == 0
         });
-        for start in &unused {
-            self.0.remove(start);
-        }
         unused
+    }
+
+    /// Forgets what starts there and nobody uses; `unlock` has the driver unlock it.
+    pub fn unlock<E>(&mut self, start: usize, unlock: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        match self.0.get(&start) {
+            Some(locked) if locked.users == 0 => {
+                self.0.remove(&start);
+                unlock()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether some of the range is locked though nobody uses it.
+    pub fn is_leaving(&self, base: usize, len: usize) -> bool {
+        self.within(base, len).any(|(_, locked)| locked.users == 0)
     }
 
     /// Whether any of the range is locked.
@@ -81,14 +95,21 @@ mod tests {
         gaps
     }
 
+    /// Leaves, and unlocks what nobody uses then.
+    fn leave(registered: &mut Registered, base: usize, len: usize) -> Vec<usize> {
+        let unused = registered.leave(base, len);
+        unused.iter().for_each(|start| registered.unlock(*start, || Ok::<_, ()>(())).expect("unlocked"));
+        unused
+    }
+
     #[test]
     fn pages_are_unlocked_when_their_last_user_leaves() {
         let mut registered = Registered::default();
         assert_eq!(register(&mut registered, 0x1000, 0x2000), [(0x1000, 0x2000)]);
         assert_eq!(register(&mut registered, 0x2000, 0x1000), [], "locked already");
-        assert!(registered.leave(0x1000, 0x2000).is_empty());
+        assert!(leave(&mut registered, 0x1000, 0x2000).is_empty());
         assert!(registered.meets(0x2fff, 1) && registered.meets(0, 0x1001) && !registered.meets(0x3000, 9));
-        assert_eq!(registered.leave(0x2000, 0x1000), [0x1000]);
+        assert_eq!(leave(&mut registered, 0x2000, 0x1000), [0x1000]);
         assert!(!registered.meets(0, usize::MAX));
     }
 
@@ -99,7 +120,22 @@ mod tests {
         register(&mut registered, 0x5000, 0x1000);
         let gaps = register(&mut registered, 0x1000, 0x6000);
         assert_eq!(gaps, [(0x1000, 0x1000), (0x3000, 0x2000), (0x6000, 0x1000)]);
-        assert!(registered.leave(0x5000, 0x1000).is_empty() && registered.leave(0x2000, 0x1000).is_empty());
-        assert_eq!(registered.leave(0x1000, 0x6000), [0x1000, 0x2000, 0x3000, 0x5000, 0x6000]);
+        assert!(
+            leave(&mut registered, 0x5000, 0x1000).is_empty()
+                && leave(&mut registered, 0x2000, 0x1000).is_empty()
+        );
+        assert_eq!(leave(&mut registered, 0x1000, 0x6000), [0x1000, 0x2000, 0x3000, 0x5000, 0x6000]);
+    }
+
+    #[test]
+    fn pages_that_are_yet_to_be_unlocked_are_known() {
+        let mut registered = Registered::default();
+        register(&mut registered, 0x1000, 0x2000);
+        assert!(!registered.is_leaving(0, usize::MAX));
+        assert_eq!(registered.leave(0x1000, 0x2000), [0x1000]);
+        assert!(registered.is_leaving(0x2000, 1) && registered.meets(0x2000, 1));
+        assert_eq!(registered.unlock(0x1000, || Err("asked")), Err("asked"));
+        assert_eq!(registered.unlock(0x1000, || Err("asked")), Ok(()), "once");
+        assert!(!registered.meets(0, usize::MAX));
     }
 }

@@ -51,7 +51,9 @@ pub struct Pace {
     pub speed: usize,
 }
 
-/// As measured on an H200. Where they are wrong there are a few launches more or less.
+/// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it in memory, and 6 to 12 us of
+/// the thread. Where they are wrong there are a few launches more or less: with `least` from 1.5 and `most` up to 20 us, 1,000 copies of
+/// 4 KiB took as long within 2 %.
 const PACE: Pace = Pace {
     least: Duration::from_micros(3),
     most: Duration::from_micros(12),
@@ -81,8 +83,6 @@ struct Shift<L> {
     sleeps: bool,
     /// Whether somebody stands by.
     is_guarded: bool,
-    /// The processor of whoever woke the thread.
-    asker: Option<i32>,
 }
 
 /// What whoever serves does about one lane, while others may have the rest.
@@ -126,9 +126,6 @@ impl<L> Sender<L> {
                 return false;
             }
         }
-        let asker = shift.asker.take();
-        drop(shift);
-        asker.into_iter().for_each(step_away);
         true
     }
 
@@ -162,9 +159,6 @@ impl<L: Gathers + Send + Sync + 'static> Sender<L> {
     /// Looks at the window of `lane` from now on.
     pub fn watch(self: &Arc<Self>, workers: &Arc<Workers>, lane: Arc<L>) {
         let mut shift = lock(&self.shift);
-        if shift.sleeps || !shift.serves {
-            shift.asker = Some(processor());
-        }
         let must_serve = self.put(&mut shift, Watched::new(lane));
         let must_guard = shift.can_be_held_up() && !mem::replace(&mut shift.is_guarded, true);
         drop(shift);
@@ -233,15 +227,7 @@ impl<L: Gathers> Sender<L> {
 
 impl<L> Default for Shift<L> {
     fn default() -> Self {
-        Shift {
-            lanes: Vec::new(),
-            away: 0,
-            turn: 0,
-            serves: false,
-            sleeps: false,
-            is_guarded: false,
-            asker: None,
-        }
+        Shift { lanes: Vec::new(), away: 0, turn: 0, serves: false, sleeps: false, is_guarded: false }
     }
 }
 
@@ -331,35 +317,6 @@ impl<L: Gathers> Watched<L> {
             self.sent(bytes, now, pace);
         }
         bytes > 0
-    }
-}
-
-/// The processor that the calling thread runs on now.
-fn processor() -> i32 {
-    // SAFETY: takes nothing and changes nothing.
-    unsafe { libc::sched_getcpu() }
-}
-
-/// Two processors of one core share what it can do, and in a virtual machine the system may not know: a thread that is woken tends to
-/// be put next to its waker, and there it would slow it down by half. Moves the calling thread if it is there, once.
-fn step_away(from: i32) {
-    if from < 0 || processor() ^ from != 1 {
-        return;
-    }
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: plain bits, all of which may be zero.
-    let mut all: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: 0 is the calling thread, and `all` receives as many bits as it has.
-    if unsafe { libc::sched_getaffinity(0, size, &mut all) } != 0 {
-        return;
-    }
-    let mut others = all;
-    // SAFETY: both numbers are of processors here, which fit; the masks are whole. An empty one is refused, and nothing happens.
-    unsafe {
-        libc::CPU_CLR(from as usize, &mut others);
-        libc::CPU_CLR((from ^ 1) as usize, &mut others);
-        libc::sched_setaffinity(0, size, &others);
-        libc::sched_setaffinity(0, size, &all);
     }
 }
 

@@ -11,7 +11,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::probe;
+use crate::{nobodys, probe};
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -52,7 +52,7 @@ impl Regions {
         let mut regions = self.devices.iter().chain([&self.page_locked]);
         let imported = || {
             let meets = self.outside.meets_imported(addr, len);
-            meets.then(|| "memory imported from another process".into())
+            meets.then(|| nobodys::IMPORTED.into())
         };
         regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported)
     }
@@ -120,9 +120,7 @@ impl Backend for Host {
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
         if let Some(owner) = self.regions.owner(addr, len) {
-            let verb = if len > 0 { "reaches into" } else { "is one of" };
-            let note = format!("{addr:#x} {verb} the addresses of {owner}, where nothing is allocated");
-            return Err(Kind::BadAddress.because(note));
+            return Err(nobodys::refusal(addr, len, &owner));
         }
         probe::accessible(addr, len, access)?;
         Ok(None)

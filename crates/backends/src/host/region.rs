@@ -101,10 +101,7 @@ impl Region {
 
     /// What the region is called in messages.
     pub fn name(&self) -> String {
-        match self.home {
-            Home::Host => "page-locked memory".into(),
-            Home::Device(device) => format!("device {device}"),
-        }
+        crate::nobodys::name(self.home)
     }
 
     /// The first of the user's addresses.

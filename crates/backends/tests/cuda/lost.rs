@@ -5,7 +5,7 @@ use super::*;
 use std::process::Command;
 
 /// Runs the ignored test `child` in a process of its own, whose driver has these settings.
-fn in_child(child: &str, settings: &[(&str, &str)]) {
+pub fn in_child(child: &str, settings: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", child, "--ignored", "--nocapture"]).envs(settings.iter().copied());
     // Sharing puts work into streams, and which piece of work fails is counted.

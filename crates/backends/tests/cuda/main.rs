@@ -2,12 +2,14 @@
 //! With FERRY_TEST_SHARED=1 all streams are shared with other libraries: what is promised stays the same.
 
 mod aborts;
+mod adopted;
 mod descriptors;
 mod devices;
 mod gathering;
 mod lists;
 mod lost;
 mod reductions;
+mod room;
 mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};

@@ -1,11 +1,11 @@
 //! What a product does not have, and what a runtime does not have.
 
-use crate::{device, error, gate::Gate, pattern, runtime, says};
+use crate::{device, error, gate::Gate, options, pattern, runtime, says};
 use ferry::{Kind, Options, Runtime};
 
 #[test]
 fn a_device_has_as_many_streams_as_its_product() {
-    let options = Options::default().soc("Ascend310B1").unwrap();
+    let options = options().soc("Ascend310B1").unwrap();
     let most = options.product.max_streams;
     assert_eq!(most, 512);
     let runtime = Runtime::open(&Options { device_memory: Some(1 << 20), ..options }).unwrap();
@@ -38,7 +38,7 @@ fn a_device_has_as_many_streams_as_its_product() {
 #[test]
 fn two_dimensions_inside_a_device_are_a_matter_of_the_product() {
     let product = |soc| {
-        let runtime = Runtime::open(&Options::default().soc(soc).unwrap()).unwrap();
+        let runtime = Runtime::open(&options().soc(soc).unwrap()).unwrap();
         runtime.device(0).unwrap()
     };
     let lacking = ferry::products::PRODUCTS.iter().filter(|product| !product.copies_2d_inside);

@@ -20,9 +20,14 @@ mod told;
 
 use ferry::{Device, Error, Kind, Options, Result, Runtime, Stream};
 
+/// What the environment asks for: another backend, say.
+pub fn options() -> Options {
+    Options::from_env().expect("settings that make sense")
+}
+
 /// Two devices of 64 MiB.
 pub fn runtime() -> Runtime {
-    Runtime::open(&Options { device_memory: Some(64 << 20), ..Options::default() })
+    Runtime::open(&Options { devices: Some(2), device_memory: Some(64 << 20), ..options() })
         .expect("devices of memory")
 }
 

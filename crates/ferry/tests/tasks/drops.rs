@@ -3,6 +3,7 @@
 use crate::kit::{Bell, LIMIT, block_on, device, futures, hold, poll};
 use ferry::{Device, HostBuffer, InFlight, Result, Stream};
 use std::{
+    collections::BTreeSet,
     sync::mpsc::channel,
     task::Poll,
     thread,
@@ -180,14 +181,13 @@ fn memory_comes_back_when_futures_are_gone() {
     let (device, stream) = device();
     let free = || device.memory_info().expect("known").free;
     let before = free();
-    let (mut lowest, mut highest) = (usize::MAX, 0);
+    let mut addresses = BTreeSet::new();
     for turn in 0..40 {
         let gate = hold(&stream);
         let there = device.alloc::<u32>(100 * LEN / 4).expect("memory");
         let mut tokens = Vec::new();
         for (number, host) in buffers(&device, 100, turn).expect("memory").into_iter().enumerate() {
-            let addr = host.as_ptr() as usize;
-            (lowest, highest) = (lowest.min(addr), highest.max(addr));
+            addresses.insert(host.as_ptr() as usize);
             let part = there.slice(number * LEN / 4..(number + 1) * LEN / 4).expect("inside");
             tokens.push(stream.upload(part, host).expect("sent"));
         }
@@ -202,5 +202,5 @@ fn memory_comes_back_when_futures_are_gone() {
         assert_eq!(free(), before, "turn {turn}");
     }
     // 4000 buffers, of which at most 100 were in use and some hundreds rested: their addresses come again.
-    assert!(highest - lowest < 1000 * LEN, "page-locked memory over {} bytes", highest - lowest);
+    assert!(addresses.len() < 2000, "{} addresses", addresses.len());
 }

@@ -1,0 +1,20 @@
+//! Addresses of a backend's own where nothing is allocated, or no more: what is said of a range that has some of them.
+
+use ferry_core::{Error, Home, Kind};
+
+/// What memory of other processes is called.
+pub const IMPORTED: &str = "memory imported from another process";
+
+/// What memory is called, by where it is.
+pub fn name(home: Home) -> String {
+    match home {
+        Home::Host => "page-locked memory".into(),
+        Home::Device(device) => format!("device {device}"),
+    }
+}
+
+/// The same words whichever backend it is.
+pub fn refusal(addr: usize, len: usize, owner: &str) -> Error {
+    let verb = if len > 0 { "reaches into" } else { "is one of" };
+    Kind::BadAddress.because(format!("{addr:#x} {verb} the addresses of {owner}, where nothing is allocated"))
+}
