@@ -93,3 +93,51 @@ impl Clone for List {
         List::Own(self.lines().to_vec())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Room for so many lines.
+    struct Paper(Vec<Line>, usize);
+
+    impl Sheet for Paper {
+        fn write(&mut self, lines: &[Line]) -> bool {
+            let fits = self.0.len() + lines.len() <= self.1;
+            self.0.extend(lines.iter().filter(|_| fits));
+            fits
+        }
+
+        fn lines(&self) -> &[Line] {
+            &self.0
+        }
+    }
+
+    fn line(number: usize) -> Line {
+        Line { dst: number, src: 2 * number, len: 1 }
+    }
+
+    fn lent(room: usize) -> List {
+        List::Lent(Box::new(Paper(Vec::new(), room)))
+    }
+
+    /// Adds five lines in every way, and tells whether they are still where they were written first.
+    fn stays(mut list: List) -> bool {
+        list.push(line(0));
+        list.add(&[line(1), line(2)]);
+        let filled = list.fill(&mut [Line::default(); 4], |room| {
+            room[..2].copy_from_slice(&[line(3), line(4)]);
+            (2, "and what", "is told")
+        });
+        assert_eq!(filled, (2, "and what", "is told"));
+        assert!(list.lines().iter().copied().eq((0..5).map(line)));
+        assert_eq!(list.clone().lines(), list.lines());
+        matches!(list, List::Lent(_))
+    }
+
+    #[test]
+    fn lines_stay_in_lent_memory_as_long_as_there_is_room() {
+        assert!(stays(lent(5)) && stays(lent(100)));
+        assert!((0..5).all(|room| !stays(lent(room))) && !stays(List::default()));
+    }
+}
