@@ -83,7 +83,8 @@ impl Bell {
     /// What the next kernel, of so many blocks, is to ring. The context is current.
     pub fn next(&self, device: &Device, blocks: u32) -> Ring {
         let at = self.at.get().copied().or_else(|| {
-            let made = device.bells.take(|len| device.page_locked(len)).ok()?;
+            // While a stream is held the driver may wait for it before it gives us memory.
+            let made = device.holds.unless_held(|| device.bells.take(|len| device.page_locked(len)))?.ok()?;
             Some(*self.at.get_or_init(|| made))
         });
         let at = at.filter(|_| blocks as usize <= BLOCKS).unwrap_or(0);
