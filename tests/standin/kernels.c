@@ -7,7 +7,7 @@
 #include <string.h>
 
 // As in sealed.cu.
-enum { WORDS = 7, RUNS = 240 };
+enum { WORDS = 7, MOST = 4096, FEW = 480 };
 
 typedef struct {
     u64 ticket;
@@ -36,17 +36,26 @@ static void report(u64 addr, u64 ticket, const u64 *words)
 }
 
 typedef struct {
-    u64 at;
-    int stride;
-    u32 first;
-} Run;
+    u32 count, spare[31];
+    u32 closing, taken, done, spare2[29];
+    u64 at[MOST];
+} List;
 
 typedef struct {
-    u64 ticket, mark, key, reports, live, job;
-    u32 count, runs;
-    u64 odd;
-    Run run[RUNS];
+    u64 ticket, mark, key, reports, live, job, list;
+    u32 count, odd;
+    u64 at[FEW];
 } Sealed;
+
+// From here on the host adds nothing. How many descriptors there are.
+static u32 close_list(List *list)
+{
+    __atomic_store_n(&list->closing, 1, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    u32 count = __atomic_load_n(&list->count, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&list->taken, count + 1, __ATOMIC_SEQ_CST);
+    return count;
+}
 
 static u64 digest(u64 key, const u64 *fields)
 {
@@ -83,9 +92,10 @@ static bool is_alive(u64 live, u64 stamp)
 static void ferry_copy_sealed(const Launch *launch)
 {
     const Sealed *all = &ARG(launch, 0, Sealed);
-    for (u32 number = 0, run = 0; number < all->count; number++) {
-        run += run + 1 < all->runs && all->run[run + 1].first == number;
-        u64 words[WORDS], at = all->run[run].at + (int64_t)(number - all->run[run].first) * all->run[run].stride;
+    List *list = all->list ? reach(all->list, sizeof(List)) : 0;
+    u32 count = list ? close_list(list) : all->count;
+    for (u32 number = 0; number < count; number++) {
+        u64 words[WORDS], at = list ? list->at[number] : all->at[number];
         memcpy(words, reach(at, sizeof words), sizeof words);
         if (words[0] == all->mark && words[WORDS - 1] == digest(all->key, words + 1) &&
             is_alive(all->live, words[4]) && is_alive(all->live, words[5])) {
@@ -93,6 +103,9 @@ static void ferry_copy_sealed(const Launch *launch)
         } else {
             report(all->reports, all->ticket + number, words);
         }
+    }
+    if (list) {
+        __atomic_store_n(&list->done, 1, __ATOMIC_SEQ_CST);
     }
 }
 

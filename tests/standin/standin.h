@@ -123,6 +123,8 @@ void *reach(u64 addr, u64 len);
 
 // Ends the work that this thread runs.
 void fault(Code code) __attribute__((noreturn));
+// The device whose kernel this thread runs: it reaches no other one's memory.
+const Device *kernel_of(void);
 // Waits until all that the streams of a device have now is done. The lock is held.
 void drain(Device *device);
 

@@ -25,6 +25,11 @@ void fault(Code code)
     siglongjmp(out, 1);
 }
 
+const Device *kernel_of(void)
+{
+    return current && current->run == run_kernel ? current->stream->device : NULL;
+}
+
 static void run_call(Work *work)
 {
     in_callback = true;

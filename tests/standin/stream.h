@@ -81,5 +81,7 @@ void block_way(Stream *stream, bool is_blocked);
 // The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
+// The lock is not.
+void run_kernel(Work *work);
 
 #endif

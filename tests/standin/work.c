@@ -151,7 +151,7 @@ Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
 
 // Kernels ----------------------------------------------------------------------------------------------------------
 
-static void run_kernel(Work *work)
+void run_kernel(Work *work)
 {
     work->kernel.kernel->run(&work->kernel.launch);
 }

@@ -30,7 +30,8 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
             let target = Target::find(here, On::ThisThread)?;
             inner_only(kind)?;
             let memory = target.engine.runtime.memory();
-            let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN, target.device())?;
+            let place = memory.place(desc, DESCRIPTOR_LEN, Access::Read)?;
+            let home = on_device(memory, "desc", &place, target.device())?;
             for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
                 if device_of(memory, &memory.place(addr, count, access)?, home) != Some(home) {
                     return Err(refuse(format!(
@@ -60,12 +61,13 @@ pub unsafe fn memcpy_async(desc: usize, kind: i32, stream: usize) -> Result<()> 
             inner_only(kind)?;
             let device = target.device();
             let make = |memory: &Memory| {
-                let home = on_device(memory, "desc", desc, DESCRIPTOR_LEN, device)?;
+                let place = memory.place(desc, DESCRIPTOR_LEN, Access::Read)?;
+                let home = on_device(memory, "desc", &place, device)?;
                 if home != device {
                     let note = format!("the descriptor is on device {home}, the stream on device {device}");
                     return Err(Kind::BadRoute.because(note));
                 }
-                let at = engine_address(memory, desc, DESCRIPTOR_LEN)?;
+                let at = engine_address(&place, desc, DESCRIPTOR_LEN)?;
                 let through = Through::Descriptor { at, user: desc };
                 let memory = target.engine.runtime.memory().clone();
                 let late = Box::new(Indirect { call, device, through, memory });
@@ -113,7 +115,8 @@ pub unsafe fn memcpy_async_with_offset(
             let device = target.device();
             let make = |memory: &Memory| {
                 let cell = |end: Behind| -> ferry_core::Result<Cell> {
-                    Ok(Cell { at: engine_address(memory, end.cell, 8)?, user: end.cell, offset: end.offset })
+                    let at = engine_address(&memory.place(end.cell, 8, Access::Read)?, end.cell, 8)?;
+                    Ok(Cell { at, user: end.cell, offset: end.offset })
                 };
                 let through = Through::Cells { dst: cell(dst)?, src: cell(src)?, len: count };
                 let memory = target.engine.runtime.memory().clone();
@@ -127,9 +130,8 @@ pub unsafe fn memcpy_async_with_offset(
     })
 }
 
-fn on_device(memory: &Memory, name: &str, addr: usize, len: usize, current: u32) -> ferry_core::Result<u32> {
-    let place = memory.place(addr, len, Access::Read)?;
-    device_of(memory, &place, current)
+fn on_device(memory: &Memory, name: &str, place: &Place, current: u32) -> ferry_core::Result<u32> {
+    device_of(memory, place, current)
         .ok_or_else(|| Kind::BadRoute.because(format!("{name} must be device memory, but is {place}")))
 }
 
@@ -141,8 +143,8 @@ pub(crate) fn device_of(memory: &Memory, place: &Place, current: u32) -> Option<
     }
 }
 
-fn engine_address(memory: &Memory, addr: usize, len: usize) -> ferry_core::Result<usize> {
-    let place = memory.place(addr, len, Access::Read)?;
+/// Where the engine reads `len` bytes that begin at `addr`, in `place`.
+fn engine_address(place: &Place, addr: usize, len: usize) -> ferry_core::Result<usize> {
     if place.is_plain() {
         return Err(Kind::BadAddress.because(format!("{addr:#x} must be memory that acl allocated")));
     }

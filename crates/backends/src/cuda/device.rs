@@ -38,8 +38,6 @@ pub struct Device {
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
-    /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
-    pub is_alone: bool,
     lists: Lists,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
@@ -96,13 +94,11 @@ impl Device {
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let constants = settings.constants.on(multiprocessors(&driver, handle));
-        let is_alone = driver.gpus()? == 1;
         Ok(Device {
             driver,
             workers,
             watcher,
             constants: Apart(constants),
-            is_alone,
             lists: Lists::default(),
             desks: Desks::new(settings.stagers),
             handle,

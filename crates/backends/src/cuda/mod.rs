@@ -22,6 +22,7 @@ mod holds;
 mod host;
 mod ipc;
 mod latch;
+mod late;
 mod ledger;
 mod live;
 mod memory;

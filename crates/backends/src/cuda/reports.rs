@@ -1,9 +1,10 @@
-//! What the kernels of one queue need to read descriptors: a ring in page-locked memory where they say what they found wrong, and
-//! memory of the GPU's to work in.
+//! What the kernels of one queue need to read descriptors: a ring in page-locked memory where they say what they found wrong, lists
+//! where they find the descriptors, and memory of the GPU's to work in.
 
 use super::{
     device::Device,
     driver::{Driver, Handle},
+    late::{LISTS_LEN, Lists},
     live::Live,
     sealed::{JOB_LEN, JOB_ZEROES},
 };
@@ -43,11 +44,13 @@ struct Ring {
 }
 
 const ROOM: usize = 16;
+/// The lists lie so far behind the ring.
+const PAGE: usize = 4096;
 
 /// Where such memory lies. Between two queues it is kept: giving memory back to the driver waits for all of the GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Tray {
-    /// The ring; the address is the same for the GPU.
+    /// The ring, and the lists in the next page; the address is the same for the GPU.
     pub ring: usize,
     /// The memory of the GPU, `Job` in sealed.cu.
     pub job: usize,
@@ -58,6 +61,7 @@ pub struct Reports {
     device: Arc<Device>,
     tray: Tray,
     launches: AtomicU64,
+    pub lists: Lists,
 }
 
 impl Reports {
@@ -77,7 +81,11 @@ impl Reports {
         };
         // SAFETY: memory of that size, page-aligned, that nobody else knows now.
         unsafe { ptr::write(tray.ring as *mut Ring, ring) };
-        Ok(Reports { device: device.clone(), tray, launches: AtomicU64::new(0) })
+        // SAFETY: as above.
+        unsafe { ptr::write_bytes((tray.ring + PAGE) as *mut u8, 0, LISTS_LEN) };
+        // SAFETY: the lists go with the tray, which `drop` hands on when no kernel of this queue is left.
+        let lists = unsafe { Lists::new(tray.ring + PAGE) };
+        Ok(Reports { device: device.clone(), tray, launches: AtomicU64::new(0), lists })
     }
 
     /// Where everything is.
@@ -121,7 +129,7 @@ impl Drop for Reports {
 
 impl Tray {
     fn new(device: &Device) -> Result<Tray> {
-        let (ring, mut job) = (device.page_locked(size_of::<Ring>())?, 0);
+        let (ring, mut job) = (device.page_locked(PAGE + LISTS_LEN)?, 0);
         // SAFETY: `job` receives the address.
         let code = unsafe { (device.driver.calls.cuMemAlloc)(&mut job, JOB_LEN) };
         device.check("cuMemAlloc", code).map(|()| Tray { ring, job })

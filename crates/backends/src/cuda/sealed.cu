@@ -2,6 +2,9 @@
 // one after the other: all descriptors are read, and if no copy writes what another one reads or writes all blocks copy at once. If
 // one does, one block does all of them in order, and reads each descriptor when its turn comes.
 //
+// Where the descriptors are stands in the parameters, or in a list that the host goes on writing until the kernel begins: while
+// the stream is busy with other work, all copies behind that work are one launch.
+//
 // Reading and comparing is cut into turns, which blocks take. Blocks wait only for turns that others have taken, never for a block
 // that may not have begun. So it does not matter how many of them run at a time, and beside what.
 
@@ -13,10 +16,10 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Threads of a block, descriptors of a launch, and runs of them: the same in sealed.rs.
+// Threads of a block, descriptors of a launch, and how many of them its parameters hold: the same in sealed.rs.
 #define THREADS 1024
 #define MOST 4096
-#define RUNS 240
+#define FEW 480
 // Words of a descriptor: mark, source, destination, length, the stamps of both ends, seal.
 #define WORDS 7
 // Bytes that a warp copies at a time.
@@ -39,15 +42,21 @@ struct Reports {
     u64 spare[5];
 };
 
-// Descriptors `stride` bytes apart; `first` is the number of the one that lies at `at`.
-struct Run {
-    u64 at;
-    int stride;
-    u32 first;
+// Where descriptors are, in page-locked memory: `List` in late.rs is the same. The host writes an address, then counts it, then looks
+// whether the list is `closing`; the kernel says that it is closing, then reads the count. So at least one of the two sees what
+// the other did, and what the kernel has `taken` it says, plus one. It is `done` when no address is read any more. Addresses not
+// written yet are zero.
+struct List {
+    volatile u32 count;
+    u32 spare[31];
+    volatile u32 closing, taken, done;
+    u32 spare2[29];
+    volatile u64 at[MOST];
 };
 
-struct Entry {
-    u64 dst, src, len;
+// What a descriptor says, and where it is.
+struct alignas(16) Entry {
+    u64 dst, src, len, at;
 };
 
 // A range that holds ranges. Zeroes hold none: `below` is the lowest address, turned round.
@@ -58,35 +67,38 @@ struct Box {
 // What all descriptors say together; each number is the largest of its kind.
 struct Facts {
     Box dst, src, descriptors;
-    u64 longest;
+    // The longest copy, whether there is a bad descriptor, and one of memory that is gone.
+    u64 longest, has_bad, has_stale;
 };
-#define FACTS 7
+#define FACTS 9
 
-// What blocks tell each other, zero before a launch. What is polled lies apart from what is counted, so that one does not slow down
-// the other.
+// Turns in which descriptors are read, one for each thread of a warp.
+#define READS (MOST / 32)
+
+// What blocks tell each other, zero before a launch.
 struct Counts {
     // Turns that blocks have taken,
     u32 to_read, to_compare, spare[30];
     // and done. What was `compared` has `MEETS` added for each turn that found something.
-    u32 read, compared;
-    // Whether there is a bad descriptor, and one of memory that is gone.
-    u32 has_bad, has_stale, spare2[28];
-    u64 facts[FACTS], spare3[16 - FACTS];
-    volatile u32 all_read, verdict, spare4[30];
+    u32 read, spare2[31], compared, spare3[31];
+    // How many descriptors there are, plus one, and whether the one who compared last is ready.
+    u32 count, judged, spare4[30];
 };
 #define MEETS 0x10000
 
 // Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others' zero.
 struct Job {
     Counts counts[2];
-    // Stamps that descriptors have. All zero between launches.
+    // Stamps that descriptors have, zero before a launch. A block that comes late may leave some behind, at which the next launch
+    // looks in vain.
     u64 stamps[STAMPS];
+    // What each turn of reading found out.
+    u64 facts[FACTS][READS];
     // What each descriptor says; nothing, from nowhere, if it is bad.
     Entry entries[MOST];
     // How many shares there are up to the end of each entry, if one has more than one.
     u64 shares[MOST];
 };
-enum Verdict { UNKNOWN, APART, IN_ORDER };
 #define NOWHERE (~0ull)
 
 // What the host gives. `Launch` in sealed.rs is the same.
@@ -95,13 +107,31 @@ struct Launch {
     Reports *reports;
     const u32 *live;
     Job *job;
-    u32 count, runs;
-    // Which counts are this launch's.
-    u64 odd;
-    Run run[RUNS];
+    // NULL if the addresses are here.
+    List *list;
+    // How many are here, and which counts are this launch's.
+    u32 count, odd;
+    u64 at[FEW];
 };
 
-static_assert(sizeof(Counts) == 512 && sizeof(Launch) == 3904, "as in sealed.rs");
+static_assert(sizeof(Facts) == 8 * FACTS && sizeof(Counts) == 512 && sizeof(Launch) == 3904 && sizeof(List) == 256 + 8 * MOST, "as in sealed.rs");
+
+// What one thread writes and counts others see who have read the count.
+static __device__ u32 look(const u32 *at) {
+    u32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+
+static __device__ void tell(u32 *at, u32 value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(at), "r"(value) : "memory");
+}
+
+static __device__ u32 count_up(u32 *at, u32 more) {
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(more) : "memory");
+    return before;
+}
 
 // 64 bits at any alignment.
 static __device__ u64 word(const u8 *at) {
@@ -130,22 +160,9 @@ static __device__ bool is_alive(const u32 *live, u64 stamp) {
     return slot == 0 || (slot != ~0u && live[slot] == (u32)stamp);
 }
 
-// The address of the descriptor of this number.
-INLINE const u8 *descriptor(const Launch &launch, u32 number) {
-    u32 low = 0, high = launch.runs;
-    while (high - low > 1) {
-        u32 middle = (low + high) / 2;
-        if (launch.run[middle].first <= number) low = middle;
-        else high = middle;
-    }
-    long long steps = number - launch.run[low].first;
-    return (const u8 *)(launch.run[low].at + steps * launch.run[low].stride);
-}
-
 // Reads a descriptor. Whether it was sealed, and names memory that the GPU can find.
-INLINE bool read(const Launch &launch, u32 number, u64 *words) {
-    const u8 *at = descriptor(launch, number);
-    for (int i = 0; i < WORDS; i++) words[i] = word(at + 8 * i);
+INLINE bool read(const Launch &launch, u64 at, u64 *words) {
+    for (int i = 0; i < WORDS; i++) words[i] = word((const u8 *)at + 8 * i);
     return words[0] == launch.mark && words[WORDS - 1] == digest(launch.key, words + 1) &&
            slot_of(words[4]) != ~0u && slot_of(words[5]) != ~0u;
 }
@@ -198,11 +215,11 @@ static __device__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
     }
 }
 
-INLINE void copy_in_order(const Launch &launch) {
-    for (u32 number = 0; number < launch.count; number++) {
+INLINE void copy_in_order(const Launch &launch, u32 count) {
+    for (u32 number = 0; number < count; number++) {
         u64 words[WORDS];
-        bool is_good = read(launch, number, words) && is_alive(launch.live, words[4]) &&
-                       is_alive(launch.live, words[5]);
+        bool is_good = read(launch, __ldcg(&launch.job->entries[number].at), words) &&
+                       is_alive(launch.live, words[4]) && is_alive(launch.live, words[5]);
         // All have read before one writes: the copy may overwrite its own descriptor. And all see it alike.
         is_good = __syncthreads_and(is_good);
         u8 *dst = (u8 *)words[2];
@@ -228,38 +245,17 @@ static __device__ u64 most_of_warp(u64 value) {
     return value;
 }
 
-// Keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one place come one after the other.
-// Whether there was no room, and the memory was found to be gone.
+// By a warp: keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one place come one after
+// the other. Whether there was no room, and the memory was found to be gone.
 INLINE bool keep_stamp(const Launch &launch, u64 stamp) {
     u32 alike = __match_any_sync(~0u, stamp);
-    if (slot_of(stamp) == 0 || threadIdx.x != __ffs(alike) - 1) return false;
+    if (slot_of(stamp) == 0 || threadIdx.x % 32 != __ffs(alike) - 1) return false;
     u32 place = (u32)((stamp * 0x9e3779b97f4a7c15ull) >> 40);
     for (u32 i = 0; i < 8; i++) {
         u64 other = atomicCAS(&launch.job->stamps[(place + i) % STAMPS], 0, stamp);
         if (other == 0 || other == stamp) return false;
     }
     return !is_alive(launch.live, stamp);
-}
-
-// By one warp: a descriptor for each thread, and what is to be known of it in `facts`.
-INLINE void resolve(const Launch &launch, u32 number, u64 (*facts)[32]) {
-    Counts &counts = counts_of(launch);
-    Entry entry = {0, 0, 0};
-    u64 words[WORDS] = {0}, at = 0;
-    bool is_bad = false;
-    if (number < launch.count) {
-        at = (u64)descriptor(launch, number);
-        is_bad = !read(launch, number, words);
-        entry = is_bad ? Entry{0, NOWHERE, 0} : Entry{words[2], words[1], words[3]};
-        launch.job->entries[number] = entry;
-    }
-    bool is_stale = keep_stamp(launch, is_bad ? 0 : words[4]) | keep_stamp(launch, is_bad ? 0 : words[5]);
-    if (is_bad) atomicOr(&counts.has_bad, 1);
-    if (is_stale) atomicOr(&counts.has_stale, 1);
-    const bool moves = entry.len > 0;
-    u64 all[FACTS] = {moves ? ~entry.dst : 0, moves ? entry.dst + entry.len : 0, moves ? ~entry.src : 0,
-                      moves ? entry.src + entry.len : 0, at ? ~at : 0, at ? at + 8 * WORDS : 0, entry.len};
-    for (int i = 0; i < FACTS; i++) facts[i][threadIdx.x] = all[i];
 }
 
 // Tells all threads of the block what the first one knows.
@@ -276,48 +272,109 @@ static __device__ u32 take(u32 *turns) { return threadIdx.x == 0 ? atomicAdd(tur
 
 // The same where mostly none is left. Counting is dear: all blocks do it in the same place.
 static __device__ u32 take_another(u32 *turns, u32 all) {
-    return threadIdx.x == 0 && *(volatile u32 *)turns < all ? atomicAdd(turns, 1) : all;
+    return threadIdx.x == 0 && look(turns) < all ? atomicAdd(turns, 1) : ~0u;
 }
 
 // Waits until somebody has written there, and says what.
-static __device__ u32 wait_for(const volatile u32 *flag) {
-    u32 seen = 0;
-    if (threadIdx.x == 0) {
-        while ((seen = *flag) == 0) __nanosleep(20);
-        __threadfence();
-    }
-    return shared(seen);
+static __device__ u32 wait_for(const u32 *flag) {
+    u32 seen;
+    while ((seen = look(flag)) == 0) {}
+    return seen;
 }
 
+// Waits until so many have been counted there, but for those added by `MEETS`. Says whether there are any of those.
+static __device__ bool wait_until(const u32 *counted, u32 all) {
+    u32 seen;
+    while ((seen = look(counted)) % MEETS != all) {}
+    return seen >= MEETS;
+}
+
+// From here on the host adds nothing to the list.
+INLINE void close_list(const Launch &launch) {
+    List *list = launch.list;
+    list->closing = 1;
+    __threadfence_system();
+    u32 count = list->count;
+    list->taken = count + 1;
+    tell(&counts_of(launch).count, count + 1);
+}
+
+// Where a descriptor is, zero if it is not known yet: before the list is closed.
+INLINE u64 address(const Launch &launch, u32 number) {
+    if (number >= MOST) return 0;
+    return launch.list ? launch.list->at[number] : number < launch.count ? launch.at[number] : 0;
+}
+
+// How many descriptors there are. Where there is a list, when it is closed.
+INLINE u32 count_of(const Launch &launch) {
+    return launch.list ? wait_for(&counts_of(launch).count) - 1 : launch.count;
+}
+
+// By one warp: a descriptor for each thread. Those that the list holds already are read while it is being closed, others after
+// that. Says how many there are in all.
+INLINE u32 read_turn(const Launch &launch, u32 turn) {
+    const u32 lane = threadIdx.x % 32, number = 32 * turn + lane;
+    Entry entry = {0, 0, 0, 0};
+    bool is_bad = false, is_stale = false;
+    u32 count = launch.list ? MOST : launch.count;
+    do {
+        u64 words[WORDS] = {0};
+        const bool is_new = !entry.at && number < count && (entry.at = address(launch, number)) != 0;
+        if (is_new) is_bad = !read(launch, entry.at, words);
+        const bool is_good = is_new && !is_bad;
+        is_stale |= keep_stamp(launch, is_good ? words[4] : 0) | keep_stamp(launch, is_good ? words[5] : 0);
+        if (is_good) entry = Entry{words[2], words[1], words[3], entry.at};
+        if (is_new && is_bad) entry.src = NOWHERE;
+        count = lane == 0 ? count_of(launch) : 0;
+        count = __shfl_sync(~0u, count, 0);
+    } while (__any_sync(~0u, !entry.at && number < count));
+    if (32 * turn >= count) return count;
+    const bool is_one = number < count, moves = is_one && entry.len > 0;
+    if (is_one) launch.job->entries[number] = entry;
+    const u64 facts[FACTS] = {moves ? ~entry.dst : 0, moves ? entry.dst + entry.len : 0,
+                              moves ? ~entry.src : 0, moves ? entry.src + entry.len : 0,
+                              is_one ? ~entry.at : 0, is_one ? entry.at + 8 * WORDS : 0,
+                              moves ? entry.len : 0,  is_one && is_bad, is_one && is_stale};
+#pragma unroll
+    for (int i = 0; i < FACTS; i++) {
+        u64 most = most_of_warp(facts[i]);
+        if (lane == i) launch.job->facts[i][turn] = most;
+    }
+    __syncwarp();
+    if (lane == 0) count_up(&counts_of(launch).read, 1);
+    return count;
+}
+
+// Reads descriptors, as many warps of each block as there must be.
 INLINE void read_all(const Launch &launch) {
-    __shared__ u64 facts[FACTS][32];
     Counts &counts = counts_of(launch);
-    const u32 turns = (launch.count + 31) / 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (u32 turn = shared(take(&counts.to_read)); turn < turns;) {
-        if (warp == 0) resolve(launch, 32 * turn + lane, facts);
-        __syncthreads();
-        if (warp < FACTS) {
-            u64 most = most_of_warp(facts[warp][lane]);
-            if (lane == 0 && most > 0) atomicMax(&counts.facts[warp], most);
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            __threadfence();
-            if (turns == 1 || atomicAdd(&counts.read, 1) + 1 == turns) counts.all_read = 1;
-        }
-        turn = shared(take_another(&counts.to_read, turns));
+    const u32 warps = min((READS + gridDim.x - 1) / gridDim.x, 16u), warp = threadIdx.x / 32;
+    for (u32 group = shared(take(&counts.to_read)); group < READS / warps + 1;) {
+        if (launch.list && group == 0 && threadIdx.x == THREADS - 32) close_list(launch);
+        u32 turn = warps * group + warp, count = 0;
+        if (warp < warps && turn < READS) count = read_turn(launch, turn);
+        group = shared(take_another(&counts.to_read, (count + 32 * warps - 1) / (32 * warps)));
     }
 }
 
-INLINE Facts facts_of(const Launch &launch) {
-    u64 all[FACTS];
-    for (int i = 0; i < FACTS; i++) all[i] = __ldcg(&counts_of(launch).facts[i]);
-    return Facts{{all[0], all[1]}, {all[2], all[3]}, {all[4], all[5]}, all[6]};
+// What the turns of reading have found out together.
+INLINE Facts facts_of(const Launch &launch, u32 count) {
+    __shared__ u64 all[FACTS];
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (warp < FACTS) {
+        u64 most = 0;
+        for (u32 turn = lane; turn < (count + 31) / 32; turn += 32)
+            most = max(most, __ldcg(&launch.job->facts[warp][turn]));
+        most = most_of_warp(most);
+        if (lane == 0) all[warp] = most;
+    }
+    __syncthreads();
+    return Facts{{all[0], all[1]}, {all[2], all[3]}, {all[4], all[5]}, all[6], all[7], all[8]};
 }
 
 // Whether memory that a descriptor names is gone. Leaves no stamp.
 INLINE bool is_stale(const Launch &launch) {
-    bool found = *(volatile u32 *)&counts_of(launch).has_stale != 0;
+    bool found = false;
     for (u32 i = threadIdx.x; i < STAMPS; i += THREADS) {
         u64 stamp = __ldcg(&launch.job->stamps[i]);
         if (stamp == 0) continue;
@@ -332,7 +389,8 @@ INLINE bool is_stale(const Launch &launch) {
 
 static __device__ Entry entry_of(const Job *job, u32 number) {
     const Entry *at = &job->entries[number];
-    return Entry{__ldcg(&at->dst), __ldcg(&at->src), __ldcg(&at->len)};
+    ulonglong2 to = __ldcg((const ulonglong2 *)at), more = __ldcg((const ulonglong2 *)at + 1);
+    return Entry{to.x, to.y, more.x, more.y};
 }
 
 static __device__ bool meet(const Box &a, const Box &b) {
@@ -347,8 +405,8 @@ struct Scale {
     u64 low, high;
     int shift;
 
-    __device__ explicit Scale(const Box &box) : low(~box.below), high(box.above), shift(0) {
-        while ((high - low) >> shift >> 31) shift++;
+    __device__ explicit Scale(const Box &box) : low(~box.below), high(box.above) {
+        shift = max(33 - __clzll(high - low), 0);
     }
     __device__ Span of(u64 start, u64 len) const {
         u64 from = max(start, low), to = min(start + len, high);
@@ -362,75 +420,73 @@ struct Scale {
 #define SHARERS 3
 #define ROWS (SIDE / SHARERS)
 
-// Which tiles there are. What is written is compared with itself, so half of them will do if nothing else has to be.
-struct Tiles {
-    u32 side;
-    bool src, descriptors;
-
-    __device__ u32 count() const { return src || descriptors ? side * side : side * (side + 1) / 2; }
-    __device__ void find(u32 turn, u32 *row, u32 *column) const {
-        *row = 0;
-        for (u32 length = side; turn >= length; turn -= length) {
-            ++*row;
-            if (!src && !descriptors) length = side - *row;
-        }
-        *column = turn + (src || descriptors ? 0 : *row);
-    }
-};
-
-// Whether a destination of the column meets the `kind` of a row, other than its own.
-static __device__ bool meets_one(const Span *rows, Span own, u32 itself) {
-    bool found = false;
+// A range that one copy of the column has, beside those of the rows: whether they meet more often than they must.
+static __device__ bool meet_more(const Span *rows, Span own, u32 must) {
+    u32 found = 0;
 #pragma unroll 8
     for (u32 i = 0; i < ROWS; i++) {
         Span span = rows[i];
-        found |= (own.start < span.end) & (span.start < own.end) & (i != itself);
+        found += (own.start < span.end) & (span.start < own.end);
     }
-    return found;
+    return found > must;
 }
 
-INLINE bool meets(const Launch &launch, const Tiles &tiles, const Scale &scale, u32 turn) {
+// Which other ranges may meet a destination.
+struct Others {
+    bool src, descriptors;
+};
+
+// Row and column of a tile: each two rows or columns meet in one.
+static __device__ void find_tile(u32 turn, u32 side, u32 *row, u32 *column) {
+    for (*row = 0; turn >= side - *row; ++*row) turn -= side - *row;
+    *column = *row + turn;
+}
+
+INLINE bool meets(const Launch &launch, u32 count, u32 turn, const Scale &scale, Others others) {
     __shared__ Span rows[3][SIDE];
-    const Job *job = launch.job;
     u32 row, column;
-    tiles.find(turn, &row, &column);
+    find_tile(turn, (count + SIDE - 1) / SIDE, &row, &column);
     if (threadIdx.x < SIDE) {
         u32 number = SIDE * row + threadIdx.x;
-        bool is_one = number < launch.count;
-        Entry entry = is_one ? entry_of(job, number) : Entry{0, 0, 0};
+        Entry entry = number < count ? entry_of(launch.job, number) : Entry{0, 0, 0, 0};
         rows[0][threadIdx.x] = scale.of(entry.dst, entry.len);
         rows[1][threadIdx.x] = scale.of(entry.src, entry.len);
-        rows[2][threadIdx.x] = scale.of(is_one ? (u64)descriptor(launch, number) : 0, is_one ? 8 * WORDS : 0);
+        rows[2][threadIdx.x] = scale.of(entry.at, entry.at ? 8 * WORDS : 0);
     }
     const u32 number = SIDE * column + threadIdx.x % SIDE, first = threadIdx.x / SIDE * ROWS;
-    const bool is_one = first < SIDE && number < launch.count;
-    Entry entry = is_one ? entry_of(job, number) : Entry{0, 0, 0};
-    const Span own = scale.of(entry.dst, entry.len);
+    const bool is_one = first < SIDE && number < count;
+    Entry entry = is_one ? entry_of(launch.job, number) : Entry{0, 0, 0, 0};
+    const Span dst = scale.of(entry.dst, entry.len);
     __syncthreads();
     if (!is_one) return false;
-    bool found = row <= column && meets_one(rows[0] + first, own, number - SIDE * row - first);
-    if (tiles.src) found |= meets_one(rows[1] + first, own, ~0u);
-    if (tiles.descriptors) found |= meets_one(rows[2] + first, own, ~0u);
+    // A range that is not empty meets itself.
+    const bool has_itself = number - SIDE * row - first < ROWS && dst.start < dst.end;
+    bool found = meet_more(rows[0] + first, dst, has_itself);
+    if (others.src)
+        found |= meet_more(rows[1] + first, dst, 0) | meet_more(rows[0] + first, scale.of(entry.src, entry.len), 0);
+    if (others.descriptors)
+        found |= meet_more(rows[2] + first, dst, 0) | meet_more(rows[0] + first, scale.of(entry.at, 8 * WORDS), 0);
     return found;
 }
 
-INLINE void report_all(const Launch &launch) {
-    for (u32 number = 0; number < launch.count; number++) {
+INLINE void report_all(const Launch &launch, u32 count) {
+    for (u32 number = 0; number < count; number++) {
         u64 words[WORDS];
-        if (entry_of(launch.job, number).src != NOWHERE) continue;
-        read(launch, number, words);
+        Entry entry = entry_of(launch.job, number);
+        if (entry.src != NOWHERE) continue;
+        read(launch, entry.at, words);
         report(launch, number, words);
     }
 }
 
 // Adds up how many shares there are: each thread sums four entries, each warp its threads, one warp the warps.
-INLINE void count_shares(const Launch &launch) {
+INLINE void count_shares(const Launch &launch, u32 count) {
     __shared__ u64 sums[THREADS / 32];
     const u32 each = MOST / THREADS, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     u64 own[each], sum = 0;
     for (u32 i = 0; i < each; i++) {
         u32 number = each * threadIdx.x + i;
-        sum += number < launch.count ? (entry_of(launch.job, number).len + SHARE - 1) / SHARE : 0;
+        sum += number < count ? (entry_of(launch.job, number).len + SHARE - 1) / SHARE : 0;
         own[i] = sum;
     }
     u64 upto = sum;
@@ -443,42 +499,42 @@ INLINE void count_shares(const Launch &launch) {
     u64 start = upto - sum;
     for (u32 i = 0; i < warp; i++) start += sums[i];
     for (u32 i = 0; i < each; i++)
-        if (each * threadIdx.x + i < launch.count) launch.job->shares[each * threadIdx.x + i] = start + own[i];
+        if (each * threadIdx.x + i < count) launch.job->shares[each * threadIdx.x + i] = start + own[i];
 }
+
+// Whether nobody has to wait for the one who compared last.
+INLINE bool is_plain(const Facts &facts) { return facts.longest <= SHARE && !facts.has_bad; }
 
 // What the block does that compared last.
-INLINE void judge(const Launch &launch, const Facts &facts, bool apart) {
-    Counts &counts = counts_of(launch);
+INLINE void judge(const Launch &launch, u32 count, const Facts &facts, bool apart) {
     u64 *others = (u64 *)&launch.job->counts[1 - launch.odd];
     if (threadIdx.x < sizeof(Counts) / 8) others[threadIdx.x] = 0;
-    if (apart && facts.longest > SHARE) count_shares(launch);
-    if (apart && threadIdx.x == 0 && counts.has_bad) report_all(launch);
+    if (launch.list && threadIdx.x == 0) launch.list->done = 1;
+    if (!apart) return copy_in_order(launch, count);
+    if (is_plain(facts)) return;
+    if (facts.longest > SHARE) count_shares(launch, count);
+    if (threadIdx.x == 0 && facts.has_bad) report_all(launch, count);
     __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        counts.verdict = apart ? APART : IN_ORDER;
-    }
-    if (!apart) copy_in_order(launch);
+    if (threadIdx.x == 0) tell(&counts_of(launch).judged, 1);
 }
 
-// The first turn looks for memory that is gone, the others for copies that meet.
-INLINE void compare_all(const Launch &launch, const Facts &facts, u32 first) {
+// The first turn looks for memory that is gone, the others for copies that meet. Whether there is neither.
+INLINE bool compare_all(const Launch &launch, u32 count, const Facts &facts, u32 first) {
     Counts &counts = counts_of(launch);
-    const Tiles tiles = {(launch.count + SIDE - 1) / SIDE, meet(facts.dst, facts.src),
-                         meet(facts.dst, facts.descriptors)};
+    const Others others = {meet(facts.dst, facts.src), meet(facts.dst, facts.descriptors)};
     const Scale scale(facts.dst);
-    const u32 turns = 1 + tiles.count();
+    const u32 side = (count + SIDE - 1) / SIDE, turns = 1 + side * (side + 1) / 2;
     for (u32 turn = shared(first); turn < turns;) {
-        u32 found = __syncthreads_or(turn == 0 ? is_stale(launch) : meets(launch, tiles, scale, turn - 1));
-        u32 before = 0;
-        if (threadIdx.x == 0) {
-            __threadfence();
-            before = atomicAdd(&counts.compared, found ? MEETS + 1 : 1);
-        }
+        u32 found = __syncthreads_or(turn == 0 ? is_stale(launch) | facts.has_stale
+                                               : meets(launch, count, turn - 1, scale, others));
+        u32 before = threadIdx.x == 0 ? count_up(&counts.compared, found ? MEETS + 1 : 1) : 0;
         before = shared(before);
-        if (before % MEETS + 1 == turns) judge(launch, facts, !found && before < MEETS);
+        if (before % MEETS + 1 == turns) judge(launch, count, facts, !found && before < MEETS);
         turn = shared(take_another(&counts.to_compare, turns));
     }
+    bool apart = threadIdx.x > 0 || !wait_until(&counts.compared, turns);
+    if (threadIdx.x == 0 && apart && !is_plain(facts)) wait_for(&counts.judged);
+    return __syncthreads_and(apart);
 }
 
 // Then the copies, a warp for each share.
@@ -528,7 +584,8 @@ static __device__ void copy_shifted(u8 *dst, const u8 *src, u32 len, u32 lane) {
     if (rest < len) dst[rest] = src[rest];
 }
 
-static __device__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
+// Not part of the kernel: there it would have too few registers for all that is under way.
+static __device__ __noinline__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
     u32 differ = (u32)((u64)dst ^ (u64)src);
     if ((differ & 15) == 0) copy_by<uint4>(dst, src, len, lane);
     else if ((differ & 7) == 0) copy_by<uint2>(dst, src, len, lane);
@@ -536,16 +593,16 @@ static __device__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
     else copy_shifted(dst, src, len, lane);
 }
 
-INLINE void copy_all(const Launch &launch, const Facts &facts) {
+INLINE void copy_all(const Launch &launch, u32 count, const Facts &facts) {
     const Job *job = launch.job;
     const u64 *shares = job->shares;
     const u32 lane = threadIdx.x & 31;
     // Neighbours go to different multiprocessors.
     const u64 first = (u64)threadIdx.x / 32 * gridDim.x + blockIdx.x, step = (u64)gridDim.x * (THREADS / 32);
     const bool is_short = facts.longest <= SHARE;
-    const u64 total = is_short ? launch.count : __ldcg(&shares[launch.count - 1]);
+    const u64 total = is_short ? count : __ldcg(&shares[count - 1]);
     for (u64 share = first; share < total; share += step) {
-        u32 low = 0, high = is_short ? 0 : launch.count - 1;
+        u32 low = 0, high = is_short ? 0 : count - 1;
         while (low < high) {
             u32 middle = (low + high) / 2;
             if (__ldcg(&shares[middle]) > share) high = middle;
@@ -564,8 +621,9 @@ KERNEL ferry_copy_sealed(const Launch launch) {
     read_all(launch);
     // Asked before the wait and looked at after it.
     const u32 first = take(&counts.to_compare);
-    wait_for(&counts.all_read);
-    const Facts facts = facts_of(launch);
-    compare_all(launch, facts, first);
-    if (wait_for(&counts.verdict) == APART) copy_all(launch, facts);
+    u32 count = threadIdx.x == 0 ? count_of(launch) : 0;
+    if (threadIdx.x == 0) wait_until(&counts.read, (count + 31) / 32);
+    count = shared(count);
+    const Facts facts = facts_of(launch, count);
+    if (compare_all(launch, count, facts, first)) copy_all(launch, count, facts);
 }

@@ -5,6 +5,7 @@
 
 use super::{
     commands::arg,
+    late::{List, MOST, following},
     queue::Lane,
     reports::{Reports, Tray},
 };
@@ -13,14 +14,19 @@ use ferry_core::{
     indirect::{DESCRIPTOR_WORDS, MARK, Through},
     sync::lock,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-/// Descriptors of a launch, runs of them, and stamps that are looked at together: the same in sealed.cu.
-const MOST: usize = 4096;
-const RUNS: usize = 240;
+/// Addresses that travel in the parameters of a launch, stamps that are looked at together, facts of a turn and turns of reading:
+/// the same in sealed.cu.
+const FEW: usize = 480;
 const STAMPS: usize = 1024;
+const FACTS: usize = 9;
+const READS: usize = MOST / 32;
 /// Bytes of `Job` in sealed.cu.
-pub const JOB_LEN: usize = JOB_ZEROES + MOST * (3 + 1) * 8;
+pub const JOB_LEN: usize = JOB_ZEROES + FACTS * READS * 8 + MOST * (4 + 1) * 8;
 /// How many of them are zero before the first launch: its counts and stamps.
 pub const JOB_ZEROES: usize = 2 * 512 + STAMPS * 8;
 /// Blocks that a few copies get: one of them may be large. Each block more takes part in the counting, which costs time.
@@ -38,15 +44,6 @@ pub struct SealedOp {
     pub key: u64,
 }
 
-/// Descriptors `stride` bytes apart; `first` is the number of the one that lies at `at`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Run {
-    at: u64,
-    stride: i32,
-    first: u32,
-}
-
 /// The argument of the kernel: the same in sealed.cu.
 #[repr(C)]
 struct Launch {
@@ -56,60 +53,42 @@ struct Launch {
     reports: u64,
     live: u64,
     job: u64,
+    /// 0 if the addresses are here.
+    list: u64,
     count: u32,
-    runs: u32,
     /// Whether this is the second, the fourth, ... launch with this memory.
-    odd: u64,
-    run: [Run; RUNS],
+    odd: u32,
+    at: [u64; FEW],
 }
 
 impl Launch {
-    /// As many of `ops` as fit into one launch; there is at least one.
-    fn of(ops: &[SealedOp], Tray { ring, job }: Tray, live: usize, odd: bool) -> Launch {
-        let SealedOp { ticket, key, .. } = ops[0];
-        let mut launch = Launch {
-            ticket,
+    /// One that begins with `first`, without any addresses.
+    fn of(first: &SealedOp, reports: &Reports, live: usize) -> Launch {
+        let Tray { ring, job } = reports.tray();
+        Launch {
+            ticket: first.ticket,
             mark: MARK,
-            key,
+            key: first.key,
             reports: ring as u64,
             live: live as u64,
             job: job as u64,
+            list: 0,
             count: 0,
-            runs: 0,
-            odd: u64::from(odd),
-            run: [Run::default(); RUNS],
-        };
-        let follows = |(number, op): &(u64, &SealedOp)| (op.ticket, op.key) == (ticket + number, key);
-        (0..).zip(ops).take(MOST).take_while(follows).all(|(_, op)| launch.add(op.at as u64));
-        launch
+            odd: u32::from(reports.is_odd()),
+            at: [0; FEW],
+        }
     }
 
-    /// Adds the descriptor at `at`. False if there is no room.
-    fn add(&mut self, at: u64) -> bool {
-        let runs = self.runs as usize;
-        let is_next = runs > 0 && self.run[runs - 1].goes_on(self.count, at);
-        if !is_next && runs == RUNS {
-            return false;
+    /// Takes up what is in the list, or as many of `ops` as there is room for. Says how many these are.
+    fn hold(&mut self, ops: &[SealedOp], list: Option<(&List, usize)>) -> usize {
+        if let Some((list, count)) = list {
+            self.list = ptr::from_ref(list) as u64;
+            return count;
         }
-        if !is_next {
-            self.run[runs] = Run { at, stride: 0, first: self.count };
-            self.runs += 1;
-        }
-        self.count += 1;
-        true
-    }
-}
-
-impl Run {
-    /// Whether the descriptor of this number may lie at `at`; the second one says how far they are apart.
-    fn goes_on(&mut self, number: u32, at: u64) -> bool {
-        let steps = i64::from(number - self.first);
-        let apart = at.wrapping_sub(self.at).cast_signed();
-        match i32::try_from(apart) {
-            Ok(stride) if steps == 1 => self.stride = stride,
-            _ => return apart == steps * i64::from(self.stride),
-        }
-        true
+        let count = following(ops, self.ticket, self.key).min(FEW);
+        self.at.iter_mut().zip(&ops[..count]).for_each(|(at, op)| *at = op.at as u64);
+        self.count = count as u32;
+        count
     }
 }
 
@@ -124,7 +103,6 @@ impl Lane {
 
     /// Puts copies into the stream, to be done as if one after the other. The context is current.
     pub(super) fn send_sealed(&self, mut ops: &[SealedOp]) -> Result<()> {
-        let kernel = self.device.sealing()?;
         let reports = match self.reports.get() {
             Some(reports) => reports,
             None => self.reports.get_or_init({
@@ -132,15 +110,36 @@ impl Lane {
                 || made
             }),
         };
-        let live = self.device.live()?;
+        ops = &ops[reports.lists.add(ops, || self.is_empty().map(drop))?..];
         while !ops.is_empty() {
-            let launch = Launch::of(ops, reports.tray(), live, reports.is_odd());
-            let count = launch.count as usize;
-            self.start_blocks(kernel, self.blocks_for(count), &mut [arg(&launch)])?;
-            reports.count_launch();
-            ops = &ops[count..];
+            ops = &ops[self.launch_sealed(reports, ops)?..];
         }
         Ok(())
+    }
+
+    /// Launches some of `ops`, and says how many. What comes behind other work goes into a list that may grow; what the GPU can begin
+    /// with goes with the launch, which is faster by the way to the list and back.
+    fn launch_sealed(&self, reports: &Reports, ops: &[SealedOp]) -> Result<usize> {
+        let (kernel, live, lists) = (self.device.sealing()?, self.device.live()?, &reports.lists);
+        let mut launch = Launch::of(&ops[0], reports, live);
+        let is_behind = !self.is_shared && self.status.passed() + 1 < ops[0].ticket;
+        let may_grow = is_behind && lists.may_grow(ops);
+        let list = if may_grow || ops.len() > FEW { lists.fill(ops) } else { None };
+        let count = launch.hold(ops, list);
+        let open = list.map(|(list, _)| list).filter(|_| may_grow);
+        let blocks = self.blocks_for(if open.is_some() { MOST } else { count });
+        match (self.start_blocks(kernel, blocks, &mut [arg(&launch)]), list) {
+            (Ok(()), _) => {
+                reports.count_launch();
+                lists.launched(open, &ops[..count]);
+                Ok(count)
+            }
+            (Err(why), Some((list, _))) => {
+                lists.unused(list);
+                Err(why)
+            }
+            (Err(why), None) => Err(why),
+        }
     }
 
     fn blocks_for(&self, count: usize) -> u32 {
@@ -202,64 +201,11 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn ops(at: impl IntoIterator<Item = usize>) -> Vec<SealedOp> {
-        (5..).zip(at).map(|(ticket, at)| SealedOp { ticket, at, key: 9 }).collect()
-    }
-
-    fn launch(ops: &[SealedOp]) -> Launch {
-        Launch::of(ops, Tray { ring: 1, job: 2 }, 3, false)
-    }
-
-    /// Where the kernel will look for each: as `descriptor` in sealed.cu.
-    fn addresses(launch: &Launch) -> Vec<usize> {
-        let runs = &launch.run[..launch.runs as usize];
-        let find = |number: u32| {
-            let run = &runs[runs.partition_point(|run| run.first <= number) - 1];
-            run.at.wrapping_add_signed(i64::from(number - run.first) * i64::from(run.stride)) as usize
-        };
-        (0..launch.count).map(find).collect()
-    }
-
-    #[test]
-    fn every_descriptor_is_found_whatever_their_distances() {
-        for (at, runs) in [
-            (vec![0x1000], 1),
-            (vec![0x1000, 0x1000, 0x1000], 1),
-            ((0..4096).map(|number| 0x1000 + 64 * number).collect(), 1),
-            ((0..100).map(|number| 0x9000 - 56 * number).collect(), 1),
-            (vec![0, 8, 16, 100, 200, 300, 400, 7], 3),
-            (vec![0, 1 << 40, 2 << 40], 3),
-            (vec![0, usize::MAX >> 1], 2),
-        ] {
-            let launch = launch(&ops(at.iter().copied()));
-            assert_eq!((addresses(&launch), launch.runs), (at, runs));
-        }
-    }
-
-    #[test]
-    fn a_launch_ends_where_it_is_full_or_the_next_op_is_no_neighbour() {
-        let even = ops((0..MOST + 1).map(|number| 64 * number));
-        assert_eq!(launch(&even).count as usize, MOST);
-        let odd = ops((0..10_000).map(|number| number * number * number));
-        let first = launch(&odd);
-        assert_eq!(first.runs as usize, RUNS);
-        assert_eq!(
-            addresses(&first)[..],
-            odd[..first.count as usize].iter().map(|op| op.at).collect::<Vec<_>>()
-        );
-        let mut apart = ops([0, 64, 128]);
-        apart[2].ticket += 1;
-        assert_eq!(launch(&apart).count, 2);
-        apart[1].key += 1;
-        assert_eq!(launch(&apart).count, 1);
-    }
-
     #[test]
     fn the_kernel_has_the_same_sizes() {
         assert_eq!(size_of::<Launch>(), 3904, "4,096 is what a kernel's parameters may take");
         let source = include_str!("sealed.cu");
-        for (name, value) in [("MOST", MOST), ("RUNS", RUNS), ("STAMPS", STAMPS), ("WORDS", DESCRIPTOR_WORDS)]
-        {
+        for (name, value) in [("MOST", MOST), ("FEW", FEW), ("STAMPS", STAMPS), ("WORDS", DESCRIPTOR_WORDS)] {
             assert!(source.contains(&format!("#define {name} {value}\n")), "{name}");
         }
     }

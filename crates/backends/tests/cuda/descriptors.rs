@@ -161,6 +161,50 @@ fn many_copies_in_a_row_are_done_as_if_one_after_the_other() {
     }
 }
 
+/// Each op reads what the one before it wrote. Descriptors that are sent while the GPU is busy join a launch that waits in the stream,
+/// which must have nothing behind it.
+#[test]
+fn other_work_keeps_its_place_among_copies_through_descriptors() {
+    let Some(gpu) = gpu("other_work_keeps_its_place_among_copies_through_descriptors") else { return };
+    const LINKS: usize = 700;
+    let (chain, large, locked_one) =
+        (device(&gpu, 64 * (LINKS + 2)), device(&gpu, 16 * MIB), alloc(&gpu, Home::Host, 64));
+    let link = |number: usize| chain.base + 64 * number;
+    let words: Vec<u8> =
+        (0..LINKS).flat_map(|number| descriptor(&gpu, link(number + 1), link(number), 64)).collect();
+    let slots = device(&gpu, words.len());
+    for round in 0..8 {
+        let (stream, mut dice, seed) = (stream(&gpu), Dice(round), noise(round as usize, 64));
+        linear(&stream, slots.base, locked(&gpu, &words).base, words.len());
+        submit(&stream, || {
+            Op::Fill(Fill { dst: chain.at, len: chain.len, pattern: [9; 4], device: Some(0) })
+        });
+        linear(&stream, chain.base, locked(&gpu, &seed).base, 64);
+        (0..8).for_each(|_| linear(&stream, large.base, large.base + 8 * MIB, 8 * MIB));
+        for number in 0..LINKS {
+            match dice.roll(40 << round) {
+                0 => linear(&stream, link(number + 1), link(number), 64),
+                1 => {
+                    linear(&stream, locked_one.base, link(number), 64);
+                    linear(&stream, link(number + 1), locked_one.base, 64);
+                }
+                // Overlaps, and so is not gathered.
+                2 => linear(&stream, link(number + 1), link(number), 65),
+                what => {
+                    if what == 3 {
+                        stream.mark().expect("marked");
+                    }
+                    submit(&stream, || copy_through(&gpu, &slots, number * DESCRIPTOR_LEN));
+                }
+            }
+        }
+        stream.synchronize(MINUTE).expect("done");
+        let end = fetch(&gpu, chain.base, 64 * (LINKS + 1));
+        let broken = end.chunks(64).position(|bytes| bytes != seed);
+        assert_eq!(broken, None, "round {round}: the first link that is not as the one before it");
+    }
+}
+
 #[test]
 fn a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told() {
     let Some(gpu) = gpu("a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told") else { return };

@@ -4,6 +4,7 @@
 //! engines for all, kernels with so many blocks. What is chosen is what loses least over all that was measured, by ratios: a
 //! place where both are about equal weighs next to nothing.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
@@ -24,6 +25,9 @@ const COUNTS: [usize; 5] = [2, 4, 8, 16, 32];
 const FEW: [usize; 4] = [16, 64, 128, 160];
 const WIDTHS: [usize; 13] = [16, 32, 64, 128, 256, 512, K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K];
 const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
+
+/// Plans that are tried: kernels, engines, lists, and so many blocks.
+const PLANS: usize = 3 + BLOCKS.len();
 
 /// Kernels whatever the size, and engines.
 const KERNELS: &str = "list_from=1,engine_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,rows_out_most=any,\
@@ -54,7 +58,14 @@ pub fn main(samples: u32) -> Result<ExitCode> {
     if machine::backend_name() != "cuda" {
         return Err(Error::Setup("only the cuda backend has a plan to tune: --backend cuda".to_owned()));
     }
-    let plan = Measured::new(|plan, cases| run(plan, cases, samples))?.plan();
+    let (terminal, done) = (Terminal::stderr(), Cell::new(0));
+    let measured = Measured::new(|plan, cases| {
+        done.set(done.get() + 1);
+        terminal.show(&format!("{} of {PLANS}: {} cases with {plan}", done.get(), cases.len()));
+        run(plan, cases, samples)
+    })?;
+    terminal.show("");
+    let plan = measured.plan();
     put(&format!("FERRY_CUDA_PLAN={plan}\n"));
     Ok(ExitCode::SUCCESS)
 }
@@ -191,14 +202,11 @@ fn most(tried: &[usize], end: usize) -> String {
 
 /// Runs this command under a plan and reads what it measured.
 fn run(plan: &str, cases: Vec<String>, samples: u32) -> Result<Times> {
-    let terminal = Terminal::stderr();
-    terminal.show(&format!("{} cases with {plan}", cases.len()));
     let setup = |error: std::io::Error| Error::Setup(format!("cannot run this command again: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(setup)?);
     command.args(["bench", "--json", "--no-verify", "--spread", "256M", "-i", &samples.to_string()]);
     command.args(cases.iter().flat_map(|case| ["-t", case])).env("FERRY_CUDA_PLAN", plan);
     let output = command.output().map_err(setup)?;
-    terminal.show("");
     let report: Value = serde_json::from_slice(&output.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
         Error::Setup(format!("with FERRY_CUDA_PLAN={plan}: {}", said.trim()))
@@ -218,7 +226,7 @@ fn time(report: &Value, case: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENGINES, KERNELS, Measured, Times, before, range};
+    use super::{Cell, ENGINES, KERNELS, Measured, PLANS, Times, before, range};
     use crate::bench::cases;
     use crate::error::Result;
 
@@ -307,6 +315,12 @@ mod tests {
             assert_eq!(names, wanted);
             Ok(cases.into_iter().map(|case| (case, 1.0)).collect())
         };
-        Measured::new(run).expect("all have names");
+        let runs = Cell::new(0);
+        Measured::new(|plan, cases| {
+            runs.set(runs.get() + 1);
+            run(plan, cases)
+        })
+        .expect("all have names");
+        assert_eq!(runs.get(), PLANS);
     }
 }
