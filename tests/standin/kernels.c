@@ -243,6 +243,13 @@ static void copy_list(const Entry *list, u32 count)
     }
 }
 
+static void ring(const Launch *launch, u64 bell, u64 number)
+{
+    for (u32 block = 0; bell && block < launch->blocks; block++) {
+        __atomic_store_n((u64 *)reach(bell + 8 * block, 8), number, __ATOMIC_RELEASE);
+    }
+}
+
 static void ferry_pieces(const Launch *launch)
 {
     u32 count = ARG(launch, 1, u32);
@@ -252,11 +259,13 @@ static void ferry_pieces(const Launch *launch)
     __atomic_store_n((u64 *)reach(ARG(launch, 5, u64), 8), ARG(launch, 4, u64), __ATOMIC_RELEASE);
     copy_list(list, count);
     free(list);
+    ring(launch, ARG(launch, 6, u64), ARG(launch, 7, u64));
 }
 
 static void ferry_pieces_inline(const Launch *launch)
 {
     copy_list(&ARG(launch, 0, Entry), ARG(launch, 1, u32));
+    ring(launch, ARG(launch, 3, u64), ARG(launch, 4, u64));
 }
 
 static void ferry_rows(const Launch *launch)
@@ -273,8 +282,8 @@ const Kernel kernels[] = {
     {"ferry_copy_sealed", {sizeof(Sealed)}, ferry_copy_sealed},
     {"ferry_reduce", {8, 8, 8, 8}, ferry_reduce},
     {"ferry_reduce_one", {64, 8}, ferry_reduce_one},
-    {"ferry_pieces", {8, 4, 4, 4, 8, 8}, ferry_pieces},
-    {"ferry_pieces_inline", {160 * sizeof(Entry), 4, 4}, ferry_pieces_inline},
+    {"ferry_pieces", {8, 4, 4, 4, 8, 8, 8, 8}, ferry_pieces},
+    {"ferry_pieces_inline", {160 * sizeof(Entry), 4, 4, 8, 8}, ferry_pieces_inline},
     {"ferry_rows", {48}, ferry_rows},
     {0},
 };

@@ -29,9 +29,9 @@ const MANY: u64 = 11_000;
 /// The most that a piece of a batch of this many may take, if all lie in one allocation on each side, and if they take turns
 /// among some.
 const PIECES: u64 = 4_096;
-const PIECE_LIMIT: u64 = 35;
+const PIECE_LIMIT: u64 = 22;
 const TURNS: u64 = 8;
-const TURNS_LIMIT: u64 = 171;
+const TURNS_LIMIT: u64 = 178;
 const FEW_BATCHES: u64 = 5;
 const MANY_BATCHES: u64 = 25;
 

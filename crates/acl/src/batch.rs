@@ -71,20 +71,16 @@ impl From<Error> for Refusal {
 pub unsafe fn memcpy_batch(batch: &Batch, on: On) -> Result<(), Refusal> {
     let item = std::cell::Cell::new(usize::MAX);
     let result = with_here(|here| {
-        let sound = batch.is_sound();
-        if !sound {
-            batch.no_nulls(&item)?;
-        }
-        let target = Target::find(here, on)?;
-        batch.check(target.engine.settings.batch_limit)?;
-        if !sound {
-            batch.sizes_fit()?;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { target.copy(|memory| batch.plan(memory)) }.map_err(|misfit| {
-            item.set(misfit.item);
-            Error::from(misfit.error)
-        })
+        let submitted = Target::find(here, on).and_then(|target| {
+            batch.check(target.engine.settings.batch_limit)?;
+            // SAFETY: the caller's promise.
+            unsafe { target.copy(|memory| batch.plan(memory)) }.or_else(|misfit| {
+                batch.sizes_fit()?;
+                item.set(misfit.item);
+                Err(Error::from(misfit.error))
+            })
+        });
+        submitted.or_else(|error| batch.no_nulls(&item).and(Err(error)))
     });
     result.map_err(|error| match item.get() {
         usize::MAX => error.into(),
@@ -102,12 +98,8 @@ pub fn arrays_given(arrays: [(&'static str, usize); 6]) -> Result<()> {
 }
 
 impl Batch<'_> {
-    /// Whether no address is NULL and every size fits its room; what to say of the first that is not so is found out afterwards.
-    fn is_sound(&self) -> bool {
-        Runs { dsts: self.dsts, srcs: self.srcs, lens: self.sizes }.are_sound(self.dest_maxs)
-    }
-
-    /// A NULL address is told before anything else is looked at, as in every call; `item` becomes its index.
+    /// A NULL address is told before anything else, as in every call, though it is looked for when something else was found wrong: a plan
+    /// has none. `item` becomes its index.
     fn no_nulls(&self, item: &std::cell::Cell<usize>) -> Result<()> {
         for (name, addresses) in [("dsts", self.dsts), ("srcs", self.srcs)] {
             if let Some(index) = addresses.iter().position(|addr| *addr == 0) {
@@ -149,7 +141,8 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// The arrays must not contradict each other. No memory was looked at, so failIndex names no item, but the message does.
+    /// The arrays must not contradict each other. That is told before what memory is like, and failIndex names no item, but the
+    /// message does. It is looked for when there is no plan: in one they do not.
     fn sizes_fit(&self) -> Result<()> {
         match (0..self.sizes.len()).find(|i| self.sizes[*i] > self.dest_maxs[*i]) {
             Some(i) => {
@@ -168,7 +161,7 @@ impl Batch<'_> {
         for (group, (first, end)) in self.attrs_indexes.iter().copied().zip(ends).enumerate() {
             let items = first..end;
             let (dsts, srcs) = (&self.dsts[items.clone()], &self.srcs[items.clone()]);
-            let runs = Runs { dsts, srcs, lens: &self.sizes[items] };
+            let runs = Runs { dsts, srcs, lens: &self.sizes[items.clone()], rooms: &self.dest_maxs[items] };
             plan.extend_runs(first, &runs, memory, |_, ends| {
                 self.attrs[group].fits(group, ends, &mut direction)
             })?;

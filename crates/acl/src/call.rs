@@ -84,7 +84,7 @@ pub fn readable((name, addr, count, size): Given) -> Result<()> {
 }
 
 /// Makes sure of several arrays. Asking costs a system call, so those whose pages touch, as they mostly do, are asked for at
-/// once; if that is refused, one by one.
+/// once; if that is refused, one by one. Nobody is asked about those on the stack.
 pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
     if together(arrays).is_some_and(|mut ranges| {
         ranges.all(|range| probe::accessible(range.start, range.len(), Access::Read).is_ok())
@@ -97,14 +97,19 @@ pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
 /// The pages of the arrays as few ranges; `None` if one is no array at all.
 fn together<const N: usize>(arrays: [Given; N]) -> Option<impl Iterator<Item = Range<usize>>> {
     let page = probe::page_size();
-    let mut pages = [const { 0..0 }; N];
-    for (place, (_, addr, count, size)) in pages.iter_mut().zip(arrays) {
-        let end = addr.checked_add(count.checked_mul(size)?)?.checked_next_multiple_of(page)?;
-        *place = (addr != 0).then_some(addr & !(page - 1))?..end;
+    let (mut pages, mut found) = ([const { 0..0 }; N], 0);
+    for (_, addr, count, size) in arrays {
+        let len = count.checked_mul(size)?;
+        let end = addr.checked_add(len)?.checked_next_multiple_of(page)?;
+        let start = (addr != 0).then_some(addr & !(page - 1))?;
+        if !probe::is_on_stack(addr, len) {
+            pages[found] = start..end;
+            found += 1;
+        }
     }
-    pages.sort_unstable_by_key(|range| range.start);
+    pages[..found].sort_unstable_by_key(|range| range.start);
     let mut last = 0;
-    for index in 1..N {
+    for index in 1..found {
         let range = pages[index].clone();
         if range.start <= pages[last].end {
             pages[last].end = pages[last].end.max(range.end);
@@ -113,7 +118,7 @@ fn together<const N: usize>(arrays: [Given; N]) -> Option<impl Iterator<Item = R
             pages[last] = range;
         }
     }
-    Some(pages.into_iter().take(last + 1))
+    Some(pages.into_iter().take(found.min(last + 1)))
 }
 
 /// Refuses an argument whose value breaks a rule of the runtime.
@@ -124,6 +129,17 @@ pub fn refuse(note: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_asked_about_the_stack() {
+        let (page, words) = (probe::page_size(), [0_u64; 4]);
+        let here = ("a", words.as_ptr() as usize, 4, 8);
+        let asked =
+            |arrays| together::<2>(arrays).expect("arrays").map(|range| range.start).collect::<Vec<_>>();
+        assert!(asked([here, here]).is_empty());
+        assert_eq!(asked([("b", 1000 * page, 1, 1), here]), [1000 * page]);
+        assert!(all_readable([here, here]).is_ok());
+    }
 
     #[test]
     fn arrays_whose_pages_touch_are_asked_for_at_once() {

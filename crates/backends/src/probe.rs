@@ -10,10 +10,12 @@
 //! may be one that must not be touched, such as a guard inside its mapping.
 
 mod mappings;
+mod stack;
 
 use crate::threads::without_signals;
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
+pub use stack::is_on_stack;
 use std::{
     ops::Range,
     sync::{
@@ -24,7 +26,7 @@ use std::{
 };
 
 /// Up to here one call populates everything; beyond it the last page is asked for first.
-const SMALL: usize = 64 << 10;
+const SMALL: usize = 256 << 10;
 /// From here on mappings are worth asking for, if the kernel can be asked.
 const LARGE: usize = 1 << 20;
 /// From here on, if all of them have to be read.
@@ -36,7 +38,7 @@ const MOST_THREADS: usize = 8;
 
 /// `Ok` if every byte of the range can be accessed that way now. An empty range always can.
 pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
-    if len == 0 {
+    if len == 0 || is_on_stack(addr, len) {
         return Ok(());
     }
     let page = page_size();

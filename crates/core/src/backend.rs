@@ -1,7 +1,8 @@
 //! What a way to reach devices must offer: three small traits. Backends trust what they are given: the core has checked it.
 
 use crate::{
-    Access, Block, DeviceId, Kind, Linear, Op, Origin, Request, Result, Shared, Status, Ticket, sync::Arc,
+    Access, Block, DeviceId, Kind, Linear, Op, Origin, Request, Result, Shared, Sheet, Status, Ticket,
+    sync::Arc,
 };
 use std::{
     any::Any,
@@ -88,6 +89,12 @@ pub trait Backend: Send + Sync {
     /// `block` has left the address table. It keeps its memory until `free`, for work that was submitted before.
     fn forgotten(&self, block: &Block) {
         let _ = block;
+    }
+
+    /// Memory for about so many lines of a plan, where the backend would rather read them than in ours.
+    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
+        let _ = lines;
+        None
     }
 
     /// Says why reductions cannot be done, where they cannot; nobody submits one then.

@@ -208,6 +208,7 @@ impl Memory {
         let seal_key = RandomState::new().build_hasher().finish();
         Memory {
             table: AddressTable::new(),
+            spares: Spares::new(backend.clone()),
             backend,
             limbo: Mutex::default(),
             giving: Mutex::default(),
@@ -215,7 +216,6 @@ impl Memory {
             spaces: Spaces::default(),
             loans: Loans::default(),
             leases: Leases::default(),
-            spares: Arc::default(),
             seal_key,
             has_mappings: AtomicBool::new(false),
             observer,

@@ -1,7 +1,8 @@
 //! The pieces of a plan: none, one in the plan itself, or a list. Lists of lines are used again and again.
 
 use crate::{
-    Rows,
+    Backend, Rows,
+    sheet::{List, Sheet},
     sync::{Arc, Mutex, lock},
 };
 use std::{fmt, mem, slice};
@@ -30,6 +31,12 @@ impl Line {
     /// The first row.
     fn of(rows: &Rows) -> Line {
         Line { dst: rows.dst, src: rows.src, len: rows.width }
+    }
+
+    /// Whether it goes on where that one ends.
+    #[inline(always)]
+    pub(crate) fn follows(&self, last: &Line) -> bool {
+        (self.dst, self.src) == (last.dst + last.len, last.src + last.len)
     }
 }
 
@@ -91,11 +98,25 @@ impl<'a> Pieces<'a> {
 
 /// Lists that no plan uses now, with their memory: a fresh list costs its pages, which is more than to plan what is in it.
 #[derive(Default)]
-pub(crate) struct Spares(Mutex<Vec<Vec<Line>>>);
+pub(crate) struct Spares {
+    lists: Mutex<Vec<Vec<Line>>>,
+    /// May lend memory for lists.
+    backend: Option<Arc<dyn Backend>>,
+}
 
 impl Spares {
-    fn take(&self, room: usize) -> Option<Vec<Line>> {
-        let mut lists = lock(&self.0);
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Arc<Spares> {
+        Arc::new(Spares { lists: Mutex::default(), backend: Some(backend) })
+    }
+
+    /// A list with room for so many, if there is one.
+    fn take(&self, room: usize) -> Option<List> {
+        let sheet = self.backend.as_ref().and_then(|backend| backend.sheet(room));
+        sheet.map(List::Lent).or_else(|| self.take_own(room).map(List::Own))
+    }
+
+    fn take_own(&self, room: usize) -> Option<Vec<Line>> {
+        let mut lists = lock(&self.lists);
         let fits = lists.iter().position(|list| list.capacity() >= room)?;
         Some(lists.swap_remove(fits))
     }
@@ -106,7 +127,7 @@ impl Spares {
             return;
         }
         list.clear();
-        let mut lists = lock(&self.0);
+        let mut lists = lock(&self.lists);
         if lists.len() < KEPT {
             lists.push(list);
         }
@@ -126,49 +147,77 @@ pub(crate) enum Store {
 /// Several lines, and where the list goes when the plan is done with.
 #[derive(Clone, Default)]
 pub(crate) struct Lines {
-    list: Vec<Line>,
+    list: List,
+    /// Bytes of all of them,
+    bytes: usize,
+    /// and of the longest.
+    most: usize,
     home: Option<Arc<Spares>>,
 }
 
 impl Lines {
+    fn new(list: List, home: Option<Arc<Spares>>) -> Lines {
+        Lines { list, bytes: 0, most: 0, home }
+    }
+
     /// Adds a line behind the others.
     #[inline(always)]
     pub(crate) fn push(&mut self, line: Line) {
         self.list.push(line);
+        self.bytes += line.len;
+        self.most = self.most.max(line.len);
     }
 
     /// Adds lines behind the others.
+    pub(crate) fn extend(&mut self, lines: &[Line]) {
+        let sizes = lines.iter().map(|line| line.len);
+        let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+        self.list.add(lines);
+        self.bytes += bytes;
+        self.most = self.most.max(most);
+    }
+
+    /// Adds the lines that `list` writes into room for `N`: it says how many, how many bytes they have and how many the longest has.
+    /// `spare` is used where they cannot be written where they will lie: what was just written is read better by words as large.
     #[inline(always)]
-    pub(crate) fn extend(&mut self, lines: impl Iterator<Item = Line>) {
-        self.list.extend(lines);
+    pub(crate) fn fill<const N: usize>(
+        &mut self,
+        spare: &mut [Line; N],
+        list: impl FnOnce(&mut [Line; N]) -> (usize, usize, usize),
+    ) -> usize {
+        let (count, bytes, most) = self.list.fill(spare, list);
+        self.bytes += bytes;
+        self.most = self.most.max(most);
+        count
     }
 
     /// Those from `first` on that go on where the one before them ended become one with it.
     #[inline(never)]
     pub(crate) fn merge(&mut self, first: usize) {
-        let mut last = first;
-        for index in first + 1..self.list.len() {
-            let line = self.list[index];
-            let before = &mut self.list[last];
-            if (line.dst, line.src) == (before.dst + before.len, before.src + before.len) {
+        let (list, mut last) = (self.list.own(), first);
+        for index in first + 1..list.len() {
+            let line = list[index];
+            let before = &mut list[last];
+            if line.follows(before) {
                 before.len += line.len;
+                self.most = self.most.max(before.len);
             } else {
                 last += 1;
-                self.list[last] = line;
+                list[last] = line;
             }
         }
-        self.list.truncate(last + 1);
+        list.truncate(last + 1);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.len()
+        self.list.lines().len()
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            home.keep(mem::take(&mut self.list));
+        if let (Some(home), List::Own(list)) = (&self.home, &mut self.list) {
+            home.keep(mem::take(list));
         }
     }
 }
@@ -180,7 +229,7 @@ impl Store {
             Store::None => Pieces::Rows(&[]),
             Store::One(rows) => Pieces::Rows(slice::from_ref(rows)),
             Store::Rows(rows) => Pieces::Rows(rows),
-            Store::Lines(lines) => Pieces::Lines(&lines.list),
+            Store::Lines(lines) => Pieces::Lines(lines.list.lines()),
         }
     }
 
@@ -191,10 +240,34 @@ impl Store {
             Store::None => *self = Store::One(rows),
             Store::Lines(lines) if rows.height == 1 => lines.push(Line::of(&rows)),
             Store::One(first) if first.height == 1 && rows.height == 1 => {
-                let list = vec![Line::of(first), Line::of(&rows)];
-                *self = Store::Lines(Lines { list, home: None });
+                let mut lines = Lines::default();
+                [*first, rows].iter().for_each(|rows| lines.push(Line::of(rows)));
+                *self = Store::Lines(lines);
             }
             _ => self.rows().push(rows),
+        }
+    }
+
+    /// Bytes of all pieces, and of the longest.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        match self {
+            Store::Lines(lines) => (lines.bytes, lines.most),
+            _ => {
+                let sizes = self.view().iter().map(|rows| rows.bytes());
+                (sizes.clone().sum(), sizes.max().unwrap_or(0))
+            }
+        }
+    }
+
+    /// The memory that was lent for all pieces, with these in it.
+    pub(crate) fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
+        let Store::Lines(Lines { list, .. }) = self else { return None };
+        match mem::take(list) {
+            List::Lent(sheet) => Some(sheet),
+            own => {
+                *list = own;
+                None
+            }
         }
     }
 
@@ -219,9 +292,10 @@ impl Store {
         if let Some(first) = first {
             let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
             let kept = home.as_ref().and_then(|home| home.take(count));
-            let mut list = kept.unwrap_or_else(|| Vec::with_capacity(count.min(MOST) + 1));
-            list.extend(first);
-            *self = Store::Lines(Lines { list, home });
+            let list = kept.unwrap_or_else(|| List::Own(Vec::with_capacity(count.min(MOST) + LEAST)));
+            let mut lines = Lines::new(list, home);
+            first.into_iter().for_each(|line| lines.push(line));
+            *self = Store::Lines(lines);
         }
         match self {
             Store::Lines(lines) => Some(lines),
@@ -311,10 +385,10 @@ mod tests {
             lines.push(one);
         }
         lines.merge(1);
-        assert_eq!(lines.list, [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
+        assert_eq!(lines.list.lines(), [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
         let mut none = Lines::default();
         none.merge(0);
-        assert_eq!(none.list, []);
+        assert_eq!(none.list.lines(), []);
     }
 
     #[test]
@@ -327,9 +401,9 @@ mod tests {
         assert_eq!(at(&again), place, "the same memory");
         assert_eq!(numbers(&again), (0..LEAST).map(rows).collect::<Vec<_>>(), "and nothing of before in it");
         drop((0..3 * KEPT).map(|_| long(&spares, LEAST)).collect::<Vec<_>>());
-        assert_eq!(lock(&spares.0).len(), KEPT);
-        lock(&spares.0).clear();
+        assert_eq!(lock(&spares.lists).len(), KEPT);
+        lock(&spares.lists).clear();
         drop((long(&spares, LEAST - 2), long(&spares, MOST + 1)));
-        assert_eq!(lock(&spares.0).len(), 0, "neither short nor huge");
+        assert_eq!(lock(&spares.lists).len(), 0, "neither short nor huge");
     }
 }

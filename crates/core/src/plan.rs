@@ -5,7 +5,7 @@ mod many;
 mod runs;
 
 use crate::{
-    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result,
+    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result, Sheet,
     memory::{Block, Known},
     pieces::{Pieces, Store},
     table::GRANULE,
@@ -180,6 +180,7 @@ impl Plan {
         mut fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<(), Misfit> {
         if let ([dst], [src], [len]) = (runs.dsts, runs.srcs, runs.lens) {
+            runs.are_sound().map_err(|unsound| Misfit { item: first, ..unsound })?;
             let rows = Rows::linear(*dst, *src, *len);
             return self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error });
         }
@@ -338,9 +339,19 @@ impl Plan {
         self.plain
     }
 
+    /// The memory that the backend lent for the lines, if all pieces are lines and lie there. The plan has none from then on.
+    pub fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
+        self.pieces.take_sheet()
+    }
+
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.pieces().bytes()
+        self.sizes().0
+    }
+
+    /// How many bytes are moved, and how many of the longest piece.
+    pub fn sizes(&self) -> (usize, usize) {
+        self.pieces.sizes()
     }
 }
 

@@ -407,7 +407,7 @@ fn runs_in_arrays_are_planned_as_pieces_are() {
         let one_by_one = (0..count).map(|i| Rows::linear(dsts[i], srcs[i], lens[i]));
         let want = Plan::new(one_by_one, runtime.memory(), any);
         let mut got = Plan::default();
-        let runs = Runs { dsts: &dsts, srcs: &srcs, lens: &lens };
+        let runs = Runs { dsts: &dsts, srcs: &srcs, lens: &lens, rooms: &lens };
         let got = got.extend_runs(0, &runs, runtime.memory(), any).map(|()| got);
         match (want, got) {
             (Ok(want), Ok(got)) => {

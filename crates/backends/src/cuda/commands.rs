@@ -3,13 +3,14 @@
 use super::{
     driver::{Handle, Rectangle},
     host::Piece,
+    page::Page,
     planner::{self, Engine, Shape, Way},
     queue::Lane,
-    ring::{Entry, FEW, Loan, ROOM},
+    ring::{self, Entry, FEW, Loan, ROOM},
     settings::Constants,
 };
 use ferry_core::{Kind, Pieces, Plan, Result, Rows};
-use std::{ffi::c_void, mem::MaybeUninit, ptr};
+use std::{ffi::c_void, ptr};
 
 /// Threads of a block: kernels.cu allows no more.
 const THREADS: u32 = 1024;
@@ -22,50 +23,53 @@ struct Launch {
     blocks: u32,
     /// In the parameters of the kernel.
     is_inline: bool,
+    /// Pieces that are longer are cut, if there are any.
+    share: Option<u64>,
 }
 
 impl Lane {
-    /// A copy between device memory and page-locked or device memory; of pageable memory as the driver does it.
-    pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
-        let (way, pieces) = (self.way(plan.route()), plan.pieces());
+    /// A copy between device memory and page-locked or device memory; of pageable memory as the driver does it. A list that lies
+    /// where kernels read it is taken out of the plan.
+    pub(super) fn copy(&self, plan: &mut Plan) -> Result<()> {
+        let way = self.way(plan.route());
         let is_in_reach = !plan.is_plain() && plan.has_one_route();
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
-        match pieces {
-            Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),
-            pieces => pieces.iter().try_for_each(|rows| self.copy_rows(&rows, way, constants)),
+        let Pieces::Lines(lines) = plan.pieces() else {
+            return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows, way, constants));
+        };
+        let entries = Entry::of(lines);
+        let launch = if plan.is_ordered() { None } else { launch_for(entries, plan.sizes(), way, constants) };
+        let Some(launch) = launch else { return self.send_each(entries, way, constants) };
+        if launch.is_inline || launch.share.is_some() {
+            return self.launch_list(entries, launch);
+        }
+        self.launch_plan(plan, launch)
+    }
+
+    /// Launches a list as it lies in its plan.
+    fn launch_plan(&self, plan: &mut Plan, launch: Launch) -> Result<()> {
+        match plan.take_sheet().map(|sheet| Page::of(sheet, &self.device)) {
+            Some(Ok(loan)) => self.launch_loan(loan, launch),
+            Some(Err(other)) => self.launch_list(Entry::of(other.lines()), launch),
+            None => match plan.pieces() {
+                Pieces::Lines(lines) => self.launch_list(Entry::of(lines), launch),
+                Pieces::Rows(_) => unreachable!("they are lines"),
+            },
         }
     }
 
     /// Copies pieces that are independent of each other, none of them pageable memory. The context is current.
     pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
-        self.send_all(entries, way, self.constants())
+        let sizes = entries.iter().map(|entry| entry.len as usize);
+        let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+        match launch_for(entries, sizes, way, self.constants()) {
+            Some(launch) => self.launch_list(entries, launch),
+            None => self.send_each(entries, way, self.constants()),
+        }
     }
 
     fn constants(&self) -> &Constants {
         if self.is_beside { &Constants::NO_KERNELS } else { &self.device.constants }
-    }
-
-    fn send_all(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {
-        let (count, sizes) = (entries.len(), entries.iter().map(|entry| entry.len as usize));
-        let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants)
-        {
-            Engine::Inline { blocks } => (blocks, true),
-            Engine::List { blocks } => (blocks, false),
-            _ => return self.send_each(entries, way, constants),
-        };
-        // What a kernel reads and writes at once has no order.
-        if way == Way::Within && entries.iter().any(Entry::meets) {
-            return self.send_each(entries, way, constants);
-        }
-        let share = planner::share(bytes, way, constants);
-        let launch = Launch { lanes: planner::lanes((bytes / count).min(share)), blocks, is_inline };
-        if most <= share {
-            let mut left = entries;
-            return self.launch_list(|room| copy_some(room, &mut left), launch);
-        }
-        let mut parts = entries.iter().flat_map(|entry| entry.cut(share as u64));
-        self.launch_list(|room| fill(room, &mut parts), launch)
     }
 
     fn send_each(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {
@@ -116,55 +120,68 @@ impl Lane {
         }
     }
 
-    /// Pieces in as few launches as hold them: `fill` puts as many as fit into the room it is given, and says how many.
-    fn launch_list(
-        &self,
-        mut fill: impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
-        launch: Launch,
-    ) -> Result<()> {
-        loop {
-            // Where page-locked memory is short, pieces go with the launches.
-            let loan = if launch.is_inline { None } else { self.device.lend().unwrap_or(None) };
-            let is_full = match loan {
-                Some(loan) => self.launch_pieces(loan, &mut fill, launch)?,
-                None => self.launch_few(&mut fill, launch)?,
-            };
-            if !is_full {
-                return Ok(());
+    /// Pieces in as few launches as hold them.
+    fn launch_list(&self, entries: &[Entry], launch: Launch) -> Result<()> {
+        match launch.share {
+            None => self.launch_chunks(entries, launch),
+            Some(share) => {
+                let mut parts = entries.iter().flat_map(|entry| entry.cut(share));
+                std::iter::repeat_with(|| parts.by_ref().take(ROOM).collect::<Vec<_>>())
+                    .take_while(|some| !some.is_empty())
+                    .try_for_each(|some| self.launch_chunks(&some, launch))
             }
         }
     }
 
-    /// Launches as many pieces as there is room for; whether that was full.
-    fn launch_pieces(
-        &self,
-        mut loan: Loan,
-        fill: &mut impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
-        launch: Launch,
-    ) -> Result<bool> {
-        let (count, lanes, list) = (fill(loan.room()), launch.lanes, loan.list());
-        if count > 0 {
-            let mut args =
-                [arg(&list), arg(&count), arg(&lanes), arg(&loan.slot), arg(&loan.number), arg(&loan.back)];
-            self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
-            loan.sent();
+    fn launch_chunks(&self, mut left: &[Entry], launch: Launch) -> Result<()> {
+        while !left.is_empty() {
+            // Where page-locked memory is short, pieces go with the launches.
+            let loan = if launch.is_inline { None } else { self.device.lend().unwrap_or(None) };
+            let now =
+                left.split_off(..left.len().min(if loan.is_some() { ROOM } else { FEW })).unwrap_or_default();
+            match loan {
+                Some(mut loan) => {
+                    loan.add(now);
+                    self.launch_loan(loan, launch)?;
+                }
+                None => self.launch_few(now, launch)?,
+            }
         }
-        Ok(count as usize == ROOM)
+        Ok(())
     }
 
-    /// The same with the pieces in the parameters.
-    fn launch_few(
-        &self,
-        fill: &mut impl FnMut(&mut [MaybeUninit<Entry>]) -> u32,
-        launch: Launch,
-    ) -> Result<bool> {
-        let mut few = [MaybeUninit::new(Entry::default()); FEW];
-        let (count, lanes) = (fill(&mut few), launch.lanes);
-        if count > 0 {
-            let mut args = [arg(&few), arg(&count), arg(&lanes)];
-            self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)?;
-        }
-        Ok(count as usize == FEW)
+    /// Launches what was added to a slot.
+    fn launch_loan(&self, loan: Loan, launch: Launch) -> Result<()> {
+        let (list, count, lanes) = (loan.list(), loan.count(), launch.lanes);
+        let Loan { slot, number, back, .. } = &loan;
+        let bell = self.bell.next(&self.device, launch.blocks);
+        let mut args = [
+            arg(&list),
+            arg(&count),
+            arg(&lanes),
+            arg(slot),
+            arg(number),
+            arg(back),
+            arg(&bell.at),
+            arg(&bell.number),
+        ];
+        ring::written();
+        self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
+        self.bell.ends_with(Some(bell));
+        loan.sent();
+        Ok(())
+    }
+
+    /// The same with the pieces, which are few, in the parameters.
+    fn launch_few(&self, entries: &[Entry], launch: Launch) -> Result<()> {
+        let mut few = [Entry::default(); FEW];
+        few[..entries.len()].copy_from_slice(entries);
+        let (count, lanes) = (entries.len() as u32, launch.lanes);
+        let bell = self.bell.next(&self.device, launch.blocks);
+        let mut args = [arg(&few), arg(&count), arg(&lanes), arg(&bell.at), arg(&bell.number)];
+        self.start_blocks(self.device.kernels()?.few, launch.blocks, &mut args)?;
+        self.bell.ends_with(Some(bell));
+        Ok(())
     }
 
     fn launch_rows(&self, rows: &Rows, blocks: u32) -> Result<()> {
@@ -174,12 +191,14 @@ impl Lane {
     }
 
     pub(super) fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+        self.bell.ends_with(None);
         // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
         self.device.check(format_args!("cuMemcpyAsync of {len} bytes from {src:#x} to {dst:#x}"), code)
     }
 
     fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
+        self.bell.ends_with(None);
         let rectangle = Rectangle::from(rows);
         // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
         let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
@@ -191,6 +210,7 @@ impl Lane {
 
     /// A piece of a fill of device memory.
     pub(super) fn fill(&self, piece: Piece) -> Result<()> {
+        self.bell.ends_with(None);
         let calls = &self.device.driver.calls;
         match piece {
             Piece::Bytes { dst, byte, count } => {
@@ -213,6 +233,7 @@ impl Lane {
     }
 
     pub(super) fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+        self.bell.ends_with(None);
         // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
         let code = unsafe {
@@ -228,21 +249,24 @@ pub(super) fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }
 
-/// Takes as many entries as there is room for; how many that were.
-fn fill(room: &mut [MaybeUninit<Entry>], entries: &mut impl Iterator<Item = Entry>) -> u32 {
-    let mut count = 0;
-    for (place, entry) in room.iter_mut().zip(entries) {
-        place.write(entry);
-        count += 1;
+/// How to launch pieces that have so many bytes together and `most` at most; `None` if they are better copied one by one.
+fn launch_for(
+    entries: &[Entry],
+    (bytes, most): (usize, usize),
+    way: Way,
+    constants: &Constants,
+) -> Option<Launch> {
+    let count = entries.len();
+    let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants) {
+        Engine::Inline { blocks } => (blocks, true),
+        Engine::List { blocks } => (blocks, false),
+        _ => return None,
+    };
+    // What a kernel reads and writes at once has no order.
+    if way == Way::Within && entries.iter().any(Entry::meets) {
+        return None;
     }
-    count
-}
-
-/// The same from a slice, in one go.
-fn copy_some(room: &mut [MaybeUninit<Entry>], left: &mut &[Entry]) -> u32 {
-    let (now, later) = left.split_at(left.len().min(room.len()));
-    *left = later;
-    // SAFETY: the room is as long at least, and nobody else's.
-    unsafe { ptr::copy_nonoverlapping(now.as_ptr(), room.as_mut_ptr().cast(), now.len()) };
-    now.len() as u32
+    let share = planner::share(bytes, way, constants);
+    let lanes = planner::lanes((bytes / count).min(share));
+    Some(Launch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
 }

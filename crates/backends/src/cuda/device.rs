@@ -1,6 +1,7 @@
 //! One GPU: its primary context, its kernels, and what its queues share.
 
 use super::{
+    bell::Bells,
     bounce::Bounces,
     driver::{self, Code, Driver, Handle},
     errors,
@@ -39,6 +40,7 @@ pub struct Device {
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
     lists: Lists,
+    pub(super) bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
@@ -100,6 +102,7 @@ impl Device {
             watcher,
             constants: Apart(constants),
             lists: Lists::default(),
+            bells: Bells::default(),
             desks: Desks::new(settings.stagers),
             handle,
             context,
@@ -171,9 +174,12 @@ impl Device {
         self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
     }
 
-    /// Room for a list of pieces, if there is some. The context is current.
+    /// Room for a list of pieces, if there is some.
     pub fn lend(&self) -> Result<Option<Loan>> {
-        self.lists.lend(|len| self.page_locked(len))
+        self.lists.lend(|len| {
+            let _here = self.enter()?;
+            self.page_locked(len)
+        })
     }
 
     /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
@@ -257,8 +263,8 @@ impl Drop for Device {
         let words = self.words.pages();
         if let Ok(_here) = self.enter() {
             self.events.give_back(&self.driver);
-            for list in self.lists.close() {
-                // SAFETY: made by `lend`, and every kernel that knew it has said that it is through.
+            for list in self.lists.close().into_iter().chain(self.bells.close()) {
+                // SAFETY: made by `page_locked`, and every kernel that knew it has said that it is through.
                 unsafe { (self.driver.calls.cuMemFreeHost)(list) };
             }
             for page in words {

@@ -2,6 +2,7 @@
 //! comes to it.
 
 use super::{
+    bell::Ring,
     events::Event,
     queue::Lane,
     workers::{Job, Workers},
@@ -35,8 +36,9 @@ pub struct Point {
 enum Spot {
     /// Behind something that the host has to do first; these want to know when it is so no more.
     Held(Vec<Job>),
-    /// At the end of the stream, where nothing has come behind it: whoever wants to know asks about the whole stream.
-    AtEnd,
+    /// At the end of the stream, where nothing has come behind it: whoever wants to know asks about the whole stream, or hears what its
+    /// last kernel rings.
+    AtEnd(Option<Ring>),
     /// In the stream.
     Recorded(Arc<Event>),
     /// There is no event, since the driver refused one or the work before it was dropped: the point is done when nothing is in
@@ -107,15 +109,15 @@ impl Point {
 
     /// The point is at the end of its stream, and the lane will [`pin`](Self::pin) it before anything comes behind it. Called instead
     /// of [`put`](Self::put).
-    pub fn put_at_end(&self) {
-        self.settle_at(Spot::AtEnd);
+    pub fn put_at_end(&self, ring: Option<Ring>) {
+        self.settle_at(Spot::AtEnd(ring));
     }
 
     /// Something is about to come behind a point that may be at the end of its stream: from here on it is where the event is that
     /// `record` makes there. Somebody may be waiting for the whole stream already, and waits little longer than needed.
     pub fn pin(&self, record: impl FnOnce() -> Result<Arc<Event>>) {
         let mut spot = lock(&self.spot);
-        if let Spot::AtEnd = *spot {
+        if let Spot::AtEnd(_) = *spot {
             *spot = record().map_or(Spot::Lost, Spot::Recorded);
         }
     }
@@ -150,7 +152,7 @@ impl Point {
                 Wait::Later
             }
             Spot::Recorded(event) => Wait::For(event.clone()),
-            Spot::AtEnd | Spot::Lost => Wait::UntilDone,
+            Spot::AtEnd(_) | Spot::Lost => Wait::UntilDone,
         }
     }
 
@@ -161,7 +163,8 @@ impl Point {
         let reached = match &*lock(&self.spot) {
             Spot::Held(_) => return false,
             Spot::Recorded(event) => event.is_reached(),
-            Spot::AtEnd | Spot::Lost => self.lane.is_empty(),
+            Spot::AtEnd(Some(ring)) if ring.is_heard() => Ok(true),
+            Spot::AtEnd(_) | Spot::Lost => self.lane.is_empty(),
         };
         self.is_settled(reached)
     }
@@ -187,9 +190,11 @@ impl Point {
                     drop(self.moved.wait(spot));
                     continue;
                 }
-                Spot::AtEnd => {
+                Spot::AtEnd(ring) => {
+                    let ring = *ring;
                     drop(spot);
-                    self.lane.drain().map(|()| true)
+                    let is_heard = ring.is_some_and(|ring| ring.wait());
+                    if is_heard { Ok(true) } else { self.lane.drain().map(|()| true) }
                 }
                 Spot::Recorded(event) => {
                     let event = event.clone();

@@ -32,9 +32,20 @@ static __device__ void give_back(u32 slot, u64 number, volatile u64 *back) {
     if (threadIdx.x == 0 && atomicInc(&passed[slot], gridDim.x - 1) == gridDim.x - 1) *back = number;
 }
 
+// The host waits for the word of each block: what the block wrote is there before it.
+static __device__ void ring(volatile u64 *bell, u64 number) {
+    if (bell == 0) return;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        bell[blockIdx.x] = number;
+    }
+}
+
 // Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a block fetches its part of
 // it, every so many runs one, in one go.
-KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back) {
+KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back, volatile u64 *bell,
+                    u64 rings) {
     __shared__ u64 tile[WORDS * ROOM];
     const u32 runs = (count + RUN - 1) / RUN;
     u32 mine = blockIdx.x < runs ? ((runs - 1 - blockIdx.x) / gridDim.x + 1) * RUN : 0;
@@ -55,14 +66,16 @@ KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number,
         }
         first += here;
     } while (first < mine);
+    ring(bell, rings);
 }
 
 // The same for a few pieces, which come with the launch.
-KERNEL ferry_pieces_inline(const Few few, u32 count, u32 lanes) {
+KERNEL ferry_pieces_inline(const Few few, u32 count, u32 lanes, volatile u64 *bell, u64 rings) {
     for (u32 i = threadIdx.x / lanes * gridDim.x + blockIdx.x; i < count; i += blockDim.x / lanes * gridDim.x) {
         const Entry &entry = few.entries[i];
         copy_span(entry.dst, entry.src, entry.len, threadIdx.x % lanes, lanes);
     }
+    ring(bell, rings);
 }
 
 // A rectangle: in the largest cells that its rows consist of, or, at odd addresses, row by row.

@@ -9,6 +9,7 @@
 mod adopt;
 mod apart;
 mod backlog;
+mod bell;
 mod bounce;
 mod commands;
 mod device;
@@ -26,6 +27,7 @@ mod late;
 mod ledger;
 mod live;
 mod memory;
+mod page;
 mod pieces;
 mod planner;
 mod points;
@@ -53,13 +55,14 @@ use driver::Driver;
 use fence::Watcher;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
-    Status,
+    Sheet, Status,
     sync::{Arc, Mutex, lock},
     table::GRANULE,
 };
 use holds::Holds;
 use ipc::{Import, Imports, Ticket};
 use memory::whole;
+use page::Page;
 use pieces::{Pieces, Rest};
 use queue::{CudaQueue, Lane};
 use quota::Quota;
@@ -281,6 +284,12 @@ impl Backend for Cuda {
         {
             device.sealing.live.forget(block.base);
         }
+    }
+
+    /// Of the only device; where there are several nobody knows yet which one reads the list.
+    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
+        let [device] = &self.devices[..] else { return None };
+        Some(Box::new(Page::lend(device.get()?, lines)?))
     }
 
     fn can_reduce(&self) -> Result<()> {

@@ -105,6 +105,7 @@ impl Lane {
 
     /// Something is about to come into the stream: points at its end need events.
     pub(super) fn pin_ends(&self, state: &mut State) {
+        self.bell.ends_with(None);
         // The newest first: its event will do for the others.
         while let Some(point) = state.ends.pop() {
             if let Some(point) = point.upgrade() {
@@ -128,7 +129,7 @@ impl Lane {
             state.ends.pop();
         }
         state.ends.push(Arc::downgrade(point));
-        point.put_at_end();
+        point.put_at_end(self.bell.newest());
     }
 
     /// Whether the lane has nothing left to do, as far as can be told without waiting for anybody.

@@ -10,6 +10,7 @@
 use super::{
     adopt::Shared,
     backlog::{Backlog, Item, Part},
+    bell::Bell,
     bounce::Bounce,
     device::Device,
     driver::{self, Handle},
@@ -46,6 +47,7 @@ pub struct Lane {
     /// The stream goes with the lane; it is some other library's otherwise.
     is_ours: bool,
     pub(super) gather: Gather,
+    pub(super) bell: Bell,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
@@ -124,6 +126,7 @@ impl Lane {
             is_beside: false,
             is_ours: true,
             gather: Gather::default(),
+            bell: Bell::default(),
             state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
@@ -202,6 +205,8 @@ impl Lane {
         if !state.backlog.is_held_by(ticket) {
             return;
         }
+        // The part may have put anything into the stream.
+        self.bell.ends_with(None);
         while let Some(item) = state.backlog.next() {
             match item {
                 Item::Lost(_, point) => point.lose(),
@@ -337,7 +342,7 @@ impl Lane {
                 Ok(self.aside(ticket, move |lane| lane.copy_plain(&plan)))
             }
             Op::Copy(plan) if plan.is_plain() => self.copy_plain(&plan).map(|()| Next::Follows),
-            Op::Copy(plan) => self.copy(&plan).map(|()| Next::Follows),
+            Op::Copy(mut plan) => self.copy(&mut plan).map(|()| Next::Follows),
             Op::Fill(fill) if fill.device.is_some() => {
                 host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
@@ -371,6 +376,8 @@ fn drop_each(dropped: Vec<Work>) {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        let is_idle = self.status.passed() >= lock(&self.state).backlog.last();
+        self.bell.leave(&self.device.bells, is_idle);
         let Ok(_here) = self.device.enter() else { return };
         let calls = &self.device.driver.calls;
         let has_memory = self.reports.get().is_some() || self.bounce.get().is_some_and(Bounce::is_used);
@@ -379,7 +386,7 @@ impl Drop for Lane {
             unsafe { (calls.cuStreamSynchronize)(self.stream) };
         }
         // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
-        if !self.is_ours && self.status.passed() < lock(&self.state).backlog.last() {
+        if !self.is_ours && !is_idle {
             std::mem::forget((self.reports.take(), self.bounce.take()));
         }
         if self.is_ours {

@@ -64,6 +64,54 @@ impl Entry {
     }
 }
 
+/// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
+/// fetched before it is written, nor looked for in a CPU when it is read. [`written`] comes before the GPU is told.
+pub fn write(room: &mut [MaybeUninit<Entry>], entries: &[Entry]) {
+    let to = room[..entries.len()].as_mut_ptr().cast();
+    // SAFETY: an entry is three words.
+    let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
+    // SAFETY: there is room for as many.
+    unsafe { stream(to, words) };
+}
+
+/// # Safety
+/// There is room for the words.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream(to: *mut u64, words: &[u64]) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si64, _mm_stream_si128};
+    // Two words at once, to places that are even.
+    let odd = (to as usize / size_of::<u64>() % 2).min(words.len());
+    let (head, twos) = words.split_at(odd);
+    let (twos, tail) = twos.as_chunks::<2>();
+    let one = |at: usize, word: &u64| {
+        // SAFETY: in the room.
+        unsafe { _mm_stream_si64(to.add(at).cast(), *word as i64) }
+    };
+    head.iter().for_each(|word| one(0, word));
+    for (index, two) in twos.iter().enumerate() {
+        // SAFETY: in the room, and aligned.
+        unsafe { _mm_stream_si128(to.add(odd + 2 * index).cast(), _mm_loadu_si128(two.as_ptr().cast())) };
+    }
+    tail.iter().for_each(|word| one(words.len() - 1, word));
+}
+
+/// # Safety
+/// There is room for the words.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn stream(to: *mut u64, words: &[u64]) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
+}
+
+/// What this thread has written is in memory before anything that it writes from here on.
+pub fn written() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every such CPU has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
 /// The slots of a device.
 #[derive(Default)]
 pub struct Lists(Mutex<Slots>);
@@ -85,6 +133,8 @@ pub struct Loan {
     /// and where.
     pub back: Handle,
     list: Handle,
+    /// How many entries were added.
+    len: usize,
     is_sent: bool,
 }
 
@@ -137,6 +187,7 @@ impl Slots {
             number: self.count,
             back: self.back(slot),
             list: self.groups[slot / GROUP] + slot % GROUP * ROOM * size_of::<Entry>(),
+            len: 0,
             is_sent: false,
         }
     }
@@ -149,12 +200,34 @@ impl Slots {
 
 impl Loan {
     /// Room for the list.
-    pub fn room(&mut self) -> &mut [MaybeUninit<Entry>] {
+    fn room(&mut self) -> &mut [MaybeUninit<Entry>] {
         // SAFETY: the slot is lent to nobody else, and no kernel reads it before it is sent.
         unsafe { slice::from_raw_parts_mut(self.list as *mut MaybeUninit<Entry>, ROOM) }
     }
 
-    /// Where the list is, for the GPU too.
+    /// Writes entries behind the others; false if they do not all fit, and then none is written.
+    pub fn add(&mut self, entries: &[Entry]) -> bool {
+        let len = self.len;
+        let fits = entries.len() <= ROOM - len;
+        if fits {
+            write(&mut self.room()[len..], entries);
+            self.len += entries.len();
+        }
+        fits
+    }
+
+    /// What was added.
+    pub fn lines(&self) -> &[Line] {
+        // SAFETY: so many entries were written, which are lines to the core, and no kernel ever writes to the list.
+        unsafe { slice::from_raw_parts(self.list as *const Line, self.len) }
+    }
+
+    /// How many entries were added.
+    pub fn count(&self) -> u32 {
+        self.len as u32
+    }
+
+    /// Where the list is, for the GPU too. What was added is there for it to read.
     pub fn list(&self) -> Handle {
         self.list
     }
@@ -230,6 +303,24 @@ mod tests {
         }
         drop(loans);
         assert_eq!(lists.close().len(), 2, "of a group and one more");
+    }
+
+    #[test]
+    fn a_list_is_written_whole_wherever_it_starts() {
+        let entry = |number: u64| Entry { dst: 3 * number, src: 3 * number + 1, len: 3 * number + 2 };
+        let entries: Vec<_> = (1..9).map(entry).collect();
+        for start in 0..3 {
+            for count in 0..entries.len() {
+                let mut room = [MaybeUninit::new(Entry::default()); 12];
+                write(&mut room[start..], &entries[..count]);
+                written();
+                // SAFETY: initialised above.
+                let room = room.map(|entry| unsafe { entry.assume_init() });
+                assert_eq!(room[start..start + count], entries[..count], "{count} from {start} on");
+                let others = room[..start].iter().chain(&room[start + count..]);
+                assert!(others.copied().eq([Entry::default(); 12].into_iter().take(12 - count)));
+            }
+        }
     }
 
     #[test]

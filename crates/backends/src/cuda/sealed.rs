@@ -193,7 +193,7 @@ impl Lane {
         let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
         self.device.check("reading the addresses of a copy", code)?;
         let word = |addr| at.iter().position(|at| *at == addr).map(|index| &words[index]);
-        self.copy(&through.resolve(|addr| word(addr).expect("read above").load(Ordering::Relaxed))?)
+        self.copy(&mut through.resolve(|addr| word(addr).expect("read above").load(Ordering::Relaxed))?)
     }
 }
 

@@ -36,6 +36,13 @@ impl Lane {
     /// A copy between pageable memory and a device, of which the host's part is done when this returns. The driver refuses ranges
     /// that are page-locked in part, and may have no page-locked memory for us: what one way cannot do the other may.
     pub(super) fn copy_plain(self: &Arc<Self>, plan: &Plan) -> Result<()> {
+        let done = self.try_plain(plan);
+        // Several threads may have put things into the stream, in any order.
+        self.bell.ends_with(None);
+        done
+    }
+
+    fn try_plain(self: &Arc<Self>, plan: &Plan) -> Result<()> {
         if self.device.holds.is_behind() {
             // Memory that is yet to be unlocked is plain to everybody but the driver, which would use the pages of before.
             return self.copy_staged(plan);

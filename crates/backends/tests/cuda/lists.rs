@@ -185,3 +185,33 @@ fn batches_queued_without_end_stay_in_order() {
     let want: Vec<u8> = rounds[149].chunks(64).rev().flatten().copied().collect();
     assert!(bytes_of(&gpu, &target) == want);
 }
+
+/// The blocks of a list's kernel say when they are done; what came behind the kernel is waited for all the same.
+#[test]
+fn a_wait_is_over_when_the_last_is_done_and_not_the_last_kernel() {
+    let Some(gpu) = gpu("a_wait_is_over_when_the_last_is_done_and_not_the_last_kernel", "") else { return };
+    const LEN: usize = 64 * MIB;
+    let bytes: Vec<u8> = noise(3, LEN).iter().map(|byte| byte | 1).collect();
+    let (from, to) = (memory(&gpu, Home::Device(0), &bytes), locked(&gpu, &vec![0; LEN]));
+    let few = locked(&gpu, &vec![0; 64 * 200]);
+    let stream = stream(&gpu);
+    let list: Vec<_> =
+        (0..200).map(|at| Rows::linear(few.base + 64 * (199 - at), from.base + 64 * at, 64)).collect();
+    for round in 0..3 {
+        copy(&stream, &list);
+        linear(&stream, to.base, from.base, LEN);
+        stream.synchronize(None).expect("done");
+        // What was copied last is looked at first.
+        // SAFETY: the last byte of page-locked memory, which a copy that was not waited for may still write.
+        let last = unsafe { ptr::read_volatile((to.base + LEN - 1) as *const u8) };
+        assert!(last == bytes[LEN - 1] && read(&to) == bytes, "round {round}: behind a kernel");
+        copy(&stream, &list);
+        stream.synchronize(None).expect("done");
+        let want: Vec<u8> = bytes[..64 * 200].chunks(64).rev().flatten().copied().collect();
+        assert!(read(&few) == want, "round {round}: a kernel");
+        for block in [&to, &few] {
+            // SAFETY: page-locked memory of that length, which nobody uses now.
+            unsafe { ptr::write_bytes(block.base as *mut u8, 0, block.len) };
+        }
+    }
+}

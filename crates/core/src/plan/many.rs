@@ -1,16 +1,16 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two blocks
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
-use super::{Ends, Misfit, Plan, Rows, Runs};
+use super::{
+    Ends, Misfit, Plan, Rows, Runs,
+    runs::{AT_ONCE, Listed, Seen},
+};
 use crate::{
     Memory, Place, Result,
     pieces::{Line, Lines},
     table::Part,
 };
 use std::mem;
-
-/// How many pieces are looked at one by one before it is tried again whether all lie in the same two blocks.
-const ONE_BY_ONE: usize = 64;
 
 /// Adds pieces to a plan.
 pub(super) struct Many<'a, F> {
@@ -22,13 +22,38 @@ pub(super) struct Many<'a, F> {
     src: Part,
     /// What lies between these blocks and is not in the plan yet; none if `len` is 0.
     run: Line,
+    waiting: Waiting,
     /// The number of the next piece.
     item: usize,
 }
 
+/// Lines on their way into the plan: to be added one by one takes longer.
+#[repr(C, align(64))]
+struct Waiting {
+    lines: Listed,
+    count: usize,
+}
+
+impl Waiting {
+    #[inline(always)]
+    fn push(&mut self, line: Line, list: &mut Lines) {
+        if self.count == AT_ONCE {
+            self.flush(list);
+        }
+        self.lines[self.count] = line;
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn flush(&mut self, list: &mut Lines) {
+        list.extend(&self.lines[..self.count]);
+        self.count = 0;
+    }
+}
+
 /// Where pieces go that are one row each.
 enum Sink<'a> {
-    Lines(&'a mut Lines),
+    Lines(&'a mut Lines, &'a mut Waiting),
     Rows(&'a mut Vec<Rows>),
 }
 
@@ -38,7 +63,7 @@ impl Sink<'_> {
     fn end(&mut self, run: Line) -> Line {
         match self {
             _ if run.len == 0 => {}
-            Sink::Lines(lines) => lines.push(run),
+            Sink::Lines(lines, waiting) => waiting.push(run, lines),
             Sink::Rows(rows) => rows.push(run.into()),
         }
         Line::default()
@@ -49,7 +74,9 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// The next piece is number `item`; about `count` will come.
     pub(super) fn new(plan: &'a mut Plan, item: usize, count: usize, memory: &'a Memory, fits: F) -> Self {
         plan.pieces.lines(count, memory.spares());
-        Many { plan, memory, fits, dst: Part::default(), src: Part::default(), run: Line::default(), item }
+        let waiting = Waiting { lines: [Line::default(); AT_ONCE], count: 0 };
+        let (dst, src, run) = (Part::default(), Part::default(), Line::default());
+        Many { plan, memory, fits, dst, src, run, waiting, item }
     }
 
     /// Adds all of them. Those that came last may be in the plan only when [`finish`](Self::finish) has been called.
@@ -66,15 +93,17 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are looked at in one go.
     pub(super) fn add_runs(&mut self, runs: &Runs) -> Result<(), Misfit> {
         let (first, count) = (self.item, runs.lens.len());
-        let mut one_by_one = ONE_BY_ONE;
+        let mut one_by_one = 1;
         while self.item - first < count {
             let before = self.item - first;
             self.add_inside(&runs.part(before, usize::MAX));
             let done = self.item - first;
             let rows = |((dst, src), len): ((&usize, &usize), &usize)| Rows::linear(*dst, *src, *len);
-            self.add_all(runs.part(done, one_by_one).iter().map(rows))?;
+            let part = runs.part(done, one_by_one);
+            part.are_sound().map_err(|unsound| Misfit { item: self.item + unsound.item, ..unsound })?;
+            self.add_all(part.iter().map(rows))?;
             // Where blocks take turns, trying is in vain.
-            one_by_one = if done == before { 4 * one_by_one } else { ONE_BY_ONE };
+            one_by_one = if done - before < AT_ONCE { 4 * one_by_one } else { 1 };
         }
         Ok(())
     }
@@ -83,22 +112,37 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     #[inline(never)]
     fn add_inside(&mut self, runs: &Runs) {
         let (to, from, run) = (self.dst, self.src, self.run);
+        if to.is_nothing() {
+            return;
+        }
         self.finish();
         let Some(lines) = self.plan.pieces.lines(0, self.memory.spares()) else { return };
-        let count = runs.inside(&to, &from);
         // The last run lies in the same two blocks.
-        let (first, mut touching) = (lines.len() - usize::from(run.len > 0), false);
-        let (mut next_dst, mut next_src) = (run.dst + run.len, run.src + run.len);
-        lines.extend(runs.part(0, count).iter().map(|((dst, src), len)| {
-            let (dst, src) = (to.engine_address(*dst), from.engine_address(*src));
-            touching |= (dst == next_dst) & (src == next_src);
-            (next_dst, next_src) = (dst + len, src + len);
-            Line { dst, src, len: *len }
-        }));
-        if touching {
+        let (first, mut touches) = (lines.len() - usize::from(run.len > 0), false);
+        let (mut last, mut done) = (run, 0);
+        while done < runs.lens.len() {
+            // From the second on they start at multiples: what is copied word by word is aligned then.
+            let some = runs.part(done, AT_ONCE - lines.len() % AT_ONCE);
+            let added = lines.fill(&mut self.waiting.lines, |listed| {
+                let Seen { count, bytes, most } = some.list(&to, &from, listed);
+                if count > 0 {
+                    // Where runs touch they mostly do so all along: a look at two places will do.
+                    let middle = count / 2;
+                    touches |=
+                        listed[0].follows(&last) || listed[middle].follows(&listed[middle.saturating_sub(1)]);
+                    last = listed[count - 1];
+                }
+                (count, bytes, most)
+            });
+            done += added;
+            if added < some.lens.len() {
+                break;
+            }
+        }
+        if touches {
             lines.merge(first);
         }
-        self.item += count;
+        self.item += done;
     }
 
     /// Adds pieces as long as each is one row in two blocks of the same sorts as those of the last piece: then there is nothing
@@ -106,7 +150,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     #[inline(always)]
     fn add_alike(&mut self, pieces: &mut impl Iterator<Item = Rows>) -> Option<Rows> {
         let table = self.memory.table();
-        let mut list = sink(self.plan, self.memory);
+        let mut list = sink(self.plan, self.memory, &mut self.waiting);
         let (mut to, mut from, mut run) = (self.dst, self.src, mem::take(&mut self.run));
         let mut item = self.item;
         let other = loop {
@@ -128,11 +172,12 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
                 (from, run) = (part, list.end(run));
             }
             let (dst, src) = (to.engine_address(dst), from.engine_address(src));
-            if (dst, src) == (run.dst + run.len, run.src + run.len) {
+            let line = Line { dst, src, len: width };
+            if line.follows(&run) {
                 run.len += width;
             } else {
                 list.end(run);
-                run = Line { dst, src, len: width };
+                run = line;
             }
             item += 1;
         };
@@ -170,15 +215,19 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
 
     /// Everything that was added is in the plan from here on.
     pub(super) fn finish(&mut self) {
-        self.run = sink(self.plan, self.memory).end(self.run);
+        let mut sink = sink(self.plan, self.memory, &mut self.waiting);
+        self.run = sink.end(self.run);
+        if let Sink::Lines(lines, waiting) = sink {
+            waiting.flush(lines);
+        }
     }
 }
 
 #[inline]
-fn sink<'a>(plan: &'a mut Plan, memory: &Memory) -> Sink<'a> {
+fn sink<'a>(plan: &'a mut Plan, memory: &Memory, waiting: &'a mut Waiting) -> Sink<'a> {
     // Asked twice: what is borrowed on one way cannot be given on the other.
     match plan.pieces.lines(0, memory.spares()).is_some() {
-        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen")),
+        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen"), waiting),
         false => Sink::Rows(plan.pieces.rows()),
     }
 }

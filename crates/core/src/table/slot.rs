@@ -74,10 +74,23 @@ impl Part {
         (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
     }
 
+    /// A word without a sign if [`holds_all`](Self::holds_all), and with one if not: it takes differences and no comparison. Of
+    /// huge blocks it may have one all the same.
+    #[inline(always)]
+    pub(crate) fn signs(&self, addr: usize, len: usize) -> usize {
+        let (offset, most) = (addr.wrapping_sub(self.base), self.len.wrapping_sub(len));
+        offset | most | most.wrapping_sub(offset) | len.wrapping_sub(1)
+    }
+
     /// The engine's address of the user's `addr`, which lies in the block.
     #[inline(always)]
     pub(crate) fn engine_address(&self, addr: usize) -> usize {
         addr.wrapping_add(self.shift)
+    }
+
+    /// Whether it is of no block at all.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.len == 0
     }
 
     /// Whether the two have home, page size and origin in common; no block has any with nothing.
