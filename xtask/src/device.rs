@@ -77,6 +77,8 @@ pub fn pack(root: &Path) -> Result<(), String> {
         copy(root, Path::new(source), &suite.join(source))?;
     }
     module::assemble(root, &target.join("suite"), &suite.join("python"))?;
+    // The way to the examples, as their test goes it.
+    make(&suite.join("crates/ferry"))?;
     write(&suite.join("suite.json"), &describe(root, &programs))?;
     close(root, &folder)
 }

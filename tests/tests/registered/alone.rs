@@ -70,6 +70,7 @@ fn rounds_leave_nothing() {
     };
     (0..100).for_each(round);
     let before = lines();
-    (0..5000).for_each(round);
+    // A driver takes its time.
+    (0..if on_host() { 5000 } else { 500 }).for_each(round);
     assert!(lines() <= before + 4, "{before} mappings became {}", lines());
 }

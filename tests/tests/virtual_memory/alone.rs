@@ -153,15 +153,17 @@ fn nothing_is_left() {
             finish(stream);
         }
     };
-    (0..2000).for_each(round);
+    // A driver takes its time, the more so beside other processes: enough that what was freed rests no more, and then some.
+    let (first, more) = if on_host() { (2000, 10_000) } else { (500, 1500) };
+    (0..first).for_each(round);
     finish(stream);
     assert_eq!(free(), 64 * MIB);
     let before = footprint();
-    (0..10_000).for_each(round);
+    (0..more).for_each(round);
     finish(stream);
     assert_eq!(free(), 64 * MIB);
     let after = footprint();
     let grown = after.0.saturating_sub(before.0);
-    assert!(grown < 8 * MIB, "10,000 rounds cost {grown} bytes");
+    assert!(grown < 8 * MIB, "{more} rounds cost {grown} bytes");
     assert!(after.1 <= before.1 + 8, "{} mappings became {}", before.1, after.1);
 }

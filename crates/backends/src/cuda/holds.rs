@@ -184,3 +184,32 @@ mod tests {
         assert!(!waits.join().expect("no panic"), "made when nothing is");
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use ferry_core::sync::{AtomicUsize, Ordering};
+
+    /// One that holds, a call that is made or not, and one that waits its turn: a call never meets the hold.
+    #[test]
+    fn loom_nothing_is_held_while_a_call_is_made() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let (holds, workers) = (Arc::new(Holds::default()), Arc::new(Workers::default()));
+            let held = Arc::new(AtomicUsize::new(0));
+            let (its_holds, its_held) = (holds.clone(), held.clone());
+            let holder = loom::thread::spawn(move || {
+                its_holds.begin();
+                its_held.store(1, Ordering::SeqCst);
+                its_held.store(0, Ordering::SeqCst);
+                its_holds.end(&workers);
+            });
+            let call = || assert_eq!(held.load(Ordering::SeqCst), 0, "held meanwhile");
+            holds.unless_held(call);
+            holds.when_none(call);
+            holder.join().expect("no panic");
+            assert_eq!(holds.unless_held(|| ()), Some(()), "it is over");
+        });
+    }
+}
