@@ -19,6 +19,7 @@ const WAYS: [(Home, Home); 3] =
 
 fn gpu(test: &str, plan: &str) -> Option<Runtime> {
     let settings = Settings { constants: plan.parse().expect("a plan"), ..Settings::default() };
+    super::take_turn();
     match Cuda::open(&CudaOptions { settings, ..CudaOptions::default() }) {
         Ok(backend) => Some(Runtime::new(backend, None)),
         Err(why) => {

@@ -20,15 +20,38 @@ use ferry_core::{
 };
 use std::{
     ptr,
-    sync::{Arc, Condvar, Mutex, mpsc},
+    sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc},
+    thread,
     time::Duration,
 };
 
 const MIB: usize = 1 << 20;
 const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
 
+/// Held by the tests that run now, to the end of their threads.
+enum Turn {
+    Beside(#[allow(dead_code, reason = "kept")] RwLockReadGuard<'static, ()>),
+    Alone(#[allow(dead_code, reason = "kept")] RwLockWriteGuard<'static, ()>),
+}
+
+/// Lets the test run beside others, or alone if it holds shared streams or fills one: on a GPU, calls of the driver may wait for
+/// those, and the test may have to make some to let go of them.
+fn take_turn() {
+    static TURNS: RwLock<()> = RwLock::new(());
+    thread_local!(static MINE: std::cell::Cell<Option<Turn>> = const { std::cell::Cell::new(None) });
+    let held = MINE.take();
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let is_alone = are_shared() || ["adopted::", "room::"].iter().any(|part| name.starts_with(part));
+    let turn = held.unwrap_or_else(|| match is_alone {
+        true => Turn::Alone(TURNS.write().unwrap_or_else(PoisonError::into_inner)),
+        false => Turn::Beside(TURNS.read().unwrap_or_else(PoisonError::into_inner)),
+    });
+    MINE.set(Some(turn));
+}
+
 /// A runtime on the GPU, or a line that says why there is none.
 fn gpu(test: &str) -> Option<Runtime> {
+    take_turn();
     match Cuda::open(&CudaOptions::default()) {
         Ok(backend) => Some(Runtime::new(backend, None)),
         Err(why) => {
