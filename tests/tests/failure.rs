@@ -104,6 +104,24 @@ fn stop_on_failure_stops_every_stream_of_the_context() {
     ok(aclrtDestroyContext(context));
 }
 
+// proves: R52
+#[test]
+fn a_batch_that_a_stopped_context_refuses_is_about_no_item() {
+    let context = context();
+    let (stream, host, dst) = (stream(), Memory::pinned(LEN), Memory::device(LEN));
+    dst.fill(POISON);
+    ok(aclrtSetStreamFailureMode(stream, STOP));
+    fail_on(stream);
+    expect("the failure", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    let items = [(dst.addr, host.addr, 64), (dst.addr + 128, host.addr, 64)];
+    let (code, fail_index) = Batch::of(&items, HOST_TO_DEVICE).call(BatchForm::Async, stream);
+    assert_eq!((code, fail_index), (RT_PARAM_INVALID, Some(usize::MAX)));
+    let why = message().unwrap_or_default();
+    assert!(why.contains("take no more work") && !why.contains("item"), "{why}");
+    dst.assert_all(POISON, "nothing was copied");
+    ok(aclrtDestroyContext(context));
+}
+
 unsafe extern "C" fn never_run(_: *mut std::ffi::c_void) {
     std::process::abort();
 }

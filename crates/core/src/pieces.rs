@@ -122,8 +122,8 @@ impl Spares {
     }
 
     fn keep(&self, mut list: Vec<Line>) {
-        // It may have grown since it was made.
-        if list.capacity() > 2 * MOST {
+        // It may have grown since it was made, or was a sheet and is none any more.
+        if !(LEAST..=2 * MOST).contains(&list.capacity()) {
             return;
         }
         list.clear();
@@ -403,6 +403,7 @@ mod tests {
         drop((0..3 * KEPT).map(|_| long(&spares, LEAST)).collect::<Vec<_>>());
         assert_eq!(lock(&spares.lists).len(), KEPT);
         lock(&spares.lists).clear();
+        spares.keep(Vec::new());
         drop((long(&spares, LEAST - 2), long(&spares, MOST + 1)));
         assert_eq!(lock(&spares.lists).len(), 0, "neither short nor huge");
     }

@@ -68,7 +68,7 @@ pub struct Ends {
 /// A refused piece: which one of the batch, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The index of the piece.
+    /// The index of the piece; `usize::MAX` if it is about none of them.
     pub item: usize,
     /// Why it was refused.
     pub error: Error,
@@ -88,7 +88,7 @@ pub struct Plan {
 
 impl From<Error> for Misfit {
     fn from(error: Error) -> Self {
-        Misfit { item: 0, error }
+        Misfit { item: usize::MAX, error }
     }
 }
 

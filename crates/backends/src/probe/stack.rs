@@ -2,6 +2,10 @@
 
 use std::{cell::Cell, hint::black_box, mem::MaybeUninit, ops::Range};
 
+/// No more of a stack than this is taken for one. Where stacks have no limit, all up to the next mapping counts as the first thread's,
+/// and the heap grows there later, with stacks of users in it perhaps.
+const MOST: usize = 64 << 20;
+
 thread_local! {
     /// Where this thread's stack is; empty if nobody knows. `None` before it was looked for.
     static STACK: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
@@ -36,8 +40,13 @@ fn look() -> Range<usize> {
         }
         let code = libc::pthread_attr_getstack(attributes.as_ptr(), &mut bottom, &mut size);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        if code == 0 { bottom as usize..bottom as usize + size } else { 0..0 }
+        if code == 0 { upper_part(bottom as usize, size) } else { 0..0 }
     }
+}
+
+fn upper_part(bottom: usize, size: usize) -> Range<usize> {
+    let top = bottom + size;
+    top - size.min(MOST)..top
 }
 
 #[cfg(all(test, not(loom)))]
@@ -48,6 +57,13 @@ mod tests {
     fn deeper() -> usize {
         let local = [0_u8; 64];
         black_box(&local).as_ptr() as usize
+    }
+
+    #[test]
+    fn a_stack_without_limit_is_not_taken_for_all_below_it() {
+        assert_eq!(upper_part(0x10_0000, 8 << 20), 0x10_0000..0x90_0000);
+        let (bottom, top) = (0x562e_c8bb_0000, 0x7ffd_0a83_e000);
+        assert_eq!(upper_part(bottom, top - bottom), top - MOST..top);
     }
 
     #[test]

@@ -103,15 +103,22 @@ impl Sides {
 
     /// A copy within the device that takes a while, and touches neither side: target, source, length.
     pub fn long_copy(&self) -> Result<(*mut c_void, *mut c_void, usize)> {
-        let len = LONG.min(self.src.len() / 2);
         let spare = match self.spare.get() {
             Some(spare) => spare,
             None => {
-                let made = Block::new(self.src.library, Home::Device, 2 * len)?;
+                let made = self.as_long_as_fits(2 * LONG.min(self.src.len() / 2))?;
                 self.spare.get_or_init(|| made)
             }
         };
+        let len = spare.len() / 2;
         Ok((spare.part(len, len), spare.part(0, len), len))
+    }
+
+    fn as_long_as_fits(&self, len: usize) -> Result<Block> {
+        match Block::new(self.src.library, Home::Device, len) {
+            Err(_) if len > 1 << 20 => self.as_long_as_fits(len / 2),
+            made => made,
+        }
     }
 }
 
