@@ -182,7 +182,7 @@ impl Point {
 
     /// Waits as long as it takes. The driver says by itself what came of the wait, so it is not asked again.
     fn wait(&self) {
-        let mut turn = 0;
+        let (mut turn, mut is_late) = (0, false);
         while !self.has_passed() {
             let spot = lock(&self.spot);
             let reached = match &*spot {
@@ -190,11 +190,16 @@ impl Point {
                     drop(self.moved.wait(spot));
                     continue;
                 }
-                Spot::AtEnd(ring) => {
+                Spot::AtEnd(Some(ring)) if !is_late => {
                     let ring = *ring;
                     drop(spot);
-                    let is_heard = ring.is_some_and(|ring| ring.wait());
-                    if is_heard { Ok(true) } else { self.lane.drain().map(|()| true) }
+                    // If it is late there may be more in the stream by now, and an event before that.
+                    is_late = !ring.wait();
+                    Ok(!is_late)
+                }
+                Spot::AtEnd(_) => {
+                    drop(spot);
+                    self.lane.drain().map(|()| true)
                 }
                 Spot::Recorded(event) => {
                     let event = event.clone();

@@ -372,3 +372,35 @@ fn one_way() {
         assert!(targets == sources, "{len} bytes");
     }
 }
+
+/// The waiter looks on while a long kernel runs. What comes into the stream meanwhile is not waited for, though it may never end.
+#[test]
+fn a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs() {
+    let Some(gpu) = gpu("a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs") else { return };
+    let (source, there) = (alloc(&gpu, Home::Host, 2 * MIB), device(&gpu, 20 * MIB));
+    // Longer in one kernel than a waiter looks on.
+    let pieces: Vec<_> = (0..4000_usize)
+        .map(|i| Rows::linear(there.base + i % 300 * 65536, source.base + i % 8 * 65536, 60 << 10))
+        .collect();
+    for round in 0..12 {
+        let (held, ours) = (theirs(&gpu).0, gpu.stream(0, QueueOptions::default()).expect("a stream"));
+        copy(&ours, &pieces[..300]);
+        ours.synchronize(MINUTE).expect("done");
+        let open = gate(&held);
+        let mark = held.fence().expect("a fence");
+        copy(&ours, &pieces);
+        let fence = ours.fence().expect("a fence");
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            tell.send(Ok(())).expect("heard");
+            let _ = tell.send(fence.wait(None));
+        });
+        told.recv().expect("it begins").expect("to wait");
+        (0..round * 1000).for_each(|_| hint::spin_loop());
+        ours.wait_for(mark).expect("submitted");
+        let waited = told.recv_timeout(Duration::from_secs(10));
+        drop(open);
+        ours.synchronize(MINUTE).expect("done");
+        assert!(waited.is_ok(), "round {round}: the stream was done with what comes before the fence");
+    }
+}
