@@ -28,9 +28,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # One test at a time where tests look at addresses next to their own, or at some they have given up: others may get those
-# meanwhile, since drivers take their time. And where all streams are shared: a GPU has few ways in, and streams that tests hold
-# would hold up those of others.
-ONE_BY_ONE = {"registered", "virtual_memory", "cuda-shared"}
+# meanwhile, since drivers take their time.
+ONE_BY_ONE = {"registered", "virtual_memory"}
 # What takes longest begins first.
 LONGEST = ["cuda-shared", "c_programs", "python-test_exit", "products", "garbage", "model", "cuda", "virtual_memory", "registered"]
 
