@@ -11,7 +11,7 @@ pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 Device devices[MOST_DEVICES];
 int device_count;
 volatile bool is_over;
-u64 jitter;
+u64 jitter, ways;
 static bool is_ready, is_forked;
 _Thread_local bool in_callback;
 // Contexts that this thread has pushed; a context is its device.
@@ -77,6 +77,8 @@ static void start(void)
 {
     read_failures();
     jitter = setting("STANDIN_JITTER", 0);
+    ways = setting("STANDIN_WAYS", 0);
+    ways = ways > 64 ? 64 : ways;
     u64 count = setting("STANDIN_DEVICES", 1);
     for (device_count = 0; (u64)device_count < count && device_count < MOST_DEVICES; device_count++) {
         Device *device = &devices[device_count];

@@ -319,6 +319,7 @@ void *reach(u64 addr, u64 len)
     pthread_mutex_lock(&lock);
     int kind = !len ? PLAIN : is_locked(addr, len) ? LOCKED : memory_kind(addr, len);
     const Span *span = kind == DEVICE ? around(addr) : NULL;
+    bool is_far = span && kernel_of() && span->device != kernel_of();
     u8 *bytes = NULL;
     if (span) {
         bytes = span->bytes ? span->bytes + (addr - span->base) : span->device->bytes + (addr - span->device->arena);
@@ -327,7 +328,7 @@ void *reach(u64 addr, u64 len)
     if (len == 0) {
         return NULL;
     }
-    if (kind != LOCKED && kind != DEVICE) {
+    if (is_far || (kind != LOCKED && kind != DEVICE)) {
         fault(ILLEGAL_ADDRESS);
     }
     return bytes ? bytes : (void *)addr;

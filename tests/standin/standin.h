@@ -12,6 +12,7 @@
 // Settings, all its own:
 //   STANDIN_DEVICES=n          devices, 1 if not said
 //   STANDIN_MEMORY=bytes       memory of each, 16 GiB if not said
+//   STANDIN_WAYS=n             streams share so many ways into the device: one that waits for a number holds up its neighbours
 //   STANDIN_JITTER=us          up to so many microseconds of sleep before some of the work
 //   STANDIN_FAIL=what:n:code   the n-th call of the function `what` returns `code`, or the n-th piece of work ends with
 //                              it if `what` is "work"; several with commas between them
@@ -108,7 +109,7 @@ Code lost(Device *device);
 // While a thread runs a callback it must not call the driver.
 extern _Thread_local bool in_callback;
 extern volatile bool is_over;
-extern u64 jitter;
+extern u64 jitter, ways;
 
 // memory.c ---------------------------------------------------------------------------------------------------------
 
@@ -122,6 +123,8 @@ void *reach(u64 addr, u64 len);
 
 // Ends the work that this thread runs.
 void fault(Code code) __attribute__((noreturn));
+// The device whose kernel this thread runs: it reaches no other one's memory.
+const Device *kernel_of(void);
 // Waits until all that the streams of a device have now is done. The lock is held.
 void drain(Device *device);
 

@@ -25,6 +25,11 @@ void fault(Code code)
     siglongjmp(out, 1);
 }
 
+const Device *kernel_of(void)
+{
+    return current && current->run == run_kernel ? current->stream->device : NULL;
+}
+
 static void run_call(Work *work)
 {
     in_callback = true;
@@ -68,6 +73,29 @@ static void run(Work *work)
 // Streams that are gone. They stay here, so that no other one gets their handle and whoever still uses it is caught.
 static Stream *graves;
 
+// Ways into the device, if they are few: the streams that hold them up.
+enum { MOST_WAYS = 64 };
+static Stream *blocking[MOST_WAYS];
+static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
+
+void block_way(Stream *stream, bool is_blocked)
+{
+    pthread_mutex_lock(&lock);
+    if (ways && is_blocked && !blocking[stream->way]) {
+        blocking[stream->way] = stream;
+    } else if (ways && !is_blocked && blocking[stream->way] == stream) {
+        blocking[stream->way] = NULL;
+        pthread_cond_broadcast(&unblocked);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_held_up(const Stream *stream)
+{
+    const Stream *by = ways ? blocking[stream->way] : NULL;
+    return by && by != stream && !is_over;
+}
+
 static void bury(Stream *stream)
 {
     Stream **place = &stream->device->streams;
@@ -91,6 +119,10 @@ static void *serve(void *data)
         Work *work = stream->first;
         if (!work) {
             pthread_cond_wait(&stream->more, &lock);
+            continue;
+        }
+        if (is_held_up(stream)) {
+            wait_a_while(&unblocked);
             continue;
         }
         stream->first = work->next;
@@ -156,8 +188,15 @@ void drain(Device *device)
 
 static Stream *make_stream(Device *device, u32 flags)
 {
+    static u32 made;
+    u32 way = ways ? made++ % (u32)ways : 0;
+    // As on a GPU, where a driver has something to do there.
+    while (blocking[way] && !is_over) {
+        wait_a_while(&unblocked);
+    }
     Stream *stream = calloc(1, sizeof *stream);
     *stream = (Stream){.mark = STREAM, .flags = flags, .device = device, .next = device->streams};
+    stream->way = way;
     stream->last = &stream->first;
     pthread_cond_init(&stream->more, NULL);
     pthread_cond_init(&stream->moved, NULL);

@@ -54,7 +54,7 @@ typedef struct Work {
 } Work;
 
 struct Stream {
-    u32 mark, flags;
+    u32 mark, flags, way;
     bool has_thread, destroyed;
     Device *device;
     Stream *next, *grave;
@@ -75,8 +75,13 @@ void nap(u64 us);
 // How long a call that waits looks away: its thread may be gone when the process ends. The lock is held.
 void wait_a_while(pthread_cond_t *moved);
 
+// The stream waits for a number, or does not any more: meanwhile those of its way do nothing.
+void block_way(Stream *stream, bool is_blocked);
+
 // The lock is held.
 void run_record(Work *work);
 void run_wait(Work *work);
+// The lock is not.
+void run_kernel(Work *work);
 
 #endif

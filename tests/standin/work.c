@@ -116,10 +116,12 @@ static void run_wait_value(Work *work)
     const u64 *at = reach(work->value.addr, 8);
     while (!has_come(__atomic_load_n(at, __ATOMIC_ACQUIRE), work->value.value, work->value.flags)) {
         if (lost(work->stream->device) || is_over) {
-            return;
+            break;
         }
+        block_way(work->stream, true);
         nap(20);
     }
+    block_way(work->stream, false);
 }
 
 static void run_write_value(Work *work)
@@ -149,7 +151,7 @@ Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
 
 // Kernels ----------------------------------------------------------------------------------------------------------
 
-static void run_kernel(Work *work)
+void run_kernel(Work *work)
 {
     work->kernel.kernel->run(&work->kernel.launch);
 }

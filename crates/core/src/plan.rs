@@ -80,6 +80,8 @@ pub struct Misfit {
 pub struct Plan {
     pieces: Store,
     route: Route,
+    /// Whether pieces have routes between several devices.
+    mixed: bool,
     plain: bool,
     ordered: bool,
 }
@@ -271,6 +273,7 @@ impl Plan {
         if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
             return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {:?}", self.route)));
         }
+        self.mixed |= item > 0 && route != self.route;
         self.route = route;
         Ok(())
     }
@@ -320,9 +323,14 @@ impl Plan {
         self.pieces.view()
     }
 
-    /// Between which kinds of memory the bytes move.
+    /// Between which kinds of memory the bytes move; of the devices, those of the last piece.
     pub fn route(&self) -> Route {
         self.route
+    }
+
+    /// Whether all pieces have one route, between the same devices.
+    pub fn has_one_route(&self) -> bool {
+        !self.mixed
     }
 
     /// Whether pageable host memory takes part.

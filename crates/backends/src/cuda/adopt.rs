@@ -2,7 +2,8 @@
 //!
 //! What another library puts into such a stream has no ticket, and cannot wait in a backlog of ours. So everything must be in the
 //! CUDA stream, in order, when a call returns. What the GPU does by itself goes there as always. What the host has to do is
-//! done beside it, by a lane of our own which first waits for the shared stream and which that stream then waits for.
+//! done beside it, by a lane of our own which first waits for the shared stream and which that stream then waits for. Pageable
+//! memory comes and goes in the stream itself: relay.rs.
 
 use super::{
     Cuda,
@@ -23,10 +24,10 @@ use std::{ffi::c_void, time::Duration};
 pub struct Shared {
     native: Handle,
     /// Over the shared stream. Nothing ever holds it back.
-    front: Arc<Lane>,
+    pub(super) front: Arc<Lane>,
     /// Where the host's parts are done; it has tickets of its own.
     side: Arc<Lane>,
-    latch: Arc<Latch>,
+    pub(super) latch: Arc<Latch>,
     /// After an abort, and until more is submitted: done, since everything that was there is.
     aborted: Mutex<Option<Arc<dyn Fence>>>,
     /// The queue as it was before it was shared, and its last ticket.
@@ -44,7 +45,7 @@ impl Shared {
     pub fn following(earlier: &Arc<Lane>) -> Result<Shared> {
         earlier.flush();
         let (device, status, last) = (earlier.device.clone(), earlier.status.clone(), earlier.last());
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let front = Lane::shared(device, earlier.id, (stream, true), status, last);
         let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
         let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));
@@ -58,6 +59,7 @@ impl Shared {
         let latch = Latch::new(&device)?;
         device.load_all()?;
         let side = Lane::beside(device.clone(), front.id, status)?;
+        front.bounce().and(side.bounce())?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
     }
 
@@ -205,7 +207,10 @@ impl Queue for Shared {
             return Ok(self.front.push(op));
         }
         let ticket = self.front.last() + 1;
-        let done = self.beside(ticket, op);
+        let done = match op {
+            Op::Copy(plan) if plan.route() != Route::HostToHost => self.relay(ticket, &plan),
+            op => self.beside(ticket, op),
+        };
         self.front.note(ticket, done);
         // Counted now that the stream is held: nobody sees it pass before that.
         Ok(self.front.push(Op::Copy(Plan::default())))
@@ -256,7 +261,7 @@ impl Queue for Shared {
 }
 
 /// Told by the driver when a shared stream has come somewhere.
-struct Arrival {
+pub(super) struct Arrival {
     lane: Arc<Lane>,
     behind: Ticket,
     gate: Arc<Gate>,
@@ -264,7 +269,7 @@ struct Arrival {
 
 impl Arrival {
     /// A fence that is done when the lane's stream has come to its end as it is now, behind the op `behind`.
-    fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
+    pub(super) fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
         let (_here, gate) = (lane.device.enter()?, Gate::new());
         let arrival = Box::into_raw(Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() }));
         // SAFETY: the driver hands `arrival` to `arrived` once, failed device or not.

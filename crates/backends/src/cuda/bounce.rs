@@ -1,5 +1,6 @@
-//! Copies inside a device whose two ends share bytes, where no kernel may do them: copy engines move them portion by portion through
-//! page-locked memory, in an order in which nothing is written over before it was read.
+//! Page-locked memory of a lane, which what it copies goes through where it must: pageable memory in a shared stream (relay.rs), and
+//! copies inside a device whose two ends share bytes, where no kernel may do them. Copy engines move those portion by portion,
+//! in an order in which nothing is written over before it was read.
 
 use super::{device::Device, driver::Driver, queue::Lane};
 use ferry_core::{
@@ -7,10 +8,12 @@ use ferry_core::{
     sync::{Arc, AtomicBool, Mutex, Ordering, lock},
 };
 
-/// Bytes of a portion.
-const PORTION: usize = 64 << 10;
+/// Chunks: while the CPU has one the device has the other.
+pub const CHUNKS: usize = 2;
+/// Bytes of a chunk.
+pub const CHUNK: usize = 512 << 10;
 
-/// Room for one portion, which one lane has: its stream keeps portions apart.
+/// What one lane has of it: its stream keeps portions apart.
 pub struct Bounce {
     device: Arc<Device>,
     at: usize,
@@ -25,8 +28,14 @@ impl Bounce {
     /// Some room. The context is current.
     pub fn new(device: &Arc<Device>) -> Result<Bounce> {
         let spare = lock(&device.bounces.0).pop();
-        let at = spare.map_or_else(|| device.page_locked(PORTION), Ok)?;
+        let at = spare.map_or_else(|| device.page_locked(CHUNKS * CHUNK), Ok)?;
         Ok(Bounce { device: device.clone(), at, is_used: AtomicBool::new(false) })
+    }
+
+    /// Where the chunks are, for somebody who uses them.
+    pub fn chunks(&self) -> [usize; CHUNKS] {
+        self.is_used.store(true, Ordering::Relaxed);
+        std::array::from_fn(|index| self.at + index * CHUNK)
     }
 
     /// Whether something may be on its way through it.
@@ -53,29 +62,34 @@ impl Bounces {
 }
 
 impl Lane {
-    /// A row whose ends may share bytes. The context is current.
-    pub(super) fn copy_bounced(&self, dst: usize, src: usize, len: usize) -> Result<()> {
-        let bounce = match self.bounce.get() {
-            Some(bounce) => bounce,
-            None => self.bounce.get_or_init({
+    /// The lane's own, made when first needed: in a shared stream, and beside one, that is when the stream is shared, for later the
+    /// driver may wait for that stream. The context is current.
+    pub(super) fn bounce(&self) -> Result<&Bounce> {
+        match self.bounce.get() {
+            Some(bounce) => Ok(bounce),
+            None => Ok(self.bounce.get_or_init({
                 let made = Bounce::new(&self.device)?;
                 || made
-            }),
-        };
-        bounce.is_used.store(true, Ordering::Relaxed);
+            })),
+        }
+    }
+
+    /// A row whose ends may share bytes. The context is current.
+    pub(super) fn copy_bounced(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+        let [chunk, _] = self.bounce()?.chunks();
         portions(len, dst > src).try_for_each(|(skip, part)| {
-            self.copy_row(bounce.at, src + skip, part)?;
-            self.copy_row(dst + skip, bounce.at, part)
+            self.copy_row(chunk, src + skip, part)?;
+            self.copy_row(dst + skip, chunk, part)
         })
     }
 }
 
 /// Where portions of `len` bytes begin and how long they are, the last one first if the row moves up.
 fn portions(len: usize, is_up: bool) -> impl Iterator<Item = (usize, usize)> {
-    let count = len.div_ceil(PORTION);
+    let count = len.div_ceil(CHUNK);
     (0..count).map(move |number| {
-        let skip = PORTION * if is_up { count - 1 - number } else { number };
-        (skip, PORTION.min(len - skip))
+        let skip = CHUNK * if is_up { count - 1 - number } else { number };
+        (skip, CHUNK.min(len - skip))
     })
 }
 
@@ -87,11 +101,11 @@ mod tests {
     fn no_portion_is_written_over_before_it_was_read() {
         for (len, from, to) in [
             (1, 0, 0),
-            (PORTION, 0, 1),
-            (3 * PORTION + 5, 1, 0),
-            (3 * PORTION + 5, 0, 1),
-            (200_000, 0, 90_000),
-            (200_000, 90_000, 0),
+            (CHUNK, 0, 1),
+            (3 * CHUNK + 5, 1, 0),
+            (3 * CHUNK + 5, 0, 1),
+            (2_000_000, 0, 900_000),
+            (2_000_000, 900_000, 0),
         ] {
             let mut bytes: Vec<u8> = (0..len + from + to).map(|at| (at * 7 / 3) as u8).collect();
             let mut want = bytes.clone();

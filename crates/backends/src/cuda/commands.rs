@@ -28,7 +28,7 @@ impl Lane {
     /// A copy between device memory and page-locked or device memory; of pageable memory as the driver does it.
     pub(super) fn copy(&self, plan: &Plan) -> Result<()> {
         let (way, pieces) = (self.way(plan.route()), plan.pieces());
-        let is_in_reach = !plan.is_plain() && (self.device.is_alone || pieces.len() == 1);
+        let is_in_reach = !plan.is_plain() && plan.has_one_route();
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
         match pieces {
             Pieces::Lines(lines) if !plan.is_ordered() => self.send_all(Entry::of(lines), way, constants),

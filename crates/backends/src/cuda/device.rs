@@ -14,6 +14,7 @@ use super::{
     sender::Sender,
     settings::{Constants, Settings},
     stage::Desks,
+    streams::Spares,
     workers::Workers,
 };
 use ferry_core::{
@@ -37,8 +38,6 @@ pub struct Device {
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
-    /// Whether there is no other GPU: else pieces of one batch may lie in the memory of several, which no kernel reaches.
-    pub is_alone: bool,
     lists: Lists,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
@@ -52,7 +51,8 @@ pub struct Device {
     lost: Apart<OnceLock<Error>>,
     kernels: Mutex<Option<Kernels>>,
     reducing: OnceLock<[Handle; 2]>,
-    /// For copies that meet themselves.
+    pub(super) spares: Spares,
+    /// For copies that go through memory of the host.
     pub(super) bounces: Bounces,
     /// For descriptors that the GPU reads.
     pub(super) sealing: Sealing,
@@ -94,13 +94,11 @@ impl Device {
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
         let constants = settings.constants.on(multiprocessors(&driver, handle));
-        let is_alone = driver.gpus()? == 1;
         Ok(Device {
             driver,
             workers,
             watcher,
             constants: Apart(constants),
-            is_alone,
             lists: Lists::default(),
             desks: Desks::new(settings.stagers),
             handle,
@@ -110,6 +108,7 @@ impl Device {
             lost: Apart::default(),
             kernels: Mutex::new(None),
             reducing: OnceLock::new(),
+            spares: Spares::default(),
             bounces: Bounces::default(),
             sealing: Sealing::default(),
             events: Events::default(),
@@ -192,7 +191,8 @@ impl Device {
         self.kernels()?;
         self.sealing()?;
         self.reducing()?;
-        self.live().map(drop)
+        self.live()?;
+        self.stock_streams()
     }
 
     /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
@@ -206,10 +206,10 @@ impl Device {
             return Ok(*loaded);
         }
         let mut module = 0;
+        let text = text.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let mut found = [0; N];
         for (function, name) in found.iter_mut().zip(names) {
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -221,10 +221,10 @@ impl Device {
 
     fn load_kernels(&self) -> Result<Kernels> {
         let mut module = 0;
+        let text = PTX.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let code =
-            unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, PTX.as_ptr().cast::<c_void>()) };
-        self.check("cuModuleLoadData", code)?;
+        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        self.check("cuModuleLoadData", self.holds.when_none(load))?;
         let find = |name: &CStr| {
             let mut function = 0;
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -268,6 +268,7 @@ impl Drop for Device {
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);
             self.bounces.close(&self.driver);
+            self.spares.close(&self.driver);
         }
         // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };

@@ -50,6 +50,7 @@ impl Holds {
     pub fn end(self: &Arc<Self>, workers: &Arc<Workers>) {
         let mut state = lock(&self.state);
         state.held -= 1;
+        self.changed.notify_all();
         if state.held > 0 || state.later.is_empty() {
             return;
         }
@@ -63,6 +64,18 @@ impl Holds {
                 lock(&holds.state).left -= 1;
             });
         }));
+    }
+
+    /// Makes the call when nothing is held any more: if it has to wait then not in the driver, which would let nobody else in.
+    pub fn when_none<T>(&self, call: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.state);
+        while state.held > 0 {
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        state.calls += 1;
+        drop(state);
+        let _call = Call(self);
+        call()
     }
 
     /// Makes the call, if nothing is held.
@@ -89,6 +102,11 @@ impl Holds {
         state.left += 1;
         state.later.push(Box::new(move || drop(call())));
         Ok(())
+    }
+
+    /// Whether anything is held.
+    pub fn is_any(&self) -> bool {
+        lock(&self.state).held > 0
     }
 
     /// Whether calls were put off that are not done.
@@ -160,5 +178,9 @@ mod tests {
         });
         made.expect("nothing is held").join().expect("no panic");
         assert_eq!((hear.recv(), holds.unless_held(|| ())), (Ok(()), None));
+        let (also, workers) = (holds.clone(), Arc::new(Workers::default()));
+        let waits = thread::spawn(move || also.when_none(|| also.is_any()));
+        holds.end(&workers);
+        assert!(!waits.join().expect("no panic"), "made when nothing is");
     }
 }

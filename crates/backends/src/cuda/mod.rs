@@ -35,6 +35,7 @@ mod quick;
 mod quota;
 mod reduce;
 mod registered;
+mod relay;
 mod reports;
 mod ring;
 mod sealed;
@@ -42,6 +43,7 @@ mod sender;
 mod sending;
 pub mod settings;
 mod stage;
+mod streams;
 mod visits;
 mod workers;
 

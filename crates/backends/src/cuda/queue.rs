@@ -83,21 +83,18 @@ impl Lane {
         options: QueueOptions,
         status: Arc<Status>,
     ) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.waited = options.waited;
         lane.open_or_close(&lock(&lane.state).backlog);
         Ok(Arc::new(lane))
     }
 
-    /// A lane with a stream of its own, beside one that waits for it. The context is current.
+    /// A lane with a stream of its own, beside one that waits for it.
     pub fn beside(device: Arc<Device>, id: DeviceId, status: Arc<Status>) -> Result<Arc<Lane>> {
-        let stream = Lane::make_stream(&device)?;
+        let stream = device.make_stream()?;
         let mut lane = Lane::bare(device, id, stream, status);
         lane.is_beside = true;
-        // Made now: later the driver may wait for the stream that waits for this lane.
-        let bounce = Bounce::new(&lane.device)?;
-        lane.bounce = OnceLock::from(bounce);
         Ok(Arc::new(lane))
     }
 
@@ -132,15 +129,6 @@ impl Lane {
             reports: OnceLock::new(),
             bounce: OnceLock::new(),
         }
-    }
-
-    /// A new CUDA stream.
-    pub fn make_stream(device: &Device) -> Result<Handle> {
-        let mut stream = 0;
-        let _here = device.enter()?;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (device.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code).map(|()| stream)
     }
 
     /// The newest ticket that is not gathered.

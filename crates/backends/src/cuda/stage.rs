@@ -11,7 +11,8 @@ mod desk;
 
 use super::{device::Device, planner::Way, queue::Lane, ring::Entry};
 use crate::host::copy::{self, Cursor};
-use cut::{Portions, places};
+pub use cut::Portions;
+use cut::places;
 pub use desk::Desks;
 use desk::{CHUNK, Chunk, Desk};
 use ferry_core::{
@@ -102,7 +103,7 @@ impl Drop for Helper<'_> {
 impl Staged {
     fn new(lane: Arc<Lane>, plan: &Plan) -> Staged {
         let (is_into, way) = (is_into(plan), lane.way(plan.route()));
-        let way = Some(way).filter(|way| *way != Way::Across && lane.device.is_alone);
+        let way = Some(way).filter(|way| *way != Way::Across && plan.has_one_route());
         let each = plan.bytes() / (lane.device.desks.most() * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(LEAST_PORTION, CHUNK);
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
@@ -209,15 +210,14 @@ impl Staged {
     /// Between the user's memory and the chunk, through the caches. Past them it is slower with many threads: on an H200 45
     /// against 44 GB/s in, but 29 against 43 out.
     fn move_by_cpu(&self, chunk: &Chunk, pieces: &[Rows]) {
-        let rows: Vec<_> = in_chunk(chunk, pieces, !self.is_into).collect();
         // SAFETY: one end is in the chunk, which the device does not use now, the other in the plan, whose memory is valid until
         // `run` has returned.
-        unsafe { copy::advance_part(Pieces::Rows(&rows), &mut Cursor::default(), usize::MAX, CHUNK) };
+        unsafe { move_by_cpu(in_chunk(chunk.at(), pieces, !self.is_into)) };
     }
 
     /// Between the chunk and the device. The lane is held or locked, and has nothing in its stream but what is put there here.
     fn move_by_device(&self, desk: &Desk, chunk: &Chunk, pieces: &[Rows]) -> Result<()> {
-        let mut rows = in_chunk(chunk, pieces, self.is_into);
+        let mut rows = in_chunk(chunk.at(), pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(way) = self.way.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(entry).collect();
@@ -229,13 +229,23 @@ impl Staged {
     }
 }
 
-fn entry(rows: Rows) -> Entry {
+/// Moves rows of a portion.
+///
+/// # Safety
+/// All of them are valid, and nobody else uses them now.
+pub unsafe fn move_by_cpu(rows: impl Iterator<Item = Rows>) {
+    let rows: Vec<_> = rows.collect();
+    // SAFETY: the caller's promise.
+    unsafe { copy::advance_part(Pieces::Rows(&rows), &mut Cursor::default(), usize::MAX, CHUNK) };
+}
+
+/// A row as a piece for a kernel.
+pub fn entry(rows: Rows) -> Entry {
     Entry { dst: rows.dst as u64, src: rows.src as u64, len: rows.width as u64 }
 }
 
-/// The pieces with one end in the chunk, where their rows touch: the source, or the destination.
-fn in_chunk(chunk: &Chunk, pieces: &[Rows], is_source: bool) -> impl Iterator<Item = Rows> {
-    let at = chunk.at();
+/// The pieces with one end in the chunk at `at`, where their rows touch: the source, or the destination.
+pub fn in_chunk(at: usize, pieces: &[Rows], is_source: bool) -> impl Iterator<Item = Rows> {
     places(pieces).map(move |(place, rows)| {
         if is_source {
             Rows { src: at + place, src_pitch: rows.width, ..*rows }

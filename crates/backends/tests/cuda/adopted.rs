@@ -100,12 +100,12 @@ fn without_an_event() {
     let (held, ours) = (theirs(&gpu).0, theirs(&gpu).0);
     let (busy, there) = (gpu.stream(0, QueueOptions::default()).expect("a stream"), device(&gpu, 4096));
     let fill = |byte| Op::Fill(Fill { dst: there.at, len: 4096, pattern: [byte; 4], device: Some(0) });
+    let (their_stream, target) = (adopt(&other, ours.share().expect("shared")), locked(&other, &[0; 4096]));
     let open = gate(&held);
     busy.wait_for(held.fence().expect("a fence")).expect("submitted");
     submit(&busy, || fill(1));
     ours.wait_for(busy.fence().expect("a fence")).expect("submitted");
     submit(&ours, || fill(2));
-    let (their_stream, target) = (adopt(&other, ours.share().expect("shared")), locked(&other, &[0; 4096]));
     linear(&their_stream, target.base, there.base, 4096);
     drop(open);
     their_stream.synchronize(MINUTE).expect("done");
@@ -336,4 +336,39 @@ fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
     let last = import();
     // SAFETY: as above.
     unsafe { gpu.backend().free(&last) }.expect("closed");
+}
+
+/// Other streams may stand behind a held one on their way into the GPU: pageable memory needs none of them. And the driver may wait for
+/// the held one to make another stream: there are some.
+#[test]
+fn pageable_memory_needs_no_other_stream() {
+    lost::in_child("adopted::one_way", &[("STANDIN_WAYS", "1")]);
+}
+
+#[test]
+#[ignore = "run by pageable_memory_needs_no_other_stream"]
+fn one_way() {
+    let Some(gpu) = gpu("one_way") else { return };
+    let gpu = Arc::new(gpu);
+    let held = theirs(&gpu).0;
+    let streams: Vec<_> = (0..3).map(|_| theirs(&gpu).0).collect();
+    let (open, also) = (gate(&held), gpu.clone());
+    at_once("making a stream", move || also.stream(0, QueueOptions::default()).map(drop)).expect("a stream");
+    drop(open);
+    for len in [1, 5000, MIB, 9 * MIB + 5] {
+        let blocks: Vec<_> = streams.iter().map(|_| device(&gpu, len)).collect();
+        let sources: Vec<_> = (0..3).map(|seed| noise(seed + len, len)).collect();
+        let mut targets = vec![vec![0_u8; len]; 3];
+        for ((stream, there), (source, target)) in
+            streams.iter().zip(&blocks).zip(sources.iter().zip(&mut targets))
+        {
+            stream.call(|| ()).expect("submitted");
+            linear(stream, there.base, source.as_ptr() as usize, len);
+            linear(stream, target.as_mut_ptr() as usize, there.base, len);
+        }
+        for stream in &streams {
+            stream.synchronize(Some(Duration::from_secs(20))).expect("not for ever");
+        }
+        assert!(targets == sources, "{len} bytes");
+    }
 }

@@ -1,4 +1,4 @@
-//! Several devices of one GPU, limits of their memory, and memory that is mapped.
+//! Several GPUs, several devices of one GPU, limits of their memory, and memory that is mapped.
 
 use super::*;
 use ferry_core::space::Purpose;
@@ -26,6 +26,70 @@ fn devices_of_one_gpu_have_memory_and_streams_of_their_own() {
     assert!(fetch(&gpu, here.base, MIB) == read(&source));
     gpu.free(there.base, |_| Ok(())).expect("freed");
     assert_eq!(gpu.memory_info(1).expect("asked"), before[1]);
+}
+
+/// The first copy that a copy engine is given fails: these batches go to kernels.
+#[test]
+fn a_batch_of_any_gpu_goes_to_a_kernel() {
+    let settings = [("STANDIN_DEVICES", "2"), ("STANDIN_FAIL", "cuMemcpyAsync:1:1")];
+    lost::in_child("devices::each_of_two", &settings);
+}
+
+#[test]
+#[ignore = "run by a_batch_of_any_gpu_goes_to_a_kernel"]
+fn each_of_two() {
+    let Some(gpu) = two_gpus("each_of_two") else { return };
+    for id in [1, 0] {
+        let (source, back) =
+            (locked(&gpu, &noise(id as usize, PIECES * 512)), locked(&gpu, &[0; PIECES * 512]));
+        let there = alloc(&gpu, Home::Device(id), PIECES * 512);
+        let stream = gpu.stream(id, QueueOptions::default()).expect("a stream");
+        copy(&stream, &every_other(|_| there.base, |_| source.base));
+        copy(&stream, &every_other(|_| back.base, |_| there.base));
+        stream.synchronize(MINUTE).expect("done");
+        assert!(every_other_byte(&read(&back)) == every_other_byte(&read(&source)), "GPU {id}");
+    }
+}
+
+#[test]
+fn a_batch_between_several_gpus_arrives() {
+    lost::in_child("devices::both_of_two", &[("STANDIN_DEVICES", "2")]);
+}
+
+#[test]
+#[ignore = "run by a_batch_between_several_gpus_arrives"]
+fn both_of_two() {
+    let Some(gpu) = two_gpus("both_of_two") else { return };
+    let (source, back) = (locked(&gpu, &noise(3, PIECES * 512)), locked(&gpu, &[0; PIECES * 512]));
+    let there = [0, 1].map(|id| alloc(&gpu, Home::Device(id), PIECES * 512).base);
+    let on = |piece: usize| there[piece / 3 % 2];
+    let stream = stream(&gpu);
+    copy(&stream, &every_other(on, |_| source.base));
+    copy(&stream, &every_other(|piece| there[1 - piece / 3 % 2], on));
+    copy(&stream, &every_other(|_| back.base, |piece| there[1 - piece / 3 % 2]));
+    stream.synchronize(MINUTE).expect("done");
+    assert!(every_other_byte(&read(&back)) == every_other_byte(&read(&source)));
+}
+
+const PIECES: usize = 300;
+
+/// Pieces of 256 bytes with gaps between them, between memory that depends on the number of the piece.
+fn every_other(to: impl Fn(usize) -> usize, from: impl Fn(usize) -> usize) -> Vec<Rows> {
+    (0..PIECES).map(|piece| Rows::linear(to(piece) + 512 * piece, from(piece) + 512 * piece, 256)).collect()
+}
+
+/// What such pieces move.
+fn every_other_byte(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(512).flat_map(|chunk| chunk[..256].to_vec()).collect()
+}
+
+fn two_gpus(test: &str) -> Option<Runtime> {
+    let gpu = gpu(test)?;
+    let is_enough = gpu.backend().device_count() > 1;
+    if !is_enough {
+        eprintln!("{test}: skipped: one GPU");
+    }
+    is_enough.then_some(gpu)
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn scattered(source: &[u8]) -> Vec<u8> {
 }
 
 /// Waits until a copy that nobody waits for has written the last byte of page-locked memory.
-fn await_end(block: &Block, len: usize) {
+pub fn await_end(block: &Block, len: usize) {
     let limit = Instant::now() + MINUTE.expect("a minute");
     // SAFETY: a byte of page-locked memory that a copy in flight writes.
     while unsafe { ptr::read_volatile((block.base + len - 1) as *const u8) } == 0 {

@@ -9,6 +9,7 @@ mod gathering;
 mod lists;
 mod lost;
 mod reductions;
+mod room;
 mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};

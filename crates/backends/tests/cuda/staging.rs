@@ -205,10 +205,10 @@ fn copies_behind_a_wait_leave_room_for_the_one_they_wait_for() {
     let Some(gpu) = gpu("copies_behind_a_wait_leave_room_for_the_one_they_wait_for") else { return };
     let (first, len) = (stream(&gpu), 3 * MIB);
     let (there, source) = (device(&gpu, len), noise(1, len));
+    let others: Vec<_> = (0..20).map(|_| (stream(&gpu), vec![0_u8; len])).collect();
     let opened = gate(&first);
     linear(&first, there.base, source.as_ptr() as usize, len);
     let behind = first.fence().expect("a fence");
-    let others: Vec<_> = (0..20).map(|_| (stream(&gpu), vec![0_u8; len])).collect();
     for (stream, target) in &others {
         stream.wait_for(behind.clone()).expect("queued");
         linear(stream, target.as_ptr() as usize, there.base, len);

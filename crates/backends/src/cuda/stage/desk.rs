@@ -126,9 +126,7 @@ impl Desk {
 
     fn make(&mut self, device: &Device) -> Result<()> {
         let calls = &device.driver.calls;
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (calls.cuStreamCreate)(&mut self.stream, driver::STREAM_NON_BLOCKING) };
-        device.check("cuStreamCreate", code)?;
+        self.stream = device.make_stream()?;
         let mut at = 0;
         // SAFETY: `at` receives the address.
         let code =
@@ -207,7 +205,7 @@ impl Chunk {
 impl Device {
     /// Has the copy engine move a rectangle, in `stream` of this device. The context is current; the memory stays valid until
     /// that is done.
-    pub(super) fn copy_rows(&self, rows: &Rows, stream: Handle) -> Result<()> {
+    pub(in crate::cuda) fn copy_rows(&self, rows: &Rows, stream: Handle) -> Result<()> {
         let calls = &self.driver.calls;
         if rows.height > 1 && rows.dst_pitch.max(rows.src_pitch) <= MAX_PITCH {
             // SAFETY: our caller's promise.

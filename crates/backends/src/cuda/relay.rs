@@ -1,0 +1,121 @@
+//! Copies of pageable memory in a shared stream. It is held while the host does its part, and what ends a hold must not come by another
+//! stream, which may stand behind this one on its way into the GPU. So the stream itself moves the bytes, between the device and
+//! chunks of page-locked memory, and waits for the host from portion to portion.
+//!
+//! All of it is in the stream when the copy was submitted, so it runs to its end, abort or not.
+
+use super::{
+    adopt::{Arrival, Shared},
+    bounce::{CHUNK, CHUNKS},
+    events::Event,
+    latch::{Hold, Latch, Place},
+    planner::Way,
+    queue::Lane,
+    stage::{self, Portions},
+};
+use ferry_core::{Fence, Gate, Plan, Result, Route, Rows, Ticket, sync::Arc};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// A copy on its way.
+struct Relay {
+    front: Arc<Lane>,
+    ticket: Ticket,
+    /// Into the device, not out of it.
+    is_into: bool,
+    way: Way,
+    portions: Portions,
+    /// Where the chunks are.
+    chunks: [usize; CHUNKS],
+    /// Open when the host is through.
+    through: Arc<Gate>,
+}
+
+/// A portion that is in the stream.
+struct Step {
+    /// Over when the host has done its part.
+    hold: Hold,
+    /// Behind the device's part.
+    event: Arc<Event>,
+}
+
+impl Shared {
+    /// Copies between pageable memory and a device, as the op `ticket`.
+    pub(super) fn relay(&self, ticket: Ticket, plan: &Plan) -> Result<()> {
+        if self.front.status.is_halted() {
+            return Ok(());
+        }
+        let before = Arrival::announce(&self.front, ticket - 1)?;
+        let relay = Arc::new(Relay::new(&self.front, ticket, plan)?);
+        let (give, take) = mpsc::channel();
+        let (also, workers) = (relay.clone(), self.front.device.workers.clone());
+        before.when_done(Box::new(move || workers.run(Box::new(move || also.serve(&take)))));
+        let put = relay.put_all(&self.latch, &Place { behind: ticket - 1, before }, &give);
+        drop(give);
+        // Else the stream may pass the copy while the host is at it.
+        put.inspect_err(|_| drop(relay.through.wait(None)))
+    }
+}
+
+impl Relay {
+    fn new(front: &Arc<Lane>, ticket: Ticket, plan: &Plan) -> Result<Relay> {
+        let _here = front.device.enter()?;
+        let is_into = matches!(plan.route(), Route::HostToDevice { .. });
+        let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
+        let chunks = front.bounce()?.chunks();
+        let portions = Portions::new(plan.pieces().iter(), CHUNK, host);
+        let (front, way, through) = (front.clone(), front.way(plan.route()), Gate::new());
+        Ok(Relay { front, ticket, is_into, way, portions, chunks, through })
+    }
+
+    /// Puts everything into the stream, and says of each portion that it is there.
+    fn put_all(&self, latch: &Arc<Latch>, place: &Place, there: &Sender<Step>) -> Result<()> {
+        let Lane { device, stream, .. } = &*self.front;
+        let (_here, mut numbers) = (device.enter()?, [0; CHUNKS]);
+        for index in 0..self.portions.count() {
+            let hold = latch.hold(place.clone());
+            let last = std::mem::replace(&mut numbers[index % CHUNKS], hold.number());
+            // Into the device: when the chunk is full. Out of it: when what was there before is taken out.
+            let until = if self.is_into { hold.number() } else { last };
+            if until > 0 {
+                latch.put(*stream, until)?;
+            }
+            self.move_by_device(index)?;
+            let event = Event::record(device, *stream, false)?;
+            let _ = there.send(Step { hold, event });
+        }
+        if self.is_into { Ok(()) } else { latch.put(*stream, numbers.into_iter().max().unwrap_or(0)) }
+    }
+
+    fn move_by_device(&self, index: usize) -> Result<()> {
+        let pieces = self.portions.get(index).expect("one of them");
+        let mut rows = stage::in_chunk(self.chunks[index % CHUNKS], pieces, self.is_into);
+        let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
+        if is_list && self.way != Way::Across && self.front.device.is_alone {
+            let entries: Vec<_> = rows.map(stage::entry).collect();
+            return self.front.send(&entries, self.way);
+        }
+        rows.try_for_each(|rows| self.front.device.copy_rows(&rows, self.front.stream))
+    }
+
+    /// The host's part, on a thread of its own, when the stream has come to the copy.
+    fn serve(&self, there: &Receiver<Step>) {
+        let mut events: [Option<Arc<Event>>; CHUNKS] = Default::default();
+        for (index, Step { hold, event }) in there.iter().enumerate() {
+            let last = events[index % CHUNKS].replace(event.clone());
+            let until = if self.is_into { last } else { Some(event) };
+            match until.map_or(Ok(()), |event| event.wait()) {
+                Ok(()) => self.move_by_cpu(index),
+                Err(error) => self.front.fail(self.ticket, error),
+            }
+            drop(hold);
+        }
+        self.through.open();
+    }
+
+    fn move_by_cpu(&self, index: usize) {
+        let pieces = self.portions.get(index).expect("one of them");
+        // SAFETY: the memory of the plan is valid until the stream has passed the copy, which waits for us; the device does not use the
+        // chunk now.
+        unsafe { stage::move_by_cpu(stage::in_chunk(self.chunks[index % CHUNKS], pieces, !self.is_into)) };
+    }
+}
