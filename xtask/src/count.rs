@@ -12,8 +12,8 @@ use crate::{c, steps::Outcome};
 
 /// The most instructions that one page-locked `aclrtMemcpyAsync` may take: between the two allocations of the copy before, and to
 /// two that take turns.
-const LIMIT: u64 = 320;
-const OTHER_LIMIT: u64 = 450;
+const LIMIT: u64 = 300;
+const OTHER_LIMIT: u64 = 440;
 
 /// How many allocations there are when there are many; finding one of them must cost no more than this many instructions
 /// on top of finding one of two.

@@ -153,7 +153,7 @@ unsafe fn at_once(here: &Here, ends: (usize, usize, usize), kind: i32, stream: u
     let Some(entry) = here.remembered(stream) else { return false };
     let fits = |ends: &Ends| CopyKind::try_from(kind).is_ok_and(|kind| kind.is_simple(ends));
     // SAFETY: the caller's promise.
-    let ticket = unsafe { entry.stream.submit_linear(ends, kind, fits) };
+    let ticket = unsafe { entry.stream.submit_linear(ends, kind, fits, |_| ()) };
     here.stream.set(Some(entry));
     ticket.is_some()
 }

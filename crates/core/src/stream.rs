@@ -86,7 +86,8 @@ impl Stream {
 
     /// Submits a copy of `(dst, src, len)` in one piece, if both ends are found in known blocks at the first look and `fits` agrees,
     /// which is about their homes and origins alone: it is not asked again while these and `rule` are as they were, and takes no
-    /// lock. `None` if nothing was submitted: [`submit`](Self::submit) does it then, or says why not.
+    /// lock. `None` if nothing was submitted: [`submit`](Self::submit) does it then, or says why not. `then` is told the ticket as in
+    /// [`submit_then`](Self::submit_then).
     ///
     /// # Safety
     /// As `submit`.
@@ -96,6 +97,7 @@ impl Stream {
         ends: (usize, usize, usize),
         rule: i32,
         fits: impl FnOnce(&Ends) -> bool,
+        then: impl FnOnce(Ticket),
     ) -> Option<Ticket> {
         let mut last = lock(&self.line.last);
         let copy = last.recent.find(ends, rule, self.memory.table(), fits)?;
@@ -106,6 +108,7 @@ impl Stream {
         let ticket = unsafe { self.line.queue.submit_linear(copy) }.ok()?;
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
         (last.ticket, last.touching) = (ticket, ticket);
+        then(ticket);
         Some(ticket)
     }
 

@@ -1,8 +1,8 @@
 //! The core over a device made of paper: it moves no bytes, and work completes when a test says so.
 
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Fence, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
-    QueueOptions, Request, Result, Route, Rows, Runs, Runtime, Status, Ticket,
+    Access, Backend, Block, DeviceId, Fence, Halt, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
+    QueueOptions, Request, Result, Route, Rows, Runs, Runtime, Status, Stream, Ticket,
 };
 use std::{
     sync::{
@@ -515,6 +515,42 @@ fn memory_waits_for_copies_and_not_for_what_is_queued_behind_them() {
     stream.status().pass(1);
     runtime.memory_info(0).expect("a look");
     assert!(gone(&log, &device), "the copy has passed; the function needs no memory");
+}
+
+#[test]
+fn the_short_way_keeps_what_the_long_one_promises() {
+    let log = Log::default();
+    let paper = || Paper { next: AtomicUsize::new(0x100_0000), log: log.clone(), forgotten: Arc::default() };
+    let short = |stream: &Stream, dst: usize, src: usize| {
+        // SAFETY: paper moves nothing.
+        unsafe { stream.submit_linear((dst, src, 64), 1, |_| true, |_| ()) }
+    };
+    let runtime = Runtime::new(Arc::new(paper()), None);
+    let (device, host) = (alloc(&runtime, Home::Device(0), 64), alloc(&runtime, Home::Host, 64));
+    let halt = Halt::new();
+    let stream = runtime.stream_under(Some(&halt), 0, QueueOptions::default()).expect("a stream");
+    assert_eq!(short(&stream, device.base, host.base), Some(1));
+    stream.call(|| ()).expect("a function that takes its time");
+    assert_eq!(short(&stream, device.base, host.base), Some(3), "in the order of tickets");
+    assert_eq!(short(&stream, device.base, PLAIN.start), None, "that takes longer to tell");
+    assert_eq!(short(&stream, THEIRS.start, host.base), None);
+    assert_eq!(stream.newest(), 3, "and nothing came of it");
+    runtime.free(device.base, |_| Ok(())).expect("frees");
+    assert_eq!(short(&stream, device.base, host.base), None, "unknown at once");
+    for (passed, is_gone) in [(2, false), (3, true)] {
+        stream.status().pass(passed);
+        runtime.memory_info(0).expect("a look gives back what can be");
+        assert_eq!(gone(&log, &device), is_gone, "{passed} have passed");
+    }
+    let other = alloc(&runtime, Home::Device(0), 64);
+    assert_eq!(short(&stream, other.base, host.base), Some(4));
+    stream.status().stop_all_on_failure();
+    stream.status().fail(Kind::Device.because("the end"));
+    assert_eq!(short(&stream, other.base, host.base), None, "stopped for good");
+    let watched = Runtime::new(Arc::new(paper()), Some(Arc::new(Watcher(log.clone()))));
+    let (device, host) = (alloc(&watched, Home::Device(0), 64), alloc(&watched, Home::Host, 64));
+    let stream = watched.stream(0, QueueOptions::default()).expect("a stream");
+    assert_eq!(short(&stream, device.base, host.base), None, "an observer sees ops");
 }
 
 #[test]

@@ -22,7 +22,8 @@ struct Relay {
     ticket: Ticket,
     /// Into the device, not out of it.
     is_into: bool,
-    way: Way,
+    /// For kernels, if they reach all of it.
+    way: Option<Way>,
     portions: Portions,
     /// Where the chunks are.
     chunks: [usize; CHUNKS],
@@ -63,7 +64,7 @@ impl Relay {
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
         let chunks = front.bounce()?.chunks();
         let portions = Portions::new(plan.pieces().iter(), CHUNK, host);
-        let (front, way, through) = (front.clone(), front.way(plan.route()), Gate::new());
+        let (front, way, through) = (front.clone(), front.way_of_all(plan), Gate::new());
         Ok(Relay { front, ticket, is_into, way, portions, chunks, through })
     }
 
@@ -90,9 +91,9 @@ impl Relay {
         let pieces = self.portions.get(index).expect("one of them");
         let mut rows = stage::in_chunk(self.chunks[index % CHUNKS], pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
-        if is_list && self.way != Way::Across && self.front.device.is_alone {
+        if let Some(way) = self.way.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(stage::entry).collect();
-            return self.front.send(&entries, self.way);
+            return self.front.send(&entries, way);
         }
         rows.try_for_each(|rows| self.front.device.copy_rows(&rows, self.front.stream))
     }

@@ -59,6 +59,11 @@ impl Lane {
         }
     }
 
+    /// The way of all pieces, if it is one that kernels can go.
+    pub(super) fn way_of_all(&self, plan: &Plan) -> Option<Way> {
+        Some(self.way(plan.route())).filter(|way| *way != Way::Across && plan.has_one_route())
+    }
+
     /// A copy that may be gathered: one small row between memory that is known and within reach, with ends that do not overlap.
     #[inline(always)]
     pub(super) fn small(&self, op: &Op) -> Option<(Way, Entry)> {

@@ -102,8 +102,7 @@ impl Drop for Helper<'_> {
 
 impl Staged {
     fn new(lane: Arc<Lane>, plan: &Plan) -> Staged {
-        let (is_into, way) = (is_into(plan), lane.way(plan.route()));
-        let way = Some(way).filter(|way| *way != Way::Across && plan.has_one_route());
+        let (is_into, way) = (is_into(plan), lane.way_of_all(plan));
         let each = plan.bytes() / (lane.device.desks.most() * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(LEAST_PORTION, CHUNK);
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };

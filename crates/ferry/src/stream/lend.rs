@@ -1,5 +1,5 @@
 //! How memory is lent to a copy, for streams and for scopes. Submitting through this crate costs what the core's own call costs, or
-//! little more: `cargo bench -p ferry --bench submit`.
+//! little more, and less where the core has a short way: `cargo bench -p ferry --bench submit`.
 
 use super::{Stream, Way, foreign, piece};
 use crate::{
@@ -22,6 +22,15 @@ pub(crate) struct Tally<'a> {
     is_first: bool,
     /// The scope that has to wait for the op.
     notes: Option<&'a Notes>,
+}
+
+impl Tally<'_> {
+    #[inline]
+    fn write_down(&self, ticket: Ticket) {
+        if let Some(notes) = self.notes {
+            notes.add(ticket);
+        }
+    }
 }
 
 /// The first and the last op of something.
@@ -205,13 +214,8 @@ impl Stream {
         make: impl FnMut(&Memory) -> Result<Op, Misfit>,
         tally: Tally<'_>,
     ) -> Result<Ticket, Misfit> {
-        let write_down = |ticket| {
-            if let Some(notes) = tally.notes {
-                notes.add(ticket);
-            }
-        };
         // SAFETY: the caller's promise.
-        unsafe { self.core().submit_then(make, write_down) }
+        unsafe { self.core().submit_then(make, |ticket| tally.write_down(ticket)) }
     }
 
     /// The stream, for a token that does not hold it yet.
@@ -227,6 +231,11 @@ impl Stream {
     // The numbers travel in registers; a rectangle would be copied.
     #[inline(never)]
     unsafe fn submit_linear(&self, dst: usize, src: usize, len: usize, tally: Tally<'_>) -> Result<Ticket> {
+        let write_down = |ticket| tally.write_down(ticket);
+        // SAFETY: the caller's promise. There are no rules for what is known.
+        if let Some(ticket) = unsafe { self.core().submit_linear((dst, src, len), 0, |_| true, write_down) } {
+            return Ok(ticket);
+        }
         let rows = || piece(Rows::linear(dst, src, len));
         let make = |memory: &Memory| Plan::new(rows(), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
