@@ -29,7 +29,7 @@ const READS: usize = MOST / 32;
 pub const JOB_LEN: usize = JOB_ZEROES + FACTS * READS * 8 + MOST * (4 + 1) * 8;
 /// How many of them are zero before the first launch: its counts and stamps.
 pub const JOB_ZEROES: usize = 2 * 512 + STAMPS * 8;
-/// Blocks that a few copies get: one of them may be large. Each block more takes part in the counting, which costs time.
+/// Blocks that a few copies get: one of them may be large. More gain nothing, and are taken from what else runs on the GPU.
 const LEAST_BLOCKS: usize = 32;
 /// Copies that are worth a block more. Measured on an H200 with pieces of 64 bytes to 128 KiB.
 const COPIES_OF_A_BLOCK: usize = 16;
