@@ -57,7 +57,7 @@ impl Shared {
         let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
-        device.load_all()?;
+        device.holds.beforehand.prepare_all(&device)?;
         let side = Lane::beside(device.clone(), front.id, status)?;
         front.bounce().and(side.bounce())?;
         Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })

@@ -69,7 +69,8 @@ impl Lane {
     }
 
     fn constants(&self) -> &Constants {
-        if self.is_beside { &Constants::NO_KERNELS } else { &self.device.constants }
+        let has_none = self.is_beside || self.device.lacks_kernels();
+        if has_none { &Constants::NO_KERNELS } else { &self.device.constants }
     }
 
     fn send_each(&self, entries: &[Entry], way: Way, constants: &Constants) -> Result<()> {

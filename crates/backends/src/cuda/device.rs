@@ -20,7 +20,7 @@ use super::{
 };
 use ferry_core::{
     Error, Result,
-    sync::{Apart, Arc, Mutex, lock},
+    sync::{Apart, Arc},
 };
 use std::{
     ffi::{CStr, c_void},
@@ -51,7 +51,7 @@ pub struct Device {
     pub(super) words: Words,
     /// Whoever submits looks at it.
     lost: Apart<OnceLock<Error>>,
-    kernels: Mutex<Option<Kernels>>,
+    kernels: OnceLock<[Handle; 4]>,
     reducing: OnceLock<[Handle; 2]>,
     pub(super) spares: Spares,
     /// For copies that go through memory of the host.
@@ -109,7 +109,7 @@ impl Device {
             holds,
             words: Words::default(),
             lost: Apart::default(),
-            kernels: Mutex::new(None),
+            kernels: OnceLock::new(),
             reducing: OnceLock::new(),
             spares: Spares::default(),
             bounces: Bounces::default(),
@@ -162,11 +162,16 @@ impl Device {
 
     /// The kernels, loaded when first needed. The context is current.
     pub fn kernels(&self) -> Result<Kernels> {
-        let mut kernels = lock(&self.kernels);
-        match *kernels {
-            Some(loaded) => Ok(loaded),
-            None => Ok(*kernels.insert(self.load_kernels()?)),
-        }
+        let names = [c"ferry_move", c"ferry_pieces", c"ferry_pieces_inline", c"ferry_rows"];
+        let [within, pieces, few, rows] = self.loaded(&self.kernels, PTX, names)?;
+        Ok(Kernels { within, pieces, few, rows })
+    }
+
+    /// Whether copies have to do without kernels: a stream is held, and the driver would wait for it to load them. That is so of
+    /// a device that was opened while the stream was held. The context is current.
+    pub fn lacks_kernels(&self) -> bool {
+        let may_lack = self.kernels.get().is_none() && self.holds.beforehand.is_wanted();
+        may_lack && self.holds.unless_held(|| self.kernels()).is_none() && self.kernels.get().is_none()
     }
 
     /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
@@ -214,8 +219,17 @@ impl Device {
         let mut module = 0;
         let text = text.as_ptr().cast::<c_void>();
         // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
-        self.check("cuModuleLoadData", self.holds.when_none(load))?;
+        let mut load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
+        let code = match self.holds.unless_held(&mut load) {
+            Some(code) => code,
+            // Whoever holds a stream may have loaded them just before.
+            None if slot.get().is_some() => driver::SUCCESS,
+            None => self.holds.when_none(load),
+        };
+        if let Some(loaded) = slot.get() {
+            return Ok(*loaded);
+        }
+        self.check("cuModuleLoadData", code)?;
         let mut found = [0; N];
         for (function, name) in found.iter_mut().zip(names) {
             // SAFETY: the module is loaded and the name ends with a zero.
@@ -223,27 +237,6 @@ impl Device {
             self.check("cuModuleGetFunction", code)?;
         }
         Ok(*slot.get_or_init(|| found))
-    }
-
-    fn load_kernels(&self) -> Result<Kernels> {
-        let mut module = 0;
-        let text = PTX.as_ptr().cast::<c_void>();
-        // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
-        self.check("cuModuleLoadData", self.holds.when_none(load))?;
-        let find = |name: &CStr| {
-            let mut function = 0;
-            // SAFETY: the module is loaded and the name ends with a zero.
-            let code =
-                unsafe { (self.driver.calls.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
-            self.check("cuModuleGetFunction", code).map(|()| function)
-        };
-        Ok(Kernels {
-            within: find(c"ferry_move")?,
-            pieces: find(c"ferry_pieces")?,
-            few: find(c"ferry_pieces_inline")?,
-            rows: find(c"ferry_rows")?,
-        })
     }
 }
 

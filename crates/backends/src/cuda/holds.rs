@@ -2,7 +2,10 @@
 //! what another process lent. Never both at once, for the stream may be waiting for the very thread in such a call. While a stream
 //! is held they are put off; and while one is made, whoever wants to hold a stream waits for it.
 
-use super::workers::{Job, Workers};
+use super::{
+    beforehand::Beforehand,
+    workers::{Job, Workers},
+};
 use ferry_core::{
     Result,
     sync::{Arc, Condvar, Mutex, lock},
@@ -14,6 +17,8 @@ use std::{mem, time::Instant};
 pub struct Holds {
     state: Mutex<State>,
     changed: Condvar,
+    /// What is made before the first one begins.
+    pub beforehand: Beforehand,
 }
 
 #[derive(Default)]

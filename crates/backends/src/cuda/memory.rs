@@ -172,7 +172,8 @@ impl Cuda {
                 })
             })
         };
-        self.holds.now_or_later(move || unused.iter().try_for_each(unlock))
+        // All of them, whatever becomes of the first: nobody else would.
+        self.holds.now_or_later(move || unused.iter().map(unlock).fold(Ok(()), Result::and))
     }
 
     /// What is locked, for somebody who registers this range. None of that is yet to be unlocked: there may be other memory at these
@@ -185,7 +186,8 @@ impl Cuda {
                 return Ok(registered);
             }
             drop(registered);
-            if !self.holds.catch_up(deadline) {
+            // Where nothing was put off, somebody is unlocking them just now.
+            if !self.holds.catch_up(deadline) || Instant::now() >= deadline {
                 let note = format!(
                     "{len} bytes at {base:#x} are still page-locked from before: that ends when no stream shared with other libraries waits for the host"
                 );

@@ -9,6 +9,7 @@
 mod adopt;
 mod apart;
 mod backlog;
+mod beforehand;
 mod bell;
 mod bounce;
 mod commands;
@@ -150,7 +151,11 @@ impl Cuda {
         let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
         let holds = self.holds.clone();
         let device = Device::open(driver, workers, watcher, holds, ordinal, &self.settings)?;
-        Ok(slot.get_or_init(|| Arc::new(device)))
+        Ok(slot.get_or_init(|| {
+            let device = Arc::new(device);
+            self.holds.beforehand.add(&device);
+            device
+        }))
     }
 
     /// A device with a context, for what needs one but not which. One that is not lost, if there is any.

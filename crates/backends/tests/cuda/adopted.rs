@@ -224,7 +224,7 @@ fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
 }
 
 /// Does something on a thread of its own that must not wait for what we do next.
-fn at_once<T: Send + 'static>(what: &str, task: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn at_once<T: Send + 'static>(what: &str, task: impl FnOnce() -> T + Send + 'static) -> T {
     let (told, hear) = mpsc::channel();
     thread::spawn(move || told.send(task()));
     hear.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} waits for the held stream"))

@@ -126,3 +126,30 @@ fn refused() {
     linear(&stream, there.base, source.base, 1 << 20);
     stream.synchronize(MINUTE).expect("it goes on");
 }
+
+/// Where the driver refuses to unlock some pages the others are unlocked all the same, and can be registered again.
+#[test]
+fn pages_that_stay_locked_hold_up_no_others() {
+    in_child("lost::stays_locked", &[("STANDIN_FAIL", "cuMemHostUnregister:1:1")]);
+}
+
+#[test]
+#[ignore = "run by pages_that_stay_locked_hold_up_no_others"]
+fn stays_locked() {
+    let Some(gpu) = gpu("stays_locked") else { return };
+    let (gpu, memory, page) = (Arc::new(gpu), vec![1_u8; 8 * 4096], 4096);
+    let (backend, base) = (gpu.backend(), (memory.as_ptr() as usize).next_multiple_of(page));
+    let inner = backend.register(base + page, page).expect("registered");
+    let whole = backend.register(base, 3 * page).expect("registered, in three parts");
+    // SAFETY: nothing uses them.
+    let freed = unsafe { [backend.free(&inner), backend.free(&whole)] };
+    if freed[1].is_ok() {
+        return eprintln!("stays_locked: skipped: this driver does not fail when it is told to");
+    }
+    let (told, hear) = mpsc::channel();
+    let also = gpu.clone();
+    thread::spawn(move || told.send(also.backend().register(base + page, 2 * page)));
+    let again = hear.recv_timeout(Duration::from_secs(20)).expect("nobody waits for pages for ever");
+    again.expect("registered again");
+    drop(memory);
+}

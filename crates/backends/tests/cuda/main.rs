@@ -6,6 +6,7 @@ mod adopted;
 mod descriptors;
 mod devices;
 mod gathering;
+mod held;
 mod lists;
 mod lost;
 mod reductions;
@@ -41,7 +42,8 @@ fn take_turn() {
     thread_local!(static MINE: std::cell::Cell<Option<Turn>> = const { std::cell::Cell::new(None) });
     let held = MINE.take();
     let name = thread::current().name().unwrap_or_default().to_owned();
-    let is_alone = are_shared() || ["adopted::", "room::"].iter().any(|part| name.starts_with(part));
+    let is_alone =
+        are_shared() || ["adopted::", "held::", "room::"].iter().any(|part| name.starts_with(part));
     let turn = held.unwrap_or_else(|| match is_alone {
         true => Turn::Alone(TURNS.write().unwrap_or_else(PoisonError::into_inner)),
         false => Turn::Beside(TURNS.read().unwrap_or_else(PoisonError::into_inner)),
