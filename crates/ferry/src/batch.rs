@@ -1,14 +1,14 @@
 //! Many copies as one piece of work: thousands of small blocks cost one submission.
 
 use crate::{
-    DeviceSlice, Failed, InFlight, Kind, Result,
+    DeviceSlice, Error, Failed, InFlight, Kind, Result,
     course::{Course, Handle},
     extent::{Extent, KEY, Key, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
     stream::Way,
 };
 use bytemuck::Pod;
-use ferry_core::{Rows, Ticket};
+use ferry_core::{Ends, Memory, Misfit, Plan, Rows, Ticket};
 use std::{
     fmt,
     marker::PhantomData,
@@ -334,18 +334,32 @@ impl<H> Batch<'_, H> {
     }
 
     /// What there is to look up. An empty piece may lie behind the last byte of its memory, where there is nothing or a stranger.
-    pub(crate) fn rows(&self, way: Way) -> impl Iterator<Item = Rows> {
-        self.pieces.iter().filter(|piece| piece.len > 0).map(move |piece| match way {
-            Way::Up => Rows::linear(piece.device, piece.host, piece.len),
-            Way::Down => Rows::linear(piece.host, piece.device, piece.len),
-        })
+    pub(crate) fn plan(&self, way: Way, memory: &Memory) -> Result<Plan, Misfit> {
+        let pieces = self.pieces.iter().filter(|piece| piece.len > 0);
+        // Each has a loop of its own, which does not ask for every piece which way it goes.
+        match way {
+            Way::Up => {
+                Plan::new(pieces.map(|piece| Rows::linear(piece.device, piece.host, piece.len)), memory, any)
+            }
+            Way::Down => {
+                Plan::new(pieces.map(|piece| Rows::linear(piece.host, piece.device, piece.len)), memory, any)
+            }
+        }
     }
 
-    /// What to call the piece that `rows` gave as number `item`.
-    pub(crate) fn number_of(&self, item: usize) -> usize {
+    /// Why the plan was refused, with the number of the piece if it is about one.
+    pub(crate) fn refusal(&self, Misfit { item, error }: Misfit) -> Error {
         let mut full = self.pieces.iter().enumerate().filter(|(_, piece)| piece.len > 0);
-        full.nth(item).map_or(item, |(number, _)| number)
+        match full.nth(item) {
+            Some((number, _)) => error.kind.because(format!("piece {number}: {error}")),
+            None => error,
+        }
     }
+}
+
+/// Whatever the two ends of a piece are.
+fn any(_: usize, _: &Ends) -> Result<()> {
+    Ok(())
 }
 
 impl<H> fmt::Debug for Batch<'_, H> {

@@ -184,13 +184,11 @@ impl Stream {
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
         let before = self.elsewhere(batch.host().course(KEY));
         let make = |memory: &Memory| {
-            let plan = Plan::new(batch.rows(way), memory, |_, _| Ok(()));
+            let plan = batch.plan(way, memory);
             plan.and_then(locked).map(|op| behind(&before, op))
         };
         // SAFETY: the caller's promise.
-        unsafe { self.hand_over(make, tally) }.map_err(|Misfit { item, error }| {
-            error.kind.because(format!("piece {}: {error}", batch.number_of(item)))
-        })
+        unsafe { self.hand_over(make, tally) }.map_err(|misfit| batch.refusal(misfit))
     }
 
     /// What a copy has to wait for that takes over what `before` uses.
