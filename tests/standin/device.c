@@ -188,7 +188,8 @@ Code cuDeviceGetAttribute(int *value, int attribute, int device)
     switch (attribute) {
     case 16: *value = 8; break;
     case 75: *value = 9; break;
-    case 41: case 91: case 92: case 94: case 122: case 123: *value = 1; break;
+    case 41: case 91: case 92: case 94: case 123: *value = 1; break;
+    case 122: *value = !setting("STANDIN_NO_WAITS", 0); break;
     default: *value = 0;
     }
     return basics("cuDeviceGetAttribute");

@@ -141,6 +141,9 @@ static Code put_value(const char *call, void (*run)(Work *work), Stream *stream,
 
 Code cuStreamWaitValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
 {
+    if (setting("STANDIN_NO_WAITS", 0)) {
+        return NOT_SUPPORTED;
+    }
     return put_value("cuStreamWaitValue64", run_wait_value, stream, addr, value, flags);
 }
 

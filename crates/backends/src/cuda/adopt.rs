@@ -12,6 +12,7 @@ use super::{
     fence::{CudaFence, of_cuda},
     latch::{Hold, Latch, Place},
     queue::Lane,
+    unheld::Unheld,
 };
 use crate::probe;
 use ferry_core::{
@@ -30,6 +31,7 @@ pub struct Shared {
     pub(super) latch: Arc<Latch>,
     /// After an abort, and until more is submitted: done, since everything that was there is.
     aborted: Mutex<Option<Arc<dyn Fence>>>,
+    pub(super) unheld: Unheld,
     /// The queue as it was before it was shared, and its last ticket.
     earlier: Option<(Arc<Lane>, Ticket)>,
 }
@@ -60,7 +62,15 @@ impl Shared {
         device.holds.beforehand.prepare_all(&device)?;
         let side = Lane::beside(device.clone(), front.id, status)?;
         front.bounce().and(side.bounce())?;
-        Ok(Shared { native, front, side, latch, aborted: Mutex::default(), earlier })
+        Ok(Shared {
+            native,
+            front,
+            side,
+            latch,
+            aborted: Mutex::default(),
+            unheld: Unheld::default(),
+            earlier,
+        })
     }
 
     /// The shared stream waits for the fence, which stands behind its last op.
@@ -79,7 +89,8 @@ impl Shared {
         match Arrival::announce(&self.front, ticket - 1) {
             Ok(before) => {
                 let work = Op::After(Box::new((vec![before.clone()], op)));
-                self.hold(Place { behind: ticket - 1, before }, Some(work), true)
+                let held = self.hold(Place { behind: ticket - 1, before }, Some(work), true);
+                held.inspect_err(|_| self.unheld.set(ticket, Arc::new(CudaFence(self.side.point()))))
             }
             Err(error) => {
                 self.front.discard(op);
@@ -100,6 +111,17 @@ impl Shared {
         self.side.push_together(work.into_iter().chain([Op::Call(Box::new(move || end.come()))]));
         let _here = self.front.device.enter()?;
         self.latch.put(self.front.stream, number)
+    }
+
+    /// What is submitted next comes behind an op for which the driver refused to hold the stream.
+    fn hold_again(&self) -> Result<()> {
+        if self.unheld.get().is_none() {
+            return Ok(());
+        }
+        let _here = self.front.device.enter()?;
+        self.latch.put(self.front.stream, self.latch.newest())?;
+        self.unheld.clear();
+        Ok(())
     }
 
     /// Whether the host has something to do before or in the op.
@@ -199,7 +221,8 @@ impl Drop for End {
 
 impl Queue for Shared {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        if let Err(why) = self.refuse_capture().and_then(|()| self.follow_aborted()) {
+        let is_ready = self.refuse_capture().and_then(|()| self.hold_again());
+        if let Err(why) = is_ready.and_then(|()| self.follow_aborted()) {
             self.front.discard(op);
             return Err(why);
         }
@@ -221,6 +244,9 @@ impl Queue for Shared {
             return Ok(Arc::new(CudaFence(self.front.point())));
         }
         self.refuse_capture()?;
+        if self.unheld.get().is_some() {
+            return Ok(self.unheld.before(Ticket::MAX, Arc::new(CudaFence(self.front.end_unsettled()?))));
+        }
         Ok(Arc::new(CudaFence(self.front.end()?)))
     }
 
@@ -235,12 +261,12 @@ impl Queue for Shared {
             return point;
         }
         // Not behind a hold: it must not wait for what the host does later. The point may have come there just now.
-        self.latch.before_hold(ticket).unwrap_or(point)
+        self.unheld.before(ticket, self.latch.before_hold(ticket).unwrap_or(point))
     }
 
     fn mark(&self) -> Result<Arc<dyn Fence>> {
         self.refuse_capture()?;
-        Ok(Arc::new(CudaFence(self.front.mark()?)))
+        Ok(self.unheld.before(Ticket::MAX, Arc::new(CudaFence(self.front.mark()?))))
     }
 
     fn share(&self) -> Result<usize> {

@@ -82,13 +82,18 @@ pub struct Ring {
 impl Bell {
     /// What the next kernel, of so many blocks, is to ring. The context is current.
     pub fn next(&self, device: &Device, blocks: u32) -> Ring {
-        let at = self.at.get().copied().or_else(|| {
-            // While a stream is held the driver may wait for it before it gives us memory.
-            let made = device.holds.unless_held(|| device.bells.take(|len| device.page_locked(len)))?.ok()?;
-            Some(*self.at.get_or_init(|| made))
-        });
+        let at = self.at.get().copied().or_else(|| self.make(&device.bells, |len| device.page_locked(len)));
         let at = at.filter(|_| blocks as usize <= BLOCKS).unwrap_or(0);
         Ring { at, number: device.bells.count.fetch_add(1, Ordering::Relaxed) + 1, blocks }
+    }
+
+    /// Where the bell is, made here or by somebody else meanwhile.
+    fn make(&self, bells: &Bells, make: impl FnOnce(usize) -> Result<Handle>) -> Option<Handle> {
+        let made = bells.take(make).ok()?;
+        if self.at.set(made).is_err() {
+            lock(&bells.made).spare.push(made);
+        }
+        self.at.get().copied()
     }
 
     /// The last thing in the stream is a kernel that rings, or another.
@@ -180,6 +185,17 @@ mod tests {
         assert_eq!(bell.newest(), None);
         bell.ends_with(Some(Ring { at: 0, ..ring }));
         assert_eq!(bell.newest(), None, "no bell");
+    }
+
+    #[test]
+    fn who_comes_second_leaves_no_bell_behind() {
+        let (bells, bell) = (Bells::default(), Bell::default());
+        let make = |len| {
+            bell.at.set(4096).expect("the other is first");
+            memory(len)
+        };
+        assert_eq!(bell.make(&bells, make), Some(4096));
+        assert_eq!(lock(&bells.made).spare.len(), PAGE / SIZE, "all of the page");
     }
 
     #[test]

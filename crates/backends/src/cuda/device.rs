@@ -95,7 +95,9 @@ impl Device {
         // SAFETY: the device is valid and `context` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
-        let constants = settings.constants.on(multiprocessors(&driver, handle));
+        const GUESS: i32 = 32;
+        let multiprocessors = attribute(&driver, handle, driver::MULTIPROCESSORS).unwrap_or(GUESS);
+        let constants = settings.constants.on(multiprocessors.max(1) as usize);
         Ok(Device {
             driver,
             workers,
@@ -117,6 +119,12 @@ impl Device {
             events: Events::default(),
             sender: Arc::default(),
         })
+    }
+
+    /// Whether its streams can wait for a number in memory, as far as the driver says.
+    pub fn can_hold_streams(&self) -> bool {
+        let is_refused = attribute(&self.driver, self.handle, driver::STREAMS_WAIT_FOR_NUMBERS) == Some(0);
+        self.driver.calls.cuStreamWaitValue64.is_some() && !is_refused
     }
 
     /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is lost.
@@ -240,15 +248,12 @@ impl Device {
     }
 }
 
-/// How many multiprocessors a GPU has; a guess where the driver does not say.
-fn multiprocessors(driver: &Driver, device: i32) -> usize {
-    const GUESS: i32 = 32;
-    let mut count = GUESS;
-    if let Some(ask) = driver.calls.cuDeviceGetAttribute {
-        // SAFETY: `count` receives the number.
-        unsafe { ask(&mut count, driver::MULTIPROCESSORS, device) };
-    }
-    count.max(1) as usize
+/// What the driver says of a GPU, if it does.
+fn attribute(driver: &Driver, device: i32, which: i32) -> Option<i32> {
+    let (ask, mut value) = (driver.calls.cuDeviceGetAttribute?, 0);
+    // SAFETY: `value` receives the number.
+    let code = unsafe { ask(&mut value, which, device) };
+    (code == driver::SUCCESS).then_some(value)
 }
 
 impl Drop for Device {

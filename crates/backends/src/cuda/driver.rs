@@ -43,6 +43,8 @@ pub const HOST_PORTABLE_AND_MAPPED: u32 = 1 | 2;
 pub const MEMORY_UNIFIED: u32 = 4;
 /// How many multiprocessors a device has, among its attributes.
 pub const MULTIPROCESSORS: i32 = 16;
+/// Whether its streams can wait for a number of 64 bits, and write one.
+pub const STREAMS_WAIT_FOR_NUMBERS: i32 = 122;
 /// Memory of a device, as `Attribute::MemoryType` says it.
 pub const MEMORY_DEVICE: u32 = 2;
 

@@ -60,9 +60,9 @@ pub struct Hold {
 impl Latch {
     /// One that holds nothing. The context is current.
     pub fn new(device: &Arc<Device>) -> Result<Arc<Latch>> {
-        if device.driver.calls.cuStreamWaitValue64.is_none() {
+        if !device.can_hold_streams() {
             let note =
-                "sharing streams with other libraries needs a newer driver: cuStreamWaitValue64 is missing";
+                "sharing streams with other libraries needs a driver and a GPU with cuStreamWaitValue64";
             return Err(Kind::Unsupported.because(note));
         }
         let word = device.words.take(device)?;
@@ -77,7 +77,13 @@ impl Latch {
         Hold { latch: self.clone(), number }
     }
 
-    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number. The context is current.
+    /// The number of the newest hold.
+    pub fn newest(&self) -> u64 {
+        lock(&self.holds).newest
+    }
+
+    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before it. The context is
+    /// current.
     pub fn put(&self, stream: Handle, number: u64) -> Result<()> {
         let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
         // SAFETY: the stream is alive, and words stay where they are as long as the device.

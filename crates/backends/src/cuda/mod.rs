@@ -47,6 +47,7 @@ mod sending;
 pub mod settings;
 mod stage;
 mod streams;
+mod unheld;
 mod visits;
 mod workers;
 

@@ -103,6 +103,12 @@ impl Lane {
         Ok(Point::whole(self.clone(), last, self.record_now()?))
     }
 
+    /// The same, and nothing is said of what has passed before somebody asks the point.
+    pub fn end_unsettled(self: &Arc<Self>) -> Result<Arc<Point>> {
+        let state = self.state();
+        Ok(Point::whole(self.clone(), state.backlog.last(), self.record_now()?))
+    }
+
     /// Something is about to come into the stream: points at its end need events.
     pub(super) fn pin_ends(&self, state: &mut State) {
         self.bell.ends_with(None);

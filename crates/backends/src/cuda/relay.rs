@@ -13,7 +13,7 @@ use super::{
     queue::Lane,
     stage::{self, Portions},
 };
-use ferry_core::{Fence, Gate, Plan, Result, Route, Rows, Ticket, sync::Arc};
+use ferry_core::{Gate, Plan, Result, Route, Rows, Ticket, sync::Arc};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 /// A copy on its way.
@@ -52,8 +52,7 @@ impl Shared {
         before.when_done(Box::new(move || workers.run(Box::new(move || also.serve(&take)))));
         let put = relay.put_all(&self.latch, &Place { behind: ticket - 1, before }, &give);
         drop(give);
-        // Else the stream may pass the copy while the host is at it.
-        put.inspect_err(|_| drop(relay.through.wait(None)))
+        put.inspect_err(|_| self.unheld.set(ticket, relay.through.clone()))
     }
 }
 

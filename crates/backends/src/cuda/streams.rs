@@ -30,15 +30,18 @@ impl Spares {
 impl Device {
     /// A CUDA stream.
     pub fn make_stream(&self) -> Result<Handle> {
-        let spare = if self.holds.is_any() { lock(&self.spares.0).pop() } else { None };
+        if let Some(made) = self.holds.unless_held(|| self.new_stream()) {
+            return made;
+        }
+        let spare = lock(&self.spares.0).pop();
         spare.map_or_else(|| self.new_stream(), Ok)
     }
 
     /// Has some ready for the time when a stream is held.
     pub fn stock_streams(&self) -> Result<()> {
-        while lock(&self.spares.0).len() < KEPT && !self.holds.is_any() {
-            let stream = self.new_stream()?;
-            lock(&self.spares.0).push(stream);
+        while lock(&self.spares.0).len() < KEPT {
+            let Some(made) = self.holds.unless_held(|| self.new_stream()) else { break };
+            lock(&self.spares.0).push(made?);
         }
         Ok(())
     }

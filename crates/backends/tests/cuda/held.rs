@@ -5,6 +5,7 @@ use ferry_core::{
     Reduction,
     reduce::{Combine, Element},
 };
+use std::hint;
 
 /// A stream that is shared with other libraries.
 fn shared(gpu: &Runtime, device: u32) -> Arc<Stream> {
@@ -62,5 +63,139 @@ fn a_function_in_a_shared_stream_uses_another_device() {
         held.synchronize(MINUTE).expect("done");
         // By now they are loaded, or will be.
         use_another_device(&gpu, &shared(&gpu, 1), true);
+    }
+}
+
+/// Where streams cannot be held none is shared, and that is said.
+#[test]
+fn a_stream_that_cannot_be_held_is_not_shared() {
+    lost::in_child("held::no_waits", &[("STANDIN_NO_WAITS", "1")]);
+}
+
+#[test]
+#[ignore = "run by a_stream_that_cannot_be_held_is_not_shared"]
+fn no_waits() {
+    let Some(gpu) = gpu("no_waits") else { return };
+    let stream = gpu.stream(0, QueueOptions::default()).expect("a stream");
+    let Err(why) = stream.share() else {
+        stream.call(|| ()).and(stream.synchronize(MINUTE)).expect("it can be held");
+        return eprintln!("no_waits: skipped: this driver holds streams");
+    };
+    assert_eq!(why.kind, Kind::Unsupported, "{why}");
+    // SAFETY: the default stream, which is always there.
+    let adopted = unsafe { gpu.adopt(None, 0, 0) }.map(drop).map_err(|why| why.kind);
+    assert_eq!(adopted, Err(Kind::Unsupported));
+    let (there, source) = (device(&gpu, 64), locked(&gpu, &[7; 64]));
+    linear(&stream, there.base, source.base, 64);
+    stream.synchronize(MINUTE).expect("it goes on as it was");
+}
+
+/// How long something is watched that must not happen.
+const MOMENT: Option<Duration> = Some(Duration::from_millis(50));
+
+/// The driver refuses to hold the stream: nobody sees the function as done before it is, and what comes later comes behind it. What
+/// came before does not wait for it.
+#[test]
+fn an_op_for_which_the_stream_is_not_held_passes_when_the_host_is_through() {
+    let fail = "cuStreamWaitValue64:2:1,cuStreamWaitValue64:3:1";
+    lost::in_child("held::not_held", &[("STANDIN_FAIL", fail)]);
+}
+
+#[test]
+#[ignore = "run by an_op_for_which_the_stream_is_not_held_passes_when_the_host_is_through"]
+fn not_held() {
+    let Some(gpu) = gpu("not_held") else { return };
+    let (stream, there) = (shared(&gpu, 0), device(&gpu, 64));
+    let fill = || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) });
+    let first = gate(&stream);
+    submit(&stream, fill);
+    let ((give, take), (told, hear)) = (mpsc::channel::<Arc<dyn Fence>>(), mpsc::channel());
+    let (open, closed) = mpsc::channel::<()>();
+    let function = move || {
+        let before = take.recv().expect("a fence");
+        told.send(before.wait(Some(Duration::from_secs(20)))).expect("heard");
+        while closed.recv().is_ok() {}
+    };
+    // Not held for this one.
+    stream.call(function).expect("submitted");
+    let ticket = stream.newest();
+    give.send(stream.fence_after(ticket - 1)).expect("taken");
+    drop(first);
+    hear.recv().expect("it runs").expect("what came before does not wait for the function");
+    let fences =
+        [stream.fence().expect("a fence"), stream.fence_after(ticket), stream.mark().expect("marked")];
+    // SAFETY: all of it is memory of the runtime's.
+    let later = unsafe { stream.submit::<Error>(|_| Ok(fill())) };
+    submit(&stream, fill);
+    let behind = stream.fence_after(stream.newest());
+    for (index, fence) in fences.iter().chain([&behind]).enumerate() {
+        assert_eq!(fence.wait(MOMENT).map_err(|why| why.kind), Err(Kind::Timeout), "fence {index}");
+    }
+    drop(open);
+    fences.iter().chain([&behind]).for_each(|fence| fence.wait(MINUTE).expect("done"));
+    match stream.synchronize(MINUTE).map_err(|why| why.kind) {
+        Ok(()) => eprintln!("not_held: skipped: this driver does not fail when it is told to"),
+        failed => assert!(failed == Err(Kind::Device) && later.is_err(), "{failed:?} {:?}", later.is_ok()),
+    }
+    stream.call(|| ()).expect("submitted");
+    stream.synchronize(MINUTE).expect("it goes on");
+}
+
+/// A copy of pageable memory of which the driver takes only a part into the stream: whoever submits it does not wait for that.
+#[test]
+fn a_copy_that_the_driver_refuses_halfway_is_submitted_at_once() {
+    lost::in_child("held::halfway", &[("STANDIN_FAIL", "cuStreamWaitValue64:3:1")]);
+}
+
+#[test]
+#[ignore = "run by a_copy_that_the_driver_refuses_halfway_is_submitted_at_once"]
+fn halfway() {
+    let Some(gpu) = gpu("halfway") else { return };
+    let (stream, there, plain) = (shared(&gpu, 0), device(&gpu, MIB), noise(5, MIB));
+    let (open, also, at) = (gate(&stream), stream.clone(), plain.as_ptr() as usize);
+    at_once("a copy", move || linear(&also, there.base, at, MIB));
+    let behind = stream.fence().expect("a fence");
+    assert_eq!(behind.wait(MOMENT).map_err(|why| why.kind), Err(Kind::Timeout));
+    drop(open);
+    behind.wait(MINUTE).expect("done");
+    if stream.synchronize(MINUTE).is_ok() {
+        return eprintln!("halfway: skipped: this driver does not fail when it is told to");
+    }
+    linear(&stream, there.base, at, MIB);
+    stream.synchronize(MINUTE).expect("it goes on");
+    assert!(fetch(&gpu, there.base, MIB) == plain);
+}
+
+/// The last wait of a copy of 32 portions to pageable memory is refused: who synchronises finds the host through all the same.
+#[test]
+fn a_copy_whose_end_is_not_held_is_whole_when_it_has_passed() {
+    let fail = (1..=4).map(|round| format!("cuStreamWaitValue64:{}:1", 31 * round)).collect::<Vec<_>>();
+    lost::in_child("held::its_end", &[("STANDIN_FAIL", &fail.join(","))]);
+}
+
+#[test]
+#[ignore = "run by a_copy_whose_end_is_not_held_is_whole_when_it_has_passed"]
+fn its_end() {
+    let Some(gpu) = gpu("its_end") else { return };
+    let (stream, len) = (shared(&gpu, 0), 16 * MIB);
+    let (there, source) = (device(&gpu, len), locked(&gpu, &vec![7; len]));
+    linear(&stream, there.base, source.base, len);
+    for round in 0..4 {
+        let mut plain = vec![0_u8; len + 4096];
+        // From a page on: else there is a portion more.
+        let at = plain.as_ptr().align_offset(4096);
+        linear(&stream, plain[at..].as_mut_ptr() as usize, there.base, len);
+        let fence = stream.fence().expect("a fence");
+        // Nobody sees it sooner.
+        while !fence.is_done() {
+            hint::spin_loop();
+        }
+        // SAFETY: the last byte of the copy, which comes last.
+        let last = unsafe { ptr::read_volatile(&raw const plain[at + len - 1]) };
+        let done = stream.synchronize(MINUTE);
+        assert!(last == 7 && plain[at..at + len].iter().all(|byte| *byte == 7), "round {round}");
+        if done.is_ok() {
+            return eprintln!("its_end: skipped: this driver does not fail when it is told to");
+        }
     }
 }
