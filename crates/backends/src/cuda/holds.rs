@@ -31,6 +31,13 @@ struct State {
     left: usize,
 }
 
+impl State {
+    fn put_off(&mut self, call: Job) {
+        self.left += 1;
+        self.later.push(call);
+    }
+}
+
 /// A call that is being made, until this goes.
 struct Call<'a>(&'a Holds);
 
@@ -104,9 +111,18 @@ impl Holds {
             let _call = Call(self);
             return call();
         }
-        state.left += 1;
-        state.later.push(Box::new(move || drop(call())));
+        state.put_off(Box::new(move || drop(call())));
         Ok(())
+    }
+
+    /// Makes the call when nothing is held any more. False, and it is not made, if nothing is now.
+    pub fn later(&self, call: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = lock(&self.state);
+        let is_held = state.held > 0;
+        if is_held {
+            state.put_off(Box::new(call));
+        }
+        is_held
     }
 
     /// Whether calls were put off that are not done.

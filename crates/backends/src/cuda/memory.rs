@@ -225,12 +225,29 @@ impl Cuda {
             let device = self.device_of(home)?;
             // SAFETY: it rests: the core has seen every op that could reach it complete.
             let give = || device.unless_lost(|_here| unsafe { self.give(home, start) });
-            // While a stream is held it rests on.
-            let Some(given) = self.holds.unless_held(give) else { return Ok(()) };
-            given?;
+            match self.holds.unless_held(give) {
+                Some(given) => given?,
+                // While a stream is held it rests on.
+                None if self.give_back_later(pieces) => return Ok(()),
+                None => continue,
+            }
             pieces.forget(start);
         }
         Ok(())
+    }
+
+    /// When no stream is held. False if none is now.
+    fn give_back_later(&self, pieces: &mut Pieces) -> bool {
+        let me = self.me.clone();
+        let give_back = move || {
+            let Some(cuda) = me.upgrade() else { return };
+            let mut pieces = lock(&cuda.pieces);
+            pieces.is_put_off = false;
+            // As with all calls that are put off, nobody hears of it; what stays is tried again with the next one.
+            let _ = cuda.give_back(&mut pieces, Rest::SOME);
+        };
+        pieces.is_put_off = pieces.is_put_off || self.holds.later(give_back);
+        pieces.is_put_off
     }
 }
 

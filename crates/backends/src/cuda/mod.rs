@@ -58,7 +58,7 @@ use fence::Watcher;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
     Sheet, Status,
-    sync::{Arc, Mutex, lock},
+    sync::{Arc, Mutex, Weak, lock},
     table::GRANULE,
 };
 use holds::Holds;
@@ -89,6 +89,7 @@ pub struct CudaOptions {
 
 /// The cuda backend.
 pub struct Cuda {
+    me: Weak<Cuda>,
     driver: Arc<Driver>,
     workers: Arc<Workers>,
     watcher: Arc<Watcher>,
@@ -125,13 +126,15 @@ impl Cuda {
         let ordinals = options.ordinals(driver.gpus()?);
         let sharers = |ordinal| ordinals.iter().filter(|other| *other == ordinal).count();
         let quota = |ordinal| Quota::new(options.device_memory, sharers(ordinal));
-        Ok(Arc::new(Cuda {
+        let quotas = ordinals.iter().map(quota).collect();
+        Ok(Arc::new_cyclic(|me| Cuda {
+            me: me.clone(),
             driver,
             workers: Arc::default(),
             watcher: Arc::default(),
             holds: Arc::default(),
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
-            quotas: ordinals.iter().map(quota).collect(),
+            quotas,
             ordinals,
             pieces: Mutex::default(),
             registered: Arc::default(),

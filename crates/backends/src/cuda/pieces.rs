@@ -13,6 +13,8 @@ pub struct Pieces {
     resting: VecDeque<usize>,
     resting_bytes: usize,
     pool: Pool,
+    /// What is overdue will be given back when no stream is held.
+    pub is_put_off: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

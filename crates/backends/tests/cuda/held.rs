@@ -199,3 +199,20 @@ fn its_end() {
         }
     }
 }
+
+/// Memory too large to rest does not go back to the driver while a stream is held, but as soon as none is.
+#[test]
+fn what_was_freed_while_a_stream_was_held_goes_back_by_itself() {
+    let test = "what_was_freed_while_a_stream_was_held_goes_back_by_itself";
+    let (Some(gpu), Some(other)) = (gpu(test), gpu(test)) else { return };
+    let (held, large) = (shared(&gpu, 0), device(&gpu, 300 * MIB));
+    let open = gate(&held);
+    // The other runtime knows only what the driver says.
+    let free = move || other.memory_info(0).expect("asked").0;
+    let before = free();
+    gpu.free(large.base, |_| Ok(())).expect("freed");
+    assert!(free() < before + 200 * MIB, "it rests on");
+    drop(open);
+    held.synchronize(MINUTE).expect("done");
+    at_once("giving back", move || while free() < before + 200 * MIB {});
+}
