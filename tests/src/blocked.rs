@@ -170,7 +170,13 @@ fn nobody_runs() -> bool {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|id| !observers.contains(id))
         // A thread that ended between the two reads does not run.
-        .all(|id| state(id).is_none_or(|s| matches!(s, 'S' | 'Z' | 'X')))
+        .all(|id| state(id).is_none_or(|s| matches!(s, 'S' | 'Z' | 'X') || s == 'D' && is_the_drivers(id)))
+}
+
+/// Whether it is a thread of the CUDA driver's own. Where many processes use a GPU these stand in line for a lock of the kernel's again
+/// and again, and are on no way to wake anybody.
+fn is_the_drivers(id: i32) -> bool {
+    fs::read_to_string(format!("/proc/self/task/{id}/comm")).is_ok_and(|comm| comm.starts_with("cuda"))
 }
 
 /// The letter after the name, which is in brackets and may hold anything.
