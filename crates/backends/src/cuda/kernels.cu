@@ -13,60 +13,47 @@ struct Entry {
     u64 len;
 };
 
-// Pieces of a tile, and pieces that lie next to each other in the list and go to one block.
-#define ROOM 1024
-#define RUN 8
-// Words of an entry.
+// Words of an entry, and entries at most that a warp fetches at once.
 #define WORDS 3
+#define FETCHED 8
 
 // Pieces that fit into the parameters of a kernel: `FEW` in ring.rs.
 struct Few {
     Entry entries[160];
 };
 
-// How many blocks have read their part of the list in a slot; back at 0 when all have. As many as `SLOTS` in ring.rs.
+// How many blocks are through with the list in a slot; back at 0 when all are. As many as `SLOTS` in ring.rs.
 __device__ u32 passed[64];
-
-// The slot is the host's again once every block has read its part of the list: the last one says so.
-static __device__ void give_back(u32 slot, u64 number, volatile u64 *back) {
-    if (threadIdx.x == 0 && atomicInc(&passed[slot], gridDim.x - 1) == gridDim.x - 1) *back = number;
-}
 
 // The host waits for the word of each block: what the block wrote is there before it.
 static __device__ void ring(volatile u64 *bell, u64 number) {
-    if (bell == 0) return;
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (bell != 0 && threadIdx.x == 0) {
         __threadfence_system();
         bell[blockIdx.x] = number;
     }
 }
 
-// Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a block fetches its part of
-// it, every so many runs one, in one go.
+// Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a warp fetches what it copies
+// in one go and waits for no other, and all begin with the first of the list. The slot is the host's again when the last block says so.
 KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back, volatile u64 *bell,
                     u64 rings) {
-    __shared__ u64 tile[WORDS * ROOM];
-    const u32 runs = (count + RUN - 1) / RUN;
-    u32 mine = blockIdx.x < runs ? ((runs - 1 - blockIdx.x) / gridDim.x + 1) * RUN : 0;
-    if (count % RUN != 0 && (runs - 1) % gridDim.x == blockIdx.x) mine -= RUN - count % RUN;
-    u32 first = 0;
-    do {
-        const u32 here = mine - first < ROOM ? mine - first : ROOM;
-        __syncthreads();
-        for (u32 word = threadIdx.x; word < WORDS * here; word += blockDim.x) {
-            const u32 run = (first / RUN + word / (WORDS * RUN)) * gridDim.x + blockIdx.x;
-            tile[word] = list[(u64)run * (WORDS * RUN) + word % (WORDS * RUN)];
+    const u32 lane = threadIdx.x % 32, at_once = 32 / lanes, warps = gridDim.x * (blockDim.x / 32);
+    const u32 fair = ((count + warps - 1) / warps + at_once - 1) / at_once * at_once;
+    const u32 each = fair < FETCHED ? fair : FETCHED;
+    for (u32 first = (threadIdx.x / 32 * gridDim.x + blockIdx.x) * each; first < count; first += warps * each) {
+        const u32 here = count - first < each ? count - first : each;
+        const u64 word = lane < WORDS * here ? list[WORDS * (u64)first + lane] : 0;
+        for (u32 start = 0; start < here; start += at_once) {
+            const u32 entry = start + lane / lanes;
+            u8 *dst = (u8 *)__shfl_sync(~0u, word, WORDS * entry);
+            const u8 *src = (const u8 *)__shfl_sync(~0u, word, WORDS * entry + 1);
+            const u64 len = __shfl_sync(~0u, word, WORDS * entry + 2);
+            if (entry < here) copy_span(dst, src, len, lane % lanes, lanes);
         }
-        __syncthreads();
-        if (first + here == mine) give_back(slot, number, back);
-        for (u32 i = threadIdx.x / lanes; i < here; i += blockDim.x / lanes) {
-            const Entry *entry = (const Entry *)(tile + WORDS * i);
-            copy_span(entry->dst, entry->src, entry->len, threadIdx.x % lanes, lanes);
-        }
-        first += here;
-    } while (first < mine);
+    }
     ring(bell, rings);
+    if (threadIdx.x == 0 && atomicInc(&passed[slot], gridDim.x - 1) == gridDim.x - 1) *back = number;
 }
 
 // The same for a few pieces, which come with the launch.

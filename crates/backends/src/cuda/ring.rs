@@ -1,8 +1,8 @@
 //! Lists of pieces for kernels, in page-locked memory of a device that is used again and again.
 //!
-//! A slot is lent to one launch. The kernel's last block to read its part of the list writes the loan's number behind it, so
-//! that the host knows without a call of the driver that the slot is free, long before the copy is done. Nobody ever waits for a
-//! slot: when all are lent out the pieces go with the launches themselves.
+//! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the list, so that the host
+//! knows without a call of the driver that the slot is free. Nobody ever waits for a slot: when all are lent out the pieces go with the
+//! launches themselves.
 
 use super::driver::Handle;
 use ferry_core::{
