@@ -5,7 +5,11 @@ use crate::{
     sheet::{List, Sheet},
     sync::{Arc, Mutex, lock},
 };
-use std::{fmt, mem, slice};
+use std::{
+    fmt,
+    mem::{self, MaybeUninit},
+    slice,
+};
 
 /// Shorter lists are cheap to make anew.
 const LEAST: usize = 64;
@@ -189,6 +193,23 @@ impl Lines {
         self.bytes += bytes;
         self.most = self.most.max(most);
         count
+    }
+
+    /// Adds `N` lines that `list` writes where they will lie, if that is lent memory with room for them; it says how many bytes they
+    /// have and how many the longest has, or nothing. False if they were not added.
+    ///
+    /// # Safety
+    /// If it says something, it has written all of them.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_lent<const N: usize>(
+        &mut self,
+        list: impl FnOnce(&mut [MaybeUninit<Line>; N]) -> Option<(usize, usize)>,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        let Some((bytes, most)) = (unsafe { self.list.fill_lent(list) }) else { return false };
+        self.bytes += bytes;
+        self.most = self.most.max(most);
+        true
     }
 
     /// Those from `first` on that go on where the one before them ended become one with it.

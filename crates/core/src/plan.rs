@@ -2,6 +2,7 @@
 
 pub(crate) mod linear;
 mod many;
+mod passing;
 mod runs;
 
 use crate::{

@@ -2,12 +2,21 @@
 //! them there and they need not be copied.
 
 use crate::Line;
-use std::any::Any;
+use std::{any::Any, mem::MaybeUninit};
 
 /// Memory for a list of lines that a backend lends. It has it back when this is dropped.
 pub trait Sheet: Any + Send + Sync {
     /// Writes lines behind the others, or none of them if there is no room for all: then it says false.
     fn write(&mut self, lines: &[Line]) -> bool;
+
+    /// Room for more behind what was written: it is best written past the caches, in whole lines of them.
+    fn room(&mut self) -> &mut [MaybeUninit<Line>];
+
+    /// The first lines of the room are written as well.
+    ///
+    /// # Safety
+    /// They are, as many as this.
+    unsafe fn wrote(&mut self, count: usize);
 
     /// What was written.
     fn lines(&self) -> &[Line];
@@ -69,6 +78,22 @@ impl List {
         }
     }
 
+    /// Adds `N` lines that `list` writes where they will lie, if that is lent memory with room for them and it says something.
+    ///
+    /// # Safety
+    /// If it says something, it has written all of them.
+    #[inline(always)]
+    pub(crate) unsafe fn fill_lent<const N: usize, A>(
+        &mut self,
+        list: impl FnOnce(&mut [MaybeUninit<Line>; N]) -> Option<A>,
+    ) -> Option<A> {
+        let List::Lent(sheet) = self else { return None };
+        let said = list(sheet.room().first_chunk_mut()?)?;
+        // SAFETY: the caller's promise.
+        unsafe { sheet.wrote(N) };
+        Some(said)
+    }
+
     /// The list in memory of our own from here on.
     pub(crate) fn own(&mut self) -> &mut Vec<Line> {
         if let List::Lent(sheet) = self {
@@ -98,7 +123,7 @@ impl Clone for List {
 mod tests {
     use super::*;
 
-    /// Room for so many lines.
+    /// With this capacity.
     struct Paper(Vec<Line>, usize);
 
     impl Sheet for Paper {
@@ -106,6 +131,18 @@ mod tests {
             let fits = self.0.len() + lines.len() <= self.1;
             self.0.extend(lines.iter().filter(|_| fits));
             fits
+        }
+
+        fn room(&mut self) -> &mut [MaybeUninit<Line>] {
+            self.0.reserve(self.1);
+            let left = self.1 - self.0.len();
+            &mut self.0.spare_capacity_mut()[..left]
+        }
+
+        unsafe fn wrote(&mut self, count: usize) {
+            let len = self.0.len() + count;
+            // SAFETY: the caller's promise.
+            unsafe { self.0.set_len(len) };
         }
 
         fn lines(&self) -> &[Line] {
@@ -139,5 +176,29 @@ mod tests {
     fn lines_stay_in_lent_memory_as_long_as_there_is_room() {
         assert!(stays(lent(5)) && stays(lent(100)));
         assert!((0..5).all(|room| !stays(lent(room))) && !stays(List::default()));
+    }
+
+    /// Adds a line, and three more where they will lie, if there is room and `writes`.
+    fn placed(mut list: List, writes: bool) -> (Option<&'static str>, usize) {
+        list.push(line(0));
+        // SAFETY: it writes all three when it says so.
+        let said = unsafe {
+            list.fill_lent(|room: &mut [_; 3]| {
+                (1..4).zip(room).for_each(|(number, place)| {
+                    place.write(line(number));
+                });
+                writes.then_some("so")
+            })
+        };
+        assert!(list.lines().iter().copied().eq((0..list.lines().len()).map(line)));
+        (said, list.lines().len())
+    }
+
+    #[test]
+    fn lines_are_written_where_they_will_lie_if_there_is_room_for_all() {
+        assert_eq!(placed(lent(4), true), (Some("so"), 4));
+        assert_eq!(placed(lent(4), false), (None, 1));
+        assert_eq!(placed(lent(3), true), (None, 1));
+        assert_eq!(placed(List::default(), true), (None, 1));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     ring::{Entry, FEW, Loan, ROOM},
 };
 use ferry_core::{Line, Sheet, sync::Arc};
-use std::any::Any;
+use std::{any::Any, mem::MaybeUninit};
 
 /// A slot for the list of a plan.
 pub struct Page {
@@ -38,6 +38,15 @@ impl Page {
 impl Sheet for Page {
     fn write(&mut self, lines: &[Line]) -> bool {
         self.loan.add(Entry::of(lines))
+    }
+
+    fn room(&mut self) -> &mut [MaybeUninit<Line>] {
+        self.loan.room()
+    }
+
+    unsafe fn wrote(&mut self, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.loan.wrote(count) };
     }
 
     fn lines(&self) -> &[Line] {

@@ -66,7 +66,7 @@ impl Entry {
 
 /// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
 /// fetched before it is written, nor looked for in a CPU when it is read. [`written`] comes before the GPU is told.
-pub fn write(room: &mut [MaybeUninit<Entry>], entries: &[Entry]) {
+pub fn write(room: &mut [MaybeUninit<Line>], entries: &[Entry]) {
     let to = room[..entries.len()].as_mut_ptr().cast();
     // SAFETY: an entry is three words.
     let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
@@ -210,18 +210,26 @@ impl Slots {
 }
 
 impl Loan {
-    /// Room for the list.
-    fn room(&mut self) -> &mut [MaybeUninit<Entry>] {
-        // SAFETY: the slot is lent to nobody else, and no kernel reads it before it is sent.
-        unsafe { slice::from_raw_parts_mut(self.list as *mut MaybeUninit<Entry>, ROOM) }
+    /// Room behind what was added; entries are lines to the core.
+    pub fn room(&mut self) -> &mut [MaybeUninit<Line>] {
+        let rest = self.list + self.len * size_of::<Entry>();
+        // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is sent.
+        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Line>, ROOM - self.len) }
     }
 
-    /// Writes entries behind the others; false if they do not all fit, and then none is written.
+    /// The first of the room were added.
+    ///
+    /// # Safety
+    /// They are written, as many as this.
+    pub unsafe fn wrote(&mut self, count: usize) {
+        self.len += count;
+    }
+
+    /// Writes lines behind the others; false if they do not all fit, and then none is written.
     pub fn add(&mut self, entries: &[Entry]) -> bool {
-        let len = self.len;
-        let fits = entries.len() <= ROOM - len;
+        let fits = entries.len() <= ROOM - self.len;
         if fits {
-            write(&mut self.room()[len..], entries);
+            write(self.room(), entries);
             self.len += entries.len();
         }
         fits
@@ -305,11 +313,11 @@ mod tests {
         let lists = Lists::default();
         let mut loans: Vec<_> = (0..GROUP + 1).map(|_| lend(&lists).expect("a free slot")).collect();
         for (number, loan) in loans.iter_mut().enumerate() {
-            loan.room().fill(MaybeUninit::new(Entry { dst: number as u64, src: 1, len: 2 }));
+            loan.room().fill(MaybeUninit::new(Line { dst: number, src: 1, len: 2 }));
         }
         for (number, loan) in loans.iter_mut().enumerate() {
             // SAFETY: written above.
-            let all = loan.room().iter().all(|entry| unsafe { entry.assume_init() }.dst == number as u64);
+            let all = loan.room().iter().all(|line| unsafe { line.assume_init() }.dst == number);
             assert!(all, "list {number}");
         }
         drop(loans);
@@ -322,11 +330,12 @@ mod tests {
         let entries: Vec<_> = (1..9).map(entry).collect();
         for start in 0..5 {
             for count in 0..entries.len() {
-                let mut room = [MaybeUninit::new(Entry::default()); 12];
+                let mut room = [MaybeUninit::new(Line::default()); 12];
                 write(&mut room[start..], &entries[..count]);
                 written();
                 // SAFETY: initialised above.
-                let room = room.map(|entry| unsafe { entry.assume_init() });
+                let room = room.map(|line| unsafe { line.assume_init() });
+                let room = Entry::of(&room);
                 assert_eq!(room[start..start + count], entries[..count], "{count} from {start} on");
                 let others = room[..start].iter().chain(&room[start + count..]);
                 assert!(others.copied().eq([Entry::default(); 12].into_iter().take(12 - count)));

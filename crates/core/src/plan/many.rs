@@ -2,7 +2,7 @@
 //! that the last piece lay in are looked at first, and a piece that goes on where the last one ended becomes one with it.
 
 use super::{
-    Ends, Misfit, Plan, Rows, Runs,
+    Ends, Misfit, Plan, Rows, Runs, passing,
     runs::{AT_ONCE, Listed, Seen},
 };
 use crate::{
@@ -123,17 +123,14 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         while done < runs.lens.len() {
             // From the second on they start at multiples: what is copied word by word is aligned then.
             let some = runs.part(done, AT_ONCE - lines.len() % AT_ONCE);
-            let added = lines.fill(&mut self.waiting.lines, |listed| {
-                let Seen { count, bytes, most } = some.list(&to, &from, listed);
-                if count > 0 {
-                    // Where runs touch they mostly do so all along: a look at two places will do.
-                    let middle = count / 2;
-                    touches |=
-                        listed[0].follows(&last) || listed[middle].follows(&listed[middle.saturating_sub(1)]);
-                    last = listed[count - 1];
-                }
-                (count, bytes, most)
-            });
+            let added = add_some(lines, &some, &to, &from, &mut self.waiting.lines);
+            if added > 0 {
+                // Where runs touch they mostly do so all along: a look at two places will do.
+                let line = |index| some.line(index, &to, &from);
+                let middle = added / 2;
+                touches |= line(0).follows(&last) || line(middle).follows(&line(middle.saturating_sub(1)));
+                last = line(added - 1);
+            }
             done += added;
             if added < some.lens.len() {
                 break;
@@ -220,6 +217,20 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         if let Sink::Lines(lines, waiting) = sink {
             waiting.flush(lines);
         }
+    }
+}
+
+/// Adds runs between two blocks as long as they lie there, and says how many: written where they will lie if they all do, and that
+/// is memory that nobody here reads again.
+#[inline(always)]
+fn add_some(lines: &mut Lines, some: &Runs, to: &Part, from: &Part, spare: &mut Listed) -> usize {
+    // SAFETY: it writes all of them, unless it says nothing.
+    match unsafe { lines.fill_lent(|room| passing::list(some, to, from, room)) } {
+        true => some.lens.len(),
+        false => lines.fill(spare, |listed| {
+            let Seen { count, bytes, most } = some.list(to, from, listed);
+            (count, bytes, most)
+        }),
     }
 }
 

@@ -77,6 +77,13 @@ impl<'a> Runs<'a> {
         }
     }
 
+    /// One of them between two blocks that it lies in.
+    #[inline(always)]
+    pub(super) fn line(&self, index: usize, to: &Part, from: &Part) -> Line {
+        let [dst, src, len] = [self.dsts[index], self.srcs[index], self.lens[index]];
+        Line { dst: to.engine_address(dst), src: from.engine_address(src), len }
+    }
+
     /// Those from `first` on, `count` at most.
     #[inline(always)]
     pub(super) fn part(&self, first: usize, count: usize) -> Runs<'a> {
@@ -155,7 +162,7 @@ impl Look for Listing<'_> {
 }
 
 #[inline(always)]
-fn array(words: &[usize]) -> Option<&[usize; AT_ONCE]> {
+pub(super) fn array(words: &[usize]) -> Option<&[usize; AT_ONCE]> {
     words.try_into().ok()
 }
 

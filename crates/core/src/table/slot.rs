@@ -88,6 +88,12 @@ impl Part {
         addr.wrapping_add(self.shift)
     }
 
+    /// The first address, the length, and the way from the user's addresses to the engine's.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for loops of that CPU"))]
+    pub(crate) fn words(&self) -> [usize; 3] {
+        [self.base, self.len, self.shift]
+    }
+
     /// Whether it is of no block at all.
     pub(crate) fn is_nothing(&self) -> bool {
         self.len == 0
