@@ -1,10 +1,10 @@
-//! The threads of the host backend: a few workers that run lanes, and as many threads for users' functions as are blocked.
+//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own: `calls.rs`.
 //!
 //! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
-use super::{lane::Lane, team::Team};
-use crate::threads::{CALL_STACK, spawn};
+use super::{calls::Calls, lane::Lane, team::Team};
+use crate::threads::spawn;
 use ferry_core::{
     Error, Kind, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
@@ -24,8 +24,6 @@ const MOST_WORKERS: usize = 8;
 /// Workers that spin at the same time; always fewer than there are CPUs.
 const MOST_SPINNING: usize = 2;
 const WORKER_STACK: usize = 1 << 20;
-/// A thread for users' functions that has had nothing to do for this long ends.
-const CALL_THREAD_IDLE: Duration = Duration::from_secs(5);
 
 /// The threads and what they share.
 pub struct Engine {
@@ -43,8 +41,7 @@ pub struct Engine {
     most_spinning: usize,
     started: Instant,
     closed: AtomicBool,
-    calls: Mutex<Calls>,
-    call_wake: Condvar,
+    pub(super) calls: Arc<Calls>,
     /// Keeps the memory that lanes work on.
     _memory: Arc<dyn Any + Send + Sync>,
 }
@@ -54,12 +51,6 @@ struct Ready {
     lanes: VecDeque<Arc<Lane>>,
     sleeping: usize,
     workers: usize,
-}
-
-#[derive(Default)]
-struct Calls {
-    pending: VecDeque<Box<dyn FnOnce() + Send>>,
-    idle: usize,
 }
 
 impl Engine {
@@ -77,8 +68,7 @@ impl Engine {
             most_spinning: (cpus - 1).min(MOST_SPINNING),
             started: Instant::now(),
             closed: AtomicBool::new(false),
-            calls: Mutex::new(Calls::default()),
-            call_wake: Condvar::new(),
+            calls: Arc::default(),
             _memory: memory,
         })
     }
@@ -281,43 +271,8 @@ impl Engine {
     }
 
     /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
-    pub fn call(self: &Arc<Self>, function: Box<dyn FnOnce() + Send>) -> Result<()> {
-        let mut calls = lock(&self.calls);
-        if calls.idle > calls.pending.len() {
-            calls.pending.push_back(function);
-            drop(calls);
-            self.call_wake.notify_one();
-            return Ok(());
-        }
-        drop(calls);
-        let engine = self.clone();
-        let first = move || {
-            function();
-            engine.serve_calls();
-        };
-        spawn("ferry-call".into(), CALL_STACK, first).map_err(|why| no_thread(&why))
-    }
-
-    fn serve_calls(&self) {
-        let mut calls = lock(&self.calls);
-        loop {
-            if let Some(function) = calls.pending.pop_front() {
-                drop(calls);
-                function();
-                calls = lock(&self.calls);
-                continue;
-            }
-            calls.idle += 1;
-            let (guard, timeout) = self
-                .call_wake
-                .wait_timeout(calls, CALL_THREAD_IDLE)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            calls = guard;
-            calls.idle -= 1;
-            if timeout.timed_out() && calls.pending.is_empty() {
-                return;
-            }
-        }
+    pub fn call(&self, function: Box<dyn FnOnce() + Send>) -> Result<()> {
+        self.calls.call(function).map_err(|why| no_thread(&why))
     }
 }
 
