@@ -36,6 +36,13 @@ typedef struct {
     size_t dst_pitch, width, height;
 } Rectangle;
 
+// The same, of the pieces of a batch.
+typedef struct {
+    u32 sources_read;
+    int source[2], target[2];
+    u32 flags;
+} Hints;
+
 typedef struct Work {
     struct Work *next;
     void (*run)(struct Work *work);

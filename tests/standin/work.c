@@ -48,6 +48,47 @@ Code cuMemcpyAsync(u64 dst, u64 src, size_t len, Stream *stream)
     return copy("cuMemcpyAsync", &rows, stream);
 }
 
+// Pieces one after the other, until one is wrong.
+static Code copy_together(const u64 *dsts, const u64 *srcs, const size_t *lens, size_t count, const Hints *hints,
+                          const size_t *firsts, size_t hint_count, size_t *failed, Stream *stream)
+{
+    const u32 in_the_stream = 1;
+    Code code = injected("cuMemcpyBatchAsync");
+    if (code != OK) {
+        return code;
+    }
+    // It is not for the streams of those who name none.
+    bool is_named = (u64)stream > 2;
+    if (hint_count != 1 || firsts[0] != 0 || hints->sources_read != in_the_stream || hints->flags != 0 || !is_named) {
+        return INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        Rectangle rows = {.dst_device = dsts[i], .src_device = srcs[i], .width = lens[i], .height = 1};
+        code = copy("piece of cuMemcpyBatchAsync", &rows, stream);
+        if (code != OK) {
+            *failed = i;
+            return code;
+        }
+    }
+    return OK;
+}
+
+// What has other arguments in other versions is asked for by the version: here, of CUDA 12.8.
+Code cuGetProcAddress_v2(const char *name, void **found, int version, u64 flags, int *status)
+{
+    const Code not_found = 500;
+    Code code = injected("cuGetProcAddress");
+    if (code != OK || flags != 0) {
+        return code != OK ? code : INVALID_VALUE;
+    }
+    if (version != 12080 || strcmp(name, "cuMemcpyBatchAsync") != 0) {
+        return not_found;
+    }
+    *found = (void *)copy_together;
+    *status = 0;
+    return OK;
+}
+
 // Addresses say themselves where they lie; nothing else is understood here.
 Code cuMemcpy2DAsync_v2(const Rectangle *rows, Stream *stream)
 {

@@ -1,7 +1,7 @@
 //! What the GPU does by itself, put into the stream of a lane.
 
 use super::{
-    driver::{Handle, Rectangle},
+    driver::{self, Handle, Hints, Rectangle},
     host::Piece,
     page::Page,
     planner::{self, Engine, Shape, Way},
@@ -14,6 +14,13 @@ use std::{ffi::c_void, ptr};
 
 /// Threads of a block: kernels.cu allows no more.
 const THREADS: u32 = 1024;
+
+/// How pieces are sent.
+enum Sending {
+    Each,
+    Together,
+    Launch(Launch),
+}
 
 /// How a list of pieces is launched.
 #[derive(Clone, Copy)]
@@ -38,12 +45,15 @@ impl Lane {
             return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows, way, constants));
         };
         let entries = Entry::of(lines);
-        let launch = if plan.is_ordered() { None } else { launch_for(entries, plan.sizes(), way, constants) };
-        let Some(launch) = launch else { return self.send_each(entries, way, constants) };
-        if launch.is_inline || launch.share.is_some() {
-            return self.launch_list(entries, launch);
+        if plan.is_ordered() {
+            return self.send_each(entries, way, constants);
         }
-        self.launch_plan(plan, launch)
+        match sending(entries, plan.sizes(), way, constants) {
+            Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
+                self.launch_plan(plan, launch)
+            }
+            sending => self.send_so(entries, sending, plan.sizes(), way, constants),
+        }
     }
 
     /// Launches a list as it lies in its plan.
@@ -62,9 +72,26 @@ impl Lane {
     pub(super) fn send(&self, entries: &[Entry], way: Way) -> Result<()> {
         let sizes = entries.iter().map(|entry| entry.len as usize);
         let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        match launch_for(entries, sizes, way, self.constants()) {
-            Some(launch) => self.launch_list(entries, launch),
-            None => self.send_each(entries, way, self.constants()),
+        let sending = sending(entries, sizes, way, self.constants());
+        self.send_so(entries, sending, sizes, way, self.constants())
+    }
+
+    fn send_so(
+        &self,
+        entries: &[Entry],
+        so: Sending,
+        sizes: (usize, usize),
+        way: Way,
+        constants: &Constants,
+    ) -> Result<()> {
+        match so {
+            Sending::Each => self.send_each(entries, way, constants),
+            Sending::Launch(launch) => self.launch_list(entries, launch),
+            Sending::Together if self.send_together(entries) => Ok(()),
+            Sending::Together => match sending(entries, sizes, way, &constants.clone().apart()) {
+                Sending::Launch(launch) => self.launch_list(entries, launch),
+                _ => self.send_each(entries, way, constants),
+            },
         }
     }
 
@@ -78,6 +105,27 @@ impl Lane {
             let rows = Rows::linear(entry.dst as usize, entry.src as usize, entry.len as usize);
             self.copy_rows(&rows, way, constants)
         })
+    }
+
+    /// Pieces in one call of the driver, which then uses several copy engines. False if it has none or does not take them, such as
+    /// ranges over joints; what it may have begun is then done once more. In a shared stream they keep to that one: others may stand
+    /// still behind it.
+    fn send_together(&self, entries: &[Entry]) -> bool {
+        let Some(copy) = self.device.driver.copy_together.filter(|_| !self.is_shared) else {
+            return false;
+        };
+        self.bell.ends_with(None);
+        let [dsts, srcs, lens] =
+            [|entry: &Entry| entry.dst, |entry: &Entry| entry.src, |entry: &Entry| entry.len]
+                .map(|word| entries.iter().map(|entry| word(entry) as usize).collect::<Vec<_>>());
+        let (hints, first, mut failed) = (Hints::IN_THE_STREAM, 0, 0);
+        let ends = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
+        // SAFETY: arrays of one length, with hints for all pieces. The pieces of a plan stay valid until the op has passed, and
+        // what the arrays say is copied before the call returns.
+        let code = unsafe {
+            copy(ends.0, ends.1, ends.2, entries.len(), &hints, &first, 1, &mut failed, self.stream)
+        };
+        code == driver::SUCCESS
     }
 
     /// A row of page-locked memory, by a copy engine.
@@ -250,24 +298,20 @@ pub(super) fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }
 
-/// How to launch pieces that have so many bytes together and `most` at most; `None` if they are better copied one by one.
-fn launch_for(
-    entries: &[Entry],
-    (bytes, most): (usize, usize),
-    way: Way,
-    constants: &Constants,
-) -> Option<Launch> {
+/// How to send pieces that have so many bytes together and `most` at most.
+fn sending(entries: &[Entry], (bytes, most): (usize, usize), way: Way, constants: &Constants) -> Sending {
     let count = entries.len();
     let (blocks, is_inline) = match planner::choose(&Shape::Pieces { count, bytes, most }, way, constants) {
         Engine::Inline { blocks } => (blocks, true),
         Engine::List { blocks } => (blocks, false),
-        _ => return None,
+        Engine::Together => return Sending::Together,
+        _ => return Sending::Each,
     };
     // What a kernel reads and writes at once has no order.
     if way == Way::Within && entries.iter().any(Entry::meets) {
-        return None;
+        return Sending::Each;
     }
     let share = planner::share(bytes, way, constants);
     let lanes = planner::lanes((bytes / count).min(share));
-    Some(Launch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
+    Sending::Launch(Launch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
 }

@@ -8,7 +8,7 @@ use ferry_core::{Error, Kind, Result, Rows};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
-    fmt, ptr,
+    fmt, mem, ptr,
 };
 
 /// A result code of the driver.
@@ -108,6 +108,36 @@ impl From<&Rows> for Rectangle {
     }
 }
 
+/// What the driver may do with the pieces of a batch from one on: when their sources are read, where it might be told that both
+/// ends are, and flags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Hints {
+    pub sources_read: u32,
+    pub source: [i32; 2],
+    pub target: [i32; 2],
+    pub flags: u32,
+}
+
+impl Hints {
+    /// Sources are read when the stream gets there.
+    pub const IN_THE_STREAM: Hints = Hints { sources_read: 1, source: [0; 2], target: [0; 2], flags: 0 };
+}
+
+/// cuMemcpyBatchAsync: where pieces go and come from, their lengths and number; hints, the first piece that each is about, and how
+/// many; which piece was refused; the stream.
+pub type CopyTogether = unsafe extern "C" fn(
+    *const usize,
+    *const usize,
+    *const usize,
+    usize,
+    *const Hints,
+    *const usize,
+    usize,
+    *mut usize,
+    Handle,
+) -> Code;
+
 /// What another process opens an allocation with.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +219,7 @@ functions! {
         cuStreamIsCapturing = "cuStreamIsCapturing" (Handle, *mut i32);
         cuStreamWaitValue64 = "cuStreamWaitValue64_v2" (Handle, usize, u64, u32);
         cuStreamWriteValue64 = "cuStreamWriteValue64_v2" (Handle, usize, u64, u32);
+        cuGetProcAddress = "cuGetProcAddress_v2" (*const c_char, *mut *mut c_void, i32, u64, *mut i32);
         cuIpcGetMemHandle = "cuIpcGetMemHandle" (*mut Pass, usize);
         cuIpcOpenMemHandle = "cuIpcOpenMemHandle_v2" (*mut usize, Pass, u32);
         cuIpcCloseMemHandle = "cuIpcCloseMemHandle" (usize);
@@ -198,6 +229,8 @@ functions! {
 /// The driver, initialised.
 pub struct Driver {
     pub calls: Functions,
+    /// Copies many pieces in one call.
+    pub copy_together: Option<CopyTogether>,
 }
 
 impl Driver {
@@ -213,11 +246,23 @@ impl Driver {
         std::mem::forget(library);
         let calls = calls
             .map_err(|why| refuse(format!("{name} is no CUDA driver that we know: {}", reason(&why))))?;
-        let driver = Driver { calls };
+        let mut driver = Driver { calls, copy_together: None };
         // SAFETY: no preconditions.
         let code = unsafe { (driver.calls.cuInit)(0) };
         driver.check("cuInit", code).map_err(|why| refuse(why.to_string()))?;
+        driver.copy_together = driver.find_copy_together();
         Ok(driver)
+    }
+
+    /// Its arguments differ from one version to the next, so it is asked for in one.
+    fn find_copy_together(&self) -> Option<CopyTogether> {
+        const VERSION: i32 = 12080;
+        let (mut found, mut status, ask) = (ptr::null_mut(), 0, self.calls.cuGetProcAddress?);
+        // SAFETY: the name ends with a zero, and the others receive the function and how it was found.
+        let code = unsafe { ask(c"cuMemcpyBatchAsync".as_ptr(), &mut found, VERSION, 0, &mut status) };
+        let is_found = code == SUCCESS && status == 0 && !found.is_null();
+        // SAFETY: the function of this name in this version, and so of this type.
+        is_found.then(|| unsafe { mem::transmute::<*mut c_void, CopyTogether>(found) })
     }
 
     /// How many GPUs there are. `Unsupported` if there is none.

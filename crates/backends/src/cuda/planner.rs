@@ -67,6 +67,8 @@ pub enum Shape {
 pub enum Engine {
     /// A copy engine, row by row.
     Each,
+    /// Copy engines, all pieces in one call.
+    Together,
     /// A copy engine, as a rectangle.
     Rectangle,
     /// A kernel with the list in its parameters.
@@ -130,14 +132,16 @@ pub fn choose(shape: &Shape, way: Way, constants: &Constants) -> Engine {
 }
 
 fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constants: &Constants) -> Engine {
-    let is_worth_a_launch =
-        count >= constants.list_from(way) && bytes / count.max(1) < constants.engine_from(way);
+    let size = bytes / count.max(1);
+    let is_worth_a_launch = count >= constants.list_from(way) && size < constants.engine_from(way);
     let share = share(bytes, way, constants);
     // No piece is cut, or each may leave a rest.
     let parts = if most <= share { count } else { count + bytes / share };
     let blocks = parts.min(constants.blocks(way)) as u32;
+    let goes_together = count >= constants.together_from && (size >= constants.together_size || blocks == 0);
     match way {
         Way::Across => Engine::Each,
+        Way::In | Way::Out if goes_together => Engine::Together,
         _ if !is_worth_a_launch || blocks == 0 => Engine::Each,
         _ if parts <= constants.inline_most => Engine::Inline { blocks },
         _ => Engine::List { blocks },
@@ -213,7 +217,7 @@ mod tests {
     /// The rows of the table in docs/performance.md, and what lies around them.
     #[test]
     fn every_measured_batch_goes_to_its_winner() {
-        use Engine::{Each, Inline, List};
+        use Engine::{Each, Inline, List, Together};
         let link = List { blocks: 32 };
         for (way, shape, want) in [
             (Way::In, pieces(4096, 4 * K), link),
@@ -227,9 +231,11 @@ mod tests {
             (Way::In, pieces(161, 4 * K), link),
             (Way::In, pieces(512, 128 * K), link),
             (Way::Out, pieces(512, 128 * K), link),
-            (Way::In, pieces(64, M), link),
-            (Way::In, pieces(64, 2 * M), Each),
-            (Way::Out, pieces(64, 4 * M), Each),
+            (Way::In, pieces(512, 256 * K), link),
+            (Way::In, pieces(256, 512 * K), Together),
+            (Way::In, pieces(64, 2 * M), Together),
+            (Way::Out, pieces(2, 4 * M), Together),
+            (Way::In, pieces(1, 4 * M), Each),
             (Way::In, pieces(4, 64 * K), Inline { blocks: 32 }),
             (Way::In, pieces(8, 64 * K), Inline { blocks: 32 }),
             (Way::In, pieces(64, 128 * K), link),
@@ -245,6 +251,14 @@ mod tests {
             (Way::Across, pieces(4096, 4 * K), Each),
         ] {
             assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
+        let constants = Constants::default().apart();
+        for (size, want) in [(512 * K, Engine::List { blocks: 32 }), (2 * M, Engine::Each)] {
+            assert_eq!(choose(&pieces(64, size), Way::In, &constants), want, "{size} bytes");
         }
     }
 
@@ -323,7 +337,8 @@ mod tests {
             assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
         }
         let none = Constants { blocks_in: 0, ..Constants::default() };
-        assert_eq!(choose(&pieces(64, K), Way::In, &none), Engine::Each, "no blocks, no kernels");
+        assert_eq!(choose(&pieces(64, K), Way::In, &none), Engine::Together, "no blocks, no kernels");
+        assert_eq!(choose(&pieces(64, K), Way::In, &Constants::NO_KERNELS), Engine::Each, "out of reach");
         assert_eq!(choose(&rows(16, M, 32), Way::In, &none), Engine::Rectangle);
     }
 

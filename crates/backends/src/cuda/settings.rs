@@ -57,6 +57,11 @@ constants! {
     engine_from = 2 << 20,
     /// The same inside a device.
     engine_from_within = 32 << 20,
+    /// Pieces of this size, on average, are large enough for several copy engines at once, between host and device, where the driver
+    /// takes them all in one call,
+    together_size = 512 << 10,
+    /// if there are so many.
+    together_from = 2,
     /// Pieces up to this size are never cut for a kernel.
     share_least = 4 << 10,
     /// Longer ones always are.
@@ -98,7 +103,12 @@ constants! {
 impl Constants {
     /// For memory that kernels cannot reach.
     pub const NO_KERNELS: Constants =
-        Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT };
+        Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT.apart() };
+
+    /// The same for those who cannot hand over all pieces in one call.
+    pub const fn apart(self) -> Constants {
+        Constants { together_from: usize::MAX, ..self }
+    }
 
     /// Blocks of a kernel that copies this way.
     pub fn blocks(&self, way: Way) -> usize {

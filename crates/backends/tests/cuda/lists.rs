@@ -5,12 +5,13 @@ use ferry_backends::cuda::{Cuda, CudaOptions, settings::Settings};
 use ferry_core::{Block, Home, Rows, Runtime};
 use std::ptr;
 
-/// Kernels wherever they can, whatever is faster; and never.
-const PLANS: [&str; 3] = [
+/// Kernels wherever they can, whatever is faster; and never; and batches in one call of the driver.
+const PLANS: [&str; 4] = [
     "",
     "list_from=1,list_from_within=1,engine_from=any,share_most=1K,share_least=256,rows_in_most=any,rows_out_most=any,\
      rows_bytes=0,rows_within_bytes=0,rows_unit=1",
-    "blocks_in=0,blocks_out=0,blocks_within=0",
+    "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any",
+    "together_size=1,together_from=1",
 ];
 
 /// From which kind of memory to which.
@@ -111,6 +112,41 @@ fn batches_of_any_shape_arrive_and_touch_nothing_else() {
                 check(&gpu, way, MIB, &batch, &format!("{count} pieces up to {most} {way:?} plan '{plan}'"));
             }
         }
+    }
+}
+
+/// The first and the second copy one by one are those that fill and fetch what is copied to; a third would lose the GPU.
+#[test]
+fn large_pieces_are_copied_in_one_call() {
+    super::lost::in_child("lists::taken", &[("STANDIN_FAIL", "cuMemcpyAsync:3:700")]);
+}
+
+#[test]
+#[ignore = "run by large_pieces_are_copied_in_one_call"]
+fn taken() {
+    let Some(gpu) = gpu("taken", "") else { return };
+    check(&gpu, WAYS[0], 8 * MIB, &[large(0), large(3 * MIB)], "two");
+}
+
+fn large(first: usize) -> Rows {
+    Rows::linear(first, 5 * MIB - first, 2 * MIB)
+}
+
+/// Not every driver takes a batch, nor every batch.
+#[test]
+fn pieces_that_are_not_taken_together_go_one_by_one() {
+    super::lost::in_child(
+        "lists::not_taken",
+        &[("STANDIN_FAIL", "cuMemcpyBatchAsync:1:1,cuMemcpyBatchAsync:2:801")],
+    );
+}
+
+#[test]
+#[ignore = "run by pieces_that_are_not_taken_together_go_one_by_one"]
+fn not_taken() {
+    for (round, plan) in ["", PLANS[2], ""].into_iter().enumerate() {
+        let Some(gpu) = gpu("not_taken", &plan.replace("any", "2")) else { return };
+        check(&gpu, WAYS[round % 2], 8 * MIB, &[large(0), large(3 * MIB)], &format!("round {round}"));
     }
 }
 

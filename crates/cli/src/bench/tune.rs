@@ -26,13 +26,14 @@ const FEW: [usize; 4] = [16, 64, 128, 160];
 const WIDTHS: [usize; 13] = [16, 32, 64, 128, 256, 512, K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K];
 const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// Plans that are tried: kernels, engines, lists, and so many blocks.
-const PLANS: usize = 3 + BLOCKS.len();
+/// Plans that are tried: kernels, engines one by one and together, lists, and so many blocks.
+const PLANS: usize = 4 + BLOCKS.len();
 
-/// Kernels whatever the size, and engines.
-const KERNELS: &str = "list_from=1,engine_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,rows_out_most=any,\
-                       rows_within_most=any";
-const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
+/// Kernels whatever the size, an engine for each piece, and engines for all of them in one call.
+const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,\
+                       rows_out_most=any,rows_within_most=any";
+const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any";
+const TOGETHER: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
 /// More blocks than others have to be faster by this: what they take is taken from whatever else runs on the GPU.
 const WORTH: f64 = 1.02;
@@ -74,6 +75,7 @@ pub fn main(samples: u32) -> Result<ExitCode> {
 struct Measured {
     kernels: Times,
     engines: Times,
+    together: Times,
     /// Kernels that read every list from memory, however few pieces it has.
     lists: Times,
     /// By the number of blocks.
@@ -90,6 +92,7 @@ impl Measured {
         Ok(Measured {
             kernels: run(KERNELS, [crossovers(), few.clone()].concat())?,
             engines: run(ENGINES, crossovers())?,
+            together: run(TOGETHER, by_piece().collect())?,
             lists: run(&format!("{KERNELS},inline_most=0"), few)?,
             blocks: BLOCKS.iter().map(with_blocks).collect::<Result<_>>()?,
         })
@@ -104,10 +107,12 @@ impl Measured {
         let many = before(&by_count(engines), &by_count(kernels));
         let inline = before(&by_few(kernels), &by_few(&self.lists));
         let large = before(&by_piece(kernels), &by_piece(engines));
+        let together = before(&by_piece(kernels), &by_piece(&self.together));
         let mut plan = vec![
             format!("list_from={}", from(&COUNTS, many)),
             format!("inline_most={}", most(&FEW, inline)),
             format!("engine_from={}", from(&PIECES, large)),
+            format!("together_size={}", from(&PIECES, together)),
         ];
         plan.extend(WAYS.iter().map(|way| format!("blocks_{}={}", way.name, self.blocks(way))));
         plan.extend(WAYS.iter().flat_map(|way| self.rows(way)));
@@ -142,10 +147,13 @@ impl Measured {
 
 /// Cases that kernels and engines both can do.
 fn crossovers() -> Vec<String> {
-    let by_piece = PIECES.iter().flat_map(|size| batches(&pieces(*size)));
     let by_count = COUNTS.iter().flat_map(|count| batches(&few(*count)));
     let rows = WAYS.iter().flat_map(|way| WIDTHS.map(|width| matrix(way, width)));
-    by_piece.chain(by_count).chain(rows).collect()
+    by_piece().chain(by_count).chain(rows).collect()
+}
+
+fn by_piece() -> impl Iterator<Item = String> {
+    PIECES.iter().flat_map(|size| batches(&pieces(*size)))
 }
 
 fn batches(name: &str) -> [String; 2] {
@@ -226,7 +234,7 @@ fn time(report: &Value, case: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, ENGINES, KERNELS, Measured, PLANS, Times, before, range};
+    use super::{Cell, ENGINES, KERNELS, Measured, PLANS, TOGETHER, Times, before, range};
     use crate::bench::cases;
     use crate::error::Result;
 
@@ -258,6 +266,8 @@ mod tests {
             ENGINES if engine_is_better(case) => 1.0,
             KERNELS if engine_is_better(case) => 1.1,
             ENGINES => 2.0,
+            TOGETHER if engine_is_better(case) || case.ends_with("x512K") => 0.9,
+            TOGETHER => 1.2,
             _ if plan.contains("blocks_in=8,") => 1.5,
             _ if plan.contains("blocks_in=16,") && case.starts_with("d2d") => 1.5,
             _ if plan.contains("inline_most=0") => {
@@ -273,6 +283,7 @@ mod tests {
             ("list_from", "2"),
             ("inline_most", "128"),
             ("engine_from", "1M"),
+            ("together_size", "512K"),
             ("blocks_in", "16"),
             ("blocks_out", "16"),
             ("blocks_within", "32"),
