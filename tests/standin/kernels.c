@@ -253,13 +253,10 @@ static void ring(const Launch *launch, u64 bell, u64 number)
 static void ferry_pieces(const Launch *launch)
 {
     u32 count = ARG(launch, 1, u32);
-    Entry *list = malloc(count * sizeof *list);
-    memcpy(list, reach(ARG(launch, 0, u64), count * sizeof *list), count * sizeof *list);
-    // The slot is the host's again when the list was read, not when its pieces are copied.
-    __atomic_store_n((u64 *)reach(ARG(launch, 5, u64), 8), ARG(launch, 4, u64), __ATOMIC_RELEASE);
-    copy_list(list, count);
-    free(list);
+    copy_list(reach(ARG(launch, 0, u64), count * sizeof(Entry)), count);
     ring(launch, ARG(launch, 6, u64), ARG(launch, 7, u64));
+    // The slot is the host's again when all is done, and it hears of the end first.
+    __atomic_store_n((u64 *)reach(ARG(launch, 5, u64), 8), ARG(launch, 4, u64), __ATOMIC_RELEASE);
 }
 
 static void ferry_pieces_inline(const Launch *launch)

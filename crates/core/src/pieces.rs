@@ -280,6 +280,13 @@ impl Store {
         }
     }
 
+    /// What was added is there for all to read; nothing more is added.
+    pub(crate) fn settle(&self) {
+        if let Store::Lines(lines) = self {
+            lines.list.settle();
+        }
+    }
+
     /// The memory that was lent for all pieces, with these in it.
     pub(crate) fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
         let Store::Lines(Lines { list, .. }) = self else { return None };

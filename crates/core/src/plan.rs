@@ -188,6 +188,7 @@ impl Plan {
         let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
         many.add_runs(runs)?;
         many.finish();
+        self.pieces.settle();
         Ok(())
     }
 
@@ -204,6 +205,7 @@ impl Plan {
         many.add_all(two.into_iter())?;
         many.add_all(others)?;
         many.finish();
+        self.pieces.settle();
         Ok(())
     }
 

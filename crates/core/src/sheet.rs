@@ -9,7 +9,8 @@ pub trait Sheet: Any + Send + Sync {
     /// Writes lines behind the others, or none of them if there is no room for all: then it says false.
     fn write(&mut self, lines: &[Line]) -> bool;
 
-    /// Room for more behind what was written: it is best written past the caches, in whole lines of them.
+    /// Room for more behind what was written: it is best written past the caches, in whole lines of them. What was written so is
+    /// [`settled`](Self::settle) by the thread that wrote it before anybody reads it.
     fn room(&mut self) -> &mut [MaybeUninit<Line>];
 
     /// The first lines of the room are written as well.
@@ -18,7 +19,10 @@ pub trait Sheet: Any + Send + Sync {
     /// They are, as many as this.
     unsafe fn wrote(&mut self, count: usize);
 
-    /// What was written.
+    /// What this thread has written is there for all to read, of this sheet and of whoever has its memory next.
+    fn settle(&self);
+
+    /// What was written, and settled.
     fn lines(&self) -> &[Line];
 }
 
@@ -94,8 +98,16 @@ impl List {
         Some(said)
     }
 
+    /// What was written is there for all to read. A list that is lent is not read before.
+    pub(crate) fn settle(&self) {
+        if let List::Lent(sheet) = self {
+            sheet.settle();
+        }
+    }
+
     /// The list in memory of our own from here on.
     pub(crate) fn own(&mut self) -> &mut Vec<Line> {
+        self.settle();
         if let List::Lent(sheet) = self {
             *self = List::Own(sheet.lines().to_vec());
         }
@@ -144,6 +156,8 @@ mod tests {
             // SAFETY: the caller's promise.
             unsafe { self.0.set_len(len) };
         }
+
+        fn settle(&self) {}
 
         fn lines(&self) -> &[Line] {
             &self.0

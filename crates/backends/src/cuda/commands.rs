@@ -2,6 +2,7 @@
 
 use super::{
     driver::{self, Handle, Hints, Rectangle},
+    errors,
     host::Piece,
     page::Page,
     planner::{self, Engine, Shape, Way},
@@ -87,7 +88,7 @@ impl Lane {
         match so {
             Sending::Each => self.send_each(entries, way, constants),
             Sending::Launch(launch) => self.launch_list(entries, launch),
-            Sending::Together if self.send_together(entries) => Ok(()),
+            Sending::Together if self.send_together(entries)? => Ok(()),
             Sending::Together => match sending(entries, sizes, way, &constants.clone().apart()) {
                 Sending::Launch(launch) => self.launch_list(entries, launch),
                 _ => self.send_each(entries, way, constants),
@@ -108,11 +109,11 @@ impl Lane {
     }
 
     /// Pieces in one call of the driver, which then uses several copy engines. False if it has none or does not take them, such as
-    /// ranges over joints; what it may have begun is then done once more. In a shared stream they keep to that one: others may stand
-    /// still behind it.
-    fn send_together(&self, entries: &[Entry]) -> bool {
+    /// ranges over joints: what it may have begun is in the stream, as all of a batch is, and is then done once more. In a shared stream
+    /// they keep to that one: others may stand still behind it.
+    fn send_together(&self, entries: &[Entry]) -> Result<bool> {
         let Some(copy) = self.device.driver.copy_together.filter(|_| !self.is_shared) else {
-            return false;
+            return Ok(false);
         };
         self.bell.ends_with(None);
         let [dsts, srcs, lens] =
@@ -125,7 +126,10 @@ impl Lane {
         let code = unsafe {
             copy(ends.0, ends.1, ends.2, entries.len(), &hints, &first, 1, &mut failed, self.stream)
         };
-        code == driver::SUCCESS
+        match errors::meaning(code).is_final {
+            true => self.device.check("cuMemcpyBatchAsync", code).map(|()| true),
+            false => Ok(code == driver::SUCCESS),
+        }
     }
 
     /// A row of page-locked memory, by a copy engine.

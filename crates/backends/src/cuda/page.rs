@@ -2,7 +2,7 @@
 
 use super::{
     device::Device,
-    ring::{Entry, FEW, Loan, ROOM},
+    ring::{self, Entry, FEW, Loan, ROOM},
 };
 use ferry_core::{Line, Sheet, sync::Arc};
 use std::{any::Any, mem::MaybeUninit};
@@ -47,6 +47,10 @@ impl Sheet for Page {
     unsafe fn wrote(&mut self, count: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.loan.wrote(count) };
+    }
+
+    fn settle(&self) {
+        ring::written();
     }
 
     fn lines(&self) -> &[Line] {

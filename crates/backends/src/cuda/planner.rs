@@ -2,7 +2,7 @@
 //! the answer.
 //!
 //! A copy engine has the link to itself and is best for what is large or alone, but each copy that it is given costs about as
-//! much as moving 150 KiB. A kernel moves a whole list for the price of one launch; it takes multiprocessors while it runs and
+//! much as moving 150 KiB, and several together, given all pieces in one call, about 30. A kernel moves a whole list for the price of one launch; it takes multiprocessors while it runs and
 //! comes near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers are in
 //! [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
 

@@ -7,7 +7,7 @@
 use super::driver::Handle;
 use ferry_core::{
     Line, Result,
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, spin_loop},
 };
 use std::{
     mem::{self, MaybeUninit},
@@ -23,6 +23,8 @@ pub const ROOM: usize = 4096;
 const SLOTS: usize = 64;
 /// Slots that are made at a time.
 const GROUP: usize = 8;
+/// How often is looked whether all are back when they are given back themselves: some hundred microseconds.
+const LOOKS: u32 = 10_000;
 /// Bytes of a group: the lists, and then the numbers of the last loans that came back.
 const GROUP_LEN: usize = GROUP * (ROOM * size_of::<Entry>() + size_of::<AtomicU64>());
 
@@ -139,7 +141,7 @@ struct Slots {
 pub struct Loan {
     /// The number of the slot.
     pub slot: u32,
-    /// What the kernel has to write when it has read the list,
+    /// What the kernel has to write when it ends,
     pub number: u64,
     /// and where.
     pub back: Handle,
@@ -163,7 +165,11 @@ impl Lists {
     /// The memory of the slots, to be given back; none if a kernel may still read one.
     pub fn close(&self) -> Vec<Handle> {
         let mut slots = lock(&self.0);
-        let is_idle = (0..slots.lent.len()).all(|slot| slots.is_back(slot));
+        // A kernel says so a moment after its end was heard of.
+        let is_idle = (0..LOOKS).any(|_| {
+            spin_loop();
+            (0..slots.lent.len()).all(|slot| slots.is_back(slot))
+        });
         let groups = mem::take(&mut *slots).groups;
         if is_idle { groups } else { Vec::new() }
     }
@@ -260,6 +266,8 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         if !self.is_sent {
+            // What was written comes before what the next one writes.
+            written();
             // SAFETY: the word of the slot, which is ours.
             unsafe { AtomicU64::from_ptr(self.back as *mut u64) }.store(self.number, Ordering::Release);
         }

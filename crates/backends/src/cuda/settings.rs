@@ -58,7 +58,7 @@ constants! {
     /// The same inside a device.
     engine_from_within = 32 << 20,
     /// Pieces of this size, on average, are large enough for several copy engines at once, between host and device, where the driver
-    /// takes them all in one call,
+    /// takes them all in one call; those of any size are where no kernel has blocks,
     together_size = 512 << 10,
     /// if there are so many.
     together_from = 2,

@@ -8,7 +8,7 @@ use ferry_core::{
 use std::hint;
 
 /// A stream that is shared with other libraries.
-fn shared(gpu: &Runtime, device: u32) -> Arc<Stream> {
+pub fn shared(gpu: &Runtime, device: u32) -> Arc<Stream> {
     let stream = gpu.stream(device, QueueOptions::default()).expect("a stream");
     stream.share().expect("shared");
     stream

@@ -2,8 +2,8 @@
 
 use super::{MIB, MINUTE, alloc, copy, fetch, linear, locked, noise, read, stream};
 use ferry_backends::cuda::{Cuda, CudaOptions, settings::Settings};
-use ferry_core::{Block, Home, Rows, Runtime};
-use std::ptr;
+use ferry_core::{Block, Home, Rows, Runtime, Stream};
+use std::{ptr, sync::mpsc};
 
 /// Kernels wherever they can, whatever is faster; and never; and batches in one call of the driver.
 const PLANS: [&str; 4] = [
@@ -65,7 +65,24 @@ fn bytes_of(runtime: &Runtime, block: &Block) -> Vec<u8> {
 }
 
 /// Copies rectangles that are given as offsets, and looks at every byte of the destination's block.
-fn check(runtime: &Runtime, (dst, src): (Home, Home), len: usize, pieces: &[Rows], case: &str) {
+fn check(runtime: &Runtime, way: (Home, Home), len: usize, pieces: &[Rows], case: &str) {
+    check_in(runtime, &stream(runtime), way, len, pieces, case);
+}
+
+fn check_in(runtime: &Runtime, stream: &Stream, way: (Home, Home), len: usize, pieces: &[Rows], case: &str) {
+    check_after(runtime, stream, way, len, pieces, || (), case);
+}
+
+/// The same; `then` comes when all was submitted.
+fn check_after(
+    runtime: &Runtime,
+    stream: &Stream,
+    (dst, src): (Home, Home),
+    len: usize,
+    pieces: &[Rows],
+    then: impl FnOnce(),
+    case: &str,
+) {
     let (mut want, from) = (vec![0xee; len], noise(len, len));
     let (to, at) = (memory(runtime, dst, &want), memory(runtime, src, &from));
     for rows in pieces {
@@ -75,8 +92,8 @@ fn check(runtime: &Runtime, (dst, src): (Home, Home), len: usize, pieces: &[Rows
         }
     }
     let placed = |rows: &Rows| Rows { dst: to.base + rows.dst, src: at.base + rows.src, ..*rows };
-    let stream = stream(runtime);
-    copy(&stream, &pieces.iter().map(placed).collect::<Vec<_>>());
+    copy(stream, &pieces.iter().map(placed).collect::<Vec<_>>());
+    then();
     stream.synchronize(MINUTE).expect("done");
     let got = bytes_of(runtime, &to);
     let wrong = got.iter().zip(&want).position(|(got, want)| got != want);
@@ -132,19 +149,73 @@ fn large(first: usize) -> Rows {
     Rows::linear(first, 5 * MIB - first, 2 * MIB)
 }
 
-/// Not every driver takes a batch, nor every batch.
+/// Other streams may stand still behind one that is shared, so all of it stays there. A call for all would lose the GPU.
+#[test]
+fn large_pieces_in_a_shared_stream_keep_to_it() {
+    super::lost::in_child("lists::kept", &[("STANDIN_FAIL", "cuMemcpyBatchAsync:1:700")]);
+}
+
+#[test]
+#[ignore = "run by large_pieces_in_a_shared_stream_keep_to_it"]
+fn kept() {
+    let Some(gpu) = gpu("kept", "") else { return };
+    check_in(&gpu, &super::held::shared(&gpu, 0), WAYS[0], 8 * MIB, &[large(0), large(3 * MIB)], "shared");
+}
+
+/// What loses the GPU is no reason to try it in another way.
+#[test]
+fn a_gpu_that_is_lost_over_large_pieces_is_lost() {
+    let fails = "cuMemcpyBatchAsync:1:700,cuMemcpyAsync:1:700";
+    super::lost::in_child("lists::lost_over_them", &[("STANDIN_FAIL", fails)]);
+}
+
+#[test]
+#[ignore = "run by a_gpu_that_is_lost_over_large_pieces_is_lost"]
+fn lost_over_them() {
+    let Some(gpu) = gpu("lost_over_them", "") else { return };
+    let (to, at) = (alloc(&gpu, Home::Device(0), 8 * MIB), alloc(&gpu, Home::Host, 8 * MIB));
+    let stream = stream(&gpu);
+    copy(
+        &stream,
+        &[large(0), large(3 * MIB)].map(|rows| Rows {
+            dst: to.base + rows.dst,
+            src: at.base + rows.src,
+            ..rows
+        }),
+    );
+    let Err(why) = stream.synchronize(MINUTE) else {
+        return eprintln!("lost_over_them: skipped: this driver does not fail when it is told to");
+    };
+    assert!(why.note.contains("cuMemcpyBatchAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)"), "{why}");
+    gpu.memory_info(0).expect_err("the GPU is lost");
+}
+
+/// A list that waits is read by another thread than the one that wrote it.
+#[test]
+fn a_batch_that_waits_for_the_host_arrives() {
+    let Some(gpu) = gpu("a_batch_that_waits_for_the_host_arrives", "") else { return };
+    let mut dice = Dice(5);
+    for round in 0..20 {
+        let (stream, (go, gone)) = (stream(&gpu), mpsc::channel());
+        stream.call(move || gone.recv().expect("told")).expect("submitted");
+        let batch = pieces(&mut dice, 1000, 1000, MIB);
+        let told = move || go.send(()).expect("it waits");
+        check_after(&gpu, &stream, WAYS[round % 2], MIB, &batch, told, &format!("round {round}"));
+    }
+}
+
+/// Not every driver takes a batch, nor every batch; and it may notice late.
 #[test]
 fn pieces_that_are_not_taken_together_go_one_by_one() {
-    super::lost::in_child(
-        "lists::not_taken",
-        &[("STANDIN_FAIL", "cuMemcpyBatchAsync:1:1,cuMemcpyBatchAsync:2:801")],
-    );
+    let late = "piece of cuMemcpyBatchAsync:2:1";
+    let fails = format!("cuMemcpyBatchAsync:1:1,cuMemcpyBatchAsync:2:801,{late}");
+    super::lost::in_child("lists::not_taken", &[("STANDIN_FAIL", &fails)]);
 }
 
 #[test]
 #[ignore = "run by pieces_that_are_not_taken_together_go_one_by_one"]
 fn not_taken() {
-    for (round, plan) in ["", PLANS[2], ""].into_iter().enumerate() {
+    for (round, plan) in ["", PLANS[2], "", ""].into_iter().enumerate() {
         let Some(gpu) = gpu("not_taken", &plan.replace("any", "2")) else { return };
         check(&gpu, WAYS[round % 2], 8 * MIB, &[large(0), large(3 * MIB)], &format!("round {round}"));
     }

@@ -1,8 +1,8 @@
 //! `ferry bench --tune`: where the copy engines and the kernels of this GPU overtake each other, as a line for the environment.
 //!
 //! The backend reads its plan when it starts, so the command runs itself once for every plan that is tried: kernels for all,
-//! engines for all, kernels with so many blocks. What is chosen is what loses least over all that was measured, by ratios: a
-//! place where both are about equal weighs next to nothing.
+//! engines for all, one by one and in one call, kernels with so many blocks. What is chosen is what loses least over all that was
+//! measured, by ratios: a place where both are about equal weighs next to nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -107,7 +107,9 @@ impl Measured {
         let many = before(&by_count(engines), &by_count(kernels));
         let inline = before(&by_few(kernels), &by_few(&self.lists));
         let large = before(&by_piece(kernels), &by_piece(engines));
-        let together = before(&by_piece(kernels), &by_piece(&self.together));
+        let mut apart = by_piece(kernels);
+        apart.iter_mut().zip(by_piece(engines)).for_each(|(time, engine)| *time = time.min(engine));
+        let together = before(&apart, &by_piece(&self.together));
         let mut plan = vec![
             format!("list_from={}", from(&COUNTS, many)),
             format!("inline_most={}", most(&FEW, inline)),

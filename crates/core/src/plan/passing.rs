@@ -1,16 +1,14 @@
 //! Lists runs where this CPU does not read them again: past its caches, so that the memory need not be fetched before it is written,
 //! nor looked for in a CPU when a GPU reads it. What is asked of the runs is the same as in [`Runs::list`].
 
-use super::{
-    Runs,
-    runs::{AT_ONCE, array},
-};
+use super::{Runs, runs::AT_ONCE};
 use crate::{pieces::Line, table::Part};
 use std::mem::MaybeUninit;
 
 /// Writes all of them as lines between two blocks, and says how many bytes they have and how many the longest has. `None` if they do
 /// not all lie in those, or are not as many as there is room for, or the CPU or the place is not made for it: then what is in the
 /// room means nothing.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn list(
     runs: &Runs,
@@ -18,12 +16,23 @@ pub(super) fn list(
     from: &Part,
     room: &mut [MaybeUninit<Line>; AT_ONCE],
 ) -> Option<(usize, usize)> {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        let runs = [array(runs.dsts)?, array(runs.srcs)?, array(runs.lens)?, array(runs.rooms)?];
-        // SAFETY: the CPU has AVX2.
-        return unsafe { fours::list(runs, to, from, room) };
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        return None;
     }
+    let array = super::runs::array;
+    let runs = [array(runs.dsts)?, array(runs.srcs)?, array(runs.lens)?, array(runs.rooms)?];
+    // SAFETY: the CPU has AVX2.
+    unsafe { fours::list(runs, to, from, room) }
+}
+
+/// Other CPUs have no such loop yet.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn list(
+    _: &Runs,
+    _: &Part,
+    _: &Part,
+    _: &mut [MaybeUninit<Line>; AT_ONCE],
+) -> Option<(usize, usize)> {
     None
 }
 
@@ -62,7 +71,8 @@ mod fours {
             most = _mm256_blendv_epi8(most, len, _mm256_cmpgt_epi64(len, most));
             let lines = interleaved(to.engine(dst), from.engine(src), len);
             for (part, words) in lines.into_iter().enumerate() {
-                // SAFETY: four lines are three of these, and the room is for sixteen times as many and is aligned.
+                // SAFETY: four lines are three of these, and the room is for sixteen times as many and is aligned. The plan
+                // settles the sheet before anybody reads it.
                 unsafe { _mm256_stream_si256(place.add(3 * index + part), words) };
             }
         }
