@@ -1,14 +1,21 @@
 //! Threads of the backends, inside a process that is somebody else's.
 
-use std::{io, thread};
+use std::io;
 
 /// Users' functions get what a main thread usually has.
 pub const CALL_STACK: usize = 8 << 20;
 
 /// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
 /// code stay its own.
+#[cfg(not(loom))]
 pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    without_signals(|| thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
+    without_signals(|| std::thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
+}
+
+/// In a model there are no threads but its own: whoever wants one has to do without.
+#[cfg(loom)]
+pub fn spawn(_: String, _: usize, _: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Runs `start`; threads that it starts take none of the signals sent to the process.
