@@ -1,7 +1,7 @@
 //! The CUDA driver, loaded at run time: the functions used here and nothing more, and what its error codes say.
 //!
-//! The table is our own since it is short and plain: thirty-odd functions with numbers for handles and addresses, so that
-//! nothing needs a CUDA toolkit to build and no binding's types spread.
+//! The table is our own, in place of cudarc's raw bindings, since it is short and plain: some fifty functions with numbers for handles
+//! and addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
 
 use super::errors::meaning;
 use ferry_core::{Error, Kind, Result, Rows};
