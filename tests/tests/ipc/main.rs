@@ -220,6 +220,64 @@ fn a_second_import_enables_peer_access_too() {
     assert_eq!(importer.ok(&format!("holds {own} {LEN} 1")), "true");
 }
 
+/// Bytes that have several addresses are copied onto themselves as memmove would.
+fn overlapping(process: &mut Other, [to, from]: [&str; 2], what: &str) {
+    const ALL: usize = 1 << 20;
+    let [to, from] = [to, from].map(|addr| addr.parse::<usize>().expect("an address"));
+    for shift in [1, 4096, 600_000] {
+        for call in ["copy", "copy-async"] {
+            let what = format!("{what}, {call} by {shift}");
+            process.ok(&format!("write {from} {ALL} 1"));
+            process.ok(&format!("{call} {} {from} {} {D2D}", to + shift, ALL - shift));
+            assert_eq!(process.ok(&format!("holds {} {} 1", from + shift, ALL - shift)), "true", "{what} up");
+            assert_eq!(process.ok(&format!("holds {from} {shift} 1")), "true", "{what} up, before it");
+            // Pattern 1 lies behind `shift` bytes now, and comes back.
+            process.ok(&format!("{call} {to} {} {} {D2D}", from + shift, ALL - shift));
+            assert_eq!(process.ok(&format!("holds {from} {} 1", ALL - shift)), "true", "{what} down");
+        }
+    }
+}
+
+#[test]
+fn copies_that_overlap_their_own_import_are_as_memmove() {
+    const ALL: usize = 1 << 20;
+    for device in [0, 1] {
+        let mut exporter = Other::on(0);
+        let (addr, key) = exported(&mut exporter, ALL, 1);
+        // From another device all copies but one kind are refused; it must be the same bytes all the same.
+        exporter.ok(&format!("device {device}"));
+        let there = exporter.ok(&format!("import {key} {device}"));
+        if device == 0 {
+            overlapping(&mut exporter, [&there, &addr], "to the import");
+            overlapping(&mut exporter, [&addr, &there], "from the import");
+            continue;
+        }
+        let shifted = there.parse::<usize>().expect("an address") + 4096;
+        exporter.ok(&format!("copy-async {shifted} {addr} {} {D2D}", ALL - 4096));
+        let shifted = addr.parse::<usize>().expect("an address") + 4096;
+        assert_eq!(exporter.ok(&format!("holds {shifted} {} 1", ALL - 4096)), "true", "from afar");
+    }
+}
+
+#[test]
+fn copies_between_two_imports_of_one_memory_are_as_memmove() {
+    const ALL: usize = 1 << 20;
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let (addr, key) = exported(&mut exporter, ALL, 1);
+    let keys = [key, exporter.ok(&format!("export {addr} {ALL} 1"))];
+    let [first, second] = [0, 1].map(|index: usize| importer.ok(&format!("import {} 0", keys[index])));
+    overlapping(&mut importer, [&first, &second], "two keys");
+    // What is left has its bytes, whichever goes first.
+    importer.ok(&format!("close {}", keys[0]));
+    importer.ok(&format!("write {second} {ALL} 2"));
+    assert_eq!(exporter.ok(&format!("holds {addr} {ALL} 2")), "true");
+    let first = importer.ok(&format!("import {} 0", keys[0]));
+    overlapping(&mut importer, [&second, &first], "two keys, the other way round");
+    importer.ok(&format!("close {}", keys[1]));
+    assert_eq!(importer.ok(&format!("holds {first} {ALL} 1")), "false", "the end was moved");
+    assert_eq!(importer.ok(&format!("holds {first} {} 1", ALL - (600_000))), "true");
+}
+
 #[test]
 fn importers_keep_what_the_exporter_closes_and_frees() {
     let (mut exporter, mut importer, mut late) = (Other::on(0), Other::on(0), Other::on(0));

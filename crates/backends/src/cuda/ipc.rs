@@ -2,9 +2,10 @@
 //! bytes; those travel in a file in memory, as the bytes themselves do on the host backend.
 
 use super::driver::Pass;
+use crate::ranges::Ranges;
 use ferry_core::{Kind, Result, Shared, table::GRANULE};
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::HashMap,
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io,
@@ -88,8 +89,8 @@ fn this_process() -> u64 {
 #[derive(Default)]
 pub struct Imports {
     by_base: HashMap<usize, Import>,
-    /// All addresses of it, the driver's too: where each range starts and ends, and how many imports use it.
-    ends: BTreeMap<usize, (usize, usize)>,
+    /// All addresses of it, the driver's too.
+    ranges: Ranges,
 }
 
 /// How one of them is given back.
@@ -108,11 +109,8 @@ pub struct Import {
 impl Imports {
     /// Remembers it.
     pub fn add(&mut self, base: usize, import: Import) {
-        for start in import.ranges(base) {
-            let end = start + import.len.next_multiple_of(GRANULE);
-            let (last, count) = self.ends.entry(start).or_default();
-            (*last, *count) = (end.max(*last), *count + 1);
-        }
+        let len = import.len.next_multiple_of(GRANULE);
+        import.starts(base).for_each(|start| self.ranges.add(start, len));
         self.by_base.insert(base, import);
     }
 
@@ -123,26 +121,18 @@ impl Imports {
 
     /// It was given back.
     pub fn forget(&mut self, base: usize, import: &Import) {
-        for start in import.ranges(base) {
-            if let Entry::Occupied(mut entry) = self.ends.entry(start) {
-                entry.get_mut().1 -= 1;
-                if entry.get().1 == 0 {
-                    entry.remove();
-                }
-            }
-        }
+        import.starts(base).for_each(|start| self.ranges.remove(start));
     }
 
     /// Whether any of the range is imported.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        let past = addr.saturating_add(len.max(1));
-        self.ends.range(..past).next_back().is_some_and(|(_, (end, _))| *end > addr)
+        self.ranges.meets(addr, len)
     }
 }
 
 impl Import {
     /// Where its addresses start: the user's, and the driver's where it opened others.
-    fn ranges(&self, base: usize) -> impl Iterator<Item = usize> + use<> {
+    fn starts(&self, base: usize) -> impl Iterator<Item = usize> + use<> {
         let others = self.opened.map(|_| self.at).filter(|at| *at != base);
         [Some(base), others].into_iter().flatten()
     }
