@@ -85,7 +85,18 @@ pub struct Plan {
     /// Whether pieces have routes between several devices.
     mixed: bool,
     plain: bool,
-    ordered: bool,
+    order: Order,
+}
+
+/// In which order the pieces of a plan are to be done, and lie in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Any,
+    /// As the copy goes on.
+    Forward,
+    /// From its end.
+    Backward,
 }
 
 impl From<Error> for Misfit {
@@ -309,17 +320,24 @@ impl Plan {
             }
             row += 1;
         }
-        // As a whole copy would: from the end, if the destination lies behind the source's start.
-        if rows.dst > rows.src {
-            self.pieces.rows()[first..].reverse();
+        // As a whole copy would: from the end, if it would write over what it has yet to read.
+        let pieces = &mut self.pieces.rows()[first..];
+        let is_backward = overtakes(pieces);
+        if is_backward {
+            pieces.reverse();
         }
-        self.ordered = true;
+        self.order = if is_backward { Order::Backward } else { Order::Forward };
         Ok(())
     }
 
     /// Whether the pieces must be done one after the other, in the order given.
     pub fn is_ordered(&self) -> bool {
-        self.ordered
+        self.order != Order::Any
+    }
+
+    /// Whether that is the order from the end of the copy to its start.
+    pub(crate) fn is_backward(&self) -> bool {
+        self.order == Order::Backward
     }
 
     /// The pieces, none of them empty.
@@ -375,6 +393,21 @@ impl Rows {
             self
         }
     }
+}
+
+/// Whether a piece writes what a later one reads. The user's addresses do not tell: physical memory may be mapped more than once.
+fn overtakes(pieces: &[Rows]) -> bool {
+    let span =
+        |start: usize, pitch: usize, rows: &Rows| (start, start + (rows.height - 1) * pitch + rows.width);
+    let mut written: Vec<_> =
+        pieces.iter().map(|rows| span(rows.dst, rows.dst_pitch, rows)).zip(0..).collect();
+    written.sort_unstable();
+    pieces.iter().enumerate().any(|(reader, rows)| {
+        let (start, end) = span(rows.src, rows.src_pitch, rows);
+        let below = written.partition_point(|((first, _), _)| *first < end);
+        let meeting = written[..below].iter().rev().take_while(|((_, last), _)| *last > start);
+        meeting.into_iter().any(|(_, writer)| *writer < reader)
+    })
 }
 
 /// A rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range through
