@@ -787,10 +787,10 @@ aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t le
 /** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a key. */
 aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 
-/** Makes memory that another process exported known here. */
+/** Makes memory that another process exported known here. Every import of a key gives the same address and is closed by itself. */
 aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
 
-/** Ends an import, or an export; importers come first, and one that does not keeps its memory all the same. */
+/** Ends one import, or an export; importers come first, and one that does not keeps its memory all the same. */
 aclError aclrtIpcMemClose(const char *key);
 
 /* ---- Functions: copies ------------------------------------------------------------------------------------ */

@@ -139,6 +139,32 @@ fn elapsed_time() {
     assert_eq!(ms, -1.0, "a refused call writes nothing");
 }
 
+/// Each device has a clock of its own.
+#[test]
+fn there_is_no_time_between_events_of_two_devices() {
+    let timed = [event as fn() -> usize, || with_flag(SYNC | TIME_LINE), || ex_with_flag(SYNC | TIME_LINE)];
+    for (kind, make) in timed.into_iter().enumerate() {
+        let [here, there] = [0, 1].map(|device| {
+            ok(aclrtSetDevice(device));
+            let (stream, event) = (stream(), make());
+            ok(aclrtRecordEvent(event, stream));
+            finish(stream);
+            event
+        });
+        let mut ms = -1.0;
+        for (start, end, words) in [
+            (here, there, ["is of device 0", "is of device 1"]),
+            (there, here, ["is of device 1", "is of device 0"]),
+        ] {
+            let code = aclrtEventElapsedTime(&mut ms, start, end);
+            let [start, end] = [start, end].map(|event| format!("{event:#x}"));
+            refused(&format!("kind {kind}"), code, TIMESTAMP_INVALID, &[&start, &end, words[0], words[1]]);
+        }
+        assert_eq!(ms, -1.0, "a refused call writes nothing");
+        ok(aclrtEventElapsedTime(&mut ms, there, there));
+    }
+}
+
 #[test]
 fn events_without_sync_are_not_for_waiting() {
     use_device();

@@ -159,6 +159,7 @@ impl Batch<'_> {
         let (mut plan, mut direction) = (Plan::default(), None);
         let ends = self.attrs_indexes[1..].iter().copied().chain([self.sizes.len()]);
         for (group, (first, end)) in self.attrs_indexes.iter().copied().zip(ends).enumerate() {
+            self.attrs[group].is_sound(group).map_err(|error| Misfit { item: first, error })?;
             let items = first..end;
             let (dsts, srcs) = (&self.dsts[items.clone()], &self.srcs[items.clone()]);
             let runs = Runs { dsts, srcs, lens: &self.sizes[items.clone()], rooms: &self.dest_maxs[items] };
@@ -171,11 +172,17 @@ impl Batch<'_> {
 }
 
 impl Attr {
-    /// Whether a piece is where its group says, in a direction that batches have: that of the first piece.
-    fn fits(&self, group: usize, ends: &Ends, direction: &mut Option<bool>) -> ferry_core::Result<()> {
+    /// Whether it means something, whatever memory its pieces are in.
+    fn is_sound(&self, group: usize) -> ferry_core::Result<()> {
         if !self.reserved_is_zero {
             return Err(Kind::BadRoute.because(format!("the reserved bytes of attrs[{group}] are not zero")));
         }
+        self.dst.is_known("dstLoc", group)?;
+        self.src.is_known("srcLoc", group)
+    }
+
+    /// Whether a piece is where its group says, in a direction that batches have: that of the first piece.
+    fn fits(&self, group: usize, ends: &Ends, direction: &mut Option<bool>) -> ferry_core::Result<()> {
         not_far(ends)?;
         self.dst.matches("dstLoc", group, &ends.dst)?;
         self.src.matches("srcLoc", group, &ends.src)?;
@@ -197,6 +204,17 @@ impl Attr {
 }
 
 impl Location {
+    fn is_known(&self, name: &str, group: usize) -> ferry_core::Result<()> {
+        match self.kind {
+            ACL_MEM_LOCATION_TYPE_HOST
+            | ACL_MEM_LOCATION_TYPE_UNREGISTERED
+            | ACL_MEM_LOCATION_TYPE_DEVICE => Ok(()),
+            other => Err(Kind::BadRoute.because(format!(
+                "attrs[{group}].{name} says location type {other}, which batches do not have"
+            ))),
+        }
+    }
+
     fn matches(&self, name: &str, group: usize, place: &Place) -> ferry_core::Result<()> {
         let fits = match (self.kind, place) {
             (ACL_MEM_LOCATION_TYPE_HOST, place) => place.device().is_none(),
@@ -214,8 +232,7 @@ impl Location {
         let wants = match self.kind {
             ACL_MEM_LOCATION_TYPE_HOST => "host memory".to_owned(),
             ACL_MEM_LOCATION_TYPE_UNREGISTERED => "host memory that acl did not allocate".to_owned(),
-            ACL_MEM_LOCATION_TYPE_DEVICE => format!("memory of device {}", self.id),
-            other => format!("location type {other}, which batches do not have"),
+            _ => format!("memory of device {}", self.id),
         };
         Kind::BadRoute.because(format!("attrs[{group}].{name} says {wants}, but this is {place}"))
     }

@@ -32,7 +32,9 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
             let memory = target.engine.runtime.memory();
             let place = memory.place(desc, DESCRIPTOR_LEN, Access::Read)?;
             let home = on_device(memory, "desc", &place, target.device())?;
-            for (name, addr, access) in [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)] {
+            let ends = [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)];
+            // Ends of no bytes are nowhere, as in a plan.
+            for (name, addr, access) in ends.into_iter().filter(|_| count > 0) {
                 if device_of(memory, &memory.place(addr, count, access)?, home) != Some(home) {
                     return Err(refuse(format!(
                         "{name} must be memory of device {home}, as the descriptor is"

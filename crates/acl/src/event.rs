@@ -162,13 +162,17 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
 pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
     let engine = engine()?;
     let (first, second) = (find(engine, start)?, find(engine, end)?);
+    let invalid = |note| fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note);
+    if first.device != second.device {
+        return Err(invalid(format!(
+            "event {start:#x} is of device {}, event {end:#x} is of device {}: each device has a clock of its own",
+            first.device, second.device
+        )));
+    }
     let (first, second) = (first.timed()?, second.timed()?);
-    let elapsed = second.elapsed_ms(&*first).ok_or_else(|| {
-        fail(
-            c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
-            "both events must be complete and of one device: synchronise first",
-        )
-    })?;
+    let elapsed = second
+        .elapsed_ms(&*first)
+        .ok_or_else(|| invalid("both events must be complete: synchronise first".into()))?;
     if elapsed < 0.0 {
         let note = format!("event {end:#x} was reached {} ms before event {start:#x}", -elapsed);
         return Err(fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, note));

@@ -7,7 +7,7 @@ use crate::{
     explain::explaining,
     state::with_here,
 };
-use ferry_core::{Access, Fill, Memory, Op};
+use ferry_core::{Access, Fill, Memory, Op, Plan};
 
 /// aclrtMemset and aclrtMemsetAsync: `count` bytes become the low byte of `value`. Device or host memory, by the address.
 ///
@@ -36,11 +36,15 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
             let target = Target::find(here, on)?;
             let count = n.checked_mul(4).ok_or_else(|| refuse(format!("N is {n}: 4 * N overflows")))?;
             within("4 * N", count, "memSize", mem_size)?;
+            let pattern = value.to_ne_bytes();
+            if count == 0 {
+                // SAFETY: no memory takes part.
+                return unsafe { fill(&target, ptr, 0, pattern) };
+            }
             let place = target.engine.runtime.memory().place(ptr, count, Access::Write)?;
             if place.is_plain() {
                 return Err(refuse("ptr must be memory of aclrtMalloc or aclrtMallocHost"));
             }
-            let pattern = value.to_ne_bytes();
             match place.device() {
                 // SAFETY: the caller's promise.
                 Some(_) => unsafe { fill(&target, ptr, count, pattern) },
@@ -52,11 +56,16 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
     })
 }
 
-/// One op, or one for each block where the range goes through several that are mapped next to each other.
+/// One op, or one for each block where the range goes through several that are mapped next to each other. A range of no bytes is
+/// nowhere, as in a plan: its address is not looked up.
 ///
 /// # Safety
 /// The range stays valid until the fill is done.
 unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
+    if count == 0 {
+        // SAFETY: no memory takes part.
+        return unsafe { target.copy(|_| Ok::<_, ferry_core::Error>(Plan::default())) }.map_err(Into::into);
+    }
     let (mut plain, mut done) = (false, 0);
     loop {
         let mut len = 0;

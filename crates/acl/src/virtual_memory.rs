@@ -161,10 +161,13 @@ fn unknown(handle: usize) -> Error {
     fail(ACL_ERROR_RT_INVALID_HANDLE, note)
 }
 
-/// aclrtFreePhysical: what is mapped stays until it is unmapped.
+/// aclrtFreePhysical: what is mapped stays until it is unmapped, and what was imported several times until it was freed as often.
 pub fn free_physical(handle: usize) -> Result<()> {
     not_null("handle", handle)?;
     let engine = engine()?;
+    if shareable::stays(handle) {
+        return Ok(());
+    }
     let entry = engine.physicals.remove(handle).ok_or_else(|| unknown(handle))?;
     shareable::freed(entry.handle);
     Ok(())

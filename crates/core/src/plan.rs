@@ -80,11 +80,23 @@ pub struct Misfit {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pieces: Store,
-    route: Route,
+    /// None as long as there are no pieces.
+    route: Option<Route>,
     /// Whether pieces have routes between several devices.
     mixed: bool,
     plain: bool,
-    ordered: bool,
+    order: Order,
+}
+
+/// In which order the pieces of a plan are to be done, and lie in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Any,
+    /// As the copy goes on.
+    Forward,
+    /// From its end.
+    Backward,
 }
 
 impl From<Error> for Misfit {
@@ -143,7 +155,8 @@ impl Ends {
 impl Plan {
     /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits` adds the caller's
     /// own rules for piece `item`, which are about the homes and origins of its ends: it is not asked again where these are as
-    /// they were for the last piece between two known blocks. It is asked before any plain host memory is touched.
+    /// they were for the last piece between two known blocks. It is asked before any plain host memory is touched. A piece of no
+    /// bytes is nowhere: its addresses are not looked up, and `fits` need not be asked.
     #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,
@@ -219,6 +232,9 @@ impl Plan {
     ) -> Result<()> {
         let (dst_span, src_span) =
             (rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?);
+        if dst_span == 0 {
+            return Ok(());
+        }
         let table = memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
         else {
@@ -226,10 +242,8 @@ impl Plan {
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         fits(item, &ends)?;
-        self.take_route(item, ends.route())?;
-        if dst_span > 0 {
-            self.pieces.push(rows.between(&ends));
-        }
+        self.take_route(ends.route())?;
+        self.pieces.push(rows.between(&ends));
         Ok(())
     }
 
@@ -245,7 +259,7 @@ impl Plan {
         let unusual = Unusual::find(rows, memory)?;
         let ends = unusual.ends;
         fits(item, &ends)?;
-        self.take_route(item, ends.route())?;
+        self.take_route(ends.route())?;
         self.take_unusual(unusual, memory)?;
         Ok(ends)
     }
@@ -255,9 +269,6 @@ impl Plan {
     fn take_unusual(&mut self, unusual: Unusual, memory: &Memory) -> Result<()> {
         let Unusual { rows, ends, spans: [dst_span, src_span], seen } = unusual;
         self.plain |= ends.dst.is_plain() || ends.src.is_plain();
-        if dst_span == 0 {
-            return Ok(());
-        }
         if seen[0] == Seen::Start {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
         }
@@ -271,14 +282,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes the route of piece `item`: all pieces have one kind of route.
+    /// Takes the route of a piece: all pieces have one kind of route.
     #[inline]
-    fn take_route(&mut self, item: usize, route: Route) -> Result<()> {
-        if item > 0 && std::mem::discriminant(&route) != std::mem::discriminant(&self.route) {
-            return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {:?}", self.route)));
+    fn take_route(&mut self, route: Route) -> Result<()> {
+        let before = *self.route.get_or_insert(route);
+        if std::mem::discriminant(&route) != std::mem::discriminant(&before) {
+            return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {before:?}")));
         }
-        self.mixed |= item > 0 && route != self.route;
-        self.route = route;
+        self.mixed |= route != before;
+        self.route = Some(route);
         Ok(())
     }
 
@@ -308,17 +320,24 @@ impl Plan {
             }
             row += 1;
         }
-        // As a whole copy would: from the end, if the destination lies behind the source's start.
-        if rows.dst > rows.src {
-            self.pieces.rows()[first..].reverse();
+        // As a whole copy would: from the end, if it would write over what it has yet to read.
+        let pieces = &mut self.pieces.rows()[first..];
+        let is_backward = overtakes(pieces);
+        if is_backward {
+            pieces.reverse();
         }
-        self.ordered = true;
+        self.order = if is_backward { Order::Backward } else { Order::Forward };
         Ok(())
     }
 
     /// Whether the pieces must be done one after the other, in the order given.
     pub fn is_ordered(&self) -> bool {
-        self.ordered
+        self.order != Order::Any
+    }
+
+    /// Whether that is the order from the end of the copy to its start.
+    pub(crate) fn is_backward(&self) -> bool {
+        self.order == Order::Backward
     }
 
     /// The pieces, none of them empty.
@@ -327,9 +346,9 @@ impl Plan {
         self.pieces.view()
     }
 
-    /// Between which kinds of memory the bytes move; of the devices, those of the last piece.
+    /// Between which kinds of memory the bytes move; of the devices, those of the last piece. Inside the host, if there are none.
     pub fn route(&self) -> Route {
-        self.route
+        self.route.unwrap_or_default()
     }
 
     /// Whether all pieces have one route, between the same devices.
@@ -374,6 +393,21 @@ impl Rows {
             self
         }
     }
+}
+
+/// Whether a piece writes what a later one reads. The user's addresses do not tell: physical memory may be mapped more than once.
+fn overtakes(pieces: &[Rows]) -> bool {
+    let span =
+        |start: usize, pitch: usize, rows: &Rows| (start, start + (rows.height - 1) * pitch + rows.width);
+    let mut written: Vec<_> =
+        pieces.iter().map(|rows| span(rows.dst, rows.dst_pitch, rows)).zip(0..).collect();
+    written.sort_unstable();
+    pieces.iter().enumerate().any(|(reader, rows)| {
+        let (start, end) = span(rows.src, rows.src_pitch, rows);
+        let below = written.partition_point(|((first, _), _)| *first < end);
+        let meeting = written[..below].iter().rev().take_while(|((_, last), _)| *last > start);
+        meeting.into_iter().any(|(_, writer)| *writer < reader)
+    })
 }
 
 /// A rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range through

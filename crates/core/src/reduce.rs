@@ -98,23 +98,21 @@ impl Reduction {
             }
         };
         let plan = Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
-        let is_turned = plan.is_ordered() && dst > src;
         let (mut start, mut pieces) = (0, SmallVec::<[Piece; 1]>::new());
         let mut add = |rows: Rows| {
             pieces.push(Piece { start, dst: rows.dst, src: rows.src, len: rows.width });
             start += rows.width;
         };
         // A plan of several pieces is given in the order of a memmove.
-        match is_turned {
+        match plan.is_backward() {
             true => plan.pieces().iter().rev().for_each(&mut add),
             false => plan.pieces().iter().for_each(&mut add),
         }
-        // In one piece the engine's addresses tell whether the ends overlap; in several only the user's can.
-        let (to, from) = match &pieces[..] {
-            [one] => (one.dst, one.src),
-            _ => (dst, src),
+        let backward = match &pieces[..] {
+            [one] => one.dst > one.src && one.dst - one.src < len,
+            _ => plan.is_backward(),
         };
-        Ok(Reduction { pieces, combine, element, backward: to > from && to - from < len })
+        Ok(Reduction { pieces, combine, element, backward })
     }
 
     /// How two elements become one.

@@ -468,7 +468,7 @@ impl Stream {
     /// Plain memory in `rows` stays valid until the stream has passed the ticket.
     #[inline]
     unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
-        let make = |memory: &Memory| Plan::new(piece(rows), memory, |_, _| Ok(())).map(Op::Copy);
+        let make = |memory: &Memory| Plan::new(Some(rows), memory, |_, _| Ok(())).map(Op::Copy);
         // SAFETY: the caller's promise.
         unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)
     }
@@ -492,12 +492,6 @@ impl Stream {
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
         course::wait(self.core(), ticket, ticket)
     }
-}
-
-/// What there is to look up. An empty end may lie behind the last byte of its memory, where there is nothing or a stranger.
-#[inline]
-fn piece(rows: Rows) -> Option<Rows> {
-    (rows.width > 0).then_some(rows)
 }
 
 #[cold]

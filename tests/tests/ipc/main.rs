@@ -147,18 +147,135 @@ fn the_exporter_may_import_too_if_it_is_listed() {
 }
 
 #[test]
-fn a_key_is_imported_once_at_a_time() {
+fn imports_of_a_key_are_counted() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let all = exporter.free_bytes();
+    let (addr, key) = exported(&mut exporter, LEN, 1);
+    let (import, close) = (format!("import {key} 0"), format!("close {key}"));
+    let descriptors = importer.descriptors();
+    let there = importer.ok(&import);
+    for _ in 0..3 {
+        assert_eq!(importer.ok(&import), there, "one address for a key");
+    }
+    assert_eq!(importer.descriptors(), descriptors + 1, "and one lease");
+    // It is here: what the exporter does from now on changes nothing.
+    exporter.ok(&close);
+    exporter.ok(&format!("free {addr}"));
+    assert_eq!(importer.ok(&import), there);
+    for _ in 0..4 {
+        importer.ok(&close);
+        assert_eq!(importer.ok(&format!("holds {there} {LEN} 1")), "true");
+        assert!(exporter.free_bytes() < all, "the importer has it");
+    }
+    importer.ok(&close);
+    importer.refused(&format!("holds {there} 1 1"), RT_PARAM_INVALID, "freed 1 calls ago");
+    importer.refused(&close, RT_PARAM_INVALID, "neither exported nor imported");
+    importer.refused(&import, RT_PARAM_INVALID, "closed");
+    comes_back(&mut exporter, all);
+}
+
+#[test]
+fn imports_of_an_exporter_are_counted_beside_its_export() {
+    let mut exporter = Other::on(0);
+    let (addr, key) = exported(&mut exporter, LEN, 1);
+    let there = exporter.ok(&format!("import {key} 0"));
+    assert_eq!(exporter.ok(&format!("import {key} 0")), there);
+    assert_ne!(there, addr);
+    // The first two are the importer's, the third the exporter's.
+    exporter.ok(&format!("close {key}"));
+    assert_eq!(exporter.ok(&format!("holds {there} {LEN} 1")), "true");
+    exporter.ok(&format!("close {key}"));
+    exporter.refused(&format!("holds {there} 1 1"), RT_PARAM_INVALID, "freed");
+    exporter.ok(&format!("close {key}"));
+    exporter.refused(&format!("close {key}"), RT_PARAM_INVALID, "neither exported nor imported");
+    assert_eq!(exporter.ok(&format!("holds {addr} {LEN} 1")), "true");
+}
+
+#[test]
+fn every_key_of_an_allocation_is_counted_by_itself() {
     let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
     let (addr, key) = exported(&mut exporter, LEN, 1);
     let second_key = exporter.ok(&format!("export {addr} {LEN} 1"));
     assert_ne!(key, second_key);
-    let import = format!("import {key} 0");
-    importer.ok(&import);
-    importer.refused(&import, RT_PARAM_INVALID, "imported it already");
-    importer.ok(&format!("import {second_key} 0"));
+    let there = importer.ok(&format!("import {key} 0"));
+    let again = importer.ok(&format!("import {second_key} 0"));
+    assert_ne!(there, again);
     importer.ok(&format!("close {key}"));
-    let there = importer.ok(&import);
+    importer.refused(&format!("holds {there} 1 1"), RT_PARAM_INVALID, "freed");
+    assert_eq!(importer.ok(&format!("holds {again} {LEN} 1")), "true");
+    let there = importer.ok(&format!("import {key} 0"));
     assert_eq!(importer.ok(&format!("holds {there} {LEN} 1")), "true");
+}
+
+/// To enable peer access is part of the call, whoever imported the key before.
+#[test]
+fn a_second_import_enables_peer_access_too() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(1));
+    let (_, key) = exported(&mut exporter, LEN, 1);
+    let own = importer.ok(&format!("malloc {LEN}"));
+    let there = importer.ok(&format!("import {key} 0"));
+    importer.refused(&format!("copy-async {own} {there} {LEN} {D2D}"), RT_PARAM_INVALID, "eer");
+    assert_eq!(importer.ok(&format!("import {key} 1")), there);
+    importer.ok(&format!("copy-async {own} {there} {LEN} {D2D}"));
+    assert_eq!(importer.ok(&format!("holds {own} {LEN} 1")), "true");
+}
+
+/// Bytes that have several addresses are copied onto themselves as memmove would.
+fn overlapping(process: &mut Other, [to, from]: [&str; 2], what: &str) {
+    const ALL: usize = 1 << 20;
+    let [to, from] = [to, from].map(|addr| addr.parse::<usize>().expect("an address"));
+    for shift in [1, 4096, 600_000] {
+        for call in ["copy", "copy-async"] {
+            let what = format!("{what}, {call} by {shift}");
+            process.ok(&format!("write {from} {ALL} 1"));
+            process.ok(&format!("{call} {} {from} {} {D2D}", to + shift, ALL - shift));
+            assert_eq!(process.ok(&format!("holds {} {} 1", from + shift, ALL - shift)), "true", "{what} up");
+            assert_eq!(process.ok(&format!("holds {from} {shift} 1")), "true", "{what} up, before it");
+            // Pattern 1 lies behind `shift` bytes now, and comes back.
+            process.ok(&format!("{call} {to} {} {} {D2D}", from + shift, ALL - shift));
+            assert_eq!(process.ok(&format!("holds {from} {} 1", ALL - shift)), "true", "{what} down");
+        }
+    }
+}
+
+#[test]
+fn copies_that_overlap_their_own_import_are_as_memmove() {
+    const ALL: usize = 1 << 20;
+    for device in [0, 1] {
+        let mut exporter = Other::on(0);
+        let (addr, key) = exported(&mut exporter, ALL, 1);
+        // From another device all copies but one kind are refused; it must be the same bytes all the same.
+        exporter.ok(&format!("device {device}"));
+        let there = exporter.ok(&format!("import {key} {device}"));
+        if device == 0 {
+            overlapping(&mut exporter, [&there, &addr], "to the import");
+            overlapping(&mut exporter, [&addr, &there], "from the import");
+            continue;
+        }
+        let shifted = there.parse::<usize>().expect("an address") + 4096;
+        exporter.ok(&format!("copy-async {shifted} {addr} {} {D2D}", ALL - 4096));
+        let shifted = addr.parse::<usize>().expect("an address") + 4096;
+        assert_eq!(exporter.ok(&format!("holds {shifted} {} 1", ALL - 4096)), "true", "from afar");
+    }
+}
+
+#[test]
+fn copies_between_two_imports_of_one_memory_are_as_memmove() {
+    const ALL: usize = 1 << 20;
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let (addr, key) = exported(&mut exporter, ALL, 1);
+    let keys = [key, exporter.ok(&format!("export {addr} {ALL} 1"))];
+    let [first, second] = [0, 1].map(|index: usize| importer.ok(&format!("import {} 0", keys[index])));
+    overlapping(&mut importer, [&first, &second], "two keys");
+    // What is left has its bytes, whichever goes first.
+    importer.ok(&format!("close {}", keys[0]));
+    importer.ok(&format!("write {second} {ALL} 2"));
+    assert_eq!(exporter.ok(&format!("holds {addr} {ALL} 2")), "true");
+    let first = importer.ok(&format!("import {} 0", keys[0]));
+    overlapping(&mut importer, [&second, &first], "two keys, the other way round");
+    importer.ok(&format!("close {}", keys[1]));
+    assert_eq!(importer.ok(&format!("holds {first} {ALL} 1")), "false", "the end was moved");
+    assert_eq!(importer.ok(&format!("holds {first} {} 1", ALL - (600_000))), "true");
 }
 
 #[test]
@@ -345,7 +462,7 @@ fn threads_export_and_import_at_the_same_time() {
     let keys: std::collections::HashSet<_> = all.iter().map(|(_, key)| key.clone()).collect();
     assert_eq!(keys.len(), THREADS * EACH, "every key is new");
 
-    // One thread per half imports everything; of a key that both want, one gets it.
+    // Two threads import everything: what both want is imported once, and counted twice.
     let import = |keys: Vec<String>| {
         use_device();
         let one = |key: &String| {
@@ -359,15 +476,15 @@ fn threads_export_and_import_at_the_same_time() {
     let [first, second] = halves.map(|half| half.join().expect("imports"));
     use_device();
     for (index, (first, second)) in first.into_iter().zip(second).enumerate() {
-        let (won, lost) = if first.0 == 0 { (first, second) } else { (second, first) };
-        assert_eq!((won.0, lost.0), (0, RT_PARAM_INVALID), "key {index}");
-        let memory = Memory { addr: won.1, len: 4096, home: Home::Device };
+        assert_eq!((first.0, second), (0, first), "key {index}");
+        let memory = Memory { addr: first.1, len: 4096, home: Home::Device };
         memory.assert_holds(&pattern(4096, index as u8), "what its own thread exported");
     }
     for (memory, key) in all {
         let key = other::key(&key);
-        ok(aclrtIpcMemClose(key.as_ptr()));
-        ok(aclrtIpcMemClose(key.as_ptr()));
+        // Two imports and the export.
+        (0..3).for_each(|_| ok(aclrtIpcMemClose(key.as_ptr())));
+        expect("closed as often as it can be", aclrtIpcMemClose(key.as_ptr()), RT_PARAM_INVALID);
         ok(memory.free());
     }
     assert!(blocked::sleepers("ferry-ipc") == 1, "one thread serves, and sleeps when nobody asks");

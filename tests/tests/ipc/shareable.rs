@@ -90,7 +90,9 @@ fn physical_memory_is_mapped_in_two_processes() {
         assert_eq!(exporter.ok(&format!("holds {addr} {LEN} 2")), "true");
 
         // One to one, on both sides.
-        importer.refused(&import, RT_PARAM_INVALID, "imported it already");
+        assert_eq!(importer.ok(&import), there);
+        importer.refused(&format!("import-shared {shareable} 1"), RT_PARAM_INVALID, "as memory of device 0");
+        importer.ok(&format!("free-physical {there}"));
         exporter.refused(&format!("share {handle} 1"), RT_PARAM_INVALID, "exported already");
         importer.refused(&format!("share {there} 1"), RT_PARAM_INVALID, "itself imported");
         exporter.refused(&import, RT_PARAM_INVALID, "exported by this process");
@@ -107,6 +109,27 @@ fn physical_memory_is_mapped_in_two_processes() {
         importer.ok(&format!("unmap {mapped}"));
         super::comes_back(&mut exporter, all);
     }
+}
+
+#[test]
+fn a_handle_is_freed_as_often_as_it_was_imported() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let all = exporter.free_bytes();
+    let (handle, addr, shareable) = shared(&mut exporter, "share");
+    exporter.ok(&format!("list-shared {shareable} {}", importer.pid()));
+    let there = importer.ok(&format!("import-shared {shareable} 0"));
+    assert_eq!(importer.ok(&format!("import-shared-v2 {shareable}")), there);
+    exporter.ok(&format!("unmap {addr}"));
+    exporter.ok(&format!("free-physical {handle}"));
+    importer.ok(&format!("free-physical {there}"));
+    let mapped = importer.ok(&format!("map {there} {LEN}"));
+    assert_eq!(importer.ok(&format!("holds {mapped} {LEN} 1")), "true");
+    importer.ok(&format!("unmap {mapped}"));
+    assert!(exporter.free_bytes() < all, "the importer has it");
+    importer.ok(&format!("free-physical {there}"));
+    importer.refused(&format!("map {there} {LEN}"), INVALID_HANDLE, "freed");
+    importer.refused(&format!("free-physical {there}"), INVALID_HANDLE, "freed");
+    super::comes_back(&mut exporter, all);
 }
 
 #[test]

@@ -449,7 +449,8 @@ impl Builder {
         let in_rust = self.program.api == Api::Rust;
         let waits = |span: Span| {
             let owned = in_rust && sync && self.program.home(span.buffer) == Home::Pinned;
-            owned || self.oracle.layout.is_plain(&self.program, span)
+            // In Rust whoever lends plain memory waits, also for nothing.
+            owned || (in_rust || span.len > 0) && self.oracle.layout.is_plain(&self.program, span)
         };
         match sync && !in_rust {
             true => Way::Now,

@@ -64,7 +64,7 @@ fn copies_refuse_device_addresses_of_registered_memory() {
                 ("BatchAsyncV2 as host", one(d, v, HOST_TO_DEVICE, BatchForm::AsyncV2)),
                 ("aclrtMemset", aclrtMemset(v, len, 7, len)),
                 ("aclrtMemsetAsync", aclrtMemsetAsync(v, len, 7, len, stream)),
-                ("aclrtMemsetD32", aclrtMemsetD32(v, len, 7, 0)),
+                ("aclrtMemsetD32", aclrtMemsetD32(v, 4 * len, 7, len)),
                 ("aclrtSetMemcpyDesc to", aclrtSetMemcpyDesc(desc.addr, INNER, d, v, len, 0)),
                 ("aclrtSetMemcpyDesc from", aclrtSetMemcpyDesc(desc.addr, INNER, v, d, len, 0)),
                 ("a descriptor there", aclrtMemcpyAsyncWithDesc(v, INNER, stream)),

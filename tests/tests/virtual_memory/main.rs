@@ -5,6 +5,7 @@ mod bad;
 mod copies;
 mod life;
 mod threads;
+mod twins;
 
 /// The size of the smallest piece.
 const PAGE: usize = 4096;

@@ -4,6 +4,7 @@
 //! the connection stays open and is the lease. `docs/IPC.md` has the picture.
 
 mod ask;
+mod imports;
 mod service;
 pub mod shareable;
 mod socket;
@@ -13,7 +14,7 @@ mod wire;
 mod tests;
 
 use crate::{
-    Error, Result,
+    Result,
     call::refuse,
     constants::*,
     explain::with_addresses,
@@ -21,11 +22,9 @@ use crate::{
 };
 use ask::{PATIENCE, ask};
 use ferry_core::{Block, Home, Kind, Origin};
+use imports::Ended;
 use service::{Grant, Refusal, Service};
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, LazyLock, Mutex, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 use wire::{KEY_TEXT, Lent, Name};
 
 /// Bytes of an export key, with its NUL.
@@ -68,7 +67,7 @@ pub fn set_import_pids(key: &str, pids: &[i32]) -> Result<()> {
         .map_err(|error| error.and("key is what aclrtIpcMemGetExportKey gave to this process"))
 }
 
-/// aclrtIpcMemImportByKey: the exporter's memory, at an address of this process.
+/// aclrtIpcMemImportByKey: the exporter's memory, at an address of this process, which is the same for every import of a key.
 pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
     let engine = engine()?;
     let current = current_device()?;
@@ -78,7 +77,7 @@ pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
         other => return Err(refuse(format!("flags is {other}: give 0, or 1 to enable peer access too"))),
     };
     let name = parse(key)?;
-    Imports::once(name, || {
+    let base = imports::begin(name, || {
         let loaned = ask(&name, PATIENCE)?;
         let owner = visible(engine, loaned.device);
         let origin = match loaned.device == physical(engine, current) {
@@ -87,24 +86,31 @@ pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
         };
         // Memory of a device that this process does not see is reached as if it were the current device's.
         let device = owner.unwrap_or(current);
-        let block = engine.runtime.borrow(&loaned.shared, device, origin, Box::new(loaned.lease))?;
-        if enable_peer && device != current {
-            lock(&engine.peers).insert((current, device));
-        }
-        Ok(block.base)
-    })
+        Ok(engine.runtime.borrow(&loaned.shared, device, origin, Box::new(loaned.lease))?.base)
+    })?;
+    if enable_peer {
+        let device = device_of(engine, base)?;
+        // From a device to itself there is nothing to enable.
+        lock(&engine.peers).extend((device != current).then_some((current, device)));
+    }
+    Ok(base)
 }
 
-/// aclrtIpcMemClose: an importer gives the memory back, and returns at once; an exporter lends it no more.
+/// aclrtIpcMemClose: an importer undoes one import, gives the memory back with the last, and returns at once; an exporter lends it
+/// no more.
 pub fn close(key: &str) -> Result<()> {
     let name = parse(key)?;
-    if let Some(base) = Imports::end(&name) {
-        let engine = engine()?;
-        let block = engine.runtime.give_back(base)?;
-        return with_here(|here| {
-            engine.graves.dig(block, here);
-            Ok(())
-        });
+    match imports::end(&name) {
+        Ended::Last(base) => {
+            let engine = engine()?;
+            let block = engine.runtime.give_back(base)?;
+            return with_here(|here| {
+                engine.graves.dig(block, here);
+                Ok(())
+            });
+        }
+        Ended::OneOfMany => return Ok(()),
+        Ended::None => {}
     }
     if running().is_some_and(|service| service.withdraw(&name)) {
         return Ok(());
@@ -191,52 +197,4 @@ fn service() -> Result<Arc<Service>> {
         Some(service) => Ok(service.clone()),
         None => Ok(slot.insert(Service::start()?).clone()),
     }
-}
-
-/// What this process has imported: where it is, or what its handle is.
-#[derive(Default)]
-struct Imports {
-    /// `None` while it is being imported.
-    by_name: HashMap<Name, Option<usize>>,
-    by_value: HashMap<usize, Name>,
-}
-
-static IMPORTS: LazyLock<Mutex<Imports>> = LazyLock::new(Mutex::default);
-
-impl Imports {
-    /// Imports something, unless it is imported already.
-    fn once(name: Name, import: impl FnOnce() -> Result<usize>) -> Result<usize> {
-        match lock(&IMPORTS).by_name.entry(name) {
-            Entry::Vacant(entry) => entry.insert(None),
-            Entry::Occupied(_) => return Err(twice()),
-        };
-        let imported = import();
-        let mut all = lock(&IMPORTS);
-        match &imported {
-            Ok(value) => {
-                all.by_name.insert(name, Some(*value));
-                all.by_value.insert(*value, name);
-            }
-            Err(_) => drop(all.by_name.remove(&name)),
-        }
-        imported
-    }
-
-    /// Takes an import out.
-    fn end(name: &Name) -> Option<usize> {
-        let mut all = lock(&IMPORTS);
-        let value = (*all.by_name.get(name)?)?;
-        all.by_name.remove(name);
-        all.by_value.remove(&value);
-        Some(value)
-    }
-
-    /// The name under which something was imported.
-    fn name_of(value: usize) -> Option<Name> {
-        lock(&IMPORTS).by_value.get(&value).copied()
-    }
-}
-
-fn twice() -> Error {
-    refuse("this process has imported it already: one import at a time, and closing ends it")
 }

@@ -1,9 +1,11 @@
 //! Shareable handles: physical memory between processes. Documented: in one process a handle and a shareable handle belong to each
-//! other, one to one, and the process that exports does not import.
+//! other, one to one, and the process that exports does not import. So to import again gives the same handle, which is freed as
+//! often as it was imported.
 
 use super::{
-    Imports, add_pids,
+    add_pids,
     ask::{PATIENCE, ask},
+    imports::{self, Ended},
     physical, running, service,
     service::{Grant, Refusal},
     wire::{Lent, Name},
@@ -45,7 +47,7 @@ fn offer(handle: usize, flags: u64) -> Result<u64> {
     let entry = virtual_memory::find(engine, handle)?;
     let open_to_all = without_list(flags)?;
     let source = (Lent::Physical, handle);
-    if Imports::name_of(handle).is_some() {
+    if imports::name_of(handle).is_some() {
         return Err(refuse("handle was itself imported: only the process that made the memory exports it"));
     }
     let Home::Device(device) = entry.physical.home() else {
@@ -90,11 +92,19 @@ pub fn import(shareable: u64, id: i32) -> Result<usize> {
     if running().is_some_and(|service| service.knows(&name)) {
         return Err(refuse("shareableHandle was exported by this process: it is for others to import"));
     }
-    Imports::once(name, || {
+    let handle = imports::begin(name, || {
         let loaned = ask(&name, PATIENCE)?;
         let memory = engine.runtime.borrow_physical(&loaned.shared, device, Box::new(loaned.lease))?;
         Ok(virtual_memory::adopt(engine, memory))
-    })
+    })?;
+    match virtual_memory::find(engine, handle)?.physical.home() {
+        Home::Device(other) if other != device => {
+            virtual_memory::free_physical(handle)?;
+            let note = format!("this process has imported it already, as memory of device {other}");
+            Err(refuse(format!("deviceId is {device}: {note}")))
+        }
+        _ => Ok(handle),
+    }
 }
 
 /// aclrtMemImportFromShareableHandleV2: as memory of the current device.
@@ -107,11 +117,13 @@ pub fn import_v2(shareable: u64, share_type: i32, flags: u64) -> Result<usize> {
     import(shareable, current as i32)
 }
 
-/// A handle of physical memory was just freed: its shareable handle ends with it, on either side.
+/// A handle of physical memory is about to be freed. Whether it stays, since it was imported more than once.
+pub(crate) fn stays(handle: usize) -> bool {
+    imports::name_of(handle).is_some_and(|name| matches!(imports::end(&name), Ended::OneOfMany))
+}
+
+/// A handle of physical memory was just freed: its shareable handle ends with it.
 pub(crate) fn freed(handle: usize) {
-    if let Some(name) = Imports::name_of(handle) {
-        Imports::end(&name);
-    }
     if let Some(service) = running() {
         service.freed((Lent::Physical, handle));
     }

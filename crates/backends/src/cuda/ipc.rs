@@ -2,9 +2,10 @@
 //! bytes; those travel in a file in memory, as the bytes themselves do on the host backend.
 
 use super::driver::Pass;
+use crate::ranges::Ranges;
 use ferry_core::{Kind, Result, Shared, table::GRANULE};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io,
@@ -88,8 +89,8 @@ fn this_process() -> u64 {
 #[derive(Default)]
 pub struct Imports {
     by_base: HashMap<usize, Import>,
-    /// All addresses of it: where each range starts and ends.
-    ends: BTreeMap<usize, usize>,
+    /// All addresses of it, the driver's too.
+    ranges: Ranges,
 }
 
 /// How one of them is given back.
@@ -97,6 +98,8 @@ pub struct Imports {
 pub struct Import {
     /// What the driver opened, unless the memory is this process's.
     pub opened: Option<usize>,
+    /// Where the driver has it. Several imports of the same memory have this in common.
+    pub at: usize,
     /// Whether its addresses were set aside for it.
     pub is_reserved: bool,
     /// How long it is.
@@ -106,7 +109,8 @@ pub struct Import {
 impl Imports {
     /// Remembers it.
     pub fn add(&mut self, base: usize, import: Import) {
-        self.ends.insert(base, base + import.len.next_multiple_of(GRANULE));
+        let len = import.len.next_multiple_of(GRANULE);
+        import.starts(base).for_each(|start| self.ranges.add(start, len));
         self.by_base.insert(base, import);
     }
 
@@ -116,14 +120,21 @@ impl Imports {
     }
 
     /// It was given back.
-    pub fn forget(&mut self, base: usize) {
-        self.ends.remove(&base);
+    pub fn forget(&mut self, base: usize, import: &Import) {
+        import.starts(base).for_each(|start| self.ranges.remove(start));
     }
 
     /// Whether any of the range is imported.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        let past = addr.saturating_add(len.max(1));
-        self.ends.range(..past).next_back().is_some_and(|(_, end)| *end > addr)
+        self.ranges.meets(addr, len)
+    }
+}
+
+impl Import {
+    /// Where its addresses start: the user's, and the driver's where it opened others.
+    fn starts(&self, base: usize) -> impl Iterator<Item = usize> + use<> {
+        let others = self.opened.map(|_| self.at).filter(|at| *at != base);
+        [Some(base), others].into_iter().flatten()
     }
 }
 
@@ -148,11 +159,29 @@ mod tests {
     #[test]
     fn imported_addresses_are_known_until_they_are_given_back() {
         let mut imports = Imports::default();
-        imports.add(0x4000, Import { opened: Some(0x4000), is_reserved: false, len: 5000 });
+        imports.add(0x4000, Import { opened: Some(0x4000), at: 0x4000, is_reserved: false, len: 5000 });
         assert!(imports.meets(0x5fff, 1) && imports.meets(0, 0x4001) && !imports.meets(0x6000, 1));
-        assert_eq!(imports.remove(0x4000).and_then(|import| import.opened), Some(0x4000));
+        let import = imports.remove(0x4000).expect("imported");
         assert!(imports.remove(0x4000).is_none() && imports.meets(0x4000, 1));
-        imports.forget(0x4000);
+        imports.forget(0x4000, &import);
         assert!(!imports.meets(0, usize::MAX));
+    }
+
+    #[test]
+    fn addresses_that_two_imports_share_are_known_until_the_last_is_given_back() {
+        for order in [[0x4000, 0x9000], [0x9000, 0x4000]] {
+            let mut imports = Imports::default();
+            for (base, is_reserved) in [(0x4000, false), (0x9000, true)] {
+                imports.add(base, Import { opened: Some(0x4000), at: 0x4000, is_reserved, len: 4096 });
+            }
+            let [first, last] = order;
+            let import = imports.remove(first).expect("imported");
+            imports.forget(first, &import);
+            assert!(imports.meets(0x4000, 1) && imports.meets(last, 1), "{first:#x} first");
+            assert!(first == 0x4000 || !imports.meets(first, 1));
+            let import = imports.remove(last).expect("imported");
+            imports.forget(last, &import);
+            assert!(!imports.meets(0, usize::MAX), "{first:#x} first");
+        }
     }
 }

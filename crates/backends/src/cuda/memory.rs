@@ -200,13 +200,14 @@ impl Cuda {
     pub(super) fn close(&self, block: &Block) -> Result<()> {
         let Some(import) = lock(&self.imports).remove(block.base) else { return Ok(()) };
         let (imports, outside, base) = (self.imports.clone(), self.outside.clone(), block.base);
+        let opened = import.opened;
         let forget = move || {
-            lock(&imports).forget(base);
+            lock(&imports).forget(base, &import);
             if import.is_reserved {
                 outside.release(base);
             }
         };
-        let Some(start) = import.opened else {
+        let Some(start) = opened else {
             forget();
             return Ok(());
         };

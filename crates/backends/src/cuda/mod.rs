@@ -271,7 +271,7 @@ impl Backend for Cuda {
         if is_reserved {
             base = self.outside.reserve(shared.len, GRANULE, 0)?;
         }
-        imports.add(base, Import { opened, is_reserved, len: shared.len });
+        imports.add(base, Import { opened, at, is_reserved, len: shared.len });
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 

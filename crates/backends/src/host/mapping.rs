@@ -195,20 +195,28 @@ fn memory_file(name: &str) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes sure that the range lies in the file and that the file cannot shrink: touching it would end the process.
-fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
+/// Which file this is, as long as it is open or mapped anywhere.
+pub fn identity(file: BorrowedFd) -> Option<(u64, u64)> {
+    stat(file).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn stat(file: BorrowedFd) -> Option<libc::stat> {
     // SAFETY: plain data for fstat to fill.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: both calls take an open descriptor; the first fills `stat`.
-    let (known, seals) = unsafe {
-        (libc::fstat(file.as_raw_fd(), &mut stat) == 0, libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS))
-    };
-    let end = offset.checked_add(len as u64);
-    if !known || seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-        return Err(Kind::BadAddress.because("the file behind this memory is not one of Ferry's"));
-    }
-    if end.is_none_or(|end| end > stat.st_size as u64) {
-        let note = format!("{len} bytes at {offset} of a file of {} bytes", stat.st_size);
+    // SAFETY: fills `stat`, whatever the descriptor is.
+    (unsafe { libc::fstat(file.as_raw_fd(), &mut stat) } == 0).then_some(stat)
+}
+
+/// Makes sure that the range lies in the file and that the file cannot shrink: touching it would end the process.
+fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
+    // SAFETY: asks about an open descriptor.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    let sealed = stat(file).filter(|_| seals >= 0 && seals & libc::F_SEAL_SHRINK != 0);
+    let size = sealed
+        .map(|stat| stat.st_size as u64)
+        .ok_or_else(|| Kind::BadAddress.because("the file behind this memory is not one of Ferry's"))?;
+    if offset.checked_add(len as u64).is_none_or(|end| end > size) {
+        let note = format!("{len} bytes at {offset} of a file of {size} bytes");
         return Err(Kind::OutOfBounds.because(note));
     }
     Ok(())

@@ -169,7 +169,8 @@ impl Backend for Host {
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
         self.region(Home::Device(device))?;
-        self.regions.outside.import(shared, device, origin, self.is_unified)
+        let own = self.regions.devices.iter().find_map(|region| region.holding(shared));
+        self.regions.outside.import(shared, device, origin, self.is_unified, own)
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

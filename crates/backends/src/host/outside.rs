@@ -1,16 +1,14 @@
 //! Addresses of the user's that are not in one of our regions: memory of the user's that was page-locked, addresses that were
 //! reserved, and memory of other processes.
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, identity};
+use crate::ranges::Ranges;
 use ferry_core::{
     Block, DeviceId, Home, Kind, Origin, Result, Shared,
-    sync::{Mutex, lock},
+    sync::{Arc, Mutex, Weak, lock},
     table::GRANULE,
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    os::fd::AsFd,
-};
+use std::{collections::HashMap, os::fd::AsFd};
 
 /// What there is of it.
 #[derive(Default)]
@@ -21,39 +19,63 @@ pub struct Outside {
     imported: Mutex<Imports>,
 }
 
-/// Memory of other processes.
+/// Memory of other processes. Where the same bytes are imported again the engine finds them at the same addresses, so that a copy
+/// whose ends overlap is seen to.
 #[derive(Default)]
 struct Imports {
     by_base: HashMap<usize, Imported>,
-    /// All addresses of it, the engine's too: where each mapping begins and ends.
-    ends: BTreeMap<usize, usize>,
+    views: HashMap<Spot, Weak<Mapping>>,
+    /// All addresses of it, the engine's too.
+    ranges: Ranges,
 }
 
-/// The user's addresses of imported memory, and the engine's view of it where that is another one.
+/// Where bytes lie: the file, and the offset in it.
+type Spot = ((u64, u64), u64);
+
 struct Imported {
-    user: Mapping,
-    bytes: Option<Mapping>,
+    /// The user's addresses.
+    user: Arc<Mapping>,
+    /// The engine's, unless the memory is this process's own.
+    view: Option<(Spot, Arc<Mapping>)>,
     /// The file, where the CPU may touch device memory: it is laid at reserved addresses too. Elsewhere nobody needs it.
     shared: Option<Shared>,
 }
 
 impl Imported {
-    fn mappings(&self) -> impl Iterator<Item = &Mapping> {
-        [Some(&self.user), self.bytes.as_ref()].into_iter().flatten()
+    fn mappings(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        let view = self.view.as_ref().map(|(_, view)| view).filter(|view| !Arc::ptr_eq(view, &self.user));
+        [Some(&self.user), view].into_iter().flatten()
     }
 }
 
 impl Imports {
+    /// The engine's view of some bytes: one that is there, if it is long enough.
+    fn view(&mut self, name: &str, shared: &Shared, len: usize) -> Result<(Spot, Arc<Mapping>)> {
+        let file = identity(shared.file.as_fd());
+        let spot = (file.ok_or_else(|| Kind::BadAddress.because("there is no such file"))?, shared.offset);
+        if let Some(view) = self.views.get(&spot).and_then(Weak::upgrade).filter(|view| len <= view.len()) {
+            return Ok((spot, view));
+        }
+        let view = Arc::new(Mapping::of_file(name, shared.file.as_fd(), shared.offset, len)?);
+        self.views.insert(spot, Arc::downgrade(&view));
+        Ok((spot, view))
+    }
+
     fn add(&mut self, imported: Imported) {
-        self.ends.extend(imported.mappings().map(|mapping| (mapping.addr(), mapping.addr() + mapping.len())));
+        imported.mappings().for_each(|mapping| self.ranges.add(mapping.addr(), mapping.len()));
         self.by_base.insert(imported.user.addr(), imported);
     }
 
-    /// Unmaps it, too: the addresses may be somebody else's then, so they go first.
+    /// Unmaps what nobody else uses, too: the addresses may be somebody else's then, so they go first.
     fn remove(&mut self, base: usize) {
         let Some(imported) = self.by_base.remove(&base) else { return };
-        for mapping in imported.mappings() {
-            self.ends.remove(&mapping.addr());
+        imported.mappings().for_each(|mapping| self.ranges.remove(mapping.addr()));
+        let spot = imported.view.as_ref().map(|(spot, _)| *spot);
+        drop(imported);
+        if let Some(spot) = spot
+            && self.views.get(&spot).is_some_and(|view| view.strong_count() == 0)
+        {
+            self.views.remove(&spot);
         }
     }
 }
@@ -105,35 +127,37 @@ impl Outside {
         }
     }
 
-    /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the user too.
+    /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the user too. `own` is the
+    /// engine's address of memory that this process lent itself.
     pub fn import(
         &self,
         shared: &Shared,
         device: DeviceId,
         origin: Origin,
         is_unified: bool,
+        own: Option<usize>,
     ) -> Result<Block> {
         let whole = shared.len.checked_next_multiple_of(GRANULE).ok_or_else(|| {
             Kind::OutOfBounds.because(format!("{} bytes are more than there are addresses", shared.len))
         })?;
         let name = format!("ferry:device{device}-imported");
-        let bytes = Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?;
-        let at = bytes.addr();
-        let (user, bytes) = match is_unified {
-            true => (bytes, None),
-            false => (Mapping::bare(&name, whole)?, Some(bytes)),
+        let mut imported = lock(&self.imported);
+        let view = own.is_none().then(|| imported.view(&name, shared, whole)).transpose()?;
+        let user = match (is_unified, &view) {
+            (false, _) => Arc::new(Mapping::bare(&name, whole)?),
+            (true, Some((_, view))) if Arc::strong_count(view) == 1 => view.clone(),
+            (true, _) => Arc::new(Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?),
         };
         let (base, len) = (user.addr(), shared.len);
+        let at = own.or(view.as_ref().map(|(_, view)| view.addr())).unwrap_or(base);
         let shared = is_unified.then(|| clone(shared)).transpose()?;
-        lock(&self.imported).add(Imported { user, bytes, shared });
+        imported.add(Imported { user, view, shared });
         Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
     /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is nobody else's.
     pub fn meets_imported(&self, addr: usize, len: usize) -> bool {
-        let imported = lock(&self.imported);
-        let past = addr.saturating_add(len.max(1));
-        imported.ends.range(..past).next_back().is_some_and(|(_, end)| *end > addr)
+        lock(&self.imported).ranges.meets(addr, len)
     }
 
     /// The file behind imported memory, where it was kept.
@@ -196,7 +220,7 @@ mod tests {
         let block = region.alloc(&Request { home: Home::Device(0), len: 5000, page: 4096 }).expect("room");
         let shared = region.share(&block).expect("a file");
         let outside = Outside::default();
-        let there = outside.import(&shared, 1, Origin::Imported, false).expect("mapped");
+        let there = outside.import(&shared, 1, Origin::Imported, false, None).expect("mapped");
         // SAFETY: both are engine's addresses of live memory.
         unsafe {
             std::ptr::write_bytes(block.at as *mut u8, 7, 5000);
@@ -204,18 +228,51 @@ mod tests {
         }
         assert_ne!(there.base, there.at);
         assert!(outside.share(&there).is_err(), "nobody needs the file");
-        let again = outside.import(&shared, 0, Origin::Imported, true).expect("mapped for the CPU");
-        assert!(outside.share(&again).is_ok(), "to be laid elsewhere");
-        // SAFETY: as above; where memory is one, the user's address is the engine's.
-        assert_eq!((again.base, unsafe { *((again.base + 4999) as *const u8) }), (again.at, 7));
         for len in [0, 1 << 50, usize::MAX] {
             let bad = Shared { len, ..region.share(&block).expect("a file") };
-            assert!(outside.import(&bad, 1, Origin::Imported, false).is_err(), "{len} bytes");
+            assert!(outside.import(&bad, 1, Origin::Imported, false, None).is_err(), "{len} bytes");
         }
-        for block in [there, again] {
-            outside.free(&block);
-            assert!(outside.share(&block).is_err(), "given back");
+        outside.free(&there);
+
+        let there = outside.import(&shared, 0, Origin::Imported, true, None).expect("mapped for the CPU");
+        assert!(outside.share(&there).is_ok(), "to be laid elsewhere");
+        // SAFETY: as above; where memory is one, the user's address is the engine's.
+        assert_eq!((there.base, unsafe { *((there.base + 4999) as *const u8) }), (there.at, 7));
+        outside.free(&there);
+        assert!(outside.share(&there).is_err(), "given back");
+    }
+
+    #[test]
+    fn bytes_have_one_engine_address_however_often_they_are_imported() {
+        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        let shared = region.share(&block).expect("a file");
+        let other = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
+        for is_unified in [false, true] {
+            let outside = Outside::default();
+            let import = |shared: &Shared, own| {
+                outside.import(shared, 0, Origin::Imported, is_unified, own).expect("mapped")
+            };
+            let (first, second) = (import(&shared, None), import(&shared, None));
+            assert!(first.at == second.at && first.base != second.base, "unified: {is_unified}");
+            assert_ne!(import(&region.share(&other).expect("a file"), None).at, first.at);
+            let own = import(&shared, region.holding(&shared));
+            assert!(own.at == block.at && own.base != block.base, "unified: {is_unified}");
+            outside.free(&first);
+            assert!(outside.meets_imported(second.at, 1), "the second still has it");
+            // SAFETY: one memory under three addresses of the engine's and the user's, two of them mapped.
+            unsafe {
+                ((second.at + 100) as *mut u8).write(9);
+                assert_eq!(((own.at + 100) as *const u8).read(), 9);
+            }
+            outside.free(&second);
+            assert!(!outside.meets_imported(second.at, 1) && !outside.meets_imported(second.base, 1));
+            let anew = import(&shared, None);
+            // SAFETY: just mapped.
+            assert_eq!(unsafe { ((anew.at + 100) as *const u8).read() }, 9);
         }
+        let beyond = Shared { len: 1 << 40, ..shared };
+        assert_eq!(region.holding(&beyond), None, "more than is open");
     }
 
     #[test]
@@ -224,7 +281,7 @@ mod tests {
         let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
         let outside = Outside::default();
         let shared = region.share(&block).expect("a file");
-        let there = outside.import(&shared, 0, Origin::Imported, false).expect("mapped");
+        let there = outside.import(&shared, 0, Origin::Imported, false, None).expect("mapped");
         for base in [there.base, there.at] {
             for (addr, len) in [(base, 0), (base + 8191, 1), (base - 4096, 4097), (base - 1, usize::MAX)] {
                 assert!(outside.meets_imported(addr, len), "{len} bytes at {addr:#x}");

@@ -5,12 +5,12 @@
 //! offset, that only the engine knows. Page-locked memory has one mapping for both, and so has a device of a product whose host
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, identity};
 use ferry_core::{Block, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -163,6 +163,15 @@ impl Region {
         })?;
         let file = file.try_clone().map_err(|why| Kind::Device.because(format!("sharing {block}: {why}")))?;
         Ok(Shared { file, offset: (block.at - self.engine().addr()) as u64, len: block.len })
+    }
+
+    /// The engine's address of memory that is shared, if it lies in this region: it came back to the process that lent it.
+    pub fn holding(&self, shared: &Shared) -> Option<usize> {
+        let ours = identity(self.file.as_ref()?.as_fd());
+        let offset = usize::try_from(shared.offset).ok()?;
+        let is_open = offset.checked_add(shared.len).is_some_and(|end| end <= self.space().open);
+        (ours.is_some() && ours == identity(shared.file.as_fd()) && is_open)
+            .then(|| self.engine().addr() + offset)
     }
 
     /// Gives the pages of a block back to the system.

@@ -27,7 +27,7 @@ impl Linear {
 
 impl From<Linear> for Plan {
     fn from(copy: Linear) -> Plan {
-        Plan { pieces: Store::One(Rows::from(copy.line)), route: copy.route, ..Plan::default() }
+        Plan { pieces: Store::One(Rows::from(copy.line)), route: Some(copy.route), ..Plan::default() }
     }
 }
 

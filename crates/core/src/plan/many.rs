@@ -187,6 +187,9 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     fn add_other(&mut self, item: usize, rows: Rows) -> Result<()> {
         self.finish();
         let spans = (rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?);
+        if spans.0 == 0 {
+            return Ok(());
+        }
         let table = self.memory.table();
         let (Some(dst), Some(src)) = (table.holding(rows.dst, spans.0), table.holding(rows.src, spans.1))
         else {
@@ -199,13 +202,12 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         };
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         (self.fits)(item, &ends)?;
-        self.plan.take_route(item, ends.route())?;
+        self.plan.take_route(ends.route())?;
         (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
         let rows = rows.between(&ends);
         match rows.height {
             1 => self.run = Line { dst: rows.dst, src: rows.src, len: rows.width },
-            _ if spans.0 > 0 => self.plan.pieces.push(rows),
-            _ => {}
+            _ => self.plan.pieces.push(rows),
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How memory is lent to a copy, for streams and for scopes. Submitting through this crate costs what the core's own call costs, or
 //! little more, and less where the core has a short way: `cargo bench -p ferry --bench submit`.
 
-use super::{Stream, Way, foreign, piece};
+use super::{Stream, Way, foreign};
 use crate::{
     Batch, Failed, InFlight, Result,
     batch::HostPool,
@@ -148,7 +148,7 @@ impl Stream {
         };
         let before = self.elsewhere(host.course(KEY));
         let make = |memory: &Memory| {
-            Plan::new(piece(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
+            Plan::new(Some(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
         };
         // SAFETY: the caller's promise.
         unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
@@ -234,7 +234,7 @@ impl Stream {
         if let Some(ticket) = unsafe { self.core().submit_linear((dst, src, len), 0, |_| true, write_down) } {
             return Ok(ticket);
         }
-        let rows = || piece(Rows::linear(dst, src, len));
+        let rows = || Some(Rows::linear(dst, src, len));
         let make = |memory: &Memory| Plan::new(rows(), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
         unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
@@ -247,7 +247,7 @@ impl Stream {
     #[inline(never)]
     unsafe fn submit_rows(&self, rows: &Rows, tally: Tally<'_>) -> Result<Ticket> {
         let &Rows { dst, dst_pitch, src, src_pitch, width, height } = rows;
-        let rows = || piece(Rows { dst, dst_pitch, src, src_pitch, width, height });
+        let rows = || Some(Rows { dst, dst_pitch, src, src_pitch, width, height });
         let make = |memory: &Memory| Plan::new(rows(), memory, |_, _| Ok(())).and_then(locked);
         // SAFETY: the caller's promise.
         unsafe { self.hand_over(make, tally) }.map_err(|misfit| misfit.error)
