@@ -93,10 +93,39 @@ bool open_arena(Device *device)
     return device->bytes != MAP_FAILED && arena != MAP_FAILED;
 }
 
-// Where `len` bytes of an arena are free: behind some span of it, or at its start. 0 if nowhere.
+// Where memory was freed lately, the newest last. As the driver does, that is handed out again first.
+enum { REMEMBERED = 256 };
+static u64 freed[REMEMBERED];
+static size_t freed_count;
+
+static void remember_freed(u64 addr)
+{
+    if (freed_count == REMEMBERED) {
+        memmove(freed, freed + 1, --freed_count * sizeof *freed);
+    }
+    freed[freed_count++] = addr;
+}
+
+static u64 find_freed(const Device *device, u64 len)
+{
+    for (size_t place = freed_count; place-- > 0;) {
+        u64 addr = freed[place], next = find(addr) < count ? spans[find(addr)].base : UINT64_MAX;
+        if (arena_of(addr) == device && addr + len <= next && addr + len <= device->arena + device->total) {
+            memmove(freed + place, freed + place + 1, (--freed_count - place) * sizeof *freed);
+            return addr;
+        }
+    }
+    return 0;
+}
+
+// Where `len` bytes of an arena are free: where some were freed, behind some span of it, or at its start. 0 if nowhere.
 static u64 find_room(const Device *device, u64 len)
 {
-    u64 at = device->arena, end = device->arena + device->total;
+    u64 at = find_freed(device, len), end = device->arena + device->total;
+    if (at) {
+        return at;
+    }
+    at = device->arena;
     for (size_t place = find(at); place < count && spans[place].base < end && spans[place].base - at < len; place++) {
         at = (spans[place].base + spans[place].len + GRAIN - 1) / GRAIN * GRAIN;
     }
@@ -177,6 +206,7 @@ static Code give_back(const char *call, u64 addr, int kind, bool registered)
         gone.device->used -= gone.len;
     }
     if (gone.kind == DEVICE && !gone.lent) {
+        remember_freed(gone.base);
         spoil(gone.device, gone.base, gone.len);
     }
     pthread_mutex_unlock(&lock);

@@ -3,7 +3,7 @@
 // nothing about its speed means anything. It is never called a GPU.
 //
 // - Device memory is an arena that the process cannot touch: the CPU faults at a device address, as it should. The
-//   stand-in itself reaches the bytes through a second mapping, with `reach`.
+//   stand-in itself reaches the bytes through a second mapping, with `reach`. What was freed last is handed out first.
 // - A stream is a queue that a thread of its own runs. Work that reaches memory which is neither a device's nor
 //   page-locked breaks its device as a GPU's would: error 700, and every later call fails.
 // - Whoever uses a stream that was destroyed ends the process, with a line that says so.

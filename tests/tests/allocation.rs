@@ -365,3 +365,23 @@ fn freeing_with_a_wait_for_the_device() {
     device.fill(1);
     pinned.fill(1);
 }
+
+/// A request that nothing could meet leaves freed addresses at rest: nobody else is given them at once.
+#[test]
+fn what_cannot_be_allocated_ends_nobodys_rest() {
+    use_device();
+    for home in [Home::Device, Home::Pinned] {
+        let freed = [64, 8192, 300 << 10, 3 << 20].map(|len| Memory::new(home, len));
+        freed.iter().for_each(|memory| ok(memory.free()));
+        refused("device memory", aclrtMalloc(&mut 0, 1 << 50, 0), MEMORY_ALLOCATION, &[]);
+        refused("host memory", aclrtMallocHost(&mut 0, usize::MAX), MEMORY_ALLOCATION, &[]);
+        let again = freed.iter().flat_map(|memory| (0..8).map(|_| Memory::new(home, memory.len)));
+        let others: Vec<Memory> = again.collect();
+        for memory in freed {
+            let other = others.iter().find(|other| other.addr == memory.addr);
+            assert!(other.is_none(), "{home:?}: {memory:?} was handed out again: {other:?}");
+            refused("freed twice", memory.free(), RT_PARAM_INVALID, &["freed"]);
+        }
+        others.iter().for_each(|memory| ok(memory.free()));
+    }
+}

@@ -123,6 +123,21 @@ fn reservations_do_not_merge() {
     }
 }
 
+/// Addresses that were given up are nobody's for a while, neither another reservation's nor plain memory's.
+#[test]
+fn released_addresses_are_not_handed_out_again_at_once() {
+    use_device();
+    let released = reserve(8 * PAGE);
+    ok(aclrtReleaseMemAddress(released));
+    let others: Vec<usize> = (0..8).map(|_| reserve(8 * PAGE)).collect();
+    assert!(!others.contains(&released), "{released:#x} was released just now: {others:x?}");
+    let plain: Vec<Memory> = (0..8).map(|_| Memory::new(Home::Mapped, 8 * PAGE)).collect();
+    expect("a copy there", aclrtMemset(released, PAGE, 1, PAGE), RT_PARAM_INVALID);
+    expect("releasing it again", aclrtReleaseMemAddress(released), RT_PARAM_INVALID);
+    plain.iter().for_each(|memory| ok(memory.free()));
+    others.iter().for_each(|base| ok(aclrtReleaseMemAddress(*base)));
+}
+
 #[test]
 fn a_wish_for_an_address_is_met_where_it_can_be() {
     use_device();

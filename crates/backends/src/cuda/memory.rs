@@ -1,11 +1,6 @@
 //! Where memory comes from: the driver, what rests, and what is page-locked already; and how it goes back.
 
-use super::{
-    Cuda, driver,
-    pieces::{Pieces, Rest},
-    pool, quota,
-    registered::Registered,
-};
+use super::{Cuda, driver, pieces::Pieces, pool, quota, registered::Registered};
 use crate::nobodys;
 use ferry_core::{
     Block, DeviceId, Error, Home, Kind, Result,
@@ -18,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(750);
 
 impl Cuda {
-    /// Free and total bytes of the GPU behind a device; what rests there is as good as free.
+    /// Free and total bytes of the GPU behind a device; what nobody uses there is as good as free.
     pub(super) fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
         let gpu = self.device(device)?;
         let _here = gpu.enter()?;
@@ -27,9 +22,18 @@ impl Cuda {
         let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
         gpu.check("cuMemGetInfo", code)?;
         let pieces = lock(&self.pieces);
-        let same = (0..).zip(&self.ordinals).filter(|(_, gpu)| **gpu == self.ordinals[device as usize]);
-        let resting: usize = same.map(|(id, _)| pieces.resting(Home::Device(id))).sum();
-        Ok(((free + resting).min(total), total))
+        let unused: usize = self.beside(Home::Device(device)).map(|home| pieces.unused(home)).sum();
+        Ok(((free + unused).min(total), total))
+    }
+
+    /// The places that have their memory from where this one has: devices of one GPU.
+    fn beside(&self, home: Home) -> impl Iterator<Item = Home> {
+        let gpu = |home| match home {
+            Home::Device(id) => self.ordinals.get(id as usize),
+            Home::Host => None,
+        };
+        let all = (0..).take(self.ordinals.len()).map(Home::Device).chain([Home::Host]);
+        all.filter(move |other| gpu(*other) == gpu(home))
     }
 
     /// Counts the pages of some bytes for a device, if it may have so many.
@@ -47,25 +51,51 @@ impl Cuda {
         }
     }
 
-    /// Takes memory from the driver, after giving back what rests if that makes enough. The context is current.
+    /// Takes memory from the driver. Where it has none left, what nobody uses goes back to it, as far as that is needed. The context
+    /// is current.
     fn take(&self, home: Home, len: usize) -> Result<usize> {
-        let error = match self.try_take(home, len) {
-            Err(error) if error.kind == Kind::OutOfMemory => error,
-            taken => return taken,
-        };
-        match home {
-            Home::Device(id) if len > self.gpu_memory(id)?.0 => Err(error),
-            _ => {
-                self.give_back(&mut lock(&self.pieces), Rest::NONE)?;
-                self.try_take(home, len)
+        loop {
+            match self.try_take(home, len) {
+                Err(error) if error.kind == Kind::OutOfMemory => {
+                    if !self.could_ever_have(home, len)? || !self.make_room(home, len)? {
+                        return Err(error);
+                    }
+                }
+                taken => return taken,
             }
         }
     }
 
-    /// Page-locked memory that was used before, or a part of a slab if that will do. The context is current.
-    fn reuse(&self, len: usize, align: usize) -> Option<usize> {
-        let again = lock(&self.pieces).reuse(len, align);
-        if again.is_some() {
+    /// Whether so much could be had if all that nobody uses were given back. A request beyond all bounds must not end the rest of
+    /// anything.
+    fn could_ever_have(&self, home: Home, len: usize) -> Result<bool> {
+        Ok(match home {
+            Home::Device(id) => len <= self.gpu_memory(id)?.0,
+            Home::Host => len <= machine_memory(),
+        })
+    }
+
+    /// Gives back what nobody uses, the oldest first, until that is `len` bytes. False if there was nothing, or a stream is held.
+    fn make_room(&self, home: Home, len: usize) -> Result<bool> {
+        let (mut pieces, mut given) = (lock(&self.pieces), 0);
+        for place in self.beside(home) {
+            while given < len
+                && let Some(start) = pieces.oldest(place)
+            {
+                match self.holds.unless_held(|| self.give_unused(place, start)) {
+                    Some(gone) => gone?,
+                    None => return Ok(given > 0),
+                }
+                given += pieces.forget(start);
+            }
+        }
+        Ok(given > 0)
+    }
+
+    /// Memory that was used before, or of page-locked memory a part of a slab if that will do. The context is current.
+    fn reuse(&self, home: Home, len: usize, align: usize) -> Option<usize> {
+        let again = lock(&self.pieces).reuse(home, len, align);
+        if again.is_some() || home != Home::Host {
             return again;
         }
         let part = pool::part(len).filter(|_| align == GRANULE)?;
@@ -77,7 +107,7 @@ impl Cuda {
         }
         let mut pieces = lock(&self.pieces);
         pieces.add_slab(start, part);
-        pieces.reuse(len, align)
+        pieces.reuse(home, len, align)
     }
 
     fn try_take(&self, home: Home, len: usize) -> Result<usize> {
@@ -97,7 +127,7 @@ impl Cuda {
 
     /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
     pub(super) fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
-        if let Some(start) = (home == Home::Host).then(|| self.reuse(len, align)).flatten() {
+        if let Some(start) = self.reuse(home, len, align) {
             return Ok(start);
         }
         let (mut size, mut start) = (len, self.take(home, len)?);
@@ -106,7 +136,7 @@ impl Cuda {
                 let mut pieces = lock(&self.pieces);
                 pieces.add(start, size, home);
                 pieces.rest(start);
-                self.give_back(&mut pieces, Rest::SOME)?;
+                self.give_back(&mut pieces, home)?;
             }
             size = size.saturating_add(align);
             start = self.take(home, size)?;
@@ -220,13 +250,10 @@ impl Cuda {
         })
     }
 
-    /// Gives pieces back until no more rest than may. What a lost device had is gone with it.
-    pub(super) fn give_back(&self, pieces: &mut Pieces, most: Rest) -> Result<()> {
-        while let Some((start, home)) = pieces.overdue(most) {
-            let device = self.device_of(home)?;
-            // SAFETY: it rests: the core has seen every op that could reach it complete.
-            let give = || device.unless_lost(|_here| unsafe { self.give(home, start) });
-            match self.holds.unless_held(give) {
+    /// Gives pieces of a place back until no more rest there than may.
+    pub(super) fn give_back(&self, pieces: &mut Pieces, home: Home) -> Result<()> {
+        while let Some(start) = pieces.overdue(home) {
+            match self.holds.unless_held(|| self.give_unused(home, start)) {
                 Some(given) => given?,
                 // While a stream is held it rests on.
                 None if self.give_back_later(pieces) => return Ok(()),
@@ -237,6 +264,12 @@ impl Cuda {
         Ok(())
     }
 
+    /// Gives a piece back that nobody uses. What a lost device had is gone with it.
+    fn give_unused(&self, home: Home, start: usize) -> Result<()> {
+        // SAFETY: it rests or has rested: the core has seen every op that could reach it complete.
+        self.device_of(home)?.unless_lost(|_here| unsafe { self.give(home, start) })
+    }
+
     /// When no stream is held. False if none is now.
     fn give_back_later(&self, pieces: &mut Pieces) -> bool {
         let me = self.me.clone();
@@ -244,15 +277,40 @@ impl Cuda {
             let Some(cuda) = me.upgrade() else { return };
             let mut pieces = lock(&cuda.pieces);
             pieces.is_put_off = false;
-            // As with all calls that are put off, nobody hears of it; what stays is tried again with the next one.
-            let _ = cuda.give_back(&mut pieces, Rest::SOME);
+            for home in pieces.places() {
+                // As with all calls that are put off, nobody hears of it; what stays is tried again with the next one.
+                let _ = cuda.give_back(&mut pieces, home);
+            }
         };
         pieces.is_put_off = pieces.is_put_off || self.holds.later(give_back);
         pieces.is_put_off
+    }
+
+    /// Gives back all that nobody uses, at the end.
+    pub(super) fn close_pieces(&self) {
+        let mut pieces = lock(&self.pieces);
+        for home in pieces.places() {
+            while let Some(start) = pieces.oldest(home) {
+                // Where the driver is gone already, at the end of the process, there is nothing to give back to.
+                if self.give_unused(home, start).is_err() {
+                    break;
+                }
+                pieces.forget(start);
+            }
+        }
     }
 }
 
 /// Bytes that a block takes.
 pub fn whole(len: usize, page: usize) -> usize {
     len.checked_next_multiple_of(page.max(GRANULE)).unwrap_or(usize::MAX)
+}
+
+/// Bytes of memory that the machine has. Nobody can have more of it page-locked.
+fn machine_memory() -> usize {
+    // SAFETY: asks for two constants.
+    let [pages, page] = [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    usize::try_from(pages)
+        .and_then(|pages| Ok(pages.saturating_mul(usize::try_from(page)?)))
+        .unwrap_or(usize::MAX)
 }

@@ -65,7 +65,7 @@ use holds::Holds;
 use ipc::{Import, Imports, Ticket};
 use memory::whole;
 use page::Page;
-use pieces::{Pieces, Rest};
+use pieces::Pieces;
 use queue::{CudaQueue, Lane};
 use quota::Quota;
 use registered::Registered;
@@ -179,8 +179,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // Where the driver is gone already, at the end of the process, there is nothing to give back to.
-        let _ = self.give_back(&mut lock(&self.pieces), Rest::NONE);
+        self.close_pieces();
     }
 }
 
@@ -241,11 +240,9 @@ impl Backend for Cuda {
             _ => return self.close(block),
         }
         let mut pieces = lock(&self.pieces);
-        if !pieces.rest(block.base) {
-            unreachable!("{block} is not of this backend");
-        }
+        let Some(home) = pieces.rest(block.base) else { unreachable!("{block} is not of this backend") };
         self.refund(block.home, whole(block.len, block.page));
-        self.give_back(&mut pieces, Rest::SOME)
+        self.give_back(&mut pieces, home)
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
@@ -253,7 +250,7 @@ impl Backend for Cuda {
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
-        let start = lock(&self.pieces).start(block.at);
+        let start = lock(&self.pieces).lend(block.at);
         let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
         let start = start.ok_or_else(imported)?;
         let _here = self.device_of(block.home)?.enter()?;

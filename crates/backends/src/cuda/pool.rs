@@ -1,7 +1,8 @@
-//! Page-locked memory that can be used again: making some takes the driver more than half a millisecond, however small it is, and
-//! giving it back a quarter. Small blocks are parts of slabs, so that even the first ones come cheap.
+//! Memory that has rested and can be used again. The driver takes half a millisecond to make page-locked memory, however small it is, and
+//! a quarter to give it back; and before it takes device memory back it waits for all that the GPU has to do. Small blocks of
+//! page-locked memory are parts of slabs, so that even the first ones come cheap.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a slab.
 pub const SLAB: usize = 1 << 20;
@@ -12,19 +13,24 @@ const MOST: usize = 256 << 10;
 /// How many bytes are kept that nobody uses.
 const KEPT: usize = 64 << 20;
 
-/// What can be used again.
+/// What can be used again in one place.
 #[derive(Default)]
 pub struct Pool {
     slabs: BTreeMap<usize, Slab>,
-    /// Pieces that are no parts, by length and start.
-    whole: BTreeSet<(usize, usize)>,
+    /// Pieces that are no parts, by length and by how long they have been here.
+    whole: BTreeSet<(usize, u64)>,
+    /// Where they start, and their lengths.
+    by_age: BTreeMap<u64, (usize, usize)>,
+    /// How many were ever kept.
+    count: u64,
     bytes: usize,
 }
 
 /// A piece that is cut into parts of one length.
 struct Slab {
     part: usize,
-    idle: Vec<usize>,
+    /// Those that nobody has used yet, then the oldest first.
+    idle: VecDeque<usize>,
 }
 
 impl Slab {
@@ -42,14 +48,19 @@ impl Pool {
     /// A fresh slab, in parts of this length. Returns where they start.
     pub fn add(&mut self, start: usize, part: usize) -> impl Iterator<Item = usize> + use<> {
         let parts = (start..start + SLAB).step_by(part);
-        self.slabs.insert(start, Slab { part, idle: parts.clone().rev().collect() });
+        self.slabs.insert(start, Slab { part, idle: parts.clone().collect() });
         self.bytes += SLAB;
         parts
     }
 
-    /// A piece for `len` bytes at a multiple of `align`: its start.
-    pub fn take(&mut self, len: usize, align: usize) -> Option<usize> {
-        let (start, len) = self.take_part(len, align).or_else(|| self.take_whole(len, align))?;
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A piece for `len` bytes at a multiple of `align`, with `waste` bytes more at most: its start.
+    pub fn take(&mut self, len: usize, waste: usize, align: usize) -> Option<usize> {
+        let (start, len) = self.take_part(len, align).or_else(|| self.take_whole(len, waste, align))?;
         self.bytes -= len;
         Some(start)
     }
@@ -57,23 +68,26 @@ impl Pool {
     fn take_part(&mut self, len: usize, align: usize) -> Option<(usize, usize)> {
         let part = part(len).filter(|_| align <= LEAST)?;
         let slab = self.slabs.values_mut().find(|slab| slab.part == part && !slab.idle.is_empty())?;
-        slab.idle.pop().map(|start| (start, part))
+        slab.idle.pop_front().map(|start| (start, part))
     }
 
-    /// At most a quarter of the piece is wasted.
-    fn take_whole(&mut self, len: usize, align: usize) -> Option<(usize, usize)> {
-        let fits = (len, 0)..=(len.checked_add(len / 4)?, usize::MAX);
-        let (len, start) = *self.whole.range(fits).find(|(_, start)| start % align == 0)?;
-        self.whole.remove(&(len, start));
-        Some((start, len))
+    fn take_whole(&mut self, len: usize, waste: usize, align: usize) -> Option<(usize, usize)> {
+        let fits = (len, 0)..=(len.checked_add(waste)?, u64::MAX);
+        let mut pieces = self.whole.range(fits).map(|(len, age)| (*len, *age));
+        let (len, age) = pieces.find(|(_, age)| self.by_age[age].0 % align == 0)?;
+        self.whole.remove(&(len, age));
+        self.by_age.remove(&age)
     }
 
-    /// Keeps a piece that nobody uses any more. False if that would be too much.
+    /// Keeps a piece that has rested. False if that would be too much; if it is too much with others there is a
+    /// [surplus](Self::surplus).
     pub fn keep(&mut self, start: usize, len: usize) -> bool {
         if let Some(slab) = self.slab_of(start) {
-            slab.idle.push(start);
-        } else if self.bytes + len <= KEPT {
-            self.whole.insert((len, start));
+            slab.idle.push_back(start);
+        } else if len <= KEPT {
+            self.count += 1;
+            self.whole.insert((len, self.count));
+            self.by_age.insert(self.count, (start, len));
         } else {
             return false;
         }
@@ -81,22 +95,32 @@ impl Pool {
         true
     }
 
-    /// Something that is better given back: a whole slab or piece, if more than may are kept, or if `all` go.
+    /// Something that is better given back: the oldest piece or a whole slab, if more than may are kept, or if `all` go.
     pub fn surplus(&self, all: bool) -> Option<usize> {
         if !all && self.bytes <= KEPT {
             return None;
         }
         let slab = || self.slabs.iter().find(|(_, slab)| slab.is_idle()).map(|(start, _)| *start);
-        self.whole.first().map(|(_, start)| *start).or_else(slab)
+        self.by_age.values().next().map(|(start, _)| *start).or_else(slab)
     }
 
-    /// The surplus at `start`, a slab or a piece of `len` bytes, was given back. Returns how many bytes went.
-    pub fn forget(&mut self, start: usize, len: usize) -> usize {
-        let is_slab = self.slabs.remove(&start).is_some();
-        self.whole.remove(&(len, start));
-        let gone = if is_slab { SLAB } else { len };
+    /// The surplus at `start` was given back. Returns how many bytes went.
+    pub fn forget(&mut self, start: usize) -> usize {
+        let gone = match self.by_age.first_entry().filter(|oldest| oldest.get().0 == start) {
+            Some(oldest) => {
+                let (age, (_, len)) = oldest.remove_entry();
+                self.whole.remove(&(len, age));
+                len
+            }
+            None => self.slabs.remove(&start).map_or(0, |_| SLAB),
+        };
         self.bytes -= gone;
         gone
+    }
+
+    /// Whether a piece is a part of a slab.
+    pub fn is_part(&mut self, start: usize) -> bool {
+        self.slab_of(start).is_some()
     }
 
     fn slab_of(&mut self, addr: usize) -> Option<&mut Slab> {
@@ -127,27 +151,41 @@ mod tests {
     fn a_piece_is_used_for_what_nearly_fills_it() {
         let mut pool = Pool::default();
         assert!(pool.keep(0x30_1000, 1_000_000) && pool.keep(0x80_0000, 1_000_000));
-        assert_eq!(pool.take(1_000_001, 4096), None);
-        assert_eq!(pool.take(700_000, 4096), None, "too much would be wasted");
-        assert_eq!(pool.take(900_000, 1 << 20), Some(0x80_0000), "where it is aligned");
-        assert_eq!(pool.take(900_000, 1 << 20), None);
-        assert_eq!(pool.take(1_000_000, 4096), Some(0x30_1000));
-        assert_eq!((pool.take(1, 4096), pool.take(usize::MAX, 4096)), (None, None));
+        let mut take = |len: usize, align| pool.take(len, len / 4, align);
+        assert_eq!(take(1_000_001, 4096), None);
+        assert_eq!(take(700_000, 4096), None, "too much would be wasted");
+        assert_eq!(take(900_000, 1 << 20), Some(0x80_0000), "where it is aligned");
+        assert_eq!(take(900_000, 1 << 20), None);
+        assert_eq!(take(1_000_000, 4096), Some(0x30_1000));
+        assert_eq!((take(1, 4096), take(usize::MAX, 4096)), (None, None));
+        assert!(pool.keep(0x30_1000, 1_000_000));
+        assert_eq!((pool.take(999_999, 0, 4096), pool.take(1_000_000, 0, 4096)), (None, Some(0x30_1000)));
+        assert_eq!(pool.bytes(), 0);
+    }
+
+    #[test]
+    fn the_oldest_is_used_first() {
+        let mut pool = Pool::default();
+        assert!([0x5000, 0x1000, 0x3000].into_iter().all(|start| pool.keep(start, 0x1000)));
+        let taken = [(); 3].map(|()| pool.take(0x1000, 0, 4096));
+        assert_eq!(taken, [0x5000, 0x1000, 0x3000].map(Some));
     }
 
     #[test]
     fn no_more_is_kept_than_may_be() {
         let mut pool = Pool::default();
-        assert!(pool.keep(0, KEPT) && !pool.keep(KEPT, 4096));
+        assert!(!pool.keep(0, KEPT + 1) && pool.keep(0, KEPT));
         assert_eq!(pool.surplus(false), None);
         let parts: Vec<_> = pool.add(KEPT, MOST).collect();
         assert_eq!(pool.surplus(false), Some(0), "the slab came on top");
-        assert_eq!(pool.forget(0, KEPT), KEPT);
+        assert_eq!(pool.forget(0), KEPT);
         assert_eq!((pool.surplus(false), pool.surplus(true)), (None, Some(KEPT)));
-        assert_eq!(pool.take(MOST, 4096), Some(parts[0]));
+        assert_eq!(pool.take(MOST, 0, 4096), Some(parts[0]));
         assert_eq!(pool.surplus(true), None, "a part is in use");
-        assert!(pool.keep(parts[0], MOST));
-        assert_eq!(pool.forget(KEPT, MOST), SLAB);
+        assert!(pool.keep(parts[0], MOST) && pool.is_part(parts[0]) && !pool.is_part(0));
+        assert_eq!(pool.take(MOST, 0, 4096), Some(parts[1]), "what nobody has used yet comes first");
+        assert!(pool.keep(parts[1], MOST));
+        assert_eq!(pool.forget(KEPT), SLAB);
         assert_eq!((pool.surplus(true), pool.bytes), (None, 0));
     }
 }

@@ -8,7 +8,14 @@ use ferry_core::{
     sync::{Arc, Mutex, Weak, lock},
     table::GRANULE,
 };
-use std::{collections::HashMap, os::fd::AsFd};
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::AsFd,
+};
+
+/// Addresses that were given up rest before anybody gets them again, as far as they are not many.
+const RESTING_RANGES: usize = 64;
+const RESTING_BYTES: usize = 1 << 30;
 
 /// What there is of it.
 #[derive(Default)]
@@ -16,7 +23,35 @@ pub struct Outside {
     /// Where pages of the user's are locked, and how many bytes.
     locked: Mutex<Vec<(usize, usize)>>,
     reserved: Mutex<HashMap<usize, Mapping>>,
+    resting: Mutex<Resting>,
     imported: Mutex<Imports>,
+}
+
+/// Addresses that were reserved and given up, the oldest first: without access rights, so that a stale pointer is met by an error and not
+/// by whatever the system puts there next.
+#[derive(Default)]
+struct Resting {
+    mappings: VecDeque<Mapping>,
+    bytes: usize,
+}
+
+impl Resting {
+    fn add(&mut self, mapping: Mapping) {
+        if mapping.len() > RESTING_BYTES {
+            return;
+        }
+        self.bytes += mapping.len();
+        self.mappings.push_back(mapping);
+        while self.mappings.len() > RESTING_RANGES || self.bytes > RESTING_BYTES {
+            self.bytes -= self.mappings.pop_front().map_or(0, |oldest| oldest.len());
+        }
+    }
+
+    /// Somebody wants this very address.
+    fn wake(&mut self, addr: usize) {
+        self.mappings.retain(|mapping| !mapping.contains(addr, 1));
+        self.bytes = self.mappings.iter().map(Mapping::len).sum();
+    }
 }
 
 /// Memory of other processes. Where the same bytes are imported again the engine finds them at the same addresses, so that a copy
@@ -99,16 +134,25 @@ impl Outside {
         })?;
         // A wish for high addresses would be met on machines that have them, and the address table has none.
         let wish = if wish >> 47 == 0 { wish } else { 0 };
-        let mapping = Mapping::bare_near("ferry:reserved", whole, wish)
-            .map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
+        lock(&self.resting).wake(wish);
+        let reserve = || Mapping::bare_near("ferry:reserved", whole, wish);
+        let mapping = reserve().or_else(|_| {
+            // There may be a limit on addresses.
+            *lock(&self.resting) = Resting::default();
+            reserve()
+        });
+        let mapping = mapping.map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
         let base = mapping.addr().next_multiple_of(align.max(GRANULE));
         lock(&self.reserved).insert(base, mapping);
         Ok(base)
     }
 
-    /// Gives reserved addresses back to the system.
+    /// Gives reserved addresses back to the system, after a rest.
     pub fn release(&self, base: usize) {
-        lock(&self.reserved).remove(&base);
+        let released = lock(&self.reserved).remove(&base);
+        if let Some(mapping) = released {
+            lock(&self.resting).add(mapping);
+        }
     }
 
     /// Lets the CPU see a part of a file at reserved addresses.
@@ -212,6 +256,24 @@ mod tests {
         }
         assert!(outside.reserve(usize::MAX, 4096, 0).is_err());
         assert!(outside.reserve(1 << 50, 4096, 0).is_err());
+    }
+
+    #[test]
+    fn addresses_that_were_given_up_rest_unless_somebody_wishes_for_them() {
+        let outside = Outside::default();
+        let base = outside.reserve(1 << 20, 4096, 0).expect("addresses");
+        outside.release(base);
+        let others: Vec<_> = (0..8).map(|_| outside.reserve(1 << 20, 4096, 0).expect("addresses")).collect();
+        assert!(!others.contains(&base), "{base:#x} rests: {others:x?}");
+        assert_eq!(outside.reserve(1 << 20, 4096, base), Ok(base), "who wishes for it gets it");
+        for turn in 0..2 * RESTING_RANGES {
+            let len = if turn % 9 == 0 { 2 << 30 } else { 100 << 20 };
+            outside.release(outside.reserve(len, 4096, 0).expect("addresses"));
+            let resting = lock(&outside.resting);
+            assert!(resting.mappings.len() <= RESTING_RANGES && resting.bytes <= RESTING_BYTES);
+            assert_eq!(resting.bytes, resting.mappings.iter().map(Mapping::len).sum());
+        }
+        assert_eq!(lock(&outside.resting).mappings.len(), 10, "as many as may");
     }
 
     #[test]

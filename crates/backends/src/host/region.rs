@@ -250,8 +250,11 @@ impl Space {
         Some(start)
     }
 
-    /// Puts a freed range to rest.
+    /// Puts a freed range to rest, unless it is so large that it would wake all others.
     fn rest(&mut self, offset: usize, bytes: usize) {
+        if bytes > RESTING_BYTES {
+            return self.give(offset, bytes);
+        }
         self.resting.push_back((offset, bytes));
         self.resting_bytes += bytes;
         while self.resting.len() > RESTING_RANGES || self.resting_bytes > RESTING_BYTES {
@@ -323,6 +326,16 @@ mod tests {
         region.free(&first);
         assert_eq!(region.info(), (64 << 20, 64 << 20));
         assert_ne!(region.alloc(&request(100, 4096)).expect("room").base, first.base, "still resting");
+    }
+
+    #[test]
+    fn a_range_that_is_too_large_to_rest_wakes_no_other() {
+        let region = Region::device(0, 1 << 30, usize::MAX, false).expect("a device");
+        let [small, large] =
+            [4096, RESTING_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
+        region.free(&small);
+        region.free(&large);
+        assert_ne!(region.alloc(&request(4096, 4096)).expect("room").base, small.base, "still resting");
     }
 
     #[test]

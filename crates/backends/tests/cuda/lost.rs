@@ -44,7 +44,7 @@ fn one_of_two() {
     let (there, source, target) =
         (device(&gpu, 4096), locked(&gpu, &noise(1, 4096)), locked(&gpu, &[0; 4096]));
     // Too large to rest: it goes back to the driver when it is freed.
-    let large = device(&gpu, 65 * MIB);
+    let large = device(&gpu, 300 * MIB);
     let (breaking, held, waits) = (stream(&gpu), stream(&gpu), stream(&gpu));
     // Work of other streams that is in flight when it happens: behind a function, and behind that stream.
     let open = gate(&held);

@@ -10,6 +10,7 @@ mod held;
 mod lists;
 mod lost;
 mod reductions;
+mod resting;
 mod room;
 mod staging;
 
@@ -619,11 +620,11 @@ fn memory_given_back_is_unknown() {
     let (before, block) = (gpu.memory_info(0).expect("asked").0, device(&gpu, 1 << 30));
     let during = gpu.memory_info(0).expect("asked").0;
     gpu.free(block.base, |_| Ok(())).expect("freed");
-    assert_eq!(
-        (before - during, gpu.memory_info(0).expect("asked").0),
-        (1 << 30, before),
-        "memory info tells the truth"
-    );
+    let after = gpu.memory_info(0).expect("asked").0;
+    // The driver takes and keeps some for itself, and others may use the GPU as well.
+    let is_about = |bytes: usize, want: usize| bytes.abs_diff(want) < 256 * MIB;
+    let is_true = is_about(before, during + (1 << 30)) && is_about(after, before);
+    assert!(is_true, "1 GiB of {before} bytes: {during} were free, and {after} afterwards");
 }
 
 /// Breaks the context for the whole process: run it alone, with `--ignored`.
