@@ -5,6 +5,7 @@
 
 pub mod cuda;
 pub mod host;
+mod litter;
 mod nobodys;
 pub mod probe;
 mod threads;

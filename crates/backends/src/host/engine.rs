@@ -4,7 +4,10 @@
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
 use super::{calls::Calls, lane::Lane, team::Team};
-use crate::threads::spawn;
+use crate::{
+    litter::{Function, Litter},
+    threads::spawn,
+};
 use ferry_core::{
     Error, Kind, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
@@ -42,6 +45,7 @@ pub struct Engine {
     started: Instant,
     closed: AtomicBool,
     pub(super) calls: Arc<Calls>,
+    litter: Arc<Litter>,
     /// Keeps the memory that lanes work on.
     _memory: Arc<dyn Any + Send + Sync>,
 }
@@ -69,6 +73,7 @@ impl Engine {
             started: Instant::now(),
             closed: AtomicBool::new(false),
             calls: Arc::default(),
+            litter: Arc::default(),
             _memory: memory,
         })
     }
@@ -271,8 +276,13 @@ impl Engine {
     }
 
     /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
-    pub fn call(&self, function: Box<dyn FnOnce() + Send>) -> Result<()> {
+    pub fn call(&self, function: Function) -> Result<()> {
         self.calls.call(function).map_err(|why| no_thread(&why))
+    }
+
+    /// Drops functions that will not run, on a thread where their destructors may block.
+    pub fn drop_later(&self, functions: impl IntoIterator<Item = Function>) {
+        self.litter.add(functions, |job| self.call(job).is_ok());
     }
 }
 
