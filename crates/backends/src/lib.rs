@@ -8,4 +8,5 @@ pub mod host;
 mod litter;
 mod nobodys;
 pub mod probe;
-mod threads;
+#[doc(hidden)]
+pub mod threads;
