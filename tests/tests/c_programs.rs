@@ -47,6 +47,7 @@ programs! {
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
+    main_leaves: "tests/c/main_leaves.c",
     memcpy: "tests/c/memcpy.c",
     memcpy2d: "tests/c/memcpy2d.c",
     memcpy2d_async: "tests/c/memcpy2d_async.c",

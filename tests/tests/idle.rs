@@ -1,11 +1,35 @@
-//! A process with no copies pending uses no CPU: the engine's threads sleep, and nothing wakes them.
+//! A process with no copies pending uses no CPU: the engine's threads sleep, nothing wakes them, and after a while they end. The tests take
+//! turns: they look at all threads of the process.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use ferry_tests::kind::H2D;
 use ferry_tests::*;
 
+/// Against a hang: threads end after some seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    use_device();
+    turn
+}
+
+/// Waits without taking part in any work.
+#[track_caller]
+fn eventually(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn without_work_every_thread_of_the_engine_sleeps() {
-    use_device();
+    let _turn = turn();
     let (device, host) = (Memory::device(8 * 4096), Memory::pinned(4096));
     let streams: Vec<_> = (0..8).map(|_| stream()).collect();
     for _ in 0..100 {
@@ -13,6 +37,35 @@ fn without_work_every_thread_of_the_engine_sleeps() {
             ok(aclrtMemcpyAsync(device.addr + own * 4096, 4096, host.addr, 4096, H2D, *stream));
         }
     }
+    eventually("the engine has threads", || !blocked::named("ferry-").is_empty());
     streams.iter().for_each(|stream| finish(*stream));
-    assert!(blocked::sleepers("ferry-") > 0, "the engine has threads");
+    // Or has ended: a slow machine takes its time to look.
+    blocked::sleepers("ferry-");
+}
+
+/// Copies, which nobody waits for, so that only threads of the engine can do them; a function; an exported allocation.
+fn use_every_thread(seed: u8) {
+    let (stream, event, called) = (stream(), event(), event());
+    let (device, host) = (Memory::device(4 << 20), Memory::holding(Home::Pinned, &pattern(4 << 20, seed)));
+    ok(aclrtMemcpyAsync(device.addr, 4 << 20, host.addr, 4 << 20, H2D, stream));
+    ok(aclrtRecordEvent(event, stream));
+    eventually("a copy that nobody waits for", || event_status(event) == EVENT_COMPLETE);
+    let gate = Gate::on(stream);
+    gate.wait_until_reached();
+    ok(aclrtRecordEvent(called, stream));
+    gate.open();
+    eventually("a function that nobody waits for", || event_status(called) == EVENT_COMPLETE);
+    device.assert_holds(&pattern(4 << 20, seed), "the copy");
+    let mut key = [0; 65];
+    ok(aclrtIpcMemGetExportKey(device.addr, 4096, key.as_mut_ptr(), 65, 1));
+    eventually("somebody serves importers", || !blocked::named("ferry-ipc").is_empty());
+    ok(aclrtIpcMemClose(key.as_ptr()));
+}
+
+#[test]
+fn threads_without_work_end_and_come_again_when_there_is_some() {
+    let _turn = turn();
+    use_every_thread(1);
+    eventually("threads without work end", || blocked::named("ferry-").is_empty());
+    use_every_thread(2);
 }

@@ -59,7 +59,7 @@ enum Owner {
 /// Whose addresses hold `addr`, read from the maps by name, without allocating.
 fn owner_of(addr: usize) -> Option<Owner> {
     // SAFETY: a constant path.
-    let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let fd = unsafe { libc::open(c"/proc/thread-self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let (mut found, mut line, mut piece) = (None, Line::default(), [0_u8; 512]);
     loop {
         // SAFETY: reads into our own buffer.

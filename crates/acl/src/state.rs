@@ -17,7 +17,10 @@ use crate::{
     twin,
     virtual_memory::PhysicalEntry,
 };
-use ferry::{BackendName, engine::VISIBLE};
+use ferry::{
+    BackendName,
+    engine::{VISIBLE, threads},
+};
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
     cell::{Cell, RefCell},
@@ -283,6 +286,9 @@ unsafe extern "C" fn leave(here: *mut libc::c_void) {
     // SAFETY: the key holds what `settle_in` stored: a live state of this thread.
     let round = unsafe { &(*here).round };
     round.set(round.get() + 1);
+    if round.get() == 1 {
+        threads::end::thread_leaves();
+    }
     if round.get() < LAST_ROUND {
         // SAFETY: the key exists, and this asks for one more round.
         unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };

@@ -5,7 +5,9 @@
 
 pub mod cuda;
 pub mod host;
+mod litter;
 mod nobodys;
 pub mod probe;
 mod ranges;
-mod threads;
+#[doc(hidden)]
+pub mod threads;

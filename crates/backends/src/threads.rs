@@ -1,14 +1,36 @@
 //! Threads of the backends, inside a process that is somebody else's.
+//!
+//! They take none of the signals sent to the process: a handler of the user's must not run on them, and whoever waits for signals in
+//! a thread of the user's must get them. One that has had nothing to do for a while ends, so that a process whose own threads have ended
+//! does, too; what happens until then: `threads/end.rs`.
 
-use std::io;
+pub mod end;
+
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 /// Users' functions get what a main thread usually has.
 pub const CALL_STACK: usize = 8 << 20;
+/// A thread that has had nothing to do for this long ends.
+pub const IDLE: Duration = Duration::from_secs(2);
 
-/// Starts a thread that takes none of the signals sent to the process: those belong to the user's threads. Faults of its own
-/// code stay its own.
+/// How many threads of ours there are.
+static OURS: AtomicUsize = AtomicUsize::new(0);
+
+/// Starts a thread that takes none of the signals sent to the process. Faults of its own code stay its own.
 #[cfg(not(loom))]
 pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let body = move || {
+        // By the thread itself: one that has not come so far is taken for a thread of the user's, which only delays an end.
+        let _one = One::of(&OURS);
+        body();
+    };
     without_signals(|| std::thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
 }
 
@@ -18,23 +40,68 @@ pub fn spawn(_: String, _: usize, _: impl FnOnce() + Send + 'static) -> io::Resu
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Counts for one as long as it lives.
+struct One(&'static AtomicUsize);
+
+impl One {
+    fn of(count: &'static AtomicUsize) -> One {
+        count.fetch_add(1, Ordering::SeqCst);
+        One(count)
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Signals that a thread blocks.
+#[derive(Clone, Copy)]
+pub struct Mask(libc::sigset_t);
+
+/// What the first thread had that started one of ours.
+static FIRST: OnceLock<Mask> = OnceLock::new();
+
+impl Mask {
+    /// What a thread of ours blocks: all but the faults of its own code.
+    fn ours() -> Mask {
+        const OWN: [i32; 7] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            libc::SIGSYS,
+        ];
+        // SAFETY: plain data, which `sigfillset` fills; all signals exist.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            OWN.iter().for_each(|signal| {
+                libc::sigdelset(&mut all, *signal);
+            });
+            Mask(all)
+        }
+    }
+
+    /// Makes this the mask of the calling thread, and returns what that was.
+    pub fn set(&self) -> Mask {
+        // SAFETY: both sets are valid for the call, which cannot fail with this `how`.
+        unsafe {
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, &mut old);
+            Mask(old)
+        }
+    }
+}
+
 /// Runs `start`; threads that it starts take none of the signals sent to the process.
 pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    const OWN: [i32; 7] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
-    // SAFETY: plain data, filled before use; the old mask is put back below.
-    let mut old: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are valid for the calls.
-    unsafe {
-        let mut outside: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut outside);
-        OWN.iter().for_each(|signal| {
-            libc::sigdelset(&mut outside, *signal);
-        });
-        libc::pthread_sigmask(libc::SIG_SETMASK, &outside, &mut old);
-    }
+    let old = Mask::ours().set();
+    FIRST.get_or_init(|| old);
     let started = start();
-    // SAFETY: the mask that this thread had before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    old.set();
     started
 }

@@ -23,7 +23,7 @@ use crate::{
 use ask::{PATIENCE, ask};
 use ferry_core::{Block, Home, Kind, Origin};
 use imports::Ended;
-use service::{Grant, Refusal, Service};
+use service::{Grant, Held, Refusal, Service};
 use std::sync::{Arc, PoisonError, RwLock};
 use wire::{KEY_TEXT, Lent, Name};
 
@@ -187,14 +187,15 @@ fn running() -> Option<Arc<Service>> {
     SERVICE.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The service of this process, started if it is not there yet.
-fn service() -> Result<Arc<Service>> {
-    if let Some(service) = running() {
-        return Ok(service);
-    }
-    let mut slot = SERVICE.write().unwrap_or_else(PoisonError::into_inner);
-    match &*slot {
-        Some(service) => Ok(service.clone()),
-        None => Ok(slot.insert(Service::start()?).clone()),
+/// The service of this process, started if it is not there yet or has ended.
+fn service() -> Result<Held> {
+    loop {
+        if let Some(service) = running().and_then(|service| service.hold()) {
+            return Ok(service);
+        }
+        let mut slot = SERVICE.write().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_none_or(|service| service.hold().is_none()) {
+            *slot = Some(Service::start()?);
+        }
     }
 }

@@ -8,13 +8,15 @@ use super::{
     wire::{Answer, Lent, Name, QUESTION},
 };
 use crate::{Error, Result, constants as c, error::fail, state::lock};
+use ferry::engine::threads;
 use ferry_core::Shared;
 use std::{
     any::Any,
     collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     io,
+    ops::Deref,
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
 };
@@ -59,6 +61,27 @@ pub type Source = (Lent, usize);
 struct Exports {
     by_name: HashMap<Name, Export>,
     by_source: HashMap<Source, HashSet<Name>>,
+    /// How many are about to export something.
+    users: usize,
+    /// The thread has ended, since there was nothing to serve: whatever comes next needs another service.
+    is_over: bool,
+}
+
+/// A service that does not end meanwhile.
+pub struct Held(Arc<Service>);
+
+impl Deref for Held {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        lock(&self.0.exports).users -= 1;
+    }
 }
 
 /// Who may import what. The offer goes when the memory is freed.
@@ -81,9 +104,39 @@ impl Service {
         let (number, listener) = find_socket().map_err(|why| no_service("a local socket", &why))?;
         let service = Arc::new(Service { number, exports: Mutex::default() });
         let mut desk = Desk::new(service.clone(), listener);
-        let thread = thread::Builder::new().name("ferry-ipc".into()).stack_size(STACK);
-        without_signals(|| thread.spawn(move || desk.serve())).map_err(|why| no_service("a thread", &why))?;
+        threads::end::spawn_staying("ferry-ipc".into(), STACK, move || desk.serve())
+            .map_err(|why| no_service("a thread", &why))?;
         Ok(service)
+    }
+
+    /// Keeps the service from ending; `None` if it has ended.
+    pub fn hold(self: &Arc<Self>) -> Option<Held> {
+        let mut exports = lock(&self.exports);
+        if exports.is_over {
+            return None;
+        }
+        exports.users += 1;
+        Some(Held(self.clone()))
+    }
+
+    fn is_unused(&self) -> bool {
+        lock(&self.exports).by_name.is_empty()
+    }
+
+    /// Ends the service if nothing is exported, nor about to be.
+    fn end(&self) -> bool {
+        let mut exports = lock(&self.exports);
+        exports.is_over = exports.by_name.is_empty() && exports.users == 0;
+        exports.is_over
+    }
+
+    /// Has the thread look whether it is still needed, by a connection that says nothing.
+    fn look_if_unused(&self, exports: MutexGuard<'_, Exports>) {
+        let is_unused = exports.by_name.is_empty() && !exports.is_over;
+        drop(exports);
+        if is_unused {
+            drop(Socket::connect(self.number, Instant::now() + BREATHER));
+        }
     }
 
     /// Lets others import something, and says under which name.
@@ -136,7 +189,7 @@ impl Service {
                 names.remove();
             }
         }
-        drop(exports);
+        self.look_if_unused(exports);
         drop(export); // without the lock: this may give memory back
         true
     }
@@ -156,7 +209,7 @@ impl Service {
                 }
             }
         }
-        drop(exports);
+        self.look_if_unused(exports);
         drop(ended); // without the lock: this may give memory back
     }
 
@@ -209,18 +262,27 @@ impl Desk {
         Desk { service, listener, spare, closed_until: None, silent, leases, processes }
     }
 
-    fn serve(&mut self) -> ! {
+    /// Until there has been nothing to serve for a while.
+    fn serve(&mut self) {
+        let mut unused_since = None;
         loop {
-            self.round();
+            let is_unused = self.leases.is_empty() && self.silent.is_empty() && self.service.is_unused();
+            unused_since = is_unused.then(|| unused_since.unwrap_or_else(Instant::now));
+            let ends = unused_since.map(|since| since + threads::IDLE);
+            if ends.is_some_and(|ends| ends <= Instant::now()) && self.service.end() {
+                return;
+            }
+            self.round(ends.map(|ends| ends.max(Instant::now() + BREATHER)));
         }
     }
 
-    /// Waits for something to happen and does what is to be done about it: first what ends, then what asks, then what is new.
-    fn round(&mut self) {
+    /// Waits for something to happen, or until `ends`, and does what is to be done about it: first what ends, then what asks, then what
+    /// is new.
+    fn round(&mut self, ends: Option<Instant>) {
         let now = Instant::now();
         self.closed_until = self.closed_until.filter(|until| *until > now);
-        let ends = self.silent.front().map(|silent| silent.until);
-        let next = ends.into_iter().chain(self.closed_until).min();
+        let silence = self.silent.front().map(|silent| silent.until);
+        let next = ends.into_iter().chain(silence).chain(self.closed_until).min();
 
         let pids: Vec<i32> = self.processes.keys().copied().collect();
         let mut set: Vec<libc::pollfd> = self.leases.iter().map(|lease| watch(&lease.socket)).collect();
@@ -363,21 +425,6 @@ fn find_socket() -> io::Result<(u32, Socket)> {
             other => return Ok((number, other?)),
         }
     }
-}
-
-/// Runs `start` so that a thread it starts takes none of the signals sent to the process: those belong to the user's threads.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: plain data, filled before use.
-    let (mut all, mut old): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are valid for the calls.
-    unsafe {
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-    }
-    let started = start();
-    // SAFETY: the mask that this thread had before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
-    started
 }
 
 #[cold]

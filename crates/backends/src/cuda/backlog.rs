@@ -3,7 +3,10 @@
 //! It knows nothing of CUDA: `W` is work and `P` is a point, something that wants to know when the queue has come so far.
 
 use ferry_core::Ticket;
-use std::{collections::VecDeque, mem};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
 
 /// Work of one op, or of several that follow each other.
 pub trait Span {
@@ -11,11 +14,22 @@ pub trait Span {
     fn more(&self) -> Ticket;
 }
 
-/// What waits, in the order of tickets; nothing does while nothing holds the queue.
+/// What waits, in the order of tickets; nothing does while nothing holds the queue. Points come for any op, however many wait, so
+/// they have a tree of their own.
 pub struct Backlog<W, P> {
     last: Ticket,
     held: Option<Held>,
-    items: VecDeque<Item<W, P>>,
+    work: VecDeque<(Ticket, W)>,
+    /// By ticket, and for one ticket in the order they came.
+    points: BTreeMap<(Ticket, u64), Pending<P>>,
+    /// How many points have come so far.
+    came: u64,
+}
+
+/// A point, and whether the work before it was dropped.
+struct Pending<P> {
+    point: P,
+    is_lost: bool,
 }
 
 /// Something that waits while the queue is held.
@@ -27,14 +41,6 @@ pub enum Item<W, P> {
     Point(Ticket, P),
     /// The same, and the work before it was dropped.
     Lost(Ticket, P),
-}
-
-impl<W, P> Item<W, P> {
-    fn ticket(&self) -> Ticket {
-        match self {
-            Item::Work(ticket, _) | Item::Point(ticket, _) | Item::Lost(ticket, _) => *ticket,
-        }
-    }
 }
 
 /// What somebody has to do before the next op may follow.
@@ -86,7 +92,7 @@ pub struct Dropped<W, P> {
 
 impl<W, P> Default for Backlog<W, P> {
     fn default() -> Self {
-        Backlog { last: 0, held: None, items: VecDeque::new() }
+        Backlog { last: 0, held: None, work: VecDeque::new(), points: BTreeMap::new(), came: 0 }
     }
 }
 
@@ -115,15 +121,13 @@ impl<W: Span, P> Backlog<W, P> {
     /// Keeps the newest op for later: the queue is held.
     pub fn keep(&mut self, work: W) {
         debug_assert!(self.is_held(), "it could follow at once");
-        self.items.push_back(Item::Work(self.last, work));
+        self.work.push_back((self.last, work));
     }
 
     /// The work that waits with nothing behind it, for the newest op to join.
     pub fn newest(&mut self) -> Option<&mut W> {
-        match self.items.back_mut() {
-            Some(Item::Work(_, work)) => Some(work),
-            _ => None,
-        }
+        let point = self.points.last_key_value().map_or(0, |((ticket, _), _)| *ticket);
+        self.work.back_mut().filter(|(ticket, _)| *ticket > point).map(|(_, work)| work)
     }
 
     /// The op `ticket` holds the queue from here on.
@@ -144,16 +148,37 @@ impl<W: Span, P> Backlog<W, P> {
 
     /// The op that holds the queue goes back in front of all others, to be tried again.
     pub fn again(&mut self, ticket: Ticket, work: W) {
-        self.items.push_front(Item::Work(ticket, work));
+        self.work.push_front((ticket, work));
     }
 
     /// The part that holds the queue is done: what comes next. `None`, and nothing holds the queue, if that was all.
     pub fn next(&mut self) -> Option<Item<W, P>> {
-        let next = self.items.pop_front();
+        let next = if self.has_point_first() { self.next_point() } else { self.next_work() };
         if next.is_none() {
             self.held = None;
         }
         next
+    }
+
+    /// Whether a point comes before all work: it stands behind every op up to its own.
+    fn has_point_first(&self) -> bool {
+        let point = self.points.first_key_value().map(|((ticket, _), _)| *ticket);
+        point.is_some_and(|point| self.work.front().is_none_or(|(work, _)| point < *work))
+    }
+
+    fn next_point(&mut self) -> Option<Item<W, P>> {
+        let ((ticket, _), Pending { point, is_lost }) = self.points.pop_first()?;
+        Some(if is_lost { Item::Lost(ticket, point) } else { Item::Point(ticket, point) })
+    }
+
+    fn next_work(&mut self) -> Option<Item<W, P>> {
+        self.work.pop_front().map(|(ticket, work)| Item::Work(ticket, work))
+    }
+
+    /// The ticket of what comes next.
+    fn first(&self) -> Option<Ticket> {
+        let point = self.points.first_key_value().map(|((ticket, _), _)| *ticket);
+        self.work.front().map(|(ticket, _)| *ticket).into_iter().chain(point).min()
     }
 
     /// Where a point for the op `ticket` belongs. Never behind a part for the host that comes after that op.
@@ -162,38 +187,29 @@ impl<W: Span, P> Backlog<W, P> {
         if ticket < held.ticket {
             return if held.has_begun { Place::BeforePart } else { Place::End(held.ticket - 1) };
         }
-        if held.is_let_pass() && self.behind(ticket) == 0 {
-            return Place::End(self.items.front().map_or(self.last, |next| next.ticket() - 1));
+        if held.is_let_pass() && self.first().is_none_or(|first| first > ticket) {
+            return Place::End(self.first().map_or(self.last, |first| first - 1));
         }
         Place::Waits
     }
 
     /// Has a point wait in the backlog, right behind the op `ticket` and the points that are there.
     pub fn wait(&mut self, ticket: Ticket, point: P) {
-        self.items.insert(self.behind(ticket), Item::Point(ticket, point));
-    }
-
-    fn behind(&self, ticket: Ticket) -> usize {
-        self.items.partition_point(|item| item.ticket() <= ticket)
+        self.came += 1;
+        self.points.insert((ticket, self.came), Pending { point, is_lost: false });
     }
 
     /// Drops what waits, and the part that holds the queue if that is a wait or has not begun. Points that must not pass the
     /// part stay.
     pub fn abort(&mut self) -> Dropped<W, P> {
-        let mut dropped =
-            Dropped { work: Vec::new(), points: Vec::new(), newest: self.held.map(|held| held.ticket) };
-        let stays = self.held.is_some_and(|held| held.part == Part::Bytes);
-        for item in mem::take(&mut self.items) {
-            match item {
-                Item::Work(ticket, work) => {
-                    dropped.newest = Some(ticket + work.more());
-                    dropped.work.push(work);
-                }
-                Item::Point(ticket, point) | Item::Lost(ticket, point) if stays => {
-                    self.items.push_back(Item::Lost(ticket, point));
-                }
-                Item::Point(_, point) | Item::Lost(_, point) => dropped.points.push(point),
-            }
+        let held = self.held.map(|held| held.ticket);
+        let newest = self.work.back().map(|(ticket, work)| ticket + work.more()).or(held);
+        let work = mem::take(&mut self.work).into_iter().map(|(_, work)| work).collect();
+        let mut dropped = Dropped { work, points: Vec::new(), newest };
+        if self.held.is_some_and(|held| held.part == Part::Bytes) {
+            self.points.values_mut().for_each(|pending| pending.is_lost = true);
+        } else {
+            dropped.points.extend(mem::take(&mut self.points).into_values().map(|pending| pending.point));
         }
         self.held = self.held.filter(|held| held.part != Part::Wait);
         if let Some(held) = &mut self.held {

@@ -18,6 +18,7 @@ use super::{
     streams::Spares,
     workers::Workers,
 };
+use crate::litter::Litter;
 use ferry_core::{
     Error, Result,
     sync::{Apart, Arc},
@@ -36,6 +37,8 @@ const REDUCE: &str = concat!(include_str!("reduce.ptx"), "\0");
 pub struct Device {
     pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
+    /// Functions of the user's that will not run.
+    pub litter: Arc<Litter>,
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
@@ -101,6 +104,7 @@ impl Device {
         Ok(Device {
             driver,
             workers,
+            litter: Arc::default(),
             watcher,
             constants: Apart(constants),
             lists: Lists::default(),

@@ -11,7 +11,9 @@ use std::collections::VecDeque;
 /// The open accounts of one queue.
 #[derive(Default)]
 pub struct Ledger {
-    failures: Vec<(Ticket, Error)>,
+    /// By ticket; told from the front.
+    failures: VecDeque<(Ticket, Error)>,
+    /// By ticket.
     through: VecDeque<Late>,
     marks: VecDeque<Weak<Point>>,
 }
@@ -33,7 +35,9 @@ impl Ledger {
 
     /// The op `ticket`, which reads its descriptor at `at`, is in flight and may be reported.
     pub fn expect(&mut self, ticket: Ticket, at: usize, through: Box<Indirect>) {
-        self.through.push_back(Late { ticket, at, through });
+        // The newest, but for one that was taken back before.
+        let place = self.through.partition_point(|late| late.ticket < ticket);
+        self.through.insert(place, Late { ticket, at, through });
     }
 
     /// The op `ticket`, which was expected, is not put into the stream after all if `is_out` says so of it.
@@ -42,7 +46,7 @@ impl Ledger {
         ticket: Ticket,
         is_out: impl FnOnce(&Indirect) -> bool,
     ) -> Option<Box<Indirect>> {
-        let place = self.through.iter().position(|late| late.ticket == ticket)?;
+        let place = self.place(ticket)?;
         let goes = is_out(&self.through[place].through);
         goes.then(|| self.through.remove(place).map(|late| late.through)).flatten()
     }
@@ -58,10 +62,15 @@ impl Ledger {
 
     /// A kernel has reported.
     pub fn reported(&mut self, report: &Report) {
-        if let Some(late) = self.through.iter().find(|late| late.ticket == report.ticket) {
-            let error = late.explain(&report.words);
+        if let Some(place) = self.place(report.ticket) {
+            let error = self.through[place].explain(&report.words);
             self.fail(report.ticket, error);
         }
+    }
+
+    /// Where the copy `ticket` stands among those in flight.
+    fn place(&self, ticket: Ticket) -> Option<usize> {
+        self.through.binary_search_by_key(&ticket, |late| late.ticket).ok()
     }
 
     /// The queue has passed `upto`: tells the status, in order.

@@ -24,9 +24,9 @@ use super::{
     ring::Entry,
     sending::Work,
 };
+use crate::litter::drop_each;
 use ferry_core::{
     DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    backend::survives,
     sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::sync::OnceLock;
@@ -326,7 +326,10 @@ impl Lane {
     /// Drops an op elsewhere: a destructor of the user's may want this lane, which is locked.
     pub(super) fn discard(&self, op: Op) {
         if let Op::Call(function) = op {
-            self.device.workers.run(Box::new(move || drop(function)));
+            self.device.litter.add([function], |job| {
+                self.device.workers.run(job);
+                true
+            });
         }
     }
 
@@ -364,13 +367,6 @@ impl Lane {
             Op::After(after) => self.wait_for(ticket, after.0, Some(after.1)),
             Op::Call(function) => self.when_reached(ticket, Part::Call, function),
         }
-    }
-}
-
-/// Drops work that will not run. What a destructor of the user's does is no affair of ours, or of the others'.
-fn drop_each(dropped: Vec<Work>) {
-    for work in dropped {
-        survives(move || drop(work));
     }
 }
 

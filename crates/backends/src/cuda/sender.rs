@@ -20,8 +20,8 @@ const FEW_PROCESSORS: usize = 2;
 const NAP: Duration = Duration::from_micros(10);
 /// Between two looks otherwise. Each look takes a cache line from whoever submits.
 const STEP: Duration = Duration::from_micros(1);
-/// The thread ends when it has slept so long.
-const IDLE: Duration = Duration::from_secs(5);
+/// The thread is not kept when it has slept so long; it then waits as a worker for other work.
+const IDLE: Duration = Duration::from_secs(1);
 /// After this time with one lane another thread has the others.
 const PATIENCE: Duration = Duration::from_millis(1);
 

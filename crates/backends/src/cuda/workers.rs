@@ -1,17 +1,15 @@
 //! Threads for what may block: a user's function, a copy of pageable memory. As many as are blocked at once, and they go
 //! away when there has been nothing to do for a while.
 
-use crate::threads::{self, CALL_STACK};
+use crate::threads::{self, CALL_STACK, IDLE};
 use ferry_core::{
     backend::survives,
     sync::{Arc, Condvar, Mutex, lock},
 };
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 /// Something to run on a thread of its own.
 pub type Job = Box<dyn FnOnce() + Send>;
-
-const IDLE: Duration = Duration::from_secs(5);
 
 /// Threads that come when needed.
 #[derive(Default)]

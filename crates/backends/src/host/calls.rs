@@ -2,12 +2,9 @@
 //!
 //! They know nothing of the engine: one that has nothing to do must not keep the memory of a runtime that is gone.
 
-use crate::threads::{CALL_STACK, spawn};
+use crate::threads::{CALL_STACK, IDLE, spawn};
 use ferry_core::sync::{Arc, Condvar, Mutex, lock};
-use std::{collections::VecDeque, io, time::Duration};
-
-/// A thread that has had nothing to do for this long ends.
-const IDLE: Duration = Duration::from_secs(5);
+use std::{collections::VecDeque, io};
 
 type Function = Box<dyn FnOnce() + Send>;
 
@@ -67,7 +64,10 @@ impl Calls {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{super::engine::Engine, *};
-    use std::{thread, time::Instant};
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
 
     const LIMIT: Duration = Duration::from_secs(100);
 

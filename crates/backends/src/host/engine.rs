@@ -1,13 +1,19 @@
 //! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own: `calls.rs`.
 //!
 //! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
-//! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
+//! one costs the waker several microseconds; then it sleeps, and after some seconds it ends. Who has work and finds too few workers starts
+//! one. With one CPU nobody spins. Idle costs nothing.
 
 use super::{calls::Calls, lane::Lane, team::Team};
-use crate::threads::spawn;
+#[cfg(not(loom))]
+use crate::threads::IDLE;
+use crate::{
+    litter::{Function, Litter},
+    threads::spawn,
+};
 use ferry_core::{
     Error, Kind, Result,
-    sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
+    sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, spin_loop},
 };
 use std::{
     any::Any,
@@ -37,11 +43,15 @@ pub struct Engine {
     open_teams: AtomicUsize,
     wake: Condvar,
     cpus: usize,
+    most_workers: usize,
     spins: bool,
     most_spinning: usize,
     started: Instant,
     closed: AtomicBool,
     pub(super) calls: Arc<Calls>,
+    litter: Arc<Litter>,
+    #[cfg(loom)]
+    has_no_patience: bool,
     /// Keeps the memory that lanes work on.
     _memory: Arc<dyn Any + Send + Sync>,
 }
@@ -53,10 +63,45 @@ struct Ready {
     workers: usize,
 }
 
+/// Who has to come.
+#[derive(Clone, Copy)]
+enum Missing {
+    Nobody,
+    /// One that sleeps.
+    Sleeper,
+    /// One that is to be started, and has this number.
+    Worker(usize),
+}
+
+impl Ready {
+    fn missing(&mut self, most: usize) -> Missing {
+        if self.sleeping > 0 {
+            return Missing::Sleeper;
+        }
+        if self.workers >= most {
+            return Missing::Nobody;
+        }
+        self.workers += 1;
+        Missing::Worker(self.workers)
+    }
+}
+
 impl Engine {
     /// An engine with no threads yet. It keeps `memory` alive.
     pub fn new(memory: Arc<dyn Any + Send + Sync>, cpus: usize) -> Arc<Engine> {
-        Arc::new(Engine {
+        Arc::new(Engine::bare(memory, cpus))
+    }
+
+    /// An engine with one worker, which the model has to run; it may be one that ends when it finds nothing to do.
+    #[cfg(loom)]
+    pub fn modelled(ends_at_once: bool) -> Arc<Engine> {
+        let engine = Engine { has_no_patience: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
+        lock(&engine.ready).workers = 1;
+        Arc::new(engine)
+    }
+
+    fn bare(memory: Arc<dyn Any + Send + Sync>, cpus: usize) -> Engine {
+        Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
@@ -64,27 +109,63 @@ impl Engine {
             open_teams: AtomicUsize::new(0),
             wake: Condvar::new(),
             cpus,
+            most_workers: cpus.clamp(1, MOST_WORKERS),
             spins: cpus > 1,
             most_spinning: (cpus - 1).min(MOST_SPINNING),
             started: Instant::now(),
             closed: AtomicBool::new(false),
             calls: Arc::default(),
+            litter: Arc::default(),
+            #[cfg(loom)]
+            has_no_patience: false,
             _memory: memory,
-        })
+        }
     }
 
     /// Starts the workers that are missing. One is enough to go on with.
-    pub fn start(self: &Arc<Self>, cpus: usize) -> Result<()> {
+    pub fn start(self: &Arc<Self>) -> Result<()> {
         let mut ready = lock(&self.ready);
-        while ready.workers < cpus.clamp(1, MOST_WORKERS) {
-            let engine = self.clone();
-            match spawn(format!("ferry-worker-{}", ready.workers + 1), WORKER_STACK, move || engine.serve()) {
+        while ready.workers < self.most_workers {
+            match self.spawn_worker(ready.workers + 1) {
                 Ok(()) => ready.workers += 1,
                 Err(_) if ready.workers > 0 => break,
                 Err(why) => return Err(no_thread(&why)),
             }
         }
         Ok(())
+    }
+
+    fn spawn_worker(self: &Arc<Self>, number: usize) -> io::Result<()> {
+        let engine = self.clone();
+        spawn(format!("ferry-worker-{number}"), WORKER_STACK, move || engine.serve())
+    }
+
+    /// Does what was found to be missing.
+    fn summon(self: &Arc<Self>, missing: Missing) {
+        match missing {
+            Missing::Nobody => {}
+            Missing::Sleeper => self.wake.notify_one(),
+            Missing::Worker(number) => self.hire(number),
+        }
+    }
+
+    /// Starts a worker, which was counted before. If there is no thread for it and no other worker, this one has to do.
+    #[cold]
+    fn hire(self: &Arc<Self>, number: usize) {
+        if self.spawn_worker(number).is_ok() {
+            return;
+        }
+        let mut ready = lock(&self.ready);
+        if ready.workers > 1 {
+            ready.workers -= 1;
+            return;
+        }
+        while let Some(lane) = self.pop_lane(&mut ready) {
+            drop(ready);
+            lane.work();
+            ready = lock(&self.ready);
+        }
+        ready.workers -= 1;
     }
 
     /// Workers end when nothing is ready. A lane that is at a user's function then, or waits for one, finds others later.
@@ -109,16 +190,18 @@ impl Engine {
         let mut ready = lock(&self.ready);
         ready.lanes.push_back(lane);
         self.waiting.store(ready.lanes.len(), Ordering::SeqCst);
-        // A worker stops spinning under this lock and looks at the list once more before it sleeps.
-        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::SeqCst) == 0;
-        let is_last_call = self.closed.load(Ordering::Relaxed) && ready.workers == 0;
+        let missing = self.missing(&mut ready);
         drop(ready);
-        if wake {
-            self.wake.notify_one();
-        }
-        // The workers ended while this lane could not go on. Without a thread for it, this one has to do.
-        if is_last_call && self.start(1).is_err() {
-            self.serve();
+        self.summon(missing);
+    }
+
+    /// Who has to come for what is there to do. A worker stops spinning, and ends, under this lock, and looks at the list once more
+    /// before.
+    fn missing(&self, ready: &mut Ready) -> Missing {
+        if self.spinning.load(Ordering::SeqCst) > 0 {
+            Missing::Nobody
+        } else {
+            ready.missing(self.most_workers)
         }
     }
 
@@ -128,18 +211,14 @@ impl Engine {
     }
 
     /// Others may help with this copy from here on.
-    pub fn open_team(&self, team: Arc<Team>) {
+    pub fn open_team(self: &Arc<Self>, team: Arc<Team>) {
         let mut teams = lock(&self.teams);
         teams.push(team);
         self.open_teams.store(teams.len(), Ordering::SeqCst);
         drop(teams);
         // A worker looks at the teams once more, under this lock, before it sleeps.
-        let ready = lock(&self.ready);
-        let wake = ready.sleeping > 0 && self.spinning.load(Ordering::SeqCst) == 0;
-        drop(ready);
-        if wake {
-            self.wake.notify_one();
-        }
+        let missing = self.missing(&mut lock(&self.ready));
+        self.summon(missing);
     }
 
     /// Nobody may help with this copy any more.
@@ -225,54 +304,89 @@ impl Engine {
     }
 
     /// A worker's life.
-    pub(super) fn serve(&self) {
+    pub(super) fn serve(self: &Arc<Self>) {
         while let Some(lane) = self.next_lane() {
             lane.work();
         }
     }
 
-    fn next_lane(&self) -> Option<Arc<Lane>> {
+    fn next_lane(self: &Arc<Self>) -> Option<Arc<Lane>> {
         if !self.has_ready() {
             self.look_around();
         }
+        let mut has_rested = false;
         let mut ready = lock(&self.ready);
         loop {
             if ready.lanes.is_empty() && self.has_team(None) {
-                // Whoever opened the team woke one; each that comes wakes the next while there is room.
-                let another = Cell::new(ready.sleeping > 0);
                 drop(ready);
-                self.help_team(None, || {
-                    if another.take() && self.has_team(None) {
-                        self.wake.notify_one();
-                    }
-                    self.has_ready()
-                });
+                self.join_team();
                 self.look_around();
+                has_rested = false;
                 ready = lock(&self.ready);
                 continue;
             }
-            if let Some(lane) = ready.lanes.pop_front() {
-                self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
-                let another = !ready.lanes.is_empty() && ready.sleeping > 0;
+            if let Some(lane) = self.pop_lane(&mut ready) {
+                let another = !ready.lanes.is_empty();
+                let missing = if another { ready.missing(self.most_workers) } else { Missing::Nobody };
                 drop(ready);
-                if another {
-                    self.wake.notify_one();
-                }
+                self.summon(missing);
                 return Some(lane);
             }
-            if self.closed.load(Ordering::Acquire) {
+            if has_rested || self.closed.load(Ordering::Acquire) {
                 ready.workers = ready.workers.saturating_sub(1);
                 return None;
             }
             ready.sleeping += 1;
-            ready = self.wake.wait(ready).unwrap_or_else(|poisoned| poisoned.into_inner());
+            (ready, has_rested) = self.rest(ready);
             ready.sleeping -= 1;
         }
     }
 
+    /// Sleeps until it is woken, or for so long that nobody needs this worker: then it returns true.
+    #[cfg(not(loom))]
+    fn rest<'a>(&self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
+        let (ready, time) =
+            self.wake.wait_timeout(ready, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
+        (ready, time.timed_out())
+    }
+
+    /// In a model there is no time: a worker has either all of it or none.
+    #[cfg(loom)]
+    fn rest<'a>(&'a self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
+        if !self.has_no_patience {
+            return (self.wake.wait(ready).expect("no panic"), false);
+        }
+        drop(ready);
+        loom::thread::yield_now();
+        (lock(&self.ready), true)
+    }
+
+    fn pop_lane(&self, ready: &mut Ready) -> Option<Arc<Lane>> {
+        let lane = ready.lanes.pop_front();
+        self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
+        lane
+    }
+
+    /// Helps with a large copy as a worker. Whoever opened the team called one; each that comes calls the next while there is room.
+    fn join_team(self: &Arc<Self>) {
+        let another = Cell::new(true);
+        self.help_team(None, || {
+            if another.take() && self.has_team(None) {
+                let missing = lock(&self.ready).missing(self.most_workers);
+                self.summon(missing);
+            }
+            self.has_ready()
+        });
+    }
+
     /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
-    pub fn call(&self, function: Box<dyn FnOnce() + Send>) -> Result<()> {
+    pub fn call(&self, function: Function) -> Result<()> {
         self.calls.call(function).map_err(|why| no_thread(&why))
+    }
+
+    /// Drops functions that will not run, on a thread where their destructors may block.
+    pub fn drop_later(&self, functions: impl IntoIterator<Item = Function>) {
+        self.litter.add(functions, |job| self.call(job).is_ok());
     }
 }
 

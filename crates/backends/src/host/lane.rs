@@ -12,6 +12,7 @@ use super::{
     engine::Engine,
     work::{Step, Work},
 };
+use crate::litter::drop_each;
 pub use fence::LaneFence;
 use ferry_core::{
     Fence, Kind, Line, Linear, Op, Queue, Result, Status, Ticket,
@@ -47,6 +48,8 @@ pub struct Lane {
     submitted: Apart<AtomicU64>,
     signs: Apart<Signs>,
     wake: Condvar,
+    /// Users' functions that the owner has dropped because of an abort, for whoever aborts to drop.
+    aborted: Mutex<Vec<Work>>,
 }
 
 /// What an owner looks at for every op.
@@ -74,6 +77,17 @@ struct State {
 impl State {
     fn take_work(&mut self) -> VecDeque<Work> {
         mem::replace(&mut self.work, mem::take(&mut self.spare))
+    }
+
+    /// Puts work back in front of what has come since. The shorter of the two lists is moved: a move is then paid for by an op that
+    /// came since, however long the other list is.
+    fn put_in_front(&mut self, mut hand: VecDeque<Work>) {
+        if hand.len() < self.work.len() {
+            hand.into_iter().rev().for_each(|work| self.work.push_front(work));
+        } else {
+            hand.append(&mut self.work);
+            self.work = hand;
+        }
     }
 }
 
@@ -110,6 +124,7 @@ impl Lane {
             submitted: Apart(AtomicU64::new(0)),
             signs: Apart(Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) }),
             wake: Condvar::new(),
+            aborted: Mutex::default(),
         })
     }
 
@@ -168,17 +183,24 @@ impl Lane {
     }
 
     /// Drops the work that has not passed by now, or has its owner do it and waits for that. Work submitted later is not
-    /// concerned.
+    /// concerned. Functions of the user's are dropped here, on the user's thread.
     fn abort(self: &Arc<Self>) {
+        let dropped = self.take_aborted();
+        drop_each(mem::take(&mut *lock(&self.aborted)).into_iter().chain(dropped));
+    }
+
+    /// Has the work pass that an abort drops. Returns what has not been dropped by then.
+    fn take_aborted(self: &Arc<Self>) -> VecDeque<Work> {
         let mut state = lock(&self.state);
         let last = self.submitted.load(Ordering::Relaxed);
         self.signs.aborted.store(last, Ordering::Release);
         match state.phase {
-            Phase::Idle => {}
+            Phase::Idle => VecDeque::new(),
             Phase::Running => {
                 drop(state);
                 // Whatever the owner does next, it looks at the sign first; nothing that it may wait for lies before `last`.
                 let _ = self.fence_at(last).wait(None);
+                VecDeque::new()
             }
             Phase::Ready | Phase::Blocked => {
                 state.phase = Phase::Running;
@@ -186,6 +208,7 @@ impl Lane {
                 drop(state);
                 while self.drop_unwanted(&mut hand) {}
                 self.put_back(hand);
+                VecDeque::new()
             }
             Phase::Calling => {
                 let behind = state.take_work();
@@ -197,7 +220,7 @@ impl Lane {
                 }
                 drop(state);
                 self.announce();
-                self.dispose(behind);
+                behind
             }
         }
     }
@@ -207,29 +230,34 @@ impl Lane {
         self.status.passed() < self.signs.aborted.load(Ordering::Acquire)
     }
 
-    /// Drops the first op in hand if it was aborted, or if the stream has stopped for good.
+    /// Drops the first op in hand if it was aborted, or all of them if the stream has stopped for good.
     fn drop_unwanted(&self, hand: &mut VecDeque<Work>) -> bool {
         let aborted = self.is_aborted();
-        if !aborted && !self.status.is_halted() {
+        if !aborted && !self.status.is_halted() || hand.is_empty() {
             return false;
         }
-        let Some(mut dropped) = hand.pop_front() else { return false };
-        dropped.stop();
-        self.drop_one(aborted);
-        self.dispose([dropped]);
+        let count = if aborted { 1 } else { hand.len() };
+        let dropped = hand.drain(..count).map(|mut work| {
+            work.stop();
+            work
+        });
+        if aborted {
+            lock(&self.aborted).extend(dropped.filter(Work::is_users));
+        } else {
+            self.dispose(dropped);
+        }
+        (0..count).for_each(|_| self.drop_one(aborted));
         true
     }
 
-    /// Drops work that did not run. What a user's function holds goes on a thread where its destructors may block, wait for this
-    /// very lane, or panic.
+    /// Drops work that did not run, where nobody of the user's is there to do it.
     fn dispose(&self, work: impl IntoIterator<Item = Work>) {
-        for work in work {
-            if let Work::Call(function) = work {
-                let _ = self.engine.call(Box::new(move || {
-                    survives(|| drop(function));
-                }));
-            }
-        }
+        let functions = work.into_iter().filter_map(|work| match work {
+            Work::Call(function) => Some(function),
+            Work::After(_) => Some(Box::new(move || drop(work)) as Then),
+            _ => None,
+        });
+        self.engine.drop_later(functions);
     }
 
     /// The next op is complete without having run.
@@ -364,10 +392,9 @@ impl Lane {
         }
     }
 
-    fn restore(&self, mut hand: VecDeque<Work>) -> MutexGuard<'_, State> {
+    fn restore(&self, hand: VecDeque<Work>) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
-        hand.append(&mut state.work);
-        state.work = hand;
+        state.put_in_front(hand);
         state
     }
 

@@ -37,7 +37,6 @@ pub struct HostOptions {
 pub struct Host {
     regions: Arc<Regions>,
     engine: Arc<Engine>,
-    cpus: usize,
     is_unified: bool,
 }
 
@@ -75,7 +74,7 @@ impl Host {
         let page_locked = Region::page_locked(2 * half_of_this_machine(), most)?;
         let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, cpus, is_unified: options.is_unified })
+        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, is_unified: options.is_unified })
     }
 
     fn region(&self, home: Home) -> Result<&Region> {
@@ -176,7 +175,7 @@ impl Backend for Host {
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         self.region(Home::Device(device))?;
         if !options.waited {
-            self.engine.start(self.cpus)?;
+            self.engine.start()?;
         }
         Ok(Box::new(LaneQueue(Lane::new(self.engine.clone(), status, options.waited))))
     }

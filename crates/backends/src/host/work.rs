@@ -178,6 +178,11 @@ impl Work {
         *self = Work::Team(Opened::new(Team::new(pieces, portions, lane, cpus), engine));
     }
 
+    /// Whether it may hold something of the user's, with destructors that do what they like.
+    pub fn is_users(&self) -> bool {
+        matches!(self, Work::Call(_) | Work::After(_))
+    }
+
     /// Ends the work where it is, if it has begun; returns when no byte of it moves any more.
     pub fn stop(&mut self) {
         if let Work::Team(team) = self {

@@ -25,10 +25,19 @@ fn lane(engine: &Arc<Engine>, waited: bool) -> Arc<Lane> {
 
 /// Runs `body` beside one worker, in every order that up to three preemptions allow, and what it returns after the end.
 fn beside_a_worker<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
+    beside(false, body);
+}
+
+/// The same with a worker that ends as soon as it finds nothing to do.
+fn beside_a_worker_that_ends<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
+    beside(true, body);
+}
+
+fn beside<F: FnOnce()>(ends_at_once: bool, body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let engine = Engine::new(Arc::new(()), 1);
+        let engine = Engine::modelled(ends_at_once);
         let worker = engine.clone();
         let worker = thread::spawn(move || worker.serve());
         let check = body(&engine);
@@ -175,19 +184,43 @@ fn work_after_an_abort_is_not_dropped() {
     });
 }
 
+/// Submits twice and learns of the end without lending a hand: the worker must be told of every op that finds it gone.
+fn submit_and_look_on(engine: &Arc<Engine>) {
+    let lane = lane(engine, false);
+    for _ in 0..2 {
+        submit(&lane, small_work());
+        let done = Arc::new(loom::sync::Notify::new());
+        let told = done.clone();
+        fence(&lane).when_done(Box::new(move || told.notify()));
+        done.wait();
+    }
+}
+
 #[test]
 fn work_goes_on_though_nobody_helps() {
     beside_a_worker(|engine| {
-        let lane = lane(engine, false);
-        for _ in 0..2 {
-            submit(&lane, small_work());
-            // Learns of the end without lending a hand: the worker must be told of every op that finds it gone.
-            let done = Arc::new(loom::sync::Notify::new());
-            let told = done.clone();
-            fence(&lane).when_done(Box::new(move || told.notify()));
-            done.wait();
-        }
+        submit_and_look_on(engine);
         || ()
+    });
+}
+
+#[test]
+fn work_that_finds_the_worker_gone_or_about_to_end_is_done() {
+    beside_a_worker_that_ends(|engine| {
+        submit_and_look_on(engine);
+        || ()
+    });
+}
+
+#[test]
+fn two_lanes_that_become_ready_while_the_worker_ends_are_both_done() {
+    beside_a_worker_that_ends(|engine| {
+        let lanes = [0, 1].map(|_| lane(engine, false));
+        let [first, second] = lanes.clone();
+        let other = thread::spawn(move || submit(&first, small_work()));
+        submit(&second, small_work());
+        other.join().expect("no panic");
+        move || assert_eq!(lanes.map(|lane| lane.status.passed()), [1, 1])
     });
 }
 

@@ -67,3 +67,45 @@ fn the_panic_of_a_watcher_that_comes_late_is_its_callers() {
     let late = || lane.fence_at(1).when_done(Box::new(|| panic!("a user's waker")));
     assert!(!survives(late));
 }
+
+/// Where the last op of the queue lies.
+fn place_of_last(lane: &Lane) -> usize {
+    lock(&lane.state).work.back().map_or(0, |work| ptr::from_ref(work).addr())
+}
+
+#[test]
+fn a_function_that_returns_moves_nothing_of_the_queue_behind_it() {
+    let lane = lane(1000);
+    lock(&lane.state).phase = Phase::Calling;
+    for ticket in 1..100 {
+        let before = place_of_last(&lane);
+        lane.called(ticket);
+        assert_eq!((lane.status.passed(), place_of_last(&lane)), (ticket, before), "after function {ticket}");
+    }
+}
+
+#[test]
+fn work_goes_back_in_front_of_what_came_since_and_the_longer_list_stays_where_it_is() {
+    let fill = |len| Work::Fill { dst: 0, len, done: 0, pattern: [0; 4] };
+    let lens = |work: &VecDeque<Work>| -> Vec<usize> {
+        work.iter().map(|work| if let Work::Fill { len, .. } = work { *len } else { 0 }).collect()
+    };
+    for (taken, came) in [(0, 0), (0, 9), (3, 9), (9, 3), (9, 0), (4, 4)] {
+        let mut hand: VecDeque<_> = (0..taken).map(fill).collect();
+        let mut state = State { work: (taken..taken + came).map(fill).collect(), ..State::default() };
+        hand.reserve(20);
+        state.work.reserve(20);
+        let longer = if taken < came {
+            &state.work[0]
+        } else if taken > 0 {
+            &hand[0]
+        } else {
+            &fill(0)
+        };
+        let stays = ptr::from_ref(longer).addr();
+        state.put_in_front(hand);
+        assert_eq!(lens(&state.work), (0..taken + came).collect::<Vec<_>>(), "{taken} and {came}");
+        let first_of_longer = state.work.get(if taken < came { taken } else { 0 });
+        assert!(first_of_longer.is_none_or(|work| ptr::from_ref(work).addr() == stays), "{taken} and {came}");
+    }
+}
