@@ -57,6 +57,7 @@ pub unsafe fn memset_d32(ptr: usize, mem_size: usize, value: u32, n: usize, on: 
 /// # Safety
 /// The range stays valid until the fill is done.
 unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> Result<()> {
+    target.pass(|memory| memory.place(ptr, count, Access::Write).map(|place| place.is_plain()))?;
     let (mut plain, mut done) = (false, 0);
     loop {
         let mut len = 0;
