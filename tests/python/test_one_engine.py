@@ -95,7 +95,7 @@ def user_of(path):
 def engines():
     # The files of engines; the second name of the wheel's has no code.
     with open("/proc/self/maps") as maps:
-        files = {line.split()[-1] for line in maps if " r-x" in line}
+        files = {line.split(maxsplit=5)[-1].strip() for line in maps if " r-x" in line}
     return sorted(file for file in files if "libascendcl" in os.path.basename(file))
 
 def check(user, engine):

@@ -139,9 +139,12 @@ Code cuMemGetInfo_v2(size_t *left, size_t *total)
     if (code != OK) {
         return code;
     }
+    static u64 kept;
+    u64 keep = setting("STANDIN_KEEP", 0);
     pthread_mutex_lock(&lock);
+    kept += keep;
     *total = here->total;
-    *left = here->total - here->used;
+    *left = here->total - here->used - kept;
     pthread_mutex_unlock(&lock);
     return OK;
 }

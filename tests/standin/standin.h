@@ -12,6 +12,7 @@
 // Settings, all its own:
 //   STANDIN_DEVICES=n          devices, 1 if not said
 //   STANDIN_MEMORY=bytes       memory of each, 16 GiB if not said
+//   STANDIN_KEEP=bytes         free memory shrinks by so much whenever it is asked for, as if the driver took more for itself
 //   STANDIN_WAYS=n             streams share so many ways into the device: one that waits for a number holds up its neighbours
 //   STANDIN_NO_WAITS=1         streams cannot wait for a number in memory
 //   STANDIN_JITTER=us          up to so many microseconds of sleep before some of the work

@@ -51,6 +51,7 @@ const DOCUMENTED: &[(&str, u64, u64)] = &[
 
 /// What the library exports for the Python module alone; in no header.
 const PRIVATE: &[&str] = &[
+    "ferryCheckWhileWaiting",
     "ferryHostRange",
     "ferryInUse",
     "ferryLaunchCallback",

@@ -11,6 +11,8 @@ use std::ffi::{c_char, c_void};
 pub type Handle = *mut c_void;
 /// `aclrtHostFunc` and `aclrtCallback`.
 pub type HostFunction = unsafe extern "C" fn(*mut c_void);
+/// What a wait asks now and then: not 0 ends it.
+pub type Check = unsafe extern "C" fn() -> i32;
 
 /// `aclrtMemLocation`.
 #[repr(C)]
@@ -253,6 +255,7 @@ functions! {
         ferryLaunchCallback: fn(HostFunction, HostFunction, Ptr, i32, Handle) -> Code;
         ferryRefuse: fn(*const c_char, *const c_char) -> Code;
         ferryHostRange: fn(Const, usize, i32, *mut c_char, usize) -> Code;
+        ferryCheckWhileWaiting: fn(Option<Check>) -> Option<Check>;
         ferryStop: fn() -> Code;
     }
 }

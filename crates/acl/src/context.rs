@@ -6,6 +6,7 @@ use crate::{
     constants as c,
     error::fail,
     handles::Named,
+    interrupt,
     params::Params,
     state::{Engine, bad_device, engine, with_here},
     stream::StreamEntry,
@@ -64,6 +65,18 @@ impl Context {
         self.default_stream.get().cloned().ok_or_else(|| refuse("the context has no default stream"))
     }
 
+    /// Waits for the streams of the context, whatever comes of their work. Fails if a signal ended that.
+    pub(crate) fn wait(&self, engine: &Engine) -> Result<()> {
+        for entry in engine.streams.all().iter().filter(|entry| entry.context == self.handle) {
+            let work = entry.stream.fence()?;
+            match interrupt::wait(None, |limit| work.wait(limit)) {
+                Err(error) if interrupt::is_interrupted(&error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for the streams of the context and takes them and itself out of the tables.
     pub(crate) fn end(&self, engine: &Engine) -> Result<()> {
         self.alive.store(false, Ordering::Release);
@@ -101,6 +114,7 @@ pub fn destroy(handle: usize) -> Result<()> {
             context.device
         )));
     }
+    interrupt::before(|| vec![context.clone()], |context| context.wait(engine))?;
     context.end(engine)
 }
 

@@ -5,11 +5,12 @@ use crate::{
     Result,
     call::{not_null, refuse},
     explain::with_addresses,
+    interrupt,
     kinds::{CopyKind, not_far, not_mapped_across, reachable},
     state::{Engine, Here, engine, with_here},
     stream::StreamEntry,
 };
-use ferry_core::{Ends, Home, Memory, Misfit, Op, Plan, Request, Rows, Stream, Ticket};
+use ferry_core::{Ends, Home, Memory, Misfit, Op, Plan, Request, Route, Rows, Stream, Ticket};
 use std::{mem, sync::Arc};
 
 /// Documented: larger ones fail in the asynchronous 2-D copy.
@@ -78,9 +79,31 @@ impl<'a> Target<'a> {
     #[inline]
     pub(crate) fn settle(&self, ticket: Ticket, plain: bool) -> Result<()> {
         match &self.lane {
+            Lane::Hidden(stream) if self.here.is_watched() => settle_or_drop(stream),
             Lane::Hidden(stream) => Ok(stream.synchronize(None)?),
-            Lane::Given(entry) if plain => Ok(entry.stream.wait_with(ticket)?),
+            // Not in slices: if a signal may end the call, what came before has passed, and this is under way.
+            Lane::Given(entry) if plain => Ok(entry.stream.so_far_with(ticket)?.wait(None)?),
             Lane::Given(_) | Lane::Over => Ok(()),
+        }
+    }
+
+    /// Where a signal may end the call, and `is_plain` says that it waits for its own work: waits for what the stream has to do before
+    /// that. So there is nothing to take back, from the midst of a stream, when a signal comes.
+    #[inline]
+    pub(crate) fn pass<E: From<ferry_core::Error>>(
+        &self,
+        is_plain: impl FnOnce(&Memory) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        match &self.lane {
+            Lane::Given(entry) if self.here.is_watched() => {
+                let busy = !entry.stream.is_idle()?;
+                if busy && is_plain(self.engine.runtime.memory())? {
+                    let before = entry.stream.so_far()?;
+                    interrupt::wait(None, |limit| before.wait(limit))?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -93,6 +116,7 @@ impl<'a> Target<'a> {
         &self,
         plan: impl Fn(&Memory) -> Result<Plan, E>,
     ) -> Result<(), E> {
+        self.pass(|memory| plan(memory).map(|plan| plan.is_plain()))?;
         let mut plain = false;
         // SAFETY: the caller's promise.
         let ticket = unsafe {
@@ -116,10 +140,57 @@ impl<'a> Target<'a> {
         rows: Rows,
         fits: impl Fn(&Ends) -> ferry_core::Result<()>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.copy(|memory| Plan::new(Some(rows), memory, |_, ends| fits(ends))) }
-            .map_err(|misfit: Misfit| misfit.error.into())
+        let plan = |memory: &Memory, rows| Plan::new(Some(rows), memory, |_, ends| fits(ends));
+        let copied = if self.here.is_watched() && interrupt::is_large(&rows) {
+            // SAFETY: the caller's promise.
+            unsafe { self.copy_large(rows, plan) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.copy(|memory| plan(memory, rows)) }
+        };
+        copied.map_err(|misfit: Misfit| misfit.error.into())
     }
+
+    /// Has signals handled between two pieces of a copy, if it can be cut.
+    ///
+    /// # Safety
+    /// As `copy`.
+    #[cold]
+    unsafe fn copy_large(
+        &self,
+        rows: Rows,
+        plan: impl Fn(&Memory, Rows) -> Result<Plan, Misfit>,
+    ) -> Result<(), Misfit> {
+        let whole = plan(self.engine.runtime.memory(), rows)?;
+        if !self.can_be_cut(&whole) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.copy(|memory| plan(memory, rows)) };
+        }
+        interrupt::pieces(rows).try_for_each(|piece| {
+            interrupt::ask()?;
+            // SAFETY: the caller's promise, which holds for a part.
+            unsafe { self.copy(|memory| plan(memory, piece)) }
+        })
+    }
+
+    /// Whether a copy can be done in pieces, one after the other: if it is waited for, and its ends cannot overlap.
+    fn can_be_cut(&self, plan: &Plan) -> bool {
+        let waits = matches!(self.lane, Lane::Hidden(_)) || plan.is_plain();
+        waits && matches!(plan.route(), Route::HostToDevice { .. } | Route::DeviceToHost { .. })
+    }
+}
+
+/// Waits for the hidden stream in slices. If a signal ends that, the rest of the copy is dropped: this returns when no byte of it
+/// moves any more.
+#[cold]
+fn settle_or_drop(stream: &Stream) -> Result<()> {
+    let waited = interrupt::wait(None, |limit| stream.synchronize(limit));
+    if waited.as_ref().is_err_and(interrupt::is_interrupted) {
+        stream.abort();
+        // That the work was dropped is told here, and not to the next copy.
+        drop(stream.status().take_error());
+    }
+    Ok(waited?)
 }
 
 /// aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
@@ -250,7 +321,8 @@ unsafe fn staged(target: &Target, rows: Rows, kind: CopyKind) -> Result<()> {
     if rows.width == 0 {
         return Ok(());
     }
-    let buffer = runtime.alloc(&Request { home: Home::Host, len: rows.width, page: 4096 })?;
+    let request = Request { home: Home::Host, len: rows.width, page: 4096 };
+    let buffer = interrupt::find_room(|patience| runtime.alloc_within(&request, patience))?;
     let moved = Target::find(target.here, On::ThisThread).and_then(|now| {
         // SAFETY: the buffer is ours and the source is valid during this call.
         unsafe { now.copy_one(Rows::linear(buffer.base, rows.src, rows.width), |_| Ok(())) }?;

@@ -6,6 +6,7 @@ use crate::{
     constants::*,
     context::Context,
     error::fail,
+    interrupt,
     log::{self, Level, Module},
     state::{Engine, Primary, current_device, engine, known_device, lock, need_context, with_here},
     stream::{StreamEntry, late, limit_ms},
@@ -49,10 +50,13 @@ pub fn reset_force(id: i32) -> Result<()> {
     reset_to(id, |_| 0)
 }
 
-fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
+fn reset_to(id: i32, left: impl Fn(u64) -> u64) -> Result<()> {
     let engine = engine()?;
     let device = known_device(engine, id)?;
-    let mut primary = lock(&engine.device(device)?.primary);
+    let state = engine.device(device)?;
+    let ending = || lock(&state.primary).ending(&left).into_iter().collect();
+    interrupt::before(ending, |context: &Arc<Context>| context.wait(engine))?;
+    let mut primary = lock(&state.primary);
     if primary.count == 0 {
         let note = format!("device {id} is not set in this process (or was reset as often as it was set)");
         return Err(fail(ACL_ERROR_RT_CONTEXT_NULL, note));
@@ -67,6 +71,19 @@ fn reset_to(id: i32, left: impl FnOnce(u64) -> u64) -> Result<()> {
     let context = primary.context.take();
     drop(primary);
     context.map_or(Ok(()), |context| context.end(engine))
+}
+
+impl Primary {
+    /// The context that ends if the count becomes what `left` makes of it.
+    fn ending(&self, left: impl Fn(u64) -> u64) -> Option<Arc<Context>> {
+        let ends = self.count > 0 && left(self.count) == 0 && !self.implicit;
+        self.context.clone().filter(|_| ends)
+    }
+}
+
+/// Every default context.
+pub(crate) fn all(engine: &Engine) -> Vec<Arc<Context>> {
+    engine.devices.iter().filter_map(|device| lock(&device.primary).context.clone()).collect()
 }
 
 /// Takes every default context from its device, whatever its count, and ends all peer access: for aclFinalize, which ends the
@@ -120,7 +137,8 @@ fn wait_for_all(limit: Option<Duration>) -> Result<()> {
     let mut first = None;
     for work in all {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match work.wait(left) {
+        match interrupt::wait(left, |limit| work.wait(limit)) {
+            Err(error) if interrupt::is_interrupted(&error) => return Err(error.into()),
             Err(error) if error.kind == Kind::Timeout => {
                 return Err(late(first.unwrap_or(error), limit, format!("device {}", context.device)));
             }

@@ -6,6 +6,7 @@ use crate::{
     constants::{self as c, *},
     error::fail,
     handles::Named,
+    interrupt,
     state::{Engine, current_device, engine, with_here},
     stream::limit_ms,
 };
@@ -149,7 +150,7 @@ pub fn synchronize_within(handle: usize, timeout: i32) -> Result<()> {
 pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find(engine()?, handle)?;
     let Some(mark) = entry.event.latest() else { return Ok(()) };
-    mark.wait(limit).map_err(|error| match (error.kind, limit) {
+    interrupt::wait(limit, |limit| mark.wait(limit)).map_err(|error| match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
             let note = format!("event {handle:#x} is not complete after {} ms", limit.as_millis());
             fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, note)

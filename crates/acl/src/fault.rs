@@ -87,10 +87,10 @@ fn owner_in(line: &[u8], addr: usize) -> Option<Owner> {
     if !(start..end).contains(&addr) {
         return None;
     }
-    if after(line, b"ferry:reserved").is_some() {
+    if after(line, b":ferry:reserved").is_some() {
         return Some(Owner::Devices);
     }
-    let digits = after(line, b"ferry:device")?.iter().take_while(|byte| byte.is_ascii_digit());
+    let digits = after(line, b":ferry:device")?.iter().take_while(|byte| byte.is_ascii_digit());
     Some(Owner::Device(digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))))
 }
 
@@ -155,6 +155,7 @@ mod tests {
             ("/memfd:ferry:device12-imported (deleted)", Some(Owner::Device(12))),
             ("/memfd:ferry:reserved (deleted)", Some(Owner::Devices)),
             ("/usr/bin/ferry", None),
+            ("/home/me/ferry:device1/libx.so", None),
             ("", None),
         ] {
             assert_eq!(owner_in(line(name).as_bytes(), 0x7f00_0000_0010), owner, "{name}");

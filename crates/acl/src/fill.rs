@@ -66,6 +66,7 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
         // SAFETY: no memory takes part.
         return unsafe { target.copy(|_| Ok::<_, ferry_core::Error>(Plan::default())) }.map_err(Into::into);
     }
+    target.pass(|memory| memory.place(ptr, count, Access::Write).map(|place| place.is_plain()))?;
     let (mut plain, mut done) = (false, 0);
     loop {
         let mut len = 0;

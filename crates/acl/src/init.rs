@@ -6,6 +6,7 @@ use crate::{
     constants::*,
     device,
     error::fail,
+    interrupt,
     log::{self, Level, Module},
     messages,
     settings::settings,
@@ -56,7 +57,12 @@ pub fn finalize_reference() -> Result<u64> {
 
 /// Lowers the count to what `left` makes of it; at 0 everything ends. What ends is taken under the lock, so that it is nothing
 /// of an aclInit that comes next; it is waited for without, since it may be functions of the user's.
-fn count_down(left: impl FnOnce(u64) -> u64) -> Result<u64> {
+fn count_down(left: impl Fn(u64) -> u64) -> Result<u64> {
+    let ending = || match *lock(&COUNT) {
+        count @ 1.. if left(count) == 0 => state::opened().map(device::all).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    interrupt::before(ending, |context| context.wait(engine()?))?;
     let mut count = lock(&COUNT);
     if *count == 0 {
         return Err(fail(ACL_ERROR_REPEAT_FINALIZE, "acl is not initialised, or was finalised already"));

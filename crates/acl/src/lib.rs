@@ -20,6 +20,7 @@ pub mod functions;
 pub mod handles;
 pub mod info;
 pub mod init;
+pub mod interrupt;
 pub mod ipc;
 pub mod kinds;
 pub mod log;

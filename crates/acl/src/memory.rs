@@ -6,7 +6,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
-    ipc, register,
+    interrupt, ipc, register,
     state::{Engine, current_device, engine, need_context, with_here},
 };
 use ferry::Options;
@@ -102,7 +102,10 @@ pub fn malloc(size: usize, policy: i32, padding: Padding) -> Result<usize> {
     let engine = engine()?;
     let device = current_device()?;
     let (page, len) = shape(size, policy, padding, &engine.settings.options)?;
-    let alloc = |page| engine.runtime.alloc(&Request { home: Home::Device(device), len, page });
+    let alloc = |page| {
+        let request = Request { home: Home::Device(device), len, page };
+        interrupt::find_room(|patience| engine.runtime.alloc_within(&request, patience))
+    };
     let falls_back =
         page == HUGE_PAGE && !matches!(policy, ACL_MEM_MALLOC_HUGE_ONLY | ACL_MEM_MALLOC_HUGE_ONLY_P2P);
     let block = alloc(page).or_else(|error| match error.kind {
@@ -150,7 +153,8 @@ pub fn malloc_host(size: usize) -> Result<usize> {
     if size == 0 {
         return Err(refuse("size is 0"));
     }
-    Ok(engine.runtime.alloc(&Request { home: Home::Host, len: size, page: NORMAL_PAGE })?.base)
+    let request = Request { home: Home::Host, len: size, page: NORMAL_PAGE };
+    Ok(interrupt::find_room(|patience| engine.runtime.alloc_within(&request, patience))?.base)
 }
 
 /// aclrtFree: returns at once.
@@ -187,7 +191,7 @@ fn wait_for_device(engine: &Engine, device: u32) -> Result<()> {
     let streams = engine.streams.all();
     let fences = streams.iter().filter(|entry| entry.device == device).map(|entry| entry.stream.fence());
     let fences: Vec<_> = fences.collect::<Result<_, _>>()?;
-    fences.iter().try_for_each(|fence| fence.wait(None))?;
+    fences.iter().try_for_each(|fence| interrupt::wait(None, |limit| fence.wait(limit)))?;
     Ok(())
 }
 

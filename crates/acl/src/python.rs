@@ -45,13 +45,12 @@ pub unsafe fn memcpy_async_with_condition(
                 foreign.set(is_foreign(&ends.dst) || is_foreign(&ends.src));
                 kind.agrees(ends, target.engine, target.device())
             };
-            // SAFETY: the caller's promise.
-            let ticket = unsafe {
-                target.stream().submit(|memory| {
-                    let plan = Plan::new(Some(Rows::linear(dst, src, count)), memory, fits);
-                    Ok::<_, ferry_core::Error>(Op::Copy(plan.map_err(|misfit| misfit.error)?))
-                })?
+            let plan = |memory: &_| {
+                Plan::new(Some(Rows::linear(dst, src, count)), memory, fits).map_err(|misfit| misfit.error)
             };
+            target.pass(|memory| plan(memory).map(|_| foreign.get()))?;
+            // SAFETY: the caller's promise.
+            let ticket = unsafe { target.stream().submit(|memory| plan(memory).map(Op::Copy))? };
             target.settle(ticket, foreign.get())
         })
     };

@@ -9,6 +9,7 @@ use crate::{
     call::refuse,
     constants::{self as c, *},
     error::fail,
+    interrupt,
     state::{engine, lock, with_here},
     stream::{StreamEntry, limit_ms},
 };
@@ -238,6 +239,7 @@ impl Mailbox {
 
     /// A callback that is due.
     fn wait(&self, deadline: Option<Instant>, timeout: i32) -> Result<Letter> {
+        let is_watched = interrupt::is_watched();
         let mut lists = lock(&self.lists);
         loop {
             if lists.is_empty() {
@@ -247,7 +249,8 @@ impl Mailbox {
                 return Ok(letter);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            lists = match left {
+            let slice = is_watched.then_some(interrupt::SLICE);
+            lists = match left.into_iter().chain(slice).min() {
                 None => self.changed.wait(lists).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
                     let note = format!("no callback was due within {timeout} ms");
@@ -257,6 +260,11 @@ impl Mailbox {
                     self.changed.wait_timeout(lists, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            if is_watched {
+                drop(lists);
+                interrupt::ask()?;
+                lists = lock(&self.lists);
+            }
         }
     }
 }

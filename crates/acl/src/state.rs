@@ -9,6 +9,7 @@ use crate::{
     explain::Graves,
     fault,
     handles::Handles,
+    interrupt::Check,
     log::{self, Level, Module},
     register::Registrations,
     report::Reports,
@@ -245,6 +246,8 @@ pub struct Here {
     pub(crate) last_error: Cell<i32>,
     pub(crate) calls: Cell<u64>,
     pub(crate) number: u64,
+    /// What its waits ask between two slices, if a signal may end them.
+    pub(crate) check: Cell<Option<Check>>,
     quiet: RefCell<Vec<Arc<Stream>>>,
     round: Cell<u32>,
 }
@@ -321,6 +324,7 @@ impl Here {
             last_error: Cell::new(c::ACL_SUCCESS),
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
+            check: Cell::new(None),
             quiet: RefCell::default(),
             round: Cell::new(0),
         }));

@@ -7,6 +7,7 @@ use crate::{
     context::Context,
     error::fail,
     handles::{Handles, Named},
+    interrupt,
     report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
@@ -213,7 +214,8 @@ pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     with_here(|here| {
         let entry = here.stream(engine, handle)?.not_default()?;
-        entry.stream.fence()?.wait(None)?;
+        let work = entry.stream.fence()?;
+        interrupt::wait(None, |limit| work.wait(limit))?;
         entry.end(engine);
         here.stream.take();
         Ok(())
@@ -253,7 +255,10 @@ pub fn synchronize(handle: usize, limit: Option<Duration>) -> Result<()> {
     if entry.is_never_waited_for() {
         return Ok(());
     }
-    entry.stream.synchronize(limit).map_err(|error| late(error, limit, format!("stream {handle:#x}")))
+    let work = entry.stream.so_far()?;
+    interrupt::wait(limit, |limit| work.wait(limit))
+        .and_then(|()| entry.stream.status().take_error().map_or(Ok(()), Err))
+        .map_err(|error| late(error, limit, format!("stream {handle:#x}")))
 }
 
 /// What came of a wait for streams that failed: if it took too long, the note says whose work is left.

@@ -7,6 +7,7 @@ use crate::{
     error::fail,
     explain::explaining,
     handles::Named,
+    interrupt,
     ipc::shareable,
     memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
     state::{Engine, engine, known_device, need_context, with_here},
@@ -143,7 +144,8 @@ pub fn malloc_physical(size: usize, properties: &Properties, flags: u64) -> Resu
             "size is {size}: it must be a multiple of {page}, the granularity that aclrtMemGetAllocationGranularity tells"
         )));
     }
-    Ok(adopt(engine, engine.runtime.physical(device, size, page)?))
+    let make = |patience| engine.runtime.physical_within(device, size, page, patience);
+    Ok(adopt(engine, interrupt::find_room(make)?))
 }
 
 /// A handle for physical memory.

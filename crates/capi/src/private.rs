@@ -5,7 +5,9 @@ use crate::{aclError, aclrtStream, enter::enter};
 use ferry_acl::{
     call,
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
-    functions, python, report,
+    functions,
+    interrupt::{self, Check},
+    python, report,
 };
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -108,6 +110,17 @@ pub unsafe extern "C" fn ferryHostRange(
         }
         Err(_) => ACL_ERROR_INTERNAL_ERROR,
     }
+}
+
+/// Has the waits of this thread ask `check`, every 50 ms and while no lock of the library is held, whether to go on: what is not 0 ends
+/// them, and the call fails. NULL takes that back. Returns the one before.
+///
+/// # Safety
+/// `check` may be called on this thread until it is taken back, and does not unwind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryCheckWhileWaiting(check: Option<Check>) -> Option<Check> {
+    // SAFETY: the caller's promise.
+    unsafe { interrupt::watch(check) }
 }
 
 /// Drops all work of all streams, and returns when none of it touches memory any more. For a process that is about to end.

@@ -34,6 +34,7 @@ pub use event::Event;
 pub use gate::Gate;
 pub use halt::Halt;
 pub use indirect::Indirect;
+pub use limbo::PATIENCE;
 pub use memory::{Access, Block, DeviceId, Home, Memory, Origin, Place, Request};
 pub use observe::Observer;
 pub use op::{Fill, Op};

@@ -12,7 +12,7 @@ use crate::{
 use std::time::Duration;
 
 /// How long an allocation that finds no room waits for freed memory to come back.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(750);
+pub const PATIENCE: Duration = Duration::from_millis(750);
 /// How long it waits before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

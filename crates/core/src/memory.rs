@@ -2,7 +2,7 @@
 
 use crate::{
     AddressTable, Backend, Error, Kind, Observer, Result,
-    limbo::{LOOK_AGAIN, Limbo, PATIENCE},
+    limbo::{LOOK_AGAIN, Limbo},
     line::Lines,
     pieces::Spares,
     share::{Leases, Loans},
@@ -12,7 +12,7 @@ use crate::{
 use std::{
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// The number of a device, from 0.
@@ -308,8 +308,8 @@ impl Memory {
         &self.lines
     }
 
-    pub(crate) fn alloc(&self, request: &Request) -> Result<Block> {
-        let block = self.find_room(request)?;
+    pub(crate) fn alloc(&self, request: &Request, patience: Duration) -> Result<Block> {
+        let block = self.find_room(request, patience)?;
         self.introduce(block)
     }
 
@@ -367,14 +367,15 @@ impl Memory {
         self.backend.is_unified()
     }
 
-    /// Asks the backend; if it has no room while freed memory waits for work in flight, waits a little for that work.
-    pub(crate) fn find_room(&self, request: &Request) -> Result<Block> {
+    /// Asks the backend; if it has no room while freed memory waits for work in flight, waits for that work, but no
+    /// longer than `patience`.
+    pub(crate) fn find_room(&self, request: &Request, patience: Duration) -> Result<Block> {
         self.settle_in_passing()?;
         let out_of_memory = match self.backend.alloc(request) {
             Err(error) if error.kind == Kind::OutOfMemory && self.could_fit(request) => error,
             other => return other,
         };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience;
         loop {
             self.settle()?;
             match self.backend.alloc(request) {

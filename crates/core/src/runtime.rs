@@ -1,10 +1,12 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
 use crate::{
-    Backend, Block, DeviceId, Halt, Memory, Observer, Queue, QueueOptions, Request, Result, Status, Stream,
+    Backend, Block, DeviceId, Halt, Memory, Observer, PATIENCE, Queue, QueueOptions, Request, Result, Status,
+    Stream,
     line::Line,
     sync::{Apart, Arc, AtomicU64, Ordering, lock},
 };
+use std::time::Duration;
 
 /// Everything there is of one backend. Cheap to share by reference; has no global state.
 pub struct Runtime {
@@ -38,7 +40,12 @@ impl Runtime {
 
     /// Makes memory and lets its addresses be known.
     pub fn alloc(&self, request: &Request) -> Result<Block> {
-        self.memory.alloc(request)
+        self.alloc_within(request, PATIENCE)
+    }
+
+    /// As [`alloc`](Self::alloc), with another [`PATIENCE`].
+    pub fn alloc_within(&self, request: &Request, patience: Duration) -> Result<Block> {
+        self.memory.alloc(request, patience)
     }
 
     /// Frees the block that starts at `base`, if `fits` agrees, and returns at once. Its addresses are unknown from here on;

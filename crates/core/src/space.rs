@@ -5,10 +5,10 @@
 //! next; the physical memory is used again when its last owner is gone and that work has passed.
 
 use crate::{
-    Block, DeviceId, Home, Kind, Memory, Origin, Request, Result, Runtime, Shared,
+    Block, DeviceId, Home, Kind, Memory, Origin, PATIENCE, Request, Result, Runtime, Shared,
     sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, lock},
 };
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// Memory without addresses of the user's. Whoever holds it keeps it: handles, mappings, other processes.
 pub struct Physical {
@@ -156,7 +156,19 @@ impl Runtime {
 
     /// Makes physical memory: `len` bytes in whole pages.
     pub fn physical(&self, device: DeviceId, len: usize, page: usize) -> Result<Arc<Physical>> {
-        let block = self.memory().find_room(&Request { home: Home::Device(device), len, page })?;
+        self.physical_within(device, len, page, PATIENCE)
+    }
+
+    /// As [`physical`](Self::physical), with another [`PATIENCE`].
+    pub fn physical_within(
+        &self,
+        device: DeviceId,
+        len: usize,
+        page: usize,
+        patience: Duration,
+    ) -> Result<Arc<Physical>> {
+        let request = Request { home: Home::Device(device), len, page };
+        let block = self.memory().find_room(&request, patience)?;
         Ok(Physical::new(block, self.memory()))
     }
 

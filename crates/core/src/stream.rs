@@ -215,9 +215,9 @@ impl Stream {
         self.status().take_error().map_or(Ok(()), Err)
     }
 
-    /// Waits for the op `ticket` and for everything else submitted so far. Fails if it was dropped.
-    pub fn wait_with(&self, ticket: Ticket) -> Result<()> {
-        SoFar { behind: ticket - 1, ..self.so_far()? }.wait(None)
+    /// As [`so_far`](Self::so_far), with the op `ticket`, which may have passed: a wait for it fails if that was dropped.
+    pub fn so_far_with(&self, ticket: Ticket) -> Result<SoFar<'_>> {
+        Ok(SoFar { behind: ticket - 1, ..self.so_far()? })
     }
 
     /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is not waited for.

@@ -2,7 +2,7 @@
 //! outputs and its code are returned. An API error is a code, never an exception; only a wrong Python type is one.
 
 use crate::{
-    exit,
+    exit, interrupt,
     library::{Library, library},
 };
 use pyo3::{
@@ -19,18 +19,29 @@ pub type Address = usize;
 /// Bytes.
 pub type Size = usize;
 
-/// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a callback.
-pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
+/// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a callback. Raises what
+/// the handler of a signal raised that ended such a wait.
+pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> PyResult<T> {
+    let value = py.detach(|| exit::within(|| interrupt::within(|| body(library()))));
+    interrupt::raised().map_or(Ok(value), Err)
+}
+
+/// As `enter` for a call that never waits for work.
+pub fn enter_briefly<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
     py.detach(|| exit::within(|| body(library())))
 }
 
 /// As `enter` for a call that may wait for ever and touches no memory: the end of the program does not wait for it.
-pub fn enter_to_rest<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> T {
-    py.detach(|| {
-        let value = body(library());
+pub fn enter_to_rest<T: Send>(
+    py: Python<'_>,
+    body: impl FnOnce(&'static Library) -> T + Send,
+) -> PyResult<T> {
+    let value = py.detach(|| {
+        let value = interrupt::within(|| body(library()));
         exit::stay_away_if_over();
         value
-    })
+    });
+    interrupt::raised().map_or(Ok(value), Err)
 }
 
 /// Refuses a call for an argument that is of the right type but nothing C can be given. Returns the code; the message is kept
@@ -39,7 +50,7 @@ pub fn refuse(py: Python<'_>, function: &str, note: impl Display) -> i32 {
     let text = |text: String| CString::new(text.replace('\0', "?")).expect("it has no zero");
     let (function, note) = (text(function.to_owned()), text(note.to_string()));
     // SAFETY: both are C strings.
-    enter(py, |library| unsafe { (library.private.ferryRefuse)(function.as_ptr(), note.as_ptr()) })
+    enter_briefly(py, |library| unsafe { (library.private.ferryRefuse)(function.as_ptr(), note.as_ptr()) })
 }
 
 /// Why an argument cannot be given to C.
@@ -262,7 +273,7 @@ macro_rules! functions {
         fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<i32> {
             $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| code);
             // SAFETY: the C function refuses what it cannot use; what is promised about memory, the caller promises.
-            Ok($crate::call::enter(py, |library| unsafe { (library.functions.$c)($($given as _),*) }))
+            $crate::call::enter(py, |library| unsafe { (library.functions.$c)($($given as _),*) })
         }
     };
     (@body $module:literal, [$($doc:expr)+], $signature:tt, $name:ident, [$($arg:ident: $type:ty),*],
@@ -273,7 +284,7 @@ macro_rules! functions {
         #[allow(clippy::too_many_arguments)]
         fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<($($out_type,)+ i32)> {
             $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| ($(<$out_type>::default(),)+ code));
-            Ok($crate::call::enter(py, |library| {
+            $crate::call::enter(py, |library| {
                 $(let mut $out = <$out_type>::default();)+
                 let code = {
                     $(let $out = &raw mut $out;)+
@@ -282,7 +293,7 @@ macro_rules! functions {
                     unsafe { (library.functions.$c)($($given as _),*) }
                 };
                 ($($out,)+ code)
-            }))
+            })
         }
     };
 }

@@ -8,6 +8,7 @@ mod buffer;
 mod call;
 mod dicts;
 mod exit;
+mod interrupt;
 mod library;
 mod report;
 mod rt;
@@ -22,6 +23,7 @@ fn _acl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     only_in_the_first_interpreter(module.py())?;
     library::load()?;
     exit::register(module)?;
+    interrupt::register(module.py())?;
     top::add_to(module)?;
     rt::add_to(&part(module, "rt")?)?;
     util::add_to(&part(module, "util")?)?;

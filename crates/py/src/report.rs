@@ -70,11 +70,11 @@ fn launch_callback(
     let data = cast::<PyList>(user_data_list, "user_data_list", "list")?.clone().unbind();
     take!(py, "acl.rt.launch_callback", [block_type, stream], |code| code);
     let letter = Box::into_raw(Box::new(Letter { function, data })) as usize;
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let launch = library.private.ferryLaunchCallback;
         // SAFETY: the library calls `run` or `forget` once with the letter, whatever becomes of the call.
         unsafe { launch(run, forget, letter as *mut c_void, block_type, stream as _) }
-    }))
+    })
 }
 
 /// Runs the callbacks of this thread that are due; waits for one if there is none.
@@ -91,7 +91,7 @@ fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
     // SAFETY: takes a number.
     let code = enter_to_rest(py, |library| unsafe { (library.functions.aclrtProcessReport)(timeout) });
     PROCESSING.set(outer);
-    RAISED.take().map_or(Ok(code), Err)
+    RAISED.take().map_or(code, Err)
 }
 
 /// Calls the function of a letter, on the thread that asked for it.

@@ -1,6 +1,6 @@
 //! `acl` itself: initialisation, versions, messages; and `acl.sys`.
 
-use crate::call::{Text, enter, functions, take};
+use crate::call::{Text, enter, enter_briefly, functions, take};
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_char};
 
@@ -52,11 +52,11 @@ functions! { "acl":
 fn init(py: Python<'_>, config_path: Option<Text>) -> PyResult<i32> {
     let Some(config_path) = config_path else {
         // SAFETY: NULL is a documented argument.
-        return Ok(enter(py, |library| unsafe { (library.functions.aclInit)(std::ptr::null()) }));
+        return enter(py, |library| unsafe { (library.functions.aclInit)(std::ptr::null()) });
     };
     take!(py, "acl.init", [config_path], |code| code);
     // SAFETY: a C string for the time of the call.
-    Ok(enter(py, |library| unsafe { (library.functions.aclInit)(config_path.as_ptr()) }))
+    enter(py, |library| unsafe { (library.functions.aclInit)(config_path.as_ptr()) })
 }
 
 /// Tells what the calls of this thread that failed found wrong, newest first, and forgets it.
@@ -66,7 +66,7 @@ fn init(py: Python<'_>, config_path: Option<Text>) -> PyResult<i32> {
 #[pyo3(signature = ())]
 fn get_recent_err_msg(py: Python<'_>) -> Option<String> {
     // SAFETY: takes no argument; the text is valid until this thread's next call of it, and copied at once.
-    enter(py, |library| unsafe { text((library.functions.aclGetRecentErrMsg)()) })
+    enter_briefly(py, |library| unsafe { text((library.functions.aclGetRecentErrMsg)()) })
 }
 
 /// Tells the name of the product, such as Ascend910B1.
@@ -76,7 +76,7 @@ fn get_recent_err_msg(py: Python<'_>) -> Option<String> {
 #[pyo3(signature = ())]
 fn get_soc_name(py: Python<'_>) -> Option<String> {
     // SAFETY: takes no argument; the text lives as long as the library.
-    enter(py, |library| unsafe { text((library.functions.aclrtGetSocName)()) })
+    enter_briefly(py, |library| unsafe { text((library.functions.aclrtGetSocName)()) })
 }
 
 /// Tells the version of a package.
@@ -91,7 +91,7 @@ fn get_version_str(py: Python<'_>, pkgName: Text) -> PyResult<(String, i32)> {
     /// Documented: the room that the C function may fill.
     const ROOM: usize = 128;
     take!(py, "acl.get_version_str", [pkgName], |code| (String::new(), code));
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut version = [0 as c_char; ROOM];
         let function = library.functions.aclsysGetVersionStr;
         // SAFETY: the name is a C string, which the function only reads, and the version has the documented room.
@@ -99,7 +99,7 @@ fn get_version_str(py: Python<'_>, pkgName: Text) -> PyResult<(String, i32)> {
         version[ROOM - 1] = 0;
         // SAFETY: it ends, at the latest where a zero was just put.
         (unsafe { text(version.as_ptr()) }.unwrap_or_default(), code)
-    }))
+    })
 }
 
 /// Copies a C string.

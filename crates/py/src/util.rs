@@ -2,7 +2,7 @@
 
 use crate::{
     buffer::Buffer,
-    call::{Address, Int, Size, Why, callable, cast, enter, refuse, take, type_name},
+    call::{Address, Int, Size, Why, callable, cast, enter_briefly, refuse, take, type_name},
     exit,
 };
 use pyo3::{
@@ -12,6 +12,9 @@ use pyo3::{
     types::{PyBytes, PyDict, PyList, PyTuple},
 };
 use std::ffi::{c_char, c_int};
+
+/// The most bytes that are copied until signals are handled.
+const PIECE: usize = 256 << 20;
 
 /// Adds the functions to the module `acl.util`.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -69,10 +72,14 @@ fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyR
     };
     // SAFETY: these are bytes, alive until the end of this function.
     let copy = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
-    enter(py, |_| {
-        // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has the new bytes.
-        unsafe { std::ptr::copy_nonoverlapping(ptr as *const u8, copy as *mut u8, size) };
-    });
+    for done in (0..size).step_by(PIECE) {
+        let (from, to, len) = (ptr + done, copy + done, PIECE.min(size - done));
+        enter_briefly(py, |_| {
+            // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has the new bytes.
+            unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) };
+        });
+        py.check_signals()?;
+    }
     Ok(bytes.cast_into()?)
 }
 
@@ -225,7 +232,7 @@ fn number<T: crate::call::Number>(given: Int<T>, name: &str) -> PyResult<T> {
 
 /// Raises unless the host can read, or also write, a range.
 fn readable(py: Python<'_>, ptr: usize, len: usize, write: bool) -> PyResult<()> {
-    let (code, note) = enter(py, |library| {
+    let (code, note) = enter_briefly(py, |library| {
         let mut note = [0_u8; 512];
         let function = library.private.ferryHostRange;
         // SAFETY: the function takes any range, and the note has that room.

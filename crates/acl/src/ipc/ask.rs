@@ -5,8 +5,8 @@ use super::{
     socket::{Peer, Socket, process, user, wait, watch},
     wire::{ANSWER, Answer, Name},
 };
-use crate::{Error, Result, call::refuse, constants as c, error::fail};
-use ferry_core::Shared;
+use crate::{Error, Result, call::refuse, constants as c, error::fail, interrupt};
+use ferry_core::{Kind, Shared};
 use std::{
     fs::File,
     io,
@@ -40,6 +40,7 @@ pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
             gone("its process has ended, or it is in another network namespace")
         }
         io::ErrorKind::TimedOut => silent(patience),
+        io::ErrorKind::Interrupted => fail(c::ACL_ERROR_RT_IPC_ERROR, "a signal ended the wait"),
         _ => broken(&error),
     })?;
     let exporter = socket.peer().map_err(|error| broken(&error))?;
@@ -66,7 +67,7 @@ fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Re
     };
     let mut set = vec![watch(socket)];
     set.extend(process.as_ref().map(watch));
-    wait(&mut set, Some(end)).map_err(|error| broken(&error))?;
+    wait_for_any(&mut set, end)?;
     if set[0].revents == 0 {
         let dead = set.get(1).is_some_and(|entry| entry.revents != 0);
         return Err(if dead { gone("its process has ended") } else { silent(patience) });
@@ -86,6 +87,21 @@ fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Re
     let strange =
         || fail(c::ACL_ERROR_RT_IPC_ERROR, "the exporter answers in a language that is not Ferry's");
     Ok((answer.ok_or_else(strange)?, files))
+}
+
+/// Waits until one of `set` has something to say, or until `end`. Fails if a signal ended that.
+fn wait_for_any(set: &mut [libc::pollfd], end: Instant) -> Result<()> {
+    let mut failed = None;
+    let waited = interrupt::wait(Some(end.saturating_duration_since(Instant::now())), |limit| {
+        failed = wait(set, limit.map(|limit| Instant::now() + limit)).err();
+        let is_over = failed.is_some() || set.iter().any(|entry| entry.revents != 0);
+        if is_over { Ok(()) } else { Err(Kind::Timeout.because("no answer")) }
+    });
+    match (waited, failed) {
+        (_, Some(error)) => Err(broken(&error)),
+        (Err(error), None) if interrupt::is_interrupted(&error) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn made_sense_of(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {

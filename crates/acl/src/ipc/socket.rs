@@ -1,8 +1,12 @@
 //! The system calls behind the service: sockets that keep message borders, their peers, descriptors that travel, and processes
 //! that can be watched. Names are abstract: nothing is left on disk, and the name goes when the last socket does.
 
+use crate::interrupt;
 use std::{
-    io,
+    io::{
+        self,
+        ErrorKind::{Interrupted, WouldBlock},
+    },
     mem::{self, MaybeUninit},
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     time::{Duration, Instant},
@@ -52,15 +56,16 @@ impl Socket {
     pub fn connect(number: u32, end: Instant) -> io::Result<Socket> {
         let socket = Socket::new(0)?;
         let (address, len) = address(number);
+        let is_watched = interrupt::is_watched();
         loop {
             // Connecting waits while too many others do, for as long as sending may take.
-            socket.limit_sending(left(end).ok_or(io::ErrorKind::TimedOut)?)?;
+            let left = left(end).ok_or(io::ErrorKind::TimedOut)?;
+            socket.limit_sending(if is_watched { left.min(interrupt::SLICE) } else { left })?;
             // SAFETY: the address is valid for `len` bytes.
             match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) }) {
                 Ok(_) => return Ok(socket),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::ErrorKind::TimedOut.into());
+                Err(error) if matches!(error.kind(), Interrupted | WouldBlock) => {
+                    interrupt::ask().map_err(|_| Interrupted)?;
                 }
                 Err(error) => return Err(error),
             }

@@ -92,7 +92,7 @@ fn memcpy_batch_async(
         (fail_index, code)
     });
     drop(arrays);
-    Ok(result)
+    result
 }
 
 type Array = Result<Sizes, Why>;

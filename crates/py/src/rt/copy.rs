@@ -138,11 +138,11 @@ fn memcpy_async_with_condition(
 ) -> PyResult<i32> {
     let name = "acl.rt.memcpy_async_with_condition";
     take!(py, name, [dst, dest_max, src, count, kind, stream], |code| code);
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let function = library.private.ferryMemcpyAsyncWithCondition;
         // SAFETY: the function refuses what it cannot use; what is promised about memory, the caller promises.
         unsafe { function(dst as _, dest_max, src as _, count, kind, stream as _) }
-    }))
+    })
 }
 
 /// Writes source, destination and length into a copy descriptor.
@@ -171,6 +171,6 @@ fn set_memcpy_desc(
         let function = library.functions.aclrtSetMemcpyDesc;
         // SAFETY: the function refuses what it cannot use; what is promised about memory, the caller promises.
         unsafe { function(desc as _, kind, src_addr as _, dst_addr as _, count, config as _) }
-    });
+    })?;
     Ok((desc, code))
 }

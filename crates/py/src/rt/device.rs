@@ -158,6 +158,6 @@ fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<
     // SAFETY: `info` is writable for the time of the call.
     let code = enter(py, |library| unsafe {
         (library.functions.aclrtGetDeviceUtilizationRate)(device_id, at as *mut ferry_abi::Utilization)
-    });
+    })?;
     Ok((dicts::utilization(py, &info)?, code))
 }

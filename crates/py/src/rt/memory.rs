@@ -148,12 +148,12 @@ fn configured(
 ) -> PyResult<(Address, i32)> {
     let cfg = Config::read(cfg)?;
     take!(py, name, [size, policy, cfg], |code| (0, code));
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut pointer = std::ptr::null_mut();
         // SAFETY: `pointer` is writable and the configuration is whole for the time of the call.
         let code = cfg.with(|cfg| unsafe { function(library)(&mut pointer, size, policy, cfg) });
         (pointer as Address, code)
-    }))
+    })
 }
 
 /// Allocates page-locked host memory with a configuration. As malloc_host; cfg as in malloc_with_cfg.
@@ -166,13 +166,13 @@ fn malloc_host_with_cfg(py: Python<'_>, size: Int<u64>, cfg: &Bound<'_, PyAny>) 
     let cfg = Config::read(cfg)?;
     let refused = |code| (0, code);
     take!(py, name, [size, cfg], refused);
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut pointer = std::ptr::null_mut();
         // SAFETY: `pointer` is writable and the configuration is whole for the time of the call.
         let code =
             cfg.with(|cfg| unsafe { (library.functions.aclrtMallocHostWithCfg)(&mut pointer, size, cfg) });
         (pointer as Address, code)
-    }))
+    })
 }
 
 /// Gives device memory a key by which other processes can import it.
@@ -198,14 +198,14 @@ fn ipc_mem_get_export_key(
         let note = format!("len is {len}: a key takes 65 bytes, no more and no less");
         return Ok((String::new(), refuse(py, name, note)));
     }
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut key = [0_u8; MOST];
         let function = library.functions.aclrtIpcMemGetExportKey;
         // SAFETY: that many bytes of `key` are writable for the time of the call.
         let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len, flags) };
         let end = key.iter().position(|byte| *byte == 0).unwrap_or(0);
         (String::from_utf8_lossy(&key[..end]).into_owned(), code)
-    }))
+    })
 }
 
 /// Imports device memory that another process exported under a key. It is closed, not freed.
@@ -218,12 +218,12 @@ fn ipc_mem_get_export_key(
 #[pyo3(signature = (key, flags, /))]
 fn ipc_mem_import_by_key(py: Python<'_>, key: Text, flags: Int<u64>) -> PyResult<(Address, i32)> {
     take!(py, "acl.rt.ipc_mem_import_by_key", [key, flags], |code| (0, code));
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut pointer = std::ptr::null_mut();
         // SAFETY: `pointer` is writable and `key` a C string for the time of the call.
         let code = unsafe { (library.functions.aclrtIpcMemImportByKey)(&mut pointer, key.as_ptr(), flags) };
         (pointer as Address, code)
-    }))
+    })
 }
 
 /// Ends the export or the import of a key, in the process that calls. Importers first, then the exporter.
@@ -234,7 +234,7 @@ fn ipc_mem_import_by_key(py: Python<'_>, key: Text, flags: Int<u64>) -> PyResult
 fn ipc_mem_close(py: Python<'_>, key: Text) -> PyResult<i32> {
     take!(py, "acl.rt.ipc_mem_close", [key], |code| code);
     // SAFETY: `key` is a C string for the time of the call.
-    Ok(enter(py, |library| unsafe { (library.functions.aclrtIpcMemClose)(key.as_ptr()) }))
+    enter(py, |library| unsafe { (library.functions.aclrtIpcMemClose)(key.as_ptr()) })
 }
 
 /// Says which processes may import a key.
@@ -257,9 +257,9 @@ fn ipc_mem_set_import_pid(py: Python<'_>, key: Text, pid: &Bound<'_, PyAny>) -> 
     if let Some(note) = outside {
         return Ok(refuse(py, name, note));
     }
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let function = library.functions.aclrtIpcMemSetImportPid;
         // SAFETY: `key` is a C string and `pids` that many numbers for the time of the call.
         unsafe { function(key.as_ptr(), pids.as_mut_ptr(), pids.len()) }
-    }))
+    })
 }

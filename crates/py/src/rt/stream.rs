@@ -83,11 +83,11 @@ fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>)
         other => other,
     };
     take!(py, "acl.rt.create_stream_with_config", [priority, flag], |code| (0, code));
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut stream = std::ptr::null_mut();
         // SAFETY: `stream` is writable for the time of the call.
         let code =
             unsafe { (library.functions.aclrtCreateStreamWithConfig)(&mut stream, priority.min(7), flag) };
         (stream as Address, code)
-    }))
+    })
 }

@@ -74,10 +74,10 @@ fn malloc_physical(
     let prop = Properties::read(prop)?;
     let refused = |code| (0, code);
     take!(py, name, [size, prop, flags], refused);
-    Ok(enter(py, |library| {
+    enter(py, |library| {
         let mut handle = std::ptr::null_mut();
         // SAFETY: `handle` is writable and the properties are whole for the time of the call.
         let code = unsafe { (library.functions.aclrtMallocPhysical)(&mut handle, size, &prop, flags) };
         (handle as Address, code)
-    }))
+    })
 }

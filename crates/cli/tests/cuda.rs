@@ -1,5 +1,5 @@
-//! `ferry bench --backend cuda --peers` over the stand-in driver: no GPU is needed, and no time means anything. What is looked
-//! at is that the driver's own copies are asked for rightly: every byte that they moved was compared.
+//! `ferry bench --backend cuda --peers` and `ferry tour --backend cuda` over the stand-in driver: no GPU is needed, and no time means
+//! anything. What is looked at is that the driver's own copies are asked for rightly: every byte that they moved was compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +20,13 @@ fn stand_in() -> &'static Path {
         assert!(built.status.success(), "{}", text(&built.stderr));
         folder
     })
+}
+
+#[test]
+fn the_tour_asks_nothing_of_memory_that_the_driver_keeps() {
+    let mut tour = ferry(&["tour", "--quick", "--backend", "cuda"]);
+    let tour = output(tour.env("LD_LIBRARY_PATH", stand_in()).env("STANDIN_KEEP", "32768"));
+    assert!(tour.status.success(), "{}\n{}", text(&tour.stdout), text(&tour.stderr));
 }
 
 fn report(has_batches: bool, plan: &str, args: &[&str]) -> Value {

@@ -1,0 +1,151 @@
+//! Waits that a signal may end. Python handles signals in its main thread, between two instructions of the interpreter: a wait
+//! inside the library would keep Ctrl-C from it. A thread that gives a [`Check`] has its waits cut into slices of 50 ms, and the
+//! check is asked between two of them, while no lock is held; if it says so, the wait ends with [`is_interrupted`]. Threads
+//! without one, which are all threads of a C program, wait in one go.
+//!
+//! An interrupted call leaves no copy behind that still touches the caller's memory (`copy.rs`).
+
+use crate::{
+    Result,
+    constants::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+    state::{Here, with_here},
+};
+use ferry_core::{Kind, PATIENCE, Rows};
+use std::time::{Duration, Instant};
+
+/// Handles signals; not 0 if one of them is to end the wait.
+pub type Check = unsafe extern "C" fn() -> i32;
+
+/// How long a wait goes on until signals are handled.
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
+
+/// The most that is copied until signals are handled.
+const PIECE: usize = 256 << 20;
+
+/// What an interrupted wait fails with; whoever gave the check knows better.
+const INTERRUPTED: Kind = Kind::Native(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+
+/// Has the waits of this thread ask `check`. Returns the one before.
+///
+/// # Safety
+/// The function may be called on this thread whenever it waits inside the library.
+pub unsafe fn watch(check: Option<Check>) -> Option<Check> {
+    with_here(|here| Ok(here.check.replace(check))).unwrap_or(None)
+}
+
+/// Whether a signal may end the waits of this thread.
+pub(crate) fn is_watched() -> bool {
+    with_here(|here| Ok(here.is_watched())).unwrap_or(false)
+}
+
+impl Here {
+    /// Whether a signal may end the waits of this thread.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.check.get().is_some()
+    }
+}
+
+/// Has signals handled, where somebody asked for that. Fails if one of them ends the call.
+pub(crate) fn ask() -> ferry_core::Result<()> {
+    let check = with_here(|here| Ok(here.check.get())).unwrap_or(None);
+    // SAFETY: the promise to `watch`.
+    match check.map_or(0, |check| unsafe { check() }) {
+        0 => Ok(()),
+        _ => Err(INTERRUPTED.because("a signal ended the wait")),
+    }
+}
+
+/// Whether a wait failed because a signal ended it.
+pub(crate) fn is_interrupted(error: &ferry_core::Error) -> bool {
+    error.kind == INTERRUPTED
+}
+
+/// Waits up to `limit` by `wait`, which can do that as often as it likes; `Kind::Timeout` if it was too short.
+pub(crate) fn wait(
+    limit: Option<Duration>,
+    mut wait: impl FnMut(Option<Duration>) -> ferry_core::Result<()>,
+) -> ferry_core::Result<()> {
+    if !is_watched() {
+        return wait(limit);
+    }
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match wait(Some(left.map_or(SLICE, |left| left.min(SLICE)))) {
+            Err(error) if error.kind == Kind::Timeout => {
+                ask()?;
+                if left.is_some_and(|left| left <= SLICE) {
+                    return Err(error);
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Makes memory by `make`, which waits for freed memory as long as it is told.
+pub(crate) fn find_room<T>(make: impl Fn(Duration) -> ferry_core::Result<T>) -> ferry_core::Result<T> {
+    if !is_watched() {
+        return make(PATIENCE);
+    }
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let begin = Instant::now();
+        match make(SLICE) {
+            // If it came back at once, there is nothing to wait for.
+            Err(error) if error.kind == Kind::OutOfMemory && begin.elapsed() >= SLICE && begin < end => {
+                ask()?
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A rectangle in pieces after which signals can be handled: of whole rows, or parts of the one there is.
+pub(crate) fn pieces(rows: Rows) -> impl Iterator<Item = Rows> {
+    let (count, most) = match rows.height {
+        1 => (rows.width, PIECE),
+        _ => (rows.height, (PIECE / rows.width.max(1)).max(1)),
+    };
+    (0..count).step_by(most).map(move |done| {
+        let next = most.min(count - done);
+        match rows.height {
+            1 => Rows::linear(rows.dst + done, rows.src + done, next),
+            _ => Rows {
+                dst: rows.dst + done * rows.dst_pitch,
+                src: rows.src + done * rows.src_pitch,
+                height: next,
+                ..rows
+            },
+        }
+    })
+}
+
+/// Whether a copy is worth being cut.
+pub(crate) fn is_large(rows: &Rows) -> bool {
+    rows.width.saturating_mul(rows.height) > PIECE
+}
+
+/// Waits for what is about to end, where a signal may end the wait: afterwards there is nothing left to wait for in the midst of
+/// ending it.
+pub(crate) fn before<T>(ending: impl FnOnce() -> Vec<T>, wait: impl Fn(&T) -> Result<()>) -> Result<()> {
+    if is_watched() { ending().iter().try_for_each(wait) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_whole_in_order() {
+        let linear = Rows::linear(0x10, 0x20, PIECE + 5);
+        let cut: Vec<_> = pieces(linear).collect();
+        assert_eq!(cut, [Rows::linear(0x10, 0x20, PIECE), Rows::linear(0x10 + PIECE, 0x20 + PIECE, 5)]);
+        assert_eq!(pieces(Rows::linear(1, 2, 3)).collect::<Vec<_>>(), [Rows::linear(1, 2, 3)]);
+        let rows =
+            Rows { dst: 0, dst_pitch: 200 << 20, src: 7, src_pitch: 100 << 20, width: 100 << 20, height: 5 };
+        let cut: Vec<_> = pieces(rows).map(|rows| (rows.dst >> 20, rows.src >> 20, rows.height)).collect();
+        assert_eq!(cut, [(0, 0, 2), (400, 200, 2), (800, 400, 1)]);
+    }
+}
