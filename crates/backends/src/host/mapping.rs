@@ -7,6 +7,9 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
+/// As many addresses has a process, and the address table knows no more.
+const ADDRESSES: usize = 1 << 47;
+
 /// A mapping of ours.
 pub struct Mapping {
     addr: usize,
@@ -174,7 +177,12 @@ impl Drop for Mapping {
 
 /// The bytes of address space that this process may map.
 pub fn address_limit() -> usize {
-    limit(libc::RLIMIT_AS).min(1 << 47)
+    limit(libc::RLIMIT_AS).min(ADDRESSES)
+}
+
+/// What sets that limit.
+pub fn address_limit_name() -> &'static str {
+    if address_limit() < ADDRESSES { "RLIMIT_AS" } else { "addresses of 47 bits" }
 }
 
 fn limit(resource: libc::__rlimit_resource_t) -> usize {
