@@ -7,4 +7,5 @@ pub mod cuda;
 pub mod host;
 mod nobodys;
 pub mod probe;
+pub mod refusal;
 mod threads;

@@ -8,6 +8,7 @@ use super::{
     wire::{Answer, Lent, Name, QUESTION},
 };
 use crate::{Error, Result, constants as c, error::fail, state::lock};
+use ferry::engine::refusal;
 use ferry_core::Shared;
 use std::{
     any::Any,
@@ -382,5 +383,5 @@ fn without_signals<T>(start: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn no_service(what: &str, why: &io::Error) -> Error {
-    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {why}"))
+    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {}", refusal::explain(why)))
 }

@@ -4,7 +4,7 @@
 //! one costs the waker several microseconds; then it sleeps. With one CPU nobody spins. Idle costs nothing.
 
 use super::{calls::Calls, lane::Lane, team::Team};
-use crate::threads::spawn;
+use crate::{refusal, threads::spawn};
 use ferry_core::{
     Error, Kind, Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, spin_loop},
@@ -277,5 +277,5 @@ impl Engine {
 }
 
 fn no_thread(why: &io::Error) -> Error {
-    Kind::Device.because(format!("the system grants no thread: {why}"))
+    Kind::Device.because(format!("the system grants no thread: {}", refusal::explain(why)))
 }

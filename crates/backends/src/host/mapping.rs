@@ -1,5 +1,6 @@
 //! Mappings of the process's address space, undone when dropped. All begin without access rights.
 
+use crate::refusal::{self, limit};
 use ferry_core::{Error, Kind, Result};
 use std::{
     ffi::{CStr, CString, c_void},
@@ -185,13 +186,6 @@ pub fn address_limit_name() -> &'static str {
     if address_limit() < ADDRESSES { "RLIMIT_AS" } else { "addresses of 47 bits" }
 }
 
-fn limit(resource: libc::__rlimit_resource_t) -> usize {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is written by the call.
-    unsafe { libc::getrlimit(resource, &mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
-}
-
 fn memory_file(name: &str) -> Result<OwnedFd> {
     let name_c = CString::new(name).expect("our names have no NUL");
     // SAFETY: the name is a C string.
@@ -224,5 +218,5 @@ fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
 
 fn system(doing: &str) -> Error {
     let why = io::Error::last_os_error();
-    Kind::Device.because(format!("{doing}: {why}"))
+    Kind::Device.because(format!("{doing}: {}", refusal::explain(&why)))
 }

@@ -12,7 +12,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::{nobodys, probe};
+use crate::{nobodys, probe, refusal};
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -187,23 +187,22 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     };
     let span = Span::holding(capacity, most);
     let needed = options.devices.saturating_mul(if options.is_unified { 1 } else { 2 } * span.least());
-    let refuse = |why: &str| {
-        let note = format!(
+    let note = |why: &str| {
+        format!(
             "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {capacity} bytes, which take {needed} bytes of \
              addresses: {why}",
             options.devices
-        );
-        Kind::BadSetting.because(note)
+        )
     };
     let limit = mapping::address_limit();
     if needed > limit / 4 * 3 {
-        return Err(refuse(&format!(
+        return Err(Kind::BadSetting.because(note(&format!(
             "a process has {limit} ({}), and a quarter of them stays the program's",
             mapping::address_limit_name()
-        )));
+        ))));
     }
     let device = |id| Region::device(id, capacity, span, options.is_unified);
-    ids.map(|id| device(id).map_err(|error| refuse(&error.note))).collect()
+    ids.map(|id| device(id).map_err(|error| error.kind.because(note(&error.note)))).collect()
 }
 
 /// Half of the smaller of the machine's memory and the limit of our control group.
@@ -218,7 +217,7 @@ fn half_of_this_machine() -> usize {
 }
 
 fn total_kib(meminfo: &str) -> Option<usize> {
-    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()
+    refusal::kib_of(meminfo, "MemTotal:")
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,6 +6,7 @@
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
 use super::mapping::Mapping;
+use crate::refusal;
 use ferry_core::{Block, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -211,7 +212,11 @@ impl Region {
         let opened = [generous, end].into_iter().find(|to| self.engine().open(space.open, *to));
         space.open = opened.ok_or_else(|| {
             let why = io::Error::last_os_error();
-            Kind::OutOfMemory.because(format!("opening {end} bytes of {}: {why}", self.name()))
+            Kind::OutOfMemory.because(format!(
+                "opening {end} bytes of {}: {}",
+                self.name(),
+                refusal::explain(&why)
+            ))
         })?;
         Ok(())
     }
