@@ -62,6 +62,7 @@ pub mod code {
     pub const IPC_ERROR: i32 = 507022;
     pub const STREAM_SYNC_TIMEOUT: i32 = 507046;
     pub const EVENT_SYNC_TIMEOUT: i32 = 507047;
+    pub const DRV_INTERNAL_ERROR: i32 = 507899;
     pub const ALREADY_REGISTERED: i32 = 507910;
     pub const NOT_REGISTERED: i32 = 507911;
 }

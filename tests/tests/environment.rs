@@ -10,7 +10,7 @@ const MIB: usize = 1024 * 1024;
 
 type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
 
-const CASES: [Case; 26] = [
+const CASES: [Case; 30] = [
     ("huge pages run short", &[("FERRY_DEVICE_MEMORY", "3700000")], huge_pages_run_short),
     ("a product that nobody built", &[("FERRY_SOC", "Ascend910Bogus")], || {
         refused_setting(&["FERRY_SOC", "Ascend910B1"])
@@ -24,6 +24,15 @@ const CASES: [Case; 26] = [
     ("small memory", &[("FERRY_DEVICE_MEMORY", "64M")], small_memory),
     ("memory in bytes", &[("FERRY_DEVICE_MEMORY", "67108864")], || assert_eq!(mem_info().1, 64 * MIB)),
     ("memory in kibibytes", &[("FERRY_DEVICE_MEMORY", "32768K")], || assert_eq!(mem_info().1, 32 * MIB)),
+    ("the largest memory", &[("FERRY_DEVICE_MEMORY", "16T")], the_largest_memory),
+    ("more memory than addresses", &[("FERRY_DEVICE_MEMORY", "1T"), ("FERRY_DEVICES", "64")], || {
+        more_than_addresses(1 << 40, "47 bits")
+    }),
+    ("more memory than the process may map", &[("FERRY_DEVICE_MEMORY", "4G")], || {
+        limit_addresses(8 << 30);
+        more_than_addresses(4 << 30, "RLIMIT_AS");
+    }),
+    ("memory that would have to be locked", &[], memory_that_would_have_to_be_locked),
     ("limbo in small memory", &[("FERRY_DEVICE_MEMORY", "64M")], limbo_in_small_memory),
     ("five devices", &[("FERRY_DEVICES", "5")], five_devices),
     ("a foreign character in the list", &visible("8", "1, 2,3"), || sees(&[1])),
@@ -228,6 +237,62 @@ fn small_memory() {
     assert_eq!(mem_info().0, all, "everything is back");
     ok(Memory::device(48 * MIB).free());
     expect("more than there is", aclrtMalloc(&mut addr, 65 * MIB, 0), MEMORY_ALLOCATION);
+}
+
+/// A device is as large as was asked for.
+fn the_largest_memory() {
+    assert_eq!(mem_info(), (16 << 40, 16 << 40));
+    let memory = Memory::device(MIB);
+    memory.fill(7);
+    memory.assert_all(7, "memory of a device that is larger than any machine");
+    ok(memory.free());
+}
+
+/// Devices that do not fit into the addresses of the process are refused, not made smaller. A GPU's memory takes none of them.
+fn more_than_addresses(each: usize, why: &str) {
+    if on_host() {
+        refused_setting(&["FERRY_DEVICE_MEMORY", "FERRY_DEVICES", &each.to_string(), why]);
+    } else {
+        assert_eq!(mem_info().1, each);
+    }
+}
+
+/// A GPU's driver wants more addresses than this; there the limit stays as it is.
+fn limit_addresses(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the limit is valid for the call.
+    assert!(!on_host() || unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } == 0);
+}
+
+/// A program that locks all that it will ever map, and may lock little: devices do not fit, and the message says why.
+fn memory_that_would_have_to_be_locked() {
+    if !on_host() {
+        return;
+    }
+    give_up_locking_without_limit();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the first call writes the limit, the second reads it; what is mapped after the third is locked.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max.min(32 << 20);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
+        assert_eq!(libc::mlockall(libc::MCL_FUTURE), 0);
+    }
+    let words = ["mlockall(MCL_FUTURE)", "RLIMIT_MEMLOCK", &limit.rlim_cur.to_string()];
+    refused("devices larger than the limit", aclrtSetDevice(0), DRV_INTERNAL_ERROR, &words);
+}
+
+/// Drops CAP_IPC_LOCK, which root has: limits do not hold for who has it.
+fn give_up_locking_without_limit() {
+    const IPC_LOCK: u32 = 1 << 14;
+    let mut header = [0x2008_0522_u32, 0];
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: a header of version 3 and two triples of sets, as both calls expect; the sets shrink.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
+        sets[0].iter_mut().for_each(|set| *set &= !IPC_LOCK);
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_ptr()), 0);
+    }
 }
 
 /// A piece that a queued copy still needs cannot be had again, and can when the copy has passed.

@@ -9,5 +9,6 @@ mod litter;
 mod nobodys;
 pub mod probe;
 mod ranges;
+pub mod refusal;
 #[doc(hidden)]
 pub mod threads;

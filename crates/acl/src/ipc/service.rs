@@ -8,7 +8,7 @@ use super::{
     wire::{Answer, Lent, Name, QUESTION},
 };
 use crate::{Error, Result, constants as c, error::fail, state::lock};
-use ferry::engine::threads;
+use ferry::engine::{refusal, threads};
 use ferry_core::Shared;
 use std::{
     any::Any,
@@ -429,5 +429,5 @@ fn find_socket() -> io::Result<(u32, Socket)> {
 
 #[cold]
 fn no_service(what: &str, why: &io::Error) -> Error {
-    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {why}"))
+    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {}", refusal::explain(why)))
 }

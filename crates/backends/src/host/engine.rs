@@ -9,6 +9,7 @@ use super::{calls::Calls, lane::Lane, team::Team};
 use crate::threads::IDLE;
 use crate::{
     litter::{Function, Litter},
+    refusal,
     threads::spawn,
 };
 use ferry_core::{
@@ -391,5 +392,5 @@ impl Engine {
 }
 
 fn no_thread(why: &io::Error) -> Error {
-    Kind::Device.because(format!("the system grants no thread: {why}"))
+    Kind::Device.because(format!("the system grants no thread: {}", refusal::explain(why)))
 }

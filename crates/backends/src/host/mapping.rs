@@ -1,11 +1,15 @@
 //! Mappings of the process's address space, undone when dropped. All begin without access rights.
 
+use crate::refusal::{self, limit};
 use ferry_core::{Error, Kind, Result};
 use std::{
     ffi::{CStr, CString, c_void},
     io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
+
+/// As many addresses has a process, and the address table knows no more.
+const ADDRESSES: usize = 1 << 47;
 
 /// A mapping of ours.
 pub struct Mapping {
@@ -174,14 +178,12 @@ impl Drop for Mapping {
 
 /// The bytes of address space that this process may map.
 pub fn address_limit() -> usize {
-    limit(libc::RLIMIT_AS).min(1 << 47)
+    limit(libc::RLIMIT_AS).min(ADDRESSES)
 }
 
-fn limit(resource: libc::__rlimit_resource_t) -> usize {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the limit is written by the call.
-    unsafe { libc::getrlimit(resource, &mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+/// What sets that limit.
+pub fn address_limit_name() -> &'static str {
+    if address_limit() < ADDRESSES { "RLIMIT_AS" } else { "addresses of 47 bits" }
 }
 
 fn memory_file(name: &str) -> Result<OwnedFd> {
@@ -224,5 +226,5 @@ fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
 
 fn system(doing: &str) -> Error {
     let why = io::Error::last_os_error();
-    Kind::Device.because(format!("{doing}: {why}"))
+    Kind::Device.because(format!("{doing}: {}", refusal::explain(&why)))
 }

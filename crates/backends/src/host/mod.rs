@@ -12,7 +12,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::{nobodys, probe};
+use crate::{nobodys, probe, refusal};
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -20,7 +20,7 @@ use ferry_core::{
 };
 use lane::{Lane, LaneQueue};
 use outside::Outside;
-use region::Region;
+use region::{Region, Span};
 
 /// How many devices there are, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +65,10 @@ impl Host {
     }
 
     fn new(options: HostOptions) -> Result<Host> {
-        let capacity = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
-        let devices = (0..options.devices)
-            .map(|id| Region::device(id as u32, capacity, most, options.is_unified))
-            .collect::<Result<_>>()?;
-        let page_locked = Region::page_locked(2 * half_of_this_machine(), most)?;
+        let devices = devices(&options, most)?;
+        let page_locked = Region::page_locked(2 * half_of_this_machine(), Span::up_to(most))?;
         let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
         Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, is_unified: options.is_unified })
@@ -181,6 +178,33 @@ impl Backend for Host {
     }
 }
 
+/// Devices as large as was asked for, or none. Where nobody asked, as large as can be.
+fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
+    let ids = 0..options.devices as u32;
+    let Some(capacity) = options.device_memory else {
+        let (capacity, span) = (half_of_this_machine() / 4096 * 4096, Span::up_to(most));
+        return ids.map(|id| Region::device(id, capacity, span, options.is_unified)).collect();
+    };
+    let span = Span::holding(capacity, most);
+    let needed = options.devices.saturating_mul(if options.is_unified { 1 } else { 2 } * span.least());
+    let note = |why: &str| {
+        format!(
+            "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {capacity} bytes, which take {needed} bytes of \
+             addresses: {why}",
+            options.devices
+        )
+    };
+    let limit = mapping::address_limit();
+    if needed > limit / 4 * 3 {
+        return Err(Kind::BadSetting.because(note(&format!(
+            "a process has {limit} ({}), and a quarter of them stays the program's",
+            mapping::address_limit_name()
+        ))));
+    }
+    let device = |id| Region::device(id, capacity, span, options.is_unified);
+    ids.map(|id| device(id).map_err(|error| error.kind.because(note(&error.note)))).collect()
+}
+
 /// Half of the smaller of the machine's memory and the limit of our control group.
 fn half_of_this_machine() -> usize {
     let machine =
@@ -193,7 +217,7 @@ fn half_of_this_machine() -> usize {
 }
 
 fn total_kib(meminfo: &str) -> Option<usize> {
-    meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()
+    refusal::kib_of(meminfo, "MemTotal:")
 }
 
 #[cfg(all(test, not(loom)))]

@@ -242,7 +242,7 @@ fn clone(shared: &Shared) -> Result<Shared> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::host::region::Region;
+    use crate::host::region::{Region, Span};
     use ferry_core::Request;
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn imported_bytes_are_the_exporters() {
-        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&Request { home: Home::Device(0), len: 5000, page: 4096 }).expect("room");
         let shared = region.share(&block).expect("a file");
         let outside = Outside::default();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn bytes_have_one_engine_address_however_often_they_are_imported() {
-        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
         let shared = region.share(&block).expect("a file");
         let other = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn all_addresses_of_imported_memory_are_told_from_others() {
-        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
         let outside = Outside::default();
         let shared = region.share(&block).expect("a file");

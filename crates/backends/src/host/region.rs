@@ -6,6 +6,7 @@
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
 use super::mapping::{Mapping, identity};
+use crate::refusal;
 use ferry_core::{Block, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -55,10 +56,10 @@ struct Space {
 }
 
 impl Region {
-    /// Device memory of `capacity` bytes, in mappings of at most `most` bytes each. Where memory is unified there is one
-    /// mapping, which the CPU may touch.
-    pub fn device(device: u32, capacity: usize, most: usize, is_unified: bool) -> Result<Region> {
-        shrinking(span_for(capacity, most), |len| {
+    /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one mapping, which the CPU may
+    /// touch.
+    pub fn device(device: u32, capacity: usize, span: Span, is_unified: bool) -> Result<Region> {
+        span.shrinking(capacity, |len| {
             let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
             bytes.advise(0, len, libc::MADV_DONTFORK);
             bytes.advise(0, len, libc::MADV_DONTDUMP);
@@ -71,8 +72,8 @@ impl Region {
     }
 
     /// Page-locked host memory, of which there can be as much as `capacity` bytes.
-    pub fn page_locked(capacity: usize, most: usize) -> Result<Region> {
-        shrinking(span_for(capacity, most), |len| {
+    pub fn page_locked(capacity: usize, span: Span) -> Result<Region> {
+        span.shrinking(capacity, |len| {
             Ok(Region::new(Home::Host, Mapping::private(c"ferry:page-locked", len)?, None, None, capacity))
         })
     }
@@ -220,7 +221,11 @@ impl Region {
         let opened = [generous, end].into_iter().find(|to| self.engine().open(space.open, *to));
         space.open = opened.ok_or_else(|| {
             let why = io::Error::last_os_error();
-            Kind::OutOfMemory.because(format!("opening {end} bytes of {}: {why}", self.name()))
+            Kind::OutOfMemory.because(format!(
+                "opening {end} bytes of {}: {}",
+                self.name(),
+                refusal::explain(&why)
+            ))
         })?;
         Ok(())
     }
@@ -290,17 +295,40 @@ impl Space {
     }
 }
 
-/// More addresses than bytes, so that holes between blocks do not matter; only touched pages cost memory.
-fn span_for(capacity: usize, most: usize) -> usize {
-    capacity.saturating_mul(2).saturating_add(1 << 30).min(most).max(LEAST_SPAN) / HUGE * HUGE
+/// How long the mappings of a region may be.
+#[derive(Clone, Copy)]
+pub struct Span {
+    least: usize,
+    most: usize,
 }
 
-/// Halves the span until the system grants it.
-fn shrinking(mut len: usize, make: impl Fn(usize) -> Result<Region>) -> Result<Region> {
-    loop {
-        match make(len) {
-            Err(_) if len > LEAST_SPAN => len = len / 2 / HUGE * HUGE,
-            other => return other,
+impl Span {
+    /// At most `most`, and less if the system grants less; then the region is smaller than was asked for.
+    pub fn up_to(most: usize) -> Span {
+        Span { least: LEAST_SPAN, most: most.max(LEAST_SPAN) }
+    }
+
+    /// At most `most`, but never too little for all of `capacity`, with room to align the first and the last page.
+    pub fn holding(capacity: usize, most: usize) -> Span {
+        let least = capacity.saturating_add(3 * HUGE).max(LEAST_SPAN) / HUGE * HUGE;
+        Span { least, most: most.max(least) }
+    }
+
+    /// The least that is tried.
+    pub fn least(self) -> usize {
+        self.least
+    }
+
+    /// More addresses than bytes, so that holes between blocks do not matter: only touched pages cost memory. Halved until the
+    /// system grants it.
+    fn shrinking(self, capacity: usize, make: impl Fn(usize) -> Result<Region>) -> Result<Region> {
+        let plenty = capacity.saturating_mul(2).saturating_add(1 << 30);
+        let mut len = plenty.clamp(self.least, self.most) / HUGE * HUGE;
+        loop {
+            match make(len) {
+                Err(_) if len > self.least => len = (len / 2 / HUGE * HUGE).max(self.least),
+                other => return other,
+            }
         }
     }
 }
@@ -320,7 +348,7 @@ mod tests {
 
     #[test]
     fn freed_addresses_rest_and_bytes_come_back() {
-        let region = Region::device(0, 64 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
         assert_eq!(region.info(), ((64 << 20) - 4096, 64 << 20));
         region.free(&first);
@@ -330,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_range_that_is_too_large_to_rest_wakes_no_other() {
-        let region = Region::device(0, 1 << 30, usize::MAX, false).expect("a device");
+        let region = Region::device(0, 1 << 30, Span::up_to(usize::MAX), false).expect("a device");
         let [small, large] =
             [4096, RESTING_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
         region.free(&small);
@@ -340,7 +368,7 @@ mod tests {
 
     #[test]
     fn large_pages_are_aligned_and_counted_whole() {
-        let region = Region::device(0, 64 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
         assert_eq!(region.info().0, 60 << 20);
@@ -351,7 +379,7 @@ mod tests {
 
     #[test]
     fn everything_is_used_again_when_space_runs_short() {
-        let region = Region::device(0, 1 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         for round in 0..20_000 {
             let block =
                 region.alloc(&request(1 << 20, 4096)).unwrap_or_else(|e| panic!("round {round}: {e}"));
@@ -360,8 +388,17 @@ mod tests {
     }
 
     #[test]
+    fn a_region_holds_all_that_was_asked_for_or_is_not_made() {
+        let (capacity, little) = (1 << 40, 1 << 30);
+        let made = |span| Region::device(0, capacity, span, false).map(|region| region.info().1);
+        assert_eq!(made(Span::holding(capacity, little)), Ok(capacity));
+        assert!(made(Span::up_to(little)).is_ok_and(|total| total < little));
+        assert!(made(Span::holding(1 << 47, little)).is_err(), "no process has so many addresses");
+    }
+
+    #[test]
     fn mappings_show_by_name() {
-        let region = Region::device(7, 1 << 20, usize::MAX, false).expect("a small device");
+        let region = Region::device(7, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         let line = maps
             .lines()
