@@ -12,7 +12,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::{nobodys, probe};
+use crate::{fault, nobodys, probe};
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -66,6 +66,7 @@ impl Host {
     }
 
     fn new(options: HostOptions) -> Result<Host> {
+        fault::install();
         let capacity = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
