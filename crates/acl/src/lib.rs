@@ -14,7 +14,6 @@ pub mod device;
 pub mod error;
 pub mod event;
 mod explain;
-mod fault;
 pub mod fill;
 pub mod functions;
 pub mod handles;

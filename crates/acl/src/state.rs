@@ -7,7 +7,6 @@ use crate::{
     error::fail,
     event::EventEntry,
     explain::Graves,
-    fault,
     handles::Handles,
     interrupt::Check,
     log::{self, Level, Module},
@@ -103,7 +102,7 @@ fn open() -> Result<Engine> {
     // SAFETY: the handler only stores to an atomic.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if settings.fault_note {
-        fault::install();
+        ferry::engine::explain_faults();
     }
     log::write(Module::Runtime, Level::Info, || engine.describe());
     warn_of_cut_list(&engine);

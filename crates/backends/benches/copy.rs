@@ -156,7 +156,7 @@ fn fills() {
             for _ in 0..times {
                 let mut cursor = Cursor::default();
                 // SAFETY: the range lies inside the buffer.
-                while !unsafe { copy::fill(&what, &mut cursor, SLICE) } {}
+                while unsafe { copy::fill(&what, &mut cursor, SLICE) } == Ok(false) {}
             }
         };
         let memset = || {
@@ -192,7 +192,9 @@ fn compare(name: &str, payload: usize, halves: &[Vec<Rows>; 2], peer: &(dyn Fn(&
     let ours = |half: usize| {
         let mut cursor = Cursor::default();
         // SAFETY: the rows lie inside their buffers, which nobody else touches.
-        while !unsafe { copy::advance_part(Pieces::Rows(&halves[half]), &mut cursor, SLICE, payload) } {}
+        while unsafe { copy::advance_part(Pieces::Rows(&halves[half]), &mut cursor, SLICE, payload) }
+            == Ok(false)
+        {}
     };
     let peer = |half: usize| halves[half].iter().for_each(peer);
     let rounds = ((2 << 30) / payload).clamp(9, 200);

@@ -4,6 +4,7 @@
 //! - [`cuda`]: real NVIDIA GPUs, through the CUDA driver.
 
 pub mod cuda;
+pub mod fault;
 pub mod host;
 mod litter;
 mod nobodys;

@@ -1,37 +1,26 @@
 //! What the CPU does itself, between host addresses, and how a fill is cut into pieces that the driver knows.
 
-use ferry_core::{Fill, Plan};
-use std::ptr;
+use crate::host::copy::{self, Cursor};
+use ferry_core::{Fill, Plan, Result};
 
 /// Moves the plan's rows.
 ///
 /// # Safety
-/// Every row is valid host memory.
-pub unsafe fn copy(plan: &Plan) {
-    for rows in plan.pieces().iter() {
-        for row in 0..rows.height {
-            let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
-            // SAFETY: one row of the plan; rows may overlap.
-            unsafe { ptr::copy(src as *const u8, dst as *mut u8, rows.width) };
-        }
-    }
+/// Every row is valid host memory, or nobody's: then it is the failure.
+pub unsafe fn copy(plan: &Plan) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let done = unsafe { copy::advance(plan.pieces(), &mut Cursor::default(), usize::MAX) };
+    done.map(drop).map_err(|fault| fault.of_copy(plan.pieces()))
 }
 
 /// Writes the fill.
 ///
 /// # Safety
-/// Its range is valid host memory.
-pub unsafe fn fill(fill: Fill) {
-    for piece in pieces(fill) {
-        match piece {
-            // SAFETY: a piece of the range.
-            Piece::Bytes { dst, byte, count } => unsafe { ptr::write_bytes(dst as *mut u8, byte, count) },
-            Piece::Words { dst, word, count } => {
-                // SAFETY: a piece of the range, aligned to its words.
-                unsafe { std::slice::from_raw_parts_mut(dst as *mut u32, count) }.fill(word);
-            }
-        }
-    }
+/// As for [`copy`].
+pub unsafe fn fill(fill: Fill) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let done = unsafe { copy::fill(&fill, &mut Cursor::default(), usize::MAX & !3) };
+    done.map(drop).map_err(|fault| fault.of_fill(&fill))
 }
 
 /// A part of a fill that the driver can do in one go.
@@ -74,7 +63,9 @@ mod tests {
                 let mut words = [0_u64; 4];
                 let base = words.as_mut_ptr().cast::<u8>();
                 // SAFETY: at most 7 + 13 bytes into 32.
-                unsafe { super::fill(Fill { dst: base as usize + offset, len, pattern, device: None }) };
+                let done =
+                    unsafe { super::fill(Fill { dst: base as usize + offset, len, pattern, device: None }) };
+                assert_eq!(done, Ok(()));
                 let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let mut want = vec![0; 32];
                 (0..len).for_each(|at| want[offset + at] = pattern[at % 4]);

@@ -51,7 +51,7 @@ mod unheld;
 mod visits;
 mod workers;
 
-use crate::host::outside::Outside;
+use crate::{fault, host::outside::Outside};
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -122,6 +122,7 @@ impl CudaOptions {
 impl Cuda {
     /// Loads the driver and looks for GPUs. `Unsupported`, with the reason, where there is none.
     pub fn open(options: &CudaOptions) -> Result<Arc<dyn Backend>> {
+        fault::install();
         let driver = Arc::new(Driver::load("libcuda.so.1")?);
         let ordinals = options.ordinals(driver.gpus()?);
         let sharers = |ordinal| ordinals.iter().filter(|other| *other == ordinal).count();

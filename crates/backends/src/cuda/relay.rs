@@ -103,19 +103,17 @@ impl Relay {
         for (index, Step { hold, event }) in there.iter().enumerate() {
             let last = events[index % CHUNKS].replace(event.clone());
             let until = if self.is_into { last } else { Some(event) };
-            match until.map_or(Ok(()), |event| event.wait()) {
-                Ok(()) => self.move_by_cpu(index),
-                Err(error) => self.front.fail(self.ticket, error),
-            }
+            let moved = until.map_or(Ok(()), |event| event.wait()).and_then(|()| self.move_by_cpu(index));
+            self.front.note(self.ticket, moved);
             drop(hold);
         }
         self.through.open();
     }
 
-    fn move_by_cpu(&self, index: usize) {
+    fn move_by_cpu(&self, index: usize) -> Result<()> {
         let pieces = self.portions.get(index).expect("one of them");
         // SAFETY: the memory of the plan is valid until the stream has passed the copy, which waits for us; the device does not use the
         // chunk now.
-        unsafe { stage::move_by_cpu(stage::in_chunk(self.chunks[index % CHUNKS], pieces, !self.is_into)) };
+        unsafe { stage::move_by_cpu(stage::in_chunk(self.chunks[index % CHUNKS], pieces, !self.is_into)) }
     }
 }

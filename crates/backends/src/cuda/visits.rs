@@ -38,16 +38,16 @@ impl Lane {
     pub(super) fn by_host(
         self: &Arc<Self>,
         ticket: Ticket,
-        work: impl FnOnce() + Send + 'static,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<Next> {
         if !self.waited {
-            return self.when_reached(ticket, Part::Bytes, work);
+            let lane = self.clone();
+            return self.when_reached(ticket, Part::Bytes, move || lane.note(ticket, work()));
         }
         // SAFETY: the stream is alive.
         let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
         self.device.check("the GPU's work", code)?;
-        work();
-        Ok(Next::Follows)
+        work().map(|()| Next::Follows)
     }
 
     /// Runs `work` on a thread of its own when the stream gets here.

@@ -8,6 +8,7 @@ mod avx2;
 mod limits;
 mod walk;
 
+use crate::fault::{self, Fault, guarded};
 use ferry_core::{Fill, Pieces};
 use limits::Manner;
 use std::ptr;
@@ -119,31 +120,44 @@ impl Routine {
 }
 
 /// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two ends overlap is moved
-/// from the side that memmove would begin with.
+/// from the side that memmove would begin with. A fault ends the plan; then `cursor` says nothing.
 ///
 /// # Safety
-/// Every row of every piece is valid at the engine's addresses.
-pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize) -> bool {
+/// Every row of every piece is valid at the engine's addresses, or nobody's: then it is the fault.
+#[inline]
+pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize) -> Result<bool, Fault> {
     // SAFETY: the caller's promise.
-    unsafe { Routine::best().advance(pieces, cursor, most, limits::estimate(pieces)) }
+    unsafe { advance_part(pieces, cursor, most, limits::estimate(pieces)) }
 }
 
 /// As [`advance`], for pieces that somebody cut out of a plan of `whole` bytes: its size decides whether they stay in the caches.
 ///
 /// # Safety
 /// As for `advance`.
-pub unsafe fn advance_part(pieces: Pieces, cursor: &mut Cursor, most: usize, whole: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { Routine::best().advance(pieces, cursor, most, whole) }
+#[inline]
+pub unsafe fn advance_part(
+    pieces: Pieces,
+    cursor: &mut Cursor,
+    most: usize,
+    whole: usize,
+) -> Result<bool, Fault> {
+    let routine = Routine::best();
+    // SAFETY: the caller's promise; a walk through a plan owns nothing, and whatever it leaves of the cursor is not used.
+    let work = || unsafe { routine.advance(pieces, cursor, most, whole) };
+    // SAFETY: as above.
+    unsafe { guarded(|addr| fault::covers(pieces, addr), work) }.inspect_err(|_| fence())
 }
 
 /// Writes about `most` bytes of the fill from `cursor` on. Returns whether the fill is done.
 ///
 /// # Safety
-/// The range of the fill is valid at the engine's addresses.
-pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { Routine::best().fill(fill, cursor, most) }
+/// As for [`advance`].
+pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> Result<bool, Fault> {
+    let routine = Routine::best();
+    // SAFETY: the caller's promise; as for a plan.
+    let work = || unsafe { routine.fill(fill, cursor, most) };
+    // SAFETY: as above.
+    unsafe { guarded(|addr| fault::fill_covers(fill, addr), work) }.inspect_err(|_| fence())
 }
 
 /// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The addresses need not be
@@ -190,13 +204,14 @@ fn fence_if(manner: Manner) {
     }
 }
 
-/// Reads 64 bits of device memory, at any alignment.
+/// Reads 64 bits of memory, at any alignment.
 ///
 /// # Safety
-/// Eight bytes at `addr` are valid engine memory.
-pub unsafe fn word(addr: usize) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe { ptr::read_unaligned(addr as *const u64) }
+/// As for [`advance`], of eight bytes at `addr`.
+pub unsafe fn word(addr: usize) -> Result<u64, Fault> {
+    let cell = Fill { dst: addr, len: size_of::<u64>(), pattern: [0; 4], device: None };
+    // SAFETY: the caller's promise; one read owns nothing.
+    unsafe { guarded(|at| fault::fill_covers(&cell, at), || ptr::read_unaligned(addr as *const u64)) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -12,7 +12,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::{nobodys, probe, refusal};
+use crate::{fault, nobodys, probe, refusal};
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -65,6 +65,7 @@ impl Host {
     }
 
     fn new(options: HostOptions) -> Result<Host> {
+        fault::install();
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
         let devices = devices(&options, most)?;

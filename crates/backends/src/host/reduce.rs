@@ -3,6 +3,7 @@
 //! Short floats are added and compared as floats of 32 bits and rounded once, to nearest even. A sum of two of them has so few
 //! digits that this gives what exact arithmetic would.
 
+use crate::fault::{self, Fault, guarded};
 use ferry_core::reduce::{Combine, Element, Reduction};
 use std::ptr;
 
@@ -14,31 +15,40 @@ const CHUNK: usize = 4096;
 /// ends may overlap.
 ///
 /// # Safety
-/// Every piece is valid at the engine's addresses.
-pub unsafe fn advance(reduction: &Reduction, done: &mut usize, most: usize) -> bool {
+/// Every piece is valid at the engine's addresses, or nobody's: then it is the fault.
+pub unsafe fn advance(reduction: &Reduction, done: &mut usize, most: usize) -> Result<bool, Fault> {
     let (mut to, mut from) = ([0; CHUNK], [0; CHUNK]);
+    let covers = |addr| fault::reduction_covers(reduction, addr);
     let (len, stop) = (reduction.bytes(), *done + most.next_multiple_of(CHUNK));
     while *done < len && *done < stop {
         let count = CHUNK.min(len - *done);
         let start = if reduction.is_backward() { len - *done - count } else { *done };
-        for piece in reduction.within(start, count) {
-            let at = piece.start - start;
-            let (dst, src) = (&mut to[at..][..piece.len], &mut from[at..][..piece.len]);
-            // SAFETY: part of a piece, which is valid; the buffers are this call's own and as long.
-            unsafe {
-                ptr::copy_nonoverlapping(piece.dst as *const u8, dst.as_mut_ptr(), piece.len);
-                ptr::copy_nonoverlapping(piece.src as *const u8, src.as_mut_ptr(), piece.len);
+        let fetch = || {
+            for piece in reduction.within(start, count) {
+                let at = piece.start - start;
+                let (dst, src) = (&mut to[at..][..piece.len], &mut from[at..][..piece.len]);
+                // SAFETY: part of a piece, which is valid; the buffers are this call's own and as long.
+                unsafe {
+                    ptr::copy_nonoverlapping(piece.dst as *const u8, dst.as_mut_ptr(), piece.len);
+                    ptr::copy_nonoverlapping(piece.src as *const u8, src.as_mut_ptr(), piece.len);
+                }
             }
-        }
+        };
+        // SAFETY: a plain loop over memory that is the caller's promise.
+        unsafe { guarded(covers, fetch) }?;
         combine(reduction.combine(), reduction.element(), &mut to[..count], &from[..count]);
-        for piece in reduction.within(start, count) {
-            let dst = &to[piece.start - start..][..piece.len];
-            // SAFETY: as above.
-            unsafe { ptr::copy_nonoverlapping(dst.as_ptr(), piece.dst as *mut u8, piece.len) };
-        }
+        let put_back = || {
+            for piece in reduction.within(start, count) {
+                let dst = &to[piece.start - start..][..piece.len];
+                // SAFETY: as above.
+                unsafe { ptr::copy_nonoverlapping(dst.as_ptr(), piece.dst as *mut u8, piece.len) };
+            }
+        };
+        // SAFETY: as above.
+        unsafe { guarded(covers, put_back) }?;
         *done += count;
     }
-    *done == len
+    Ok(*done == len)
 }
 
 /// Combines whole elements, as many as there are.

@@ -8,8 +8,8 @@ use super::{
     engine::Engine,
 };
 use ferry_core::{
-    Pieces, Plan, Rows,
-    sync::{Arc, AtomicUsize, Ordering, spin_loop},
+    Error, Pieces, Plan, Result, Rows,
+    sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, lock, spin_loop},
 };
 use std::{ops::Range, slice, thread};
 
@@ -39,6 +39,9 @@ pub struct Team {
     /// The portion that is taken next.
     next: AtomicUsize,
     finished: AtomicUsize,
+    /// Why the copy cannot be done.
+    failed: Mutex<Option<Error>>,
+    is_over: AtomicBool,
 }
 
 /// What is copied.
@@ -81,8 +84,9 @@ impl Team {
     /// A team with its first member.
     pub fn new(whole: Whole, portions: Portions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
-        let bytes = whole.pieces().bytes();
-        Team { whole, bytes, portions: portions.0, lane, most: cpus, members, next, finished }
+        let (bytes, portions) = (whole.pieces().bytes(), portions.0);
+        let (failed, is_over) = (Mutex::new(None), AtomicBool::new(false));
+        Team { whole, bytes, portions, lane, most: cpus, members, next, finished, failed, is_over }
     }
 
     /// Whether this is a copy of the lane, if one is given.
@@ -112,9 +116,12 @@ impl Team {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(portion) = self.portions.get(index) else { return false };
         let _finish = Finish(&self.finished);
+        if self.is_over.load(Ordering::Relaxed) {
+            return true;
+        }
         // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says only after
         // every portion that was taken is finished.
-        unsafe {
+        let moved = unsafe {
             match portion {
                 Portion::Pieces(range) => {
                     let (pieces, mut cursor) =
@@ -125,9 +132,18 @@ impl Team {
                     let (pieces, mut cursor) = (Pieces::Rows(slice::from_ref(rows)), Cursor::default());
                     copy::advance_part(pieces, &mut cursor, usize::MAX, self.bytes)
                 }
-            };
+            }
+        };
+        if let Err(fault) = moved {
+            self.fail(fault.of_copy(self.whole.pieces()));
         }
         true
+    }
+
+    /// What is left is not worth doing: portions are still taken, and counted, but nothing is moved.
+    fn fail(&self, error: Error) {
+        lock(&self.failed).get_or_insert(error);
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// No portion is taken any more; returns when those that were are finished.
@@ -172,12 +188,12 @@ impl Opened {
     }
 
     /// Does one portion. Returns whether the copy is done.
-    pub fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> Result<bool> {
         if self.team.step() {
-            return false;
+            return Ok(false);
         }
         self.close();
-        true
+        lock(&self.team.failed).take().map_or(Ok(true), Err)
     }
 
     /// Ends the copy where it is; returns when nobody is at work on it.

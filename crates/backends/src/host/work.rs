@@ -8,8 +8,8 @@ use super::{
     reduce,
     team::{LEAST, Opened, Team, Whole},
 };
-use ferry_core::{Fence, Fill, Indirect, Line, Op, Pieces, Plan, Reduction, Rows, Status, sync::Arc};
-use std::{mem, slice};
+use ferry_core::{Fence, Fill, Indirect, Line, Op, Pieces, Plan, Reduction, Result, Rows, Status, sync::Arc};
+use std::{cell::Cell, mem, slice};
 
 /// An op of a queue, or a mark, and how far it has come.
 pub enum Work {
@@ -94,8 +94,7 @@ impl Work {
             }
         }
         if let Work::Through(through) = self {
-            // SAFETY: the cells lie in known memory, which stays until the op has passed.
-            match through.resolve(|addr| unsafe { copy::word(addr) }) {
+            match resolve(through) {
                 Ok(plan) => *self = Work::from(plan),
                 Err(error) => {
                     status.fail(error);
@@ -104,48 +103,51 @@ impl Work {
             }
         }
         self.gather(engine, lane);
-        let complete = match self {
+        let moved = match self {
             Work::Team(team) => team.step(),
             Work::Linear { dst, src, len, done } => {
-                let mut cursor = Cursor::after(*done);
+                let (line, mut cursor) = ([Line { dst: *dst, src: *src, len: *len }], Cursor::after(*done));
                 // SAFETY: see above.
-                let complete = unsafe {
-                    copy::advance(
-                        Pieces::Lines(&[Line { dst: *dst, src: *src, len: *len }]),
-                        &mut cursor,
-                        SLICE,
-                    )
-                };
+                let moved = unsafe { copy::advance(Pieces::Lines(&line), &mut cursor, SLICE) };
                 *done = cursor.bytes();
-                complete
+                moved.map_err(|fault| fault.of_copy(Pieces::Lines(&line)))
             }
             Work::Rows(rows) => {
                 let (plan, cursor) = &mut **rows;
                 // SAFETY: see above.
-                unsafe { copy::advance(plan.pieces(), cursor, SLICE) }
+                let moved = unsafe { copy::advance(plan.pieces(), cursor, SLICE) };
+                moved.map_err(|fault| fault.of_copy(plan.pieces()))
             }
             Work::Fill { dst, len, done, pattern } => {
                 let mut cursor = Cursor::after(*done);
                 let fill = Fill { dst: *dst, len: *len, pattern: *pattern, device: None };
                 // SAFETY: see above.
-                let complete = unsafe { copy::fill(&fill, &mut cursor, SLICE) };
+                let moved = unsafe { copy::fill(&fill, &mut cursor, SLICE) };
                 *done = cursor.bytes();
-                complete
+                moved.map_err(|fault| fault.of_fill(&fill))
             }
             Work::Reduce { reduction, done } => {
                 // SAFETY: see above.
-                unsafe { reduce::advance(reduction, done, SLICE) }
+                let moved = unsafe { reduce::advance(reduction, done, SLICE) };
+                moved.map_err(|fault| fault.of_reduction(reduction))
             }
             Work::Wait(fence) if !fence.is_done() => return Step::Blocked(fence.clone()),
-            Work::Wait(_) => true,
+            Work::Wait(_) => Ok(true),
             Work::Call(function) => return Step::Call(mem::replace(function, Box::new(|| ()))),
             Work::Mark(mark) => {
                 mark.reach(status);
-                true
+                Ok(true)
             }
             Work::Through(_) | Work::After(_) => unreachable!("resolved above"),
         };
-        if complete { Step::Done } else { Step::More }
+        match moved {
+            Ok(true) => Step::Done,
+            Ok(false) => Step::More,
+            Err(error) => {
+                status.fail(error);
+                Step::Done
+            }
+        }
     }
 
     /// The turn of this work comes soon.
@@ -187,6 +189,25 @@ impl Work {
     pub fn stop(&mut self) {
         if let Work::Team(team) = self {
             team.close();
+        }
+    }
+}
+
+/// Reads the addresses of a copy and plans it.
+fn resolve(through: &Indirect) -> Result<Plan> {
+    let met = Cell::new(None);
+    let word = |addr| {
+        // SAFETY: the cells lie in known memory, which stays until the op has passed.
+        unsafe { copy::word(addr) }.unwrap_or_else(|fault| {
+            met.set(Some(fault));
+            0
+        })
+    };
+    let plan = through.resolve(word);
+    match met.take() {
+        None => plan,
+        Some(fault) => {
+            Err(fault.of(&format!("{}: the addresses read when the copy ran", through.call), "read"))
         }
     }
 }

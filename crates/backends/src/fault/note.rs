@@ -1,50 +1,24 @@
-//! One line for a program that died on a device pointer. Installed only under `ferry run`.
+//! One line for a program that touched a device pointer; `ferry run` asks for it. Written by a signal handler: nothing is
+//! allocated, and nothing but system calls is used.
 
-use std::{mem, ptr, sync::OnceLock};
-
-/// What the program itself had for this signal.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-
-/// Says what happened if the faulting address is a device's, then lets the signal take the course it would have taken.
-pub fn install() {
-    // SAFETY: the handler uses only system calls and its own stack; both actions are valid for the calls.
-    unsafe {
-        let mut before: libc::sigaction = mem::zeroed();
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = on_fault as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        libc::sigaction(libc::SIGSEGV, ptr::null(), &mut before);
-        if BEFORE.set(before).is_ok() {
-            libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
-        }
-    }
-}
-
-extern "C" fn on_fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid siginfo to a SA_SIGINFO handler, and SIGSEGV fills in the address.
-    let addr = unsafe { (*info).si_addr() } as usize;
+/// Says so on standard error if `addr` is a device's.
+pub fn write(addr: usize) {
+    let Some(owner) = owner_of(addr) else { return };
     let mut text = Line::default();
-    if let Some(owner) = owner_of(addr) {
-        text.push(b"ferry: the program touched ");
-        text.push_hex(addr);
-        match owner {
-            Owner::Device(device) => {
-                text.push(b", memory of device ");
-                text.push_number(device);
-                text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
-            }
-            Owner::Devices => text.push(
-                b", addresses for devices (aclrtReserveMemAddress, aclrtHostRegister), from the CPU: it cannot use them\n",
-            ),
+    text.push(b"ferry: the program touched ");
+    text.push_hex(addr);
+    match owner {
+        Owner::Device(device) => {
+            text.push(b", memory of device ");
+            text.push_number(device);
+            text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
         }
-        // SAFETY: writes our own bytes to standard error.
-        unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
+        Owner::Devices => text.push(
+            b", addresses for devices (aclrtReserveMemAddress, aclrtHostRegister), from the CPU: it cannot use them\n",
+        ),
     }
-    if let Some(before) = BEFORE.get() {
-        // Returning repeats the access, which then meets what the program had: its own handler, or the end.
-        // SAFETY: an action that the kernel gave us.
-        unsafe { libc::sigaction(libc::SIGSEGV, before, ptr::null_mut()) };
-    }
+    // SAFETY: writes our own bytes to standard error.
+    unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
 }
 
 /// Whose addresses the CPU has no business with.
@@ -143,7 +117,7 @@ impl Line {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

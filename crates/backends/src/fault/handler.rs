@@ -1,0 +1,137 @@
+//! The one handler of this library, for SIGSEGV and SIGBUS. It uses nothing but system calls, its own stack and atomics.
+//!
+//! What is not for us takes the course it would have taken: the program's handler is called as the kernel would have called it, and
+//! where there was none the default action follows. A signal that somebody sent is never ours.
+
+use super::{Fault, frame, note, slots::Slot};
+use std::{
+    ffi::c_void,
+    mem, ptr,
+    sync::{
+        Once,
+        atomic::{AtomicBool, AtomicPtr, Ordering},
+    },
+};
+
+/// The signals of memory that cannot be accessed.
+const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+/// Memory that broke while nobody used it: it is told once, and not again when the handler returns.
+const BUS_MCEERR_AO: i32 = 5;
+
+/// What the program had for each signal when we came.
+static BEFORE: [AtomicPtr<Before>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+/// Whether to say so if the program touched a device pointer.
+static EXPLAINS: AtomicBool = AtomicBool::new(false);
+
+struct Before {
+    action: libc::sigaction,
+    /// It was for one time only, and that is over.
+    is_spent: AtomicBool,
+}
+
+/// Installs the handler, once in a process.
+pub fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        SIGNALS.into_iter().zip(&BEFORE).for_each(|(signal, before)| install_for(signal, before))
+    });
+}
+
+/// From here on a program that touched a device pointer is told so before it takes its course.
+pub fn explain() {
+    EXPLAINS.store(true, Ordering::Relaxed);
+    install();
+}
+
+fn install_for(signal: i32, place: &AtomicPtr<Before>) {
+    // SAFETY: plain data, for which zeroes are a value.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: asks, and writes to a local.
+    if unsafe { libc::sigaction(signal, ptr::null(), &mut action) } != 0 {
+        return;
+    }
+    place.store(Box::leak(Box::new(Before { action, is_spent: AtomicBool::new(false) })), Ordering::Release);
+    // What the program's handler is to find: the same signals blocked, the same stack.
+    action.sa_flags &= libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+    if matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+        action.sa_flags = libc::SA_ONSTACK;
+    }
+    action.sa_flags |= libc::SA_SIGINFO;
+    action.sa_sigaction = on_fault as *const () as usize;
+    // SAFETY: the handler is one for SA_SIGINFO, and what it needs is stored.
+    unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+}
+
+unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the calling thread's own, which the interrupted code may be about to read.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel gives a valid siginfo to a SA_SIGINFO handler, and one of a fault has the address.
+    let (code, addr) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // What somebody sent has a code of 0 or less, and no address.
+    let is_sent = code <= 0;
+    // SAFETY: as the kernel gave it.
+    if is_sent || !unsafe { recover(Fault { addr, signal, code }, context) } {
+        if !is_sent && EXPLAINS.load(Ordering::Relaxed) {
+            note::write(addr);
+        }
+        // SAFETY: as the kernel gave them.
+        unsafe { pass_on(signal, info, context, !is_sent && code != BUS_MCEERR_AO) };
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Leaves the loop that this thread is in, if the fault is one of the loop's.
+///
+/// # Safety
+/// `context` is the kernel's.
+unsafe fn recover(fault: Fault, context: *mut c_void) -> bool {
+    // SAFETY: asks for a number.
+    let Some(slot) = Slot::of(unsafe { libc::gettid() }) else { return false };
+    let Some(frame) = slot.frame_at(fault.addr) else { return false };
+    slot.met(fault);
+    // SAFETY: the kernel's context, and the frame of this thread's loop.
+    unsafe { frame::leave(context, frame) }
+}
+
+/// The course that the signal would have taken. If it `repeats`, it comes again when the handler returns.
+///
+/// # Safety
+/// `info` and `context` are the kernel's.
+unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void, repeats: bool) {
+    let place = if signal == libc::SIGBUS { &BEFORE[1] } else { &BEFORE[0] };
+    // SAFETY: never freed, and stored before the handler was installed.
+    let Some(before) = (unsafe { place.load(Ordering::Acquire).as_ref() }) else { return };
+    let Before { action, is_spent } = before;
+    let is_once = action.sa_flags & libc::SA_RESETHAND != 0;
+    match action.sa_sigaction {
+        libc::SIG_IGN if !repeats => {}
+        // A fault cannot be ignored.
+        libc::SIG_DFL | libc::SIG_IGN => by_default(signal, info, repeats),
+        _ if is_once && is_spent.swap(true, Ordering::Relaxed) => by_default(signal, info, repeats),
+        handler if action.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the program's handler, of the kind that its flags say.
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) =
+                unsafe { mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: as above.
+            let handler: extern "C" fn(i32) = unsafe { mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+/// The default action, as soon as the handler returns.
+fn by_default(signal: i32, info: *mut libc::siginfo_t, repeats: bool) {
+    // SAFETY: plain data for a valid call; zeroes are the default action without flags. The signal sent is the one that came,
+    // with all that was known of it, to the thread that it came to.
+    unsafe {
+        let action: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, &action, ptr::null_mut());
+        if !repeats {
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info);
+        }
+    }
+}

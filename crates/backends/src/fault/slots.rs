@@ -1,0 +1,123 @@
+//! What a thread is at, where a signal handler can look: a slot for each thread that has copied, found by the thread's number. The
+//! handler runs on any thread of the process and must not touch thread-local memory of ours, which may have to be allocated first.
+
+use super::Fault;
+use std::{
+    cell::Cell,
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering},
+};
+
+/// Says whether the loop touches an address.
+pub type Covers = unsafe fn(*const c_void, usize) -> bool;
+
+/// One thread's. Only that thread uses it, and handlers on it; written for every copy, so alone on its cache line.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Slot {
+    /// The thread's number for the kernel; 0: nobody's.
+    thread: AtomicI32,
+    /// Where the frame of the loop is that runs; 0: none does.
+    frame: AtomicUsize,
+    covers: Cell<Option<(Covers, *const c_void)>>,
+    fault: Cell<Option<Fault>>,
+    /// The next of all slots, which are never freed.
+    next: AtomicPtr<Slot>,
+}
+
+/// The first of all slots.
+static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    static MINE: Cell<*const Slot> = const { Cell::new(ptr::null()) };
+    static LEASE: Lease = const { Lease };
+}
+
+/// Gives the thread's slot to others when the thread ends.
+struct Lease;
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mine = MINE.replace(ptr::null());
+        // SAFETY: slots are never freed.
+        if let Some(slot) = unsafe { mine.as_ref() } {
+            slot.thread.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// All slots.
+fn all() -> impl Iterator<Item = &'static Slot> {
+    // SAFETY: slots are never freed, and are whole before they are among all.
+    let at = |place: &AtomicPtr<Slot>| unsafe { place.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&FIRST), move |slot| at(&slot.next))
+}
+
+impl Slot {
+    /// The calling thread's; `None` while the thread ends.
+    #[inline]
+    pub fn mine() -> Option<&'static Slot> {
+        // SAFETY: slots are never freed.
+        unsafe { MINE.get().as_ref() }.or_else(Slot::take)
+    }
+
+    /// One that nobody has, or a new one.
+    #[cold]
+    fn take() -> Option<&'static Slot> {
+        LEASE.try_with(|_| ()).ok()?;
+        // SAFETY: asks for a number.
+        let me = unsafe { libc::gettid() };
+        let takes =
+            |slot: &&Slot| slot.thread.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let slot = all().find(takes).unwrap_or_else(|| Slot::add(me));
+        MINE.set(slot);
+        Some(slot)
+    }
+
+    fn add(thread: i32) -> &'static Slot {
+        let slot = Box::leak(Box::new(Slot { thread: AtomicI32::new(thread), ..Slot::default() }));
+        let new = ptr::from_ref(slot).cast_mut();
+        let behind = |first| {
+            slot.next.store(first, Ordering::Relaxed);
+            Some(new)
+        };
+        let _ = FIRST.fetch_update(Ordering::Release, Ordering::Relaxed, behind);
+        slot
+    }
+
+    /// The slot of a thread, for its handler.
+    pub fn of(thread: i32) -> Option<&'static Slot> {
+        all().find(|slot| slot.thread.load(Ordering::Acquire) == thread)
+    }
+
+    /// A loop is about to run that touches what `covers` says.
+    #[inline]
+    pub fn set(&self, covers: Covers, data: *const c_void) {
+        self.covers.set(Some((covers, data)));
+    }
+
+    /// Where the address of the loop's frame is kept.
+    #[inline]
+    pub fn frame(&self) -> *mut usize {
+        self.frame.as_ptr()
+    }
+
+    /// The frame of the loop that runs, if it touches `addr`.
+    pub fn frame_at(&self, addr: usize) -> Option<usize> {
+        let frame = self.frame.load(Ordering::Relaxed);
+        let (covers, data) = self.covers.get().filter(|_| frame != 0)?;
+        // SAFETY: set for the loop that runs now, and both last as long as it.
+        unsafe { covers(data, addr) }.then_some(frame)
+    }
+
+    /// What the loop met.
+    pub fn met(&self, fault: Fault) {
+        self.fault.set(Some(fault));
+    }
+
+    /// What the loop met that was left.
+    pub fn fault(&self) -> Fault {
+        self.fault.take().expect("the handler tells before it leaves a loop")
+    }
+}
