@@ -36,6 +36,7 @@ programs! {
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
     callbacks: "tests/c/callbacks.c",
+    cancel: "tests/c/cancel.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",

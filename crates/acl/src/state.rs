@@ -19,7 +19,10 @@ use crate::{
 };
 use ferry::{
     BackendName,
-    engine::{VISIBLE, threads},
+    engine::{
+        VISIBLE,
+        threads::{cancel::Cancelling, end},
+    },
 };
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
@@ -267,6 +270,19 @@ pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     })
 }
 
+/// Runs a call's short way, if the state of this thread is there; it counts if that returns true.
+#[inline(always)]
+pub(crate) fn with_settled(short: impl FnOnce(&Here) -> bool) -> bool {
+    let here = HERE.get();
+    // SAFETY: as in `with_here`.
+    let Some(here) = (unsafe { here.as_ref() }) else { return false };
+    let is_done = short(here);
+    if is_done {
+        here.count_call();
+    }
+    is_done
+}
+
 /// The current device of this thread.
 pub(crate) fn current_device() -> Result<u32> {
     with_here(|here| Ok(here.context()?.device))
@@ -280,14 +296,22 @@ pub(crate) fn need_context() -> Result<()> {
 /// How often a thread's keys are destroyed again before its state goes: other keys' destructors may still call us.
 const LAST_ROUND: u32 = 3;
 
-/// Called when a thread ends, with its state.
+/// Called when a thread ends, with its state. The thread may have been cancelled and not know it yet.
 unsafe extern "C" fn leave(here: *mut libc::c_void) {
-    let here = here.cast::<Here>();
+    let cancelling = Cancelling::off();
     // SAFETY: the key holds what `settle_in` stored: a live state of this thread.
+    unsafe { leave_once(here.cast()) };
+    cancelling.back_unseen();
+}
+
+/// # Safety
+/// `here` is the live state of this thread.
+unsafe fn leave_once(here: *mut Here) {
+    // SAFETY: the caller's promise.
     let round = unsafe { &(*here).round };
     round.set(round.get() + 1);
     if round.get() == 1 {
-        threads::end::thread_leaves();
+        end::thread_leaves();
     }
     if round.get() < LAST_ROUND {
         // SAFETY: the key exists, and this asks for one more round.
@@ -331,6 +355,12 @@ impl Here {
 }
 
 impl Here {
+    /// For "freed 12 calls ago".
+    #[inline(always)]
+    pub(crate) fn count_call(&self) {
+        self.calls.set(self.calls.get() + 1);
+    }
+
     /// The current context, alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
         if let Some(context) = &*self.context.borrow()

@@ -4,8 +4,10 @@
 //! a thread of the user's must get them. One that has had nothing to do for a while ends, so that a process whose own threads have ended
 //! does, too; what happens until then: `threads/end.rs`.
 
+pub mod cancel;
 pub mod end;
 
+use cancel::Cancelling;
 use std::{
     io,
     sync::{
@@ -97,11 +99,13 @@ impl Mask {
     }
 }
 
-/// Runs `start`; threads that it starts take none of the signals sent to the process.
+/// Runs `start`; threads that it starts take none of the signals sent to the process. The calling thread cannot be cancelled meanwhile.
 pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let cancelling = Cancelling::off();
     let old = Mask::ours().set();
     FIRST.get_or_init(|| old);
     let started = start();
     old.set();
+    cancelling.back_unseen();
     started
 }

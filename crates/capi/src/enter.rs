@@ -9,8 +9,8 @@ use std::{borrow::Cow, ffi::c_char};
 /// Runs the body of a C function.
 pub use ferry_acl::call::call as enter;
 
-/// Runs the body of a C function that needs the state of its thread.
-pub use ferry_acl::call::call_here as enter_here;
+/// Runs the body of a C function that has a short way.
+pub use ferry_acl::call::call_quickly as enter_quickly;
 
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);
