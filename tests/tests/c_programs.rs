@@ -48,6 +48,8 @@ programs! {
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
+    keys: "tests/c/keys.c",
+    keys_late: "tests/c/keys_late.c",
     main_leaves: "tests/c/main_leaves.c",
     memcpy: "tests/c/memcpy.c",
     memcpy2d: "tests/c/memcpy2d.c",
@@ -142,7 +144,10 @@ fn build(language: Language, path: &str) -> PathBuf {
     if let Language::Cxx11 = language {
         command.args(["-x", "c++"]);
     }
-    command.args(["-Iinclude", path, "-x", "none", "-lascendcl", "-o"]).arg(&fresh);
+    // As needed: one program loads the library by itself.
+    command
+        .args(["-Iinclude", path, "-x", "none", "-Wl,--as-needed", "-lascendcl", "-ldl", "-o"])
+        .arg(&fresh);
     command.arg("-L").arg(&deps).arg(format!("-Wl,-rpath,{}", deps.display()));
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {compiler}: {error}"));
     assert!(output.status.success(), "{compiler} refuses {path}:\n{}", said(&output));

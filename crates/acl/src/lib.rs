@@ -21,6 +21,7 @@ pub mod handles;
 pub mod info;
 pub mod init;
 pub mod ipc;
+mod keys;
 pub mod kinds;
 pub mod log;
 pub mod memory;

@@ -9,6 +9,7 @@ use crate::{
     explain::Graves,
     fault,
     handles::Handles,
+    keys,
     log::{self, Level, Module},
     register::Registrations,
     report::Reports,
@@ -262,7 +263,7 @@ thread_local! {
 pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     HERE.with(|cell| {
         if cell.get().is_null() {
-            cell.set(Here::settle_in());
+            cell.set(Here::settle_in()?);
         }
         // SAFETY: set by `settle_in` to a leaked box, which `leave` frees only after it has set the cell to null on this
         // thread, and no call of this thread is under way when its keys are destroyed.
@@ -313,9 +314,8 @@ unsafe fn leave_once(here: *mut Here) {
     if round.get() == 1 {
         end::thread_leaves();
     }
-    if round.get() < LAST_ROUND {
-        // SAFETY: the key exists, and this asks for one more round.
-        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
+    let asks_again = |key| keys::store(key, here.cast()).is_ok();
+    if round.get() < LAST_ROUND && keys::take(leave).is_ok_and(asks_again) {
         return;
     }
     HERE.with(|cell| cell.set(ptr::null()));
@@ -323,19 +323,15 @@ unsafe fn leave_once(here: *mut Here) {
     drop(unsafe { Box::from_raw(here) });
 }
 
-fn leave_key() -> libc::pthread_key_t {
-    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: the key is written, and the destructor takes what this module stores under it.
-        unsafe { libc::pthread_key_create(&mut key, Some(leave)) };
-        key
-    })
+/// Called when the library is loaded: takes what other libraries might leave nothing of. What fails now is tried again by the first call.
+pub fn load() {
+    drop(keys::take(leave));
 }
 
 impl Here {
-    fn settle_in() -> *const Here {
+    fn settle_in() -> Result<*const Here> {
         static BORN: AtomicU64 = AtomicU64::new(0);
+        let key = keys::take(leave)?;
         let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
             stream: Cell::default(),
@@ -348,9 +344,11 @@ impl Here {
             quiet: RefCell::default(),
             round: Cell::new(0),
         }));
-        // SAFETY: the key exists; its destructor frees the state when the thread ends.
-        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
-        here
+        keys::store(key, here.cast()).inspect_err(|_| {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(here) });
+        })?;
+        Ok(here)
     }
 }
 
