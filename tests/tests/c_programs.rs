@@ -35,6 +35,7 @@ programs! {
     app_log: "tests/c/app_log.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
+    callback_leaves: "tests/c/callback_leaves.c",
     callbacks: "tests/c/callbacks.c",
     cancel: "tests/c/cancel.c",
     contexts: "tests/c/contexts.c",
@@ -84,6 +85,11 @@ fn every_program_has_a_test() {
 #[test]
 fn the_headers_serve_cxx_too() {
     run(&build(Language::Cxx11, "tests/c/memcpy.c"), &[]);
+}
+
+#[test]
+fn an_exception_that_leaves_a_function_is_named() {
+    run(&build(Language::Cxx11, "tests/c/throws.cc"), &[]);
 }
 
 // proves: R18 R78

@@ -54,6 +54,7 @@ fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
         state::not_forked()?;
         state::with_here(|here| {
             here.count_call();
+            here.turns.end_those_left();
             function.allowed()?;
             body(here)
         })

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod call;
+pub mod callback;
 mod config;
 pub mod constants;
 pub mod context;

@@ -12,7 +12,7 @@ use crate::{
     keys,
     log::{self, Level, Module},
     register::Registrations,
-    report::Reports,
+    report::{Reports, Turns},
     settings::{Settings, settings},
     stream::StreamEntry,
     twin,
@@ -250,6 +250,8 @@ pub struct Here {
     pub(crate) calls: Cell<u64>,
     pub(crate) number: u64,
     quiet: RefCell<Vec<Arc<Stream>>>,
+    /// What aclrtProcessReport is at.
+    pub(crate) turns: Turns,
     round: Cell<u32>,
 }
 
@@ -342,6 +344,7 @@ impl Here {
             calls: Cell::new(0),
             number: BORN.fetch_add(1, Ordering::Relaxed),
             quiet: RefCell::default(),
+            turns: Turns::default(),
             round: Cell::new(0),
         }));
         keys::store(key, here.cast()).inspect_err(|_| {
