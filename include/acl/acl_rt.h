@@ -625,13 +625,16 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
-/** Has a stream run a host function, in order with its tasks. */
+/** Has a stream run a host function, in order with its tasks. It runs on a thread of the library with the signal mask of the
+ *  caller, and has to return: a C++ exception that leaves it, or pthread_exit, ends the process. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 
 /** Binds a stream to the thread that is to run its callbacks: what pthread_self() returns there. */
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 
-/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. */
+/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. A callback may
+ *  end the thread; a C++ exception that leaves one ends the process. One that leaves by longjmp counts as returned, and its stream goes on,
+ *  at the thread's next call from the function that called this one or from a caller of that. */
 aclError aclrtProcessReport(int32_t timeout);
 
 /** Has the thread that a stream is bound to run a function, in order with the stream's tasks. */

@@ -35,7 +35,9 @@ programs! {
     app_log: "tests/c/app_log.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
+    callback_leaves: "tests/c/callback_leaves.c",
     callbacks: "tests/c/callbacks.c",
+    cancel: "tests/c/cancel.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",
@@ -47,6 +49,8 @@ programs! {
     fork: "tests/c/fork.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
+    keys: "tests/c/keys.c",
+    keys_late: "tests/c/keys_late.c",
     main_leaves: "tests/c/main_leaves.c",
     memcpy: "tests/c/memcpy.c",
     memcpy2d: "tests/c/memcpy2d.c",
@@ -81,6 +85,11 @@ fn every_program_has_a_test() {
 #[test]
 fn the_headers_serve_cxx_too() {
     run(&build(Language::Cxx11, "tests/c/memcpy.c"), &[]);
+}
+
+#[test]
+fn an_exception_that_leaves_a_function_is_named() {
+    run(&build(Language::Cxx11, "tests/c/throws.cc"), &[]);
 }
 
 // proves: R18 R78
@@ -141,7 +150,10 @@ fn build(language: Language, path: &str) -> PathBuf {
     if let Language::Cxx11 = language {
         command.args(["-x", "c++"]);
     }
-    command.args(["-Iinclude", path, "-x", "none", "-lascendcl", "-o"]).arg(&fresh);
+    // As needed: one program loads the library by itself.
+    command
+        .args(["-Iinclude", path, "-x", "none", "-Wl,--as-needed", "-lascendcl", "-ldl", "-o"])
+        .arg(&fresh);
     command.arg("-L").arg(&deps).arg(format!("-Wl,-rpath,{}", deps.display()));
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {compiler}: {error}"));
     assert!(output.status.success(), "{compiler} refuses {path}:\n{}", said(&output));

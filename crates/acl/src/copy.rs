@@ -193,66 +193,63 @@ fn settle_or_drop(stream: &Stream) -> Result<()> {
     Ok(waited?)
 }
 
-/// aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
-///
-/// # Safety
-/// Both ranges stay valid until the copy is done.
-#[inline(always)]
-pub unsafe fn memcpy_async(
-    here: &Here,
-    dst: usize,
-    dest_max: usize,
-    src: usize,
-    count: usize,
-    kind: i32,
-    stream: usize,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    if count <= dest_max && unsafe { at_once(here, (dst, src, count), kind, stream) } {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { memcpy_async_by_rules(here, dst, dest_max, src, count, kind, stream) }
+/// The arguments of aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
+#[derive(Clone, Copy)]
+pub struct Async {
+    /// Where the bytes go.
+    pub dst: usize,
+    /// How many there is room for.
+    pub dest_max: usize,
+    /// Where they come from.
+    pub src: usize,
+    /// How many there are.
+    pub count: usize,
+    /// aclrtMemcpyKind.
+    pub kind: i32,
+    /// The stream's handle.
+    pub stream: usize,
 }
 
-/// The short way of most copies. False if nothing was submitted, since something is less simple or wrong.
-///
-/// # Safety
-/// As [`memcpy_async`].
-#[inline(always)]
-unsafe fn at_once(here: &Here, ends: (usize, usize, usize), kind: i32, stream: usize) -> bool {
-    let Some(entry) = here.remembered(stream) else { return false };
-    let fits = |ends: &Ends| CopyKind::try_from(kind).is_ok_and(|kind| kind.is_simple(ends));
-    // SAFETY: the caller's promise.
-    let ticket = unsafe { entry.stream.submit_linear(ends, kind, fits, |_| ()) };
-    here.stream.set(Some(entry));
-    ticket.is_some()
-}
-
-/// # Safety
-/// As [`memcpy_async`].
-#[inline(never)]
-unsafe fn memcpy_async_by_rules(
-    here: &Here,
-    dst: usize,
-    dest_max: usize,
-    src: usize,
-    count: usize,
-    kind: i32,
-    stream: usize,
-) -> Result<()> {
-    between(dst, src, || {
-        let target = Target::find(here, On::Stream(stream))?;
-        let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
-        within("count", count, "destMax", dest_max)?;
-        let rows = Rows::linear(dst, src, count);
-        if kind == CopyKind::HostToBufToDevice {
-            // SAFETY: the caller's promise; the source is read before this returns.
-            return unsafe { staged(&target, rows, kind) };
+impl Async {
+    /// The short way of most copies. False if nothing was submitted, since something is less simple or wrong. No system call of it is
+    /// one where a thread can be cancelled.
+    ///
+    /// # Safety
+    /// As [`submit`](Self::submit).
+    #[inline(always)]
+    pub unsafe fn at_once(self, here: &Here) -> bool {
+        let Async { dst, dest_max, src, count, kind, stream } = self;
+        if count > dest_max {
+            return false;
         }
+        let Some(entry) = here.remembered(stream) else { return false };
+        let fits = |ends: &Ends| CopyKind::try_from(kind).is_ok_and(|kind| kind.is_simple(ends));
         // SAFETY: the caller's promise.
-        unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
-    })
+        let ticket = unsafe { entry.stream.submit_linear((dst, src, count), kind, fits, |_| ()) };
+        here.stream.set(Some(entry));
+        ticket.is_some()
+    }
+
+    /// Submits the copy by all the rules, and waits for it if its memory is pageable.
+    ///
+    /// # Safety
+    /// Both ranges stay valid until the copy is done.
+    #[inline(never)]
+    pub unsafe fn submit(self, here: &Here) -> Result<()> {
+        let Async { dst, dest_max, src, count, kind, stream } = self;
+        between(dst, src, || {
+            let target = Target::find(here, On::Stream(stream))?;
+            let kind = CopyKind::try_from(kind)?.not_inside_host(target.engine)?;
+            within("count", count, "destMax", dest_max)?;
+            let rows = Rows::linear(dst, src, count);
+            if kind == CopyKind::HostToBufToDevice {
+                // SAFETY: the caller's promise; the source is read before this returns.
+                return unsafe { staged(&target, rows, kind) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { target.copy_one(rows, |ends| kind.agrees(ends, target.engine, target.device())) }
+        })
+    }
 }
 
 /// aclrtMemcpy. Documented: the kind has no effect, and nothing else is waited for.

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod call;
+pub mod callback;
 mod config;
 pub mod constants;
 pub mod context;
@@ -21,6 +22,7 @@ pub mod info;
 pub mod init;
 pub mod interrupt;
 pub mod ipc;
+mod keys;
 pub mod kinds;
 pub mod log;
 pub mod memory;

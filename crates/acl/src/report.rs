@@ -3,10 +3,18 @@
 //! A mailbox belongs to a thread and holds the callbacks launched on each stream that is bound to it, in their order. A
 //! callback is a mark in its stream, and due when the stream has passed it; if it is to block the stream, a gate stands behind
 //! the mark until it has run. No lock is held and no thread of ours is used while a callback runs.
+//!
+//! A callback that ends its thread, or leaves by longjmp, does not come back to whoever called it. So what is to be done after it is
+//! kept with the thread and not on its stack: see `turns.rs`.
+
+mod turns;
+
+pub use turns::{Frame, Turns, run};
 
 use crate::{
     Error, Result,
     call::refuse,
+    callback::{Callback, Ready},
     constants::{self as c, *},
     error::fail,
     interrupt,
@@ -44,7 +52,7 @@ struct List {
 /// A callback that has not run.
 struct Letter {
     mark: Arc<dyn Fence>,
-    function: Option<Box<dyn FnOnce() + Send>>,
+    callback: Option<Callback>,
     gate: Option<Arc<Gate>>,
 }
 
@@ -59,10 +67,9 @@ impl Letter {
         self.is_due() && self.mark.reached_us().is_none()
     }
 
-    /// Runs the callback, unless the stream has dropped it. Returns whether it ran.
-    fn run(mut self) -> bool {
-        let function = self.function.take().filter(|_| !self.was_dropped());
-        function.map(|function| function()).is_some()
+    /// What is to be run, unless the stream has dropped it. Those behind it in the stream may go on when the letter is dropped.
+    fn open(&mut self) -> Option<Ready> {
+        self.callback.take().filter(|_| !self.was_dropped()).map(Callback::take)
     }
 }
 
@@ -92,8 +99,8 @@ pub fn unsubscribe(thread: u64, stream: usize) -> Result<()> {
     engine.reports.unbind(&entry, Some(thread))
 }
 
-/// aclrtLaunchCallback: `function` becomes due when the stream gets here.
-pub fn launch(stream: usize, block_type: i32, function: impl FnOnce() + Send + 'static) -> Result<()> {
+/// aclrtLaunchCallback: `callback` becomes due when the stream gets here.
+pub fn launch(stream: usize, block_type: i32, callback: Callback) -> Result<()> {
     let engine = engine()?;
     let entry = with_here(|here| here.stream(engine, stream))?;
     let blocks = match block_type {
@@ -107,21 +114,23 @@ pub fn launch(stream: usize, block_type: i32, function: impl FnOnce() + Send + '
         }
     };
     let mailbox = lock(&entry.mailbox).clone().ok_or_else(|| nobody(&entry))?;
-    mailbox.post(&entry, blocks, Box::new(function))
+    mailbox.post(&entry, blocks, callback)
 }
 
-/// aclrtProcessReport: runs the callbacks that are due; waits for one if there is none.
-pub fn process(timeout: i32) -> Result<()> {
+/// The first part of aclrtProcessReport, which is at `frame`: waits for a callback that is due. [`run`] follows.
+pub fn begin(timeout: i32, frame: Frame) -> Result<()> {
     let limit = limit_ms(timeout)?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mailbox = engine()?.reports.of_this_thread()?;
-    while !mailbox.wait(deadline, timeout)?.run() {}
-    // As many as there are now: somebody who keeps launching does not keep this call from returning.
-    for _ in 0..mailbox.len() {
-        let Some(letter) = mailbox.take(Letter::is_due) else { break };
-        letter.run();
+    loop {
+        let mut letter = mailbox.wait(deadline, timeout)?;
+        if let Some(ready) = letter.open() {
+            return with_here(|here| {
+                here.turns.push(frame, mailbox, letter, ready);
+                Ok(())
+            });
+        }
     }
-    Ok(())
 }
 
 impl Reports {
@@ -200,12 +209,7 @@ impl Reports {
 }
 
 impl Mailbox {
-    fn post(
-        self: &Arc<Self>,
-        entry: &StreamEntry,
-        blocks: bool,
-        function: Box<dyn FnOnce() + Send>,
-    ) -> Result<()> {
+    fn post(self: &Arc<Self>, entry: &StreamEntry, blocks: bool, callback: Callback) -> Result<()> {
         // Held over the submission: the letters are in the order of their marks.
         let mut lists = lock(&self.lists);
         let list = lists.iter_mut().find(|list| list.stream == entry.handle).ok_or_else(|| nobody(entry))?;
@@ -214,7 +218,7 @@ impl Mailbox {
         if let Some(gate) = &gate {
             entry.stream.wait_for(gate.clone())?;
         }
-        list.letters.push_back(Letter { mark: mark.clone(), function: Some(function), gate });
+        list.letters.push_back(Letter { mark: mark.clone(), callback: Some(callback), gate });
         drop(lists);
         let mailbox = self.clone();
         mark.when_done(Box::new(move || mailbox.notice()));

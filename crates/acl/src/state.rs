@@ -9,9 +9,10 @@ use crate::{
     explain::Graves,
     handles::Handles,
     interrupt::Check,
+    keys,
     log::{self, Level, Module},
     register::Registrations,
-    report::Reports,
+    report::{Reports, Turns},
     settings::{Settings, settings},
     stream::StreamEntry,
     twin,
@@ -19,7 +20,10 @@ use crate::{
 };
 use ferry::{
     BackendName,
-    engine::{VISIBLE, threads},
+    engine::{
+        VISIBLE,
+        threads::{cancel::Cancelling, end},
+    },
 };
 use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
@@ -248,6 +252,8 @@ pub struct Here {
     /// What its waits ask between two slices, if a signal may end them.
     pub(crate) check: Cell<Option<Check>>,
     quiet: RefCell<Vec<Arc<Stream>>>,
+    /// What aclrtProcessReport is at.
+    pub(crate) turns: Turns,
     round: Cell<u32>,
 }
 
@@ -261,12 +267,25 @@ thread_local! {
 pub fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     HERE.with(|cell| {
         if cell.get().is_null() {
-            cell.set(Here::settle_in());
+            cell.set(Here::settle_in()?);
         }
         // SAFETY: set by `settle_in` to a leaked box, which `leave` frees only after it has set the cell to null on this
         // thread, and no call of this thread is under way when its keys are destroyed.
         body(unsafe { &*cell.get() })
     })
+}
+
+/// Runs a call's short way, if the state of this thread is there; it counts if that returns true.
+#[inline(always)]
+pub(crate) fn with_settled(short: impl FnOnce(&Here) -> bool) -> bool {
+    let here = HERE.get();
+    // SAFETY: as in `with_here`.
+    let Some(here) = (unsafe { here.as_ref() }) else { return false };
+    let is_done = short(here);
+    if is_done {
+        here.count_call();
+    }
+    is_done
 }
 
 /// The current device of this thread.
@@ -282,18 +301,25 @@ pub(crate) fn need_context() -> Result<()> {
 /// How often a thread's keys are destroyed again before its state goes: other keys' destructors may still call us.
 const LAST_ROUND: u32 = 3;
 
-/// Called when a thread ends, with its state.
+/// Called when a thread ends, with its state. The thread may have been cancelled and not know it yet.
 unsafe extern "C" fn leave(here: *mut libc::c_void) {
-    let here = here.cast::<Here>();
+    let cancelling = Cancelling::off();
     // SAFETY: the key holds what `settle_in` stored: a live state of this thread.
+    unsafe { leave_once(here.cast()) };
+    cancelling.back_unseen();
+}
+
+/// # Safety
+/// `here` is the live state of this thread.
+unsafe fn leave_once(here: *mut Here) {
+    // SAFETY: the caller's promise.
     let round = unsafe { &(*here).round };
     round.set(round.get() + 1);
     if round.get() == 1 {
-        threads::end::thread_leaves();
+        end::thread_leaves();
     }
-    if round.get() < LAST_ROUND {
-        // SAFETY: the key exists, and this asks for one more round.
-        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
+    let asks_again = |key| keys::store(key, here.cast()).is_ok();
+    if round.get() < LAST_ROUND && keys::take(leave).is_ok_and(asks_again) {
         return;
     }
     HERE.with(|cell| cell.set(ptr::null()));
@@ -301,19 +327,15 @@ unsafe extern "C" fn leave(here: *mut libc::c_void) {
     drop(unsafe { Box::from_raw(here) });
 }
 
-fn leave_key() -> libc::pthread_key_t {
-    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: the key is written, and the destructor takes what this module stores under it.
-        unsafe { libc::pthread_key_create(&mut key, Some(leave)) };
-        key
-    })
+/// Called when the library is loaded: takes what other libraries might leave nothing of. What fails now is tried again by the first call.
+pub fn load() {
+    drop(keys::take(leave));
 }
 
 impl Here {
-    fn settle_in() -> *const Here {
+    fn settle_in() -> Result<*const Here> {
         static BORN: AtomicU64 = AtomicU64::new(0);
+        let key = keys::take(leave)?;
         let here = Box::into_raw(Box::new(Here {
             context: RefCell::default(),
             stream: Cell::default(),
@@ -325,15 +347,24 @@ impl Here {
             number: BORN.fetch_add(1, Ordering::Relaxed),
             check: Cell::new(None),
             quiet: RefCell::default(),
+            turns: Turns::default(),
             round: Cell::new(0),
         }));
-        // SAFETY: the key exists; its destructor frees the state when the thread ends.
-        unsafe { libc::pthread_setspecific(leave_key(), here.cast()) };
-        here
+        keys::store(key, here.cast()).inspect_err(|_| {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(here) });
+        })?;
+        Ok(here)
     }
 }
 
 impl Here {
+    /// For "freed 12 calls ago".
+    #[inline(always)]
+    pub(crate) fn count_call(&self) {
+        self.calls.set(self.calls.get() + 1);
+    }
+
     /// The current context, alive.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
         if let Some(context) = &*self.context.borrow()

@@ -3,6 +3,7 @@
 use crate::{
     Error, Result,
     call::refuse,
+    callback::Callback,
     constants::{self as c, *},
     context::Context,
     error::fail,
@@ -11,6 +12,7 @@ use crate::{
     report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
+use ferry::engine::threads::as_here;
 use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
@@ -327,9 +329,9 @@ pub fn id(handle: usize) -> Result<i32> {
 }
 
 /// aclrtLaunchHostFunc: `function` runs in stream order on a thread of ours.
-pub fn launch_host_func(handle: usize, function: impl FnOnce() + Send + 'static) -> Result<()> {
+pub fn launch_host_func(handle: usize, callback: Callback) -> Result<()> {
     let engine = engine()?;
     let entry = with_here(|here| here.stream(engine, handle))?;
-    entry.stream.call(function)?;
+    entry.stream.call(as_here(move || callback.take().run_here()))?;
     Ok(())
 }

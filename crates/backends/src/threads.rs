@@ -4,8 +4,10 @@
 //! a thread of the user's must get them. One that has had nothing to do for a while ends, so that a process whose own threads have ended
 //! does, too; what happens until then: `threads/end.rs`.
 
+pub mod cancel;
 pub mod end;
 
+use cancel::Cancelling;
 use std::{
     io,
     sync::{
@@ -86,6 +88,16 @@ impl Mask {
         }
     }
 
+    /// The mask of the calling thread.
+    fn now() -> Mask {
+        // SAFETY: no new mask is given, and the old one has room; cannot fail.
+        unsafe {
+            let mut now: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut now);
+            Mask(now)
+        }
+    }
+
     /// Makes this the mask of the calling thread, and returns what that was.
     pub fn set(&self) -> Mask {
         // SAFETY: both sets are valid for the call, which cannot fail with this `how`.
@@ -97,11 +109,31 @@ impl Mask {
     }
 }
 
-/// Runs `start`; threads that it starts take none of the signals sent to the process.
+/// Runs `start`; threads that it starts take none of the signals sent to the process. The calling thread cannot be cancelled meanwhile.
 pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let cancelling = Cancelling::off();
     let old = Mask::ours().set();
     FIRST.get_or_init(|| old);
     let started = start();
     old.set();
+    cancelling.back_unseen();
     started
+}
+
+/// `function`, to be run on a thread of ours with the signals that the calling thread takes now: programs that it starts inherit them.
+pub fn as_here(function: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+    let mask = Mask::now();
+    move || {
+        let _back = Back(mask.set());
+        function();
+    }
+}
+
+/// Puts a mask back, also if a function panics.
+struct Back(Mask);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        self.0.set();
+    }
 }

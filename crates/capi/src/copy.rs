@@ -2,17 +2,18 @@
 
 use crate::{
     aclError, aclrtMemcpyBatchAttr, aclrtStream,
-    enter::{Out, enter, enter_here, given, seen},
+    enter::{Out, enter, enter_quickly, given, seen},
 };
 use ferry_acl::{
     Error, Result,
     batch::{self, Attr, Batch, Location, Refusal},
     call::all_readable,
-    copy::{self, On},
+    copy::{self, Async, On},
     descriptor::{self, Behind},
     fill,
     functions::{self, Function},
     reduce,
+    state::Here,
 };
 use std::ffi::c_void;
 
@@ -45,10 +46,12 @@ pub unsafe extern "C" fn aclrtMemcpyAsync(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter_here(&functions::aclrtMemcpyAsync, |here| {
-        // SAFETY: the C contract keeps both ranges alive until the copy is done.
-        unsafe { copy::memcpy_async(here, dst as usize, destMax, src as usize, count, kind, stream as usize) }
-    })
+    let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
+    let copy = Async { dst, dest_max: destMax, src, count, kind, stream };
+    // SAFETY: the C contract keeps both ranges alive until the copy is done.
+    let (short, long) =
+        (|here: &Here| unsafe { copy.at_once(here) }, |here: &Here| unsafe { copy.submit(here) });
+    enter_quickly(&functions::aclrtMemcpyAsync, short, long)
 }
 
 /// Deprecated twin of aclrtMemcpyAsync.
@@ -64,10 +67,12 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithCondition(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter_here(&functions::aclrtMemcpyAsyncWithCondition, |here| {
-        // SAFETY: the C contract keeps both ranges alive until the copy is done.
-        unsafe { copy::memcpy_async(here, dst as usize, destMax, src as usize, count, kind, stream as usize) }
-    })
+    let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
+    let copy = Async { dst, dest_max: destMax, src, count, kind, stream };
+    // SAFETY: the C contract keeps both ranges alive until the copy is done.
+    let (short, long) =
+        (|here: &Here| unsafe { copy.at_once(here) }, |here: &Here| unsafe { copy.submit(here) });
+    enter_quickly(&functions::aclrtMemcpyAsyncWithCondition, short, long)
 }
 
 /// Copies a matrix before it returns.

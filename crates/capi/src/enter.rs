@@ -2,15 +2,19 @@
 
 use ferry_acl::{
     Result,
-    call::{Given, readable, writable},
+    call::{Given, not_null, readable, writable},
+    callback::Function,
 };
-use std::{borrow::Cow, ffi::c_char};
+use std::{
+    borrow::Cow,
+    ffi::{c_char, c_void},
+};
 
 /// Runs the body of a C function.
 pub use ferry_acl::call::call as enter;
 
-/// Runs the body of a C function that needs the state of its thread.
-pub use ferry_acl::call::call_here as enter_here;
+/// Runs the body of a C function that has a short way.
+pub use ferry_acl::call::call_quickly as enter_quickly;
 
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);
@@ -32,6 +36,13 @@ impl<T> Out<T> {
         // SAFETY: the bytes were just found writable, and the caller of the C function gave them to us to write.
         unsafe { self.0.write_unaligned(value) }
     }
+}
+
+/// A function of the user's; refuses NULL. It is declared as one that returns, as C has it, and called as one that may not.
+pub fn callable(name: &'static str, function: Option<unsafe extern "C" fn(*mut c_void)>) -> Result<Function> {
+    let function = function.ok_or_else(|| not_null(name, 0).expect_err("it is NULL"))?;
+    // SAFETY: the two types differ only in what the caller expects of it.
+    Ok(unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut c_void), Function>(function) })
 }
 
 /// A C string that can be read, or `None` for NULL. What is no UTF-8 in it is replaced.

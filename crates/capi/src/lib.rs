@@ -35,3 +35,12 @@ pub use stream::*;
 pub use types::*;
 pub use version::*;
 pub use virtual_memory::*;
+
+/// What the loader calls when it has loaded the library.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    ferry_acl::state::load();
+}

@@ -1,9 +1,13 @@
 //! What the Python module calls beside the C ABI. These names are in no header and may change with any version: the module
 //! asks [`ferryVersion`] first, and works with its own version only.
 
-use crate::{aclError, aclrtStream, enter::enter};
+use crate::{
+    aclError, aclrtStream,
+    enter::{callable, enter},
+};
 use ferry_acl::{
     call,
+    callback::Callback,
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
     functions,
     interrupt::{self, Check},
@@ -53,28 +57,11 @@ pub unsafe extern "C" fn ferryLaunchCallback(
     blockType: i32,
     stream: aclrtStream,
 ) -> aclError {
-    let letter = Letter { data: data as usize, forget };
-    enter(&functions::aclrtLaunchCallback, || {
-        report::launch(stream as usize, blockType, move || {
-            let data = letter.data;
-            std::mem::forget(letter);
-            // SAFETY: the caller's promise; `forget` is not called any more.
-            unsafe { run(data as *mut c_void) }
-        })
-    })
-}
-
-/// Data on its way to a callback.
-struct Letter {
-    data: usize,
-    forget: unsafe extern "C" fn(*mut c_void),
-}
-
-impl Drop for Letter {
-    fn drop(&mut self) {
-        // SAFETY: the promise to ferryLaunchCallback; this is the one call.
-        unsafe { (self.forget)(self.data as *mut c_void) }
-    }
+    let launched = callable("run", Some(run)).map(|function| {
+        // SAFETY: the caller's promise.
+        unsafe { Callback::new("aclrtLaunchCallback", function, data as usize, Some(forget)) }
+    });
+    enter(&functions::aclrtLaunchCallback, || report::launch(stream as usize, blockType, launched?))
 }
 
 /// Refuses a call for an argument that C cannot be given, and keeps the message for aclGetRecentErrMsg.

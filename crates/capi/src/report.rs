@@ -1,7 +1,15 @@
 //! Callbacks that a thread of the program's runs.
 
-use crate::{aclError, aclrtCallback, aclrtStream, enter::enter};
-use ferry_acl::{call::not_null, functions, report};
+use crate::{
+    aclError, aclrtCallback, aclrtStream,
+    enter::{callable, enter},
+};
+use ferry_acl::{
+    callback::Callback,
+    constants::ACL_SUCCESS,
+    functions,
+    report::{self, Frame},
+};
 use std::ffi::c_void;
 
 /// Callbacks of the stream are for this thread.
@@ -13,7 +21,12 @@ pub extern "C" fn aclrtSubscribeReport(threadId: u64, stream: aclrtStream) -> ac
 /// Runs the callbacks of this thread that are due, or waits for one.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtProcessReport(timeout: i32) -> aclError {
-    enter(&functions::aclrtProcessReport, || report::process(timeout))
+    let frame = Frame::of(&timeout);
+    let code = enter(&functions::aclrtProcessReport, || report::begin(timeout, frame));
+    if code == ACL_SUCCESS {
+        report::run(frame);
+    }
+    code
 }
 
 /// Has the stream's thread run a function when the stream gets here.
@@ -28,12 +41,10 @@ pub unsafe extern "C" fn aclrtLaunchCallback(
     stream: aclrtStream,
 ) -> aclError {
     enter(&functions::aclrtLaunchCallback, || {
-        not_null("fn", fn_.map_or(0, |function| function as usize))?;
-        let (function, data) = (fn_, userData as usize);
-        report::launch(stream as usize, blockType, move || {
-            // SAFETY: the C contract lets the subscribed thread call the function with its argument.
-            function.into_iter().for_each(|function| unsafe { function(data as *mut c_void) });
-        })
+        let function = callable("fn", fn_)?;
+        // SAFETY: the C contract lets the subscribed thread call the function with its argument.
+        let callback = unsafe { Callback::new("aclrtLaunchCallback", function, userData as usize, None) };
+        report::launch(stream as usize, blockType, callback)
     })
 }
 

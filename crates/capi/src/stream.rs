@@ -2,9 +2,9 @@
 
 use crate::{
     aclError, aclrtEvent, aclrtHostFunc, aclrtStream,
-    enter::{Out, enter},
+    enter::{Out, callable, enter},
 };
-use ferry_acl::{call::not_null, event, functions, stream};
+use ferry_acl::{call::not_null, callback::Callback, event, functions, stream};
 use std::ffi::c_void;
 
 /// Makes a stream of the current context.
@@ -121,11 +121,9 @@ pub unsafe extern "C" fn aclrtLaunchHostFunc(
     args: *mut c_void,
 ) -> aclError {
     enter(&functions::aclrtLaunchHostFunc, || {
-        not_null("fn", fn_.map_or(0, |function| function as usize))?;
-        let (function, args) = (fn_, args as usize);
-        stream::launch_host_func(stream as usize, move || {
-            // SAFETY: the C contract lets this thread call the function with its argument.
-            function.into_iter().for_each(|function| unsafe { function(args as *mut c_void) });
-        })
+        let function = callable("fn", fn_)?;
+        // SAFETY: the C contract lets a thread of ours call the function with its argument.
+        let callback = unsafe { Callback::new("aclrtLaunchHostFunc", function, args as usize, None) };
+        stream::launch_host_func(stream as usize, callback)
     })
 }

@@ -7,6 +7,7 @@ use crate::{
     memory::{HostRead, HostWrite, OnDevice},
     stream::{Notes, Way},
 };
+use ferry_backends::threads::as_here;
 use std::{
     fmt,
     marker::PhantomData,
@@ -237,7 +238,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what it borrows with it,
         // run or not: whatever becomes of its place in the stream.
         let boxed: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(boxed) };
-        self.stream.core().call_then(boxed, |ticket| self.notes.add(ticket)).map(drop)
+        self.stream.core().call_then(as_here(boxed), |ticket| self.notes.add(ticket)).map(drop)
     }
 
     /// Waits for all that was lent to copies, and says what is known to be wrong with it.

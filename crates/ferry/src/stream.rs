@@ -11,6 +11,7 @@ use crate::{
     memory::{HostRead, HostWrite, OnDevice},
     runtime::Place,
 };
+use ferry_backends::threads::as_here;
 use ferry_core::{
     Access, Error, Fill, Indirect, Memory, Op, Plan, Rows, Stream as CoreStream, Ticket, indirect::Through,
 };
@@ -352,7 +353,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn call(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.core().call(function).map(drop)
+        self.core().call(as_here(function)).map(drop)
     }
 
     /// The point that the stream's work has come to: everything submitted so far lies before it.

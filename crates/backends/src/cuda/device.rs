@@ -18,7 +18,7 @@ use super::{
     streams::Spares,
     workers::Workers,
 };
-use crate::litter::Litter;
+use crate::{litter::Litter, threads::cancel::Cancelling};
 use ferry_core::{
     Error, Result,
     sync::{Apart, Arc},
@@ -78,8 +78,12 @@ pub struct Kernels {
     pub rows: Handle,
 }
 
-/// While this lives, the device's context is the calling thread's; afterwards the one before is again.
-pub struct Here<'a>(&'a Device);
+/// While this lives, the device's context is the calling thread's; afterwards the one before is again. The thread cannot be cancelled
+/// meanwhile: it may be in the short way of a copy, which lets it, and the driver makes system calls.
+pub struct Here<'a> {
+    device: &'a Device,
+    cancelling: Cancelling,
+}
 
 impl Device {
     /// Keeps the primary context of the GPU that the driver calls `ordinal`, making it if nobody has.
@@ -136,10 +140,11 @@ impl Device {
         if let Some(why) = self.lost() {
             return Err(why.clone());
         }
+        let cancelling = Cancelling::off();
         // SAFETY: the context is kept as long as `self`.
         let code = unsafe { (self.driver.calls.cuCtxPushCurrent)(self.context) };
-        self.check("cuCtxPushCurrent", code)?;
-        Ok(Here(self))
+        self.check("cuCtxPushCurrent", code).inspect_err(|_| cancelling.back_unseen())?;
+        Ok(Here { device: self, cancelling })
     }
 
     /// As [`Driver::check`], and remembers what broke the device for good.
@@ -287,7 +292,8 @@ impl Drop for Here<'_> {
     fn drop(&mut self) {
         let mut ours = 0;
         // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
-        unsafe { (self.0.driver.calls.cuCtxPopCurrent)(&mut ours) };
+        unsafe { (self.device.driver.calls.cuCtxPopCurrent)(&mut ours) };
+        self.cancelling.back_unseen();
     }
 }
 

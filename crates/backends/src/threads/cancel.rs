@@ -1,0 +1,55 @@
+//! pthread_cancel while a thread is in a call.
+//!
+//! A thread must not end in the middle of a call: it may hold locks, and it cannot be unwound through `catch_unwind`. So calls turn
+//! cancellation off and look for it once at their end, where nothing is left to be undone. Users' callbacks have it as the program
+//! has.
+
+use std::{ffi::c_int, ptr};
+
+// They may end the thread, which unwinds it.
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+const ENABLED: c_int = 0;
+const DISABLED: c_int = 1;
+
+/// Whether a thread could be cancelled, as the program had it.
+#[derive(Clone, Copy)]
+pub struct Cancelling(c_int);
+
+impl Cancelling {
+    /// Turns it off in this thread.
+    #[inline(always)]
+    pub fn off() -> Cancelling {
+        let mut old = DISABLED;
+        // SAFETY: `old` can be written. It fails for no other reason than a state that does not exist.
+        unsafe { pthread_setcancelstate(DISABLED, &mut old) };
+        Cancelling(old)
+    }
+
+    /// As it was. If the thread was cancelled meanwhile it ends here, so nothing with a destructor may be left in its frames.
+    #[inline(always)]
+    pub fn back(self) {
+        if self.0 == ENABLED {
+            // SAFETY: the state exists, and the old one is not asked for.
+            unsafe { pthread_setcancelstate(ENABLED, ptr::null_mut()) };
+            look();
+        }
+    }
+
+    /// As it was, and what came meanwhile is not looked for.
+    #[inline]
+    pub fn back_unseen(self) {
+        // SAFETY: a state that this thread had, and the old one is not asked for.
+        unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
+    }
+}
+
+/// Ends the thread if it was cancelled, as [`Cancelling::back`] does.
+#[inline(always)]
+pub fn look() {
+    // SAFETY: nothing is left to be undone, as the caller sees to.
+    unsafe { pthread_testcancel() };
+}
