@@ -554,10 +554,13 @@ aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *u
 /** Process id by which other processes' white lists know this one. */
 aclError aclrtDeviceGetBareTgid(int32_t *pid);
 
-/** Sets what too large a float becomes, in streams made on the current device afterwards. */
+/**
+ * Keeps a mode for the current device, which aclrtGetDeviceSatMode tells. Nothing else here depends on it: in a reduction
+ * (aclrtReduceAsync) a float that is too large becomes infinity in both modes.
+ */
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
 
-/** What too large a float becomes on the current device. */
+/** The mode that was set for the current device. */
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode);
 
 /** Sets a parameter of the process. */

@@ -10,7 +10,7 @@ const MIB: usize = 1024 * 1024;
 
 type Case = (&'static str, &'static [(&'static str, &'static str)], fn());
 
-const CASES: [Case; 30] = [
+const CASES: &[Case] = &[
     ("huge pages run short", &[("FERRY_DEVICE_MEMORY", "3700000")], huge_pages_run_short),
     ("a product that nobody built", &[("FERRY_SOC", "Ascend910Bogus")], || {
         refused_setting(&["FERRY_SOC", "Ascend910B1"])
@@ -56,6 +56,10 @@ const CASES: [Case; 30] = [
     ("a product that does not exist", &[("FERRY_SOC", "Ascend123X")], || {
         refused_setting(&["FERRY_SOC", "Ascend910B1"])
     }),
+    ("a switch that is neither on nor off", &[("FERRY_VERBOSE", "nein")], || {
+        refused_setting(&["FERRY_VERBOSE", "0, off, no"])
+    }),
+    ("another switch", &[("FERRY_FAULT_NOTE", "maybe")], || refused_setting(&["FERRY_FAULT_NOTE", "1, on"])),
     ("a form that does not exist", &[("FERRY_FORM", "boat")], || refused_setting(&["FERRY_FORM", "ep"])),
     ("the form of another product", &[("FERRY_FORM", "rc")], || refused_setting(&["FERRY_FORM", "rc"])),
 ];
@@ -81,7 +85,7 @@ fn each_case_in_a_process_of_its_own() {
 #[ignore = "run by each_case_in_a_process_of_its_own"]
 fn one_case() {
     let name = std::env::var("FERRY_TEST_CASE").expect("the parent says which case");
-    let (_, _, case) = CASES.into_iter().find(|c| c.0 == name).expect("a case of this name");
+    let (_, _, case) = CASES.iter().find(|c| c.0 == name).expect("a case of this name");
     case();
 }
 

@@ -27,6 +27,7 @@ const GONE: &[Case] = &[
     ("plain", plain),
     ("page-locked", page_locked),
 ];
+const TOLD: &[Case] = &[("told", told), ("told without help", told_without_help)];
 const COURSE: &[Case] = &[
     ("touch", touch),
     ("touch in a function", touch_in_a_function),
@@ -41,7 +42,7 @@ const HANDLED: &[Case] =
 #[test]
 #[ignore = "run by the others"]
 fn one_case() {
-    children::play(&[GONE, COURSE, HANDLED].concat());
+    children::play(&[GONE, TOLD, COURSE, HANDLED].concat());
 }
 
 #[test]
@@ -49,6 +50,11 @@ fn a_copy_of_memory_that_is_gone_fails_and_nothing_else() {
     // What is registered or page-locked a driver keeps, whatever the program does to its addresses.
     let is_told = |name: &str| on_host() || name == "plain";
     GONE.iter().filter(|(name, _)| is_told(name)).for_each(|(name, _)| drop(children::run(name, &[])));
+}
+
+#[test]
+fn memory_that_was_never_good_is_refused_with_what_is_wrong_with_it() {
+    TOLD.iter().for_each(|(name, _)| drop(children::run(name, &[])));
 }
 
 /// With the note on device pointers and without it.
@@ -99,13 +105,7 @@ fn mapped(len: usize, file: i32) -> Memory {
 fn unmapped() {
     gone("not mapped", |len| {
         let memory = mapped(len, -1);
-        (
-            memory,
-            Box::new(move || {
-                // SAFETY: this test's own.
-                assert_eq!(unsafe { libc::munmap((memory.addr + HOLE) as *mut c_void, len - HOLE) }, 0);
-            }),
-        )
+        (memory, Box::new(move || unmap(memory.part(HOLE, len - HOLE))))
     });
 }
 
@@ -118,14 +118,27 @@ fn protected() {
 
 fn cut() {
     gone("the file behind it ends", |len| {
-        // SAFETY: the name ends with a zero.
-        let file = unsafe { libc::memfd_create(c"faults".as_ptr(), 0) };
-        // SAFETY: made just now.
-        assert_eq!(unsafe { libc::ftruncate(file, len as i64) }, 0);
-        let memory = mapped(len, file);
-        // SAFETY: as above.
-        (memory, Box::new(move || assert_eq!(unsafe { libc::ftruncate(file, HOLE as i64) }, 0)))
+        let file = file(len);
+        (mapped(len, file), Box::new(move || truncate(file, HOLE)))
     });
+}
+
+/// A file in memory of this length.
+fn file(len: usize) -> i32 {
+    // SAFETY: the name ends with a zero.
+    let file = unsafe { libc::memfd_create(c"faults".as_ptr(), 0) };
+    truncate(file, len);
+    file
+}
+
+fn truncate(file: i32, len: usize) {
+    // SAFETY: an open file of this test's.
+    assert_eq!(unsafe { libc::ftruncate(file, len as i64) }, 0);
+}
+
+fn unmap(memory: Memory) {
+    // SAFETY: this test's own.
+    assert_eq!(unsafe { libc::munmap(memory.addr as *mut c_void, memory.len) }, 0);
 }
 
 /// Memory that the library page-locked itself and the program protects.
@@ -215,8 +228,7 @@ fn plain() {
         let (d, h) = (device.addr, memory.addr);
         let copy = move || aclrtMemcpyAsync(d, len, h, len, H2D, stream);
         let pending = blocked::call(copy).blocked("a copy of pageable memory behind a gate");
-        // SAFETY: this test's own.
-        assert_eq!(unsafe { libc::munmap((h + HOLE) as *mut c_void, len - HOLE) }, 0);
+        unmap(memory.part(HOLE, len - HOLE));
         gate.open();
         ok(pending.join());
         let words = [&first_gone(h, len), "cannot be read", "not mapped"];
@@ -395,4 +407,76 @@ fn once() {
         assert_eq!(libc::raise(SIGSEGV), 0);
     }
     assert_eq!(noted(), (1, libc::SI_TKILL));
+}
+
+/// What the kernel says of memory that was never good, with and without its help.
+fn told() {
+    use_device();
+    let device = Memory::device(SMALL);
+    let file = file(SMALL);
+    let (none, constant, short) = (mapped(SMALL, -1), mapped(SMALL, -1), mapped(SMALL, file));
+    protect(none);
+    // SAFETY: this test's own.
+    assert_eq!(unsafe { libc::mprotect(constant.addr as *mut c_void, SMALL, libc::PROT_READ) }, 0);
+    truncate(file, HOLE);
+    let hole = mapped(SMALL, -1);
+    unmap(hole.part(HOLE, 4096));
+    let (d, len) = (device.addr, SMALL);
+    let into = |memory: Memory| aclrtMemcpy(d, len, memory.addr, len, H2D);
+    let out_of = |memory: Memory| aclrtMemcpy(memory.addr, len, d, len, D2H);
+    let protected = "mapped, but protected";
+    refused("PROT_NONE", into(none), RT_PARAM_INVALID, &[protected, "(---p)"]);
+    refused("PROT_NONE", out_of(none), RT_PARAM_INVALID, &[protected]);
+    refused("PROT_READ", out_of(constant), RT_PARAM_INVALID, &[protected, "(r--p)"]);
+    ok(into(constant));
+    let ends = "the file behind it ends";
+    refused("cut", into(short), RT_PARAM_INVALID, &[ends]);
+    refused("cut", out_of(short), RT_PARAM_INVALID, &[ends]);
+    let nothing = format!("{:#x} is not mapped in this process", hole.addr + HOLE);
+    refused("a hole", into(hole), RT_PARAM_INVALID, &[&nothing]);
+    expect("registered", aclrtHostRegisterV2(short.addr, len, PINNED), RT_PARAM_INVALID);
+    assert!(!message().unwrap_or_default().contains("ended early"), "found out before a byte was copied");
+}
+
+/// The same where the kernel refuses to say: it is too old, or a sandbox forbids to ask.
+fn told_without_help() {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL] {
+        // SAFETY: the child's part only; the parent waits for it.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                forbid_populating(errno);
+                // A panic must not go on in a copy of the test harness.
+                libc::_exit(i32::from(std::panic::catch_unwind(told).is_err()));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!(status, 0, "{errno}: {status:#x}");
+        }
+    }
+}
+
+/// From here on madvise answers MADV_POPULATE_READ and MADV_POPULATE_WRITE with `errno`.
+fn forbid_populating(errno: i32) {
+    const NUMBER: u32 = 0;
+    const THIRD: u32 = 16 + 2 * 8;
+    let load = |k| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k };
+    let unless = |k, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k };
+    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+    let mut program = [
+        load(NUMBER),
+        unless(libc::SYS_madvise as u32, 0, 3),
+        load(THIRD),
+        unless(22, 2, 0),
+        unless(23, 1, 0),
+        answer(libc::SECCOMP_RET_ALLOW),
+        answer(libc::SECCOMP_RET_ERRNO | errno as u32),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: a program that is whole; it is for this process, which ends soon.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter), 0);
+        assert_eq!(libc::madvise(ptr::null_mut(), 0, 22), -1, "forbidden");
+    }
 }

@@ -1,6 +1,8 @@
 //! aclrtReduceAsync: what every type and kind makes of every sort of number, in which order, and which product has what. Products
 //! are processes: this program again with FERRY_SOC.
 
+use std::path::Path;
+
 use ferry_tests::children::{self, Case};
 use ferry_tests::code::{FEATURE_NOT_SUPPORT, INVALID_PARAM, RT_PARAM_INVALID};
 use ferry_tests::kind::{D2H, H2D};
@@ -377,6 +379,27 @@ fn freeing_and_aborting_with_a_reduction_queued() {
     ok(aclrtStreamAbort(stream));
     gate.open();
     dst.assert_holds(&sum, "dropped");
+}
+
+/// The header says so: a mode is kept, and no sum looks at it.
+#[test]
+fn a_sum_that_is_too_large_is_infinity_in_every_overflow_mode() {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/acl/acl_rt.h");
+    let header = std::fs::read_to_string(header).expect("the header");
+    let (before, _) = header.split_once("aclError aclrtSetDeviceSatMode").expect("its declaration");
+    let said = &before[before.rfind("/**").expect("a comment")..];
+    assert!(said.contains("aclrtReduceAsync") && said.contains("infinity in both modes"), "{said}");
+    in_new_thread(|| {
+        use_device();
+        let (stream, largest, infinity) = (stream(), 0x7bff_u16.to_ne_bytes(), 0x7c00_u16.to_ne_bytes());
+        for mode in [0, 1, 0] {
+            ok(aclrtSetDeviceSatMode(mode));
+            let [dst, src] = [(); 2].map(|()| Memory::holding(Home::Device, &largest));
+            ok(aclrtReduceAsync(dst.addr, src.addr, 2, SUM, FLOAT16.number, stream, 0));
+            finish(stream);
+            dst.assert_holds(&infinity, "twice the largest");
+        }
+    });
 }
 
 #[test]

@@ -100,8 +100,7 @@ pub fn bare_tgid() -> i32 {
     std::process::id() as i32
 }
 
-/// aclrtSetDeviceSatMode: what too large a float becomes on the current device, for the streams made afterwards. Kept, and told
-/// when asked: reductions, which are all that is computed here, do not look at it.
+/// aclrtSetDeviceSatMode: kept, and told when asked. Reductions, which are all that is computed here, do not look at it.
 pub fn set_sat_mode(mode: i32) -> Result<()> {
     let engine = engine()?;
     let device = current_device()?;

@@ -6,6 +6,7 @@ mod files;
 mod settings;
 mod time;
 
+pub(crate) use files::print;
 use settings::{EVENT, Settings};
 use std::{
     panic::Location,
@@ -136,7 +137,7 @@ fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
     // One line whatever the program gives, also as its own name or a file's: nobody can forge another.
     let line = line.replace(['\n', '\r'], " ") + "\n";
     if log.to_stdout {
-        return files::print(line.as_bytes());
+        return print(libc::STDOUT_FILENO, line.as_bytes());
     }
     let Some(folder) = &log.folder else { return };
     let folder = folder.join(["debug", "run"][kind as usize]).join("plog");

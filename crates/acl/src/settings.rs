@@ -1,9 +1,9 @@
 //! What the environment says that only AscendCL's rules heed, besides what to open ([`Options::from_env`]).
 
-use crate::{Result, version::Version};
+use crate::{Error, Result, version::Version};
 use ferry::{
     Options,
-    engine::{count, setting, var},
+    engine::{count, setting, switch, var},
 };
 use std::{str::FromStr, sync::OnceLock};
 
@@ -29,13 +29,13 @@ pub fn settings() -> Result<&'static Settings> {
 }
 
 fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
-    let is_on = |name| var(name).is_some_and(|value| !matches!(value.as_str(), "" | "0"));
+    let is_on = |name| Ok::<_, Error>(setting(name, &var, switch)?.unwrap_or_default());
     Ok(Settings {
         options,
         batch_limit: setting("FERRY_BATCH_LIMIT", &var, |text| count(text, usize::MAX))?,
         cann_version: setting("FERRY_CANN_VERSION", &var, Version::from_str)?.unwrap_or_default(),
-        verbose: is_on("FERRY_VERBOSE"),
-        fault_note: is_on("FERRY_FAULT_NOTE"),
+        verbose: is_on("FERRY_VERBOSE")?,
+        fault_note: is_on("FERRY_FAULT_NOTE")?,
     })
 }
 
@@ -56,6 +56,8 @@ mod tests {
             ("FERRY_CANN_VERSION", "", "8.5.0"),
             ("FERRY_CANN_VERSION", "new", "8.5.0"),
             ("FERRY_CANN_VERSION", "8", "8.5.0"),
+            ("FERRY_VERBOSE", "nein", "0, off, no or false"),
+            ("FERRY_FAULT_NOTE", "2", "1, on, yes or true"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);
@@ -64,8 +66,10 @@ mod tests {
     }
 
     #[test]
-    fn switches_are_on_unless_empty_or_0() {
-        for (value, want) in [("", false), ("0", false), ("1", true), ("yes", true)] {
+    fn switches_mean_what_they_say() {
+        let off = ["", "0", "no", "No", "off", "false", "FALSE"].map(|value| (value, false));
+        for (value, want) in [("1", true), ("yes", true), ("on", true), ("True", true)].into_iter().chain(off)
+        {
             assert_eq!(with("FERRY_VERBOSE", value).expect("a switch").verbose, want, "{value:?}");
             assert_eq!(with("FERRY_FAULT_NOTE", value).expect("a switch").fault_note, want, "{value:?}");
         }

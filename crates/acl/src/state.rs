@@ -111,9 +111,10 @@ fn open() -> Result<Engine> {
     log::write(Module::Runtime, Level::Info, || engine.describe());
     warn_of_cut_list(&engine);
     if settings.verbose {
-        // One write for the line and its end: processes that share a terminal would mix them.
+        // One write for the line and its end: processes that share a terminal would mix them. Whoever asked for the line and has no
+        // room for it loses it, and nothing else.
         let line = engine.describe() + "\n";
-        eprint!("{line}");
+        log::print(libc::STDERR_FILENO, line.as_bytes());
     }
     Ok(engine)
 }

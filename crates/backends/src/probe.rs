@@ -2,7 +2,8 @@
 //! pointer becomes an error instead of a crash.
 //!
 //! `madvise(MADV_POPULATE_*)` answers exactly this, permissions included, and does the page faults that the copy would have
-//! done anyway. Kernels before 5.14 and some sandboxes lack it; there `/proc/self/maps` is read.
+//! done anyway. Kernels before 5.14 and some sandboxes lack it; there `/proc/self/maps` is read, and pages of
+//! files are touched where a fault is caught.
 //!
 //! Populating looks at every page, some 130 ns each even if it is there, which for a large range takes longer than its copy. So
 //! a large range is asked for mapping by mapping: one page tells what may be done with all of a mapping, and where that is
@@ -12,12 +13,13 @@
 mod mappings;
 mod stack;
 
-use crate::threads::without_signals;
+use crate::{fault::guarded, threads::without_signals};
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 pub use stack::is_on_stack;
 use std::{
     ops::Range,
+    ptr,
     sync::{
         OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -50,10 +52,24 @@ pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
     if is_good(addr & !(page - 1), past, access) {
         return Ok(());
     }
-    let verb = if access == Access::Write { "written" } else { "read" };
-    Err(Kind::BadAddress.because(format!(
-        "{len} bytes at {addr:#x} cannot be {verb}: not mapped in this process, or protected"
-    )))
+    let (verb, why) = (verb(access), why_not(addr, past, access));
+    Err(Kind::BadAddress.because(format!("{len} bytes at {addr:#x} cannot be {verb}: {why}")))
+}
+
+fn verb(access: Access) -> &'static str {
+    if access == Access::Write { "written" } else { "read" }
+}
+
+/// What is wrong with a range that cannot be accessed: with the first of its mappings that is to blame.
+pub fn why_not(addr: usize, past: usize, access: Access) -> String {
+    let Ok(maps) = std::fs::read_to_string(mappings::LIST) else { return "not mapped, or protected".into() };
+    match stopped_at(&maps, addr, past, access) {
+        None => "mapped, but the file behind it ends before it, or what is there cannot be brought in".into(),
+        Some((at, Some(rights))) if at == addr => format!("mapped, but protected ({rights})"),
+        Some((at, Some(rights))) => format!("{at:#x} is mapped, but protected ({rights})"),
+        Some((at, None)) if at == addr => "not mapped in this process".into(),
+        Some((at, None)) => format!("{at:#x} is not mapped in this process"),
+    }
 }
 
 /// The size of a page of this machine.
@@ -167,26 +183,43 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
     }
 }
 
-/// Whether the mappings of the process cover the range with the right permission.
+/// Whether the mappings of the process cover the range with the right permission, and files reach to where they are mapped.
 fn in_maps(first: usize, len: usize, access: Access) -> bool {
     let Ok(maps) = std::fs::read_to_string(mappings::LIST) else { return false };
-    covered(&maps, first, first + len, access)
+    let past = first + len;
+    let within = |line: &mappings::Line| line.mapping.start.max(first)..line.mapping.end.min(past);
+    stopped_at(&maps, first, past, access).is_none()
+        && mappings::lines(&maps).filter(|line| line.is_of_file()).all(|line| can_be_touched(within(&line)))
 }
 
-fn covered(maps: &str, mut from: usize, to: usize, access: Access) -> bool {
+/// Whether each page of the range can be read: the files of mappings may have become shorter.
+fn can_be_touched(range: Range<usize>) -> bool {
+    let covers = |addr| range.contains(&addr);
+    let touch = || {
+        for page in range.clone().step_by(page_size()) {
+            // SAFETY: mapped with the right to read it a moment ago, or else a fault that is expected.
+            unsafe { ptr::read_volatile(page as *const u8) };
+        }
+    };
+    // SAFETY: a plain loop.
+    unsafe { guarded(covers, touch) }.is_ok()
+}
+
+/// Where the range cannot be accessed, by the list of mappings, and with which rights it is mapped there, if it is.
+fn stopped_at(maps: &str, mut from: usize, to: usize, access: Access) -> Option<(usize, Option<String>)> {
     let right = if access == Access::Write { 'w' } else { 'r' };
-    for (mapping, rights) in mappings::lines(maps) {
-        if mapping.start <= from && from < mapping.end {
-            if !rights.contains(right) {
-                return false;
+    for line in mappings::lines(maps) {
+        if line.mapping.start <= from && from < line.mapping.end {
+            if !line.rights.contains(right) {
+                return Some((from, Some(line.rights.into())));
             }
-            from = mapping.end;
+            from = line.mapping.end;
         }
         if from >= to {
-            return true;
+            return None;
         }
     }
-    false
+    Some((from, None))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -69,13 +69,13 @@ pub unsafe extern "C" fn aclrtDeviceGetBareTgid(pid: *mut i32) -> aclError {
     })
 }
 
-/// Sets what too large a float becomes on the current device.
+/// Keeps a mode for the current device.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetDeviceSatMode(mode: i32) -> aclError {
     enter(&functions::aclrtSetDeviceSatMode, || info::set_sat_mode(mode))
 }
 
-/// What too large a float becomes on the current device.
+/// The mode that was set for the current device.
 ///
 /// # Safety
 /// `mode` is NULL or valid.

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::error::{Error, INVALID_PARAM, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
-use crate::terminal::{Terminal, bytes, put};
+use crate::terminal::{Terminal, bytes, lost, put};
 use crate::tour::ctx::Ctx;
 use crate::tour::device::Access;
 
@@ -101,7 +101,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         table.title(&bench.title()?);
     }
     let mut rows = Vec::new();
-    for (index, case) in cases.iter().enumerate() {
+    // Nobody can read what is lost.
+    for (index, case) in cases.iter().enumerate().take_while(|_| lost().is_none()) {
         let row = bench.run(case, (index, cases.len()));
         if shows_table {
             table.row(&row);

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use terminal::tell;
+
 /// Asynchronous memory copies of AscendCL on machines without an NPU.
 ///
 /// Ferry is an independent implementation of AscendCL's copy runtime: a libascendcl.so that programs
@@ -55,17 +57,45 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let code = command();
+    if let Some(why) = terminal::lost() {
+        tell(&format!("ferry: what was printed is lost: standard output cannot be written: {why}\n"));
+        return ExitCode::FAILURE;
+    }
+    code
+}
+
+fn command() -> ExitCode {
+    let outcome = match parse() {
+        Err(code) => return code,
+        Ok(command) => run_command(command),
+    };
+    outcome.unwrap_or_else(|error| {
+        tell(&format!("ferry: {error}\n"));
+        ExitCode::FAILURE
+    })
+}
+
+/// What is asked for; help and versions are printed here, and so is what makes no sense.
+fn parse() -> Result<Command, ExitCode> {
+    Cli::try_parse().map(|cli| cli.command).map_err(|text| {
+        if text.use_stderr() {
+            let _ = text.print();
+        } else {
+            terminal::put_by(|_| text.print());
+        }
+        ExitCode::from(text.exit_code() as u8)
+    })
+}
+
+fn run_command(command: Command) -> error::Result<ExitCode> {
+    match command {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
-        Command::Run(args) => return run::main(&args),
+        Command::Run(args) => Ok(run::main(&args)),
         Command::Role(args) => tour::child::main(&args),
         Command::Pages(args) => pages::main(&args),
-    };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("ferry: {error}");
-        ExitCode::FAILURE
-    })
+    }
 }

@@ -17,6 +17,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use crate::error::{Error, Result};
 use crate::library;
 use crate::machine::Machine;
+use crate::terminal::tell;
 
 use signals::Signals;
 
@@ -42,7 +43,7 @@ pub fn main(args: &Args) -> ExitCode {
     match start(args) {
         Ok(code) => ExitCode::from(code),
         Err((code, error)) => {
-            eprintln!("ferry run: {error}");
+            tell(&format!("ferry run: {error}\n"));
             ExitCode::from(code)
         }
     }
@@ -82,7 +83,8 @@ fn verdict(program: &OsStr, status: ExitStatus) -> u8 {
     if let Some(signal) = status.signal() {
         let name = signals::name(signal).map(|name| format!(" ({name})")).unwrap_or_default();
         let core = if status.core_dumped() { ", core dumped" } else { "" };
-        eprintln!("ferry run: {} was killed by signal {signal}{name}{core}", Path::new(program).display());
+        let program = Path::new(program).display();
+        tell(&format!("ferry run: {program} was killed by signal {signal}{name}{core}\n"));
         return 128 + signal as u8;
     }
     status.code().unwrap_or_default() as u8
@@ -140,8 +142,9 @@ impl Drop for Names {
 /// A new folder that only this user can write. One with our number may be left over from a run that was killed.
 fn fresh_folder() -> std::io::Result<PathBuf> {
     let mut outcome = Err(ErrorKind::AlreadyExists.into());
+    let within = Some(std::env::temp_dir()).filter(|folder| !breaks_a_list(folder)).unwrap_or("/tmp".into());
     for attempt in 0..100 {
-        let folder = std::env::temp_dir().join(format!("ferry-run-{}-{attempt}", std::process::id()));
+        let folder = within.join(format!("ferry-run-{}-{attempt}", std::process::id()));
         outcome = DirBuilder::new().mode(0o700).create(&folder).map(|()| folder);
         if !matches!(&outcome, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
             break;
@@ -158,9 +161,10 @@ fn second_name(folder: &Path, library: &Path) -> bool {
     second.canonicalize().is_ok_and(|target| target == library)
 }
 
-/// The loader splits its lists at colons, and LD_PRELOAD at blanks too; there is no way to escape either.
+/// The loader splits its lists at colons, LD_PRELOAD at blanks too and LD_LIBRARY_PATH at semicolons, and puts other words in place of
+/// those that follow a `$`; there is no way to escape any of it.
 fn breaks_a_list(folder: &Path) -> bool {
-    folder.as_os_str().as_bytes().iter().any(|byte| b": \t\n".contains(byte))
+    folder.as_os_str().as_bytes().iter().any(|byte| b":; \t\n$".contains(byte))
 }
 
 #[cfg(test)]
@@ -176,7 +180,9 @@ mod tests {
 
     #[test]
     fn a_folder_the_loader_would_split_is_not_used() {
-        for (folder, want) in [("/opt/ferry/lib", false), ("/my libs", true), ("/a:b", true)] {
+        for (folder, want) in
+            [("/opt/ferry/lib", false), ("/my libs", true), ("/a:b", true), ("/a;b", true), ("/$LIB", true)]
+        {
             assert_eq!(breaks_a_list(Path::new(folder)), want, "{folder}");
         }
     }

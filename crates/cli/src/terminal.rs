@@ -1,6 +1,24 @@
-//! How things look: colours and a line of progress, both only on a terminal, and numbers with units.
+//! How things look: colours and a line of progress, both only on a terminal, and numbers with units. And whether they were seen:
+//! everything that the command prints goes through here, and what could not be written is remembered for its end.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why something that was printed is lost.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+/// The command was started without a standard output.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before Rust's own start, which opens /dev/null in place of a descriptor that is closed.
+extern "C" fn look_at_descriptors() {
+    // SAFETY: asks whether a descriptor is open.
+    CLOSED.store(unsafe { libc::fcntl(1, libc::F_GETFD) } < 0, Ordering::Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static FIRST: extern "C" fn() = look_at_descriptors;
 
 /// What standard output, or standard error, can show.
 #[derive(Clone, Copy)]
@@ -23,12 +41,12 @@ pub enum Colour {
 impl Terminal {
     /// Looks at standard output, `NO_COLOR` and `TERM`.
     pub fn stdout() -> Terminal {
-        Terminal::new(std::io::stdout().is_terminal(), put)
+        Terminal::new(io::stdout().is_terminal(), put)
     }
 
     /// The same for standard error, where standard output carries data.
     pub fn stderr() -> Terminal {
-        Terminal::new(std::io::stderr().is_terminal(), tell)
+        Terminal::new(io::stderr().is_terminal(), tell)
     }
 
     fn new(is_terminal: bool, put: fn(&str)) -> Terminal {
@@ -56,15 +74,37 @@ impl Terminal {
     }
 }
 
-/// Writes to standard output. A reader that has seen enough (`ferry tour | head`) is no error.
+/// Writes to standard output.
 pub fn put(text: &str) {
-    let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    put_by(|out| out.write_all(text.as_bytes()));
 }
 
-/// Writes to standard error, which may be closed as well.
-fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+/// Has `write` write to standard output, and remembers if that failed. A reader that has seen enough (`ferry tour | head`) is no
+/// failure.
+pub fn put_by(write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
+    let mut out = io::stdout();
+    let done = is_open().and_then(|()| write(&mut out)).and_then(|()| out.flush());
+    if let Err(error) = done
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Fails if the command was started without a standard output.
+pub fn is_open() -> io::Result<()> {
+    let closed = || io::Error::from_raw_os_error(libc::EBADF);
+    if CLOSED.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+}
+
+/// Why some of what was printed is lost, if it is.
+pub fn lost() -> Option<&'static io::Error> {
+    LOST.get()
+}
+
+/// Writes to standard error. If that cannot be written there is nobody to tell.
+pub fn tell(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Bytes with a binary unit and three figures: `512 B`, `11.7 MiB`.

@@ -205,6 +205,64 @@ fn a_program_that_touches_a_device_pointer_dies_with_one_line_that_says_so() {
 }
 
 #[test]
+fn a_signal_that_is_sent_takes_its_course() {
+    let program = compile(
+        "sends",
+        r#"
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include "acl/acl.h"
+        int main(int count, char **words)
+        {
+            if (aclInit(NULL) || aclrtSetDevice(0)) return 98;
+            raise(words[1][0] == 'b' ? SIGBUS : SIGSEGV);
+            return 0;
+        }
+        "#,
+    );
+    for (word, signal) in [("segv", libc::SIGSEGV), ("bus", libc::SIGBUS)] {
+        let run = output(ferry(&["run", "--"]).arg(&program).arg(word));
+        assert_eq!(run.status.code(), Some(128 + signal), "{}", text(&run.stderr));
+    }
+}
+
+/// Everywhere that the library may be installed: the loader's lists have separators, and words that it replaces.
+#[test]
+fn folders_with_odd_names_are_found_by_run() {
+    let program = compile(
+        "finds",
+        r#"
+        #include <dlfcn.h>
+        int main(void) { return dlopen("libacl_rt.so", RTLD_NOW) && dlopen("libascendcl.so", RTLD_NOW) ? 0 : 1; }
+        "#,
+    );
+    let built = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps").join("libascendcl.so");
+    let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("odd");
+    let temporary = home.join("temporary");
+    for name in ["a;b", "a:b", "a b", "a$LIB", "plain"] {
+        let folder = home.join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::create_dir_all(&temporary).expect("a folder");
+        let library = folder.join("libascendcl.so");
+        let _ = std::fs::remove_file(&library);
+        std::fs::hard_link(&built, &library)
+            .or_else(|_| std::fs::copy(&built, &library).map(drop))
+            .expect("a library");
+        let mut run = ferry(&["run", "--"]);
+        run.arg(&program)
+            .env("FERRY_LIBRARY", &library)
+            .env("TMPDIR", &temporary)
+            .env_remove("LD_LIBRARY_PATH");
+        let done = output(&mut run);
+        assert_eq!(done.status.code(), Some(0), "{name}: {}", text(&done.stderr));
+        assert_eq!(text(&done.stderr), "", "{name}");
+        let left = std::fs::read_dir(&temporary).expect("a folder").count();
+        assert_eq!(left, 0, "{name}: something is left over");
+    }
+    std::fs::remove_dir_all(&home).expect("ours");
+}
+
+#[test]
 fn a_program_that_lives_through_its_own_faults_still_does() {
     let program = compile(
         "own_handler",

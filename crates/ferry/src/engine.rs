@@ -1,6 +1,6 @@
 //! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as [`Options`] does.
 
-pub use crate::options::{VISIBLE, count, setting, var};
+pub use crate::options::{VISIBLE, count, setting, switch, var};
 pub use ferry_backends::{fault::explain as explain_faults, probe, refusal, threads};
 
 use crate::{BackendName, Kind, Options, Result};

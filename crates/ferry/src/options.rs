@@ -180,7 +180,7 @@ impl Options {
         self.form != Form::Ep
     }
 
-    /// Refuses a product, a name and a form that do not go together: the fields can be set one by one.
+    /// Refuses numbers out of range, and a product, a name and a form that do not go together: the fields can be set one by one.
     pub(crate) fn check(&self) -> Result<()> {
         let (product, soc) = (self.product, &self.soc);
         if !product.names.contains(&soc.as_str()) {
@@ -188,8 +188,13 @@ impl Options {
             return Err(Kind::BadSetting
                 .because(format!("soc is '{soc}', which is not one of product {}: {names}", product.tag)));
         }
-        if let Some(devices) = self.devices.filter(|count| *count > MOST_DEVICES) {
-            return Err(Kind::BadSetting.because(format!("{devices} devices: {MOST_DEVICES} are the most")));
+        if let Some(devices) = self.devices.filter(|count| !(1..=MOST_DEVICES).contains(count)) {
+            let note = format!("devices is {devices}: give a number from 1 to {MOST_DEVICES}");
+            return Err(Kind::BadSetting.because(note));
+        }
+        if let Some(size) = self.device_memory {
+            let named = |why| Kind::BadSetting.because(format!("device_memory is {size} bytes: {why}"));
+            in_range(size).map_err(named)?;
         }
         let visible = self.visible.as_deref().unwrap_or_default();
         if let Some(twice) = visible.iter().enumerate().find(|(at, id)| visible[..*at].contains(id)) {
@@ -231,6 +236,15 @@ pub fn count(text: &str, most: usize) -> Result<usize> {
     text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(bad)
 }
 
+/// Reads a switch. One that is set to nothing is off.
+pub fn switch(text: &str) -> Result<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "on" | "yes" | "true" => Ok(true),
+        "" | "0" | "off" | "no" | "false" => Ok(false),
+        _ => Err(Kind::BadSetting.because("give 1, on, yes or true, or 0, off, no or false")),
+    }
+}
+
 /// Reads a size in bytes: a number, or a number with K, M, G or T behind it (powers of 1024).
 ///
 /// ```
@@ -255,7 +269,10 @@ pub fn parse_size(text: &str) -> Result<usize> {
 }
 
 fn device_memory(text: &str) -> Result<usize> {
-    let size = parse_size(text)?;
+    in_range(parse_size(text)?)
+}
+
+fn in_range(size: usize) -> Result<usize> {
     let bad = || Kind::BadSetting.because("give a size from 64K to 16T");
     Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
 }
@@ -394,6 +411,19 @@ mod tests {
                 (got, _) => panic!("{tag} {soc} {form:?}: {got:?}"),
             }
         }
+    }
+
+    #[test]
+    fn numbers_that_variables_refuse_are_refused_in_fields_too() {
+        let bad_devices = [0, 65].map(|count| Options { devices: Some(count), ..Options::default() });
+        let sizes = [0, 1, LEAST_MEMORY - 1, MOST_MEMORY + 1, usize::MAX];
+        let bad_memory = sizes.map(|size| Options { device_memory: Some(size), ..Options::default() });
+        for options in bad_devices.iter().chain(&bad_memory) {
+            let error = options.check().expect_err("out of range");
+            assert_eq!(error.kind, Kind::BadSetting, "{options:?}: {error}");
+        }
+        let good = Options { devices: Some(1), device_memory: Some(LEAST_MEMORY), ..Options::default() };
+        assert_eq!(good.check(), Ok(()));
     }
 
     #[test]

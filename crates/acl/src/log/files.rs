@@ -5,8 +5,10 @@ use std::{
     collections::VecDeque,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
+    mem,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    ptr,
 };
 
 /// Documented.
@@ -51,17 +53,36 @@ impl Files {
     }
 }
 
-/// Prints a line on standard output at once and in one piece, past the buffers of C and Rust.
-pub fn print(mut line: &[u8]) {
+/// Prints a line on standard output or error at once and in one piece, past the buffers of C and Rust. What cannot be printed is
+/// lost and harms nobody: a reader that has gone does not end the program by SIGPIPE.
+pub fn print(file: i32, line: &[u8]) {
+    // SAFETY: sets of signals on the stack, valid for the calls. A SIGPIPE that was pending before is not taken away.
+    unsafe {
+        let (mut pipe, mut pending, mut old): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+            mem::zeroed();
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::sigpending(&mut pending);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut old);
+        let is_broken = write(file, line).is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        if is_broken && libc::sigismember(&pending, libc::SIGPIPE) == 0 {
+            libc::sigtimedwait(&pipe, ptr::null_mut(), &mem::zeroed());
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &old, ptr::null_mut());
+    }
+}
+
+fn write(file: i32, mut line: &[u8]) -> io::Result<()> {
     while !line.is_empty() {
         // SAFETY: our own bytes.
-        let done = unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), line.len()) };
-        match usize::try_from(done) {
+        let done = unsafe { libc::write(file, line.as_ptr().cast(), line.len()) };
+        match usize::try_from(done).map_err(|_| io::Error::last_os_error()) {
             Ok(done) => line = &line[done..],
-            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Mappings {
     /// The slow way: its cost grows with the process.
     pub fn read() -> Option<Mappings> {
         let list = std::fs::read_to_string(LIST).ok()?;
-        Some(Mappings::Read(lines(&list).map(|(mapping, _)| mapping).collect()))
+        Some(Mappings::Read(lines(&list).map(|line| line.mapping).collect()))
     }
 
     /// The mapping around `addr`, or `Some(None)` where nothing is mapped; `None` if that cannot be said.
@@ -82,14 +82,33 @@ fn ask(file: &File, addr: usize) -> Option<Option<Mapping>> {
     nothing.then_some(None)
 }
 
-/// The mappings of a list, with their rights. Lines that cannot be read are passed over.
-pub fn lines(list: &str) -> impl Iterator<Item = (Mapping, &str)> {
+/// A line of the list.
+pub struct Line<'a> {
+    /// Where.
+    pub mapping: Mapping,
+    /// What may be done with it: `r`, `w`, `x`.
+    pub rights: &'a str,
+    /// The file behind it, or nothing.
+    pub name: &'a str,
+}
+
+impl Line<'_> {
+    /// Whether there is a file behind it that could be shorter than the mapping, and no device, which reading could change.
+    pub fn is_of_file(&self) -> bool {
+        let is_memory = |name: &str| name.starts_with("/dev/shm/") || name == "/dev/zero";
+        self.name.starts_with('/') && (!self.name.starts_with("/dev/") || is_memory(self.name))
+    }
+}
+
+/// The mappings of a list. Lines that cannot be read are passed over.
+pub fn lines(list: &str) -> impl Iterator<Item = Line<'_>> {
     list.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
-        let rights = words.next()?;
-        let is_anonymous = words.skip(1).take(2).eq(["00:00", "0"]);
+        let (rights, _, device, inode) = (words.next()?, words.next()?, words.next()?, words.next());
+        let is_anonymous = (device, inode) == ("00:00", Some("0"));
         let number = |text| usize::from_str_radix(text, 16).ok();
-        Some((Mapping { start: number(start)?, end: number(end)?, is_anonymous }, rights))
+        let mapping = Mapping { start: number(start)?, end: number(end)?, is_anonymous };
+        Some(Line { mapping, rights, name: words.next().unwrap_or_default() })
     })
 }

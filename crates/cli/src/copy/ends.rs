@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::terminal;
 
 /// An open file, and what it is called.
 pub struct End {
@@ -30,7 +31,8 @@ impl End {
     /// Opens what is written, which is emptied if it exists.
     pub fn destination(path: &Path, src: &End) -> Result<End> {
         let end = if path.as_os_str() == "-" {
-            End::new("standard output", io::stdout().as_fd().try_clone_to_owned().map(File::from))
+            let open = || terminal::is_open().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
+            End::new("standard output", open().map(File::from))
         } else {
             // Emptied when it is known to be another file.
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);

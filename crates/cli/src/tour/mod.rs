@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, NOT_SUPPORTED, Result};
 use crate::library::Library;
 use crate::machine::{self, Machine};
-use crate::terminal::{Terminal, bytes};
+use crate::terminal::{Terminal, bytes, lost, tell};
 
 use ctx::Ctx;
 use table::Table;
@@ -143,7 +143,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     table.title(&title(&ctx)?);
     for (group, about, parts) in GROUPS {
         table.group(group, about);
-        for part in *parts {
+        // Nobody can read what is lost.
+        for part in parts.iter().take_while(|_| lost().is_none()) {
             table.begin(part);
             let outcome = perform(group, part, &mut ctx);
             table.end(part, outcome);
@@ -177,7 +178,7 @@ fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
     std::thread::spawn(move || {
         if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let limit = PATIENCE.as_secs();
-            eprintln!("\nferry: tour failed: {group}, {what}: expected an end, saw none in {limit} s");
+            tell(&format!("\nferry: tour failed: {group}, {what}: expected an end, saw none in {limit} s\n"));
             std::process::exit(1);
         }
     });

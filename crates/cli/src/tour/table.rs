@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Outcome, Part, Proof, Speed};
-use crate::terminal::{Colour, Terminal, bytes, figures};
+use crate::terminal::{Colour, Terminal, bytes, figures, tell};
 
 const WHAT: usize = 45;
 const PROVES: usize = 18;
@@ -94,7 +94,7 @@ impl Table {
         if let [first, others @ ..] = &self.failed[..] {
             let more =
                 if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
-            eprintln!("ferry: tour failed: {first}{more}");
+            tell(&format!("ferry: tour failed: {first}{more}\n"));
         }
         self.failed.is_empty()
     }

@@ -92,3 +92,16 @@ fn memory_that_runs_out_is_refused_and_comes_back() {
     stream.synchronize().unwrap();
     device.alloc::<u8>(total - (1 << 20)).expect("it is back");
 }
+
+/// What a variable of the environment would be refused for is refused in a field.
+#[test]
+fn no_devices_and_no_memory_are_refused() {
+    for count in [0, 65] {
+        let opened = Runtime::open(&Options { devices: Some(count), ..options() });
+        says(&error(opened), Kind::BadSetting, &["devices", &count.to_string()]);
+    }
+    for size in [0, 4096] {
+        let opened = Runtime::open(&Options { device_memory: Some(size), ..options() });
+        says(&error(opened), Kind::BadSetting, &["device_memory", "64K", &size.to_string()]);
+    }
+}
