@@ -43,8 +43,8 @@ pub fn call_here(function: &Function, body: impl FnOnce(&Here) -> Result<()>) ->
 }
 
 /// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
-pub fn refuse_call(name: &str, note: String) -> i32 {
-    report(name, &state::not_forked().err().unwrap_or_else(|| refuse(note)))
+pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
+    report(name, &state::not_forked().err().unwrap_or_else(|| crate::error::fail(code, note)))
 }
 
 /// Keeps the code and the message for those who ask, and logs a line.
