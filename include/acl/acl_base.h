@@ -22,6 +22,9 @@ typedef int aclError;
 /** A 16-bit float as its bits; it is carried, never computed with. */
 typedef uint16_t aclFloat16;
 
+typedef void *aclrtStream; /**< A stream; NULL is the default stream of the current context. */
+typedef void *aclrtEvent; /**< An event. */
+
 /* Success, in its two spellings. */
 #define ACL_ERROR_NONE 0 /**< Done; deprecated alias of ACL_SUCCESS. */
 #define ACL_SUCCESS 0 /**< Done. */

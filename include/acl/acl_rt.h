@@ -29,8 +29,6 @@ extern "C" {
 
 /* ---- Handles and callbacks -------------------------------------------------------------------------------- */
 
-typedef void *aclrtStream; /**< A stream; NULL is the default stream of the current context. */
-typedef void *aclrtEvent; /**< An event. */
 typedef void *aclrtContext; /**< A context. */
 typedef void *aclrtDrvMemHandle; /**< Physical memory without an address. */
 typedef void *aclrtMemPool; /**< A pool of stream-ordered memory. */
@@ -486,7 +484,7 @@ aclError aclrtGetLastError(aclrtLastErrLevel level);
 /** Version of the API. */
 aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
 
-/** Version of a package as text, into ACL_PKG_VERSION_MAX_SIZE bytes. */
+/** Version of a package, whose name may be in any case, as text, into ACL_PKG_VERSION_MAX_SIZE bytes. */
 aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
 
 /** Version of a package as a number; later versions have larger ones. */
@@ -533,7 +531,7 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total);
 /** Asks whether `deviceId` can reach memory of `peerDeviceId`: 1 or 0. */
 aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 
-/** Lets the current device reach memory of `peerDeviceId`; `flags` is 0. */
+/** Lets the current device reach memory of `peerDeviceId`, as it does its own anyway; `flags` is 0. */
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 
 /** Takes back aclrtDeviceEnablePeerAccess. */
@@ -651,7 +649,7 @@ aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 /** Creates an event for timing and for waiting. */
 aclError aclrtCreateEvent(aclrtEvent *event);
 
-/** Creates an event with ACL_EVENT_ flags. */
+/** Creates an event with ACL_EVENT_ flags; 0 is for timing and for waiting. */
 aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag);
 
 /** The same for an event that counts as complete until it is recorded. */

@@ -132,7 +132,8 @@ static void peers(void)
     CHECK(can, 1);
     CHECK(aclrtDeviceCanAccessPeer(NULL, 0, 1), ACL_ERROR_INVALID_PARAM);
     REFUSED(aclrtDeviceCanAccessPeer(&can, 0, 0));
-    REFUSED(aclrtDeviceEnablePeerAccess(0, 0));
+    OK(aclrtDeviceEnablePeerAccess(0, 0)); // itself: nothing happens
+    REFUSED(aclrtDeviceDisablePeerAccess(0));
     REFUSED(aclrtDeviceEnablePeerAccess(1, 1));
     REFUSED(aclrtDeviceEnablePeerAccess(99, 0));
 

@@ -301,10 +301,20 @@ def test_asynchronous_copies_inside_the_host_are_refused(scene, stream):
             refused(NOT_SUPPORTED, acl.rt.memcpy_async, dst, 64, src, 64, DEFAULT, stream, naming=("both ends",))
 
 
-@pytest.mark.parametrize("kind", [8, -1, 99, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("kind", [8, -1, 99, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**32 + 1, 2**40, -(2**200)])
 def test_what_is_no_kind_is_refused(scene, stream, kind):
     words = (f"kind is {kind}",)
-    refused(INVALID_PARAM, acl.rt.memcpy_async, scene.device, 64, scene.pinned, 64, kind, stream, naming=words)
+    ends = scene.device, 64, scene.pinned, 64
+    refused(INVALID_PARAM, acl.rt.memcpy_async, *ends, kind, stream, naming=words)
+    refused(INVALID_PARAM, acl.rt.memcpy_async_with_condition, *ends, kind, stream, naming=words)
+    rows = scene.device, 8, scene.pinned, 8, 8, 8
+    # A rectangle's kinds are fewer, and so its message names what it takes.
+    refused(INVALID_PARAM, acl.rt.memcpy2d, *rows, kind)
+    refused(INVALID_PARAM, acl.rt.memcpy2d_async, *rows, kind, stream)
+    refused(INVALID_PARAM, acl.rt.reduce_async, scene.device, scene.device + 64, 64, kind, 0, stream, 0, naming=words)
+    refused(INVALID_PARAM, acl.rt.memcpy_async_with_desc, scene.device, kind, stream, naming=words)
+    assert refused(INVALID_PARAM, acl.rt.get_memcpy_desc_size, kind, naming=words) == 0
+    ok(acl.rt.memcpy(scene.device, 64, scene.pinned, 0, kind))  # which ignores it (N1)
 
 
 def test_a_kind_that_contradicts_the_addresses_is_refused(scene, stream):

@@ -33,6 +33,7 @@ macro_rules! programs {
 
 programs! {
     app_log: "tests/c/app_log.c",
+    base_header: "tests/c/base_header.c",
     batch: "tests/c/batch.c",
     batch_async: "tests/c/batch_async.c",
     callback_leaves: "tests/c/callback_leaves.c",

@@ -102,7 +102,7 @@ fn empty_version() -> aclCANNPackageVersion {
 #[test]
 fn packages_that_do_not_exist_are_refused() {
     let (mut chars, mut number) = ([1 as c_char; 128], 7);
-    for name in [c"", c"Runtime", c"runtime ", c"mindspore"] {
+    for name in [c"", c"runtime ", c"run", c"mindspore"] {
         expect("text", aclsysGetVersionStr(name.as_ptr(), chars.as_mut_ptr()), RT_PARAM_INVALID);
         assert_eq!(aclsysGetVersionNum(name.as_ptr(), &mut number), RT_PARAM_INVALID);
         let said = message().expect("a message");
@@ -206,11 +206,7 @@ fn the_overflow_mode_is_a_devices_own() {
         mode
     };
     in_new_thread(move || {
-        let mut unset = -7;
-        expect("no context", aclrtSetDeviceSatMode(1), CONTEXT_NULL);
-        expect("no context", aclrtGetDeviceSatMode(&mut unset), CONTEXT_NULL);
-        expect("no room comes first", aclrtGetDeviceSatMode(null_mut()), INVALID_PARAM);
-        assert_eq!(unset, -7);
+        expect("no room", aclrtGetDeviceSatMode(null_mut()), INVALID_PARAM);
         ok(aclrtSetDevice(1));
         assert_eq!(mode(), 0, "saturation");
         ok(aclrtSetDeviceSatMode(1));

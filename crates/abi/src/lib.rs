@@ -253,7 +253,7 @@ functions! {
     Private {
         ferryMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
         ferryLaunchCallback: fn(HostFunction, HostFunction, Ptr, i32, Handle) -> Code;
-        ferryRefuse: fn(*const c_char, *const c_char) -> Code;
+        ferryRefuse: fn(*const c_char, *const c_char, i32) -> Code;
         ferryHostRange: fn(Const, usize, i32, *mut c_char, usize) -> Code;
         ferryCheckWhileWaiting: fn(Option<Check>) -> Option<Check>;
         ferryStop: fn() -> Code;

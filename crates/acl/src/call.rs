@@ -70,8 +70,8 @@ fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
 }
 
 /// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
-pub fn refuse_call(name: &str, note: String) -> i32 {
-    report(name, &state::not_forked().err().unwrap_or_else(|| refuse(note)))
+pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
+    report(name, &state::not_forked().err().unwrap_or_else(|| crate::error::fail(code, note)))
 }
 
 /// Keeps the code and the message for those who ask, and logs a line.

@@ -28,7 +28,7 @@ pub struct EventEntry {
 /// The function that made an event; the three kinds differ in what may be asked of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// aclrtCreateEvent: not to be reset.
+    /// aclrtCreateEvent.
     Plain,
     /// aclrtCreateEventWithFlag.
     WithFlag,
@@ -59,6 +59,8 @@ pub fn create_plain() -> Result<usize> {
 pub fn create(flags: u32, made: Made) -> Result<usize> {
     let engine = engine()?;
     let device = current_device()?;
+    // No flag at all is taken for what aclrtCreateEvent gives.
+    let flags = if flags == 0 && !engine.settings.strict { PLAIN_FLAGS } else { flags };
     let alone = [ACL_EVENT_EXTERNAL as u32, ACL_EVENT_IPC as u32].into_iter().find(|flag| flags & flag != 0);
     if flags == 0 || flags & !ALL_FLAGS != 0 || alone.is_some_and(|flag| flags != flag) {
         return Err(refuse(format!(
@@ -104,10 +106,9 @@ pub fn reset(handle: usize, stream: usize) -> Result<()> {
     let stream = with_here(|here| here.stream(engine, stream))?;
     let entry = find(engine, handle)?;
     entry.same_device(stream.device)?;
-    if entry.made != Made::WithFlag {
-        return Err(entry.not_for("aclrtResetEvent"));
+    if engine.settings.strict {
+        entry.may_be_reset()?;
     }
-    entry.needs_sync("streams can neither wait for it nor reset it")?;
     Ok(entry.event.reset(&stream.stream)?)
 }
 
@@ -207,6 +208,14 @@ impl EventEntry {
     /// Itself, unless it was made by aclrtCreateEventExWithFlag, whose events the older functions do not take.
     fn older(self: Arc<Self>, function: &str) -> Result<Arc<Self>> {
         if self.made == Made::ExWithFlag { Err(self.not_for(function)) } else { Ok(self) }
+    }
+
+    /// Documented: only events of aclrtCreateEventWithFlag with ACL_EVENT_SYNC are reset; what happens to others is undefined.
+    fn may_be_reset(&self) -> Result<()> {
+        if self.made != Made::WithFlag {
+            return Err(self.not_for("aclrtResetEvent"));
+        }
+        self.needs_sync("streams can neither wait for it nor reset it")
     }
 
     fn not_for(&self, function: &str) -> Error {

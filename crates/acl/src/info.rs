@@ -6,10 +6,10 @@ use crate::{
     call::refuse,
     constants::*,
     error::fail,
-    state::{Engine, bad_device, current_device, engine},
+    state::{DeviceState, Engine, bad_device, current_device, engine},
 };
 use ferry::products::{Cores, Threads};
-use std::sync::atomic::Ordering;
+use std::{slice, sync::atomic::Ordering};
 
 /// aclGetDeviceCapability.
 pub fn capability(device: u32, what: i32) -> Result<i64> {
@@ -102,20 +102,28 @@ pub fn bare_tgid() -> i32 {
 
 /// aclrtSetDeviceSatMode: kept, and told when asked. Reductions, which are all that is computed here, do not look at it.
 pub fn set_sat_mode(mode: i32) -> Result<()> {
-    let engine = engine()?;
-    let device = current_device()?;
+    let devices = meant(engine()?)?;
     if !matches!(mode, ACL_RT_OVERFLOW_MODE_SATURATION | ACL_RT_OVERFLOW_MODE_INFNAN) {
         let valid = "ACL_RT_OVERFLOW_MODE_SATURATION (0) and ACL_RT_OVERFLOW_MODE_INFNAN (1)";
         return Err(refuse(format!("mode is {mode}: valid are {valid}")));
     }
-    engine.device(device)?.sat_mode.store(mode, Ordering::Relaxed);
+    devices.iter().for_each(|device| device.sat_mode.store(mode, Ordering::Relaxed));
     Ok(())
 }
 
 /// aclrtGetDeviceSatMode.
 pub fn sat_mode() -> Result<i32> {
-    let device = current_device()?;
-    Ok(engine()?.device(device)?.sat_mode.load(Ordering::Relaxed))
+    let device = meant(engine()?)?.first().ok_or_else(|| bad_device(0, 0))?;
+    Ok(device.sat_mode.load(Ordering::Relaxed))
+}
+
+/// The current device; every device, as long as the thread has set none.
+fn meant(engine: &Engine) -> Result<&[DeviceState]> {
+    match current_device() {
+        Ok(device) => engine.device(device).map(slice::from_ref),
+        Err(no_device) if engine.settings.strict => Err(no_device),
+        Err(_) => Ok(&engine.devices),
+    }
 }
 
 /// aclDataTypeSize: bytes of an element. One of less than a byte takes a byte; text and what is no type have no size.

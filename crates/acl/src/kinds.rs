@@ -81,7 +81,7 @@ impl CopyKind {
     #[inline(always)]
     pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
         let route = ends.route();
-        if is_far(ends) && !matches!(self, DeviceToDevice | InnerDeviceToDevice) {
+        if is_far(ends) && !self.reaches_far(route, engine) {
             return Err(self.too_far());
         }
         if !self.fits(route) {
@@ -127,11 +127,22 @@ impl CopyKind {
         )))
     }
 
+    /// Documented: only asynchronous copies inside the device reach memory that another process exported on another device. That
+    /// ACL_MEMCPY_DEFAULT finds out by itself that a copy is one of these is a tolerance.
+    #[cold]
+    fn reaches_far(self, route: Route, engine: &Engine) -> bool {
+        match self {
+            DeviceToDevice | InnerDeviceToDevice => true,
+            Default => matches!(route, Route::DeviceToDevice { .. }) && !engine.settings.strict,
+            _ => false,
+        }
+    }
+
     #[cold]
     fn too_far(self) -> ferry_core::Error {
         Kind::BadRoute.because(format!(
             "kind {} with memory that another process exported on another device: only \
-             ACL_MEMCPY_DEVICE_TO_DEVICE, asynchronous, reaches it",
+             ACL_MEMCPY_DEVICE_TO_DEVICE, asynchronous and between device memory, reaches it",
             self.name()
         ))
     }

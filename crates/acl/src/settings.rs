@@ -20,6 +20,9 @@ pub struct Settings {
     pub verbose: bool,
     /// Explain a crash on a device pointer.
     pub fault_note: bool,
+    /// Refuse what public programs do where the documents are silent or leave it undefined. The whole list is a table in
+    /// `docs/ENVIRONMENT.md`, and every place that heeds it has a test both ways (`tests/tests/strict.rs`).
+    pub strict: bool,
 }
 
 /// The settings, or why they make no sense.
@@ -36,6 +39,7 @@ fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settin
         cann_version: setting("FERRY_CANN_VERSION", &var, Version::from_str)?.unwrap_or_default(),
         verbose: is_on("FERRY_VERBOSE")?,
         fault_note: is_on("FERRY_FAULT_NOTE")?,
+        strict: is_on("FERRY_STRICT")?,
     })
 }
 
@@ -72,6 +76,7 @@ mod tests {
         {
             assert_eq!(with("FERRY_VERBOSE", value).expect("a switch").verbose, want, "{value:?}");
             assert_eq!(with("FERRY_FAULT_NOTE", value).expect("a switch").fault_note, want, "{value:?}");
+            assert_eq!(with("FERRY_STRICT", value).expect("a switch").strict, want, "{value:?}");
         }
     }
 

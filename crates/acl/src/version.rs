@@ -77,10 +77,15 @@ fn digits(part: &str) -> &str {
     &part[..part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len())]
 }
 
-/// aclsysGetVersionStr and aclsysGetVersionNum: the version of the package of this name.
+/// aclsysGetVersionStr and aclsysGetVersionNum: the version of the package of this name, in whatever case it is written.
 pub fn of_package(name: &str) -> Result<&'static Version> {
-    if PACKAGES.contains(&name) {
-        return Ok(&settings()?.cann_version);
+    let settings = settings()?;
+    let is_name = |package: &str| match settings.strict {
+        true => package == name,
+        false => package.eq_ignore_ascii_case(name),
+    };
+    if PACKAGES.into_iter().any(is_name) {
+        return Ok(&settings.cann_version);
     }
     Err(refuse(format!(
         "pkgName is '{name}': no such package is installed; there are: {}",

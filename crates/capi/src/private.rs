@@ -64,15 +64,15 @@ pub unsafe extern "C" fn ferryLaunchCallback(
     enter(&functions::aclrtLaunchCallback, || report::launch(stream as usize, blockType, launched?))
 }
 
-/// Refuses a call for an argument that C cannot be given, and keeps the message for aclGetRecentErrMsg.
+/// Refuses a call for an argument that C cannot be given, with this code, and keeps the message for aclGetRecentErrMsg.
 ///
 /// # Safety
 /// Both are C strings.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_char) -> aclError {
+pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_char, code: i32) -> aclError {
     // SAFETY: the caller's promise.
     let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
-    call::refuse_call(&text(function), text(note).into_owned())
+    call::refuse_call(&text(function), code, text(note).into_owned())
 }
 
 /// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text, with its end.

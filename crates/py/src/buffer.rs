@@ -119,7 +119,7 @@ impl Sizes {
         let outside = |index, item| format!("{name}[{index}] is {item}: it must be in 0 to {}", usize::MAX);
         let sizes = items
             .enumerate()
-            .map(|(index, item)| usize::try_from(item).map_err(|_| Why::Value(outside(index, item))));
+            .map(|(index, item)| usize::try_from(item).map_err(|_| Why::unfit(outside(index, item))));
         Ok(sizes.collect::<Result<Vec<_>, _>>().map(Sizes::Here))
     }
 

@@ -44,21 +44,31 @@ pub fn enter_to_rest<T: Send>(
     interrupt::raised().map_or(Ok(value), Err)
 }
 
+/// ACL_ERROR_RT_PARAM_INVALID.
+const PARAM_INVALID: i32 = 107000;
+
 /// Refuses a call for an argument that is of the right type but nothing C can be given. Returns the code; the message is kept
 /// for acl.get_recent_err_msg.
 pub fn refuse(py: Python<'_>, function: &str, note: impl Display) -> i32 {
+    refuse_as(py, function, PARAM_INVALID, note)
+}
+
+/// The same with a code of its own.
+pub fn refuse_as(py: Python<'_>, function: &str, code: i32, note: impl Display) -> i32 {
     let text = |text: String| CString::new(text.replace('\0', "?")).expect("it has no zero");
     let (function, note) = (text(function.to_owned()), text(note.to_string()));
     // SAFETY: both are C strings.
-    enter_briefly(py, |library| unsafe { (library.private.ferryRefuse)(function.as_ptr(), note.as_ptr()) })
+    enter_briefly(py, |library| unsafe {
+        (library.private.ferryRefuse)(function.as_ptr(), note.as_ptr(), code)
+    })
 }
 
 /// Why an argument cannot be given to C.
 pub enum Why {
     /// It is of the wrong type: an exception.
     Type(PyErr),
-    /// Its type is right: an API error, in words.
-    Value(String),
+    /// Its type is right: an API error, its code and its words.
+    Value(i32, String),
 }
 
 impl Why {
@@ -66,27 +76,43 @@ impl Why {
     pub fn not_of_type(name: &str, words: impl Display) -> Why {
         Why::Type(PyTypeError::new_err(format!("argument '{name}': {words}")))
     }
+
+    /// The API error of a value.
+    pub fn unfit(words: String) -> Why {
+        Why::Value(PARAM_INVALID, words)
+    }
 }
 
-/// A Python int that is to become a `T` of C's.
-pub enum Int<T> {
+/// A Python int that is to become a number of C's.
+pub enum Int<T: Number> {
     /// It does.
-    Fits(T),
+    Fits(T::C),
     /// It is too large, or too small; in words.
     Outside { given: String, negative: bool },
     /// It is no int; what Python says of it.
     Wrong(String),
 }
 
-/// An integer type of C's.
-pub trait Number: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
+/// What a number of C's is.
+pub trait Number {
+    /// The type that C has for it.
+    type C: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>;
+    /// What a number is answered that C cannot have.
+    const CODE: i32 = PARAM_INVALID;
+
     /// What fits, in words.
     fn range() -> String;
+
+    /// What C is given in place of a number that it cannot have, where it looks at none.
+    fn instead() -> Option<Self::C> {
+        None
+    }
 }
 
 macro_rules! numbers {
     ($($type:ty),*) => { $(
         impl Number for $type {
+            type C = $type;
             fn range() -> String {
                 format!("{} to {}", <$type>::MIN, <$type>::MAX)
             }
@@ -95,6 +121,44 @@ macro_rules! numbers {
 }
 
 numbers!(usize, u64, u32, i32, u8);
+
+/// Numbers that name something, each with the code of a number that names nothing: one that C cannot have names nothing either.
+macro_rules! names {
+    ($($(#[doc = $doc:expr])+ $name:ident = $code:expr;)*) => { $(
+        $(#[doc = $doc])+
+        pub struct $name;
+
+        impl Number for $name {
+            type C = i32;
+            const CODE: i32 = $code;
+            fn range() -> String {
+                <i32 as Number>::range()
+            }
+        }
+    )* };
+}
+
+names! {
+    /// aclrtMemcpyKind and aclrtReduceKind: ACL_ERROR_INVALID_PARAM.
+    Kind = 100000;
+    /// aclDataType, for reductions: ACL_ERROR_RT_FEATURE_NOT_SUPPORT.
+    DataType = 207000;
+    /// A device: ACL_ERROR_RT_INVALID_DEVICEID.
+    Device = 107001;
+}
+
+/// A kind that C ignores.
+pub struct AnyKind;
+
+impl Number for AnyKind {
+    type C = i32;
+    fn range() -> String {
+        <i32 as Number>::range()
+    }
+    fn instead() -> Option<i32> {
+        Some(-1)
+    }
+}
 
 impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
     type Error = PyErr;
@@ -119,7 +183,7 @@ impl<'a, 'py, T: Number> FromPyObject<'a, 'py> for Int<T> {
 
 /// A Python int as C's, or what to say of it.
 fn fit<T: Number>(number: &Bound<'_, PyAny>) -> PyResult<Int<T>> {
-    match number.extract::<T>() {
+    match number.extract::<T::C>() {
         Ok(value) => return Ok(Int::Fits(value)),
         Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => {}
         Err(error) => return Err(error),
@@ -133,12 +197,12 @@ fn fit<T: Number>(number: &Bound<'_, PyAny>) -> PyResult<Int<T>> {
 
 impl<T: Number> Int<T> {
     /// The number, or why the argument `name` cannot be given to C.
-    pub fn get(self, name: &str) -> Result<T, Why> {
+    pub fn get(self, name: &str) -> Result<T::C, Why> {
         match self {
             Int::Fits(value) => Ok(value),
-            Int::Outside { given, .. } => {
-                Err(Why::Value(format!("{name} is {given}: it must be in {}", T::range())))
-            }
+            Int::Outside { given, .. } => T::instead().ok_or_else(|| {
+                Why::Value(T::CODE, format!("{name} is {given}: it must be in {}", T::range()))
+            }),
             Int::Wrong(words) => Err(Why::not_of_type(name, words)),
         }
     }
@@ -179,8 +243,8 @@ impl Text {
     pub fn get(self, name: &str) -> Result<CString, Why> {
         match self {
             Text::Bytes(bytes) => CString::new(bytes)
-                .map_err(|error| Why::Value(format!("{name} has a zero at {}", error.nul_position()))),
-            Text::Outside(words) => Err(Why::Value(format!("{name} cannot be a C string: {words}"))),
+                .map_err(|error| Why::unfit(format!("{name} has a zero at {}", error.nul_position()))),
+            Text::Outside(words) => Err(Why::unfit(format!("{name} cannot be a C string: {words}"))),
             Text::Wrong(words) => Err(Why::not_of_type(name, words)),
         }
     }
@@ -217,11 +281,11 @@ pub fn plain(name: &str) -> &str {
     name.strip_prefix("r#").unwrap_or(name)
 }
 
-/// Raises for an argument of the wrong type.
-pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, String>> {
+/// Raises for an argument of the wrong type; else it is the argument, or code and words of why it cannot be given to C.
+pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
     match given {
         Ok(value) => Ok(Ok(value)),
-        Err(Why::Value(note)) => Ok(Err(note)),
+        Err(Why::Value(code, note)) => Ok(Err((code, note))),
         Err(Why::Type(error)) => Err(error),
     }
 }
@@ -233,7 +297,7 @@ macro_rules! take {
         $(let $arg = $crate::call::of_type($arg.get($crate::call::plain(stringify!($arg))))?;)*
         $(let $arg = match $arg {
             Ok(value) => value,
-            Err(note) => return Ok($refused($crate::call::refuse($py, $function, note))),
+            Err((code, note)) => return Ok($refused($crate::call::refuse_as($py, $function, code, note))),
         };)*
     };
 }

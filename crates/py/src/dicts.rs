@@ -19,7 +19,7 @@ pub struct Read<T> {
 impl<T> Read<T> {
     /// The struct, or why C cannot have it. The name is in the words already.
     pub fn get(self, _name: &str) -> Result<T, Why> {
-        self.wrong.map_or(Ok(self.value), |note| Err(Why::Value(note)))
+        self.wrong.map_or(Ok(self.value), |note| Err(Why::unfit(note)))
     }
 }
 
@@ -62,21 +62,21 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     /// A number that must be there.
-    fn number<T: Number + Default>(&mut self, key: &str) -> PyResult<T> {
+    fn number<T: Number<C = T> + Default>(&mut self, key: &str) -> PyResult<T> {
         let value = self.need(key)?;
         self.convert(&value, &self.at(key))
     }
 
     /// A number that is 0 if it is not there.
-    fn number_or_0<T: Number + Default>(&mut self, key: &str) -> PyResult<T> {
+    fn number_or_0<T: Number<C = T> + Default>(&mut self, key: &str) -> PyResult<T> {
         self.find(key)?.map_or_else(|| Ok(T::default()), |value| self.convert(&value, &self.at(key)))
     }
 
-    fn convert<T: Number + Default>(&mut self, value: &Bound<'py, PyAny>, what: &str) -> PyResult<T> {
+    fn convert<T: Number<C = T> + Default>(&mut self, value: &Bound<'py, PyAny>, what: &str) -> PyResult<T> {
         match value.extract::<Int<T>>()?.get(what) {
             Ok(number) => Ok(number),
             Err(Why::Type(error)) => Err(error),
-            Err(Why::Value(note)) => {
+            Err(Why::Value(_, note)) => {
                 self.wrong.get_or_insert(note);
                 Ok(T::default())
             }

@@ -223,10 +223,10 @@ fn stop_thread(module: &Bound<'_, PyModule>, thr_id: Int<u64>) -> PyResult<i32> 
 }
 
 /// A number that C can have; these functions have no code to return.
-fn number<T: crate::call::Number>(given: Int<T>, name: &str) -> PyResult<T> {
+fn number<T: crate::call::Number>(given: Int<T>, name: &str) -> PyResult<T::C> {
     given.get(name).map_err(|why| match why {
         Why::Type(error) => error,
-        Why::Value(note) => PyValueError::new_err(note),
+        Why::Value(_, note) => PyValueError::new_err(note),
     })
 }
 

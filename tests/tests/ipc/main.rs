@@ -384,11 +384,12 @@ fn memory_of_another_device_takes_part_in_few_copies() {
     importer.refused(&format!("holds {there} {LEN} 1"), RT_PARAM_INVALID, "another process");
     importer.refused(&format!("write {there} {LEN} 1"), RT_PARAM_INVALID, "another process");
     importer.refused(&format!("copy {own} {there} {LEN} {D2D}"), RT_PARAM_INVALID, "another process");
-    importer.refused(
-        &format!("copy-async {own} {there} {LEN} {DEFAULT}"),
-        RT_PARAM_INVALID,
-        "another process",
-    );
+    importer.ok(&format!("copy-async {own} {there} {LEN} {DEFAULT}"));
+    let host = importer.ok(&format!("malloc-host {LEN}"));
+    for kind in [DEFAULT, D2H] {
+        let to_host = format!("copy-async {host} {there} {LEN} {kind}");
+        importer.refused(&to_host, RT_PARAM_INVALID, "another process");
+    }
     // The owner's own device, made current, changes nothing: how it was imported counts.
     importer.ok(&format!("close {key}"));
     importer.ok("device 0");

@@ -147,6 +147,10 @@ fn perform(words: &[&str]) -> (i32, String) {
             let code = aclrtMalloc(&mut out, number(1), 0);
             (code, out.to_string())
         }
+        "malloc-host" => {
+            let code = aclrtMallocHost(&mut out, number(1));
+            (code, out.to_string())
+        }
         "free" => plain(aclrtFree(number(1))),
         "write" => {
             let data = pattern(number(2), number(3) as u8);

@@ -197,10 +197,6 @@ fn a_context_is_needed_before_values_are_looked_at() {
             ("aclrtReserveMemAddress", aclrtReserveMemAddress(&mut out, 0, 9, 9, 9)),
             ("aclrtMallocPhysical", aclrtMallocPhysical(&mut out, 1, &bad, 9)),
             ("aclrtMapMem", aclrtMapMem(1, 1, 1, 1, 1)),
-            (
-                "aclrtMemGetAllocationGranularity",
-                aclrtMemGetAllocationGranularity(&mut bad.clone(), 9, &mut out),
-            ),
         ];
         for (name, code) in rows {
             assert_eq!(code, CONTEXT_NULL, "{name}");

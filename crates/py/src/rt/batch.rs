@@ -2,7 +2,7 @@
 
 use crate::{
     buffer::{Buffer, Sizes},
-    call::{Address, Int, Size, Why, enter, refuse, take, type_name},
+    call::{Address, Int, Size, Why, enter, refuse_as, take, type_name},
     dicts,
 };
 use ferry_abi::BatchAttribute;
@@ -66,7 +66,7 @@ fn memcpy_batch_async(
     let mut arrays = match given.check(num_batches, num_attrs) {
         Ok(arrays) => arrays,
         Err(Why::Type(error)) => return Err(error),
-        Err(Why::Value(note)) => return Ok((NONE, refuse(py, name, note))),
+        Err(Why::Value(code, note)) => return Ok((NONE, refuse_as(py, name, code, note))),
     };
     let [dsts, dest_maxs, srcs, sizes, attrs_indexes] = arrays.addresses();
     let attrs = arrays.attrs.as_mut_ptr() as usize;
@@ -119,7 +119,7 @@ impl Given {
         let attrs = self.attrs.get("attrs")?;
         let long = |name: &str, len: usize, count_name: &str, count: usize| match len >= count {
             true => Ok(()),
-            false => Err(Why::Value(format!("{count_name} is {count}, but {name} has {len} entries"))),
+            false => Err(Why::unfit(format!("{count_name} is {count}, but {name} has {len} entries"))),
         };
         let pieces = |name: &str, array: Array| {
             let array = array?;

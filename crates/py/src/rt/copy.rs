@@ -1,6 +1,6 @@
 //! Copies and fills.
 
-use crate::call::{Address, Int, Size, enter, functions, take};
+use crate::call::{Address, AnyKind, DataType, Int, Kind, Size, enter, functions, take};
 use pyo3::prelude::*;
 
 /// Adds the functions of this file.
@@ -20,7 +20,7 @@ functions! { "acl.rt":
     /// Blocks until the bytes are copied. Nothing else is waited for (N2): copies of streams may still be under way.
     ///
     /// Returns ret: 0, or an error code. C: aclrtMemcpy.
-    fn memcpy(dst: Address, dest_max: Size, src: Address, count: Size, kind: i32)
+    fn memcpy(dst: Address, dest_max: Size, src: Address, count: Size, kind: AnyKind)
         = aclrtMemcpy(dst, dest_max, src, count, kind);
 
     /// Copies count bytes from src to dst in the order of the stream.
@@ -37,7 +37,7 @@ functions! { "acl.rt":
     ///
     /// Returns ret: 0 if the copy was handed over, or an error code; an error of the copy itself is returned by the next
     /// synchronise (X2). C: aclrtMemcpyAsync.
-    fn memcpy_async(dst: Address, dest_max: Size, src: Address, count: Size, kind: i32, stream: Address)
+    fn memcpy_async(dst: Address, dest_max: Size, src: Address, count: Size, kind: Kind, stream: Address)
         = aclrtMemcpyAsync(dst, dest_max, src, count, kind, stream);
 
     /// Copies a matrix, row by row, before it returns.
@@ -49,7 +49,7 @@ functions! { "acl.rt":
     /// Blocks until the bytes are copied. The bytes between two rows are left alone.
     ///
     /// Returns ret: 0, or an error code. C: aclrtMemcpy2d.
-    fn memcpy2d(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: i32)
+    fn memcpy2d(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: Kind)
         = aclrtMemcpy2d(dst, dpitch, src, spitch, width, height, kind);
 
     /// Copies a matrix, row by row, in the order of the stream.
@@ -63,7 +63,7 @@ functions! { "acl.rt":
     /// either side (R4). With other host memory, such as that of a NumPy array, it blocks until the copy is done (R7).
     ///
     /// Returns ret: 0 if the copy was handed over, or an error code (R17). C: aclrtMemcpy2dAsync.
-    fn memcpy2d_async(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: i32, stream: Address)
+    fn memcpy2d_async(dst: Address, dpitch: Size, src: Address, spitch: Size, width: Size, height: Size, kind: Kind, stream: Address)
         = aclrtMemcpy2dAsync(dst, dpitch, src, spitch, width, height, kind, stream);
 
     /// Tells how many bytes of device memory a copy descriptor needs.
@@ -71,7 +71,7 @@ functions! { "acl.rt":
     /// kind: 6, inside one device; any other is refused with 100000.
     ///
     /// Returns (desc_size, ret): 56 bytes here. C: aclrtGetMemcpyDescSize.
-    fn get_memcpy_desc_size(kind: i32) -> (desc_size: Size)
+    fn get_memcpy_desc_size(kind: Kind) -> (desc_size: Size)
         = aclrtGetMemcpyDescSize(kind, desc_size);
 
     /// Copies inside a device as a descriptor says at the time the stream gets there.
@@ -81,7 +81,7 @@ functions! { "acl.rt":
     ///
     /// Returns ret: 0 if the copy was handed over, or an error code; a descriptor that was never set makes the next
     /// synchronise return 107000. C: aclrtMemcpyAsyncWithDesc.
-    fn memcpy_async_with_desc(desc: Address, kind: i32, stream: Address)
+    fn memcpy_async_with_desc(desc: Address, kind: Kind, stream: Address)
         = aclrtMemcpyAsyncWithDesc(desc, kind, stream);
 
     /// Fills count bytes with a value, before it returns.
@@ -109,7 +109,7 @@ functions! { "acl.rt":
     /// 207000. reserve: 0.
     ///
     /// Returns ret: 0 if the work was handed over, or an error code. C: aclrtReduceAsync.
-    fn reduce_async(dst: Address, src: Address, count: u64, kind: i32, r#type: i32, stream: Address, reserve: Address)
+    fn reduce_async(dst: Address, src: Address, count: u64, kind: Kind, r#type: DataType, stream: Address, reserve: Address)
         = aclrtReduceAsync(dst, src, count, kind, r#type, stream, reserve);
 }
 
@@ -133,7 +133,7 @@ fn memcpy_async_with_condition(
     dest_max: Int<Size>,
     src: Int<Address>,
     count: Int<Size>,
-    kind: Int<i32>,
+    kind: Int<Kind>,
     stream: Int<Address>,
 ) -> PyResult<i32> {
     let name = "acl.rt.memcpy_async_with_condition";
@@ -159,7 +159,7 @@ fn memcpy_async_with_condition(
 fn set_memcpy_desc(
     py: Python<'_>,
     desc: Int<Address>,
-    kind: Int<i32>,
+    kind: Int<Kind>,
     src_addr: Int<Address>,
     dst_addr: Int<Address>,
     count: Int<Size>,

@@ -1,7 +1,7 @@
 //! Devices and contexts.
 
 use crate::{
-    call::{Address, Int, Size, enter, functions, take},
+    call::{Address, Device, Int, Size, enter, functions, take},
     dicts,
 };
 use pyo3::{prelude::*, types::PyDict};
@@ -24,7 +24,7 @@ functions! { "acl.rt":
     /// device_id: 0 or more, less than acl.rt.get_device_count() tells. Each call counts: acl.rt.reset_device takes one back.
     ///
     /// Returns ret: 0, or 107001 if there is no such device. C: aclrtSetDevice.
-    fn set_device(device_id: i32)
+    fn set_device(device_id: Device)
         = aclrtSetDevice(device_id);
 
     /// Takes one set_device back. With the last one the work of the device is waited for, and its default context ends.
@@ -33,13 +33,13 @@ functions! { "acl.rt":
     /// and other contexts stay.
     ///
     /// Returns ret: 0, or 107002 if nothing is left to take back. C: aclrtResetDevice.
-    fn reset_device(device_id: i32)
+    fn reset_device(device_id: Device)
         = aclrtResetDevice(device_id);
 
     /// Takes all set_device back at once. As reset_device.
     ///
     /// Returns ret: 0, or an error code. C: aclrtResetDeviceForce.
-    fn reset_device_force(device_id: i32)
+    fn reset_device_force(device_id: Device)
         = aclrtResetDeviceForce(device_id);
 
     /// Tells which device is current in this thread.
@@ -73,7 +73,7 @@ functions! { "acl.rt":
     /// dev_id, peer_dev_id: two different devices.
     ///
     /// Returns (can, ret): 1 if it can, 0 if not. C: aclrtDeviceCanAccessPeer.
-    fn device_can_access_peer(dev_id: i32, peer_dev_id: i32) -> (can: i32)
+    fn device_can_access_peer(dev_id: Device, peer_dev_id: Device) -> (can: i32)
         = aclrtDeviceCanAccessPeer(can, dev_id, peer_dev_id);
 
     /// Lets the current device reach the memory of another one; the other direction needs a call of its own (X9).
@@ -81,7 +81,7 @@ functions! { "acl.rt":
     /// peer_dev_id: the other device. flag: 0.
     ///
     /// Returns ret: 0, or an error code. C: aclrtDeviceEnablePeerAccess.
-    fn device_enable_peer_access(peer_dev_id: i32, flag: u32)
+    fn device_enable_peer_access(peer_dev_id: Device, flag: u32)
         = aclrtDeviceEnablePeerAccess(peer_dev_id, flag);
 
     /// Takes device_enable_peer_access back.
@@ -89,7 +89,7 @@ functions! { "acl.rt":
     /// peer_dev_id: the other device.
     ///
     /// Returns ret: 0, or an error code. C: aclrtDeviceDisablePeerAccess.
-    fn device_disable_peer_access(peer_dev_id: i32)
+    fn device_disable_peer_access(peer_dev_id: Device)
         = aclrtDeviceDisablePeerAccess(peer_dev_id);
 
     /// Tells whether a device was let reach the memory of another one.
@@ -116,7 +116,7 @@ functions! { "acl.rt":
     /// device_id: the device. The context has a default stream of its own.
     ///
     /// Returns (context, ret). C: aclrtCreateContext.
-    fn create_context(device_id: i32) -> (context: Address)
+    fn create_context(device_id: Device) -> (context: Address)
         = aclrtCreateContext(context, device_id);
 
     /// Ends a context that create_context made, and waits for the work of its streams.
@@ -150,7 +150,7 @@ functions! { "acl.rt":
 /// cent, -1 where the device cannot tell, and utilizationExtend, which is 0. C: aclrtGetDeviceUtilizationRate.
 #[pyfunction]
 #[pyo3(signature = (device_id, /))]
-fn get_device_utilization_rate(py: Python<'_>, device_id: Int<i32>) -> PyResult<(Bound<'_, PyDict>, i32)> {
+fn get_device_utilization_rate(py: Python<'_>, device_id: Int<Device>) -> PyResult<(Bound<'_, PyDict>, i32)> {
     let mut info = dicts::no_utilization();
     let nothing = dicts::utilization(py, &info)?;
     take!(py, "acl.rt.get_device_utilization_rate", [device_id], |code| (nothing, code));

@@ -1,7 +1,7 @@
 //! Memory: of devices, page-locked, registered, and between processes.
 
 use crate::{
-    call::{Address, Int, Size, Text, cast, enter, functions, of_type, refuse, take},
+    call::{Address, Int, Size, Text, cast, enter, functions, of_type, refuse, refuse_as, take},
     dicts::Config,
     library::Library,
 };
@@ -250,12 +250,12 @@ fn ipc_mem_set_import_pid(py: Python<'_>, key: Text, pid: &Bound<'_, PyAny>) -> 
     for (index, one) in cast::<PyList>(pid, "pid", "list")?.iter().enumerate() {
         match of_type(one.extract::<Int<i32>>()?.get(&format!("pid[{index}]")))? {
             Ok(value) => pids.push(value),
-            Err(note) => outside = outside.or(Some(note)),
+            Err(refusal) => outside = outside.or(Some(refusal)),
         }
     }
     take!(py, name, [key], |code| code);
-    if let Some(note) = outside {
-        return Ok(refuse(py, name, note));
+    if let Some((code, note)) = outside {
+        return Ok(refuse_as(py, name, code, note));
     }
     enter(py, |library| {
         let function = library.functions.aclrtIpcMemSetImportPid;
