@@ -10,6 +10,7 @@ mod count;
 mod deep;
 mod device;
 mod dist;
+mod needs;
 mod python;
 mod readme;
 mod requirements;
