@@ -11,6 +11,7 @@ mod deep;
 mod device;
 mod dist;
 mod needs;
+mod places;
 mod python;
 mod readme;
 mod requirements;

@@ -38,10 +38,15 @@ pub fn release_flags(root: &Path) -> String {
     [given].into_iter().filter(|given| !given.is_empty()).chain(hidden).collect::<Vec<_>>().join("\u{1f}")
 }
 
+/// Where cargo keeps packages.
+pub fn cargo_home() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// The folders that the compiler takes sources of others from, and what they are called in what is built.
 pub fn sources(root: &Path) -> Vec<(PathBuf, &'static str)> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let home = cargo_home();
     let sysroot = output(program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let mut folders: Vec<(PathBuf, &str)> = home.into_iter().map(|home| (home, "/cargo")).collect();
     if !sysroot.trim().is_empty() {

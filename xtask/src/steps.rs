@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::needs::{self, Need};
 use crate::shell::{self, cargo};
-use crate::{abi, client, count, deep, device, dist, python, readme, requirements, tools};
+use crate::{abi, client, count, deep, device, dist, places, python, readme, requirements, tools};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -80,6 +80,7 @@ const STEPS: &[Step] = &[
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
         .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest"])]),
+    deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
     deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),
     deep_step("memcheck", "C programs under valgrind", deep::memcheck).with(&[Need::Program("valgrind")]),
 ];
