@@ -31,7 +31,7 @@ pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
     }
     // The standard library is built anew with the sanitizer in it. Without that, locks taken inside it are not seen,
     // and what they protect is reported as races.
-    if !shell::rustup_has(&["component", "add", "rust-src"], || has_rust_source(root)) {
+    if !shell::rustup_has(&["component", "add", "rust-src"], || shell::has_rust_source(root)) {
         return Ok(Outcome::Skipped(
             "the source of the standard library is not there and rustup could not add it".into(),
         ));
@@ -56,12 +56,6 @@ fn sanitized(root: &Path, words: &str) -> Command {
     command.env("RUSTC_BOOTSTRAP", "1");
     shell::add_rustflags(&mut command, "-Zsanitizer=thread");
     command
-}
-
-fn has_rust_source(root: &Path) -> bool {
-    let sysroot =
-        shell::output(shell::program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
-    Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir()
 }
 
 /// Runs the soak test for five minutes in place of three seconds, as fast as the engine can.

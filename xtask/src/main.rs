@@ -10,6 +10,8 @@ mod count;
 mod deep;
 mod device;
 mod dist;
+mod needs;
+mod places;
 mod python;
 mod readme;
 mod requirements;

@@ -38,10 +38,15 @@ pub fn release_flags(root: &Path) -> String {
     [given].into_iter().filter(|given| !given.is_empty()).chain(hidden).collect::<Vec<_>>().join("\u{1f}")
 }
 
+/// Where cargo keeps packages.
+pub fn cargo_home() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// The folders that the compiler takes sources of others from, and what they are called in what is built.
 pub fn sources(root: &Path) -> Vec<(PathBuf, &'static str)> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let home = cargo_home();
     let sysroot = output(program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let mut folders: Vec<(PathBuf, &str)> = home.into_iter().map(|home| (home, "/cargo")).collect();
     if !sysroot.trim().is_empty() {
@@ -55,6 +60,23 @@ pub fn program(root: &Path, name: &str) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root);
     command
+}
+
+/// The words of a line as a shell takes them: blanks separate, unless a backslash or quotes are before or around them.
+pub fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = line.chars();
+    while let Some(letter) = rest.next() {
+        match (letter, quote) {
+            (' ' | '\t' | '\n', None) => words.extend(word.take()),
+            ('\'' | '"', None) => (quote, word) = (Some(letter), Some(word.unwrap_or_default())),
+            (_, Some(open)) if letter == open => quote = None,
+            ('\\', None | Some('"')) => word.get_or_insert_default().extend(rest.next()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// Adds to the compiler flags that the caller's environment may already hold.
@@ -117,6 +139,19 @@ pub fn rustup_has(words: &[&str], is_there: impl Fn() -> bool) -> bool {
     is_there() || (quiet(Command::new("timeout").args(["60", "rustup"]).args(words)) && is_there())
 }
 
+/// Whether the toolchain has the libraries of a target.
+pub fn has_target(root: &Path, target: &str) -> bool {
+    let mut ask = program(root, "rustc");
+    let said = ask.args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null()).output();
+    said.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir())
+}
+
+/// Whether the toolchain has the source of the standard library.
+pub fn has_rust_source(root: &Path) -> bool {
+    let sysroot = output(program(root, "rustc").args(["--print", "sysroot"])).unwrap_or_default();
+    Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir()
+}
+
 fn shown(command: &Command) -> String {
     let env = command.get_envs().filter_map(|(k, v)| Some((k.to_str()?, v?.to_str()?)));
     // Long, and the same everywhere.
@@ -126,4 +161,21 @@ fn shown(command: &Command) -> String {
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let args = command.get_args().map(|arg| format!(" {}", arg.to_string_lossy()));
     env.chain([name]).chain(args).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        for (line, want) in [
+            ("-I/a -L/b  -lc\n", &["-I/a", "-L/b", "-lc"][..]),
+            ("-I/x\\ y/a -lc", &["-I/x y/a", "-lc"]),
+            ("-I'/x y/a' \"-L/it's\"", &["-I/x y/a", "-L/it's"]),
+            ("'' a", &["", "a"]),
+        ] {
+            assert_eq!(words(line), want, "{line}");
+        }
+    }
 }

@@ -6,8 +6,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::needs::{self, Need};
 use crate::shell::{self, cargo};
-use crate::{abi, client, count, deep, device, dist, python, readme, requirements};
+use crate::{abi, client, count, deep, device, dist, places, python, readme, requirements, tools};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -24,15 +25,29 @@ struct Step {
     what: &'static str,
     deep: bool,
     run: Run,
+    needs: &'static [Need],
 }
 
 const fn step(name: &'static str, what: &'static str, run: Run) -> Step {
-    Step { name, what, deep: false, run }
+    Step { name, what, deep: false, run, needs: &[] }
 }
 
 const fn deep_step(name: &'static str, what: &'static str, run: Run) -> Step {
-    Step { name, what, deep: true, run }
+    Step { name, what, deep: true, run, needs: &[] }
 }
+
+impl Step {
+    /// What it needs beside Rust and gcc, for the list of what will be installed.
+    const fn with(mut self, needs: &'static [Need]) -> Step {
+        self.needs = needs;
+        self
+    }
+}
+
+/// What Rust calls 64-bit Arm.
+const ARM: &str = "aarch64-unknown-linux-gnu";
+const PACKAGES: Need = Need::Python(&["maturin", "mypy", "numpy", "pytest"]);
+const BUILDER: Need = Need::Python(&["maturin"]);
 
 const STEPS: &[Step] = &[
     step("fmt", "the code is formatted", |root| plain(root, "fmt --all --check")),
@@ -43,20 +58,31 @@ const STEPS: &[Step] = &[
     step("abi", "headers, library and Rust types agree", |root| done(abi::run(root))),
     step("requirements", "every documented statement has its test", |root| done(requirements::check(root))),
     step("docs", "the documentation builds without warnings", docs),
-    step("python", "the module acl, installed and tested", python::run),
-    step("readme", "the README's programs compile and run", readme::run),
+    step("python", "the module acl, installed and tested", python::run).with(&[PACKAGES]),
+    step("readme", "the README's programs compile and run", readme::run).with(&[BUILDER]),
     step("tour", "every function end to end, every byte verified", |root| {
         done(shell::run(&mut shell::cargo_for_release(root, "run --release -- tour")))
     }),
-    step("dist", "what people install works, through pkg-config and CMake", dist::trial),
-    step("client", "published bindings build against dist/ and move memory", client::run),
-    step("aarch64", "the code compiles for 64-bit Arm, without a warning", aarch64),
-    step("count", "instructions of one submitted copy", count::run),
-    deep_step("standin", "the suite on the cuda backend, over a stand-in for its driver", device::stand_in),
-    deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer),
-    deep_step("pythons", "the module acl under every other Python that is here", python::run_others),
+    step("dist", "what people install works, through pkg-config and CMake", dist::trial).with(&[
+        BUILDER,
+        Need::Tool(&tools::PKG_CONFIG),
+        Need::Tool(&tools::CMAKE),
+        Need::Make,
+    ]),
+    step("client", "published bindings build against dist/ and move memory", client::run)
+        .with(&[BUILDER, Need::Libclang]),
+    step("aarch64", "the code compiles for 64-bit Arm, without a warning", aarch64)
+        .with(&[Need::Target(ARM)]),
+    step("count", "instructions of one submitted copy", count::run).with(&[Need::Program("valgrind")]),
+    deep_step("standin", "the suite on the cuda backend, over a stand-in for its driver", device::stand_in)
+        .with(&[Need::Python(&["numpy", "pytest"])]),
+    deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
+        .with(&[Need::RustSource]),
+    deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
+        .with(&[BUILDER, Need::Pythons(&["mypy", "numpy", "pytest"])]),
+    deep_step("places", "the README's commands as another user, on one CPU, in any folder", places::run),
     deep_step("soak", "24 threads, 1,000 streams, five minutes", deep::soak),
-    deep_step("memcheck", "C programs under valgrind", deep::memcheck),
+    deep_step("memcheck", "C programs under valgrind", deep::memcheck).with(&[Need::Program("valgrind")]),
 ];
 
 /// The names of all steps, for messages.
@@ -74,6 +100,8 @@ pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
         [] => deep || !step.deep,
         names => names.contains(&step.name),
     };
+    let needs: Vec<Need> = STEPS.iter().filter(wanted).flat_map(|step| step.needs).copied().collect();
+    needs::announce(root, &needs);
     let results: Vec<_> = STEPS.iter().filter(wanted).map(|step| (step.name, timed(step, root))).collect();
     summary(&results)
 }
@@ -153,17 +181,11 @@ fn docs(root: &Path) -> Result<Outcome, String> {
 }
 
 fn aarch64(root: &Path) -> Result<Outcome, String> {
-    const TARGET: &str = "aarch64-unknown-linux-gnu";
-    let libdir = || {
-        let words = ["--print", "target-libdir", "--target", TARGET];
-        let path = shell::output(shell::program(root, "rustc").args(words)).unwrap_or_default();
-        Path::new(path.trim()).is_dir()
-    };
-    if !shell::rustup_has(&["target", "add", TARGET], libdir) {
+    if !shell::rustup_has(&["target", "add", ARM], || shell::has_target(root, ARM)) {
         return Ok(Outcome::Skipped(format!(
-            "Rust's {TARGET} target is not installed and rustup could not add it"
+            "Rust's {ARM} target is not installed and rustup could not add it"
         )));
     }
     let packages = "-p ferry-core -p ferry-backends -p ferry -p ferry-acl -p ferry-capi -p ferry-py";
-    plain(root, &format!("clippy --target {TARGET} {packages} -- -D warnings"))
+    plain(root, &format!("clippy --target {ARM} {packages} -- -D warnings"))
 }

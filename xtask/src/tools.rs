@@ -7,10 +7,13 @@ use std::process::Command;
 use crate::{shell, venv::Venv};
 
 /// A program, and the packages of Python and of the system that bring it.
+#[derive(PartialEq, Eq)]
 pub struct Tool {
     name: &'static str,
-    pip: &'static str,
-    apt: &'static str,
+    /// The package of Python's that has it.
+    pub pip: &'static str,
+    /// The package of the system's.
+    pub apt: &'static str,
 }
 
 /// Says where a library is.
@@ -26,7 +29,7 @@ impl Tool {
         if shell::exists(self.name) {
             return Ok(self.name.into());
         }
-        let ours = folder(root).join("bin").join(self.name);
+        let ours = self.ours(root);
         let is_there = || shell::quiet(Command::new(&ours).arg("--version"));
         if is_there() || (install(root, self.pip) && is_there()) {
             return Ok(ours);
@@ -34,21 +37,33 @@ impl Tool {
         shell::apt_get(self.name, self.apt).map_err(|why| format!("{why}; pip could not get it either"))?;
         Ok(self.name.into())
     }
+
+    /// Whether nothing has to be installed for it.
+    pub fn is_there(&self, root: &Path) -> bool {
+        shell::exists(self.name) || shell::quiet(Command::new(self.ours(root)).arg("--version"))
+    }
+
+    fn ours(&self, root: &Path) -> PathBuf {
+        folder(root).join("bin").join(self.name)
+    }
 }
 
 /// The folder that holds libclang: `$LIBCLANG_PATH`, else the one of the Python package.
 pub fn libclang(root: &Path) -> Result<PathBuf, String> {
-    if let Some(given) = std::env::var_os("LIBCLANG_PATH").filter(|path| !path.is_empty()) {
-        return Ok(given.into());
-    }
-    let find = || {
-        let code = "import clang; print(clang.__path__[0])";
-        let said = Command::new(folder(root).join("bin/python3")).args(["-c", code]).output().ok()?;
-        let native = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("native");
-        native.join("libclang.so").exists().then_some(native)
-    };
+    let find = || find_libclang(root);
     let found = find().or_else(|| if install(root, "libclang") { find() } else { None });
     found.ok_or_else(|| "LIBCLANG_PATH names no libclang, and pip could not get one".to_owned())
+}
+
+/// The same, if nothing has to be installed for it.
+pub fn find_libclang(root: &Path) -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("LIBCLANG_PATH").filter(|path| !path.is_empty()) {
+        return Some(given.into());
+    }
+    let code = "import clang; print(clang.__path__[0])";
+    let said = Command::new(folder(root).join("bin/python3")).args(["-c", code]).output().ok()?;
+    let native = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("native");
+    native.join("libclang.so").exists().then_some(native)
 }
 
 /// Python, with packages of our own beside its own; an error says why there is none.
@@ -56,7 +71,8 @@ pub fn python(root: &Path) -> Result<Venv, String> {
     Venv::open(folder(root))
 }
 
-fn folder(root: &Path) -> PathBuf {
+/// Where what is installed with pip goes.
+pub fn folder(root: &Path) -> PathBuf {
     shell::target_dir(root).join("tools")
 }
 

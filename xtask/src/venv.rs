@@ -84,10 +84,14 @@ impl Venv {
         self.folder.join("bin").join(name)
     }
 
+    /// Whether there is one in a folder.
+    pub fn is_at(folder: &Path) -> bool {
+        Venv { folder: folder.to_owned() }.works()
+    }
+
     /// Makes sure of packages, by the names they are imported under; only those that are missing are installed.
-    pub fn need(&self, packages: &[&str]) -> Result<(), String> {
-        let has = |package: &&str| shell::quiet(self.python().arg("-c").arg(format!("import {package}")));
-        let missing: Vec<&str> = packages.iter().copied().filter(|package| !has(package)).collect();
+    pub fn need(&self, packages: &[&'static str]) -> Result<(), String> {
+        let missing = lacks(&self.folder, packages);
         if missing.is_empty() || self.install(&missing) {
             return Ok(());
         }
@@ -117,6 +121,18 @@ impl Venv {
         ]);
         shell::run(pip.arg("--force-reinstall").arg(wheel))
     }
+}
+
+/// Which of these packages the environment in a folder has not; all of them if there is none.
+pub fn lacks(folder: &Path, packages: &[&'static str]) -> Vec<&'static str> {
+    let venv = Venv { folder: folder.to_owned() };
+    let has = |package: &&str| shell::quiet(venv.python().arg("-c").arg(format!("import {package}")));
+    packages.iter().copied().filter(|package| !has(package)).collect()
+}
+
+/// Whether the machine's Python can make an environment that has pip.
+pub fn can_be_made() -> bool {
+    shell::quiet(Command::new("python3").args(["-c", "import venv, ensurepip"]))
 }
 
 /// Whether an interpreter is there that is older than [`OLDEST`].

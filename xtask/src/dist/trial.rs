@@ -90,11 +90,7 @@ impl Trial<'_> {
             let program = self.scratch.join("pkg-config").join(source.file_stem().unwrap_or_default());
             std::fs::create_dir_all(program.parent().unwrap_or(self.scratch)).map_err(|e| e.to_string())?;
             let mut gcc = shell::program(self.root, "gcc");
-            gcc.args(FLAGS)
-                .arg(source)
-                .args(flags.split_whitespace())
-                .args([&rpath, "-ldl", "-o"])
-                .arg(&program);
+            gcc.args(FLAGS).arg(source).args(shell::words(&flags)).args([&rpath, "-ldl", "-o"]).arg(&program);
             shell::run(&mut gcc)?;
             Ok::<_, String>(program)
         };
