@@ -16,7 +16,7 @@ use super::{
     driver::{self, Handle},
     events::Event,
     fence::{CudaFence, Point},
-    gather::Gather,
+    gather::{Gather, Run},
     host,
     ledger::Ledger,
     planner::Way,
@@ -48,6 +48,8 @@ pub struct Lane {
     is_ours: bool,
     pub(super) gather: Gather,
     pub(super) bell: Bell,
+    /// The newest event of another stream that this one waits for, until it is seen to be reached.
+    pub(super) behind: Mutex<Option<Arc<Event>>>,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
@@ -127,6 +129,7 @@ impl Lane {
             is_ours: true,
             gather: Gather::default(),
             bell: Bell::default(),
+            behind: Mutex::default(),
             state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
@@ -179,6 +182,10 @@ impl Lane {
         state.backlog.reach(ticket);
         if state.backlog.is_held() {
             self.keep(state, op, small);
+        } else if let Some((way, copy)) = small.filter(|_| self.stands_still(ticket)) {
+            let mut run = Run::default();
+            run.add(ticket, way, copy);
+            self.send_run(state, run);
         } else if let Next::IsHeld(part) = self.launch(state, ticket, op) {
             debug_assert!(!self.is_shared, "what others put into the stream would overtake op {ticket}");
             state.backlog.hold(ticket, part);

@@ -21,6 +21,9 @@ use std::{mem, sync::TryLockError};
 
 /// How often a lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken takes more.
 const TRIES: u32 = 200;
+/// With so many ops in a stream that waits for another one, copy engines get no more of them. A stream takes some thousand, and on an
+/// H200 one that is full of copies for the engines holds up all others, while one that is full of launches does not.
+const CROWD: Ticket = 256;
 
 /// What waits in the backlog of a lane.
 pub(super) enum Work {
@@ -214,8 +217,11 @@ impl Lane {
         if !self.status.is_halted() {
             let sent = self.device.enter().map(|_here| match run.sort() {
                 Some(Sort::Copies(way)) => {
-                    run.portions()
-                        .for_each(|portion| self.note(run.first(), self.send_portion(portion, way)));
+                    let mut stands_still = false;
+                    for (at, portion) in (run.first()..).zip(run.portions()) {
+                        stands_still = stands_still || self.stands_still(at);
+                        self.note(run.first(), self.send_portion(portion, way, stands_still));
+                    }
                 }
                 Some(Sort::Sealed) => self.note(run.first(), self.send_sealed(run.sealed())),
                 None => {}
@@ -225,8 +231,20 @@ impl Lane {
         state.spare = run.into_list();
     }
 
-    /// One alone goes to a copy engine.
-    fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
+    /// Whether the op `at` comes far behind something for which the stream waits.
+    pub(super) fn stands_still(&self, at: Ticket) -> bool {
+        at >= self.status.passed() + CROWD && {
+            let mut behind = lock(&self.behind);
+            *behind = behind.take().filter(|event| matches!(event.is_reached(), Ok(false)));
+            behind.is_some()
+        }
+    }
+
+    /// One alone goes to a copy engine, unless the stream stands still.
+    fn send_portion(&self, portion: &[Entry], way: Way, stands_still: bool) -> Result<()> {
+        if stands_still && self.launch_small(portion, way)? {
+            return Ok(());
+        }
         match portion {
             [copy] => self.copy_alone(*copy, way),
             _ => self.send(portion, way),

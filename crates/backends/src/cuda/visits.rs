@@ -97,7 +97,10 @@ impl Lane {
         };
         match of_cuda(&*fence).map_or(Wait::UntilDone, |point| point.wait_in_stream(again)) {
             Wait::Passed => {}
-            Wait::For(event) => event.hold(self.stream)?,
+            Wait::For(event) => {
+                event.hold(self.stream)?;
+                *lock(&self.behind) = Some(event);
+            }
             Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
             Wait::UntilDone => {
                 let (lane, workers) = (self.clone(), self.device.workers.clone());

@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long each of these goes on.
+/// How long each of these goes on, and how often at least: where others use the machine or the GPU a turn may take long.
 const SPELL: Duration = Duration::from_millis(800);
+const TURNS: usize = 100;
 
 #[test]
 fn no_wake_is_lost_while_wakers_change() {
@@ -17,7 +18,7 @@ fn no_wake_is_lost_while_wakers_change() {
     let there = device.alloc_zeroed::<u8>(1).expect("memory");
     let end = Instant::now() + SPELL;
     let (mut dice, mut counts) = (Dice(4), [0; 2]);
-    while Instant::now() < end {
+    while Instant::now() < end || counts[0] + counts[1] < TURNS {
         let all = futures(&stream, &there).expect("submitted");
         let picked = dice.roll(all.len() as u64) as usize;
         let (name, mut future) = all.into_iter().nth(picked).expect("one of them");
@@ -42,7 +43,6 @@ fn no_wake_is_lost_while_wakers_change() {
         }
     }
     println!("{} were done before the last poll, {} were woken", counts[0], counts[1]);
-    assert!(counts[0] + counts[1] > 100, "{counts:?}");
 }
 
 #[test]
@@ -60,13 +60,16 @@ fn no_wake_is_lost_between_threads_that_pass_a_future_on() {
             }
             count
         });
-        while Instant::now() < end {
+        // The first ones are not done when they are polled.
+        let mut gate = Some(hold(&stream));
+        while Instant::now() < end || gate.is_some() {
             for (_, mut future) in futures(&stream, &there).expect("submitted") {
                 let bell = Bell::new();
                 if poll(future.as_mut(), &bell.into()).is_pending() {
                     give.send(future).expect("somebody takes it");
                 }
             }
+            drop(gate.take());
         }
         drop(give);
         finisher.join().expect("all were woken")
