@@ -243,9 +243,11 @@ fn small_memory() {
     expect("more than there is", aclrtMalloc(&mut addr, 65 * MIB, 0), MEMORY_ALLOCATION);
 }
 
-/// A device is as large as was asked for.
+/// A device is as large as was asked for; what is free of it, a GPU must really have.
 fn the_largest_memory() {
-    assert_eq!(mem_info(), (16 << 40, 16 << 40));
+    let (free, total) = mem_info();
+    assert_eq!(total, 16 << 40);
+    assert!(free == total || !on_host(), "{free} bytes are free");
     let memory = Memory::device(MIB);
     memory.fill(7);
     memory.assert_all(7, "memory of a device that is larger than any machine");

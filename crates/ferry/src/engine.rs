@@ -19,15 +19,22 @@ pub fn open(options: &Options) -> Result<Runtime> {
     let is_unified = options.is_unified();
     let backend = match options.backend {
         BackendName::Host => {
-            // One device made of memory is like the other: as many as are visible will do.
-            let all = options.devices.unwrap_or(HOST_DEVICES);
-            let seen = |list: &Vec<u32>| list.iter().filter(|id| (**id as usize) < all).count();
-            let devices = options.visible.as_ref().map_or(all, seen);
-            Host::open(HostOptions { devices, device_memory: options.device_memory, is_unified })?
+            let all = 0..options.devices.unwrap_or(HOST_DEVICES) as u32;
+            let seen = |list: &Vec<u32>| list.iter().copied().filter(|id| all.contains(id)).collect();
+            // One device made of memory is like the other, unless other processes have it too: then its number counts.
+            let numbers: Vec<u32> = options.visible.as_ref().map_or_else(|| all.clone().collect(), seen);
+            let (devices, device_memory) = (numbers.len(), options.device_memory);
+            let shared = options.device_shared.clone().map(|folder| (folder, numbers));
+            Host::open(HostOptions { devices, device_memory, shared, is_unified })?
         }
         BackendName::Cuda if is_unified => {
             return Err(Kind::Unsupported.because(
                 "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
+            ));
+        }
+        BackendName::Cuda if options.device_shared.is_some() => {
+            return Err(Kind::BadSetting.because(
+                "FERRY_DEVICE_SHARED: processes share the memory of a GPU anyway; it is for FERRY_BACKEND=host",
             ));
         }
         BackendName::Cuda => {

@@ -98,7 +98,7 @@ pub use flight::{Failed, InFlight, Synchronized};
 pub use host::{HostBuffer, HostSlice, SharedBuffer};
 pub use matrix::{DeviceMatrix, HostMatrix, HostMatrixMut};
 pub use memory::{Element, HostRead, HostWrite, OnDevice};
-pub use options::{BackendName, Options, parse_size};
+pub use options::{BackendName, Options, SHARED_FOLDER, parse_size};
 pub use part::{Part, Whole};
 pub use runtime::{Device, MemoryInfo, Runtime};
 pub use scope::Scope;

@@ -6,13 +6,17 @@ use crate::{
     products::{Form, PRODUCTS, Product},
 };
 use ferry_backends::cuda::settings::{Constants, Settings};
-use std::{env, fmt, str::FromStr, sync::Arc};
+use std::{env, fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 const MOST_DEVICES: usize = 64;
 const LEAST_MEMORY: usize = 64 << 10;
 const MOST_MEMORY: usize = 16 << 40;
 const MOST_BLOCKS: usize = 1024;
 const MOST_STAGERS: usize = 256;
+
+/// Where processes that share device memory find each other, unless they name a folder: every process of a machine, or of a
+/// container, has it.
+pub const SHARED_FOLDER: &str = "/dev/shm";
 
 /// Which devices this process sees.
 pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
@@ -44,6 +48,10 @@ pub struct Options {
     pub visible: Option<Vec<u32>>,
     /// Bytes of each device; `None` is half of what this machine has, or what the GPU has.
     pub device_memory: Option<usize>,
+    /// The folder by which the processes of a user find each other that share one budget of memory for each device; the first
+    /// one's size counts. What `FERRY_DEVICE_SHARED=1` means is [`SHARED_FOLDER`]. `None` is memory of this process's own. The host
+    /// backend only.
+    pub device_shared: Option<PathBuf>,
     /// The product that is emulated. [`Options::soc`] sets it together with its name.
     pub product: &'static Product,
     /// Its SoC name as given: one of the product's.
@@ -91,6 +99,7 @@ impl Default for Options {
             devices: None,
             visible: None,
             device_memory: None,
+            device_shared: None,
             product,
             soc: product.soc.into(),
             form: Form::Ep,
@@ -107,6 +116,7 @@ impl fmt::Debug for Options {
             .field("devices", &self.devices)
             .field("visible", &self.visible)
             .field("device_memory", &self.device_memory)
+            .field("device_shared", &self.device_shared)
             .field("soc", &self.soc)
             .field("form", &self.form)
             .field("cuda", &self.cuda)
@@ -117,7 +127,7 @@ impl fmt::Debug for Options {
 
 impl Options {
     /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`, `FERRY_DEVICE_MEMORY`,
-    /// `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`, `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md`
+    /// `FERRY_DEVICE_SHARED`, `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`, `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md`
     /// describes; the default for each that is not set. A `FERRY_` variable that makes no sense is an error of
     /// [`Kind::BadSetting`] that lists the valid values.
     ///
@@ -144,6 +154,7 @@ impl Options {
             devices: setting("FERRY_DEVICES", &var, |text| count(text, MOST_DEVICES))?,
             visible: var(VISIBLE).map(|text| visible(&text)),
             device_memory: setting("FERRY_DEVICE_MEMORY", &var, device_memory)?,
+            device_shared: setting("FERRY_DEVICE_SHARED", &var, device_shared)?.flatten(),
             cuda: cuda(&var)?,
             ..options
         })
@@ -277,6 +288,16 @@ fn in_range(size: usize) -> Result<usize> {
     Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
 }
 
+/// 1 is the folder of this machine, and a path is a folder.
+fn device_shared(text: &str) -> Result<Option<PathBuf>> {
+    match text {
+        "0" => Ok(None),
+        "1" => Ok(Some(SHARED_FOLDER.into())),
+        path if path.starts_with('/') => Ok(Some(path.into())),
+        _ => Err(Kind::BadSetting.because("give 0, 1 or the absolute path of a folder")),
+    }
+}
+
 /// What is said about the cuda backend: the number of blocks by itself wins over the one in the plan.
 fn cuda(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     let constants = setting("FERRY_CUDA_PLAN", &var, Constants::from_str)?.unwrap_or_default();
@@ -326,6 +347,7 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "lots", "K, M, G"),
             ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
             ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
+            ("FERRY_DEVICE_SHARED", "yes", "0, 1 or"),
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
             ("FERRY_CUDA_PLAN", "blocks=3", "blocks_in, blocks_out"),
             ("FERRY_CUDA_BLOCKS", "0", "1 to 1024"),
@@ -344,6 +366,7 @@ mod tests {
             ("FERRY_DEVICES", "5"),
             (VISIBLE, "1,3"),
             ("FERRY_DEVICE_MEMORY", "2G"),
+            ("FERRY_DEVICE_SHARED", "/run/jobs"),
             ("FERRY_SOC", "Ascend310B4"),
             ("FERRY_FORM", "rc"),
             ("FERRY_CUDA_PLAN", "list_from=9,blocks_in=8"),
@@ -353,6 +376,7 @@ mod tests {
         .expect("all of them make sense");
         assert_eq!((options.backend, options.devices), (BackendName::Cuda, Some(5)));
         assert_eq!((options.visible.as_deref(), options.device_memory), (Some(&[1, 3][..]), Some(2 << 30)));
+        assert_eq!(options.device_shared.as_deref(), Some("/run/jobs".as_ref()));
         assert_eq!((options.product.tag, options.soc.as_str()), ("200I", "Ascend310B4"));
         assert!(options.form == Form::Rc && options.is_unified());
         let plan = Constants { list_from: 9, ..Constants::default().with_blocks(24) };

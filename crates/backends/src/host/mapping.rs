@@ -69,6 +69,16 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// A small file that processes share, readable and writable; no forked child inherits it.
+    pub fn of_table(name: &str, file: BorrowedFd, len: usize) -> Result<Mapping> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let mapping = Mapping::make_at(0, name, len, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)?;
+        match mapping.advise(0, len, libc::MADV_DONTFORK) {
+            true => Ok(mapping),
+            false => Err(system(&format!("keeping {name} from forked children"))),
+        }
+    }
+
     /// Lays a part of a file over a part of this mapping, readable and writable.
     pub fn lay(&self, addr: usize, file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
         check_file(file, offset, len)?;

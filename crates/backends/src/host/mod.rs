@@ -1,5 +1,6 @@
 //! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
 
+mod budget;
 mod calls;
 #[doc(hidden)]
 pub mod copy;
@@ -13,6 +14,7 @@ mod team;
 mod work;
 
 use crate::{fault, nobodys, probe, refusal};
+use budget::Budget;
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -20,13 +22,17 @@ use ferry_core::{
 };
 use lane::{Lane, LaneQueue};
 use outside::Outside;
-use region::{Region, Span};
+use region::{Region, Share, Span};
+use std::path::PathBuf;
 
 /// How many devices there are, and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
     /// Number of devices.
     pub devices: usize,
+    /// Where other processes take from the same memory: the folder by which they find each other, and the numbers of these
+    /// devices on this machine.
+    pub shared: Option<(PathBuf, Vec<u32>)>,
     /// Bytes of each device; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
     /// Host and device memory are one: the CPU may touch device memory.
@@ -101,7 +107,7 @@ impl Backend for Host {
     }
 
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        Ok(self.region(Home::Device(device))?.info())
+        self.region(Home::Device(device))?.info()
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
@@ -179,31 +185,49 @@ impl Backend for Host {
     }
 }
 
-/// Devices as large as was asked for, or none. Where nobody asked, as large as can be.
+/// Devices as large as was asked for, or as the first process that shares them asked for, or none. Where nobody asked, as large
+/// as can be.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
-    let ids = 0..options.devices as u32;
-    let Some(capacity) = options.device_memory else {
-        let (capacity, span) = (half_of_this_machine() / 4096 * 4096, Span::up_to(most));
-        return ids.map(|id| Region::device(id, capacity, span, options.is_unified)).collect();
-    };
-    let span = Span::holding(capacity, most);
-    let needed = options.devices.saturating_mul(if options.is_unified { 1 } else { 2 } * span.least());
+    let wish = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
+    let is_exact = options.device_memory.or(options.shared.as_ref().map(|_| wish)).is_some();
+    let shares = shares(options, wish)?;
+    let sizes = shares.iter().map(|share| share.as_ref().map_or(wish, Share::capacity));
+    let spans: Vec<_> = sizes
+        .map(|size| (size, if is_exact { Span::holding(size, most) } else { Span::up_to(most) }))
+        .collect();
+    let largest = spans.iter().map(|(size, _)| *size).max().unwrap_or(0);
+    let mappings = if options.is_unified { 1 } else { 2 };
+    let needed = spans.iter().map(|(_, span)| span.least()).sum::<usize>().saturating_mul(mappings);
     let note = |why: &str| {
         format!(
-            "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {capacity} bytes, which take {needed} bytes of \
+            "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {largest} bytes, which take {needed} bytes of \
              addresses: {why}",
             options.devices
         )
     };
     let limit = mapping::address_limit();
-    if needed > limit / 4 * 3 {
+    if is_exact && needed > limit / 4 * 3 {
         return Err(Kind::BadSetting.because(note(&format!(
             "a process has {limit} ({}), and a quarter of them stays the program's",
             mapping::address_limit_name()
         ))));
     }
-    let device = |id| Region::device(id, capacity, span, options.is_unified);
-    ids.map(|id| device(id).map_err(|error| error.kind.because(note(&error.note)))).collect()
+    let device = |(id, ((size, span), share)): (usize, ((usize, Span), Option<Share>))| {
+        let region = Region::device(id as u32, size, span, options.is_unified);
+        let told = |error: ferry_core::Error| error.kind.because(note(&error.note));
+        Ok(region.map_err(|error| if is_exact { told(error) } else { error })?.sharing(share))
+    };
+    spans.into_iter().zip(shares).enumerate().map(device).collect()
+}
+
+/// Each device's part of the budget that processes share, where they do.
+fn shares(options: &HostOptions, size: usize) -> Result<Vec<Option<Share>>> {
+    let Some((folder, numbers)) = &options.shared else {
+        return Ok((0..options.devices).map(|_| None).collect());
+    };
+    let wishes: Vec<_> = numbers.iter().map(|number| (*number, size)).collect();
+    let budget = Arc::new(Budget::join(folder, &wishes)?);
+    Ok(numbers.iter().map(|number| Some(Share { budget: budget.clone(), number: *number })).collect())
 }
 
 /// Half of the smaller of the machine's memory and the limit of our control group.
@@ -227,7 +251,8 @@ mod tests {
 
     #[test]
     fn ranges_that_reach_into_ours_are_refused_and_say_so() {
-        let options = HostOptions { devices: 2, device_memory: Some(1 << 20), is_unified: false };
+        let options =
+            HostOptions { devices: 2, device_memory: Some(1 << 20), shared: None, is_unified: false };
         let regions = |host: &Host| (host.regions.devices[1].base(), host.regions.page_locked.base());
         let host = Host::new(options).expect("two small devices");
         let (device, page_locked) = regions(&host);
@@ -251,7 +276,8 @@ mod tests {
 
     #[test]
     fn imported_memory_is_shown_to_the_cpu() {
-        let options = HostOptions { devices: 1, device_memory: Some(1 << 20), is_unified: true };
+        let options =
+            HostOptions { devices: 1, device_memory: Some(1 << 20), shared: None, is_unified: true };
         let host = Host::new(options).expect("a small board");
         let block = host.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
         let shared = host.share(&block).expect("a file");

@@ -5,15 +5,18 @@
 //! offset, that only the engine knows. Page-locked memory has one mapping for both, and so has a device of a product whose host
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
-use super::mapping::{Mapping, identity};
+use super::{
+    budget::Budget,
+    mapping::{Mapping, identity},
+};
 use crate::refusal;
-use ferry_core::{Block, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
+use ferry_core::{Block, Error, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -41,6 +44,16 @@ pub struct Region {
     bytes: Option<Mapping>,
     /// The file behind the engine's view, where there is one.
     file: Option<OwnedFd>,
+    /// Where processes share device memory, what they have of it: the last to go.
+    share: Option<Share>,
+}
+
+/// A device's part of a budget that processes share.
+pub struct Share {
+    /// For all devices of this process.
+    pub budget: Arc<Budget>,
+    /// The device's number on this machine.
+    pub number: u32,
 }
 
 /// Free offsets: by place to merge neighbours, by size to find the best fit.
@@ -53,6 +66,13 @@ struct Space {
     used: usize,
     /// Offset up to which the engine's mapping is accessible.
     open: usize,
+}
+
+impl Share {
+    /// Bytes of the device.
+    pub fn capacity(&self) -> usize {
+        self.budget.capacity(self.number)
+    }
 }
 
 impl Region {
@@ -97,7 +117,13 @@ impl Region {
             user,
             bytes,
             file,
+            share: None,
         }
+    }
+
+    /// The same with a budget that other processes take from.
+    pub fn sharing(self, share: Option<Share>) -> Region {
+        Region { share, ..self }
     }
 
     /// What the region is called in messages.
@@ -115,8 +141,14 @@ impl Region {
     }
 
     /// Free and total bytes.
-    pub fn info(&self) -> (usize, usize) {
-        (self.capacity - self.space().used, self.capacity)
+    pub fn info(&self) -> Result<(usize, usize)> {
+        let used = self.space().used;
+        Ok(((self.capacity - used).saturating_sub(self.others()?), self.capacity))
+    }
+
+    /// What other processes have of it.
+    fn others(&self) -> Result<usize> {
+        self.share.as_ref().map_or(Ok(0), |share| share.budget.others(share.number))
     }
 
     /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody else's.
@@ -129,23 +161,17 @@ impl Region {
     /// Takes whole pages for a block.
     pub fn alloc(&self, request: &Request) -> Result<Block> {
         let page = request.page.max(GRANULE).max(crate::probe::page_size());
-        let short = |space: &Space| {
-            Kind::OutOfMemory.because(format!(
-                "{} bytes of {} were asked for, {} of {} are free",
-                request.len,
-                self.name(),
-                self.capacity - space.used,
-                self.capacity
-            ))
-        };
+        let short = |space: &Space| self.short(request.len, space.used);
         let mut space = self.space();
         let bytes = request.len.checked_next_multiple_of(page).ok_or_else(|| short(&space))?;
-        if bytes > self.capacity - space.used {
+        if bytes > self.capacity - space.used || !self.take_share(bytes)? {
             return Err(short(&space));
         }
-        let offset = space.take(bytes, page, self.base()).ok_or_else(|| short(&space))?;
+        let found = space.take(bytes, page, self.base()).ok_or_else(|| short(&space));
+        let offset = found.inspect_err(|_| self.give_share(bytes))?;
         if let Err(error) = self.open_up_to(&mut space, offset + bytes) {
             space.give(offset, bytes);
+            self.give_share(bytes);
             return Err(error);
         }
         space.used += bytes;
@@ -185,6 +211,33 @@ impl Region {
         let mut space = self.space();
         space.used -= bytes;
         space.rest(offset, bytes);
+        self.give_share(bytes);
+    }
+
+    /// Takes bytes of the budget that processes share, where they do, if there are so many.
+    fn take_share(&self, bytes: usize) -> Result<bool> {
+        self.share.as_ref().map_or(Ok(true), |share| share.budget.take(share.number, bytes))
+    }
+
+    fn give_share(&self, bytes: usize) {
+        if let Some(share) = &self.share {
+            share.budget.give(share.number, bytes);
+        }
+    }
+
+    /// What somebody is told who asks for more than there is.
+    fn short(&self, len: usize, used: usize) -> Error {
+        let others = match self.others() {
+            Ok(others) => others,
+            Err(error) => return error,
+        };
+        let free = self.capacity.saturating_sub(used).saturating_sub(others);
+        let mut note =
+            format!("{len} bytes of {} were asked for, {free} of {} are free", self.name(), self.capacity);
+        if others > 0 {
+            note += &format!("; other processes have {others} (FERRY_DEVICE_SHARED)");
+        }
+        Kind::OutOfMemory.because(note)
     }
 
     fn punch(&self, offset: usize, bytes: usize) {
@@ -350,9 +403,9 @@ mod tests {
     fn freed_addresses_rest_and_bytes_come_back() {
         let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
-        assert_eq!(region.info(), ((64 << 20) - 4096, 64 << 20));
+        assert_eq!(region.info(), Ok(((64 << 20) - 4096, 64 << 20)));
         region.free(&first);
-        assert_eq!(region.info(), (64 << 20, 64 << 20));
+        assert_eq!(region.info(), Ok((64 << 20, 64 << 20)));
         assert_ne!(region.alloc(&request(100, 4096)).expect("room").base, first.base, "still resting");
     }
 
@@ -371,7 +424,7 @@ mod tests {
         let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
-        assert_eq!(region.info().0, 60 << 20);
+        assert_eq!(region.info(), Ok((60 << 20, 64 << 20)));
         let error = region.alloc(&request(61 << 20, 4096)).expect_err("too much");
         assert_eq!(error.kind, Kind::OutOfMemory);
         assert!(region.alloc(&request(usize::MAX, 4096)).is_err());
@@ -390,7 +443,7 @@ mod tests {
     #[test]
     fn a_region_holds_all_that_was_asked_for_or_is_not_made() {
         let (capacity, little) = (1 << 40, 1 << 30);
-        let made = |span| Region::device(0, capacity, span, false).map(|region| region.info().1);
+        let made = |span| Region::device(0, capacity, span, false).and_then(|region| Ok(region.info()?.1));
         assert_eq!(made(Span::holding(capacity, little)), Ok(capacity));
         assert!(made(Span::up_to(little)).is_ok_and(|total| total < little));
         assert!(made(Span::holding(1 << 47, little)).is_err(), "no process has so many addresses");

@@ -13,7 +13,7 @@ const EVERY: [Element; 7] =
 const WAYS: [Combine; 3] = [Combine::Sum, Combine::Max, Combine::Min];
 
 fn host() -> Runtime {
-    let options = HostOptions { devices: 1, device_memory: Some(64 * MIB), is_unified: false };
+    let options = HostOptions { devices: 1, device_memory: Some(64 * MIB), shared: None, is_unified: false };
     Runtime::new(Host::open(options).expect("a host"), None)
 }
 

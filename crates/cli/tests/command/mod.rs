@@ -10,6 +10,7 @@ pub fn ferry(args: &[&str]) -> Command {
         "FERRY_BACKEND",
         "FERRY_DEVICES",
         "FERRY_DEVICE_MEMORY",
+        "FERRY_DEVICE_SHARED",
         "FERRY_SOC",
         "FERRY_FORM",
         "ASCEND_RT_VISIBLE_DEVICES",

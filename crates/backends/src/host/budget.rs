@@ -1,0 +1,313 @@
+//! One budget of memory for each device, shared by the processes of a user (`FERRY_DEVICE_SHARED`).
+//!
+//! A small file has a slot for each process: its pid, and the bytes that it has of each device. A slot counts while the part of
+//! the file where it lies is locked. That lock belongs to the open file behind the process's mapping, which no descriptor refers
+//! to any more and no forked child inherits: the kernel lets go of it when the process ends, in whatever way, or becomes
+//! another program. A program that closes all descriptors does not lose it.
+//!
+//! A process writes its own slot only, a word at a time, so none that is killed leaves a number half changed. Allocations take
+//! turns (`Turn`), since the sum of all slots must not change between looking and taking; frees need not.
+
+use super::mapping::Mapping;
+use crate::refusal::limit;
+use ferry_core::{Error, Kind, Result};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    mem::{offset_of, size_of, zeroed},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Processes at a time, and devices.
+const SLOTS: usize = 256;
+const DEVICES: usize = 64;
+/// A turn takes microseconds. Somebody who was stopped in the middle of one does not hold up the others for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The file. Whoever changes this changes the version in its name: processes of one version share.
+#[repr(C)]
+struct Table {
+    /// Bytes of each device, by its number on this machine; 0 where nobody has it.
+    capacity: [AtomicU64; DEVICES],
+    slots: [Slot; SLOTS],
+}
+
+#[repr(C)]
+struct Slot {
+    /// 0 where nobody was, or where somebody was found to be gone.
+    pid: AtomicU64,
+    bytes: [AtomicU64; DEVICES],
+}
+
+/// A process's place among those that share.
+pub struct Budget {
+    path: PathBuf,
+    /// Device and inode of the file, to be found again under its name.
+    identity: (u64, u64),
+    slot: usize,
+    mapping: Mapping,
+}
+
+impl Budget {
+    /// Joins those that share by a file in `folder`. Devices have the sizes of those who came first; where nobody has a device of
+    /// that number, it has the size wished for.
+    pub fn join(folder: &Path, wishes: &[(u32, usize)]) -> Result<Budget> {
+        let path = folder.join(file_name());
+        let file = own_file(&path)?;
+        let turn = Turn::wait(&file, &path)?;
+        make_room(&file).map_err(|why| cannot(&path, &why))?;
+        let mapping = Mapping::of_table(&path.to_string_lossy(), file.as_fd(), size_of::<Table>())?;
+        let mut budget = Budget { identity: identity(&file, &path)?, path, slot: SLOTS, mapping };
+        budget.sweep(&file);
+        budget.slot = (0..SLOTS).find(|slot| hold(&file, *slot)).ok_or_else(|| budget.is_full())?;
+        budget.begin(wishes);
+        drop(turn);
+        drop(file);
+        budget.is_kept()?;
+        Ok(budget)
+    }
+
+    /// Bytes of a device.
+    pub fn capacity(&self, number: u32) -> usize {
+        self.table().capacity[number as usize].load(Relaxed) as usize
+    }
+
+    /// What other processes have of a device.
+    pub fn others(&self, number: u32) -> Result<usize> {
+        let file = self.reopen()?;
+        let held = |(index, slot): (usize, &Slot)| match slot.bytes[number as usize].load(Relaxed) {
+            0 => 0,
+            bytes => bytes * u64::from(self.lives(&file, index)),
+        };
+        Ok(self.strangers().map(held).fold(0, u64::saturating_add) as usize)
+    }
+
+    /// Takes bytes of a device, if there are so many.
+    pub fn take(&self, number: u32, bytes: usize) -> Result<bool> {
+        let file = self.reopen()?;
+        let _turn = Turn::wait(&file, &self.path)?;
+        let fits = || {
+            let used = self.table().slots.iter().map(|slot| slot.bytes[number as usize].load(Relaxed));
+            used.fold(bytes as u64, u64::saturating_add) <= self.capacity(number) as u64
+        };
+        let taken = fits() || {
+            self.sweep(&file);
+            fits()
+        };
+        if taken {
+            self.own().bytes[number as usize].fetch_add(bytes as u64, Relaxed);
+        }
+        Ok(taken)
+    }
+
+    /// Gives them back.
+    pub fn give(&self, number: u32, bytes: usize) {
+        self.own().bytes[number as usize].fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// Fills in our slot, whose lock is held. It is our turn, and slots of processes that are gone are clear.
+    fn begin(&self, wishes: &[(u32, usize)]) {
+        if self.strangers().all(|(_, slot)| slot.pid.load(Relaxed) == 0) {
+            self.table().capacity.iter().for_each(|capacity| capacity.store(0, Relaxed));
+        }
+        for (number, size) in wishes {
+            let capacity = &self.table().capacity[*number as usize];
+            let _ = capacity.compare_exchange(0, *size as u64, Relaxed, Relaxed);
+        }
+        self.own().pid.store(u64::from(process::id()), Relaxed);
+    }
+
+    fn is_full(&self) -> Error {
+        let note = format!("{SLOTS} processes share device memory already");
+        Kind::LimitReached.because(format!("{}: {note}", about(&self.path)))
+    }
+
+    /// Clears the slots of processes that are gone. It is our turn: nobody moves in meanwhile.
+    fn sweep(&self, file: &File) {
+        let used = self.strangers().filter(|(_, slot)| slot.pid.load(Relaxed) != 0);
+        used.filter(|(index, _)| !self.lives(file, *index)).for_each(|(_, slot)| slot.clear());
+    }
+
+    /// Whether a slot's process is there. Its lock says so; one that was forked in the moment when its parent joined may hold
+    /// the lock as well, so the parent must exist too.
+    fn lives(&self, file: &File, index: usize) -> bool {
+        let pid = self.table().slots[index].pid.load(Relaxed);
+        // SAFETY: signal 0 asks whether there is such a process, and sends nothing.
+        let exists = || unsafe { libc::kill(pid as i32, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+        is_held(file, index) && exists()
+    }
+
+    /// On file systems that map another file in place of ours (overlayfs), the lock went with the descriptor.
+    fn is_kept(&self) -> Result<()> {
+        let kept = is_held(&self.reopen()?, self.slot);
+        kept.then_some(()).ok_or_else(|| {
+            let note =
+                "the file system does not keep locks of files that are only mapped: name a folder of a tmpfs";
+            Kind::BadSetting.because(format!("{}: {note}", about(&self.path)))
+        })
+    }
+
+    /// A descriptor to look at locks with, for the moment: a program may close any that we keep. Nobody can write through it.
+    fn reopen(&self) -> Result<File> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);
+        let file = file.and_then(above_standard).map_err(|why| cannot(&self.path, &why))?;
+        if identity(&file, &self.path)? != self.identity {
+            return Err(
+                Kind::Device.because(format!("{}: somebody put another file there", about(&self.path)))
+            );
+        }
+        Ok(file)
+    }
+
+    fn strangers(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        self.table().slots.iter().enumerate().filter(|(index, _)| *index != self.slot)
+    }
+
+    fn own(&self) -> &Slot {
+        &self.table().slots[self.slot]
+    }
+
+    fn table(&self) -> &Table {
+        // SAFETY: the mapping is as long as a table, aligned to a page and there as long as `self`; all of it is atomic, and
+        // every bit pattern is valid.
+        unsafe { &*(self.mapping.addr() as *const Table) }
+    }
+}
+
+impl Slot {
+    /// The pid last: who dies in between leaves a slot that is cleared again.
+    fn clear(&self) {
+        self.bytes.iter().chain([&self.pid]).for_each(|word| word.store(0, Relaxed));
+    }
+}
+
+/// The right to change sums. A lock of the whole file, which the kernel lets go of if we die.
+struct Turn<'f>(&'f File);
+
+impl<'f> Turn<'f> {
+    fn wait(file: &'f File, path: &Path) -> Result<Turn<'f>> {
+        let end = Instant::now() + PATIENCE;
+        // SAFETY: the descriptor is open.
+        while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let why = io::Error::last_os_error();
+            match why.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EWOULDBLOCK) if Instant::now() < end => thread::sleep(PAUSE),
+                Some(libc::EWOULDBLOCK) => {
+                    let note = "another process has locked the file for 10 seconds; one that is stopped?";
+                    return Err(Kind::Device.because(format!("{}: {note}", about(path))));
+                }
+                _ => return Err(cannot(path, &why)),
+            }
+        }
+        Ok(Turn(file))
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Not left to the descriptor: a child that is forked now has it as well.
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// Processes of one user and one pid namespace share, so that a pid means the same to all of them.
+fn file_name() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    // SAFETY: only asks for a number.
+    format!("ferry-devices-v1.{}.{number}", unsafe { libc::geteuid() })
+}
+
+/// The file, made if it is not there, and nobody else's: others can put links and files of theirs into folders such as /dev/shm.
+fn own_file(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).and_then(above_standard).map_err(|why| cannot(path, &why))?;
+    let data = file.metadata().map_err(|why| cannot(path, &why))?;
+    // SAFETY: only asks for a number.
+    let user = unsafe { libc::geteuid() };
+    if !data.is_file() || data.uid() != user || data.mode() & 0o077 != 0 {
+        let note = format!("not a file that user {user} alone can write; it is user {}'s", data.uid());
+        return Err(Kind::BadSetting.because(format!("{}: {note}", about(path))));
+    }
+    Ok(file)
+}
+
+/// Makes the file as long as a table, with pages behind all of it: touching one that a full file system lacks would end the
+/// process, and so would growing past a limit of the process.
+fn make_room(file: &File) -> io::Result<()> {
+    let len = size_of::<Table>();
+    if file.metadata()?.len() >= len as u64 {
+        return Ok(());
+    }
+    if limit(libc::RLIMIT_FSIZE) < len {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len as libc::off_t) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The same file at a descriptor that no program takes for its standard input, output or errors.
+fn above_standard(file: File) -> io::Result<File> {
+    if file.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(file);
+    }
+    file.try_clone() // by the standard library, from 3 on
+}
+
+fn identity(file: &File, path: &Path) -> Result<(u64, u64)> {
+    let data = file.metadata().map_err(|why| cannot(path, &why))?;
+    Ok((data.dev(), data.ino()))
+}
+
+/// Locks a slot for as long as the open file lives, unless somebody has it.
+fn hold(file: &File, slot: usize) -> bool {
+    let lock = part(slot);
+    // SAFETY: the descriptor is open, and the lock is valid for the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) == 0 }
+}
+
+/// Whether another open file has a slot locked.
+fn is_held(file: &File, slot: usize) -> bool {
+    let mut lock = part(slot);
+    // SAFETY: the descriptor is open, and the lock is valid for the call, which writes to it.
+    let known = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) == 0 };
+    !known || lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+fn part(slot: usize) -> libc::flock {
+    // SAFETY: plain data.
+    let mut lock: libc::flock = unsafe { zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = (offset_of!(Table, slots) + slot * size_of::<Slot>()) as libc::off_t;
+    lock.l_len = size_of::<Slot>() as libc::off_t;
+    lock
+}
+
+fn about(path: &Path) -> String {
+    format!("FERRY_DEVICE_SHARED: {}", path.display())
+}
+
+fn cannot(path: &Path, why: &io::Error) -> Error {
+    let kind = match why.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOLCK) => Kind::Device,
+        _ => Kind::BadSetting,
+    };
+    kind.because(format!("{}: {why}", about(path)))
+}
