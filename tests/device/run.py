@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the conformance suite on the cuda backend, program by program, and says what came of it.
 
-    run.py [--pack FILE] [--folder DIR] [--only NAME]... [--jobs N] [--limit SECONDS] [--within SECONDS] [--logs DIR]
+    run.py [--pack FILE] [--folder DIR] [--only NAME]... [--jobs N] [--limit SECONDS] [--within SECONDS] [--logs DIR] [--repeat N]
 
 Without options it unpacks suite.tar.xz beside itself, as `cargo xtask device` made it, and runs that: test programs, the tests of the
 Python module file by file, the examples, and `ferry tour`. It ends by itself: a program that takes longer than the limit
@@ -9,6 +9,9 @@ is ended, after a look at where its threads are, and what had no time to begin c
 
 At the end there is a table with a line for each program: how many tests passed, failed and were skipped, and how long it took; then
 every skipped test with its reason, which stands in `differences`, and every failure. The exit code says whether anything failed.
+
+With --repeat the suite is run again and again, as long as another run fits into --within: a line for each run, and at the end the
+names of what failed, how often, and why the first time. The table is the last run's.
 
 Devices are two of one GPU unless FERRY_DEVICES says otherwise: much of the suite wants a second one.
 """
@@ -76,8 +79,8 @@ class Runner:
         self.folder, self.suite, self.python = folder, suite, options.python
         self.limit, self.end = options.limit, time.monotonic() + options.within
         self.known = differences(options.differences or os.path.join(folder, "tests/device/differences"))
-        self.logs = options.logs or os.path.join(folder, "logs")
-        os.makedirs(self.logs, exist_ok=True)
+        self.logs = self.all_logs = options.logs or os.path.join(folder, "logs")
+        self.tells = options.repeat == 1
         self.said = threading.Lock()
         self.has_pytest = subprocess.run([self.python, "-c", "import numpy, pytest"], stderr=subprocess.DEVNULL).returncode == 0
 
@@ -98,8 +101,21 @@ class Runner:
         if outcome.failed:
             outcome.reasons = [*reasons(text), *where]
         with self.said:
-            print(f"{entry['name']}: {outcome.passed} passed, {outcome.failed} failed, {took:.1f} s {outcome.more}", flush=True)
+            if self.tells or outcome.failed:
+                print(f"{entry['name']}: {outcome.passed} passed, {outcome.failed} failed, {took:.1f} s {outcome.more}", flush=True)
         return entry["name"], outcome
+
+    def all(self, chosen, number, jobs):
+        """Runs them all, and keeps the logs of each run apart. Returns the outcomes by name, and how long it took."""
+        start, outcomes = time.monotonic(), []
+        self.logs = self.all_logs if self.tells else os.path.join(self.all_logs, str(number))
+        os.makedirs(self.logs, exist_ok=True)
+        # What breaks the GPU, or wants its addresses for itself, comes last and alone.
+        for is_alone, at_a_time in ((False, jobs), (True, 1)):
+            some = [entry for entry in chosen if ("alone" in entry) == is_alone]
+            with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+                outcomes += pool.map(self.one, some)
+        return sorted(outcomes, key=lambda pair: pair[0]), time.monotonic() - start
 
     def command(self, entry, skips):
         """The words that run it, where, and what it finds in its environment."""
@@ -223,7 +239,7 @@ def table(outcomes, known):
     print(f"\n{'program':<56} passed failed skipped  seconds")
     for name, outcome in outcomes:
         print(f"{name:<56} {outcome.passed:>6} {outcome.failed:>6} {outcome.skipped:>7} {outcome.took:>8.1f}  {outcome.more}")
-    sums = [sum(getattr(outcome, what) for _, outcome in outcomes) for what in ("passed", "failed", "skipped")]
+    sums = sums_of(outcomes)
     print(f"{f'{len(outcomes)} programs':<56} {sums[0]:>6} {sums[1]:>6} {sums[2]:>7}\n")
     for name, _ in outcomes:
         for test, reason in known.get(name, {}).items():
@@ -236,16 +252,42 @@ def table(outcomes, known):
     return sums[1]
 
 
+def sums_of(outcomes):
+    return [sum(getattr(outcome, what) for _, outcome in outcomes) for what in ("passed", "failed", "skipped")]
+
+
+def line(number, outcomes, took):
+    """What came of one run of several."""
+    passed, failed, skipped = sums_of(outcomes)
+    slowest = sorted(outcomes, key=lambda pair: -pair[1].took)[:3]
+    slowest = ", ".join(f"{name} {outcome.took:.0f} s" for name, outcome in slowest)
+    print(f"run {number}: {passed} passed, {failed} failed, {skipped} skipped, {took:.0f} s; longest: {slowest}", flush=True)
+
+
+def history(runs):
+    """What failed in several runs, and why the first time."""
+    first, times = {}, {}
+    for number, outcomes in enumerate(runs, 1):
+        for name, outcome in outcomes:
+            for test in (outcome.names or ["the program"]) if outcome.failed else []:
+                first.setdefault((name, test), (number, outcome.reasons))
+                times[name, test] = times.get((name, test), 0) + 1
+    for (name, test), (number, why) in first.items():
+        print(f"FAILED in {times[name, test]} of {len(runs)} runs: {name} {test}; the first time in run {number}:")
+        print("\n".join(f"    {reason}" for reason in why))
+
+
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pack", default=os.path.join(HERE, "suite.tar.xz"))
     parser.add_argument("--folder", default=os.path.join(HERE, "suite"))
     parser.add_argument("--differences", default=None)
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="programs at a time")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="programs at a time")
     parser.add_argument("--limit", type=float, default=200, help="seconds for each program")
     parser.add_argument("--within", type=float, default=1200, help="seconds for all of them")
     parser.add_argument("--logs", default=None)
+    parser.add_argument("--repeat", type=int, default=1, help="runs, as far as there is time")
     parser.add_argument("--python", default=sys.executable, help="the Python to test the module with")
     return parser.parse_args()
 
@@ -254,18 +296,24 @@ def main():
     options = arguments()
     folder = os.path.abspath(options.folder)
     runner = Runner(options, folder, unpack(options.pack, folder))
-    start = time.monotonic()
     chosen = [entry for entry in runner.suite["programs"] if not options.only or entry["name"] in options.only]
     chosen.sort(key=lambda entry: LONGEST.index(entry["name"]) if entry["name"] in LONGEST else len(LONGEST))
-    outcomes = []
-    # What breaks the GPU, or wants its addresses for itself, comes last and alone.
-    for is_alone, jobs in ((False, options.jobs), (True, 1)):
-        some = [entry for entry in chosen if ("alone" in entry) == is_alone]
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            outcomes += pool.map(runner.one, some)
-    failed = table(sorted(outcomes, key=lambda pair: pair[0]), runner.known)
-    print(f"{time.monotonic() - start:.0f} s, {options.jobs} programs at a time")
-    return 1 if failed else 0
+    runs, longest = [], 0.0
+    # One that would not come to its end is not begun.
+    while len(runs) < options.repeat and (not runs or time.monotonic() + 1.1 * longest < runner.end):
+        outcomes, took = runner.all(chosen, len(runs) + 1, options.jobs)
+        runs.append(outcomes)
+        longest = max(longest, took)
+        if options.repeat > 1:
+            line(len(runs), outcomes, took)
+    table(runs[-1], runner.known)
+    if options.repeat > 1:
+        history(runs)
+    failures = [sums_of(outcomes)[1] for outcomes in runs]
+    if options.repeat > 1:
+        print(f"{len(runs)} of {options.repeat} runs, {failures.count(0)} without a failure")
+    print(f"{longest:.0f} s{' at most' if options.repeat > 1 else ''}, {options.jobs} programs at a time")
+    return 1 if any(failures) else 0
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ if pid == 0:
     # Behind acl's own.
     atexit._run_exitfuncs()
     took = time.monotonic() - begun
-    assert took < 1, took
+    assert took < 10, took
     sys.exit(6)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 6
 over.set()

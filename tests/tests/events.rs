@@ -359,6 +359,8 @@ fn timestamps_follow_the_device_clock() {
     ok(aclrtEventElapsedTime(&mut ms, first, second));
     let (start, end) = (stamp(first), stamp(second));
     assert!(end >= start, "{start} us, then {end} us, in two streams of one device");
-    assert!(((end - start) as f32 - ms * 1000.0).abs() < 2.0 + ms, "{} us and {ms} ms", end - start);
+    // A GPU counts milliseconds since the first event in 24 bits.
+    let apart = ((end - start) as f32 - ms * 1000.0).abs();
+    assert!(apart < 2.0 + ms + (end as f32 * 4e-7).min(50.0), "{} us and {ms} ms", end - start);
     assert_eq!(stamp(second), end, "it stays");
 }

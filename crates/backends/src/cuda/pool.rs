@@ -74,7 +74,7 @@ impl Pool {
     fn take_whole(&mut self, len: usize, waste: usize, align: usize) -> Option<(usize, usize)> {
         let fits = (len, 0)..=(len.checked_add(waste)?, u64::MAX);
         let mut pieces = self.whole.range(fits).map(|(len, age)| (*len, *age));
-        let (len, age) = pieces.find(|(_, age)| self.by_age[age].0 % align == 0)?;
+        let (len, age) = pieces.find(|(_, age)| self.by_age[age].0.is_multiple_of(align))?;
         self.whole.remove(&(len, age));
         self.by_age.remove(&age)
     }

@@ -149,7 +149,7 @@ fn a_fence_is_never_behind_a_function_that_comes_at_the_same_time() {
         let (open, fence) = race(round, || gate(&stream), || stream.fence_after(ticket));
         other.wait_for(fence).expect("submitted");
         flag.raise();
-        other.synchronize(Some(Duration::from_secs(20))).expect("the function waits for us");
+        other.synchronize(Some(Duration::from_secs(60))).expect("the function waits for us");
         drop(open);
         stream.synchronize(MINUTE).expect("done");
     }
@@ -175,7 +175,7 @@ fn a_function_that_comes_with_an_abort_runs_or_is_told_of() {
             told.send(()).expect("heard");
         };
         race(round, || stream.call(function).expect("submitted"), || thread::spawn(abort));
-        hear.recv_timeout(Duration::from_secs(20)).expect("an abort that does not wait for the function");
+        hear.recv_timeout(Duration::from_secs(60)).expect("an abort that does not wait for the function");
         drop(open);
         match stream.synchronize(MINUTE).map_err(|why| why.kind) {
             Ok(()) => assert!(ran.load(Ordering::SeqCst), "round {round}: dropped, and nobody was told"),
@@ -227,7 +227,7 @@ fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
 pub fn at_once<T: Send + 'static>(what: &str, task: impl FnOnce() -> T + Send + 'static) -> T {
     let (told, hear) = mpsc::channel();
     thread::spawn(move || told.send(task()));
-    hear.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} waits for the held stream"))
+    hear.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what} waits for the held stream"))
 }
 
 /// Fresh memory of the user's at `wish`, or anywhere if that is 0, that holds this byte.
@@ -367,7 +367,7 @@ fn one_way() {
             linear(stream, target.as_mut_ptr() as usize, there.base, len);
         }
         for stream in &streams {
-            stream.synchronize(Some(Duration::from_secs(20))).expect("not for ever");
+            stream.synchronize(Some(Duration::from_secs(60))).expect("not for ever");
         }
         assert!(targets == sources, "{len} bytes");
     }
@@ -398,7 +398,7 @@ fn a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs() {
         told.recv().expect("it begins").expect("to wait");
         (0..round * 1000).for_each(|_| hint::spin_loop());
         ours.wait_for(mark).expect("submitted");
-        let waited = told.recv_timeout(Duration::from_secs(10));
+        let waited = told.recv_timeout(Duration::from_secs(60));
         drop(open);
         ours.synchronize(MINUTE).expect("done");
         assert!(waited.is_ok(), "round {round}: the stream was done with what comes before the fence");

@@ -113,7 +113,7 @@ fn not_held() {
     let (open, closed) = mpsc::channel::<()>();
     let function = move || {
         let before = take.recv().expect("a fence");
-        told.send(before.wait(Some(Duration::from_secs(20)))).expect("heard");
+        told.send(before.wait(Some(Duration::from_secs(60)))).expect("heard");
         while closed.recv().is_ok() {}
     };
     // Not held for this one.
@@ -208,11 +208,10 @@ fn what_was_freed_while_a_stream_was_held_goes_back_by_itself() {
     let (held, large) = (shared(&gpu, 0), device(&gpu, 300 * MIB));
     let open = gate(&held);
     // The other runtime knows only what the driver says.
-    let free = move || other.memory_info(0).expect("asked").0;
-    let before = free();
+    let is_there = move || other.memory().place(large.base, 1, Access::Read).is_ok();
     gpu.free(large.base, |_| Ok(())).expect("freed");
-    assert!(free() < before + 200 * MIB, "it rests on");
+    assert!(is_there(), "it rests on");
     drop(open);
     held.synchronize(MINUTE).expect("done");
-    at_once("giving back", move || while free() < before + 200 * MIB {});
+    at_once("giving back", move || while is_there() {});
 }

@@ -642,7 +642,7 @@ fn a_lost_gpu_fails_every_call_and_hangs_none() {
     stream.call(move || told.send(()).expect("heard")).expect("submitted");
     let fence = stream.fence().expect("a fence");
     fence.wait(MINUTE).expect("not for ever");
-    let told = hear.recv_timeout(Duration::from_secs(10));
+    let told = hear.recv_timeout(Duration::from_secs(60));
     assert_ne!(told, Err(mpsc::RecvTimeoutError::Timeout), "the function ran all the same, or was dropped");
     let why = stream.synchronize(MINUTE).expect_err("the GPU faulted");
     println!("lost: {:?}: {why}", why.kind);

@@ -23,7 +23,7 @@ fn dropped_copies_move_nothing_and_give_their_buffers_back() {
     let down = stream.download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &there).unwrap();
     let event = stream.record().unwrap();
     stream.abort();
-    assert!(up.wait_timeout(A_WHILE) && down.is_done(), "what was dropped is done");
+    assert!(up.wait_timeout(1000 * A_WHILE) && down.is_done(), "what was dropped is done");
     for (token, want) in [(up, pattern(LEN, 2)), (down, vec![0; LEN])] {
         let failed = token.wait().unwrap_err();
         says(&failed.error, Kind::Aborted, &["aborted"]);

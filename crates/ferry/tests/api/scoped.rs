@@ -29,7 +29,7 @@ pub fn is_held<R: Send>(stream: &Stream, scope: impl FnOnce(Sender<()>) -> R + S
             result
         });
         // With a limit: a body that panics half-way waits for the gate.
-        body.recv_timeout(Duration::from_secs(10)).expect("the body gets to its end");
+        body.recv_timeout(Duration::from_secs(60)).expect("the body gets to its end");
         assert!(end.recv_timeout(A_WHILE).is_err(), "the scope is over with work in flight");
         gate.open();
         run.join().expect("the scope returns")
