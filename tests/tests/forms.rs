@@ -20,7 +20,11 @@ const UNIFIED: [Case; 7] = [
     ("bad addresses", bad_addresses),
 ];
 const BOARD: [Case; 2] = [("descriptors", descriptors), ("no virtual memory", no_virtual_memory)];
-const CONTROL_CPU: [Case; 2] = [("virtual memory", virtual_memory), ("no descriptors", no_descriptors)];
+const CONTROL_CPU: [Case; 3] = [
+    ("virtual memory", virtual_memory),
+    ("memory is hidden where nothing more can be mapped", hidden_without_a_mapping),
+    ("no descriptors", no_descriptors),
+];
 const CARD: [Case; 2] =
     [("host and device memory are apart", apart), ("no GPU is a board", refused_with_a_gpu)];
 
@@ -129,6 +133,27 @@ fn cpu_touches_device_memory() {
     let mut attributes = aclrtPtrAttributes::default();
     ok(aclrtPointerGetAttributes(one.addr, &mut attributes));
     assert_eq!(attributes.location, location(1, 0));
+}
+
+/// Unmapped memory is out of the CPU's reach, also where the system refuses every new mapping: it may be another block's soon.
+fn hidden_without_a_mapping() {
+    use_device();
+    let (base, handle) = (reserve(PAGE), physical(PAGE));
+    ok(aclrtMapMem(base, PAGE, 0, handle, 0));
+    assert!(can_read(base));
+    let mut all = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the first call writes the limit, the second reads one.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut all), 0);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: PAGE as u64, ..all }), 0);
+    }
+    let code = aclrtUnmapMem(base);
+    // SAFETY: the limit of before.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &all) }, 0);
+    expect("unmapping", code, 0);
+    assert!(!can_read(base), "it can still be read");
+    ok(aclrtMapMem(base, PAGE, 0, handle, 0));
+    assert!(can_read(base), "mapped once more");
 }
 
 /// Whether a forked child could read at an address.

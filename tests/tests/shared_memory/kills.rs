@@ -16,6 +16,8 @@ const KILLS: usize = 200;
 /// Blocks of 1 MiB that there are, and that each process would like to have.
 const BLOCKS: u64 = 16;
 const WANTED: u64 = 8;
+/// So many allocations each process tries between two kills. None works on while another starts: that would only take long.
+const ROUNDS: u64 = 24;
 const DOOMED: u64 = 1 << 15;
 
 pub const CASES: [Case; 1] = [("kill processes that share", kill_processes_that_share)];
@@ -26,8 +28,9 @@ struct Ledger {
     held: AtomicU64,
     /// The largest sum that anybody saw.
     most: AtomicU64,
-    /// Allocations of each process, and those that found no room.
+    /// Allocations that each process tried, up to how many it may go on, and those of all that found no room.
     rounds: [AtomicU64; LANES],
+    allowed: [AtomicU64; LANES],
     refused: AtomicU64,
     /// The first code that nobody expected.
     wrong: AtomicU64,
@@ -54,7 +57,10 @@ fn kill_processes_that_share() {
     let mut pids: Vec<i32> = (0..LANES).map(|lane| start(ledger, lane)).collect();
     for kill in 0..KILLS {
         let lane = kill % LANES;
-        let rounds = ledger.rounds[lane].load(SeqCst) + next(&mut random) % 24;
+        for (rounds, allowed) in ledger.rounds.iter().zip(&ledger.allowed) {
+            allowed.store(rounds.load(SeqCst) + ROUNDS, SeqCst);
+        }
+        let rounds = ledger.rounds[lane].load(SeqCst) + next(&mut random) % ROUNDS;
         eventually("the process goes on", || ledger.rounds[lane].load(SeqCst) >= rounds);
         end(ledger, lane, pids[lane]);
         pids[lane] = start(ledger, lane);
@@ -112,6 +118,9 @@ fn work(ledger: &Ledger, lane: usize) -> i32 {
     while code == 0 {
         let mut blocks = Vec::new();
         while code == 0 && (blocks.len() as u64) < WANTED {
+            eventually("this process may go on", || {
+                ledger.rounds[lane].load(SeqCst) < ledger.allowed[lane].load(SeqCst)
+            });
             let mut addr = 0;
             code = aclrtMalloc(&mut addr, MIB - 32, 2);
             if code == 0 {

@@ -21,7 +21,10 @@ use std::{
     },
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -48,8 +51,44 @@ struct Slot {
     bytes: [AtomicU64; DEVICES],
 }
 
+/// A device's part of the budget.
+pub struct Share {
+    budget: Arc<Budget>,
+    /// The device's number on this machine.
+    number: u32,
+}
+
+impl Share {
+    /// Joins those that share by a file in `folder`, with the devices of these numbers. They have the sizes that those have who
+    /// came first; a device that nobody has is as large as `size`.
+    pub fn join(folder: &Path, numbers: &[u32], size: usize) -> Result<impl Iterator<Item = Share>> {
+        let budget = Arc::new(Budget::join(folder, numbers, size)?);
+        Ok(numbers.iter().map(move |number| Share { budget: budget.clone(), number: *number }))
+    }
+
+    /// Bytes of the device.
+    pub fn capacity(&self) -> usize {
+        self.budget.capacity(self.number)
+    }
+
+    /// What other processes have of it.
+    pub fn others(&self) -> Result<usize> {
+        self.budget.others(self.number)
+    }
+
+    /// Takes bytes of it, if there are so many.
+    pub fn take(&self, bytes: usize) -> Result<bool> {
+        self.budget.take(self.number, bytes)
+    }
+
+    /// Gives them back.
+    pub fn give(&self, bytes: usize) {
+        self.budget.own().bytes[self.number as usize].fetch_sub(bytes as u64, Relaxed);
+    }
+}
+
 /// A process's place among those that share.
-pub struct Budget {
+struct Budget {
     path: PathBuf,
     /// Device and inode of the file, to be found again under its name.
     identity: (u64, u64),
@@ -58,9 +97,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Joins those that share by a file in `folder`. Devices have the sizes of those who came first; where nobody has a device of
-    /// that number, it has the size wished for.
-    pub fn join(folder: &Path, wishes: &[(u32, usize)]) -> Result<Budget> {
+    fn join(folder: &Path, numbers: &[u32], size: usize) -> Result<Budget> {
         let path = folder.join(file_name());
         let file = own_file(&path)?;
         let turn = Turn::wait(&file, &path)?;
@@ -69,20 +106,18 @@ impl Budget {
         let mut budget = Budget { identity: identity(&file, &path)?, path, slot: SLOTS, mapping };
         budget.sweep(&file);
         budget.slot = (0..SLOTS).find(|slot| hold(&file, *slot)).ok_or_else(|| budget.is_full())?;
-        budget.begin(wishes);
+        budget.begin(numbers, size);
         drop(turn);
         drop(file);
         budget.is_kept()?;
         Ok(budget)
     }
 
-    /// Bytes of a device.
-    pub fn capacity(&self, number: u32) -> usize {
+    fn capacity(&self, number: u32) -> usize {
         self.table().capacity[number as usize].load(Relaxed) as usize
     }
 
-    /// What other processes have of a device.
-    pub fn others(&self, number: u32) -> Result<usize> {
+    fn others(&self, number: u32) -> Result<usize> {
         let file = self.reopen()?;
         let held = |(index, slot): (usize, &Slot)| match slot.bytes[number as usize].load(Relaxed) {
             0 => 0,
@@ -91,8 +126,7 @@ impl Budget {
         Ok(self.strangers().map(held).fold(0, u64::saturating_add) as usize)
     }
 
-    /// Takes bytes of a device, if there are so many.
-    pub fn take(&self, number: u32, bytes: usize) -> Result<bool> {
+    fn take(&self, number: u32, bytes: usize) -> Result<bool> {
         let file = self.reopen()?;
         let _turn = Turn::wait(&file, &self.path)?;
         let fits = || {
@@ -109,19 +143,13 @@ impl Budget {
         Ok(taken)
     }
 
-    /// Gives them back.
-    pub fn give(&self, number: u32, bytes: usize) {
-        self.own().bytes[number as usize].fetch_sub(bytes as u64, Relaxed);
-    }
-
     /// Fills in our slot, whose lock is held. It is our turn, and slots of processes that are gone are clear.
-    fn begin(&self, wishes: &[(u32, usize)]) {
+    fn begin(&self, numbers: &[u32], size: usize) {
         if self.strangers().all(|(_, slot)| slot.pid.load(Relaxed) == 0) {
             self.table().capacity.iter().for_each(|capacity| capacity.store(0, Relaxed));
         }
-        for (number, size) in wishes {
-            let capacity = &self.table().capacity[*number as usize];
-            let _ = capacity.compare_exchange(0, *size as u64, Relaxed, Relaxed);
+        for capacity in numbers.iter().map(|number| &self.table().capacity[*number as usize]) {
+            let _ = capacity.compare_exchange(0, size as u64, Relaxed, Relaxed);
         }
         self.own().pid.store(u64::from(process::id()), Relaxed);
     }

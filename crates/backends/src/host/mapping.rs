@@ -94,11 +94,15 @@ impl Mapping {
         Ok(())
     }
 
-    /// Undoes `lay`: no access rights, nothing behind it.
+    /// Undoes `lay`: no access rights, and nothing behind it unless the system refuses a mapping.
     pub fn bare_again(&self, addr: usize, len: usize) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: a part of this mapping, which the user gave up.
-        unsafe { libc::mmap(addr as *mut c_void, len, libc::PROT_NONE, flags, -1, 0) };
+        let bare = unsafe { libc::mmap(addr as *mut c_void, len, libc::PROT_NONE, flags, -1, 0) };
+        if bare == libc::MAP_FAILED {
+            // SAFETY: as above.
+            unsafe { libc::mprotect(addr as *mut c_void, len, libc::PROT_NONE) };
+        }
     }
 
     /// Whether the range lies in this mapping.

@@ -14,7 +14,7 @@ mod team;
 mod work;
 
 use crate::{fault, nobodys, probe, refusal};
-use budget::Budget;
+use budget::Share;
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
@@ -22,7 +22,7 @@ use ferry_core::{
 };
 use lane::{Lane, LaneQueue};
 use outside::Outside;
-use region::{Region, Share, Span};
+use region::{Region, Span};
 use std::path::PathBuf;
 
 /// How many devices there are, and how large.
@@ -189,8 +189,11 @@ impl Backend for Host {
 /// as can be.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let wish = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
-    let is_exact = options.device_memory.or(options.shared.as_ref().map(|_| wish)).is_some();
-    let shares = shares(options, wish)?;
+    let is_exact = options.device_memory.is_some() || options.shared.is_some();
+    let shares: Vec<Option<Share>> = match &options.shared {
+        Some((folder, numbers)) => Share::join(folder, numbers, wish)?.map(Some).collect(),
+        None => (0..options.devices).map(|_| None).collect(),
+    };
     let sizes = shares.iter().map(|share| share.as_ref().map_or(wish, Share::capacity));
     let spans: Vec<_> = sizes
         .map(|size| (size, if is_exact { Span::holding(size, most) } else { Span::up_to(most) }))
@@ -218,16 +221,6 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
         Ok(region.map_err(|error| if is_exact { told(error) } else { error })?.sharing(share))
     };
     spans.into_iter().zip(shares).enumerate().map(device).collect()
-}
-
-/// Each device's part of the budget that processes share, where they do.
-fn shares(options: &HostOptions, size: usize) -> Result<Vec<Option<Share>>> {
-    let Some((folder, numbers)) = &options.shared else {
-        return Ok((0..options.devices).map(|_| None).collect());
-    };
-    let wishes: Vec<_> = numbers.iter().map(|number| (*number, size)).collect();
-    let budget = Arc::new(Budget::join(folder, &wishes)?);
-    Ok(numbers.iter().map(|number| Some(Share { budget: budget.clone(), number: *number })).collect())
 }
 
 /// Half of the smaller of the machine's memory and the limit of our control group.

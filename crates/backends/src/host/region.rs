@@ -6,7 +6,7 @@
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
 use super::{
-    budget::Budget,
+    budget::Share,
     mapping::{Mapping, identity},
 };
 use crate::refusal;
@@ -16,7 +16,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -48,14 +48,6 @@ pub struct Region {
     share: Option<Share>,
 }
 
-/// A device's part of a budget that processes share.
-pub struct Share {
-    /// For all devices of this process.
-    pub budget: Arc<Budget>,
-    /// The device's number on this machine.
-    pub number: u32,
-}
-
 /// Free offsets: by place to merge neighbours, by size to find the best fit.
 #[derive(Default)]
 struct Space {
@@ -66,13 +58,6 @@ struct Space {
     used: usize,
     /// Offset up to which the engine's mapping is accessible.
     open: usize,
-}
-
-impl Share {
-    /// Bytes of the device.
-    pub fn capacity(&self) -> usize {
-        self.budget.capacity(self.number)
-    }
 }
 
 impl Region {
@@ -148,7 +133,7 @@ impl Region {
 
     /// What other processes have of it.
     fn others(&self) -> Result<usize> {
-        self.share.as_ref().map_or(Ok(0), |share| share.budget.others(share.number))
+        self.share.as_ref().map_or(Ok(0), Share::others)
     }
 
     /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody else's.
@@ -216,12 +201,12 @@ impl Region {
 
     /// Takes bytes of the budget that processes share, where they do, if there are so many.
     fn take_share(&self, bytes: usize) -> Result<bool> {
-        self.share.as_ref().map_or(Ok(true), |share| share.budget.take(share.number, bytes))
+        self.share.as_ref().map_or(Ok(true), |share| share.take(bytes))
     }
 
     fn give_share(&self, bytes: usize) {
         if let Some(share) = &self.share {
-            share.budget.give(share.number, bytes);
+            share.give(bytes);
         }
     }
 
