@@ -65,6 +65,38 @@ fn works() -> i32 {
 fn main() {
     a_forked_child_is_told_that_it_is_one();
     println!("a forked child is told that it is one ... ok");
+    if on_host() {
+        a_runtime_of_rust_does_not_survive_a_fork();
+        println!("a runtime of Rust does not survive a fork ... ok");
+    }
+}
+
+/// What can be asked in a child is refused, no wait hangs, and what is dropped there is the parent's no less.
+fn a_runtime_of_rust_does_not_survive_a_fork() {
+    const LEN: usize = 4096;
+    let runtime = ferry::Runtime::new().expect("the host backend");
+    let device = runtime.device(0).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let mut kept = Some(device.alloc_from(&[7u8; LEN]).expect("room"));
+    for (way, fork) in WAYS {
+        let said = forked(fork, || {
+            // SAFETY: a child that hangs ends by this.
+            unsafe { libc::alarm(20) };
+            let lost = |error: ferry::Error| error.kind == ferry::Kind::Lost;
+            let refused = [
+                device.alloc::<u8>(64).err().is_some_and(lost),
+                runtime.alloc_host::<u8>(64).err().is_some_and(lost),
+                device.stream().err().is_some_and(lost),
+                stream.write(kept.as_ref().expect("kept"), &[1; LEN]).err().is_some_and(lost),
+            ];
+            drop(kept.take());
+            refused.iter().position(|refused| !refused).map_or(0, |row| row as i32 + 1)
+        });
+        assert_eq!(said, 0, "by {way}: the row that was not refused, counted from 1");
+        let mut back = [0; LEN];
+        stream.read(&mut back, kept.as_ref().expect("kept")).expect("the parent goes on");
+        assert_eq!(back, [7; LEN], "by {way}");
+    }
 }
 
 fn a_forked_child_is_told_that_it_is_one() {

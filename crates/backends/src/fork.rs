@@ -6,7 +6,7 @@
 //! apart: there it is the parent's engine that answers, and its threads that work.
 
 use crate::probe::page_size;
-use ferry_core::{Kind, Result};
+use ferry_core::{Error, Kind, Result};
 use std::{
     io, ptr,
     sync::{
@@ -70,13 +70,9 @@ impl Mark {
     }
 
     /// Refuses what cannot be done in a child.
+    #[inline]
     pub fn is_no_child(&self) -> Result<()> {
-        if !self.is_child() {
-            return Ok(());
-        }
-        let note =
-            "this process was forked from the one that opened the device: devices do not survive a fork";
-        Err(Kind::Lost.because(note))
+        if self.is_child() { Err(lost()) } else { Ok(()) }
     }
 
     #[cold]
@@ -91,6 +87,12 @@ impl Mark {
         // SAFETY: the pointer is to a static, or to the page of this mark, which lives as long as it does.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
+}
+
+#[cold]
+fn lost() -> Error {
+    Kind::Lost
+        .because("this process was forked from the one that opened the device: devices do not survive a fork")
 }
 
 impl Drop for Mark {
