@@ -110,7 +110,7 @@ pub fn all_above(take: impl FnOnce() -> io::Result<Vec<OwnedFd>>) -> io::Result<
 /// as a closed one: what is opened meanwhile gets another number at once, and nothing that another thread prints lands in it.
 struct Plugs {
     plugs: [Option<(OwnedFd, (u64, u64))>; FIRST as usize],
-    kept: MutexGuard<'static, Vec<(RawFd, Id)>>,
+    kept: Guard,
 }
 
 impl Plugs {
@@ -149,16 +149,19 @@ fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { fd.try_clone() }
 }
 
+/// All that is kept, held.
+type Guard = MutexGuard<'static, Vec<(RawFd, Id)>>;
+
 /// All that is kept. A thread that forks holds it, so that the child finds it whole.
 static KEPT: Mutex<Vec<(RawFd, Id)>> = Mutex::new(Vec::new());
 
-fn lock() -> MutexGuard<'static, Vec<(RawFd, Id)>> {
+fn lock() -> Guard {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
     /// What this thread holds while it forks.
-    static HELD: Cell<Option<ManuallyDrop<MutexGuard<'static, Vec<(RawFd, Id)>>>>> = const { Cell::new(None) };
+    static HELD: Cell<Option<ManuallyDrop<Guard>>> = const { Cell::new(None) };
 }
 
 /// Holds all that is kept, before a fork. Not at any price: a signal handler that forks may have interrupted whoever has it.
