@@ -72,7 +72,10 @@ fn without_standard_descriptors<T>(body: impl FnOnce() -> T) -> T {
         assert!(copy >= 100);
         copy
     });
-    (0..3).for_each(|fd| assert_eq!(unsafe { libc::close(fd) }, 0));
+    for fd in 0..3 {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::close(fd) }, 0);
+    }
     let value = body();
     for (fd, copy) in (0..).zip(copies) {
         // SAFETY: as above.
