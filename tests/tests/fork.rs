@@ -5,10 +5,33 @@ use ferry_tests::code::CONTEXT_NULL;
 use ferry_tests::kind::{D2H, H2D, INNER};
 use ferry_tests::*;
 
+/// The ways to make a child: `clone` with a function of its own ends in the system call, too. Some systems lack `_Fork`.
+const WAYS: [(&str, fn() -> Option<i32>); 3] =
+    [("fork", by_fork), ("_Fork", by_bare_fork), ("the system call", by_system_call)];
+
+fn by_fork() -> Option<i32> {
+    // SAFETY: whoever calls this ends the child with _exit.
+    Some(unsafe { libc::fork() })
+}
+
+fn by_bare_fork() -> Option<i32> {
+    // SAFETY: a name for dlsym.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_Fork".as_ptr()) };
+    let bare_fork: Option<extern "C" fn() -> i32> =
+        // SAFETY: what has this name has this type, and NULL is none.
+        unsafe { std::mem::transmute::<*mut libc::c_void, _>(found) };
+    bare_fork.map(|bare_fork| bare_fork())
+}
+
+fn by_system_call() -> Option<i32> {
+    // SAFETY: as fork: nothing is shared with the child, whose stack is a copy of this one.
+    Some(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32)
+}
+
 /// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went wrong.
-fn forked(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls the library and _exit and never returns into the test harness.
-    match unsafe { libc::fork() } {
+fn forked(fork: fn() -> Option<i32>, child: impl FnOnce() -> i32) -> i32 {
+    // The child calls the library and _exit and never returns into the test.
+    match fork().unwrap_or_else(|| by_fork().expect("always there")) {
         -1 => panic!("fork failed"),
         0 => {
             let said = child();
@@ -42,10 +65,48 @@ fn works() -> i32 {
 fn main() {
     a_forked_child_is_told_that_it_is_one();
     println!("a forked child is told that it is one ... ok");
+    if on_host() {
+        a_runtime_of_rust_does_not_survive_a_fork();
+        println!("a runtime of Rust does not survive a fork ... ok");
+    }
+}
+
+/// What can be asked in a child is refused, no wait hangs, and what is dropped there is the parent's no less.
+fn a_runtime_of_rust_does_not_survive_a_fork() {
+    const LEN: usize = 4096;
+    let runtime = ferry::Runtime::new().expect("the host backend");
+    let device = runtime.device(0).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let mut kept = Some(device.alloc_from(&[7u8; LEN]).expect("room"));
+    for (way, fork) in WAYS {
+        let said = forked(fork, || {
+            // SAFETY: a child that hangs ends by this.
+            unsafe { libc::alarm(20) };
+            let lost = |error: ferry::Error| error.kind == ferry::Kind::Lost;
+            let refused = [
+                device.alloc::<u8>(64).err().is_some_and(lost),
+                runtime.alloc_host::<u8>(64).err().is_some_and(lost),
+                device.stream().err().is_some_and(lost),
+                stream.write(kept.as_ref().expect("kept"), &[1; LEN]).err().is_some_and(lost),
+            ];
+            drop(kept.take());
+            refused.iter().position(|refused| !refused).map_or(0, |row| row as i32 + 1)
+        });
+        assert_eq!(said, 0, "by {way}: the row that was not refused, counted from 1");
+        let mut back = [0; LEN];
+        stream.read(&mut back, kept.as_ref().expect("kept")).expect("the parent goes on");
+        assert_eq!(back, [7; LEN], "by {way}");
+    }
 }
 
 fn a_forked_child_is_told_that_it_is_one() {
-    assert_eq!(forked(works), 0, "a child of a process that has not used the library yet");
+    for (way, fork) in WAYS {
+        assert_eq!(
+            forked(fork, works),
+            0,
+            "a child of a process that has not used the library yet, by {way}"
+        );
+    }
 
     use_device();
     let stream = stream();
@@ -59,57 +120,62 @@ fn a_forked_child_is_told_that_it_is_one() {
 
     let (d, heap) = (device.addr, Memory::heap(4096).addr);
     let (mut out, mut status, mut count, mut ms, mut number) = (0usize, 0i32, 0u32, 0f32, 0i64);
-    let said = forked(|| {
-        let mut batch = Batch::of(&[(d, heap, 64)], HOST_TO_DEVICE);
-        type Call<'a> = &'a mut dyn FnMut() -> i32;
-        let rows: [Call; 33] = [
-            &mut || aclInit(std::ptr::null()),
-            &mut || aclrtSetDevice(0),
-            &mut || aclrtGetDevice(&mut status),
-            &mut || aclrtGetDeviceCount(&mut count),
-            &mut || aclrtSynchronizeDevice(),
-            &mut || aclrtCreateStream(&mut out),
-            &mut || aclrtSynchronizeStream(stream),
-            &mut || aclrtSynchronizeStream(0),
-            &mut || aclrtDestroyStream(stream),
-            &mut || aclrtRecordEvent(event, stream),
-            &mut || aclrtSynchronizeEvent(event),
-            &mut || aclrtEventElapsedTime(&mut ms, event, event),
-            &mut || aclrtFree(d),
-            &mut || aclrtMemcpy(d, 64, heap, 64, H2D),
-            &mut || aclrtMemcpyAsync(d, 64, heap, 64, H2D, stream),
-            &mut || aclrtMemcpyAsyncWithCondition(d, 64, heap, 64, H2D, stream),
-            &mut || aclrtMemcpy2d(d, 8, heap, 8, 8, 8, H2D),
-            &mut || aclrtMemcpy2dAsync(d, 8, heap, 8, 8, 8, H2D, stream),
-            &mut || batch.call(BatchForm::Async, stream).0,
-            &mut || aclrtSetMemcpyDesc(d, INNER, d + 64, d + 128, 64, 0),
-            &mut || aclrtMemcpyAsyncWithDesc(d, INNER, stream),
-            &mut || aclrtMemcpyAsyncWithOffset(d, 64, 0, d + 64, 64, 0, INNER, stream),
-            &mut || aclrtMemset(d, 64, 0, 64),
-            &mut || aclrtMemsetAsync(d, 64, 0, 64, stream),
-            &mut || aclrtMemsetD32Async(d, 64, 0, 16, stream),
-            &mut || aclrtReduceAsync(d, d + 64, 64, 10, 0, stream, 0),
-            &mut || aclrtGetLastError(0),
-            &mut || aclrtGetDeviceInfo(0, 101, &mut number),
-            &mut || aclrtSetSysParamOpt(0, 1),
-            &mut || aclrtSetDeviceSatMode(0),
-            &mut || aclsysGetVersionNum(c"runtime".as_ptr(), &mut { 0 }),
-            &mut || aclFinalizeReference(std::ptr::null_mut()),
-            &mut || aclFinalize(),
-        ];
-        message();
-        for (i, call) in rows.into_iter().enumerate() {
-            let told = call() == CONTEXT_NULL && message().is_some_and(|said| said.contains("fork"));
-            if !told {
-                return i as i32 + 1;
+    for (way, fork) in WAYS {
+        let said = forked(fork, || {
+            let mut batch = Batch::of(&[(d, heap, 64)], HOST_TO_DEVICE);
+            type Call<'a> = &'a mut dyn FnMut() -> i32;
+            let rows: [Call; 33] = [
+                &mut || aclInit(std::ptr::null()),
+                &mut || aclrtSetDevice(0),
+                &mut || aclrtGetDevice(&mut status),
+                &mut || aclrtGetDeviceCount(&mut count),
+                &mut || aclrtSynchronizeDevice(),
+                &mut || aclrtCreateStream(&mut out),
+                &mut || aclrtSynchronizeStream(stream),
+                &mut || aclrtSynchronizeStream(0),
+                &mut || aclrtDestroyStream(stream),
+                &mut || aclrtRecordEvent(event, stream),
+                &mut || aclrtSynchronizeEvent(event),
+                &mut || aclrtEventElapsedTime(&mut ms, event, event),
+                &mut || aclrtFree(d),
+                &mut || aclrtMemcpy(d, 64, heap, 64, H2D),
+                &mut || aclrtMemcpyAsync(d, 64, heap, 64, H2D, stream),
+                &mut || aclrtMemcpyAsyncWithCondition(d, 64, heap, 64, H2D, stream),
+                &mut || aclrtMemcpy2d(d, 8, heap, 8, 8, 8, H2D),
+                &mut || aclrtMemcpy2dAsync(d, 8, heap, 8, 8, 8, H2D, stream),
+                &mut || batch.call(BatchForm::Async, stream).0,
+                &mut || aclrtSetMemcpyDesc(d, INNER, d + 64, d + 128, 64, 0),
+                &mut || aclrtMemcpyAsyncWithDesc(d, INNER, stream),
+                &mut || aclrtMemcpyAsyncWithOffset(d, 64, 0, d + 64, 64, 0, INNER, stream),
+                &mut || aclrtMemset(d, 64, 0, 64),
+                &mut || aclrtMemsetAsync(d, 64, 0, 64, stream),
+                &mut || aclrtMemsetD32Async(d, 64, 0, 16, stream),
+                &mut || aclrtReduceAsync(d, d + 64, 64, 10, 0, stream, 0),
+                &mut || aclrtGetLastError(0),
+                &mut || aclrtGetDeviceInfo(0, 101, &mut number),
+                &mut || aclrtSetSysParamOpt(0, 1),
+                &mut || aclrtSetDeviceSatMode(0),
+                &mut || aclsysGetVersionNum(c"runtime".as_ptr(), &mut { 0 }),
+                &mut || aclFinalizeReference(std::ptr::null_mut()),
+                &mut || aclFinalize(),
+            ];
+            message();
+            for (i, call) in rows.into_iter().enumerate() {
+                let told = call() == CONTEXT_NULL && message().is_some_and(|said| said.contains("fork"));
+                if !told {
+                    return i as i32 + 1;
+                }
             }
-        }
-        0
-    });
-    assert_eq!(said, 0, "the row whose answer was not 107002 with a message about the fork, counted from 1");
+            0
+        });
+        assert_eq!(
+            said, 0,
+            "by {way}: the row whose answer was not 107002 with a message about the fork, counted from 1"
+        );
+        // The parent goes on as if nothing had happened.
+        device.assert_holds(&before, "the parent's memory");
+    }
 
-    // The parent goes on as if nothing had happened.
-    device.assert_holds(&before, "the parent's memory");
     ok(aclrtMemcpyAsync(device.addr + 64, 64, pinned.addr, 64, H2D, stream));
     finish(stream);
     device.part(0, 128).assert_all(2, "the parent's stream");

@@ -8,7 +8,7 @@ use crate::{
     state::{self, Here},
 };
 use ferry::engine::{
-    probe,
+    fork, probe,
     threads::cancel::{self, Cancelling},
 };
 use ferry_core::Access;
@@ -41,7 +41,7 @@ pub fn call_quickly(
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
     let quick = || state::with_settled(|here| function.allowed().is_ok() && short(here));
-    if state::not_forked().is_ok() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
+    if !state::is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
         cancel::look();
         return c::ACL_SUCCESS;
     }
@@ -50,8 +50,10 @@ pub fn call_quickly(
 
 #[inline]
 fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+    if state::is_forked() {
+        return refuse_in_child(function.name);
+    }
     let checked = || {
-        state::not_forked()?;
         state::with_here(|here| {
             here.count_call();
             here.turns.end_those_left();
@@ -71,7 +73,20 @@ fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
 
 /// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
 pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
-    report(name, &state::not_forked().err().unwrap_or_else(|| crate::error::fail(code, note)))
+    if state::is_forked() { refuse_in_child(name) } else { report(name, &crate::error::fail(code, note)) }
+}
+
+/// Every call in a child of a process that used Ferry. A child that the C library does not know of may use none of its locks, the
+/// allocator's included: it gets the code, and a message that is always there.
+#[cold]
+fn refuse_in_child(name: &str) -> i32 {
+    match fork::by_c_library() {
+        true => report(
+            name,
+            &crate::error::fail(c::ACL_ERROR_RT_CONTEXT_NULL, state::FORKED.to_str().unwrap_or_default()),
+        ),
+        false => c::ACL_ERROR_RT_CONTEXT_NULL,
+    }
 }
 
 /// Keeps the code and the message for those who ask, and logs a line.

@@ -2,7 +2,6 @@
 
 use crate::{Result, constants as c, error::fail, settings::settings};
 use ferry::products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN};
-use std::sync::OnceLock;
 
 /// A C function as the rules see it: its name, and where it exists.
 pub struct Function {
@@ -202,7 +201,7 @@ impl Function {
         if self.on == EVERYWHERE {
             return Ok(());
         }
-        let (product, form) = *current();
+        let (product, form) = current();
         if self.exists_on(product, form) {
             return Ok(());
         }
@@ -215,8 +214,6 @@ impl Function {
 
 /// The product and form of this process; the default ones where the settings make no sense, which aclInit and
 /// aclrtSetDevice complain about.
-fn current() -> &'static (&'static Product, Form) {
-    static CURRENT: OnceLock<(&'static Product, Form)> = OnceLock::new();
-    CURRENT
-        .get_or_init(|| settings().map_or((&PRODUCTS[0], Form::Ep), |s| (s.options.product, s.options.form)))
+fn current() -> (&'static Product, Form) {
+    settings().map_or((&PRODUCTS[0], Form::Ep), |settings| (settings.options.product, settings.options.form))
 }

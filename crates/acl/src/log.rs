@@ -6,6 +6,7 @@ mod files;
 mod settings;
 mod time;
 
+use ferry::engine::fork::Mark;
 pub(crate) use files::print;
 use settings::{EVENT, Settings};
 use std::{
@@ -109,16 +110,14 @@ enum Kind {
 
 /// The files of each kind. In a forked child somebody who does not exist there may hold a lock, so the child starts with none.
 static FILES: [AtomicPtr<Mutex<files::Files>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
-
-extern "C" fn in_child() {
-    FILES.iter().for_each(|files| files.store(std::ptr::null_mut(), Ordering::Relaxed));
-}
+/// Set in the process whose files these are.
+static OWNER: Mark = Mark::new();
 
 fn log() -> &'static Settings {
     static LOG: OnceLock<Settings> = OnceLock::new();
     LOG.get_or_init(|| {
-        // SAFETY: the handler only stores to atomics.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // Without it a child writes into its parent's file, and that is all.
+        let _ = OWNER.set();
         Settings::read(|name| std::env::var_os(name))
     })
 }
@@ -145,6 +144,10 @@ fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
 }
 
 fn files_of(kind: Kind) -> &'static Mutex<files::Files> {
+    if OWNER.is_child() {
+        FILES.iter().for_each(|files| files.store(std::ptr::null_mut(), Ordering::Relaxed));
+        let _ = OWNER.set();
+    }
     let slot = &FILES[kind as usize];
     if slot.load(Ordering::Acquire).is_null() {
         let fresh = Box::into_raw(Box::default());

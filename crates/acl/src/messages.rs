@@ -6,6 +6,7 @@ use crate::{
     error::fail,
     state::{self, lock},
 };
+use ferry::engine::fork;
 use std::{
     ffi::{CStr, CString},
     mem,
@@ -30,7 +31,7 @@ pub(crate) fn share(on: bool) {
 
 /// In a forked child nobody may be left to let go of the lock.
 fn is_sharing() -> bool {
-    SHARING.load(Ordering::Relaxed) && state::not_forked().is_ok()
+    SHARING.load(Ordering::Relaxed) && !state::is_forked()
 }
 
 /// Remembers a failure.
@@ -54,6 +55,9 @@ pub(crate) fn keep(code: i32, text: String) {
 
 /// Shows the messages, newest on top, once. The text is valid until this thread's next call of this.
 pub fn take<T>(show: impl FnOnce(Option<&CStr>) -> T) -> T {
+    if state::is_forked() && !fork::by_c_library() {
+        return show(Some(state::FORKED)); // nothing else can be kept there
+    }
     let mut show = Some(show);
     let shown = state::with_here(|here| {
         let mut messages = here.messages.take();

@@ -79,7 +79,7 @@ fn aligned(name: &str, addr: usize) -> Result<()> {
 pub fn host_range(addr: usize, len: usize, write: bool) -> Result<()> {
     let access = if write { Access::Write } else { Access::Read };
     not_null("ptr", addr)?;
-    if let Some(engine) = opened().filter(|_| state::not_forked().is_ok()) {
+    if let Some(engine) = opened().filter(|_| !state::is_forked()) {
         let memory = engine.runtime.memory();
         let on_a_device = |block: &Block| matches!(block.home, Home::Device(_)) && !engine.is_unified();
         if let Some(block) = memory.table().find(addr).filter(on_a_device) {
@@ -97,7 +97,7 @@ pub fn host_range(addr: usize, len: usize, write: bool) -> Result<()> {
 /// Drops all work of all streams, and returns when none of it touches memory any more: a language runtime that ends takes
 /// memory away that copies in flight would use.
 pub fn stop() {
-    if let Some(engine) = opened().filter(|_| state::not_forked().is_ok()) {
+    if let Some(engine) = opened().filter(|_| !state::is_forked()) {
         engine.streams.all().iter().for_each(|entry| entry.stream.abort());
     }
 }

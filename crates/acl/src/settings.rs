@@ -25,10 +25,14 @@ pub struct Settings {
     pub strict: bool,
 }
 
-/// The settings, or why they make no sense.
+/// The settings, or why they make no sense; the next call reads them again then.
 pub fn settings() -> Result<&'static Settings> {
-    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
-    SETTINGS.get_or_init(|| read(Options::from_env()?, var)).as_ref().map_err(Clone::clone)
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    if let Some(settings) = SETTINGS.get() {
+        return Ok(settings);
+    }
+    let settings = read(Options::from_env()?, var)?;
+    Ok(SETTINGS.get_or_init(|| settings))
 }
 
 fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settings> {

@@ -21,7 +21,7 @@ use crate::{
 use ferry::{
     BackendName,
     engine::{
-        VISIBLE,
+        VISIBLE, fork,
         threads::{cancel::Cancelling, end},
     },
 };
@@ -29,10 +29,11 @@ use ferry_core::{QueueOptions, Runtime, Stream};
 use std::{
     cell::{Cell, RefCell},
     collections::HashSet,
+    ffi::CStr,
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -71,17 +72,33 @@ pub struct Primary {
     pub(crate) implicit: bool,
 }
 
-/// The engine of this process, opened by the first call that needs it.
+/// The engine of this process, opened by the first call that needs it. If that fails, the next call tries again.
 pub fn engine() -> Result<&'static Engine> {
-    ENGINE.get_or_init(open).as_ref().map_err(Clone::clone)
+    ENGINE.get().map_or_else(open_first, Ok)
 }
 
 /// The engine if a call has opened it.
 pub(crate) fn opened() -> Option<&'static Engine> {
-    ENGINE.get()?.as_ref().ok()
+    ENGINE.get()
 }
 
-static ENGINE: OnceLock<Result<Engine>> = OnceLock::new();
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+/// Set in the process that has opened the engine, or is about to.
+static OWNER: fork::Mark = fork::Mark::new();
+
+#[cold]
+fn open_first() -> Result<&'static Engine> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _turn = lock(&OPENING);
+    if let Some(engine) = opened() {
+        return Ok(engine);
+    }
+    fork::watch().and_then(|()| OWNER.set()).map_err(|why| {
+        fail(c::ACL_ERROR_RT_DRV_INTERNAL_ERROR, format!("telling forked children apart: {why}"))
+    })?;
+    let engine = open().inspect_err(|_| OWNER.unset())?;
+    Ok(ENGINE.get_or_init(|| engine))
+}
 
 fn open() -> Result<Engine> {
     twin::none_in_use()?;
@@ -103,8 +120,6 @@ fn open() -> Result<Engine> {
         physicals: Handles::default(),
         reports: Reports::default(),
     };
-    // SAFETY: the handler only stores to an atomic.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if settings.fault_note {
         ferry::engine::explain_faults();
     }
@@ -138,22 +153,17 @@ fn warn_of_cut_list(engine: &Engine) {
     }
 }
 
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-}
-
-/// In the child of a process that used Ferry there are no workers and no devices: every call says so.
+/// Whether this process is the child of one that used Ferry, however it was made: there are no workers and no devices, and every
+/// call says so.
 #[inline]
-pub(crate) fn not_forked() -> Result<()> {
-    if !FORKED.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    let note = "this process was forked from one that uses Ferry: devices do not survive a fork; use acl after exec, or \
-                initialise it in the child only";
-    Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, note))
+pub(crate) fn is_forked() -> bool {
+    OWNER.is_child()
 }
+
+/// What it says.
+pub(crate) const FORKED: &CStr =
+    c"this process was forked from one that uses Ferry: devices do not survive a fork; use acl after exec, or initialise it in the \
+      child only";
 
 impl Engine {
     pub(crate) fn describe(&self) -> String {

@@ -5,6 +5,8 @@
 
 pub mod cuda;
 pub mod fault;
+pub mod files;
+pub mod fork;
 pub mod host;
 mod litter;
 mod nobodys;

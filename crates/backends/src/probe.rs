@@ -13,7 +13,7 @@
 mod mappings;
 mod stack;
 
-use crate::{fault::guarded, threads::without_signals};
+use crate::{fault::guarded, files, threads::without_signals};
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 pub use stack::is_on_stack;
@@ -185,7 +185,7 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
 
 /// Whether the mappings of the process cover the range with the right permission, and files reach to where they are mapped.
 fn in_maps(first: usize, len: usize, access: Access) -> bool {
-    let Ok(maps) = std::fs::read_to_string(mappings::LIST) else { return false };
+    let Ok(maps) = files::read_to_string(mappings::LIST) else { return false };
     let past = first + len;
     let within = |line: &mappings::Line| line.mapping.start.max(first)..line.mapping.end.min(past);
     stopped_at(&maps, first, past, access).is_none()

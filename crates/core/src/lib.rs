@@ -42,7 +42,7 @@ pub use pieces::{Line, Pieces};
 pub use plan::{Ends, Linear, Misfit, Plan, Route, Rows, Runs};
 pub use reduce::Reduction;
 pub use runtime::Runtime;
-pub use share::{Lease, Loan, Shared};
+pub use share::{Lease, Loan, OpenFile, Shared};
 pub use sheet::Sheet;
 pub use space::Physical;
 pub use status::{Status, Ticket};

@@ -4,13 +4,19 @@ use crate::{
     Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime,
     sync::{Arc, Mutex, Weak, lock},
 };
-use std::{any::Any, collections::HashMap, os::fd::OwnedFd};
+use std::{any::Any, collections::HashMap, fmt::Debug, io, os::fd::BorrowedFd};
+
+/// A file that is open for as long as this lives, unless the program closes its descriptor.
+pub trait OpenFile: Debug + Send + Sync {
+    /// Its descriptor, if that is still this file's.
+    fn get(&self) -> io::Result<BorrowedFd<'_>>;
+}
 
 /// Where bytes lie that more than one process can map.
 #[derive(Debug)]
 pub struct Shared {
     /// The file behind them, which exists in memory only.
-    pub file: OwnedFd,
+    pub file: std::sync::Arc<dyn OpenFile>,
     /// Where they start in it.
     pub offset: u64,
     /// How many they are.

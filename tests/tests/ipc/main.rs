@@ -367,6 +367,68 @@ fn a_killed_exporter_leaves_its_importers_their_memory() {
     }
 }
 
+/// Memory that the exporter freed is kept for the importer until that has ended, and comes back then.
+#[track_caller]
+fn kept_until_the_importer_ends(exporter: &mut Other, mut importer: Other, there: &str, all: usize) {
+    // Others' bytes do not come into it.
+    let other = exporter.ok(&format!("malloc {LEN}"));
+    exporter.ok(&format!("write {other} {LEN} 9"));
+    exporter.ok(&format!("free {other}"));
+    assert!(exporter.free_bytes() < all, "the importer is alive");
+    assert_eq!(importer.ok(&format!("holds {there} {LEN} 1")), "true");
+    importer.kill();
+    comes_back(exporter, all);
+}
+
+#[test]
+fn an_importer_that_closes_all_descriptors_keeps_its_memory() {
+    if !on_host() {
+        return; // the driver's descriptors, too, would be closed
+    }
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let all = exporter.free_bytes();
+    let (addr, key) = exported(&mut exporter, LEN, 1);
+    let before = exporter.descriptors();
+    let there = importer.ok(&format!("import {key} 0"));
+    importer.ok("close-descriptors");
+    // Of the import, the exporter keeps what tells it that the process has ended.
+    eventually("the exporter hears that the connection is closed", || exporter.descriptors() == before + 1);
+    exporter.ok(&format!("free {addr}"));
+    kept_until_the_importer_ends(&mut exporter, importer, &there, all);
+}
+
+#[test]
+fn an_exporter_that_closes_all_descriptors_keeps_what_it_lent() {
+    if !on_host() {
+        return; // the driver's descriptors, too, would be closed
+    }
+    let (mut exporter, mut importer, mut late) = (Other::on(0), Other::on(0), Other::on(0));
+    let all = exporter.free_bytes();
+    let (addr, key) = exported(&mut exporter, LEN, 1);
+    let there = importer.ok(&format!("import {key} 0"));
+    exporter.ok("close-descriptors");
+    let (code, said) = late.ask(&format!("import {key} 0"));
+    assert!(code == IPC_ERROR && said.contains("exporter"), "{code}: {said}");
+    exporter.ok(&format!("free {addr}"));
+    kept_until_the_importer_ends(&mut exporter, importer, &there, all);
+}
+
+#[test]
+fn a_child_of_a_process_that_ended_holds_none_of_its_memory() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let (_, key) = exported(&mut exporter, LEN, 1);
+    importer.ok(&format!("import {key} 0"));
+    for mut parent in [exporter, importer] {
+        let orphan = Orphan(parent.ok("fork").parse().expect("a pid"));
+        parent.kill();
+        let ours = |name: &String| name.contains("ferry:") || name.contains("socket:") && on_host();
+        // The child closes them when it starts, which it may be about to.
+        eventually("the child has neither memory nor exports nor leases", || {
+            !orphan.holds().iter().any(ours)
+        });
+    }
+}
+
 // proves: X6
 #[test]
 fn memory_of_another_device_takes_part_in_few_copies() {

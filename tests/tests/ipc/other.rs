@@ -177,6 +177,7 @@ fn perform(words: &[&str]) -> (i32, String) {
         }
         "close" => plain(aclrtIpcMemClose(key(words[1]).as_ptr())),
         "use-up-descriptors" => (0, use_up_descriptors().to_string()),
+        "close-descriptors" => (0, close_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
         other => super::shareable::perform(other, &number),
     }
@@ -202,6 +203,12 @@ fn use_up_descriptors() -> usize {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).map(std::mem::forget).count()
 }
 
+/// Closes all descriptors but the standard ones, as a program does that becomes a daemon.
+fn close_descriptors() -> usize {
+    // SAFETY: whoever has one of them is to find it closed.
+    (3..1024).filter(|fd| unsafe { libc::close(*fd) } == 0).count()
+}
+
 /// Makes a child that only waits for its end, with all that a child inherits.
 fn fork() -> i32 {
     // SAFETY: the child does nothing but wait for the signal that ends it.
@@ -216,6 +223,15 @@ fn fork() -> i32 {
 
 /// A process that this test must end itself.
 pub struct Orphan(pub i32);
+
+impl Orphan {
+    /// What it has open.
+    pub fn holds(&self) -> Vec<String> {
+        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.0)).expect("it lives on");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+        folder.filter_map(name).map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+}
 
 impl Drop for Orphan {
     fn drop(&mut self) {

@@ -3,14 +3,16 @@
 
 use super::{
     socket::{Peer, Socket, process, user, wait, watch},
-    wire::{ANSWER, Answer, Name},
+    wire::{ANSWER, Answer, GOODBYE, Name},
 };
 use crate::{Error, Result, call::refuse, constants as c, error::fail, interrupt};
+use ferry::engine::files::Kept;
 use ferry_core::{Kind, Shared};
 use std::{
     fs::File,
     io,
     os::fd::OwnedFd,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,7 +21,14 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// As long as this lives, the exporter keeps the memory.
 pub struct Lease {
-    _socket: Socket,
+    socket: Socket,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // An exporter that does not hear this keeps the memory until this process ends, and no harm is done.
+        let _ = self.socket.send(&GOODBYE, None);
+    }
 }
 
 /// Memory of another process.
@@ -55,7 +64,7 @@ pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
     }
     let (answer, files) = hear(&socket, exporter, end, patience)?;
     let (device, shared) = made_sense_of(answer, files)?;
-    Ok(Loaned { shared, device, lease: Lease { _socket: socket } })
+    Ok(Loaned { shared, device, lease: Lease { socket } })
 }
 
 /// Waits for the answer, or for the end of the exporter.
@@ -127,7 +136,8 @@ fn made_sense_of(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared
         )),
         Answer::Full => Err(fail(
             c::ACL_ERROR_RT_IPC_ERROR,
-            "the exporter serves as many imports as it, or its limit of open files, can: close some of them",
+            "the exporter serves as many imports as it, or its limit of open files, can: close some of them; or its program has \
+             closed descriptors that were Ferry's",
         )),
     }
 }
@@ -138,7 +148,8 @@ fn sound(file: OwnedFd, offset: u64, len: u64) -> Option<Shared> {
     let facts = file.metadata().ok().filter(|facts| facts.is_file())?;
     let within = offset.checked_add(len).is_some_and(|end| end <= facts.len());
     let len = usize::try_from(len).ok().filter(|len| within && *len > 0)?;
-    Some(Shared { file: file.into(), offset, len })
+    let file = Kept::open(|| Ok(file)).ok()?;
+    Some(Shared { file: Arc::new(file), offset, len })
 }
 
 fn gone(why: &str) -> Error {

@@ -1,21 +1,21 @@
 //! The exporter's side: one thread per process that answers importers, asleep while nobody asks.
 //!
 //! A connection asks once. If it is granted what it asks for, it stays open and is the lease: the memory is kept until the
-//! importer closes it or its process ends. Whoever says nothing, too much or nonsense is cut off, and so is another user.
+//! importer says goodbye or its process ends. A connection that is closed without a word may be one of a program that closes all
+//! descriptors and still uses the memory. Whoever says nothing, too much or nonsense is cut off, and so is another user.
 
 use super::{
-    socket::{Socket, process, random, user, wait, watch},
+    socket::{Process, Socket, process, random, user, wait, watch},
     wire::{Answer, Lent, Name, QUESTION},
 };
 use crate::{Error, Result, constants as c, error::fail, state::lock};
-use ferry::engine::{refusal, threads};
+use ferry::engine::{files::Kept, refusal, threads};
 use ferry_core::Shared;
 use std::{
     any::Any,
     collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     io,
     ops::Deref,
-    os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
@@ -233,12 +233,12 @@ struct Desk {
     service: Arc<Service>,
     listener: Socket,
     /// Given up for a moment to turn somebody away when there is no other descriptor.
-    spare: Option<OwnedFd>,
+    spare: Option<Kept>,
     closed_until: Option<Instant>,
     silent: VecDeque<Silent>,
     leases: Vec<Lease>,
     /// The processes of the leases, where they can be watched.
-    processes: HashMap<i32, OwnedFd>,
+    processes: HashMap<i32, Process>,
 }
 
 /// A connection that has not asked yet.
@@ -250,9 +250,22 @@ struct Silent {
 
 /// Memory that another process uses.
 struct Lease {
-    socket: Socket,
+    /// The connection, until it was closed without a goodbye.
+    socket: Option<Socket>,
     pid: i32,
     _keep: Box<dyn Any + Send>,
+}
+
+impl Lease {
+    /// Hears what the connection has to say, and whether that is goodbye.
+    fn is_given_back(&mut self) -> bool {
+        let said = self.socket.as_ref().map(|socket| socket.receive(&mut [0]));
+        let is_goodbye = matches!(said, Some(Ok((1.., _))));
+        if !is_goodbye {
+            self.socket = None;
+        }
+        is_goodbye
+    }
 }
 
 impl Desk {
@@ -280,12 +293,15 @@ impl Desk {
     /// is new.
     fn round(&mut self, ends: Option<Instant>) {
         let now = Instant::now();
+        self.open_again(now);
         self.closed_until = self.closed_until.filter(|until| *until > now);
         let silence = self.silent.front().map(|silent| silent.until);
         let next = ends.into_iter().chain(silence).chain(self.closed_until).min();
 
         let pids: Vec<i32> = self.processes.keys().copied().collect();
-        let mut set: Vec<libc::pollfd> = self.leases.iter().map(|lease| watch(&lease.socket)).collect();
+        let nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
+        let of_lease = |lease: &Lease| lease.socket.as_ref().map_or(nothing, watch);
+        let mut set: Vec<libc::pollfd> = self.leases.iter().map(of_lease).collect();
         set.extend(pids.iter().map(|pid| watch(&self.processes[pid])));
         set.extend(self.silent.iter().map(|silent| watch(&silent.socket)));
         set.extend(self.closed_until.is_none().then(|| watch(&self.listener)));
@@ -298,8 +314,9 @@ impl Desk {
         let mut stirs = |count: usize| stirred.by_ref().take(count).collect::<Vec<_>>();
         let (leases, dead) = (stirs(self.leases.len()), stirs(pids.len()));
         let (asking, knocking) = (stirs(self.silent.len()), stirs(1));
-        let dead: Vec<i32> =
-            pids.into_iter().zip(dead).filter_map(|(pid, dead)| dead.then_some(pid)).collect();
+        // What is not ours any more says nothing about the process: it is opened again.
+        let is_dead = |(pid, stirs): (i32, bool)| (stirs && self.processes[&pid].is_ours()).then_some(pid);
+        let dead: Vec<i32> = pids.into_iter().zip(dead).filter_map(is_dead).collect();
         self.end_leases(&leases, &dead);
         self.hear(&asking);
         if knocking.contains(&true) {
@@ -307,11 +324,36 @@ impl Desk {
         }
     }
 
-    /// A lease ends when its connection says anything, closing included, and when its process is dead.
+    /// The program may have closed our descriptors, and opened its own in their place.
+    fn open_again(&mut self, now: Instant) {
+        if !self.listener.is_ours() {
+            match Socket::listen(self.service.number) {
+                Ok(listener) => (self.spare, self.listener) = (listener.another(), listener),
+                Err(_) => self.closed_until = Some(now + BREATHER),
+            }
+        }
+        let lost = |(pid, process): (&i32, &Process)| (!process.is_ours()).then_some(*pid);
+        let lost: Vec<i32> = self.processes.iter().filter_map(lost).collect();
+        for pid in lost {
+            match process(pid) {
+                Ok(Some(process)) => drop(self.processes.insert(pid, process)),
+                Ok(None) => {}
+                Err(_) => self.end_leases(&[], &[pid]),
+            }
+        }
+    }
+
+    /// A lease ends when its connection says anything, and when its process is dead; if that cannot be watched, when the connection
+    /// is closed.
     fn end_leases(&mut self, stirred: &[bool], dead: &[i32]) {
         let mut stirred = stirred.iter();
         let before = self.leases.len();
-        self.leases.retain(|lease| stirred.next() == Some(&false) && !dead.contains(&lease.pid));
+        let processes = &self.processes;
+        self.leases.retain_mut(|lease| {
+            let stirs = stirred.next() == Some(&true);
+            let is_over = stirs && (lease.is_given_back() || !processes.contains_key(&lease.pid));
+            !is_over && !dead.contains(&lease.pid)
+        });
         if self.leases.len() == before && dead.is_empty() {
             return;
         }
@@ -397,8 +439,11 @@ impl Desk {
         if self.watch_process(pid).is_err() {
             return; // dead already
         }
-        if socket.send(&granted.to_bytes(), Some(shared.file.as_fd())).is_ok() {
-            self.leases.push(Lease { socket, pid, _keep: keep });
+        let Ok(file) = shared.file.get() else {
+            return drop(socket.send(&Answer::Full.to_bytes(), None));
+        };
+        if socket.send(&granted.to_bytes(), Some(file)).is_ok() {
+            self.leases.push(Lease { socket: Some(socket), pid, _keep: keep });
         }
     }
 

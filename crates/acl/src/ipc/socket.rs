@@ -2,6 +2,7 @@
 //! that can be watched. Names are abstract: nothing is left on disk, and the name goes when the last socket does.
 
 use crate::interrupt;
+use ferry::engine::files::{Kept, all_above};
 use std::{
     io::{
         self,
@@ -15,8 +16,9 @@ use std::{
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A socket that ends for everybody when dropped: a forked child's copy does not keep the connection.
-pub struct Socket(OwnedFd);
+/// A socket that ends for everybody when dropped: a forked child's copy does not keep the connection. Every use fails once the
+/// program has closed its descriptor, whatever it has put there.
+pub struct Socket(Kept);
 
 /// Who is on the other side, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +31,16 @@ pub struct Peer {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours and open.
-        unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Ok(socket) = self.0.get() {
+            // SAFETY: the descriptor is ours and open.
+            unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+        }
     }
 }
 
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+impl AsRef<Kept> for Socket {
+    fn as_ref(&self) -> &Kept {
+        &self.0
     }
 }
 
@@ -46,9 +50,9 @@ impl Socket {
         let socket = Socket::new(libc::SOCK_NONBLOCK)?;
         let (address, len) = address(number);
         // SAFETY: the address is valid for `len` bytes.
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+        check(unsafe { libc::bind(socket.fd()?, (&raw const address).cast(), len) })?;
         // SAFETY: the descriptor is ours.
-        check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+        check(unsafe { libc::listen(socket.fd()?, BACKLOG) })?;
         Ok(socket)
     }
 
@@ -62,7 +66,7 @@ impl Socket {
             let left = left(end).ok_or(io::ErrorKind::TimedOut)?;
             socket.limit_sending(if is_watched { left.min(interrupt::SLICE) } else { left })?;
             // SAFETY: the address is valid for `len` bytes.
-            match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) }) {
+            match check(unsafe { libc::connect(socket.fd()?, (&raw const address).cast(), len) }) {
                 Ok(_) => return Ok(socket),
                 Err(error) if matches!(error.kind(), Interrupted | WouldBlock) => {
                     interrupt::ask().map_err(|_| Interrupted)?;
@@ -74,28 +78,37 @@ impl Socket {
 
     /// The next connection, if there is one.
     pub fn accept(&self) -> io::Result<Socket> {
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let (listener, flags) = (self.fd()?, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
         // SAFETY: the peer's address is not asked for.
-        let accept =
-            || unsafe { libc::accept4(self.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
-        let fd = check(retrying(accept))?;
+        let accept = || unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
         // SAFETY: the call just returned this descriptor and nobody else has it.
-        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let accepted = || Ok(unsafe { OwnedFd::from_raw_fd(check(retrying(accept))?) });
+        Ok(Socket(Kept::open(accepted)?))
     }
 
     /// Another descriptor of the same socket, if there is one to be had.
-    pub fn another(&self) -> Option<OwnedFd> {
-        self.0.try_clone().ok()
+    pub fn another(&self) -> Option<Kept> {
+        Kept::open(|| self.0.get()?.try_clone_to_owned()).ok()
+    }
+
+    /// Whether the program has left it to us.
+    pub fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+
+    fn fd(&self) -> io::Result<RawFd> {
+        Ok(self.0.get()?.as_raw_fd())
     }
 
     /// Who is on the other side: the process that connected, or that listens.
     pub fn peer(&self) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut len = mem::size_of_val(&peer) as libc::socklen_t;
+        let fd = self.fd()?;
         // SAFETY: the value is written, and `len` is its size.
         check(unsafe {
             let value = (&raw mut peer).cast();
-            libc::getsockopt(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len)
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len)
         })?;
         Ok(Peer { pid: peer.pid, uid: peer.uid })
     }
@@ -108,10 +121,9 @@ impl Socket {
         if let Some(file) = file {
             control.put(&mut message, file.as_raw_fd());
         }
+        let fd = self.fd()?;
         // SAFETY: the message refers to `bytes` and `control`, which outlive the call; it is only read.
-        let sent = check(retrying(|| unsafe {
-            libc::sendmsg(self.as_raw_fd(), &message, libc::MSG_NOSIGNAL) as i32
-        }))?;
+        let sent = check(retrying(|| unsafe { libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) as i32 }))?;
         if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
@@ -124,18 +136,20 @@ impl Socket {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = mem::size_of_val(&control.0) as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-        // SAFETY: the message refers to `bytes` and `control`, which outlive the call.
-        let taken =
-            check(retrying(|| unsafe { libc::recvmsg(self.as_raw_fd(), &mut message, flags) as i32 }))?;
-        Ok((taken as usize, control.take(&message)))
+        let (fd, mut taken) = (self.fd()?, 0);
+        let files = all_above(|| {
+            // SAFETY: the message refers to `bytes` and `control`, which outlive the call.
+            taken = check(retrying(|| unsafe { libc::recvmsg(fd, &mut message, flags) as i32 }))?;
+            Ok(control.take(&message))
+        })?;
+        Ok((taken as usize, files))
     }
 
     fn new(flags: i32) -> io::Result<Socket> {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
-        // SAFETY: takes numbers only.
-        let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-        // SAFETY: the call just returned this descriptor and nobody else has it.
-        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // SAFETY: takes numbers only; the descriptor is new and nobody else has it.
+        let new = || unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) };
+        Ok(Socket(Kept::open::<OwnedFd>(new)?))
     }
 
     fn limit_sending(&self, limit: Duration) -> io::Result<()> {
@@ -144,10 +158,9 @@ impl Socket {
             tv_usec: limit.subsec_micros().max(1) as libc::suseconds_t,
         };
         let len = mem::size_of_val(&limit) as libc::socklen_t;
-        let value = (&raw const limit).cast();
+        let (fd, value) = (self.fd()?, (&raw const limit).cast());
         // SAFETY: the value is read, and `len` is its size.
-        check(unsafe { libc::setsockopt(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, len) })
-            .map(drop)
+        check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, len) }).map(drop)
     }
 }
 
@@ -241,17 +254,38 @@ pub fn wait(set: &mut [libc::pollfd], end: Option<Instant>) -> io::Result<()> {
     }
 }
 
-/// What to wait for.
-pub fn watch(fd: &impl AsRawFd) -> libc::pollfd {
-    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+/// What to wait for; nothing, if the program has closed it.
+pub fn watch(kept: &impl AsRef<Kept>) -> libc::pollfd {
+    let fd = kept.as_ref().get().map_or(-1, |fd| fd.as_raw_fd());
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Something that becomes readable when the process ends. `Ok(None)` where the kernel has no such thing.
-pub fn process(pid: i32) -> io::Result<Option<OwnedFd>> {
-    // SAFETY: takes numbers only.
-    match check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 }) {
+/// Something that becomes readable when a process ends.
+pub struct Process(Kept);
+
+impl AsRef<Kept> for Process {
+    fn as_ref(&self) -> &Kept {
+        &self.0
+    }
+}
+
+impl Process {
+    /// Whether the program has left it to us.
+    pub fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+}
+
+/// The process of this number. `Ok(None)` where the kernel has no such thing.
+pub fn process(pid: i32) -> io::Result<Option<Process>> {
+    let open = || {
+        // SAFETY: takes numbers only.
+        let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 })?;
         // SAFETY: the call just returned this descriptor, closed on exec, and nobody else has it.
-        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    match Kept::of_process(pid, open) {
+        Ok(kept) => Ok(Some(Process(kept))),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
         Err(_) => Ok(None),
     }

@@ -7,6 +7,7 @@ use super::{
     wire::{Answer, Lent, Name},
 };
 use crate::{Result, constants as c};
+use ferry::engine::files;
 use ferry_core::Shared;
 use std::{
     fs::File,
@@ -47,8 +48,8 @@ fn export(service: &Service, source: Source, open: bool, bytes: &[u8]) -> (Name,
     let file = file(bytes);
     let len = bytes.len();
     let lend = move || {
-        let file = file.try_clone().expect("a descriptor").into();
-        let shared = Shared { file, offset: 0, len };
+        let file = files::Kept::open(|| file.try_clone()).expect("a descriptor");
+        let shared = Shared { file: Arc::new(file), offset: 0, len };
         Ok(Grant { shared, device: 3, keep: Box::new(Kept(sender.clone())) })
     };
     (service.export(source, Box::new(lend), open).expect("random numbers"), ended)
@@ -57,7 +58,8 @@ fn export(service: &Service, source: Source, open: bool, bytes: &[u8]) -> (Name,
 fn contents(loaned: Loaned) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; loaned.shared.len];
-    let file = File::from(loaned.shared.file);
+    let file = loaned.shared.file.get().and_then(|file| file.try_clone_to_owned());
+    let file = File::from(file.expect("a descriptor"));
     file.read_exact_at(&mut bytes, loaned.shared.offset).expect("the exporter's bytes");
     bytes
 }

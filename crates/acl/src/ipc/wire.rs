@@ -6,6 +6,8 @@
 pub const QUESTION: usize = 32;
 /// What an answer takes.
 pub const ANSWER: usize = 40;
+/// What an importer says when it is done with the memory.
+pub const GOODBYE: [u8; 1] = [0];
 /// Length of an export key without its NUL.
 pub const KEY_TEXT: usize = 64;
 

@@ -1,12 +1,15 @@
 //! The files of logs: made with the first line, a new one after 20 MB, the oldest deleted when there are too many.
 
 use super::settings::Settings;
+use ferry::engine::files::Kept;
 use std::{
     collections::VecDeque,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
-    mem,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::{self, DirBuilder, OpenOptions},
+    io, mem,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     ptr,
 };
@@ -17,7 +20,7 @@ const MOST_BYTES: usize = 20 << 20;
 /// The files of one kind of this process.
 #[derive(Default)]
 pub struct Files {
-    current: Option<File>,
+    current: Option<Kept>,
     bytes: usize,
     paths: VecDeque<PathBuf>,
     /// It did not work once: the next line would not fare better, and each try costs the program time.
@@ -30,12 +33,19 @@ impl Files {
         if self.bytes + line.len() > MOST_BYTES {
             self.current = None;
         }
-        if self.current.is_none() && !self.gave_up && self.start(folder, log).is_err() {
-            self.gave_up = true;
+        // The program may have closed it, or put a file of its own there.
+        if self.current.as_ref().is_some_and(|file| !file.is_ours()) {
+            self.current = self.paths.back().and_then(|path| open(path).ok());
         }
-        if let Some(file) = &mut self.current {
+        if self.current.is_none()
+            && !self.gave_up
+            && let Err(why) = self.start(folder, log)
+        {
+            self.gave_up = !is_passing(&why);
+        }
+        if let Some(file) = self.current.as_ref().and_then(|file| file.get().ok()) {
             self.bytes += line.len();
-            let _ = file.write_all(line);
+            let _ = write(file.as_raw_fd(), line);
         }
     }
 
@@ -43,14 +53,23 @@ impl Files {
         // Lines name addresses and files of the program: they are nobody else's business.
         DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
         let path = folder.join(format!("plog-{}_{}.log", std::process::id(), log.clock.now().for_names()));
-        let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
-        (self.current, self.bytes) = (Some(file), 0);
+        (self.current, self.bytes) = (Some(open(&path)?), 0);
         self.paths.push_back(path);
         while self.paths.len() > log.files {
             let _ = self.paths.pop_front().map(fs::remove_file);
         }
         Ok(())
     }
+}
+
+fn open(path: &Path) -> io::Result<Kept> {
+    Kept::open(|| OpenOptions::new().append(true).create(true).mode(0o640).open(path))
+}
+
+/// Whether the next try may fare better: there was no room for one more descriptor, or for something else.
+fn is_passing(why: &io::Error) -> bool {
+    const PASSING: [i32; 5] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT];
+    why.raw_os_error().is_some_and(|code| PASSING.contains(&code))
 }
 
 /// Prints a line on standard output or error at once and in one piece, past the buffers of C and Rust. What cannot be printed is

@@ -1,7 +1,8 @@
 //! What the ASCEND_ variables say about logs. Documented: a value that makes no sense is as good as none.
 
 use super::time::Clock;
-use std::{ffi::OsString, fs, path::PathBuf};
+use ferry::engine::files::read_to_string;
+use std::{ffi::OsString, path::PathBuf};
 
 /// Documented: no lines at all.
 const NOTHING: u8 = 4;
@@ -58,7 +59,7 @@ impl Settings {
             to_stdout: stdout.as_deref() == Some("1"),
             folder: folder(&var),
             files: files.filter(|number| (1..=MOST_FILES).contains(number)).unwrap_or(DEFAULT_FILES),
-            process: fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned(),
+            process: read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned(),
             clock: Clock::here(),
         }
     }

@@ -2,18 +2,18 @@
 //! bytes; those travel in a file in memory, as the bytes themselves do on the host backend.
 
 use super::driver::Pass;
-use crate::ranges::Ranges;
+use crate::{
+    files::{Kept, above},
+    ranges::Ranges,
+};
 use ferry_core::{Kind, Result, Shared, table::GRANULE};
 use std::{
     collections::HashMap,
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io,
-    os::{
-        fd::{FromRawFd, OwnedFd},
-        unix::fs::FileExt,
-    },
-    sync::OnceLock,
+    os::{fd::FromRawFd, unix::fs::FileExt},
+    sync::{Arc, OnceLock},
 };
 
 const MARK: u64 = u64::from_le_bytes(*b"ferrycuM");
@@ -49,24 +49,18 @@ impl Ticket {
         let words = [MARK, self.skip as u64, self.at as u64, self.process].map(u64::to_le_bytes);
         let bytes = [&self.pass.0[..], words.as_flattened()].concat();
         let failed = |why: io::Error| Kind::Device.because(format!("a file for another process: {why}"));
-        // SAFETY: the name ends with a zero.
-        let file = unsafe { libc::memfd_create(c"ferry:cuda".as_ptr(), libc::MFD_CLOEXEC) };
-        if file < 0 {
-            return Err(failed(io::Error::last_os_error()));
-        }
-        // SAFETY: made just now, and nobody else has it.
-        let file = unsafe { File::from_raw_fd(file) };
+        let file = above(new_file).map_err(failed)?;
         // As long as the memory is, though there is nothing behind it: importers check that.
         file.set_len((Ticket::LEN + len) as u64)
             .and_then(|()| file.write_all_at(&bytes, 0))
             .map_err(failed)?;
-        Ok(Shared { file: OwnedFd::from(file), offset: 0, len })
+        Ok(Shared { file: Arc::new(Kept::open(|| Ok(file)).map_err(failed)?), offset: 0, len })
     }
 
     /// Reads it.
     pub fn read(shared: &Shared) -> Result<Ticket> {
         let mut bytes = [0; Ticket::LEN];
-        let file = shared.file.try_clone().map(File::from);
+        let file = shared.file.get().and_then(|file| file.try_clone_to_owned()).map(File::from);
         let read = file.and_then(|file| file.read_exact_at(&mut bytes, shared.offset));
         read.map_err(|why| Kind::BadAddress.because(format!("the file of another process: {why}")))?;
         let word =
@@ -77,6 +71,16 @@ impl Ticket {
         let pass = Pass(std::array::from_fn(|byte| bytes[byte]));
         Ok(Ticket { pass, skip: word(1) as usize, at: word(2) as usize, process: word(3) })
     }
+}
+
+fn new_file() -> io::Result<File> {
+    // SAFETY: the name ends with a zero.
+    let file = unsafe { libc::memfd_create(c"ferry:cuda".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: made just now, and nobody else has it.
+    Ok(unsafe { File::from_raw_fd(file) })
 }
 
 /// A number that no other process has.

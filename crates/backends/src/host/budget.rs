@@ -9,7 +9,7 @@
 //! turns (`Turn`), since the sum of all slots must not change between looking and taking; frees need not.
 
 use super::mapping::Mapping;
-use crate::refusal::limit;
+use crate::{files::above, refusal::limit};
 use ferry_core::{Error, Kind, Result};
 use std::{
     fs::{File, OpenOptions},
@@ -187,8 +187,8 @@ impl Budget {
 
     /// A descriptor to look at locks with, for the moment: a program may close any that we keep. Nobody can write through it.
     fn reopen(&self) -> Result<File> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);
-        let file = file.and_then(above_standard).map_err(|why| cannot(&self.path, &why))?;
+        let file = above(|| OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.path));
+        let file = file.map_err(|why| cannot(&self.path, &why))?;
         if identity(&file, &self.path)? != self.identity {
             return Err(
                 Kind::Device.because(format!("{}: somebody put another file there", about(&self.path)))
@@ -262,7 +262,7 @@ fn file_name() -> String {
 fn own_file(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path).and_then(above_standard).map_err(|why| cannot(path, &why))?;
+    let file = above(|| options.open(path)).map_err(|why| cannot(path, &why))?;
     let data = file.metadata().map_err(|why| cannot(path, &why))?;
     // SAFETY: only asks for a number.
     let user = unsafe { libc::geteuid() };
@@ -288,14 +288,6 @@ fn make_room(file: &File) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// The same file at a descriptor that no program takes for its standard input, output or errors.
-fn above_standard(file: File) -> io::Result<File> {
-    if file.as_raw_fd() > libc::STDERR_FILENO {
-        return Ok(file);
-    }
-    file.try_clone() // by the standard library, from 3 on
 }
 
 fn identity(file: &File, path: &Path) -> Result<(u64, u64)> {

@@ -8,6 +8,7 @@ use super::{calls::Calls, lane::Lane, team::Team};
 #[cfg(not(loom))]
 use crate::threads::IDLE;
 use crate::{
+    fork::Mark,
     litter::{Function, Litter},
     refusal,
     threads::spawn,
@@ -53,6 +54,8 @@ pub struct Engine {
     litter: Arc<Litter>,
     #[cfg(loom)]
     has_no_patience: bool,
+    /// Tells the process that has the workers from its children.
+    pub(super) fork: Mark,
     /// Keeps the memory that lanes work on.
     _memory: Arc<dyn Any + Send + Sync>,
 }
@@ -119,6 +122,7 @@ impl Engine {
             litter: Arc::default(),
             #[cfg(loom)]
             has_no_patience: false,
+            fork: Mark::new(),
             _memory: memory,
         }
     }

@@ -508,11 +508,13 @@ pub struct LaneQueue(pub Arc<Lane>);
 
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
+        self.0.engine.fork.is_no_child()?;
         let work = Work::from(op);
         Ok(self.0.push(|_| work))
     }
 
     unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
+        self.0.engine.fork.is_no_child()?;
         let Line { dst, src, len } = copy.line();
         Ok(self.0.push(|_| Work::Linear { dst, src, len, done: 0 }))
     }

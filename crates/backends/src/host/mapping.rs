@@ -1,6 +1,9 @@
 //! Mappings of the process's address space, undone when dropped. All begin without access rights.
 
-use crate::refusal::{self, limit};
+use crate::{
+    files::{Kept, above},
+    refusal::{self, limit},
+};
 use ferry_core::{Error, Kind, Result};
 use std::{
     ffi::{CStr, CString, c_void},
@@ -19,12 +22,13 @@ pub struct Mapping {
 
 impl Mapping {
     /// Bytes of a file that exists in memory only, or of no file where files may not be that large.
-    pub fn shared(name: &str, len: usize) -> Result<(Mapping, Option<OwnedFd>)> {
+    pub fn shared(name: &str, len: usize) -> Result<(Mapping, Option<Kept>)> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         if limit(libc::RLIMIT_FSIZE) < len {
             return Ok((Mapping::make(name, len, flags | libc::MAP_ANONYMOUS, -1)?, None));
         }
-        let file = memory_file(name)?;
+        let kept = Kept::open(|| new_file(name)).map_err(|why| failed(&format!("creating {name}"), &why))?;
+        let file = kept.get().map_err(|why| failed(name, &why))?;
         // SAFETY: the descriptor is ours and open.
         if unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) } != 0 {
             return Err(system(&format!("making {name} {len} bytes large")));
@@ -32,7 +36,7 @@ impl Mapping {
         // Whoever maps a part of it in another process may touch it for as long as they like.
         // SAFETY: the descriptor is ours; where seals are unknown nothing is sealed and nobody can import.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
-        Ok((Mapping::make(name, len, flags, file.as_raw_fd())?, Some(file)))
+        Ok((Mapping::make(name, len, flags, file.as_raw_fd())?, Some(kept)))
     }
 
     /// Addresses over an empty file: nothing is behind them, and the name shows in the maps.
@@ -79,13 +83,11 @@ impl Mapping {
         }
     }
 
-    /// Lays a part of a file over a part of this mapping, readable and writable.
-    pub fn lay(&self, addr: usize, file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
-        check_file(file, offset, len)?;
-        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
-        // SAFETY: a part of this mapping, at which nothing lies yet.
-        let laid =
-            unsafe { libc::mmap(addr as *mut c_void, len, rights, flags, file.as_raw_fd(), offset as i64) };
+    /// Lays memory that is mapped at `from`, shared, over a part of this mapping too. No descriptor is needed for that.
+    pub fn lay(&self, addr: usize, from: usize, len: usize) -> Result<()> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: a part of this mapping, at which nothing lies yet; of the other, none is taken away, since its length is 0 here.
+        let laid = unsafe { libc::mremap(from as *mut c_void, 0, len, flags, addr as *mut c_void) };
         if laid == libc::MAP_FAILED {
             return Err(system(&format!("mapping {len} bytes at {addr:#x}")));
         }
@@ -200,12 +202,17 @@ pub fn address_limit_name() -> &'static str {
     if address_limit() < ADDRESSES { "RLIMIT_AS" } else { "addresses of 47 bits" }
 }
 
+/// A file for one mapping, whose descriptor nobody keeps.
 fn memory_file(name: &str) -> Result<OwnedFd> {
-    let name_c = CString::new(name).expect("our names have no NUL");
+    above(|| new_file(name)).map_err(|why| failed(&format!("creating {name}"), &why))
+}
+
+fn new_file(name: &str) -> io::Result<OwnedFd> {
+    let name = CString::new(name).expect("our names have no NUL");
     // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(name_c.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
-        return Err(system(&format!("creating {name}")));
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: the call just returned this descriptor and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -239,6 +246,9 @@ fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
 }
 
 fn system(doing: &str) -> Error {
-    let why = io::Error::last_os_error();
-    Kind::Device.because(format!("{doing}: {}", refusal::explain(&why)))
+    failed(doing, &io::Error::last_os_error())
+}
+
+fn failed(doing: &str, why: &io::Error) -> Error {
+    Kind::Device.because(format!("{doing}: {}", refusal::explain(why)))
 }

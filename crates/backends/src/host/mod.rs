@@ -13,7 +13,7 @@ mod region;
 mod team;
 mod work;
 
-use crate::{fault, nobodys, probe, refusal};
+use crate::{fault, files::read_to_string, nobodys, probe, refusal};
 use budget::Share;
 use engine::Engine;
 use ferry_core::{
@@ -78,7 +78,9 @@ impl Host {
         let page_locked = Region::page_locked(2 * half_of_this_machine(), Span::up_to(most))?;
         let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Ok(Host { engine: Engine::new(regions.clone(), cpus), regions, is_unified: options.is_unified })
+        let engine = Engine::new(regions.clone(), cpus);
+        engine.fork.set().map_err(|why| Kind::Device.because(format!("a page of memory: {why}")))?;
+        Ok(Host { engine, regions, is_unified: options.is_unified })
     }
 
     fn region(&self, home: Home) -> Result<&Region> {
@@ -111,10 +113,14 @@ impl Backend for Host {
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
+        self.engine.fork.is_no_child()?;
         self.region(request.home)?.alloc(request)
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
+        if self.engine.fork.is_child() {
+            return Ok(()); // it has none of it, and what it has at these addresses may be its own
+        }
         match block.origin {
             Origin::Allocated => self.region(block.home)?.free(block),
             _ => self.regions.outside.free(block),
@@ -152,7 +158,7 @@ impl Backend for Host {
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
         match self.is_unified {
-            true => self.regions.outside.show(base, &self.share(block)?),
+            true => self.regions.outside.show(base, block),
             false => Ok(()),
         }
     }
@@ -166,17 +172,19 @@ impl Backend for Host {
     fn share(&self, block: &Block) -> Result<Shared> {
         match block.origin {
             Origin::Allocated => self.region(block.home)?.share(block),
-            _ => self.regions.outside.share(block),
+            _ => Err(Kind::BadAddress.because(format!("{block} is not this process's to share"))),
         }
     }
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        self.engine.fork.is_no_child()?;
         self.region(Home::Device(device))?;
         let own = self.regions.devices.iter().find_map(|region| region.holding(shared));
         self.regions.outside.import(shared, device, origin, self.is_unified, own)
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        self.engine.fork.is_no_child()?;
         self.region(Home::Device(device))?;
         if !options.waited {
             self.engine.start()?;
@@ -225,11 +233,10 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
 
 /// Half of the smaller of the machine's memory and the limit of our control group.
 fn half_of_this_machine() -> usize {
-    let machine =
-        std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_kib(&text)).unwrap_or(1 << 20);
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total_kib(&text)).unwrap_or(1 << 20);
     let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok())
+        .filter_map(|path| read_to_string(path).ok()?.trim().parse::<usize>().ok())
         .min();
     (machine << 10).min(limit.unwrap_or(usize::MAX)) / 2
 }

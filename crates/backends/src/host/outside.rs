@@ -10,7 +10,7 @@ use ferry_core::{
 };
 use std::{
     collections::{HashMap, VecDeque},
-    os::fd::AsFd,
+    os::fd::BorrowedFd,
 };
 
 /// Addresses that were given up rest before anybody gets them again, as far as they are not many.
@@ -72,8 +72,6 @@ struct Imported {
     user: Arc<Mapping>,
     /// The engine's, unless the memory is this process's own.
     view: Option<(Spot, Arc<Mapping>)>,
-    /// The file, where the CPU may touch device memory: it is laid at reserved addresses too. Elsewhere nobody needs it.
-    shared: Option<Shared>,
 }
 
 impl Imported {
@@ -86,12 +84,12 @@ impl Imported {
 impl Imports {
     /// The engine's view of some bytes: one that is there, if it is long enough.
     fn view(&mut self, name: &str, shared: &Shared, len: usize) -> Result<(Spot, Arc<Mapping>)> {
-        let file = identity(shared.file.as_fd());
+        let file = identity(open(shared)?);
         let spot = (file.ok_or_else(|| Kind::BadAddress.because("there is no such file"))?, shared.offset);
         if let Some(view) = self.views.get(&spot).and_then(Weak::upgrade).filter(|view| len <= view.len()) {
             return Ok((spot, view));
         }
-        let view = Arc::new(Mapping::of_file(name, shared.file.as_fd(), shared.offset, len)?);
+        let view = Arc::new(Mapping::of_file(name, open(shared)?, shared.offset, len)?);
         self.views.insert(spot, Arc::downgrade(&view));
         Ok((spot, view))
     }
@@ -155,12 +153,12 @@ impl Outside {
         }
     }
 
-    /// Lets the CPU see a part of a file at reserved addresses.
-    pub fn show(&self, base: usize, shared: &Shared) -> Result<()> {
+    /// Lets the CPU see a block at reserved addresses too.
+    pub fn show(&self, base: usize, block: &Block) -> Result<()> {
         let reserved = lock(&self.reserved);
-        let inside = reserved.values().find(|mapping| mapping.contains(base, shared.len));
+        let inside = reserved.values().find(|mapping| mapping.contains(base, block.len));
         let mapping = inside.ok_or_else(|| Kind::BadAddress.because(format!("{base:#x} is not reserved")))?;
-        mapping.lay(base, shared.file.as_fd(), shared.offset, shared.len)
+        mapping.lay(base, block.at, block.len)
     }
 
     /// Undoes `show`.
@@ -190,25 +188,17 @@ impl Outside {
         let user = match (is_unified, &view) {
             (false, _) => Arc::new(Mapping::bare(&name, whole)?),
             (true, Some((_, view))) if Arc::strong_count(view) == 1 => view.clone(),
-            (true, _) => Arc::new(Mapping::of_file(&name, shared.file.as_fd(), shared.offset, whole)?),
+            (true, _) => Arc::new(Mapping::of_file(&name, open(shared)?, shared.offset, whole)?),
         };
         let (base, len) = (user.addr(), shared.len);
         let at = own.or(view.as_ref().map(|(_, view)| view.addr())).unwrap_or(base);
-        let shared = is_unified.then(|| clone(shared)).transpose()?;
-        imported.add(Imported { user, view, shared });
+        imported.add(Imported { user, view });
         Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
     /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is nobody else's.
     pub fn meets_imported(&self, addr: usize, len: usize) -> bool {
         lock(&self.imported).ranges.meets(addr, len)
-    }
-
-    /// The file behind imported memory, where it was kept.
-    pub fn share(&self, block: &Block) -> Result<Shared> {
-        let imported = lock(&self.imported);
-        let found = imported.by_base.get(&block.base).and_then(|imported| imported.shared.as_ref());
-        clone(found.ok_or_else(|| Kind::BadAddress.because(format!("there is no file of {block}")))?)
     }
 
     /// Unlocks pages, but for those that were registered anew since: the system does not count how often a page is locked.
@@ -233,10 +223,9 @@ impl Outside {
     }
 }
 
-fn clone(shared: &Shared) -> Result<Shared> {
-    let file = shared.file.try_clone();
-    let file = file.map_err(|why| Kind::Device.because(format!("keeping a file of shared memory: {why}")))?;
-    Ok(Shared { file, offset: shared.offset, len: shared.len })
+/// The descriptor of memory that is shared.
+fn open(shared: &Shared) -> Result<BorrowedFd<'_>> {
+    shared.file.get().map_err(|why| Kind::Device.because(format!("importing memory: {why}")))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -289,7 +278,6 @@ mod tests {
             assert_eq!(*((there.at + 4999) as *const u8), 7);
         }
         assert_ne!(there.base, there.at);
-        assert!(outside.share(&there).is_err(), "nobody needs the file");
         for len in [0, 1 << 50, usize::MAX] {
             let bad = Shared { len, ..region.share(&block).expect("a file") };
             assert!(outside.import(&bad, 1, Origin::Imported, false, None).is_err(), "{len} bytes");
@@ -297,11 +285,10 @@ mod tests {
         outside.free(&there);
 
         let there = outside.import(&shared, 0, Origin::Imported, true, None).expect("mapped for the CPU");
-        assert!(outside.share(&there).is_ok(), "to be laid elsewhere");
         // SAFETY: as above; where memory is one, the user's address is the engine's.
         assert_eq!((there.base, unsafe { *((there.base + 4999) as *const u8) }), (there.at, 7));
         outside.free(&there);
-        assert!(outside.share(&there).is_err(), "given back");
+        assert!(!outside.meets_imported(there.base, 1), "given back");
     }
 
     #[test]

@@ -9,14 +9,13 @@ use super::{
     budget::Share,
     mapping::{Mapping, identity},
 };
-use crate::refusal;
+use crate::{files::Kept, refusal};
 use ferry_core::{Block, Error, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -42,8 +41,8 @@ pub struct Region {
     user: Mapping,
     /// The engine's view, where it is another one than the user's.
     bytes: Option<Mapping>,
-    /// The file behind the engine's view, where there is one.
-    file: Option<OwnedFd>,
+    /// The file behind the engine's view, where there is one. For other processes: what is done here is done by the mappings.
+    file: Option<Arc<Kept>>,
     /// Where processes share device memory, what they have of it: the last to go.
     share: Option<Share>,
 }
@@ -83,13 +82,7 @@ impl Region {
         })
     }
 
-    fn new(
-        home: Home,
-        user: Mapping,
-        bytes: Option<Mapping>,
-        file: Option<OwnedFd>,
-        capacity: usize,
-    ) -> Region {
+    fn new(home: Home, user: Mapping, bytes: Option<Mapping>, file: Option<Kept>, capacity: usize) -> Region {
         let (edge, len) = (edge(), user.len());
         let mut space = Space { open: edge, ..Space::default() };
         // The first and last granule stay out of use: nothing that runs off the end of its own mapping reaches a block.
@@ -101,7 +94,7 @@ impl Region {
             space: Mutex::new(space),
             user,
             bytes,
-            file,
+            file: file.map(Arc::new),
             share: None,
         }
     }
@@ -173,16 +166,16 @@ impl Region {
         let file = self.file.as_ref().ok_or_else(|| {
             Kind::Unsupported.because("files may not be large enough here (RLIMIT_FSIZE) to share memory")
         })?;
-        let file = file.try_clone().map_err(|why| Kind::Device.because(format!("sharing {block}: {why}")))?;
-        Ok(Shared { file, offset: (block.at - self.engine().addr()) as u64, len: block.len })
+        file.get().map_err(|why| Kind::Device.because(format!("sharing {block}: {why}")))?;
+        Ok(Shared { file: file.clone(), offset: (block.at - self.engine().addr()) as u64, len: block.len })
     }
 
     /// The engine's address of memory that is shared, if it lies in this region: it came back to the process that lent it.
     pub fn holding(&self, shared: &Shared) -> Option<usize> {
-        let ours = identity(self.file.as_ref()?.as_fd());
+        let ours = identity(self.file.as_ref()?.get().ok()?);
         let offset = usize::try_from(shared.offset).ok()?;
         let is_open = offset.checked_add(shared.len).is_some_and(|end| end <= self.space().open);
-        (ours.is_some() && ours == identity(shared.file.as_fd()) && is_open)
+        (ours.is_some() && ours == identity(shared.file.get().ok()?) && is_open)
             .then(|| self.engine().addr() + offset)
     }
 
@@ -225,15 +218,10 @@ impl Region {
         Kind::OutOfMemory.because(note)
     }
 
+    /// By the mapping: a descriptor may be the program's by now. Pages that the program has locked (mlockall) are unlocked first.
     fn punch(&self, offset: usize, bytes: usize) {
-        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let punched = self.file.as_ref().is_some_and(|file| {
-            // SAFETY: the file is ours, and no block lies in the range.
-            unsafe { libc::fallocate(file.as_raw_fd(), PUNCH, offset as i64, bytes as i64) == 0 }
-        });
-        if !punched {
-            self.engine().advise(offset, bytes, libc::MADV_REMOVE);
-        }
+        let remove = || self.engine().advise(offset, bytes, libc::MADV_REMOVE);
+        let _ = remove() || self.engine().unlock(offset, bytes) && remove();
     }
 
     /// Pages of large blocks are unlocked; small ones stay locked, since every border between the two costs one of the

@@ -1,5 +1,6 @@
 //! The mappings of this process, asked of the kernel one by one (Linux 6.11 and later), or read from its list of all of them.
 
+use crate::files::{above, read_to_string};
 use std::{fs::File, os::fd::AsRawFd};
 
 /// The list, as the calling thread has it: `/proc/self` is empty once the main thread is gone.
@@ -47,14 +48,14 @@ pub enum Mappings {
 impl Mappings {
     /// The quick way, if this kernel has it.
     pub fn ask() -> Option<Mappings> {
-        let asked = Mappings::Asked(File::open(LIST).ok()?);
+        let asked = Mappings::Asked(above(|| File::open(LIST)).ok()?);
         // Whether something is mapped at the start of the address space or not, a kernel that can be asked answers.
         asked.around(0).is_some().then_some(asked)
     }
 
     /// The slow way: its cost grows with the process.
     pub fn read() -> Option<Mappings> {
-        let list = std::fs::read_to_string(LIST).ok()?;
+        let list = read_to_string(LIST).ok()?;
         Some(Mappings::Read(lines(&list).map(|line| line.mapping).collect()))
     }
 

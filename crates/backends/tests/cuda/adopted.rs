@@ -1,6 +1,7 @@
 //! Streams of another library. A second runtime of the process stands for that: the driver is all that the two share.
 
 use super::*;
+use ferry_backends::files::Kept;
 use ferry_core::{Origin, Shared};
 use std::{
     fs::File,
@@ -292,7 +293,10 @@ impl Lender {
         let says = |line: String| line.split_once("lends ").map(|(_, path)| path.to_owned());
         let path = out.by_ref().lines().map_while(|line| line.ok()).find_map(says).expect("it lends");
         let file = OwnedFd::from(File::open(path).expect("its file"));
-        (Lender(child, out), Shared { file, offset: 0, len })
+        (
+            Lender(child, out),
+            Shared { file: Arc::new(Kept::open(|| Ok(file)).expect("open")), offset: 0, len },
+        )
     }
 }
 
@@ -310,7 +314,11 @@ impl Drop for Lender {
 fn lends() {
     let Some(gpu) = gpu("lends") else { return };
     let shared = gpu.backend().share(&device(&gpu, MIB)).expect("shared");
-    println!("lends /proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&shared.file));
+    println!(
+        "lends /proc/{}/fd/{}",
+        std::process::id(),
+        std::os::fd::AsRawFd::as_raw_fd(&shared.file.get().expect("open"))
+    );
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 

@@ -75,6 +75,7 @@ impl Fence for LaneFence {
             if self.is_done() {
                 return Ok(());
             }
+            self.lane.engine.fork.is_no_child()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Kind::Timeout.because("the work was not done in time"));
             }
