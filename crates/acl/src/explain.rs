@@ -56,7 +56,12 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     match (memory.place(addr, 0, Access::Read), memory.place(addr, 1, Access::Read)) {
         (Ok(_), Ok(place)) => format!("{place} that acl did not allocate"),
         (Ok(_), Err(_)) => {
-            format!("unknown host memory, {}", ferry::engine::probe::why_not(addr, addr + 1, Access::Read))
+            // Behind the last address of all there is none to end at.
+            let why = addr.checked_add(1).map_or_else(
+                || "not mapped in this process".into(),
+                |past| ferry::engine::probe::why_not(addr, past, Access::Read),
+            );
+            format!("unknown host memory, {why}")
         }
         (Err(error), _) => format!("nothing known: {error}"),
     }
