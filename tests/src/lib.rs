@@ -13,6 +13,7 @@ mod gate;
 pub mod headers;
 mod mapped;
 mod memory;
+pub mod products;
 mod wild;
 
 use std::time::{Duration, Instant};
