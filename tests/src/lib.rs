@@ -9,6 +9,7 @@ mod batch;
 pub mod blocked;
 mod calls;
 pub mod children;
+pub mod fuzz;
 mod gate;
 pub mod headers;
 mod mapped;
