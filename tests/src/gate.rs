@@ -49,7 +49,7 @@ impl Gate {
     }
 
     /// Opens and tells whether the gate had given up.
-    fn open_anyway(&self) -> bool {
+    pub(crate) fn open_anyway(&self) -> bool {
         // A failing assertion elsewhere must not keep the gate shut, so a poisoned lock is taken all the same.
         let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.open = true;

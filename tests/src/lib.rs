@@ -9,10 +9,12 @@ mod batch;
 pub mod blocked;
 mod calls;
 pub mod children;
+pub mod fuzz;
 mod gate;
 pub mod headers;
 mod mapped;
 mod memory;
+pub mod products;
 mod wild;
 
 use std::time::{Duration, Instant};

@@ -3,69 +3,10 @@
 use std::process::Command;
 
 use ferry_tests::kind::{D2D, H2D, H2H};
+use ferry_tests::products::{ROWS, Row};
 use ferry_tests::*;
 
 const UNSUPPORTED: i32 = 207000;
-
-/// A product in a form.
-struct Row {
-    soc: &'static str,
-    form: &'static str,
-    /// The tag of the documents.
-    tag: &'static str,
-    /// Streams of a device, the default stream among them, and events.
-    most: [usize; 2],
-}
-
-const fn row(soc: &'static str, form: &'static str, tag: &'static str, streams: usize, events: usize) -> Row {
-    Row { soc, form, tag, most: [streams, events] }
-}
-
-const ROWS: [Row; 8] = [
-    row("Ascend910B1", "ep", "A2", 1984, 65536),
-    row("Ascend910_9391", "ep", "A3", 1984, 65536),
-    row("Ascend950PR_9599", "ep", "950", 1984, 65536),
-    row("Ascend310B1", "ep", "200I", 512, 65536),
-    row("Ascend310B1", "rc", "200I", 512, 65536),
-    row("Ascend310P3", "ep", "INF", 1024, 1023),
-    row("Ascend310P3", "ctrlcpu", "INF", 1024, 1023),
-    row("Ascend910A", "ep", "TRN", 2048, 65535),
-];
-
-/// Functions that some products or forms lack, as the documents have it: the products that have them, the forms that do not.
-/// A name that ends with a star stands for all that begin like it. What is not here exists everywhere.
-const LIMITED: &[(&str, &[&str], &[&str])] = &[
-    ("aclrtMemcpyBatch*", NEWEST, &[]),
-    ("aclrtMemcpy2d*", ALL, &["rc", "ctrlcpu"]),
-    ("aclrtGetMemcpyDescSize", &["950", "A3", "A2", "200I"], &[]),
-    ("aclrtSetMemcpyDesc", &["950", "A3", "A2", "200I"], &[]),
-    ("aclrtMemcpyAsyncWithDesc", &["950", "A3", "A2", "200I"], &[]),
-    ("aclrtMemcpyAsyncWithOffset", &["950", "A3", "A2", "TRN"], &[]),
-    ("aclrtMemsetD32*", NEWEST, &[]),
-    ("aclrtDeviceCanAccessPeer", NOT_200I, &["ctrlcpu"]),
-    ("aclrtDeviceEnablePeerAccess", NOT_200I, &["ctrlcpu"]),
-    ("aclrtDeviceDisablePeerAccess", NOT_200I, &["ctrlcpu"]),
-    ("aclrtDevicePeerAccessStatus", NOT_200I, &["ctrlcpu"]),
-    ("aclrtStreamAbort", NEWEST, &[]),
-    ("aclrtSetDeviceSatMode", NEWEST, &[]),
-    ("aclrtGetDeviceSatMode", NEWEST, &[]),
-    ("aclrtHost*", NEWEST, &[]),
-    ("aclrtIpcMem*", NOT_200I, &[]),
-    ("aclrtReserveMemAddress", ALL, &["rc"]),
-    ("aclrtReleaseMemAddress", ALL, &["rc"]),
-    ("aclrtMallocPhysical", ALL, &["rc"]),
-    ("aclrtFreePhysical", ALL, &["rc"]),
-    ("aclrtMapMem", ALL, &["rc"]),
-    ("aclrtUnmapMem", ALL, &["rc"]),
-    ("aclrtMemGetAllocationGranularity", ALL, &["rc"]),
-    ("aclrtMemExportToShareableHandle*", ALL, &["rc"]),
-    ("aclrtMemSetPidToShareableHandle*", ALL, &["rc"]),
-    ("aclrtMemImportFromShareableHandle*", ALL, &["rc"]),
-];
-
-const ALL: &[&str] = &["950", "A3", "A2", "200I", "INF", "TRN"];
-const NEWEST: &[&str] = &["950", "A3", "A2"];
-const NOT_200I: &[&str] = &["950", "A3", "A2", "INF", "TRN"];
 
 /// Functions whose result is no aclError of the call.
 const OTHER_RESULTS: [&str; 6] = [
@@ -100,33 +41,26 @@ fn every_row_in_a_process_of_its_own() {
     }
 }
 
-/// The row that the parent names.
-fn this_row() -> &'static Row {
-    let var = |name| std::env::var(name).expect("the parent says which row");
-    let (soc, form) = (var("FERRY_SOC"), var("FERRY_FORM"));
-    ROWS.iter().find(|row| (row.soc, row.form) == (&soc, &form)).expect("a row of the table")
-}
-
 /// A child's part.
 #[test]
 #[ignore = "run by every_row_in_a_process_of_its_own"]
 fn one_row_of_the_library() {
-    every_function_of_the_headers(this_row());
+    every_function_of_the_headers(Row::current());
 }
 
 /// A child's part.
 #[test]
 #[ignore = "run by every_row_in_a_process_of_its_own"]
 fn one_row() {
-    let row = this_row();
+    let row = Row::current();
     use_device();
     assert_eq!(soc_name().as_deref(), Some(row.soc));
-    streams_that_stop(NEWEST.contains(&row.tag));
+    streams_that_stop(row.is_newest());
     limits(row);
     if row.form == "ep" {
         host_to_host_is_refused();
         copies_work();
-        rectangles_inside_a_device(NEWEST.contains(&row.tag));
+        rectangles_inside_a_device(row.is_newest());
     }
 }
 
@@ -141,15 +75,9 @@ fn every_function_of_the_headers(row: &Row) {
         if OTHER_RESULTS.contains(&name.as_str()) {
             continue;
         }
-        let rule = LIMITED.iter().find(|(pattern, ..)| match pattern.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == *pattern,
-        });
-        let exists =
-            rule.is_none_or(|(_, tags, forms)| tags.contains(&row.tag) && !forms.contains(&row.form));
         assert_eq!(
             code != UNSUPPORTED,
-            exists,
+            row.has(&name),
             "{name} on {} in the {} form gives {code}",
             row.soc,
             row.form

@@ -7,9 +7,10 @@ use crate::shell::{self, cargo};
 use crate::{c, steps::Outcome};
 
 /// Test programs that cannot run sanitized: a program of its own does not load a sanitized library, nor does this kind of program
-/// at run time; the sanitizer lets the child of a process with threads start none of its own; and what runs the compiler or other
+/// at run time; the fuzz program leaves copies to race on purpose; the sanitizer lets the child of a process with threads start none of its own; and what runs the compiler or other
 /// programs has no threads to watch.
-const NOT_SANITIZED: &[&str] = &["c_programs", "garbage", "products", "fork", "compile_fail", "examples"];
+const NOT_SANITIZED: &[&str] =
+    &["c_programs", "garbage", "products", "fuzz", "fork", "compile_fail", "examples"];
 
 /// Tests left out of the others: two race on purpose, one looks for locked pages, which the sanitizer does not lock, one for the
 /// signal of a fault, which it takes, and the rest try the model on a stand-in for the engine.
@@ -62,6 +63,13 @@ fn sanitized(root: &Path, words: &str) -> Command {
 pub fn soak(root: &Path) -> Result<Outcome, String> {
     let mut test = shell::cargo_for_release(root, "test --release -p ferry-tests --test soak -- --nocapture");
     shell::run(test.env("FERRY_SOAK_SECONDS", "300"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Makes two million calls of the fuzz program, spread over every product and form, in place of 20,000.
+pub fn fuzz(root: &Path) -> Result<Outcome, String> {
+    let mut test = shell::cargo_for_release(root, "test --release -p ferry-tests --test fuzz -- --nocapture");
+    shell::run(test.env("FERRY_FUZZ_CALLS", "2000000"))?;
     Ok(Outcome::Passed)
 }
 

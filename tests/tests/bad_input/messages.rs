@@ -23,6 +23,28 @@ fn words(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn the_last_address_of_all_is_refused_as_any_other() {
+    let s = Scene::new();
+    for last in [usize::MAX, usize::MAX - 1] {
+        message();
+        let code = aclrtFreeHost(last);
+        refused(
+            "the last address",
+            code,
+            code::RT_PARAM_INVALID,
+            &["aclrtFreeHost", &hex(last), "not mapped"],
+        );
+        let codes = [
+            aclrtMemcpyAsync(s.device.addr, 64, last, 1, H2D, s.stream),
+            aclrtMemcpy(last, 64, s.device.addr, 1, D2H),
+            aclrtMemset(last, 64, 1, 1),
+            aclrtHostRegisterV2(last & !4095, 4096, 0x1000_0000),
+        ];
+        assert_eq!(codes, [code::RT_PARAM_INVALID; 4], "{last:#x}: {}", message().unwrap_or_default());
+    }
+}
+
+#[test]
 fn a_refused_copy_says_what_both_addresses_are() {
     let s = Scene::new();
     let (device, pinned, heap) = (s.device.addr, s.pinned.addr, s.heap.addr);
