@@ -150,6 +150,21 @@ static pid_t start(void (*body)(void))
     return child;
 }
 
+// A child of fork has no threads of acl's, whatever the parent had.
+static void in_a_forked_child(void)
+{
+    int status = 1;
+    pid_t child;
+    use_acl();
+    child = fork();
+    if (child == 0) {
+        alarm(60);
+        leave_to(last_thread, 0);
+    }
+    THAT(waitpid(child, &status, 0) == child);
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1);
+}
+
 // How a case ended: its code, or 1000 and the signal.
 static int end_of(pid_t child)
 {
@@ -160,10 +175,11 @@ static int end_of(pid_t child)
 
 int main(void)
 {
-    enum { CASES = 6 };
+    enum { CASES = 7 };
     void (*const bodies[CASES])(void) = {without_acl,           after_work,    as_exporter,
-                                         while_another_goes_on, with_a_signal, with_a_handler};
-    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7};
+                                         while_another_goes_on, with_a_signal, with_a_handler,
+                                         in_a_forked_child};
+    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7, 0};
     pid_t children[CASES];
     int i;
     for (i = 0; i < CASES; i++) {
