@@ -69,7 +69,7 @@ static void *last_thread(void *unused)
 // Large pageable copies look at the mappings of the process, which has no main thread any more.
 static void *last_user(void *unused)
 {
-    size_t large = (size_t)96 << 20;
+    size_t large = (size_t)4 << 20;
     unsigned char *from = (unsigned char *)malloc(large);
     void *device = NULL;
     wait_for_the_end_of_main();
@@ -144,7 +144,7 @@ static pid_t start(void (*body)(void))
     pid_t child = fork();
     THAT(child >= 0);
     if (child == 0) {
-        alarm(60); // against a hang
+        alarm(120); // against a hang
         body();
     }
     return child;
@@ -158,7 +158,7 @@ static void in_a_forked_child(void)
     use_acl();
     child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(120);
         leave_to(last_thread, 0);
     }
     THAT(waitpid(child, &status, 0) == child);
