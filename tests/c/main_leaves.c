@@ -69,7 +69,7 @@ static void *last_thread(void *unused)
 // Large pageable copies look at the mappings of the process, which has no main thread any more.
 static void *last_user(void *unused)
 {
-    size_t large = (size_t)96 << 20;
+    size_t large = (size_t)4 << 20;
     unsigned char *from = (unsigned char *)malloc(large);
     void *device = NULL;
     wait_for_the_end_of_main();
@@ -144,10 +144,25 @@ static pid_t start(void (*body)(void))
     pid_t child = fork();
     THAT(child >= 0);
     if (child == 0) {
-        alarm(60); // against a hang
+        alarm(120); // against a hang
         body();
     }
     return child;
+}
+
+// A child of fork has no threads of acl's, whatever the parent had.
+static void in_a_forked_child(void)
+{
+    int status = 1;
+    pid_t child;
+    use_acl();
+    child = fork();
+    if (child == 0) {
+        alarm(120);
+        leave_to(last_thread, 0);
+    }
+    THAT(waitpid(child, &status, 0) == child);
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1);
 }
 
 // How a case ended: its code, or 1000 and the signal.
@@ -160,10 +175,11 @@ static int end_of(pid_t child)
 
 int main(void)
 {
-    enum { CASES = 6 };
+    enum { CASES = 7 };
     void (*const bodies[CASES])(void) = {without_acl,           after_work,    as_exporter,
-                                         while_another_goes_on, with_a_signal, with_a_handler};
-    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7};
+                                         while_another_goes_on, with_a_signal, with_a_handler,
+                                         in_a_forked_child};
+    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7, 0};
     pid_t children[CASES];
     int i;
     for (i = 0; i < CASES; i++) {

@@ -22,7 +22,12 @@ pub fn compile(root: &Path, library: &Path, source: &Path, folder: &str) -> Resu
         "-pthread",
         "-Iinclude",
     ]);
-    gcc.arg(source).arg("-L").arg(library).arg("-lascendcl").arg("-o").arg(&program);
+    // As needed: one program loads the library by itself.
+    gcc.arg(source)
+        .arg("-L")
+        .arg(library)
+        .args(["-Wl,--as-needed", "-lascendcl", "-ldl", "-o"])
+        .arg(&program);
     shell::run(&mut gcc)?;
     Ok(program)
 }

@@ -242,7 +242,8 @@ impl Lane {
             work
         });
         if aborted {
-            lock(&self.aborted).extend(dropped.filter(Work::is_users));
+            let users: Vec<_> = dropped.filter(Work::is_users).collect();
+            lock(&self.aborted).extend(users);
         } else {
             self.dispose(dropped);
         }
@@ -426,6 +427,7 @@ impl Lane {
         if self.is_aborted() {
             let hand = state.take_work();
             drop(state);
+            lock(&self.aborted).push(Work::Call(function));
             self.drop_one(true);
             return Some(hand);
         }
