@@ -1,6 +1,6 @@
 //! Faults of our own copy loops. Memory that a copy was promised may be gone when the copy runs: the program unmapped or protected
-//! it, or cut the file behind it. Then the copy fails and the process lives; copies that meet no fault pay some twenty
-//! instructions. Why it is done like this: docs/decisions/0019-faults-in-copies.md.
+//! it, or cut the file behind it. Then the copy fails and the process lives; copies that meet no fault pay some 65
+//! instructions, on the thread that copies. Why it is done like this: docs/decisions/0019-faults-in-copies.md.
 //!
 //! [`guarded`] runs a loop on a frame that can be left from outside (`frame`) and tells the handler so, in a slot of its thread
 //! (`slots`). The handler (`handler`) leaves the frame if the thread is inside one and the address is one of the loop's; every other

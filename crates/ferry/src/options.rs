@@ -288,14 +288,13 @@ fn in_range(size: usize) -> Result<usize> {
     Some(size).filter(|size| (LEAST_MEMORY..=MOST_MEMORY).contains(size)).ok_or_else(bad)
 }
 
-/// 1 is the folder of this machine, and a path is a folder.
+/// On is the folder of this machine, and a path is a folder.
 fn device_shared(text: &str) -> Result<Option<PathBuf>> {
-    match text {
-        "0" => Ok(None),
-        "1" => Ok(Some(SHARED_FOLDER.into())),
-        path if path.starts_with('/') => Ok(Some(path.into())),
-        _ => Err(Kind::BadSetting.because("give 0, 1 or the absolute path of a folder")),
+    if text.starts_with('/') {
+        return Ok(Some(text.into()));
     }
+    let bad = |_| Kind::BadSetting.because("give 0, 1 or the absolute path of a folder");
+    switch(text).map(|on| on.then(|| SHARED_FOLDER.into())).map_err(bad)
 }
 
 /// What is said about the cuda backend: the number of blocks by itself wins over the one in the plan.
@@ -347,7 +346,7 @@ mod tests {
             ("FERRY_DEVICE_MEMORY", "lots", "K, M, G"),
             ("FERRY_DEVICE_MEMORY", "0", "64K to 16T"),
             ("FERRY_DEVICE_MEMORY", "18446744073709551615", "64K to 16T"),
-            ("FERRY_DEVICE_SHARED", "yes", "0, 1 or"),
+            ("FERRY_DEVICE_SHARED", "jobs", "0, 1 or"),
             ("FERRY_SOC", "Ascend910Bogus", "Ascend910B1"),
             ("FERRY_CUDA_PLAN", "blocks=3", "blocks_in, blocks_out"),
             ("FERRY_CUDA_BLOCKS", "0", "1 to 1024"),
