@@ -56,7 +56,8 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     match (memory.place(addr, 0, Access::Read), memory.place(addr, 1, Access::Read)) {
         (Ok(_), Ok(place)) => format!("{place} that acl did not allocate"),
         (Ok(_), Err(_)) => {
-            format!("unknown host memory, {}", ferry::engine::probe::why_not(addr, addr + 1, Access::Read))
+            let start = addr.min(usize::MAX - 1);
+            format!("unknown host memory, {}", ferry::engine::probe::why_not(start, start + 1, Access::Read))
         }
         (Err(error), _) => format!("nothing known: {error}"),
     }
