@@ -333,9 +333,8 @@ impl<H> Batch<'_, H> {
         self.owners.into_iter()
     }
 
-    /// What there is to look up. An empty piece may lie behind the last byte of its memory, where there is nothing or a stranger.
     pub(crate) fn plan(&self, way: Way, memory: &Memory) -> Result<Plan, Misfit> {
-        let pieces = self.pieces.iter().filter(|piece| piece.len > 0);
+        let pieces = self.pieces.iter();
         // Each has a loop of its own, which does not ask for every piece which way it goes.
         match way {
             Way::Up => {
@@ -349,11 +348,7 @@ impl<H> Batch<'_, H> {
 
     /// Why the plan was refused, with the number of the piece if it is about one.
     pub(crate) fn refusal(&self, Misfit { item, error }: Misfit) -> Error {
-        let mut full = self.pieces.iter().enumerate().filter(|(_, piece)| piece.len > 0);
-        match full.nth(item) {
-            Some((number, _)) => error.kind.because(format!("piece {number}: {error}")),
-            None => error,
-        }
+        if item < self.pieces.len() { error.kind.because(format!("piece {item}: {error}")) } else { error }
     }
 }
 

@@ -143,7 +143,6 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
     let newest = Event::newest(library, SYNC)?;
     ensure(newest.is_done()?, "an event of ExWithFlag never recorded", "complete", "not ready")?;
     refused("aclrtQueryEvent of it", 107000, older(library, &newest).map(drop))?;
-    refused("aclrtResetEvent of it", 107000, reset_in(library, &newest, &first))?;
     let hold = Hold::new(&first)?;
     first.record(&newest)?;
     ensure(!newest.is_done()?, "the same behind a hold", "not ready", "complete")?;

@@ -270,7 +270,7 @@ fn far_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     for (what, outcome) in [
         ("host to device", stream.copy(far, host.all(), kind::HOST_TO_DEVICE)),
         ("device to host", stream.copy(host.all(), far, kind::DEVICE_TO_HOST)),
-        ("the kind from the addresses", stream.copy(own.all(), far, kind::DEFAULT)),
+        ("the kind from the addresses", stream.copy(host.all(), far, kind::DEFAULT)),
         ("synchronous", memory::copy(library, own.all(), far, kind::DEVICE_TO_DEVICE)),
     ] {
         refused(what, 107000, outcome)?;

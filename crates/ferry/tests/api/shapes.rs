@@ -288,6 +288,12 @@ fn empty_parts_may_lie_at_the_very_end() {
         stream.fill(end, 1).unwrap();
         stream.write(end, &[]).unwrap();
         assert_eq!(stream.read_vec(end).unwrap(), []);
+        let descriptor = device.descriptor().unwrap();
+        for (to, from) in [(end, end), (end, there.slice(..0).unwrap()), (there.slice(..0).unwrap(), end)] {
+            descriptor.set(to, from).unwrap();
+            stream.run(&descriptor).unwrap();
+            stream.synchronize().unwrap();
+        }
         stream
             .scope(|scope| {
                 scope.upload(end, host.slice(len..)?)?;
