@@ -254,6 +254,35 @@ def test_ctrl_c_ends_an_allocation_that_waits_for_freed_memory():
     )
 
 
+def test_a_handler_that_forks_leaves_no_child_behind_that_waits():
+    kit.passes(
+        '''
+        import os, signal, sys, acl, kit
+        from kit import Gate, fails, ok
+        from test_interrupt import Signal
+        def handler(*_):
+            global child
+            child = os.fork()
+            if child:
+                assert os.waitpid(child, 0)[1] == 0
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGUSR1, handler)
+        ok(acl.rt.set_device(0))
+        stream = ok(acl.rt.create_stream())
+        gate = Gate(stream)
+        with Signal(signal.SIGUSR1):
+            try:
+                code = acl.rt.synchronize_stream(stream)
+            except KeyboardInterrupt:
+                pass
+            else:
+                os._exit(0 if child == 0 and code == kit.NO_CONTEXT else 1)
+        gate.open()
+        ok(acl.rt.synchronize_stream(stream))
+        '''
+    )
+
+
 def test_other_threads_wait_as_before(device, stream):
     with Gate(stream) as gate:
         # A thread that handles no signals is not woken to look for them: it is proven asleep.

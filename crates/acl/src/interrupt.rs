@@ -8,7 +8,7 @@
 use crate::{
     Result,
     constants::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
-    state::{Here, with_here},
+    state::{Here, not_forked, with_here},
 };
 use ferry_core::{Kind, PATIENCE, Rows};
 use std::time::{Duration, Instant};
@@ -51,7 +51,8 @@ pub(crate) fn ask() -> ferry_core::Result<()> {
     let check = with_here(|here| Ok(here.check.get())).unwrap_or(None);
     // SAFETY: the promise to `watch`.
     match check.map_or(0, |check| unsafe { check() }) {
-        0 => Ok(()),
+        // A handler may have forked; in the child nothing comes to an end.
+        0 => not_forked().map_err(|error| Kind::Native(error.code).because(error.note.clone())),
         _ => Err(INTERRUPTED.because("a signal ended the wait")),
     }
 }

@@ -85,7 +85,7 @@ impl Trial<'_> {
             return Err(format!("pkg-config says version {version}"));
         }
         let flags = ask(&["--cflags", "--libs"])?;
-        let rpath = format!("-Wl,-rpath,{}", ask(&["--variable=libdir"])?);
+        let rpath = format!("-Wl,-rpath,{}", shell::words(&ask(&["--variable=libdir"])?).concat());
         let build = |source: &Path| {
             let program = self.scratch.join("pkg-config").join(source.file_stem().unwrap_or_default());
             std::fs::create_dir_all(program.parent().unwrap_or(self.scratch)).map_err(|e| e.to_string())?;
