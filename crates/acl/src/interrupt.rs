@@ -7,8 +7,8 @@
 
 use crate::{
     Result,
-    constants::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
-    state::{Here, not_forked, with_here},
+    constants::{ACL_ERROR_RT_CONTEXT_NULL, ACL_ERROR_RT_STREAM_SYNC_TIMEOUT},
+    state::{FORKED, Here, is_forked, with_here},
 };
 use ferry_core::{Kind, PATIENCE, Rows};
 use std::time::{Duration, Instant};
@@ -52,7 +52,8 @@ pub(crate) fn ask() -> ferry_core::Result<()> {
     // SAFETY: the promise to `watch`.
     match check.map_or(0, |check| unsafe { check() }) {
         // A handler may have forked; in the child nothing comes to an end.
-        0 => not_forked().map_err(|error| Kind::Native(error.code).because(error.note.clone())),
+        0 if is_forked() => Err(Kind::Native(ACL_ERROR_RT_CONTEXT_NULL).because(FORKED.to_string_lossy())),
+        0 => Ok(()),
         _ => Err(INTERRUPTED.because("a signal ended the wait")),
     }
 }

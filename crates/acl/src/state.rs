@@ -326,7 +326,7 @@ unsafe fn leave_once(here: *mut Here) {
     // SAFETY: the caller's promise.
     let round = unsafe { &(*here).round };
     round.set(round.get() + 1);
-    if round.get() == 1 && not_forked().is_ok() {
+    if round.get() == 1 && !is_forked() {
         end::thread_leaves();
     }
     let asks_again = |key| keys::store(key, here.cast()).is_ok();
