@@ -5,8 +5,11 @@ use ferry_tests::code::CONTEXT_NULL;
 use ferry_tests::kind::{D2H, H2D, INNER};
 use ferry_tests::*;
 
+/// A way to make a child: as `fork`, if the system has it.
+type Way = fn() -> Option<i32>;
+
 /// The ways to make a child: `clone` with a function of its own ends in the system call, too. Some systems lack `_Fork`.
-const WAYS: [(&str, fn() -> Option<i32>); 3] =
+const WAYS: [(&str, Way); 3] =
     [("fork", by_fork), ("_Fork", by_bare_fork), ("the system call", by_system_call)];
 
 fn by_fork() -> Option<i32> {
@@ -29,7 +32,7 @@ fn by_system_call() -> Option<i32> {
 }
 
 /// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went wrong.
-fn forked(fork: fn() -> Option<i32>, child: impl FnOnce() -> i32) -> i32 {
+fn forked(fork: Way, child: impl FnOnce() -> i32) -> i32 {
     // The child calls the library and _exit and never returns into the test.
     match fork().unwrap_or_else(|| by_fork().expect("always there")) {
         -1 => panic!("fork failed"),
