@@ -31,7 +31,7 @@ fn by_system_call() -> Option<i32> {
 }
 
 /// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went wrong.
-fn forked(fork: fn() -> Option<i32>, child: impl FnOnce() -> i32) -> i32 {
+fn forked(fork: Way, child: impl FnOnce() -> i32) -> i32 {
     // The child calls the library and _exit and never returns into the test.
     match fork().unwrap_or_else(|| by_fork().expect("always there")) {
         -1 => panic!("fork failed"),
