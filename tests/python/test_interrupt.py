@@ -20,25 +20,24 @@ LARGE = 258 << 20
 
 
 class Signal:
-    """Sends a signal to this process once its main thread waits in the call that comes, and again until the call is back.
+    """Sends a signal to this process once its main thread waits in the call that comes.
 
-    Too late for the call, it would never end: after LIMIT / 2 the test fails, and `let_go` runs so that it can.
+    If that does not end the wait, the test fails after LIMIT / 2, and `let_go` runs so that it can.
     """
 
-    def __init__(self, number=signal.SIGINT, let_go=None, times=1):
-        self.number, self.times = number, times
+    def __init__(self, number=signal.SIGINT, let_go=None):
+        self.number = number
         self.let_go = let_go or (lambda: os._exit(3))
         self.back, self.hung = threading.Event(), False
         self.thread = threading.Thread(target=self._send, daemon=True)
 
     def _send(self):
-        for _ in range(self.times):
-            looks = 0
-            while looks < 20 and not self.back.is_set():
-                looks = looks + 1 if kit._state(MAIN) == "S" else 0
-                time.sleep(0.001)
-            if not self.back.is_set():
-                os.kill(os.getpid(), self.number)
+        looks = 0
+        while looks < 20 and not self.back.is_set():
+            looks = looks + 1 if kit._state(MAIN) == "S" else 0
+            time.sleep(0.001)
+        if not self.back.is_set():
+            os.kill(os.getpid(), self.number)
         if not self.back.wait(LIMIT / 2):
             self.hung = True
             self.let_go()
@@ -89,17 +88,26 @@ def test_ctrl_c_ends_a_wait_and_nothing_is_lost(device, name):
 
 def test_a_handler_that_does_not_raise_leaves_the_wait_alone(device, stream):
     handled = []
-    before = signal.signal(signal.SIGUSR1, lambda *_: handled.append(acl.rt.stream_query(stream)))
+
+    def handler(*_):
+        # While the call has not failed, and has had the time to begin.
+        if time.monotonic() - begin > 0.03 and kit.message() is None:
+            handled.append(acl.rt.stream_query(stream))
+
+    kit.message()
+    before = signal.signal(signal.SIGALRM, handler)
     try:
-        with Gate(stream) as gate, Signal(signal.SIGUSR1, gate._give_up, times=2) as sent:
-            # The time is up after as long as was asked for, however often a handler ran.
+        with Gate(stream):
             begin = time.monotonic()
-            fails(507046, acl.rt.synchronize_stream_with_timeout(stream, 700))
-            assert time.monotonic() - begin > 0.69
-            sent.back.set()
+            signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+            # The time is up after as long as was asked for, however often the handler ran.
+            fails(507046, acl.rt.synchronize_stream_with_timeout(stream, 300))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert time.monotonic() - begin > 0.29
             assert handled and all(answer == (NOT_READY, 0) for answer in handled)
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_handler_may_end_what_is_waited_for(device, stream):
@@ -228,15 +236,16 @@ def test_ctrl_c_ends_an_allocation_that_waits_for_freed_memory():
     # The memory is freed, but held by a copy that cannot run.
     kit.passes(
         '''
-        import signal, acl, kit
+        import signal, time, acl, kit
         from kit import D2D, Gate, ok
-        from test_interrupt import interrupted
         said = []
         def handler(*_):
             # Inside the call, which has not failed yet: Python by itself handles signals behind it.
-            said.append(acl.get_recent_err_msg())
-            raise KeyboardInterrupt
-        signal.signal(signal.SIGINT, handler)
+            if time.monotonic() - begin > 0.03:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                said.append(acl.get_recent_err_msg())
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, handler)
         ok(acl.rt.set_device(0))
         stream = ok(acl.rt.create_stream())
         free, total = ok(acl.rt.get_mem_info(1))
@@ -244,7 +253,13 @@ def test_ctrl_c_ends_an_allocation_that_waits_for_freed_memory():
         with Gate(stream) as gate:
             ok(acl.rt.memcpy_async(block, 4096, block + 8192, 4096, D2D, stream))
             ok(acl.rt.free(block))
-            interrupted(lambda: acl.rt.malloc(64 << 20, 2))
+            begin = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+            try:
+                acl.rt.malloc(64 << 20, 2)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
             assert said == [None], said
             gate.open()
         ok(acl.rt.synchronize_stream(stream))
