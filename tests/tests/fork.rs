@@ -5,11 +5,12 @@ use ferry_tests::code::CONTEXT_NULL;
 use ferry_tests::kind::{D2H, H2D, INNER};
 use ferry_tests::*;
 
-/// A way to make a child, by its name. Some systems lack `_Fork`.
-type Way = (&'static str, fn() -> Option<i32>);
+/// A way to make a child: as `fork`, if the system has it.
+type Way = fn() -> Option<i32>;
 
-/// `clone` with a function of its own ends in the system call, too.
-const WAYS: [Way; 3] = [("fork", by_fork), ("_Fork", by_bare_fork), ("the system call", by_system_call)];
+/// The ways to make a child: `clone` with a function of its own ends in the system call, too. Some systems lack `_Fork`.
+const WAYS: [(&str, Way); 3] =
+    [("fork", by_fork), ("_Fork", by_bare_fork), ("the system call", by_system_call)];
 
 fn by_fork() -> Option<i32> {
     // SAFETY: whoever calls this ends the child with _exit.

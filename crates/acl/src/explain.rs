@@ -56,10 +56,9 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     match (memory.place(addr, 0, Access::Read), memory.place(addr, 1, Access::Read)) {
         (Ok(_), Ok(place)) => format!("{place} that acl did not allocate"),
         (Ok(_), Err(_)) => {
-            format!(
-                "unknown host memory, {}",
-                ferry::engine::probe::why_not(addr, addr.saturating_add(1), Access::Read)
-            )
+            // The last address of all has none behind it, and is as unmapped as the one before.
+            let start = addr.min(usize::MAX - 1);
+            format!("unknown host memory, {}", ferry::engine::probe::why_not(start, start + 1, Access::Read))
         }
         (Err(error), _) => format!("nothing known: {error}"),
     }
