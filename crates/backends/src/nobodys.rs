@@ -5,6 +5,9 @@ use ferry_core::{Error, Home, Kind};
 /// What memory of other processes is called.
 pub const IMPORTED: &str = "memory imported from another process";
 
+/// What memory is called that the library has for itself.
+pub const OWN: &str = "memory that the library uses itself";
+
 /// What memory is called, by where it is.
 pub fn name(home: Home) -> String {
     match home {

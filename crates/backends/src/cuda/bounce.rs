@@ -56,7 +56,7 @@ impl Bounces {
     pub fn close(&self, driver: &Driver) {
         for at in lock(&self.0).drain(..) {
             // SAFETY: made by `Bounce::new`, and the lane that had it has waited for its stream.
-            unsafe { (driver.calls.cuMemFreeHost)(at) };
+            unsafe { driver.give_page_locked(at) };
         }
     }
 }

@@ -204,13 +204,18 @@ impl Device {
         })
     }
 
-    /// Page-locked memory of our own, which goes with `cuMemFreeHost`. The context is current.
+    /// Page-locked memory of our own, which goes with `Driver::give_page_locked`. The context is current.
     pub fn page_locked(&self, len: usize) -> Result<Handle> {
-        let mut at = 0;
-        let flags = driver::HOST_PORTABLE_AND_MAPPED;
-        // SAFETY: `at` receives the address.
-        let code = unsafe { (self.driver.calls.cuMemHostAlloc)(&mut at, len, flags) };
-        self.check("cuMemHostAlloc", code).map(|()| at)
+        let taken = self.driver.take_page_locked(len);
+        self.check("cuMemHostAlloc", taken.err().unwrap_or(driver::SUCCESS))?;
+        Ok(taken.unwrap_or_default())
+    }
+
+    /// Memory of this device for ourselves, which goes with `Driver::give_device_memory`. The context is current.
+    pub fn own_memory(&self, len: usize) -> Result<Handle> {
+        let taken = self.driver.take_device_memory(len);
+        self.check("cuMemAlloc", taken.err().unwrap_or(driver::SUCCESS))?;
+        Ok(taken.unwrap_or_default())
     }
 
     /// Loads everything that is otherwise loaded when first needed: the driver waits for all streams when it loads a kernel, and
@@ -272,11 +277,11 @@ impl Drop for Device {
             self.events.give_back(&self.driver);
             for list in self.lists.close().into_iter().chain(self.bells.close()) {
                 // SAFETY: made by `page_locked`, and every kernel that knew it has said that it is through.
-                unsafe { (self.driver.calls.cuMemFreeHost)(list) };
+                unsafe { self.driver.give_page_locked(list) };
             }
             for page in words {
                 // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
-                unsafe { (self.driver.calls.cuMemFreeHost)(page) };
+                unsafe { self.driver.give_page_locked(page) };
             }
             self.desks.close(&self.driver);
             self.sealing.close(&self.driver);

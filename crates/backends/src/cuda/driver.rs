@@ -4,7 +4,8 @@
 //! and addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
 
 use super::errors::meaning;
-use ferry_core::{Error, Kind, Result, Rows};
+use crate::ranges::Ranges;
+use ferry_core::{Error, Kind, Result, Rows, sync::Mutex};
 use libloading::Library;
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -231,6 +232,8 @@ pub struct Driver {
     pub calls: Functions,
     /// Copies many pieces in one call.
     pub copy_together: Option<CopyTogether>,
+    /// Memory that this library has taken for itself (`own.rs`).
+    pub(super) own: Mutex<Ranges>,
 }
 
 impl Driver {
@@ -246,7 +249,7 @@ impl Driver {
         std::mem::forget(library);
         let calls = calls
             .map_err(|why| refuse(format!("{name} is no CUDA driver that we know: {}", reason(&why))))?;
-        let mut driver = Driver { calls, copy_together: None };
+        let mut driver = Driver { calls, copy_together: None, own: Mutex::default() };
         // SAFETY: no preconditions.
         let code = unsafe { (driver.calls.cuInit)(0) };
         driver.check("cuInit", code).map_err(|why| refuse(why.to_string()))?;

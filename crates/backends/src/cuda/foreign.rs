@@ -86,6 +86,9 @@ impl Cuda {
         if lock(&self.imports).meets(addr, len) {
             return Err(nobodys::refusal(addr, len, nobodys::IMPORTED));
         }
+        if self.driver.is_own(addr, len) {
+            return Err(nobodys::refusal(addr, len, nobodys::OWN));
+        }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
         let was_registered = lock(&self.registered).meets(addr, len);
         let found = if was_registered { None } else { self.foreign(addr, len)? };

@@ -161,11 +161,7 @@ impl Words {
         if let Some(word) = pages.spare.pop() {
             return Ok(word);
         }
-        let mut at = 0;
-        // SAFETY: `at` receives the address.
-        let code =
-            unsafe { (device.driver.calls.cuMemHostAlloc)(&mut at, PAGE, driver::HOST_PORTABLE_AND_MAPPED) };
-        device.check("cuMemHostAlloc", code)?;
+        let at = device.page_locked(PAGE)?;
         pages.pages.push(at);
         let words = (at..at + PAGE).step_by(size_of::<u64>()).map(Word);
         words.clone().for_each(|word| word.set(0));

@@ -28,6 +28,7 @@ mod late;
 mod ledger;
 mod live;
 mod memory;
+mod own;
 mod page;
 mod pieces;
 mod planner;

@@ -129,10 +129,7 @@ impl Drop for Reports {
 
 impl Tray {
     fn new(device: &Device) -> Result<Tray> {
-        let (ring, mut job) = (device.page_locked(PAGE + LISTS_LEN)?, 0);
-        // SAFETY: `job` receives the address.
-        let code = unsafe { (device.driver.calls.cuMemAlloc)(&mut job, JOB_LEN) };
-        device.check("cuMemAlloc", code).map(|()| Tray { ring, job })
+        Ok(Tray { ring: device.page_locked(PAGE + LISTS_LEN)?, job: device.own_memory(JOB_LEN)? })
     }
 }
 
@@ -151,13 +148,13 @@ impl Sealing {
     pub fn close(&self, driver: &Driver) {
         for Tray { ring, job } in std::mem::take(&mut *lock(&self.trays)) {
             // SAFETY: made by `Tray::new`, and the queue that had it has waited for its kernels.
-            unsafe { (driver.calls.cuMemFreeHost)(ring) };
+            unsafe { driver.give_page_locked(ring) };
             // SAFETY: as above.
-            unsafe { (driver.calls.cuMemFree)(job) };
+            unsafe { driver.give_device_memory(job) };
         }
         if let Some(at) = self.live.made() {
             // SAFETY: made by `Device::live`; no kernel looks there any more.
-            unsafe { (driver.calls.cuMemFreeHost)(at) };
+            unsafe { driver.give_page_locked(at) };
         }
     }
 }

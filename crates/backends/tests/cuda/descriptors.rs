@@ -1,6 +1,6 @@
 //! Copies through descriptors: one, many in a row, bad ones, and those of memory that is gone.
 
-use super::*;
+use super::{lost::in_child, *};
 use ferry_core::indirect::{self, DESCRIPTOR_WORDS};
 
 fn copy_through(gpu: &Runtime, at: &Block, offset: usize) -> Op {
@@ -28,6 +28,33 @@ fn descriptors_are_read_when_the_copy_runs() {
         let mut want = vec![0x55; MIB];
         want[dst..dst + len].copy_from_slice(&read(&source)[src..src + len]);
         assert!(fetch(&gpu, to.base, MIB) == want, "{len} bytes from {src} to {dst}");
+    }
+}
+
+#[test]
+fn memory_of_the_librarys_own_is_not_taken_for_another_librarys() {
+    in_child("descriptors::memory_around_the_users", &[]);
+}
+
+#[test]
+#[ignore = "run by memory_of_the_librarys_own_is_not_taken_for_another_librarys"]
+fn memory_around_the_users() {
+    let Some(gpu) = gpu("memory_around_the_users") else { return };
+    let (stream, slot, there) = (stream(&gpu), device(&gpu, 200), device(&gpu, 8192));
+    let words = locked(&gpu, &descriptor(&gpu, there.base, there.base + 4096, 4096));
+    linear(&stream, slot.base, words.base, DESCRIPTOR_LEN);
+    // Takes memory for what descriptor copies need, next to what was allocated last.
+    submit(&stream, || copy_through(&gpu, &slot, 0));
+    stream.synchronize(MINUTE).expect("done");
+    let blocks = [&slot, &there, &words];
+    let is_users =
+        |addr: usize| blocks.iter().any(|block| (block.base..block.base + block.len).contains(&addr));
+    for addr in blocks.iter().flat_map(|block| (block.base..block.base + MIB / 4).step_by(512)) {
+        let found = gpu.memory().place(addr, 1, Access::Read);
+        assert!(
+            is_users(addr) || found.as_ref().map_or(true, |place| place.is_plain()),
+            "{addr:#x}: {found:?}"
+        );
     }
 }
 

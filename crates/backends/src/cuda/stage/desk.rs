@@ -127,11 +127,7 @@ impl Desk {
     fn make(&mut self, device: &Device) -> Result<()> {
         let calls = &device.driver.calls;
         self.stream = device.make_stream()?;
-        let mut at = 0;
-        // SAFETY: `at` receives the address.
-        let code =
-            unsafe { (calls.cuMemHostAlloc)(&mut at, CHUNKS * CHUNK, driver::HOST_PORTABLE_AND_MAPPED) };
-        device.check("cuMemHostAlloc", code)?;
+        let at = device.page_locked(CHUNKS * CHUNK)?;
         for (index, chunk) in self.chunks.iter_mut().enumerate() {
             chunk.at = at + index * CHUNK;
             // SAFETY: `event` receives the event.
@@ -149,7 +145,7 @@ impl Desk {
                 (calls.cuEventDestroy)(chunk.event);
             }
             if self.chunks[0].at != 0 {
-                (calls.cuMemFreeHost)(self.chunks[0].at);
+                driver.give_page_locked(self.chunks[0].at);
             }
             if self.stream != 0 {
                 (calls.cuStreamDestroy)(self.stream);
