@@ -3,10 +3,30 @@
 
 use std::{fs, io};
 
-/// The system's words for a mapping that was refused or a thread that was not started, and the limit behind them.
+/// The system's words for a thread that was not started, and the limit behind them.
+pub fn explain_thread(why: &io::Error) -> String {
+    let is_locking = status_kib("VmLck:").is_some_and(|locked| locked > 0);
+    match why.raw_os_error() {
+        // There are too many threads, unless the stack could not be locked.
+        Some(libc::EAGAIN) if !is_locking => format!("{why}; {}", threads_note()),
+        _ => explain(why),
+    }
+}
+
+fn threads_note() -> String {
+    let most = match limit(libc::RLIMIT_NPROC) {
+        usize::MAX => "any number of".to_owned(),
+        most => most.to_string(),
+    };
+    format!(
+        "the user may have {most} threads (RLIMIT_NPROC, `ulimit -u`), and a container may allow fewer (pids.max)"
+    )
+}
+
+/// The system's words for a mapping that was refused, and the limit behind them.
 pub fn explain(why: &io::Error) -> String {
     let limit = match why.raw_os_error() {
-        // A mapping is refused with EAGAIN for this reason only; a thread, also because there are too many.
+        // A mapping is refused with EAGAIN for this reason only.
         Some(libc::EAGAIN) => locked_note(),
         Some(libc::ENOMEM) => addresses_note(),
         _ => None,

@@ -474,5 +474,5 @@ fn find_socket() -> io::Result<(u32, Socket)> {
 
 #[cold]
 fn no_service(what: &str, why: &io::Error) -> Error {
-    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {}", refusal::explain(why)))
+    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("sharing memory needs {what}: {}", refusal::explain_thread(why)))
 }

@@ -48,8 +48,8 @@ pub struct Lane {
     is_ours: bool,
     pub(super) gather: Gather,
     pub(super) bell: Bell,
-    /// The newest event of another stream that this one waits for, until it is seen to be reached.
-    pub(super) behind: Mutex<Option<Arc<Event>>>,
+    /// Events of other streams that this one waits for, until they are seen to be reached.
+    pub(super) behind: Mutex<Vec<Arc<Event>>>,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,

@@ -5,6 +5,7 @@
 
 use super::{
     backlog::{Backlog, Span},
+    events::Event,
     fence::Point,
     gather::{Gather, Run, Sort, Taken},
     planner::Way,
@@ -235,8 +236,20 @@ impl Lane {
     pub(super) fn stands_still(&self, at: Ticket) -> bool {
         at >= self.status.passed() + CROWD && {
             let mut behind = lock(&self.behind);
-            *behind = behind.take().filter(|event| matches!(event.is_reached(), Ok(false)));
-            behind.is_some()
+            behind.retain(|event| matches!(event.is_reached(), Ok(false)));
+            !behind.is_empty()
+        }
+    }
+
+    /// The stream waits for this event, too. Of many that are not reached the oldest are remembered: they hold it first.
+    pub(super) fn comes_behind(&self, event: Arc<Event>) {
+        const MOST: usize = 16;
+        let mut behind = lock(&self.behind);
+        if behind.len() == MOST {
+            behind.retain(|event| matches!(event.is_reached(), Ok(false)));
+        }
+        if behind.len() < MOST {
+            behind.push(event);
         }
     }
 

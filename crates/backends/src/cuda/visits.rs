@@ -99,7 +99,7 @@ impl Lane {
             Wait::Passed => {}
             Wait::For(event) => {
                 event.hold(self.stream)?;
-                *lock(&self.behind) = Some(event);
+                self.comes_behind(event);
             }
             Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
             Wait::UntilDone => {

@@ -396,5 +396,5 @@ impl Engine {
 }
 
 fn no_thread(why: &io::Error) -> Error {
-    Kind::Device.because(format!("the system grants no thread: {}", refusal::explain(why)))
+    Kind::Device.because(format!("the system grants no thread: {}", refusal::explain_thread(why)))
 }

@@ -186,7 +186,9 @@ impl Lane {
     /// concerned. Functions of the user's are dropped here, on the user's thread.
     fn abort(self: &Arc<Self>) {
         let dropped = self.take_aborted();
-        drop_each(mem::take(&mut *lock(&self.aborted)).into_iter().chain(dropped));
+        // The lock is not held while destructors of the user's run: one may abort this very stream.
+        let kept = mem::take(&mut *lock(&self.aborted));
+        drop_each(kept.into_iter().chain(dropped));
     }
 
     /// Has the work pass that an abort drops. Returns what has not been dropped by then.

@@ -89,7 +89,10 @@ impl Mapping {
         // SAFETY: a part of this mapping, at which nothing lies yet; of the other, none is taken away, since its length is 0 here.
         let laid = unsafe { libc::mremap(from as *mut c_void, 0, len, flags, addr as *mut c_void) };
         if laid == libc::MAP_FAILED {
-            return Err(system(&format!("mapping {len} bytes at {addr:#x}")));
+            let why = system(&format!("mapping {len} bytes at {addr:#x}"));
+            // The kernel may have unmapped the place already: nobody else is to get these addresses.
+            self.bare_again(addr, len);
+            return Err(why);
         }
         self.advise(addr - self.addr, len, libc::MADV_DONTFORK);
         self.advise(addr - self.addr, len, libc::MADV_DONTDUMP);

@@ -37,6 +37,31 @@ fn dropped_copies_move_nothing_and_give_their_buffers_back() {
 }
 
 #[test]
+fn what_is_dropped_may_abort_its_own_stream() {
+    struct Aborts(Arc<ferry::Stream>);
+    impl Drop for Aborts {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+    let (_device, stream) = device();
+    let stream = Arc::new(stream);
+    let gate = Gate::on(&stream);
+    gate.wait_until_reached();
+    let aborts = Aborts(stream.clone());
+    stream.call(move || drop(aborts)).unwrap();
+    let (tell, told) = channel();
+    let same = stream.clone();
+    std::thread::spawn(move || {
+        same.abort();
+        let _ = tell.send(());
+    });
+    assert!(told.recv_timeout(1000 * A_WHILE).is_ok(), "an abort inside of an abort returns");
+    gate.open();
+    says(&stream.synchronize().unwrap_err(), Kind::Aborted, &[]);
+}
+
+#[test]
 fn an_abort_that_nobody_was_told_of_is_told_once() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(LEN).unwrap();
