@@ -17,6 +17,7 @@ Devices are two of one GPU unless FERRY_DEVICES says otherwise: much of the suit
 """
 import argparse
 import concurrent.futures
+import ctypes
 import glob
 import json
 import os
@@ -79,12 +80,12 @@ class Runner:
         self.folder, self.suite, self.python = folder, suite, options.python
         self.limit, self.end = options.limit, time.monotonic() + options.within
         self.known = differences(options.differences or os.path.join(folder, "tests/device/differences"))
-        self.logs = self.all_logs = options.logs or os.path.join(folder, "logs")
+        self.logs = options.logs or os.path.join(folder, "logs")
         self.tells = options.repeat == 1
         self.said = threading.Lock()
         self.has_pytest = subprocess.run([self.python, "-c", "import numpy, pytest"], stderr=subprocess.DEVNULL).returncode == 0
 
-    def one(self, entry):
+    def one(self, entry, number):
         """Runs a program, and says at once how it went."""
         skips = self.known.get(entry["name"], {})
         if "*" in skips:
@@ -93,7 +94,7 @@ class Runner:
             return entry["name"], Outcome(skipped=1, more=f"{self.python} has no pytest or no NumPy")
         if time.monotonic() >= self.end:
             return entry["name"], Outcome(failed=1, names=["the program"], more="no time was left")
-        code, text, took, where = self.run(entry["name"], *self.command(entry, skips))
+        code, text, took, where = self.run(entry["name"], number, *self.command(entry, skips))
         outcome = judge(entry, code, text)
         outcome.skipped += len(skips)
         outcome.took = took
@@ -105,17 +106,38 @@ class Runner:
                 print(f"{entry['name']}: {outcome.passed} passed, {outcome.failed} failed, {took:.1f} s {outcome.more}", flush=True)
         return entry["name"], outcome
 
-    def all(self, chosen, number, jobs):
-        """Runs them all, and keeps the logs of each run apart. Returns the outcomes by name, and how long it took."""
-        start, outcomes = time.monotonic(), []
-        self.logs = self.all_logs if self.tells else os.path.join(self.all_logs, str(number))
-        os.makedirs(self.logs, exist_ok=True)
+    def several(self, chosen, repeat, jobs):
+        """Runs them all, up to `repeat` times, and keeps the logs of each run apart. Where one run has too few programs left for all jobs
+        the next one begins. Returns the outcomes of each run by name, and how long all of it took."""
+        together = [entry for entry in chosen if "alone" not in entry]
+        start, runs, turn = time.monotonic(), [], threading.Lock()
+
+        def programs():
+            while len(runs) < repeat and (not runs or self.has_time_for_another(start, len(runs))):
+                runs.append([])
+                yield from ((len(runs), entry) for entry in together)
+
+        def work(left):
+            while True:
+                with turn:
+                    number, entry = next(left, (0, None))
+                if not entry:
+                    return
+                runs[number - 1].append(self.one(entry, number))
+
+        left = programs()
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for worker in [pool.submit(work, left) for _ in range(jobs)]:
+                worker.result()
         # What breaks the GPU, or wants its addresses for itself, comes last and alone.
-        for is_alone, at_a_time in ((False, jobs), (True, 1)):
-            some = [entry for entry in chosen if ("alone" in entry) == is_alone]
-            with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-                outcomes += pool.map(self.one, some)
-        return sorted(outcomes, key=lambda pair: pair[0]), time.monotonic() - start
+        for number, outcomes in enumerate(runs, 1):
+            outcomes += [self.one(entry, number) for entry in chosen if "alone" in entry]
+        return [sorted(outcomes, key=lambda pair: pair[0]) for outcomes in runs], time.monotonic() - start
+
+    def has_time_for_another(self, start, done):
+        """A run that would not come to its end is not begun."""
+        now = time.monotonic()
+        return now + 1.15 * (now - start) / done < self.end
 
     def command(self, entry, skips):
         """The words that run it, where, and what it finds in its environment."""
@@ -136,14 +158,16 @@ class Runner:
             words += ["--test-threads=1"] if entry["name"] in ONE_BY_ONE else []
         return [path, *words], entry.get("environment", {})
 
-    def run(self, name, command, more):
+    def run(self, name, number, command, more):
+        logs = self.logs if self.tells else os.path.join(self.logs, str(number))
+        os.makedirs(logs, exist_ok=True)
         environment = dict(os.environ, FERRY_BACKEND="cuda", **more)
         environment.setdefault("FERRY_DEVICES", "2")
         environment.setdefault("RUST_BACKTRACE", "0")
         environment.setdefault("ASCEND_GLOBAL_LOG_LEVEL", "4")
         start, where = time.monotonic(), []
         limit = max(1, min(self.limit, self.end - start))
-        with open(os.path.join(self.logs, name + ".log"), "w", encoding="utf-8") as log:
+        with open(os.path.join(logs, name + ".log"), "w", encoding="utf-8") as log:
             child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment,
                                      cwd=self.folder, start_new_session=True)
             try:
@@ -256,12 +280,23 @@ def sums_of(outcomes):
     return [sum(getattr(outcome, what) for _, outcome in outcomes) for what in ("passed", "failed", "skipped")]
 
 
-def line(number, outcomes, took):
+def keep_gpu_open():
+    """Opens the GPU as long as this program runs: otherwise the driver starts it anew whenever no other program has it open."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), 0) == 0:
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+
+def line(number, outcomes):
     """What came of one run of several."""
     passed, failed, skipped = sums_of(outcomes)
     slowest = sorted(outcomes, key=lambda pair: -pair[1].took)[:3]
     slowest = ", ".join(f"{name} {outcome.took:.0f} s" for name, outcome in slowest)
-    print(f"run {number}: {passed} passed, {failed} failed, {skipped} skipped, {took:.0f} s; longest: {slowest}", flush=True)
+    print(f"run {number}: {passed} passed, {failed} failed, {skipped} skipped; longest: {slowest}", flush=True)
 
 
 def history(runs):
@@ -298,21 +333,18 @@ def main():
     runner = Runner(options, folder, unpack(options.pack, folder))
     chosen = [entry for entry in runner.suite["programs"] if not options.only or entry["name"] in options.only]
     chosen.sort(key=lambda entry: LONGEST.index(entry["name"]) if entry["name"] in LONGEST else len(LONGEST))
-    runs, longest = [], 0.0
-    # One that would not come to its end is not begun.
-    while len(runs) < options.repeat and (not runs or time.monotonic() + 1.1 * longest < runner.end):
-        outcomes, took = runner.all(chosen, len(runs) + 1, options.jobs)
-        runs.append(outcomes)
-        longest = max(longest, took)
-        if options.repeat > 1:
-            line(len(runs), outcomes, took)
+    keep_gpu_open()
+    runs, took = runner.several(chosen, options.repeat, options.jobs)
+    if options.repeat > 1:
+        for number, outcomes in enumerate(runs, 1):
+            line(number, outcomes)
     table(runs[-1], runner.known)
     if options.repeat > 1:
         history(runs)
     failures = [sums_of(outcomes)[1] for outcomes in runs]
     if options.repeat > 1:
         print(f"{len(runs)} of {options.repeat} runs, {failures.count(0)} without a failure")
-    print(f"{longest:.0f} s{' at most' if options.repeat > 1 else ''}, {options.jobs} programs at a time")
+    print(f"{took:.0f} s, {options.jobs} programs at a time")
     return 1 if any(failures) else 0
 
 
