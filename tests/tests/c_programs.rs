@@ -48,6 +48,7 @@ programs! {
     exit_in_flight: "tests/c/exit_in_flight.c",
     ferry_ext: "tests/c/ferry_ext.c",
     fork: "tests/c/fork.c",
+    fork_handlers: "tests/c/fork_handlers.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
     keys: "tests/c/keys.c",

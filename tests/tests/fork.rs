@@ -71,6 +71,8 @@ fn main() {
     if on_host() {
         a_runtime_of_rust_does_not_survive_a_fork();
         println!("a runtime of Rust does not survive a fork ... ok");
+        a_runtime_dropped_in_a_child_leaves_the_childs_memory_alone();
+        println!("a runtime dropped in a child leaves the child's memory alone ... ok");
     }
 }
 
@@ -100,6 +102,66 @@ fn a_runtime_of_rust_does_not_survive_a_fork() {
         stream.read(&mut back, kept.as_ref().expect("kept")).expect("the parent goes on");
         assert_eq!(back, [7; LEN], "by {way}");
     }
+}
+
+/// Devices that processes share have a table which no child inherits. There is no stream: its worker, which is not there in the child,
+/// would keep the memory.
+fn a_runtime_dropped_in_a_child_leaves_the_childs_memory_alone() {
+    let folder = std::path::Path::new("/dev/shm").join(format!("ferry-fork-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder of a tmpfs");
+    for (way, fork) in WAYS {
+        for device_shared in [None, Some(folder.clone())] {
+            let options =
+                ferry::Options { device_shared, device_memory: Some(1 << 24), ..Default::default() };
+            let runtime = ferry::Runtime::open(&options).expect("the host backend");
+            let device = runtime.device(0).expect("a device");
+            let memory = device.alloc_from(&[7u8; 4096]).expect("room");
+            let mapped = first_addresses();
+            let said = forked(fork, || {
+                // SAFETY: a child that hangs ends by this.
+                unsafe { libc::alarm(20) };
+                let lost = |error: ferry::Error| error.kind == ferry::Kind::Lost;
+                if !device.memory_info().err().is_some_and(lost) {
+                    return 1;
+                }
+                let own: Vec<_> = mapped.iter().copied().filter(|addr| map_page(*addr)).collect();
+                drop((memory, device, runtime));
+                if own.is_empty() {
+                    2
+                } else if own.iter().all(|addr| is_mapped(*addr)) {
+                    0
+                } else {
+                    3
+                }
+            });
+            assert_eq!(
+                said, 0,
+                "by {way}, shared by {:?}: 1 if asking was not refused, 2 if the child inherits everything, 3 if it lost memory",
+                options.device_shared
+            );
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("our folder");
+}
+
+/// Where the mappings of this process begin.
+fn first_addresses() -> Vec<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux tells");
+    let first = |line: &str| usize::from_str_radix(line.split('-').next()?, 16).ok();
+    maps.lines().filter_map(first).collect()
+}
+
+/// Maps a page there, if nothing is.
+fn map_page(addr: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping where none is.
+    let page = unsafe { libc::mmap(addr as *mut libc::c_void, 4096, libc::PROT_READ, flags, -1, 0) };
+    page as usize == addr
+}
+
+fn is_mapped(addr: usize) -> bool {
+    // SAFETY: asks about a page, and writes to a local.
+    unsafe { libc::mincore(addr as *mut libc::c_void, 4096, &mut 0) == 0 }
 }
 
 fn a_forked_child_is_told_that_it_is_one() {

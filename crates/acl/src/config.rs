@@ -83,7 +83,8 @@ impl Config {
     }
 }
 
-/// The file, and no more of it than shows that it is too long.
+/// The file, and no more of it than shows that it is too long. Not by `files::above`, which opens one at a time: this may be a pipe
+/// that nobody writes to yet.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;

@@ -341,6 +341,7 @@ unsafe fn leave_once(here: *mut Here) {
 /// Called when the library is loaded: takes what other libraries might leave nothing of. What fails now is tried again by the first call.
 pub fn load() {
     drop(keys::take(leave));
+    drop(fork::watch());
 }
 
 impl Here {

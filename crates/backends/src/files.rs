@@ -52,7 +52,7 @@ impl Kept {
         // What cannot be told apart by its process is known by its inode alone.
         let process = process.filter(|pid| process_behind(fd.as_raw_fd()).is_ok_and(|behind| behind == *pid));
         let kept = Kept { fd: fd.into_raw_fd(), id: Id { device, inode, process } };
-        plugs.kept.push((kept.fd, kept.id));
+        plugs.kept.guard.push((kept.fd, kept.id));
         Ok(kept)
     }
 
@@ -79,7 +79,7 @@ impl ferry_core::OpenFile for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let mut kept = lock();
+        let kept = &mut lock().guard;
         if let Some(index) = kept.iter().position(|entry| *entry == (self.fd, self.id)) {
             kept.swap_remove(index);
         }
@@ -110,7 +110,7 @@ pub fn all_above(take: impl FnOnce() -> io::Result<Vec<OwnedFd>>) -> io::Result<
 /// as a closed one: what is opened meanwhile gets another number at once, and nothing that another thread prints lands in it.
 struct Plugs {
     plugs: [Option<(OwnedFd, (u64, u64))>; FIRST as usize],
-    kept: Guard,
+    kept: Borrowed,
 }
 
 impl Plugs {
@@ -155,13 +155,33 @@ type Guard = MutexGuard<'static, Vec<(RawFd, Id)>>;
 /// All that is kept. A thread that forks holds it, so that the child finds it whole.
 static KEPT: Mutex<Vec<(RawFd, Id)>> = Mutex::new(Vec::new());
 
-fn lock() -> Guard {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 thread_local! {
     /// What this thread holds while it forks.
     static HELD: Cell<Option<ManuallyDrop<Guard>>> = const { Cell::new(None) };
+}
+
+/// All that is kept, for one who works on it. A handler of fork may, on the thread that holds it for the fork: it borrows it.
+struct Borrowed {
+    guard: ManuallyDrop<Guard>,
+    is_for_fork: bool,
+}
+
+fn lock() -> Borrowed {
+    let held = HELD.take();
+    let is_for_fork = held.is_some();
+    let guard =
+        held.unwrap_or_else(|| ManuallyDrop::new(KEPT.lock().unwrap_or_else(PoisonError::into_inner)));
+    Borrowed { guard, is_for_fork }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // SAFETY: the field is not used again.
+        let guard = unsafe { ManuallyDrop::take(&mut self.guard) };
+        if self.is_for_fork {
+            HELD.set(Some(ManuallyDrop::new(guard)));
+        }
+    }
 }
 
 /// Holds all that is kept, before a fork. Not at any price: a signal handler that forks may have interrupted whoever has it.
@@ -249,7 +269,7 @@ mod tests {
         assert_eq!(place(fd), place(stranger.as_raw_fd()), "still open");
         // SAFETY: put there above.
         unsafe { libc::close(fd) };
-        assert!(!lock().iter().any(|entry| entry.0 == fd));
+        assert!(!lock().guard.iter().any(|entry| entry.0 == fd));
     }
 
     #[test]

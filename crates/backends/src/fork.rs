@@ -50,11 +50,13 @@ impl Mark {
             own = new_page()?;
             self.own.store(own, Ordering::Relaxed);
         }
-        self.current.store(own, Ordering::Release);
-        let page = self.page();
+        // SAFETY: the page of this mark, which lives as long as it does.
+        let page = unsafe { &*own };
         page.process.store(std::process::id(), Ordering::Relaxed);
         // In a child it was cleared, and is in that child's children, since they inherit the advice.
         let _ = page.state.compare_exchange(0, OURS, Ordering::Release, Ordering::Relaxed);
+        // Last: until then others look at a page that may be cleared.
+        self.current.store(own, Ordering::Release);
         Ok(())
     }
 
@@ -138,6 +140,9 @@ pub fn by_c_library() -> bool {
 static BY_C_LIBRARY: AtomicBool = AtomicBool::new(false);
 
 /// Has the C library tell us of `fork`. Kept descriptors are closed in the child.
+///
+/// Called as soon as the library is loaded: of the handlers that run before a fork, those that were registered first come last. So
+/// a handler of the program's that waits for a lock does so before we hold what is kept.
 pub fn watch() -> io::Result<()> {
     static ASKED: Once = Once::new();
     static REFUSED: AtomicBool = AtomicBool::new(false);

@@ -62,7 +62,7 @@ fn verb(access: Access) -> &'static str {
 
 /// What is wrong with a range that cannot be accessed: with the first of its mappings that is to blame.
 pub fn why_not(addr: usize, past: usize, access: Access) -> String {
-    let Ok(maps) = std::fs::read_to_string(mappings::LIST) else { return "not mapped, or protected".into() };
+    let Ok(maps) = files::read_to_string(mappings::LIST) else { return "not mapped, or protected".into() };
     match stopped_at(&maps, addr, past, access) {
         None => "mapped, but the file behind it ends before it, or what is there cannot be brought in".into(),
         Some((at, Some(rights))) if at == addr => format!("mapped, but protected ({rights})"),

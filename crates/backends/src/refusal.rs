@@ -1,7 +1,8 @@
 //! What it means that the system refuses memory or a thread. Its own words ("Resource temporarily unavailable") name neither the
 //! limit nor how much of it the process has used.
 
-use std::{fs, io};
+use crate::files::read_to_string;
+use std::io;
 
 /// The system's words for a thread that was not started, and the limit behind them.
 pub fn explain_thread(why: &io::Error) -> String {
@@ -63,7 +64,7 @@ pub fn limit(resource: libc::__rlimit_resource_t) -> usize {
 }
 
 fn status_kib(field: &str) -> Option<usize> {
-    kib_of(&fs::read_to_string("/proc/self/status").ok()?, field)
+    kib_of(&read_to_string("/proc/self/status").ok()?, field)
 }
 
 /// The number behind `field` in a file such as `/proc/self/status`.

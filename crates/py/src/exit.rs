@@ -43,7 +43,10 @@ thread_local! {
 /// Has the interpreter tell us when the program is over.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: the handler only stores to atomics.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    let code = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if code != 0 {
+        return Err(std::io::Error::from_raw_os_error(code).into());
+    }
     let at_exit = wrap_pyfunction!(at_exit, module)?;
     module.py().import("atexit")?.call_method1("register", (at_exit,)).map(drop)
 }

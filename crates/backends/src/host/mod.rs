@@ -95,6 +95,10 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        if self.engine.fork.is_child() {
+            // It has no device memory, and what it has at those addresses is its own: nothing is unmapped.
+            return std::mem::forget(self.regions.clone());
+        }
         self.engine.close();
     }
 }
@@ -109,6 +113,7 @@ impl Backend for Host {
     }
 
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
+        self.engine.fork.is_no_child()?;
         self.region(Home::Device(device))?.info()
     }
 
@@ -145,18 +150,23 @@ impl Backend for Host {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
+        self.engine.fork.is_no_child()?;
         Ok(self.regions.outside.register(base, len))
     }
 
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
+        self.engine.fork.is_no_child()?;
         self.regions.outside.reserve(len, align, wish)
     }
 
     fn release(&self, base: usize) {
-        self.regions.outside.release(base);
+        if !self.engine.fork.is_child() {
+            self.regions.outside.release(base);
+        }
     }
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
+        self.engine.fork.is_no_child()?;
         match self.is_unified {
             true => self.regions.outside.show(base, block),
             false => Ok(()),
@@ -164,12 +174,13 @@ impl Backend for Host {
     }
 
     fn hide(&self, base: usize, len: usize) {
-        if self.is_unified {
+        if self.is_unified && !self.engine.fork.is_child() {
             self.regions.outside.hide(base, len);
         }
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
+        self.engine.fork.is_no_child()?;
         match block.origin {
             Origin::Allocated => self.region(block.home)?.share(block),
             _ => Err(Kind::BadAddress.because(format!("{block} is not this process's to share"))),

@@ -5,8 +5,9 @@
 //! thread looks now and then whether only ours are left. It is started when the main thread leaves, and costs others nothing.
 
 use super::{CALL_STACK, FIRST, Mask, OURS, One, spawn};
+use crate::files::read_to_string;
 use std::{
-    fs, io,
+    io,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
@@ -85,7 +86,7 @@ struct Seen {
 
 impl Seen {
     fn now() -> Option<Seen> {
-        Seen::parse(&fs::read_to_string("/proc/self/stat").ok()?)
+        Seen::parse(&read_to_string("/proc/self/stat").ok()?)
     }
 
     /// The state and the number of threads from a line of `/proc/PID/stat`. The name is in brackets and may hold anything.
