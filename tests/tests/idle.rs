@@ -2,29 +2,15 @@
 //! turns: they look at all threads of the process.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
 use ferry_tests::kind::H2D;
 use ferry_tests::*;
-
-/// Against a hang: threads end after some seconds.
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     use_device();
     turn
-}
-
-/// Waits without taking part in any work.
-#[track_caller]
-fn eventually(what: &str, done: impl Fn() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !done() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferry_tests::code::STREAM_ABORT;
 use ferry_tests::kind::H2D;
@@ -37,11 +37,9 @@ fn many_functions_end_one_after_the_other() {
     use_device();
     let (stream, before) = (stream(), CALLED.load(Ordering::Relaxed));
     let gate = queue(stream, FUNCTIONS);
-    let start = Instant::now();
     gate.open();
     ok(aclrtSynchronizeStreamWithTimeout(stream, LIMIT.as_millis() as i32));
     assert_eq!(CALLED.load(Ordering::Relaxed) - before, FUNCTIONS);
-    assert!(start.elapsed() < LIMIT);
 }
 
 #[test]
@@ -50,7 +48,8 @@ fn functions_in_front_of_many_copies_do_not_wait_for_them() {
     use_device();
     let (stream, device, host) =
         (stream(), Memory::device(64), Memory::holding(Home::Pinned, &pattern(64, 3)));
-    let gate = queue(stream, 2000);
+    // If each moved all copies by one place, that would be four thousand million moves: several times the limit.
+    let gate = queue(stream, FUNCTIONS / 10);
     for _ in 0..FUNCTIONS {
         ok(aclrtMemcpyAsync(device.addr, 64, host.addr, 64, H2D, stream));
     }

@@ -106,7 +106,7 @@ fn an_exporter_without_descriptors_says_so() {
     let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
     let keys: Vec<String> = (0..3).map(|_| exported(&mut exporter, 4096, 1).1).collect();
     importer.ok(&format!("import {} 0", keys[0]));
-    exporter.ok("use-up-descriptors");
+    exporter.ok("use-up-descriptors 0");
     for key in &keys[1..] {
         importer.refused(&format!("import {key} 0"), IPC_ERROR, "its limit of open files");
     }
@@ -411,6 +411,34 @@ fn an_exporter_that_closes_all_descriptors_keeps_what_it_lent() {
     assert!(code == IPC_ERROR && said.contains("exporter"), "{code}: {said}");
     exporter.ok(&format!("free {addr}"));
     kept_until_the_importer_ends(&mut exporter, importer, &there, all);
+}
+
+#[test]
+fn an_import_that_fails_holds_nothing() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let all = exporter.free_bytes();
+    let (addr, key) = exported(&mut exporter, LEN, 1);
+    // One for the connection, none for the memory that comes over it.
+    importer.ok("use-up-descriptors 1");
+    importer.refused(&format!("import {key} 0"), IPC_ERROR, "brings no such memory");
+    exporter.ok(&format!("free {addr}"));
+    comes_back(&mut exporter, all);
+    importer.ok("memory"); // it lives
+}
+
+#[test]
+fn an_exporter_listens_again_when_a_file_of_the_programs_has_taken_its_sockets_place() {
+    if !on_host() {
+        return; // the driver may have sockets of its own
+    }
+    let (mut exporter, mut importer, mut late) = (Other::on(0), Other::on(0), Other::on(0));
+    let (_, key) = exported(&mut exporter, LEN, 1);
+    importer.ok(&format!("import {key} 0"));
+    let listeners = exporter.ok("listeners");
+    assert_eq!(exporter.ok("replace-listener"), "true");
+    importer.ok(&format!("close {key}"));
+    eventually("the exporter listens again", || exporter.ok("listeners") == listeners);
+    late.ok(&format!("import {key} 0"));
 }
 
 #[test]

@@ -176,7 +176,9 @@ fn perform(words: &[&str]) -> (i32, String) {
             (code, out.to_string())
         }
         "close" => plain(aclrtIpcMemClose(key(words[1]).as_ptr())),
-        "use-up-descriptors" => (0, use_up_descriptors().to_string()),
+        "use-up-descriptors" => (0, use_up_descriptors(number(1)).to_string()),
+        "replace-listener" => (0, replace(listeners()[0]).to_string()),
+        "listeners" => (0, listeners().len().to_string()),
         "close-descriptors" => (0, close_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
         other => super::shareable::perform(other, &number),
@@ -195,18 +197,37 @@ pub fn key(text: &str) -> std::ffi::CString {
     std::ffi::CString::new(text).expect("no NUL inside")
 }
 
-/// Leaves this process without a descriptor to be had, and says how many it has.
-fn use_up_descriptors() -> usize {
-    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+/// Leaves this process with so many descriptors to be had, and says how many it took.
+fn use_up_descriptors(left: usize) -> usize {
+    let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
     // SAFETY: the limit is valid for the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).map(std::mem::forget).count()
+    let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    files.into_iter().skip(left).map(std::mem::forget).count()
 }
 
 /// Closes all descriptors but the standard ones, as a program does that becomes a daemon.
 fn close_descriptors() -> usize {
     // SAFETY: whoever has one of them is to find it closed.
     (3..1024).filter(|fd| unsafe { libc::close(*fd) } == 0).count()
+}
+
+/// Closes a descriptor, and opens under its number what never has anything to say.
+fn replace(fd: i32) -> bool {
+    // SAFETY: takes numbers; whoever has the descriptor is to find another file behind it.
+    unsafe { libc::dup2(libc::eventfd(0, 0), fd) == fd }
+}
+
+/// The descriptors of sockets that listen, the oldest first.
+fn listeners() -> Vec<i32> {
+    let listens = |fd: &i32| {
+        let (mut listens, mut len) = (0, size_of::<i32>() as libc::socklen_t);
+        let to = (&raw mut listens).cast();
+        // SAFETY: a number of the size that `len` tells is written.
+        unsafe { libc::getsockopt(*fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, to, &mut len) };
+        listens == 1
+    };
+    (3..1024).filter(listens).collect()
 }
 
 /// Makes a child that only waits for its end, with all that a child inherits.

@@ -254,6 +254,24 @@ fn handles_that_make_no_sense() {
     ok(aclrtFreePhysical(handle));
 }
 
+#[test]
+fn an_address_that_was_imported_is_no_handle() {
+    let (mut exporter, mut importer) = (Other::on(0), Other::on(0));
+    let addr = exporter.ok(&format!("malloc {LEN}"));
+    exporter.ok(&format!("write {addr} {LEN} 1"));
+    let key = exporter.ok(&format!("export {addr} {LEN} 1"));
+    for imports in [1, 2] {
+        let import = |_| importer.ok(&format!("import {key} 0"));
+        let there = (0..imports).map(import).last().expect("one at least");
+        importer.refused(&format!("free-physical {there}"), INVALID_HANDLE, "no handle of physical memory");
+        for _ in 0..imports {
+            assert_eq!(importer.ok(&format!("holds {there} {LEN} 1")), "true");
+            importer.ok(&format!("close {key}"));
+        }
+        importer.refused(&format!("close {key}"), RT_PARAM_INVALID, "neither exported nor imported");
+    }
+}
+
 fn import_v2_to_null(mut shareable: u64) -> i32 {
     aclrtMemImportFromShareableHandleV2(
         (&raw mut shareable) as usize,

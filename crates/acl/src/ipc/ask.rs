@@ -44,27 +44,29 @@ pub struct Loaned {
 /// Asks for what goes under `name`, and waits for the answer at most for `patience`.
 pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
     let end = Instant::now() + patience;
-    let socket = Socket::connect(name.socket, end).map_err(|error| match error.kind() {
+    let connected = Socket::connect(name.socket, end).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             gone("its process has ended, or it is in another network namespace")
         }
         io::ErrorKind::TimedOut => silent(patience),
         io::ErrorKind::Interrupted => fail(c::ACL_ERROR_RT_IPC_ERROR, "a signal ended the wait"),
         _ => broken(&error),
-    })?;
-    let exporter = socket.peer().map_err(|error| broken(&error))?;
+    });
+    // From here on whatever fails says goodbye: the exporter may have granted the memory already.
+    let lease = Lease { socket: connected? };
+    let exporter = lease.socket.peer().map_err(|error| broken(&error))?;
     if exporter.uid != user() {
         let note = format!("the exporter belongs to user {}, this process to user {}", exporter.uid, user());
         return Err(fail(c::ACL_ERROR_RT_IPC_ERROR, note));
     }
-    match socket.send(&name.to_question(), None) {
+    match lease.socket.send(&name.to_question(), None) {
         // Turned away before it could ask: the answer says why.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(broken(&error)),
         _ => {}
     }
-    let (answer, files) = hear(&socket, exporter, end, patience)?;
+    let (answer, files) = hear(&lease.socket, exporter, end, patience)?;
     let (device, shared) = made_sense_of(answer, files)?;
-    Ok(Loaned { shared, device, lease: Lease { socket } })
+    Ok(Loaned { shared, device, lease })
 }
 
 /// Waits for the answer, or for the end of the exporter.

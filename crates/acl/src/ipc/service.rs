@@ -259,7 +259,12 @@ struct Lease {
 impl Lease {
     /// Hears what the connection has to say, and whether that is goodbye.
     fn is_given_back(&mut self) -> bool {
-        let said = self.socket.as_ref().map(|socket| socket.receive(&mut [0]));
+        let hear = |socket: &Socket| match socket.receive(&mut [0]) {
+            // It left before it took the answer, but may have said goodbye.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => socket.receive(&mut [0]),
+            said => said,
+        };
+        let said = self.socket.as_ref().map(hear);
         let is_goodbye = matches!(said, Some(Ok((1.., _))));
         if !is_goodbye {
             self.socket = None;
@@ -327,6 +332,7 @@ impl Desk {
     /// The program may have closed our descriptors, and opened its own in their place.
     fn open_again(&mut self, now: Instant) {
         if !self.listener.is_ours() {
+            self.spare = None; // the same socket: as long as it is open, the name is taken
             match Socket::listen(self.service.number) {
                 Ok(listener) => (self.spare, self.listener) = (listener.another(), listener),
                 Err(_) => self.closed_until = Some(now + BREATHER),

@@ -47,7 +47,7 @@ fn offer(handle: usize, flags: u64) -> Result<u64> {
     let entry = virtual_memory::find(engine, handle)?;
     let open_to_all = without_list(flags)?;
     let source = (Lent::Physical, handle);
-    if imports::name_of(handle).is_some() {
+    if imports::name_of(source).is_some() {
         return Err(refuse("handle was itself imported: only the process that made the memory exports it"));
     }
     let Home::Device(device) = entry.physical.home() else {
@@ -119,7 +119,8 @@ pub fn import_v2(shareable: u64, share_type: i32, flags: u64) -> Result<usize> {
 
 /// A handle of physical memory is about to be freed. Whether it stays, since it was imported more than once.
 pub(crate) fn stays(handle: usize) -> bool {
-    imports::name_of(handle).is_some_and(|name| matches!(imports::end(&name), Ended::OneOfMany))
+    let name = imports::name_of((Lent::Physical, handle));
+    name.is_some_and(|name| matches!(imports::end(&name), Ended::OneOfMany))
 }
 
 /// A handle of physical memory was just freed: its shareable handle ends with it.
