@@ -32,6 +32,8 @@ pub unsafe fn set(desc: usize, kind: i32, src: usize, dst: usize, count: usize) 
             let memory = target.engine.runtime.memory();
             let place = memory.place(desc, DESCRIPTOR_LEN, Access::Read)?;
             let home = on_device(memory, "desc", &place, target.device())?;
+            // A copy through it would be refused otherwise.
+            engine_address(&place, desc, DESCRIPTOR_LEN)?;
             let ends = [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)];
             // Ends of no bytes are nowhere, as in a plan.
             for (name, addr, access) in ends.into_iter().filter(|_| count > 0) {

@@ -195,6 +195,7 @@ impl World {
     /// The bytes are taken at once, and go to the device in stream order.
     fn copy_buffered(&mut self, all: Linear, stream: usize, rules: Ends) -> Outcome {
         let (Ok(Some((to, from))), Ok(slot)) = (rules, self.stream_of(stream)) else { return Ok(()) };
+        self.before_memory_comes()?; // the library's buffer
         let raced_from = self.arrange(&[(&from, false)], None, true)?;
         let raced_to = self.arrange(&[(&to, true)], Some(slot), true)?;
         let Linear { dst, max, src, count, kind } = all;

@@ -115,6 +115,7 @@ impl World {
     }
 
     fn map_physical(&mut self) -> Outcome {
+        self.before_memory_comes()?;
         let (Some(i), false) = (self.some_physical(), self.holdings.reservations.is_empty()) else {
             return self.reserve().and_then(|()| self.allocate_physical());
         };
@@ -236,6 +237,7 @@ impl World {
         if count == 0 {
             return self.export();
         }
+        self.before_memory_comes()?;
         let i = self.choose.below(count);
         // Access that is enabled on the way stays with the process where it cannot be taken back.
         let enabling = u64::from(self.row.has("aclrtDeviceDisablePeerAccess"));

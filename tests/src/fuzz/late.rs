@@ -2,7 +2,7 @@
 
 use super::mirror::Spot;
 use super::places::Wanted;
-use super::world::{Outcome, Trouble, World, call};
+use super::world::{Late, Outcome, Trouble, World, call};
 use crate::code::*;
 use crate::kind::INNER;
 use crate::{
@@ -243,7 +243,8 @@ impl World {
 
     fn ran_late(&mut self, cells: Vec<Spot>, plan: Option<(Spot, Spot)>, slot: Result<usize, i32>) {
         let Ok(slot) = slot else { return };
-        self.has_late_work = true;
+        let kind = if plan.is_some() { Late::Copy } else { Late::Failing };
+        self.late = self.late.max(kind);
         let op = self.tick(slot);
         cells.iter().for_each(|cell| self.reads(cell, Some(op)));
         match plan {
@@ -258,6 +259,16 @@ impl World {
 
     /// Memory is about to go: what looks addresses up when it runs must have run.
     pub(super) fn before_memory_goes(&mut self) -> Outcome {
-        if self.has_late_work { self.wait_for_all() } else { Ok(()) }
+        if self.late > Late::Nothing { self.wait_for_all() } else { Ok(()) }
+    }
+
+    /// Memory is about to come: a copy that looks addresses up when it runs would find it, and not fail.
+    pub(super) fn before_memory_comes(&mut self) -> Outcome {
+        if self.late == Late::Failing { self.wait_for_all() } else { Ok(()) }
+    }
+
+    /// Work is about to be dropped. If that was to write the addresses of a copy, nobody knows what the copy does.
+    pub(super) fn before_work_goes(&mut self) -> Outcome {
+        if self.late >= Late::Copy { self.wait_for_all() } else { Ok(()) }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::mirror::{Origin, Spot};
 use super::places::Wanted;
-use super::world::{Outcome, World, call};
+use super::world::{Late, Outcome, World, call};
 use crate::code::*;
 use crate::kind::{D2H, H2D};
 use crate::{aclrtLaunchHostFunc, aclrtMemcpy};
@@ -129,7 +129,9 @@ impl World {
             let op = self.tick(slot);
             self.reads(&spot, Some(op));
             // The memory that a function looks at must be there when it runs: that is the program's part.
-            self.has_late_work |= known[0];
+            if known[0] {
+                self.late = self.late.max(Late::Look);
+            }
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl World {
 
     pub(super) fn allocated(&self, device: Option<bool>) -> Vec<usize> {
         let is = |base: &usize| device.is_none_or(|it| self.device_of(*base).is_some() == it);
-        let all = self.mirror.views.values().filter(|view| view.origin == Origin::Allocated);
+        let all = self.mirror.views_by_age().into_iter().filter(|view| view.origin == Origin::Allocated);
         all.map(|view| view.base).filter(is).collect()
     }
 
@@ -87,6 +87,7 @@ impl World {
         if self.allocated(None).len() >= BLOCKS {
             return self.free();
         }
+        self.before_memory_comes()?;
         let size = match self.choose.below(40) {
             0 => self.choose.pick(&[0, 1 << 44, usize::MAX, usize::MAX - 31]),
             1 => MOST + self.choose.below(1 << 20),
@@ -218,6 +219,7 @@ impl World {
     }
 
     pub(super) fn register(&mut self) -> Outcome {
+        self.before_memory_comes()?;
         let islands = self.mirror.islands.clone();
         let island = self.choose.pick(&islands[..3]);
         let pages = 1 + self.choose.below(ISLAND);
@@ -242,7 +244,7 @@ impl World {
     }
 
     fn registered(&self) -> Vec<(usize, usize)> {
-        let all = self.mirror.views.values().filter(|view| view.origin == Origin::Registered);
+        let all = self.mirror.views_by_age().into_iter().filter(|view| view.origin == Origin::Registered);
         all.map(|view| (view.base, view.len)).collect()
     }
 

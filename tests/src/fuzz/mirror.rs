@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::clock::Clock;
 
 /// What made an address known to the library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     Allocated,
     Registered,
@@ -141,6 +141,13 @@ impl Mirror {
     /// Makes addresses known.
     pub(super) fn view(&mut self, base: usize, (buffer, at, len): (usize, usize, usize), origin: Origin) {
         self.views.insert(base, View { base, len, buffer, at, origin });
+    }
+
+    /// All views in an order that has nothing to do with their addresses: those differ from process to process, and a run must not.
+    pub(super) fn views_by_age(&self) -> Vec<View> {
+        let mut all: Vec<_> = self.views.values().copied().collect();
+        all.sort_by_key(|view| (view.buffer, view.at, view.origin));
+        all
     }
 
     /// The view around an address.

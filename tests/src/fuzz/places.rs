@@ -26,7 +26,7 @@ pub(super) enum Wanted {
 
 impl World {
     fn areas(&self, wanted: Wanted) -> Vec<Area> {
-        let views = self.mirror.views.values().map(|view| {
+        let views = self.mirror.views_by_age().into_iter().map(|view| {
             let device = self.mirror.buffer(view.buffer).device;
             Area { base: view.base, len: view.len, device, origin: view.origin }
         });

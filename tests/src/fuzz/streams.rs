@@ -83,7 +83,7 @@ impl World {
         }
         let is_forced = self.choose.one_in(6);
         if slot.is_ok() {
-            if is_forced { self.drop_work() } else { self.open_gates() }
+            if is_forced { self.drop_work()? } else { self.open_gates() }
         }
         let want = [slot.err().unwrap_or(SUCCESS)];
         let code = if is_forced {
@@ -103,12 +103,14 @@ impl World {
     }
 
     /// Work is about to be dropped: what it writes is unknown, and what other streams write that waited for it.
-    fn drop_work(&mut self) {
+    fn drop_work(&mut self) -> Outcome {
+        self.before_work_goes()?;
         self.mirror.lose_unfinished(&self.host.clone());
         self.looks.doubt();
         for event in &mut self.events {
             event.mark.iter_mut().for_each(|mark| mark.is_doubtful = true);
         }
+        Ok(())
     }
 
     pub(super) fn abort(&mut self) -> Outcome {
@@ -116,7 +118,7 @@ impl World {
         let slot = self.stream_of(handle);
         let want = [slot.err().unwrap_or(SUCCESS)];
         if slot.is_ok() && self.row.has("aclrtStreamAbort") {
-            self.drop_work();
+            self.drop_work()?;
         }
         if let (SUCCESS, Ok(slot)) = (call!(self, want, aclrtStreamAbort(handle))?, slot) {
             self.streams[slot].was_aborted = true;

@@ -56,6 +56,18 @@ pub(super) struct Stream {
     pub(super) was_aborted: bool,
 }
 
+/// Queued work that depends on more than its arguments; each also stands for those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Late {
+    Nothing,
+    /// A function looks at a byte, which must be there.
+    Look,
+    /// A copy reads its addresses: what is in them must be what was planned, and the memory there.
+    Copy,
+    /// Such a copy fails, since an address in it is nobody's.
+    Failing,
+}
+
 /// The latest record of an event.
 #[derive(Clone)]
 pub(super) struct Mark {
@@ -103,8 +115,8 @@ pub(super) struct World {
     pub(super) peers: BTreeSet<(u32, u32)>,
     /// How often each device was set.
     pub(super) set_counts: [usize; DEVICES as usize],
-    /// Work is queued that looks addresses up when it runs.
-    pub(super) has_late_work: bool,
+    /// What is queued that looks at memory when it runs.
+    pub(super) late: Late,
     /// What the bytes of a descriptor mean: destination, source, count.
     pub(super) descriptors: BTreeMap<Vec<u8>, (usize, usize, usize)>,
     pub(super) holdings: super::memory::Holdings,
@@ -130,7 +142,7 @@ impl World {
             gates: vec![],
             peers: BTreeSet::new(),
             set_counts: [0; DEVICES as usize],
-            has_late_work: false,
+            late: Late::Nothing,
             descriptors: BTreeMap::new(),
             holdings: Default::default(),
             looks: Default::default(),
@@ -285,7 +297,7 @@ impl World {
         }
         let all: Vec<_> = self.streams.iter().map(|stream| stream.clock.clone()).collect();
         all.iter().for_each(|clock| self.host.join(clock));
-        self.has_late_work = false;
+        self.late = Late::Nothing;
         match before {
             Some(context) => self.make_current(context),
             None => Ok(()),

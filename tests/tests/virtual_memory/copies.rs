@@ -384,6 +384,7 @@ fn descriptors_and_cells_in_mapped_memory() {
     let across = scene.range.addr + PAGE - 8;
     let before = scene.range.part(0, LEN).read();
     let refused = [
+        ("a descriptor to be set over a border", aclrtSetMemcpyDesc(across, INNER, src, dst, len, 0)),
         ("a descriptor over a border", aclrtMemcpyAsyncWithDesc(across, INNER, scene.stream)),
         (
             "a cell over a border",
