@@ -9,7 +9,7 @@ import pytest
 
 import acl
 import kit
-from kit import D2H, H2D, LIMIT, NOT_READY, POISON, Gate, Memory, fails, ok
+from kit import D2H, H2D, LIMIT, NOT_READY, POISON, Call, Gate, Memory, fails, ok
 from test_ipc import Partner
 from test_threads import COUNT, WAITS, Around
 
@@ -217,19 +217,57 @@ def test_a_large_copy_stops_between_two_pieces(stream, name):
     ok(acl.rt.free(memory))
 
 
+class Stopped:
+    """The key of an exporter that is stopped inside, and answers afterwards."""
+
+    def __enter__(self):
+        self.partner = Partner()
+        memory = ok(self.partner.ask("rt.malloc(4096, 0)"))
+        self.key = ok(self.partner.ask(f"rt.ipc_mem_get_export_key({memory}, 4096, 65, 1)"))
+        os.kill(self.partner.pid, signal.SIGSTOP)
+        os.waitpid(self.partner.pid, os.WUNTRACED)  # until it is
+        return self.key
+
+    def __exit__(self, *_):
+        os.kill(self.partner.pid, signal.SIGCONT)
+        ok(acl.rt.ipc_mem_import_by_key(self.key, 0))
+        ok(acl.rt.ipc_mem_close(self.key))
+        self.partner.end()
+
+
 def test_ctrl_c_ends_an_import_from_a_process_that_is_stopped(device):
-    partner = Partner()
-    memory = ok(partner.ask("rt.malloc(4096, 0)"))
-    key = ok(partner.ask(f"rt.ipc_mem_get_export_key({memory}, 4096, 65, 1)"))
-    os.kill(partner.pid, signal.SIGSTOP)
-    os.waitpid(partner.pid, os.WUNTRACED)  # until it is
-    try:
+    with Stopped() as key:
         interrupted(lambda: acl.rt.ipc_mem_import_by_key(key, 0))
-    finally:
-        os.kill(partner.pid, signal.SIGCONT)
-    ok(acl.rt.ipc_mem_import_by_key(key, 0))
+
+
+def test_ctrl_c_ends_the_wait_for_the_import_of_another_thread(device):
+    with Stopped() as key:
+        other = Call(acl.rt.ipc_mem_import_by_key, key, 0).blocked()
+        interrupted(lambda: acl.rt.ipc_mem_import_by_key(key, 0))
+    # The other thread went on, and counts by itself.
+    ok(other.join())
     ok(acl.rt.ipc_mem_close(key))
-    partner.end()
+    fails(107000, acl.rt.ipc_mem_close(key))
+
+
+def test_a_handler_cannot_wait_for_the_import_that_it_interrupts(device):
+    codes = []
+
+    def handler(*_):
+        # If this comes before the call, it is itself interrupted by the next.
+        codes.append(acl.rt.ipc_mem_import_by_key(key, 0)[1])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        # Signal 0 sends nothing: this is against a hang.
+        with Stopped() as key, Signal(0), pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+            acl.rt.ipc_mem_import_by_key(key, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert set(codes) == {107000}
 
 
 def test_ctrl_c_ends_an_allocation_that_waits_for_freed_memory():
