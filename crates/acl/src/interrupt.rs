@@ -1,6 +1,6 @@
 //! Waits that a signal may end. Python handles signals in its main thread, between two instructions of the interpreter: a wait
 //! inside the library would keep Ctrl-C from it. A thread that gives a [`Check`] has its waits cut into slices of 50 ms, and the
-//! check is asked between two of them, while no lock is held; if it says so, the wait ends with [`is_interrupted`]. Threads
+//! check is asked between two of them, while no lock is held; if it says so, the wait ends with `INTERRUPTED`. Threads
 //! without one, which are all threads of a C program, wait in one go.
 //!
 //! An interrupted call leaves no copy behind that still touches the caller's memory (`copy.rs`).
