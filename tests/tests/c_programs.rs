@@ -51,6 +51,7 @@ programs! {
     fork_handlers: "tests/c/fork_handlers.c",
     host_func: "tests/c/host_func.c",
     ipc: "tests/c/ipc.c",
+    sent_signals: "tests/c/sent_signals.c",
     keys: "tests/c/keys.c",
     keys_late: "tests/c/keys_late.c",
     main_leaves: "tests/c/main_leaves.c",

@@ -20,6 +20,13 @@ use std::{
     ops::Range,
 };
 
+/// The calling thread is one of ours, for as long as it lives: it takes no signal that somebody sends.
+pub fn thread_of_ours() {
+    if let Some(slot) = Slot::mine() {
+        slot.is_of_ours();
+    }
+}
+
 /// Memory that could not be accessed, and what the kernel said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {

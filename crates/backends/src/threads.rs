@@ -7,6 +7,7 @@
 pub mod cancel;
 pub mod end;
 
+use crate::fault;
 use cancel::Cancelling;
 use std::{
     io,
@@ -31,6 +32,7 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
     let body = move || {
         // By the thread itself: one that has not come so far is taken for a thread of the user's, which only delays an end.
         let _one = One::of(&OURS);
+        fault::thread_of_ours();
         body();
     };
     without_signals(|| std::thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
@@ -66,17 +68,10 @@ pub struct Mask(libc::sigset_t);
 static FIRST: OnceLock<Mask> = OnceLock::new();
 
 impl Mask {
-    /// What a thread of ours blocks: all but the faults of its own code.
+    /// What a thread of ours blocks: all but the faults that a copy may meet, which our handler tells from signals that were sent
+    /// (`fault/handler.rs`), and what a sandbox answers system calls with. Other faults end the process, blocked or not.
     fn ours() -> Mask {
-        const OWN: [i32; 7] = [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGILL,
-            libc::SIGTRAP,
-            libc::SIGABRT,
-            libc::SIGSYS,
-        ];
+        const OWN: [i32; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGSYS];
         // SAFETY: plain data, which `sigfillset` fills; all signals exist.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();

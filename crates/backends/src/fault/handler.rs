@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The signals of memory that cannot be accessed.
-const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+pub(super) const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// Memory that broke while nobody used it: it is told once, and not again when the handler returns.
 const BUS_MCEERR_AO: i32 = 5;
 
@@ -69,6 +69,12 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     let (code, addr) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // What somebody sent has a code of 0 or less, and no address.
     let is_sent = code <= 0;
+    // SAFETY: as the kernel gave them.
+    if is_sent && code != libc::SI_TKILL && unsafe { hand_over(signal, info, context) } {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+        return;
+    }
     // SAFETY: as the kernel gave it.
     if is_sent || !unsafe { recover(Fault { addr, signal, code }, context) } {
         if !is_sent && EXPLAINS.load(Ordering::Relaxed) {
@@ -79,6 +85,28 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// A signal sent to the process is for the program's threads, and may wait for one that asks for it: a thread of ours blocks it
+/// and sends it on, as it came.
+///
+/// # Safety
+/// `info` and `context` are the kernel's.
+unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
+    // SAFETY: asks for a number.
+    if !Slot::of(unsafe { libc::gettid() }).is_some_and(Slot::passes_on) {
+        return false;
+    }
+    // SAFETY: the kernel's context, from which it takes the mask when the handler returns, and what it told of the signal.
+    unsafe {
+        let mut this: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut this, signal);
+        // The program's flags may have left it open while the handler runs.
+        libc::pthread_sigmask(libc::SIG_BLOCK, &this, ptr::null_mut());
+        libc::sigaddset(&mut (*context.cast::<libc::ucontext_t>()).uc_sigmask, signal);
+        libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, info);
+    }
+    true
 }
 
 /// Leaves the loop that this thread is in, if the fault is one of the loop's.

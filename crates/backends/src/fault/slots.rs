@@ -5,8 +5,8 @@ use super::Fault;
 use std::{
     cell::Cell,
     ffi::c_void,
-    ptr,
-    sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering},
+    mem, ptr,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering},
 };
 
 /// Says whether the loop touches an address.
@@ -20,6 +20,10 @@ pub struct Slot {
     thread: AtomicI32,
     /// Where the frame of the loop is that runs; 0: none does.
     frame: AtomicUsize,
+    /// The thread is one of ours.
+    is_ours: AtomicBool,
+    /// The handler has blocked a signal that was sent, and that is for the program's threads.
+    is_deaf: AtomicBool,
     covers: Cell<Option<(Covers, *const c_void)>>,
     fault: Cell<Option<Fault>>,
     /// The next of all slots, which are never freed.
@@ -42,6 +46,8 @@ impl Drop for Lease {
         let mine = MINE.replace(ptr::null());
         // SAFETY: slots are never freed.
         if let Some(slot) = unsafe { mine.as_ref() } {
+            slot.is_ours.store(false, Ordering::Relaxed);
+            slot.is_deaf.store(false, Ordering::Relaxed);
             slot.thread.store(0, Ordering::Release);
         }
     }
@@ -91,9 +97,43 @@ impl Slot {
         all().find(|slot| slot.thread.load(Ordering::Acquire) == thread)
     }
 
+    /// The calling thread is one of ours: signals that are sent to the process are not for it.
+    pub fn is_of_ours(&self) {
+        self.is_ours.store(true, Ordering::Relaxed);
+    }
+
+    /// For the handler: whether a signal that was sent has to go to another thread. If so the caller blocks it in this one.
+    pub fn passes_on(&self) -> bool {
+        let is_ours = self.is_ours.load(Ordering::Relaxed);
+        self.is_deaf.fetch_or(is_ours, Ordering::Relaxed);
+        is_ours
+    }
+
+    /// Opens the signals of faults again that the handler has blocked, unless one of them still waits for a thread of the program's.
+    #[cold]
+    fn listen_again(&self) {
+        // SAFETY: sets of signals on the stack, valid for the calls.
+        unsafe {
+            let (mut faults, mut pending): (libc::sigset_t, libc::sigset_t) = (mem::zeroed(), mem::zeroed());
+            libc::sigemptyset(&mut faults);
+            libc::sigpending(&mut pending);
+            for signal in super::handler::SIGNALS {
+                if libc::sigismember(&pending, signal) == 1 {
+                    return;
+                }
+                libc::sigaddset(&mut faults, signal);
+            }
+            self.is_deaf.store(false, Ordering::Relaxed);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, ptr::null_mut());
+        }
+    }
+
     /// A loop is about to run that touches what `covers` says.
     #[inline]
     pub fn set(&self, covers: Covers, data: *const c_void) {
+        if self.is_deaf.load(Ordering::Relaxed) {
+            self.listen_again();
+        }
         self.covers.set(Some((covers, data)));
     }
 
