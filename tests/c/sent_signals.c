@@ -60,11 +60,11 @@ int main(void)
     sigfillset(&all);
     THAT(pthread_sigmask(SIG_BLOCK, &all, NULL) == 0);
     OK(aclInit(NULL));
+    OK(aclrtSetDevice(0));
     // The threads of a GPU's driver are not ours.
     if (backend != NULL && strcmp(backend, "host") != 0) {
         return finish("signals that are sent: not asked here");
     }
-    OK(aclrtSetDevice(0));
     OK(aclrtCreateStream(&stream));
     OK(aclrtMalloc(&device, LEN, ACL_MEM_MALLOC_HUGE_FIRST));
     OK(aclrtMallocHost(&locked, LEN));
