@@ -11,7 +11,7 @@ pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 Device devices[MOST_DEVICES];
 int device_count;
 volatile bool is_over;
-u64 jitter, ways, copies_block;
+u64 jitter, ways, full_blocks;
 static bool is_ready, is_forked;
 _Thread_local bool in_callback;
 // Contexts that this thread has pushed; a context is its device.
@@ -77,7 +77,7 @@ static void start(void)
 {
     read_failures();
     jitter = setting("STANDIN_JITTER", 0);
-    copies_block = setting("STANDIN_COPIES_BLOCK", 0);
+    full_blocks = setting("STANDIN_FULL_BLOCKS", 0);
     ways = setting("STANDIN_WAYS", 0);
     ways = ways > 64 ? 64 : ways;
     u64 count = setting("STANDIN_DEVICES", 1);

@@ -14,7 +14,7 @@
 //   STANDIN_MEMORY=bytes       memory of each, 16 GiB if not said
 //   STANDIN_KEEP=bytes         free memory shrinks by so much whenever it is asked for, as if the driver took more for itself
 //   STANDIN_WAYS=n             streams share so many ways into the device: one that waits for a number holds up its neighbours
-//   STANDIN_COPIES_BLOCK=1     while a copy waits for room in its stream no other stream is given anything, as on an H200
+//   STANDIN_FULL_BLOCKS=1      while work waits for room in its stream no other stream is given anything, as at times on an H200
 //   STANDIN_NO_WAITS=1         streams cannot wait for a number in memory
 //   STANDIN_JITTER=us          up to so many microseconds of sleep before some of the work
 //   STANDIN_FAIL=what:n:code   the n-th call of the function `what` returns `code`, or the n-th piece of work ends with
@@ -112,7 +112,7 @@ Code lost(Device *device);
 // While a thread runs a callback it must not call the driver.
 extern _Thread_local bool in_callback;
 extern volatile bool is_over;
-extern u64 jitter, ways, copies_block;
+extern u64 jitter, ways, full_blocks;
 
 // memory.c ---------------------------------------------------------------------------------------------------------
 

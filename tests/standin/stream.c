@@ -254,7 +254,7 @@ Code enter_stream(const char *call, Stream *handle, Stream **stream)
     return code;
 }
 
-// The stream for which a copy waits that lets nobody else in, if there is one.
+// The stream for which work waits that lets nobody else in, if there is one.
 static const Stream *in_the_way;
 
 void enqueue(Stream *stream, Work *work)
@@ -263,7 +263,7 @@ void enqueue(Stream *stream, Work *work)
         wait_a_while(&unblocked);
     }
     while (stream->given - stream->done >= DEPTH && !is_over) {
-        in_the_way = copies_block && is_copy(work) ? stream : in_the_way;
+        in_the_way = full_blocks ? stream : in_the_way;
         wait_a_while(&stream->moved);
     }
     if (in_the_way == stream) {

@@ -82,9 +82,6 @@ void nap(u64 us);
 // How long a call that waits looks away: its thread may be gone when the process ends. The lock is held.
 void wait_a_while(pthread_cond_t *moved);
 
-// Whether it is for a copy engine.
-bool is_copy(const Work *work);
-
 // The stream waits for a number, or does not any more: meanwhile those of its way do nothing.
 void block_way(Stream *stream, bool is_blocked);
 

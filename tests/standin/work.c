@@ -18,11 +18,6 @@ static void run_copy(Work *work)
     }
 }
 
-bool is_copy(const Work *work)
-{
-    return work->run == run_copy;
-}
-
 static u64 span(size_t pitch, const Rectangle *rows)
 {
     return pitch * (rows->height - 1) + rows->width;

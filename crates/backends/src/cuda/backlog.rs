@@ -118,10 +118,10 @@ impl<W: Span, P> Backlog<W, P> {
         self.held.is_some()
     }
 
-    /// Keeps the newest op for later: the queue is held.
+    /// Keeps the newest op, or the newest ones, for later: the queue is held.
     pub fn keep(&mut self, work: W) {
         debug_assert!(self.is_held(), "it could follow at once");
-        self.work.push_back((self.last, work));
+        self.work.push_back((self.last - work.more(), work));
     }
 
     /// The work that waits with nothing behind it, for the newest op to join.

@@ -77,19 +77,6 @@ impl Lane {
         self.send_so(entries, sending, sizes, way, self.constants())
     }
 
-    /// Launches small pieces that are independent of each other, however few they are. False if there are no kernels for them. The
-    /// context is current.
-    pub(super) fn launch_small(&self, entries: &[Entry], way: Way) -> Result<bool> {
-        let (count, bytes) = (entries.len(), entries.iter().map(|entry| entry.len as usize).sum::<usize>());
-        let blocks = count.min(self.constants().blocks(way)) as u32;
-        if blocks == 0 {
-            return Ok(false);
-        }
-        let lanes = planner::lanes(bytes / count);
-        let launch = Launch { lanes, blocks, is_inline: count <= FEW, share: None };
-        self.launch_list(entries, launch).map(|()| true)
-    }
-
     fn send_so(
         &self,
         entries: &[Entry],

@@ -90,6 +90,12 @@ impl Run {
         &self.sealed
     }
 
+    /// Leaves out the first entries, which are on their way. Whether these were all.
+    pub fn leave_out(&mut self, entries: usize) -> bool {
+        self.entries.drain(..entries);
+        self.entries.is_empty()
+    }
+
     /// The list, to be used again.
     pub fn into_list(self) -> Vec<Entry> {
         self.entries

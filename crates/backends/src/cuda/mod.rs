@@ -13,6 +13,7 @@ mod beforehand;
 mod bell;
 mod bounce;
 mod commands;
+mod crowd;
 mod device;
 mod driver;
 mod errors;

@@ -39,7 +39,10 @@ impl Lane {
         self.let_go(&mut state);
         let last = state.backlog.last();
         let point = Point::new(self.clone(), last + 1, true);
-        if state.backlog.place(last) == Place::Waits {
+        if !state.backlog.is_held() && self.is_full() {
+            self.hold_up(&mut state, point.ticket());
+        }
+        if state.backlog.is_held_by(point.ticket()) || state.backlog.place(last) == Place::Waits {
             state.backlog.wait(point.ticket(), point.clone());
         } else {
             self.record(&mut state, point.ticket(), &point)?;

@@ -12,11 +12,12 @@ use super::{
     backlog::{Backlog, Item, Part},
     bell::Bell,
     bounce::Bounce,
+    crowd::Crowd,
     device::Device,
     driver::{self, Handle},
     events::Event,
     fence::{CudaFence, Point},
-    gather::{Gather, Run},
+    gather::Gather,
     host,
     ledger::Ledger,
     planner::Way,
@@ -48,8 +49,7 @@ pub struct Lane {
     is_ours: bool,
     pub(super) gather: Gather,
     pub(super) bell: Bell,
-    /// Events of other streams that this one waits for, until they are seen to be reached.
-    pub(super) behind: Mutex<Vec<Arc<Event>>>,
+    pub(super) crowd: Crowd,
     /// Whoever holds this may put things into the stream.
     pub(super) state: Apart<Mutex<State>>,
     pub(super) ledger: Mutex<Ledger>,
@@ -129,7 +129,7 @@ impl Lane {
             is_ours: true,
             gather: Gather::default(),
             bell: Bell::default(),
-            behind: Mutex::default(),
+            crowd: Crowd::default(),
             state: Apart::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
@@ -180,12 +180,11 @@ impl Lane {
         self.let_go(state);
         let ticket = self.gather.count();
         state.backlog.reach(ticket);
+        if !state.backlog.is_held() && self.is_full() {
+            self.hold_up(state, ticket);
+        }
         if state.backlog.is_held() {
             self.keep(state, op, small);
-        } else if let Some((way, copy)) = small.filter(|_| self.stands_still(ticket)) {
-            let mut run = Run::default();
-            run.add(ticket, way, copy);
-            self.send_run(state, run);
         } else if let Next::IsHeld(part) = self.launch(state, ticket, op) {
             debug_assert!(!self.is_shared, "what others put into the stream would overtake op {ticket}");
             state.backlog.hold(ticket, part);
@@ -223,9 +222,14 @@ impl Lane {
                     self.note(ticket, recorded);
                 }
                 Item::Work(_, Work::Copies(run)) => {
-                    if !self.take_apart(&mut state, &run) {
-                        self.send_run(&mut state, run);
+                    if !self.take_apart(&mut state, &run) && !self.send_run(&mut state, run) {
+                        return;
                     }
+                }
+                Item::Work(ticket, work) if self.is_full() => {
+                    self.hold_up(&mut state, ticket);
+                    state.backlog.again(ticket, work);
+                    return;
                 }
                 Item::Work(ticket, Work::Op(op)) => {
                     if let Next::IsHeld(part) = self.launch(&mut state, ticket, op) {

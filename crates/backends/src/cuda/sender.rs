@@ -31,7 +31,7 @@ pub trait Gathers {
     fn gather(&self) -> &Gather;
 
     /// Sends what is in the window, unless somebody is at its stream now. Says how many bytes these were.
-    fn try_send(&self) -> usize;
+    fn try_send(self: &Arc<Self>) -> usize;
 }
 
 /// How long is waited for more.

@@ -5,7 +5,6 @@
 
 use super::{
     backlog::{Backlog, Span},
-    events::Event,
     fence::Point,
     gather::{Gather, Run, Sort, Taken},
     planner::Way,
@@ -22,9 +21,6 @@ use std::{mem, sync::TryLockError};
 
 /// How often a lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken takes more.
 const TRIES: u32 = 200;
-/// With so many ops in a stream that waits for another one, copy engines get no more of them. A stream takes some thousand, and on an
-/// H200 one that is full of copies for the engines holds up all others, while one that is full of launches does not.
-const CROWD: Ticket = 256;
 
 /// What waits in the backlog of a lane.
 pub(super) enum Work {
@@ -47,7 +43,7 @@ impl Gathers for Lane {
         &self.gather
     }
 
-    fn try_send(&self) -> usize {
+    fn try_send(self: &Arc<Self>) -> usize {
         self.try_state().map_or(0, |mut state| self.let_go(&mut state))
     }
 }
@@ -149,7 +145,7 @@ impl Lane {
     }
 
     /// Sends what was gathered.
-    pub(super) fn flush(&self) {
+    pub(super) fn flush(self: &Arc<Self>) {
         self.let_go(&mut self.state());
     }
 
@@ -178,14 +174,18 @@ impl Lane {
         self.gather.set_open(is_alone && !backlog.is_held());
     }
 
-    /// Puts what was gathered into the stream, and says how many bytes these are. Everybody who puts something else there does this
-    /// first.
-    pub(super) fn let_go(&self, state: &mut State) -> usize {
+    /// Puts what was gathered into the stream, or into the backlog of a lane that is held, and says how many bytes these are. Everybody
+    /// who puts something else there does this first.
+    pub(super) fn let_go(self: &Arc<Self>, state: &mut State) -> usize {
         match self.gather.take(mem::take(&mut state.spare)) {
             Ok(run) => {
                 let bytes = run.bytes();
                 state.backlog.reach(run.last());
-                self.send_run(state, run);
+                if state.backlog.is_held() {
+                    state.backlog.keep(Work::Copies(run));
+                } else {
+                    self.send_run(state, run);
+                }
                 bytes
             }
             Err(spare) => {
@@ -211,53 +211,49 @@ impl Lane {
         }
     }
 
-    /// Puts copies into the stream, one portion after the other.
-    pub(super) fn send_run(&self, state: &mut State, run: Run) {
+    /// Puts copies into the stream. If that takes no more of them the lane is held, and the others wait in front of the backlog: false.
+    pub(super) fn send_run(self: &Arc<Self>, state: &mut State, mut run: Run) -> bool {
         self.pin_ends(state);
         self.keep_up(state, run.first() - 1);
-        if !self.status.is_halted() {
-            let sent = self.device.enter().map(|_here| match run.sort() {
-                Some(Sort::Copies(way)) => {
-                    let mut stands_still = false;
-                    for (at, portion) in (run.first()..).zip(run.portions()) {
-                        stands_still = stands_still || self.stands_still(at);
-                        self.note(run.first(), self.send_portion(portion, way, stands_still));
-                    }
-                }
-                Some(Sort::Sealed) => self.note(run.first(), self.send_sealed(run.sealed())),
-                None => {}
-            });
-            self.note(run.first(), sent);
+        let is_wanted = !self.status.is_halted();
+        let sent =
+            if is_wanted { self.device.enter().map(|_here| self.send_some(&mut run)) } else { Ok(true) };
+        let is_sent = sent.unwrap_or_else(|error| {
+            self.fail(run.first(), error);
+            true
+        });
+        if is_sent {
+            state.spare = run.into_list();
+        } else {
+            self.hold_up(state, run.first());
+            state.backlog.again(run.first(), Work::Copies(run));
         }
-        state.spare = run.into_list();
+        is_sent
     }
 
-    /// Whether the op `at` comes far behind something for which the stream waits.
-    pub(super) fn stands_still(&self, at: Ticket) -> bool {
-        at >= self.status.passed() + CROWD && {
-            let mut behind = lock(&self.behind);
-            behind.retain(|event| matches!(event.is_reached(), Ok(false)));
-            !behind.is_empty()
+    /// Sends copies, one portion after the other, until the stream takes no more. Whether these were all; else the others are left.
+    fn send_some(&self, run: &mut Run) -> bool {
+        match run.sort() {
+            Some(Sort::Copies(way)) => {
+                let portions = run.portions().take_while(|_| !self.is_full());
+                let sent = portions.map(|portion| {
+                    self.note(run.first(), self.send_portion(portion, way));
+                    portion.len()
+                });
+                let sent = sent.sum();
+                run.leave_out(sent)
+            }
+            Some(Sort::Sealed) if self.is_full() => false,
+            Some(Sort::Sealed) => {
+                self.note(run.first(), self.send_sealed(run.sealed()));
+                true
+            }
+            None => true,
         }
     }
 
-    /// The stream waits for this event, too. Of many that are not reached the oldest are remembered: they hold it first.
-    pub(super) fn comes_behind(&self, event: Arc<Event>) {
-        const MOST: usize = 16;
-        let mut behind = lock(&self.behind);
-        if behind.len() == MOST {
-            behind.retain(|event| matches!(event.is_reached(), Ok(false)));
-        }
-        if behind.len() < MOST {
-            behind.push(event);
-        }
-    }
-
-    /// One alone goes to a copy engine, unless the stream stands still.
-    fn send_portion(&self, portion: &[Entry], way: Way, stands_still: bool) -> Result<()> {
-        if stands_still && self.launch_small(portion, way)? {
-            return Ok(());
-        }
+    /// One alone goes to a copy engine.
+    fn send_portion(&self, portion: &[Entry], way: Way) -> Result<()> {
         match portion {
             [copy] => self.copy_alone(*copy, way),
             _ => self.send(portion, way),

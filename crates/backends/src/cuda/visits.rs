@@ -99,7 +99,7 @@ impl Lane {
             Wait::Passed => {}
             Wait::For(event) => {
                 event.hold(self.stream)?;
-                self.comes_behind(event);
+                self.crowd.comes_behind(event);
             }
             Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
             Wait::UntilDone => {

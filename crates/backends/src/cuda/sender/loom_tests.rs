@@ -47,7 +47,7 @@ impl Gathers for Fake {
         &self.gather
     }
 
-    fn try_send(&self) -> usize {
+    fn try_send(self: &Arc<Self>) -> usize {
         let sent = self.gather.take(Vec::new()).map_or(0, |run| run.count());
         self.sent.fetch_add(sent, Ordering::AcqRel);
         sent

@@ -96,7 +96,7 @@ impl Gathers for Fake {
         &self.gather
     }
 
-    fn try_send(&self) -> usize {
+    fn try_send(self: &Arc<Self>) -> usize {
         let Ok(run) = self.gather.take(Vec::new()) else { return 0 };
         if let Some(room) = lock(&self.room).take() {
             room.recv().expect("there is room at last");
