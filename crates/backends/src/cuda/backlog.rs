@@ -234,7 +234,7 @@ mod tests {
 
     /// Submits an op to a queue that is held.
     fn keep(backlog: &mut Words, word: &'static str) {
-        backlog.reach(backlog.last() + 1);
+        backlog.reach(backlog.last() + 1 + word.more());
         backlog.keep(word);
     }
 
