@@ -276,7 +276,11 @@ pub fn parse_size(text: &str) -> Result<usize> {
         "T" => 40,
         _ => return Err(bad()),
     };
-    digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(bad)
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let large = || Kind::BadSetting.because(format!("'{text}' is more bytes than there are addresses"));
+    digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(large)
 }
 
 fn device_memory(text: &str) -> Result<usize> {
@@ -460,10 +464,14 @@ mod tests {
             ("", None),
             ("G", None),
             ("-1", None),
+            ("+1", None),
             ("1X", None),
-            ("99999999999T", None),
         ] {
             assert_eq!(parse_size(text).ok(), want, "{text:?}");
+        }
+        for text in ["16777216T", "99999999999T", "99999999999999999999999"] {
+            let why = parse_size(text).expect_err("too large").note.to_string();
+            assert!(why.contains(text) && why.contains("more bytes"), "{why}");
         }
     }
 }
