@@ -89,7 +89,8 @@ fn install(root: &Path, prefix: &str) -> Result<(), String> {
     dist::install(root, &prefix)
 }
 
-/// The top of the repository: the folder above this package.
+/// The top of the repository: the folder above this package. Cargo says where that is now: a checkout may be moved after it was built.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the top").to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().expect("xtask lies one folder below the top").to_owned()
 }
