@@ -2,8 +2,9 @@
 //! some number at the edge of its type, while the others are plausible. Nothing crashes or hangs, every answer is a code that
 //! the headers know, and memory, a stream and an event that have nothing to do with it go on working.
 //!
-//! Each function is a child process, so that a crash ends that child and is told with the call that caused it. What the
-//! functions are and what they take is read from the headers: one that they gain is called here without further ado.
+//! Each function is a child process, so that a crash ends that child and is told with the call that caused it; on a GPU, where a
+//! process takes long to begin, several functions share one. What the functions are and what they take is read from the headers: one
+//! that they gain is called here without further ado.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_void};
@@ -30,13 +31,15 @@ fn every_function_in_a_process_of_its_own() {
     // A stream of the CUDA driver is a pointer that the driver follows: there is no telling garbage from it.
     let is_promise = |f: &&Function| f.name == "ferryStreamAdopt" && is_on_cuda();
     let functions: Vec<_> = functions.iter().filter(|f| !is_promise(f)).collect();
-    let all: Vec<_> = FORMS.iter().flat_map(|form| functions.iter().map(move |f| (form, &f.name))).collect();
+    let names: Vec<_> = functions.iter().map(|f| f.name.as_str()).collect();
+    let all: Vec<_> =
+        FORMS.iter().flat_map(|form| names.chunks(share(form)).map(move |f| (form, f))).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
-                while let Some((form, name)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = in_child(name, form) {
+                while let Some((form, names)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = in_child(names, form) {
                         failed.lock().unwrap().push(why);
                     }
                 }
@@ -51,16 +54,22 @@ fn is_on_cuda() -> bool {
     std::env::var("FERRY_BACKEND").is_ok_and(|backend| backend == "cuda")
 }
 
-/// Walks one function in a child; an error says which call went wrong and how.
-fn in_child(name: &str, (soc, form): &(&str, &str)) -> Result<(), String> {
+/// How many functions a child walks.
+fn share((_, form): &(&str, &str)) -> usize {
+    if *form == "ep" && is_on_cuda() { 8 } else { 1 }
+}
+
+/// Walks functions in a child; an error says which call went wrong and how.
+fn in_child(names: &[&str], (soc, form): &(&str, &str)) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().expect("Linux knows which program runs"));
-    child.args(["--ignored", "--exact", "one_function", "--nocapture"]).env("FERRY_TEST_FUNCTION", name);
+    child.args(["--ignored", "--exact", "some_functions", "--nocapture"]);
+    child.env("FERRY_TEST_FUNCTIONS", names.join(" "));
     child.env("FERRY_SOC", soc).env("FERRY_FORM", form);
     if *form != "ep" {
         child.env("FERRY_BACKEND", "host"); // no GPU is a board
     }
     // Everything is logged, so that garbage comes there too.
-    let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("garbage-{form}-{name}"));
+    let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("garbage-{form}-{}", names[0]));
     child
         .env("ASCEND_GLOBAL_LOG_LEVEL", "0")
         .env("ASCEND_PROCESS_LOG_PATH", &logs)
@@ -71,7 +80,8 @@ fn in_child(name: &str, (soc, form): &(&str, &str)) -> Result<(), String> {
     if done.status.success() && said.contains("1 passed") {
         return Ok(());
     }
-    let call = said.lines().rfind(|line| line.starts_with(name)).unwrap_or(name);
+    let is_call = |line: &&str| names.iter().any(|name| line.starts_with(&format!("{name} (")));
+    let call = said.lines().rfind(is_call).unwrap_or(names[0]);
     let why = match done.status.signal() {
         Some(libc::SIGALRM) => format!("hangs for more than {LIMIT} s"),
         Some(signal) => format!("dies of signal {signal}"),
@@ -83,16 +93,21 @@ fn in_child(name: &str, (soc, form): &(&str, &str)) -> Result<(), String> {
 /// The child's part.
 #[test]
 #[ignore = "run by every_function_in_a_process_of_its_own"]
-fn one_function() {
-    let name = std::env::var("FERRY_TEST_FUNCTION").expect("the parent says which function");
-    let function = functions().into_iter().find(|f| f.name == name).expect("a function of the headers");
-    let mut scene = Scene::new();
+fn some_functions() {
+    let names = std::env::var("FERRY_TEST_FUNCTIONS").expect("the parent says which functions");
+    let (all, mut scene) = (functions(), Scene::new());
+    for name in names.split(' ') {
+        walk(&mut scene, all.iter().find(|f| f.name == name).expect("a function of the headers"));
+    }
+}
+
+fn walk(scene: &mut Scene, function: &Function) {
     for base in Base::ALL {
-        scene.call(&function, base, None);
+        scene.call(function, base, None);
         for index in 0..function.arguments.len() {
             let values = Value::of(&function.arguments[index]).iter();
-            for value in values.filter(|value| !value.takes_long(&function, index)) {
-                scene.call(&function, base, Some((index, *value)));
+            for value in values.filter(|value| !value.takes_long(function, index)) {
+                scene.call(function, base, Some((index, *value)));
             }
         }
     }

@@ -88,7 +88,7 @@ fn check(what: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Submits copies beside a sender, and something happens behind each but the last.
-fn all_are_sent(between: impl Fn(&Fake) + Send + Sync + 'static) {
+fn all_are_sent(between: impl Fn(&Arc<Fake>) + Send + Sync + 'static) {
     check(move || {
         let (sender, lane, end) = (sender(), Fake::busy(), Fake::busy());
         let (its_sender, its_end) = (sender.clone(), end.clone());
