@@ -21,7 +21,8 @@ typedef struct {
     int kind;
     bool registered, lent;
     Device *device;
-    // Memory of another process: where its bytes are, how often it was opened, and with what.
+    // Memory of another process: where its bytes are, how often it was opened, and with what. Registered memory: a second mapping
+    // of the pages that were there then, or NULL.
     u8 *bytes;
     u32 opened;
     Pass pass;
@@ -216,6 +217,9 @@ static Code give_back(const char *call, u64 addr, int kind, bool registered)
     if (is_there && kind == LOCKED && !registered) {
         munmap((void *)addr, whole(gone.len));
     }
+    if (registered && gone.bytes) {
+        munmap(gone.bytes, gone.len);
+    }
     return is_there ? OK : registered ? HOST_NOT_REGISTERED : INVALID_VALUE;
 }
 
@@ -234,12 +238,21 @@ Code cuMemHostUnregister(u64 addr)
     return give_back("cuMemHostUnregister", addr, LOCKED, true);
 }
 
+// As a GPU does, the stand-in goes on using the pages that were registered when there is other memory at their addresses. Only
+// shared mappings can be mapped a second time.
+static u8 *map_again(u64 addr, size_t len)
+{
+    void *again = addr % PAGE ? MAP_FAILED : mremap((void *)addr, 0, len, MREMAP_MAYMOVE);
+    return again == MAP_FAILED ? NULL : again;
+}
+
 static Code add_locked(Device *here, u64 addr, size_t len, bool registered)
 {
     pthread_mutex_lock(&lock);
     bool is_known = memory_kind(addr, len) != PLAIN;
     if (!is_known) {
-        put((Span){.base = addr, .len = len, .kind = LOCKED, .registered = registered, .device = here});
+        u8 *bytes = registered ? map_again(addr, len) : NULL;
+        put((Span){.base = addr, .len = len, .kind = LOCKED, .registered = registered, .device = here, .bytes = bytes});
     }
     pthread_mutex_unlock(&lock);
     return is_known ? HOST_ALREADY_REGISTERED : OK;
@@ -351,10 +364,10 @@ void *reach(u64 addr, u64 len)
 {
     pthread_mutex_lock(&lock);
     int kind = !len ? PLAIN : is_locked(addr, len) ? LOCKED : memory_kind(addr, len);
-    const Span *span = kind == DEVICE ? around(addr) : NULL;
-    bool is_far = span && kernel_of() && span->device != kernel_of();
+    const Span *span = kind == DEVICE || memory_kind(addr, len) == LOCKED ? around(addr) : NULL;
+    bool is_far = kind == DEVICE && kernel_of() && span->device != kernel_of();
     u8 *bytes = NULL;
-    if (span) {
+    if (span && (kind == DEVICE || span->bytes)) {
         bytes = span->bytes ? span->bytes + (addr - span->base) : span->device->bytes + (addr - span->device->arena);
     }
     pthread_mutex_unlock(&lock);

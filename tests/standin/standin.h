@@ -4,6 +4,7 @@
 //
 // - Device memory is an arena that the process cannot touch: the CPU faults at a device address, as it should. The
 //   stand-in itself reaches the bytes through a second mapping, with `reach`. What was freed last is handed out first.
+// - Registered memory stays what it was, whatever is mapped at its addresses later, if it is a shared mapping of one piece.
 // - A stream is a queue that a thread of its own runs. Work that reaches memory which is neither a device's nor
 //   page-locked breaks its device as a GPU's would: error 700, and every later call fails.
 // - Whoever uses a stream that was destroyed ends the process, with a line that says so.

@@ -3,7 +3,7 @@
 //! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and an earlier op of
 //! the stream may write it. A keyed seal over its fields tells a descriptor from bytes that nobody sealed.
 
-use crate::{Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows, sync::Arc};
+use crate::{Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows, sync::Arc, uses::Touched};
 use std::fmt;
 
 /// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination, seal.
@@ -130,6 +130,22 @@ impl Indirect {
                 ))
             },
         )
+    }
+
+    /// Which registered memory it uses. Its ends lie in a device; where that is the host, too, nobody knows yet.
+    pub(crate) fn touched(&self) -> Touched {
+        if self.memory.is_unified() {
+            return Touched::Unknown;
+        }
+        let at = |addr| Touched::of(self.memory.table().find(addr));
+        match self.through {
+            Through::Descriptor { user, .. } => at(user),
+            Through::Cells { dst, src, .. } => {
+                let mut both = at(dst.user);
+                both.join(at(src.user));
+                both
+            }
+        }
     }
 
     fn inside(&self, ends: &Ends) -> Result<()> {

@@ -27,6 +27,7 @@ pub mod status;
 pub mod stream;
 pub mod sync;
 pub mod table;
+mod uses;
 
 pub use backend::{Backend, Fence, Queue, QueueOptions};
 pub use error::{Error, Kind, Result};

@@ -437,8 +437,20 @@ impl Memory {
         self.giving.try_lock().map_or(Ok(()), |giving| self.give_back(&giving))
     }
 
-    fn give_back(&self, _giving: &MutexGuard<'_, ()>) -> Result<()> {
+    fn give_back(&self, giving: &MutexGuard<'_, ()>) -> Result<()> {
         let due = lock(&self.limbo).due(&self.lines)?;
+        self.give(giving, &due)
+    }
+
+    /// Gives back what was registered in a range before and no op in flight uses, for somebody who registers the range again: there may
+    /// be other memory by now. What is in use is still the same memory, for its user keeps it mapped until the op has passed.
+    pub(crate) fn make_way(&self, base: usize, len: usize) -> Result<()> {
+        let giving = lock(&self.giving);
+        let unused = lock(&self.limbo).take_unused(base, len, |base| self.lines.are_using(base));
+        self.give(&giving, &unused)
+    }
+
+    fn give(&self, _giving: &MutexGuard<'_, ()>, due: &[Block]) -> Result<()> {
         let given = due.iter().map(|block| {
             let _until_unmapped = self.leases.take(block);
             // SAFETY: the block came from the backend, it left the table when it was freed, and every op of the lines that were

@@ -10,10 +10,12 @@ use crate::{
     memory::{Block, Known},
     pieces::{Pieces, Store},
     table::GRANULE,
+    uses::Touched,
 };
 pub use linear::Linear;
 use many::Many;
 pub use runs::Runs;
+use std::mem;
 
 /// A rectangle of bytes to move; a linear copy is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub struct Plan {
     mixed: bool,
     plain: bool,
     order: Order,
+    /// Which registered memory takes part.
+    touched: Touched,
 }
 
 /// In which order the pieces of a plan are to be done, and lie in it.
@@ -243,8 +247,24 @@ impl Plan {
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         fits(item, &ends)?;
         self.take_route(ends.route())?;
+        self.touch(&dst);
+        self.touch(&src);
         self.pieces.push(rows.between(&ends));
         Ok(())
+    }
+
+    /// A piece begins or ends in this block.
+    #[inline(always)]
+    fn touch(&mut self, block: &Block) {
+        if block.origin == Origin::Registered {
+            self.touched.add(block.base);
+        }
+    }
+
+    /// Which registered memory takes part; the plan forgets that.
+    #[inline]
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        mem::take(&mut self.touched)
     }
 
     /// Adds a rectangle of which an end is not simply found in one block, and says what the two belong to.
@@ -269,6 +289,11 @@ impl Plan {
     fn take_unusual(&mut self, unusual: Unusual, memory: &Memory) -> Result<()> {
         let Unusual { rows, ends, spans: [dst_span, src_span], seen } = unusual;
         self.plain |= ends.dst.is_plain() || ends.src.is_plain();
+        for place in [&ends.dst, &ends.src] {
+            if let Place::Known(block) = place {
+                self.touch(block);
+            }
+        }
         if seen[0] == Seen::Start {
             touch(memory, &ends.dst, rows.dst, rows.dst_pitch, &rows, dst_span, Access::Write)?;
         }
@@ -286,7 +311,7 @@ impl Plan {
     #[inline]
     fn take_route(&mut self, route: Route) -> Result<()> {
         let before = *self.route.get_or_insert(route);
-        if std::mem::discriminant(&route) != std::mem::discriminant(&before) {
+        if mem::discriminant(&route) != mem::discriminant(&before) {
             return Err(Kind::BadRoute.because(format!("{route:?} among pieces that are {before:?}")));
         }
         self.mixed |= route != before;

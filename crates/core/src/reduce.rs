@@ -3,8 +3,9 @@
 //! As a [`Plan`] is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
 //! numbers become is the backend's part; `docs/decisions/0010-reductions.md` says what that must be.
 
-use crate::{Ends, Kind, Memory, Plan, Result, Rows};
+use crate::{Ends, Kind, Memory, Plan, Result, Rows, uses::Touched};
 use smallvec::SmallVec;
+use std::mem;
 
 /// How an element of the destination and one of the source become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct Reduction {
     combine: Combine,
     element: Element,
     backward: bool,
+    touched: Touched,
 }
 
 impl Reduction {
@@ -97,7 +99,8 @@ impl Reduction {
                 false => Ok(()),
             }
         };
-        let plan = Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
+        let mut plan =
+            Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
         let (mut start, mut pieces) = (0, SmallVec::<[Piece; 1]>::new());
         let mut add = |rows: Rows| {
             pieces.push(Piece { start, dst: rows.dst, src: rows.src, len: rows.width });
@@ -112,7 +115,12 @@ impl Reduction {
             [one] => one.dst > one.src && one.dst - one.src < len,
             _ => plan.is_backward(),
         };
-        Ok(Reduction { pieces, combine, element, backward })
+        Ok(Reduction { pieces, combine, element, backward, touched: plan.take_touched() })
+    }
+
+    /// Which registered memory it uses; it forgets that.
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        mem::take(&mut self.touched)
     }
 
     /// How two elements become one.

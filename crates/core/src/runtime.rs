@@ -56,6 +56,7 @@ impl Runtime {
 
     /// Lets memory of the user's, page-locked, be known. `BadAddress` if some of it is known already.
     pub fn register(&self, base: usize, len: usize) -> Result<Block> {
+        self.memory.make_way(base, len)?;
         let block = self.backend.register(base, len)?;
         self.memory.introduce(block)
     }

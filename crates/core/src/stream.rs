@@ -4,6 +4,7 @@ use crate::{
     DeviceId, Ends, Error, Fence, Memory, Observer, Op, Result, Status, Ticket,
     line::{Last, Line},
     sync::{Arc, lock},
+    uses::Touched,
 };
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Stream {
         let mut held = None;
         loop {
             let removals = table.removals();
-            let op = make(&self.memory)?;
+            let mut op = make(&self.memory)?;
             let mut last = match held.take() {
                 // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
                 Some(last) => last,
@@ -75,10 +76,14 @@ impl Stream {
                     last
                 }
             };
+            let touched = op.take_touched(&self.memory);
             // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives
             // the op; the caller vouches for plain memory.
             let ticket = unsafe { self.hand_over(&mut last, op)? };
-            last.touching = ticket;
+            last.other = ticket;
+            if touched != Touched::Nothing {
+                last.uses.note(touched, ticket, self.status().passed());
+            }
             then(ticket);
             return Ok(ticket);
         }
@@ -100,14 +105,16 @@ impl Stream {
         then: impl FnOnce(Ticket),
     ) -> Option<Ticket> {
         let mut last = lock(&self.line.last);
-        let copy = last.recent.find(ends, rule, self.memory.table(), fits)?;
+        let Last { recent, uses, linear, .. } = &mut *last;
+        let turn = |bases| uses.note_linear(bases, *linear, self.status());
+        let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
         if self.observer.is_some() || self.status().is_halted() {
             return None;
         }
         // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given back.
         let ticket = unsafe { self.line.queue.submit_linear(copy) }.ok()?;
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
-        (last.ticket, last.touching) = (ticket, ticket);
+        (last.ticket, last.linear) = (ticket, ticket);
         then(ticket);
         Some(ticket)
     }

@@ -1,5 +1,8 @@
 //! The core over a device made of paper: it moves no bytes, and work completes when a test says so.
 
+#[path = "engine/registered.rs"]
+mod registered;
+
 use ferry_core::{
     Access, Backend, Block, DeviceId, Fence, Halt, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
     QueueOptions, Request, Result, Route, Rows, Runs, Runtime, Status, Stream, Ticket,
@@ -75,6 +78,10 @@ impl Backend for Paper {
             true => Ok(None),
             false => Err(Kind::BadAddress.because(format!("{addr:#x} cannot be accessed to {access:?}"))),
         }
+    }
+    fn register(&self, base: usize, len: usize) -> Result<Block> {
+        self.log.lock().unwrap().push(format!("register {base:#x}"));
+        Ok(Block { base, len, home: Home::Host, at: base, page: 4096, origin: Origin::Registered })
     }
     fn stamp(&self, block: &Block) -> Result<u64> {
         Ok(block.base as u64 + 1)

@@ -1,6 +1,7 @@
 //! Host memory that was registered: page-locked by aclrtHostRegisterV2 it is copied asynchronously, mapped it is not.
 
 mod alone;
+mod anew;
 mod rules;
 mod views;
 mod waits;

@@ -9,9 +9,9 @@ use crate::{MAPPED, PAGE, PINNED, POISON, mine, registered};
 const LEN: usize = 64 * PAGE;
 
 /// An asynchronous copy of `len` bytes from `src` to `dst`, whatever shape its function gives it.
-type Form = (&'static str, fn(dst: usize, src: usize, len: usize, kind: i32, stream: usize) -> i32);
+pub type Form = (&'static str, fn(dst: usize, src: usize, len: usize, kind: i32, stream: usize) -> i32);
 
-const FORMS: [Form; 5] = [
+pub const FORMS: [Form; 5] = [
     ("aclrtMemcpyAsync", |d, s, n, kind, stream| aclrtMemcpyAsync(d, n, s, n, kind, stream)),
     ("aclrtMemcpyAsyncWithCondition", |d, s, n, kind, stream| {
         aclrtMemcpyAsyncWithCondition(d, n, s, n, kind, stream)

@@ -10,6 +10,7 @@ use super::{
     holds::Holds,
     latch::Words,
     queue::Lane,
+    registered::Registered,
     reports::Sealing,
     ring::{Lists, Loan},
     sender::Sender,
@@ -21,7 +22,7 @@ use super::{
 use crate::{litter::Litter, threads::cancel::Cancelling};
 use ferry_core::{
     Error, Result,
-    sync::{Apart, Arc},
+    sync::{Apart, Arc, Mutex},
 };
 use std::{
     ffi::{CStr, c_void},
@@ -50,6 +51,8 @@ pub struct Device {
     pub(super) context: Handle,
     /// Of streams that are shared with other libraries, those of other devices too.
     pub(super) holds: Arc<Holds>,
+    /// What the driver has page-locked for all devices.
+    pub(super) registered: Arc<Mutex<Registered>>,
     /// For those streams.
     pub(super) words: Words,
     /// Whoever submits looks at it.
@@ -92,6 +95,7 @@ impl Device {
         workers: Arc<Workers>,
         watcher: Arc<Watcher>,
         holds: Arc<Holds>,
+        registered: Arc<Mutex<Registered>>,
         ordinal: u32,
         settings: &Settings,
     ) -> Result<Device> {
@@ -117,6 +121,7 @@ impl Device {
             handle,
             context,
             holds,
+            registered,
             words: Words::default(),
             lost: Apart::default(),
             kernels: OnceLock::new(),

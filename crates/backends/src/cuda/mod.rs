@@ -156,8 +156,8 @@ impl Cuda {
         }
         let ordinal = self.ordinals[id as usize];
         let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
-        let holds = self.holds.clone();
-        let device = Device::open(driver, workers, watcher, holds, ordinal, &self.settings)?;
+        let (holds, registered) = (self.holds.clone(), self.registered.clone());
+        let device = Device::open(driver, workers, watcher, holds, registered, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| {
             let device = Arc::new(device);
             self.holds.beforehand.add(&device);

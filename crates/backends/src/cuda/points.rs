@@ -13,6 +13,17 @@ use ferry_core::{
 
 /// After so many ops about which nobody has asked a lane looks by itself how far it is.
 const FAR: Ticket = 4096;
+/// So many events of a stream are remembered.
+const KNOWN: usize = 64;
+
+impl State {
+    /// The first event that is known behind the op `ticket`. What another stream has waited for is known to have passed by it,
+    /// whatever came into this one later.
+    fn first_behind(&self, ticket: Ticket) -> Option<Arc<Event>> {
+        let place = self.tail.partition_point(|(behind, _)| *behind < ticket);
+        self.tail.get(place).map(|(_, event)| event.clone())
+    }
+}
 
 impl Lane {
     /// A point behind everything so far.
@@ -78,7 +89,7 @@ impl Lane {
         point.put(self.event(state, at, point.ticket(), point.is_timed()))
     }
 
-    /// An event behind the op `ticket` in the stream, which ends behind the op `at`: the newest one if that will do.
+    /// An event behind the op `ticket` in the stream, which ends behind the op `at`: one that is there already if that will do.
     pub(super) fn event(
         &self,
         state: &mut State,
@@ -86,12 +97,16 @@ impl Lane {
         ticket: Ticket,
         timed: bool,
     ) -> Result<Arc<Event>> {
-        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= ticket) {
-            return Ok(event.clone());
+        if let Some(event) = state.first_behind(ticket) {
+            return Ok(event);
         }
         let _here = self.device.enter()?;
         let event = Event::record(&self.device, self.stream, timed)?;
-        state.tail = Some((at, event.clone()));
+        let (passed, tail) = (self.status.passed(), &mut state.tail);
+        while tail.len() == KNOWN || tail.front().is_some_and(|(ticket, _)| *ticket <= passed) {
+            tail.pop_front();
+        }
+        tail.push_back((at, event.clone()));
         Ok(event)
     }
 
@@ -126,8 +141,8 @@ impl Lane {
     /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
     /// others put work into the stream it needs one now.
     pub(super) fn end_at(&self, state: &mut State, point: &Arc<Point>) {
-        if let Some((_, event)) = state.tail.as_ref().filter(|(tail, _)| *tail >= point.ticket()) {
-            return point.put_at(event.clone());
+        if let Some(event) = state.first_behind(point.ticket()) {
+            return point.put_at(event);
         }
         if self.is_shared {
             let at = state.backlog.last();

@@ -30,7 +30,7 @@ use ferry_core::{
     DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
     sync::{Apart, Arc, Mutex, Weak, lock},
 };
-use std::sync::OnceLock;
+use std::{collections::VecDeque, sync::OnceLock};
 
 /// What a queue and its fences share.
 pub struct Lane {
@@ -60,8 +60,8 @@ pub struct Lane {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) backlog: Backlog<Work, Arc<Point>>,
-    /// The newest event in the stream that is known, and the op it stands behind.
-    pub(super) tail: Option<(Ticket, Arc<Event>)>,
+    /// Events in the stream, and the ops they stand behind: the newest, and some before it that nobody may have asked about.
+    pub(super) tail: VecDeque<(Ticket, Arc<Event>)>,
     /// Points at the end of the stream, which have no events yet.
     pub(super) ends: Vec<Weak<Point>>,
     /// An event that the lane put behind this op to see how far it is.

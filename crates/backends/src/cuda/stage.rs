@@ -43,8 +43,7 @@ impl Lane {
     }
 
     fn try_plain(self: &Arc<Self>, plan: &Plan) -> Result<()> {
-        if self.device.holds.is_behind() {
-            // Memory that is yet to be unlocked is plain to everybody but the driver, which would use the pages of before.
+        if self.is_locked_from_before(plan) {
             return self.copy_staged(plan);
         }
         if is_better_staged(plan) {
@@ -57,6 +56,18 @@ impl Lane {
         } else {
             self.copy_by_driver(plan).or_else(|why| self.copy_staged(plan).map_err(|_| why))
         }
+    }
+
+    /// Whether some of the memory is yet to be unlocked: it is plain to everybody but the driver, which would use the pages of before,
+    /// and there may be others by now. Nobody waits for those who are in the driver with that.
+    fn is_locked_from_before(&self, plan: &Plan) -> bool {
+        let (Ok(registered), host) = (self.device.registered.try_lock(), host_end(is_into(plan))) else {
+            return true;
+        };
+        plan.pieces().iter().any(|rows| {
+            let (start, pitch) = host(&rows);
+            registered.meets(start, pitch * (rows.height - 1) + rows.width)
+        })
     }
 
     fn copy_by_driver(&self, plan: &Plan) -> Result<()> {
@@ -73,6 +84,11 @@ impl Lane {
 
 fn is_into(plan: &Plan) -> bool {
     matches!(plan.route(), Route::HostToDevice { .. })
+}
+
+/// Where the rows of a piece begin in the host's memory, and how far they are apart.
+fn host_end(is_into: bool) -> impl Fn(&Rows) -> (usize, usize) {
+    move |rows| if is_into { (rows.src, rows.src_pitch) } else { (rows.dst, rows.dst_pitch) }
 }
 
 /// Whether the driver would be slower. It is at its worst with rectangles.
@@ -117,8 +133,8 @@ impl Staged {
         let (is_into, way) = (is_into(plan), lane.way_of_all(plan));
         let each = plan.bytes() / (lane.device.desks.most() * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(LEAST_PORTION, CHUNK);
-        let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
-        let portions = Portions::new(plan.pieces().iter(), size, host);
+        let host = host_end(is_into);
+        let portions = Portions::new(plan.pieces().iter(), size, |rows| host(rows).0);
         let (next, crew, changed) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
         Staged { lane, is_into, way, portions, next, crew, changed }
     }

@@ -279,6 +279,27 @@ fn memory_is_unregistered_while_a_shared_stream_is_held() {
     gpu.free(base, |_| Ok(())).expect("unregistered");
 }
 
+/// Whoever waits for a stream that waited for a copy knows that the copy has passed, and may unmap its memory: so must we, though the
+/// copy's own stream has gone on and stands still.
+#[test]
+fn a_copy_that_another_stream_waited_for_has_passed() {
+    let Some(gpu) = gpu("a_copy_that_another_stream_waited_for_has_passed") else { return };
+    let (held, first, second) = (theirs(&gpu).0, stream(&gpu), stream(&gpu));
+    let (host, there) = (locked(&gpu, &[5; MIB]), device(&gpu, MIB));
+    linear(&first, there.base, host.base, MIB);
+    let copy = first.newest();
+    second.wait_for(first.mark().expect("marked")).expect("submitted");
+    linear(&second, host.base, there.base, MIB);
+    let open = gate(&held);
+    first.wait_for(held.fence().expect("a fence")).expect("submitted");
+    linear(&first, there.base, host.base, MIB);
+    first.mark().expect("marked");
+    second.synchronize(MINUTE).expect("done");
+    assert!(first.has_passed(copy));
+    drop(open);
+    first.synchronize(MINUTE).expect("done");
+}
+
 /// Another process that lends device memory.
 struct Lender(Child, BufReader<ChildStdout>);
 

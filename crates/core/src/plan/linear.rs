@@ -41,12 +41,15 @@ pub(crate) struct Recent {
     /// By which of the caller's rules such blocks fit: that stays.
     rule: i32,
     route: Route,
+    /// Whether registered memory is among them.
+    has_registered: bool,
 }
 
 impl Recent {
     /// The copy of `len` bytes, if both ends are found at the first look and `fits` agrees: it is about the homes and origins of the
     /// ends alone, and not asked again while these and `rule` are as they were. Whoever gets `None` makes a [`Plan`], which knows
-    /// everything else and says what is wrong.
+    /// everything else and says what is wrong. Copies may go between other blocks from here on: if some until now used registered memory
+    /// `turn` is told where that starts, or 0.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -54,16 +57,25 @@ impl Recent {
         rule: i32,
         table: &AddressTable,
         fits: impl FnOnce(&Ends) -> bool,
+        turn: impl FnOnce([usize; 2]),
     ) -> Option<Linear> {
         let is_as_before = self.removals == table.removals()
             && self.rule == rule
             && self.dst.holds_all(dst, len)
             && self.src.holds_all(src, len);
         if !is_as_before {
+            if self.has_registered {
+                turn(self.registered());
+            }
             self.look((dst, src, len), rule, table, fits)?;
         }
         let line = Line { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
         Some(Linear { line, route: self.route })
+    }
+
+    /// Where registered memory starts that copies go to or from, or did until it was unregistered. 0 for other memory.
+    pub(crate) fn registered(&self) -> [usize; 2] {
+        [self.dst, self.src].map(|part| if part.is_registered() { part.base() } else { 0 })
     }
 
     #[inline(never)]
@@ -85,6 +97,7 @@ impl Recent {
             let ends = Ends { dst: Place::Known(to.into()), src: Place::Known(from.into()) };
             fits(&ends).then_some(())?;
             (self.rule, self.route) = (rule, ends.route());
+            self.has_registered = to.is_registered() || from.is_registered();
         }
         (self.dst, self.src, self.removals) = (to, from, removals);
         // Nothing is not copied, but a range of no bytes lies anywhere in a block.
@@ -127,7 +140,7 @@ mod tests {
                 (A, B, usize::MAX, false),
                 (0, B, 1, false),
             ] {
-                let found = recent.find((dst, src, len), 1, &table, |_| true).map(|copy| copy.line());
+                let found = recent.find((dst, src, len), 1, &table, |_| true, |_| ()).map(|copy| copy.line());
                 let want = Line { dst: dst + 0x1000_0000, src: src + 0x1000_0000, len };
                 assert_eq!(found, good.then_some(want), "{len} bytes from {src:#x} to {dst:#x}");
             }
@@ -144,28 +157,31 @@ mod tests {
                 asked += 1;
                 true
             };
-            let copy = recent.find((A, B, 64), rule, &table, fits).expect("both ends are known");
+            let copy = recent.find((A, B, 64), rule, &table, fits, |_| ()).expect("both ends are known");
             assert_eq!((asked, copy.route()), (want, Route::HostToDevice { to: 0 }));
         }
-        assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "refused");
-        assert!(recent.find((A, B, 64), 4, &table, |_| false).is_none(), "and nothing remembered of it");
-        assert!(recent.find((A, B, 64), 1, &table, |_| false).is_some(), "what was agreed still is");
+        assert!(recent.find((A, B, 64), 4, &table, |_| false, |_| ()).is_none(), "refused");
+        assert!(
+            recent.find((A, B, 64), 4, &table, |_| false, |_| ()).is_none(),
+            "and nothing remembered of it"
+        );
+        assert!(recent.find((A, B, 64), 1, &table, |_| false, |_| ()).is_some(), "what was agreed still is");
         // So it is for others like them, wherever they are, and only for those.
         for (base, home) in [(0x30_0000, THERE), (0x40_0000, Home::Device(1)), (0x50_0000, HOST)] {
             table.insert(block(base, LEN, home)).expect("room");
-            let found = recent.find((base, B, 64), 1, &table, |_| false);
+            let found = recent.find((base, B, 64), 1, &table, |_| false, |_| ());
             assert_eq!(found.is_some(), home == THERE, "{home:?}");
-            assert!(recent.find((A, base, 64), 1, &table, |_| false).is_none() || home == HOST);
+            assert!(recent.find((A, base, 64), 1, &table, |_| false, |_| ()).is_none() || home == HOST);
         }
         table.remove(A, |_| Ok(())).expect("there");
-        assert!(recent.find((0x30_0000, B, 64), 1, &table, |_| false).is_some());
+        assert!(recent.find((0x30_0000, B, 64), 1, &table, |_| false, |_| ()).is_some());
     }
 
     #[test]
     fn a_block_that_left_is_not_remembered_nor_taken_for_the_next_one_there() {
         let table = AddressTable::of([block(A, LEN, THERE), block(B, LEN, HOST)]);
         let mut recent = Recent::default();
-        let mut find = || recent.find((A, B, LEN), 1, &table, |_| true).map(|copy| copy.route());
+        let mut find = || recent.find((A, B, LEN), 1, &table, |_| true, |_| ()).map(|copy| copy.route());
         assert_eq!(find(), Some(Route::HostToDevice { to: 0 }));
         table.remove(A, |_| Ok(())).expect("there");
         assert_eq!(find(), None, "gone");

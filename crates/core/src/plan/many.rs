@@ -7,8 +7,9 @@ use super::{
 };
 use crate::{
     Memory, Place, Result,
-    pieces::{Line, Lines},
+    pieces::{Line, Lines, Store},
     table::Part,
+    uses::Touched,
 };
 use std::mem;
 
@@ -147,7 +148,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     #[inline(always)]
     fn add_alike(&mut self, pieces: &mut impl Iterator<Item = Rows>) -> Option<Rows> {
         let table = self.memory.table();
-        let mut list = sink(self.plan, self.memory, &mut self.waiting);
+        let Plan { pieces: store, touched, .. } = &mut *self.plan;
+        let mut list = sink(store, self.memory, &mut self.waiting);
         let (mut to, mut from, mut run) = (self.dst, self.src, mem::take(&mut self.run));
         let mut item = self.item;
         let other = loop {
@@ -161,12 +163,14 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
                     break Some(rows);
                 };
                 (to, run) = (part, list.end(run));
+                touch(touched, &to);
             }
             if !from.holds(src, width) {
                 let Some(part) = table.part(src, width).filter(|part| part.is_like(&from)) else {
                     break Some(rows);
                 };
                 (from, run) = (part, list.end(run));
+                touch(touched, &from);
             }
             let (dst, src) = (to.engine_address(dst), from.engine_address(src));
             let line = Line { dst, src, len: width };
@@ -203,6 +207,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let ends = Ends { dst: Place::Known(dst), src: Place::Known(src) };
         (self.fits)(item, &ends)?;
         self.plan.take_route(ends.route())?;
+        self.plan.touch(&dst);
+        self.plan.touch(&src);
         (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
         let rows = rows.between(&ends);
         match rows.height {
@@ -214,7 +220,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
 
     /// Everything that was added is in the plan from here on.
     pub(super) fn finish(&mut self) {
-        let mut sink = sink(self.plan, self.memory, &mut self.waiting);
+        let mut sink = sink(&mut self.plan.pieces, self.memory, &mut self.waiting);
         self.run = sink.end(self.run);
         if let Sink::Lines(lines, waiting) = sink {
             waiting.flush(lines);
@@ -236,11 +242,19 @@ fn add_some(lines: &mut Lines, some: &Runs, to: &Part, from: &Part, spare: &mut 
     }
 }
 
+/// A piece begins or ends in this block, and the last one did not.
+#[inline(always)]
+fn touch(touched: &mut Touched, part: &Part) {
+    if part.is_registered() {
+        touched.add(part.base());
+    }
+}
+
 #[inline]
-fn sink<'a>(plan: &'a mut Plan, memory: &Memory, waiting: &'a mut Waiting) -> Sink<'a> {
+fn sink<'a>(pieces: &'a mut Store, memory: &Memory, waiting: &'a mut Waiting) -> Sink<'a> {
     // Asked twice: what is borrowed on one way cannot be given on the other.
-    match plan.pieces.lines(0, memory.spares()).is_some() {
-        true => Sink::Lines(plan.pieces.lines(0, memory.spares()).expect("just seen"), waiting),
-        false => Sink::Rows(plan.pieces.rows()),
+    match pieces.lines(0, memory.spares()).is_some() {
+        true => Sink::Lines(pieces.lines(0, memory.spares()).expect("just seen"), waiting),
+        false => Sink::Rows(pieces.rows()),
     }
 }

@@ -94,6 +94,18 @@ impl Part {
         [self.base, self.len, self.shift]
     }
 
+    /// Where the block starts.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Whether it is registered memory.
+    #[inline(always)]
+    pub(crate) fn is_registered(&self) -> bool {
+        self.sort & ORIGIN == Origin::Registered as u32
+    }
+
     /// Whether it is of no block at all.
     pub(crate) fn is_nothing(&self) -> bool {
         self.len == 0
@@ -160,6 +172,9 @@ impl Slot {
     }
 }
 
+/// Where the origin is in that word.
+const ORIGIN: u32 = 7;
+
 /// Home, page size and origin in one word. Pages are powers of two.
 #[inline(always)]
 pub(super) fn encode(block: &Block) -> u32 {
@@ -185,7 +200,7 @@ fn decode_home(word: u32) -> Home {
 
 #[inline(always)]
 fn decode_origin(word: u32) -> Origin {
-    match word & 7 {
+    match word & ORIGIN {
         1 => Origin::Registered,
         2 => Origin::Mapped,
         3 => Origin::Imported,
