@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
+use ferry_tests::children::{self, Case};
 use ferry_tests::kind::H2D;
 use ferry_tests::*;
 
@@ -59,3 +60,46 @@ fn threads_without_work_end_and_come_again_when_there_is_some() {
     eventually("threads without work end", || blocked::named("ferry-").is_empty());
     use_every_thread(2);
 }
+
+const CASES: [Case; 1] = [("threads begin where nothing more can be mapped", begin_without_a_mapping)];
+
+/// A thread gets the stack of one that has ended, and needs nothing else.
+#[test]
+fn threads_begin_where_nothing_more_can_be_mapped() {
+    // A CUDA driver has threads and memory of its own.
+    children::run(CASES[0].0, &[("FERRY_BACKEND", Some("host"))]);
+}
+
+/// The child's part.
+#[test]
+#[ignore = "run by the others"]
+fn one_case() {
+    children::play(&CASES);
+}
+
+fn begin_without_a_mapping() {
+    use_device();
+    let (stream, copied, called) = (stream(), event(), event());
+    let (device, host) = (Memory::device(4 << 20), Memory::holding(Home::Pinned, &pattern(4 << 20, 1)));
+    let use_threads = || {
+        ok(aclrtMemcpyAsync(device.addr, 4 << 20, host.addr, 4 << 20, H2D, stream));
+        ok(aclrtRecordEvent(copied, stream));
+        eventually("a copy that nobody waits for", || event_status(copied) == EVENT_COMPLETE);
+        ok(aclrtLaunchHostFunc(stream, Some(does_nothing), 0));
+        ok(aclrtRecordEvent(called, stream));
+        eventually("a function that nobody waits for", || event_status(called) == EVENT_COMPLETE);
+    };
+    use_threads();
+    eventually("threads without work end", || blocked::named("ferry-").is_empty());
+    let mut all = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the first call writes the limit, the second reads one.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut all), 0);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 4096, ..all }), 0);
+    }
+    use_threads();
+    // SAFETY: the limit of before.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &all) }, 0);
+}
+
+unsafe extern "C" fn does_nothing(_: *mut std::ffi::c_void) {}

@@ -13,7 +13,7 @@
 mod mappings;
 mod stack;
 
-use crate::{fault::guarded, files, threads::without_signals};
+use crate::{fault::guarded, files, threads::together};
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 pub use stack::is_on_stack;
@@ -134,15 +134,7 @@ fn bring_in(first: usize, past: usize, access: Access) -> bool {
             }
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..cpus.min(MOST_THREADS) {
-            // Whoever the system does not grant is not needed.
-            let _ = without_signals(|| {
-                thread::Builder::new().name("ferry-probe".into()).spawn_scoped(scope, work)
-            });
-        }
-        work();
-    });
+    together("ferry-probe", cpus.min(MOST_THREADS) - 1, &work);
     good.into_inner()
 }
 

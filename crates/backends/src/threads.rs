@@ -6,6 +6,8 @@
 
 pub mod cancel;
 pub mod end;
+#[cfg(not(loom))]
+mod start;
 
 use crate::fault;
 use cancel::Cancelling;
@@ -35,7 +37,26 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
         fault::thread_of_ours();
         body();
     };
-    without_signals(|| std::thread::Builder::new().name(name).stack_size(stack).spawn(body)).map(drop)
+    without_signals(|| start::detached(&name, stack, Box::new(body)))
+}
+
+/// Runs `work` here and on up to `more` threads beside, as far as the system grants them, and returns when all are through.
+#[cfg(not(loom))]
+pub fn together(name: &str, more: usize, work: &(dyn Fn() + Sync)) {
+    let crew = start::Crew::default();
+    for _ in 0..more {
+        // SAFETY: it is the caller's, and the crew is gone when this returns.
+        if !without_signals(|| unsafe { crew.join(name, work) }) {
+            break;
+        }
+    }
+    work();
+}
+
+/// The caller does it alone.
+#[cfg(loom)]
+pub fn together(_: &str, _: usize, work: &(dyn Fn() + Sync)) {
+    work();
 }
 
 /// In a model there are no threads but its own: whoever wants one has to do without.
