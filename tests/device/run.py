@@ -34,6 +34,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # One test at a time where tests look at addresses next to their own, or at some they have given up: others may get those
 # meanwhile, since drivers take their time.
 ONE_BY_ONE = {"registered", "virtual_memory"}
+# Programs beside each other see the same GPU. What is free of a device of this size depends on nobody else; some have devices as large
+# as the GPU makes them.
+DEVICE_MEMORY = "8G"
+AS_LARGE_AS_CAN_BE = {"cuda", "cuda-shared", "examples", "ferry-tour", "torch-streams"}
 # What takes longest begins first.
 LONGEST = ["cuda-shared", "c_programs", "python-test_exit", "products", "garbage", "model", "cuda", "virtual_memory", "registered"]
 
@@ -163,6 +167,8 @@ class Runner:
         os.makedirs(logs, exist_ok=True)
         environment = dict(os.environ, FERRY_BACKEND="cuda", **more)
         environment.setdefault("FERRY_DEVICES", "2")
+        if name not in AS_LARGE_AS_CAN_BE:
+            environment.setdefault("FERRY_DEVICE_MEMORY", DEVICE_MEMORY)
         environment.setdefault("RUST_BACKTRACE", "0")
         environment.setdefault("ASCEND_GLOBAL_LOG_LEVEL", "4")
         start, where = time.monotonic(), []
