@@ -12,6 +12,7 @@ mod library;
 mod machine;
 mod pages;
 mod run;
+mod smi;
 mod terminal;
 mod tour;
 
@@ -42,6 +43,9 @@ enum Command {
     Tour(tour::Args),
     /// Show the library, its backend and its devices
     Devices(devices::Args),
+    /// Answer as npu-smi does: devices, memory and processes, for programs that ask it
+    #[command(name = "npu-smi")]
+    NpuSmi(smi::Args),
     /// Send a file through device memory and back, and compare every byte
     Copy(copy::Args),
     /// Measure every kind of copy beside what else would move the bytes
@@ -66,6 +70,9 @@ fn main() -> ExitCode {
 }
 
 fn command() -> ExitCode {
+    if let Some(arguments) = smi::by_name() {
+        return smi::run(&arguments);
+    }
     let outcome = match parse() {
         Err(code) => return code,
         Ok(command) => run_command(command),
@@ -92,6 +99,7 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
     match command {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
+        Command::NpuSmi(args) => Ok(smi::main(&args)),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
