@@ -81,6 +81,11 @@ impl Cards {
         if self.has_npu_name() { format!("Ascend{family}") } else { self.model.clone() }
     }
 
+    /// The SoC name.
+    pub fn soc(&self) -> String {
+        format!("Ascend{}", self.model)
+    }
+
     /// The rest of its name, where that is told apart: `9391`.
     pub fn npu_name(&self) -> &str {
         self.model.split_once('_').map_or("", |(_, rest)| rest)
@@ -99,12 +104,16 @@ impl Cards {
         }
     }
 
-    /// What a device has, and what of it is in use: by what the backend knows of others, or by what the processes say, whichever is
-    /// more. Device memory that is private to a process can be in use twice; then it is all in use.
+    /// What a device has, and what of it is in use. Where processes share its memory the backend knows. Else it is what the backend
+    /// knows of others (a GPU) or what the processes say, whichever is more; they may say more than there is, since each has a
+    /// device's memory for itself: then it is all in use.
     pub fn memory(&self, device: usize, processes: &[Process]) -> Result<Memory> {
         let info =
             self.runtime.device(device as u32).and_then(|device| device.memory_info()).map_err(failed)?;
-        let taken = of_device(processes, device).fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
+        let taken = match self.runtime.options().device_shared {
+            Some(_) => 0,
+            None => of_device(processes, device).fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes)),
+        };
         let total = info.total as u64 >> 20;
         let used = taken.max((info.total - info.free) as u64);
         Ok(Memory { used: megabytes(used).min(total), total })

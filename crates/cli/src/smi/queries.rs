@@ -6,7 +6,7 @@ use ferry::products;
 use super::VERSION;
 use super::cards::{Cards, Memory, megabytes, of_device};
 use super::request::Query;
-use super::table::shown;
+use super::table::{TEMPERATURE, power, shown};
 use crate::error::Result;
 
 const INDENT: &str = "        ";
@@ -97,7 +97,7 @@ fn of_chip(cards: &Cards, query: Query, device: usize, processes: &[Process]) ->
         Query::Processes => processes_of(device, processes),
         Query::Memory => capacity(cards, memory()?),
         Query::Usages => usages(cards, memory()?),
-        _ => common(cards, memory()?),
+        _ => common(cards, device, memory()?),
     })
 }
 
@@ -157,7 +157,7 @@ fn usages(cards: &Cards, memory: Memory) -> String {
     text + &line("NPU Utilization(%)", 0)
 }
 
-fn common(cards: &Cards, memory: Memory) -> String {
+fn common(cards: &Cards, device: usize, memory: Memory) -> String {
     let mut text = match cards.product.has_hbm {
         true => line("Memory Usage Rate(%)", 0) + &line("HBM Usage Rate(%)", memory.rate()),
         false => line("Memory Usage Rate(%)", memory.rate()),
@@ -166,13 +166,13 @@ fn common(cards: &Cards, memory: Memory) -> String {
     text += &line("Aicore Freq(MHZ)", "NA");
     text += &line("Aicore curFreq(MHZ)", "NA");
     text += &line("Aicore Count", cards.product.cores.ai);
-    text += &line("Temperature(C)", "NA");
-    text + &line("NPU Real-time Power(W)", "NA")
+    text += &line("Temperature(C)", TEMPERATURE);
+    text + &line("NPU Real-time Power(W)", power(cards, cards.place(device).1))
 }
 
 /// What says that there is no card.
 fn product_name(cards: &Cards) -> String {
-    format!("Ferry {}", cards.product.tag)
+    format!("Ferry {}", cards.soc())
 }
 
 fn board(cards: &Cards, card: usize) -> String {

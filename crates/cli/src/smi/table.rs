@@ -25,8 +25,18 @@ struct Layout {
 /// What a chip says in the first row and the second: three cells, and three values in the last of them.
 type Rows = [([String; 2], String, [String; 3]); 2];
 
-const POWER: &str = "90.0";
-const TEMPERATURE: &str = "35";
+/// What has no meaning without a card, and must be a number.
+pub const TEMPERATURE: &str = "35";
+
+/// The same for the power of a chip: the second of a card has none of its own, and some products say none.
+pub fn power(cards: &Cards, chip: usize) -> &'static str {
+    match (cards.product.bit, chip) {
+        (products::INF, _) => "NA",
+        (products::B200I, _) => "0.0",
+        (_, 0) => "90.0",
+        _ => "-",
+    }
+}
 
 /// The whole answer.
 pub fn text(cards: &Cards) -> Result<String> {
@@ -53,12 +63,6 @@ fn rows(cards: &Cards, device: usize, processes: &[Process]) -> Result<Rows> {
     let (card, chip) = cards.place(device);
     let memory = cards.memory(device, processes)?;
     let (used, nothing) = (pair(memory.used, memory.total), pair(0, 0));
-    let power = match (cards.product.bit, chip) {
-        (products::INF, _) => "NA",
-        (products::B200I, _) => "0.0",
-        (_, 0) => POWER,
-        _ => "-",
-    };
     let second = match cards.product.bit {
         products::B950 => [String::new(), String::new()],
         products::A3 | products::INF | products::B200I => [chip.to_string(), device.to_string()],
@@ -69,7 +73,7 @@ fn rows(cards: &Cards, device: usize, processes: &[Process]) -> Result<Rows> {
         (
             [card.to_string(), cards.name()],
             "OK".to_owned(),
-            [power.to_owned(), TEMPERATURE.to_owned(), nothing],
+            [power(cards, chip).to_owned(), TEMPERATURE.to_owned(), nothing],
         ),
         (second, cards.bus(device), ["0".to_owned(), memory, hbm]),
     ])

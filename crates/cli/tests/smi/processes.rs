@@ -1,0 +1,153 @@
+//! Processes that use devices are listed, with what they have, while they have it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use crate::command::{ferry, output, text};
+use crate::compile::compile;
+
+/// Does a step for each line that it is sent, and says its number when that is done.
+const STEPS: &str = r#"
+#include <acl/acl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TRY(call) do { int code_ = (call); if (code_) { printf("%s: %d\n", #call, code_); exit(1); } } while (0)
+
+int main(void)
+{
+    char line[16];
+    void *block = 0, *physical = 0;
+    setvbuf(stdout, 0, _IONBF, 0);
+    for (int step = 0; fgets(line, sizeof line, stdin); step++) {
+        switch (step) {
+        case 0: TRY(aclInit(0)); break;
+        case 1: TRY(aclrtSetDevice(1)); break;
+        case 2: TRY(aclrtMalloc(&block, 32 << 20, ACL_MEM_MALLOC_NORMAL_ONLY)); break;
+        case 3: if (fork() == 0) { pause(); } break;
+        case 4: TRY(aclrtFree(block)); break;
+        case 5: TRY(aclrtResetDevice(1)); break;
+        case 6: TRY(aclrtSetDevice(0)); TRY(aclrtMalloc(&physical, 5 << 20, ACL_MEM_MALLOC_HUGE_FIRST)); break;
+        }
+        printf("%d\n", step);
+    }
+    return 0;
+}
+"#;
+
+/// The program, which is ended with the test.
+struct Steps {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Steps {
+    fn start(name: &str, settings: &[(&str, &str)]) -> Steps {
+        let program = compile(name, STEPS);
+        let library = std::path::Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", library).envs(settings.iter().copied());
+        command.env("ASCEND_GLOBAL_LOG_LEVEL", "4");
+        // With its forked child it is a group of its own, to be ended as one.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        Steps { child, input, output: BufReader::new(output) }
+    }
+
+    /// Has it do the next step.
+    fn go_on(&mut self, step: usize) {
+        let mut line = String::new();
+        self.input.write_all(b"\n").expect("it listens");
+        self.output.read_line(&mut line).expect("it answers");
+        assert_eq!(line, format!("{step}\n"));
+    }
+
+    /// Ends it without giving it a chance to tidy up, and its child.
+    fn kill(&mut self) {
+        // SAFETY: the group that was made for the program, which is not waited for yet.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        self.child.wait().expect("it ends");
+    }
+
+    /// Card and megabytes of each of its rows in the table.
+    fn rows(&self, settings: &[(&str, &str)]) -> Vec<(String, String)> {
+        let table = output(ferry(&["npu-smi", "info"]).envs(settings.iter().copied()));
+        assert!(table.status.success(), "{}", text(&table.stderr));
+        let pid = self.child.id().to_string();
+        let rows = text(&table.stdout);
+        let rows = rows.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        let rows = rows.filter(|cells| cells.get(2) == Some(&pid.as_str()));
+        rows.map(|cells| {
+            (cells[1].split_whitespace().next().unwrap_or_default().to_owned(), cells[4].to_owned())
+        })
+        .collect()
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.kill();
+        }
+    }
+}
+
+/// Step by step, on the backend of these settings.
+fn walk(name: &str, settings: &[(&str, &str)]) {
+    let (mut steps, card) = (Steps::start(name, settings), "1");
+    let of = |card: &str, megabytes: &str| (card.to_owned(), megabytes.to_owned());
+    let wanted = [
+        vec![],               // it has only initialised
+        vec![of(card, "0")],  // a context
+        vec![of(card, "33")], // 32 MiB and what an allocation is padded with: what is begun counts
+        vec![of(card, "33")], // not its child, too
+        vec![of(card, "0")],
+        vec![],
+        vec![of("0", "6")],
+    ];
+    for (step, want) in wanted.into_iter().enumerate() {
+        steps.go_on(step);
+        assert_eq!(steps.rows(settings), want, "after step {step}");
+    }
+    steps.kill();
+    assert_eq!(steps.rows(settings), vec![], "it is gone");
+}
+
+#[test]
+fn a_process_is_listed_with_what_it_has_until_it_ends() {
+    walk("npu-smi-steps", &[]);
+}
+
+#[test]
+fn devices_are_those_of_the_machine_whatever_the_process_calls_them() {
+    let mut steps =
+        Steps::start("npu-smi-visible", &[("FERRY_DEVICES", "4"), ("ASCEND_RT_VISIBLE_DEVICES", "0,3")]);
+    (0..3).for_each(|step| steps.go_on(step));
+    assert_eq!(steps.rows(&[("FERRY_DEVICES", "4")]), [("3".to_owned(), "33".to_owned())]);
+    assert_eq!(steps.rows(&[("FERRY_DEVICES", "2")]), [], "there is no such card");
+}
+
+#[test]
+fn memory_in_use_is_what_processes_have() {
+    // Overlay file systems keep no locks of mapped files. A folder of its own keeps other tests out.
+    let shared = format!("/dev/shm/ferry-npu-smi-{}", std::process::id());
+    std::fs::create_dir(&shared).unwrap_or_else(|why| panic!("{shared}: {why}"));
+    for (name, settings, is_exact) in [
+        ("npu-smi-used", &[("FERRY_DEVICE_MEMORY", "64M")][..], false),
+        ("npu-smi-shared", &[("FERRY_DEVICE_MEMORY", "64M"), ("FERRY_DEVICE_SHARED", &*shared)], true),
+    ] {
+        let mut steps = Steps::start(name, settings);
+        (0..3).for_each(|step| steps.go_on(step));
+        let mut command = ferry(&["npu-smi", "info", "-t", "usages", "-i", "1"]);
+        let usages = text(&output(command.envs(settings.iter().copied())).stdout);
+        let value =
+            |key: &str| usages.lines().find(|line| line.contains(key)).map(crate::last).unwrap_or_default();
+        assert_eq!(value("HBM Capacity(MB)"), "64", "{usages}");
+        let rate: u32 = value("HBM Usage Rate(%)").parse().expect("a number");
+        assert!((51..=100).contains(&rate) && (!is_exact || rate == 51), "33 of 64 MB: {usages}");
+    }
+    std::fs::remove_dir_all(shared).expect("ours");
+}
