@@ -8,6 +8,8 @@ mod command;
 mod compile;
 mod processes;
 mod rules;
+#[path = "../command/standin.rs"]
+mod standin;
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;

@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::command::{ferry, output, text};
 use crate::compile::compile;
+use crate::standin::stand_in;
 
 /// Does a step for each line that it is sent, and says its number when that is done.
 const STEPS: &str = r#"
@@ -119,6 +120,17 @@ fn walk(name: &str, settings: &[(&str, &str)]) {
 #[test]
 fn a_process_is_listed_with_what_it_has_until_it_ends() {
     walk("npu-smi-steps", &[]);
+}
+
+#[test]
+fn a_process_that_uses_gpus_is_listed_as_well_and_apart() {
+    let library = std::path::Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
+    let path = format!("{}:{}", stand_in().display(), library.display());
+    let settings = [("FERRY_BACKEND", "cuda"), ("FERRY_DEVICES", "2"), ("LD_LIBRARY_PATH", &*path)];
+    walk("npu-smi-cuda", &settings);
+    let mut steps = Steps::start("npu-smi-apart", &settings);
+    (0..3).for_each(|step| steps.go_on(step));
+    assert_eq!(steps.rows(&[]), [], "devices of the host backend are others");
 }
 
 #[test]
