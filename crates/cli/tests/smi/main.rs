@@ -19,21 +19,21 @@ use std::sync::Mutex;
 use command::{ferry, output, text};
 
 /// A product, by what it is called in each place.
-pub struct Product {
-    pub soc: &'static str,
+struct Product {
+    soc: &'static str,
     /// In the table.
-    pub name: &'static str,
+    name: &'static str,
     /// Cards of four devices.
-    pub cards: usize,
-    pub ai_cores: usize,
+    cards: usize,
+    ai_cores: usize,
     /// The names of capacity and rate of its memory.
-    pub memory: [&'static str; 2],
+    memory: [&'static str; 2],
 }
 
 const HBM: [&str; 2] = ["HBM Capacity(MB)", "HBM Usage Rate(%)"];
 
-pub const A2: Product = Product { soc: "Ascend910B1", name: "910B1", cards: 4, ai_cores: 24, memory: HBM };
-pub const PRODUCTS: [Product; 7] = [
+const A2: Product = Product { soc: "Ascend910B1", name: "910B1", cards: 4, ai_cores: 24, memory: HBM };
+const PRODUCTS: [Product; 7] = [
     A2,
     Product { soc: "Ascend910B4-1", name: "910B4-1", ..A2 },
     Product { soc: "Ascend910_9391", name: "Ascend910", cards: 2, ..A2 },
@@ -56,12 +56,12 @@ pub const PRODUCTS: [Product; 7] = [
 ];
 
 impl Product {
-    pub fn is(&self, part: &str) -> bool {
+    fn is(&self, part: &str) -> bool {
         self.soc.contains(part)
     }
 
     /// Four devices of 64 GiB.
-    pub fn run(&self, args: &str) -> Output {
+    fn run(&self, args: &str) -> Output {
         let words: Vec<&str> = ["npu-smi"].into_iter().chain(args.split_whitespace()).collect();
         let mut command = ferry(&words);
         command.env("FERRY_SOC", self.soc).env("FERRY_DEVICES", "4").env("FERRY_DEVICE_MEMORY", "64G");
@@ -69,7 +69,7 @@ impl Product {
     }
 
     /// What it says; it must succeed. Asked once: what is looked at does not change while tests run.
-    pub fn says(&self, args: &str) -> String {
+    fn says(&self, args: &str) -> String {
         static SAID: Mutex<BTreeMap<(&str, String), String>> = Mutex::new(BTreeMap::new());
         let key = (self.soc, args.to_owned());
         let known = SAID.lock().expect("no panic").get(&key).cloned();
@@ -184,6 +184,6 @@ fn a_card_of_two_chips_may_have_one_only() {
 }
 
 /// The last word of a line.
-pub fn last(line: &str) -> &str {
+fn last(line: &str) -> &str {
     line.split_whitespace().last().unwrap_or_default()
 }
