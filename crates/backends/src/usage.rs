@@ -12,7 +12,7 @@ use std::{
     fs::{self, File},
     mem::{offset_of, size_of},
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -136,41 +136,61 @@ pub struct Process {
 /// without itself.
 pub fn processes(backend: impl fmt::Display) -> Vec<Process> {
     let link = format!("/memfd:{} (deleted)", file_name(backend));
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let folders = entries(Path::new("/proc"));
+    let mut pids: Vec<u32> =
+        folders.iter().filter_map(|folder| folder.file_name()?.to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     pids.iter().filter(|pid| **pid != std::process::id()).filter_map(|pid| process(*pid, &link)).collect()
 }
 
 fn process(pid: u32, link: &str) -> Option<Process> {
     let folder = Path::new("/proc").join(pid.to_string());
-    let mut tables: BTreeMap<u64, [u64; WORDS]> = BTreeMap::new();
-    for entry in fs::read_dir(folder.join("fd")).ok()?.flatten() {
-        let is_ours = fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == link);
-        if let Some((inode, table)) = is_ours.then(|| read(&entry.path())).flatten() {
-            tables.insert(inode, table);
-        }
-    }
-    let own = own_pid(&folder)?;
-    let mut devices = BTreeMap::new();
-    for table in tables.values().filter(|table| table[0] == own) {
-        let (bytes, contexts) = (&table[BYTES..BYTES + DEVICES], &table[CONTEXTS..CONTEXTS + DEVICES]);
-        let used = bytes.iter().zip(contexts).enumerate();
-        let used = used.filter(|(_, (bytes, contexts))| **bytes > 0 || **contexts > 0);
-        for (number, (bytes, _)) in used {
-            let sum: &mut u64 = devices.entry(number as u32).or_default();
-            *sum = sum.saturating_add(*bytes);
-        }
+    let tables = tables(&folder, link);
+    let own = if tables.is_empty() { None } else { own_pid(&folder) }?;
+    let mut devices: BTreeMap<u32, u64> = BTreeMap::new();
+    for (device, bytes) in tables.values().filter(|table| table[0] == own).flat_map(used) {
+        let sum = devices.entry(device).or_default();
+        *sum = sum.saturating_add(bytes);
     }
     let name = fs::read_to_string(folder.join("comm")).ok()?.trim_end().to_owned();
     (!devices.is_empty()).then_some(Process { pid, name, devices })
+}
+
+/// The devices that are used by a table, and the bytes of each.
+fn used(table: &[u64; WORDS]) -> impl Iterator<Item = (u32, u64)> {
+    let (bytes, contexts) = (&table[BYTES..BYTES + DEVICES], &table[CONTEXTS..CONTEXTS + DEVICES]);
+    let used = (0..).zip(bytes.iter().zip(contexts));
+    used.filter(|(_, (bytes, contexts))| **bytes > 0 || **contexts > 0)
+        .map(|(device, (bytes, _))| (device, *bytes))
+}
+
+/// The tables that a process has open, by their inodes: the program may have one open more than once.
+fn tables(folder: &Path, link: &str) -> BTreeMap<u64, [u64; WORDS]> {
+    let is_ours = |path: &PathBuf| fs::read_link(path).is_ok_and(|target| target.as_os_str() == link);
+    descriptors(folder).iter().filter(|path| is_ours(path)).filter_map(|path| read(path)).collect()
+}
+
+/// The descriptors of a process. One whose main thread has left shows them under its other threads only.
+fn descriptors(folder: &Path) -> Vec<PathBuf> {
+    let of = |folder: &Path| entries(&folder.join("fd"));
+    let own = of(folder);
+    if !own.is_empty() {
+        return own;
+    }
+    let tasks = entries(&folder.join("task"));
+    tasks.iter().map(|task| of(task)).find(|list| !list.is_empty()).unwrap_or_default()
+}
+
+/// What lies in a folder; nothing, where it may not be looked into.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 const WORDS: usize = size_of::<Table>() / 8;
 const BYTES: usize = offset_of!(Table, bytes) / 8;
 const CONTEXTS: usize = offset_of!(Table, contexts) / 8;
 
-/// The words of a table and the inode of its file, which the program may have open more than once.
+/// The inode of a table and its words.
 fn read(path: &Path) -> Option<(u64, [u64; WORDS])> {
     let file = File::open(path).ok()?;
     let mut bytes = [0; WORDS * 8];

@@ -13,7 +13,7 @@ pub fn compile(name: &str, source: &str) -> PathBuf {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
     let library = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
     let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c99", "-Wall", "-Werror", "-O1"]).arg("-I").arg(include).arg(&file);
+    gcc.args(["-std=c99", "-Wall", "-Werror", "-O1", "-pthread"]).arg("-I").arg(include).arg(&file);
     gcc.arg("-L").arg(library).args(["-lascendcl", "-ldl", "-o"]).arg(&program);
     let compiled = gcc.output().expect("gcc is installed");
     assert!(compiled.status.success(), "{}", text(&compiled.stderr));

@@ -12,6 +12,7 @@ use crate::standin::stand_in;
 const STEPS: &str = r#"
 #define _GNU_SOURCE
 #include <acl/acl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ const STEPS: &str = r#"
 
 #define TRY(call) do { int code_ = (call); if (code_) { printf("%s: %d\n", #call, code_); exit(1); } } while (0)
 
-int main(void)
+static void *steps(void *unused)
 {
     char line[16];
     int child = 0;
@@ -38,7 +39,19 @@ int main(void)
         }
         printf("%d %d\n", step, child);
     }
-    return 0;
+    exit(0);
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    (void)argv;
+    if (argc == 1) {
+        steps(0);
+    }
+    pthread_create(&thread, 0, steps, 0);
+    pthread_exit(0);
 }
 "#;
 
@@ -51,10 +64,15 @@ struct Steps {
 
 impl Steps {
     fn start(name: &str, settings: &[(&str, &str)]) -> Steps {
+        Steps::start_with(name, settings, &[])
+    }
+
+    /// With any argument its main thread leaves, and another one does the steps.
+    fn start_with(name: &str, settings: &[(&str, &str)], arguments: &[&str]) -> Steps {
         let program = compile(name, STEPS);
         let library = std::path::Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
         let mut command = Command::new(program);
-        command.env("LD_LIBRARY_PATH", library).envs(settings.iter().copied());
+        command.args(arguments).env("LD_LIBRARY_PATH", library).envs(settings.iter().copied());
         command.env("ASCEND_GLOBAL_LOG_LEVEL", "4");
         // With its forked child it is a group of its own, to be ended as one.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -131,6 +149,18 @@ fn walk(name: &str, settings: &[(&str, &str)]) {
 #[test]
 fn a_process_is_listed_with_what_it_has_until_it_ends() {
     walk("npu-smi-steps", &[]);
+}
+
+#[test]
+fn a_process_whose_main_thread_has_left_is_listed() {
+    let mut steps = Steps::start_with("npu-smi-left", &[], &["leave"]);
+    (0..3).for_each(|step| _ = steps.go_on(step));
+    // Its main thread is on its way out since before the first step.
+    let status = format!("/proc/{}/status", steps.child.id());
+    while !std::fs::read_to_string(&status).expect("it runs").contains("zombie") {
+        std::thread::yield_now();
+    }
+    assert_eq!(steps.rows(&[]), [("1".to_owned(), "33".to_owned())]);
 }
 
 #[test]
