@@ -1,7 +1,9 @@
 //! Processes that use devices are listed, with what they have, while they have it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::command::{ferry, output, text};
 use crate::compile::compile;
@@ -63,13 +65,14 @@ struct Steps {
 }
 
 impl Steps {
-    fn start(name: &str, settings: &[(&str, &str)]) -> Steps {
-        Steps::start_with(name, settings, &[])
+    fn start(settings: &[(&str, &str)]) -> Steps {
+        Steps::start_with(settings, &[])
     }
 
     /// With any argument its main thread leaves, and another one does the steps.
-    fn start_with(name: &str, settings: &[(&str, &str)], arguments: &[&str]) -> Steps {
-        let program = compile(name, STEPS);
+    fn start_with(settings: &[(&str, &str)], arguments: &[&str]) -> Steps {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        let program = PROGRAM.get_or_init(|| compile("npu-smi-steps", STEPS));
         let library = std::path::Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
         let mut command = Command::new(program);
         command.args(arguments).env("LD_LIBRARY_PATH", library).envs(settings.iter().copied());
@@ -125,8 +128,8 @@ impl Drop for Steps {
 }
 
 /// Step by step, on the backend of these settings.
-fn walk(name: &str, settings: &[(&str, &str)]) {
-    let (mut steps, card) = (Steps::start(name, settings), "1");
+fn walk(settings: &[(&str, &str)]) {
+    let (mut steps, card) = (Steps::start(settings), "1");
     let of = |card: &str, megabytes: &str| (card.to_owned(), megabytes.to_owned());
     let wanted = [
         vec![],               // it has only initialised
@@ -148,12 +151,12 @@ fn walk(name: &str, settings: &[(&str, &str)]) {
 
 #[test]
 fn a_process_is_listed_with_what_it_has_until_it_ends() {
-    walk("npu-smi-steps", &[]);
+    walk(&[]);
 }
 
 #[test]
 fn a_process_whose_main_thread_has_left_is_listed() {
-    let mut steps = Steps::start_with("npu-smi-left", &[], &["leave"]);
+    let mut steps = Steps::start_with(&[], &["leave"]);
     (0..3).for_each(|step| _ = steps.go_on(step));
     // Its main thread is on its way out since before the first step.
     let status = format!("/proc/{}/status", steps.child.id());
@@ -168,16 +171,15 @@ fn a_process_that_uses_gpus_is_listed_as_well_and_apart() {
     let library = std::path::Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps");
     let path = format!("{}:{}", stand_in().display(), library.display());
     let settings = [("FERRY_BACKEND", "cuda"), ("FERRY_DEVICES", "2"), ("LD_LIBRARY_PATH", &*path)];
-    walk("npu-smi-cuda", &settings);
-    let mut steps = Steps::start("npu-smi-apart", &settings);
+    walk(&settings);
+    let mut steps = Steps::start(&settings);
     (0..3).for_each(|step| _ = steps.go_on(step));
     assert_eq!(steps.rows(&[]), [], "devices of the host backend are others");
 }
 
 #[test]
 fn devices_are_those_of_the_machine_whatever_the_process_calls_them() {
-    let mut steps =
-        Steps::start("npu-smi-visible", &[("FERRY_DEVICES", "4"), ("ASCEND_RT_VISIBLE_DEVICES", "0,3")]);
+    let mut steps = Steps::start(&[("FERRY_DEVICES", "4"), ("ASCEND_RT_VISIBLE_DEVICES", "0,3")]);
     (0..3).for_each(|step| _ = steps.go_on(step));
     assert_eq!(steps.rows(&[("FERRY_DEVICES", "4")]), [("3".to_owned(), "33".to_owned())]);
     assert_eq!(steps.rows(&[("FERRY_DEVICES", "2")]), [], "there is no such card");
@@ -188,11 +190,11 @@ fn memory_in_use_is_what_processes_have() {
     // Overlay file systems keep no locks of mapped files. A folder of its own keeps other tests out.
     let shared = format!("/dev/shm/ferry-npu-smi-{}", std::process::id());
     std::fs::create_dir(&shared).unwrap_or_else(|why| panic!("{shared}: {why}"));
-    for (name, settings, is_exact) in [
-        ("npu-smi-used", &[("FERRY_DEVICE_MEMORY", "64M")][..], false),
-        ("npu-smi-shared", &[("FERRY_DEVICE_MEMORY", "64M"), ("FERRY_DEVICE_SHARED", &*shared)], true),
+    for (settings, is_exact) in [
+        (&[("FERRY_DEVICE_MEMORY", "64M")][..], false),
+        (&[("FERRY_DEVICE_MEMORY", "64M"), ("FERRY_DEVICE_SHARED", &*shared)], true),
     ] {
-        let mut steps = Steps::start(name, settings);
+        let mut steps = Steps::start(settings);
         (0..3).for_each(|step| _ = steps.go_on(step));
         let mut command = ferry(&["npu-smi", "info", "-t", "usages", "-i", "1"]);
         let usages = text(&output(command.envs(settings.iter().copied())).stdout);
