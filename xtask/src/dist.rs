@@ -62,6 +62,7 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     tree.link("lib/libacl_rt.so", "libascendcl.so");
     tree.link("lib64", "lib");
     tree.program("bin/ferry", read(&command)?);
+    tree.link("bin/npu-smi", "ferry");
     match &wheel {
         Ok(file) => {
             tree.file(Path::new("share/ferry").join(file.file_name().unwrap_or_default()), read(file)?)

@@ -48,6 +48,7 @@ impl Context {
         match StreamEntry::make(engine, &context, 0, true) {
             Ok(stream) => {
                 let _ = context.default_stream.set(stream);
+                engine.account(device).enter();
                 Ok(context)
             }
             Err(error) => {
@@ -79,7 +80,9 @@ impl Context {
 
     /// Waits for the streams of the context and takes them and itself out of the tables.
     pub(crate) fn end(&self, engine: &Engine) -> Result<()> {
-        self.alive.store(false, Ordering::Release);
+        if self.alive.swap(false, Ordering::AcqRel) {
+            engine.account(self.device).leave();
+        }
         engine.contexts.remove(self.handle);
         for stream in engine.streams.all() {
             if stream.context == self.handle {

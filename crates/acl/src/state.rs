@@ -23,6 +23,7 @@ use ferry::{
     engine::{
         VISIBLE, fork,
         threads::{cancel::Cancelling, end},
+        usage::{Account, Usage},
     },
 };
 use ferry_core::{QueueOptions, Runtime, Stream};
@@ -40,6 +41,8 @@ use std::{
 /// Everything of the process.
 pub struct Engine {
     pub(crate) runtime: Runtime,
+    /// What other processes are told.
+    usage: Arc<Usage>,
     pub(crate) settings: &'static Settings,
     pub(crate) devices: Vec<DeviceState>,
     /// The number that each device has on this machine, whatever this process sees of it: what two processes mean by a device.
@@ -103,11 +106,13 @@ fn open_first() -> Result<&'static Engine> {
 fn open() -> Result<Engine> {
     twin::none_in_use()?;
     let settings = settings()?;
-    let runtime = ferry::engine::open(&settings.options)?;
+    let usage = Usage::new(settings.options.backend);
+    let runtime = ferry::engine::open_telling(&settings.options, &usage)?;
     let count = runtime.backend().device_count();
     let devices = (0..count).map(|_| DeviceState::default()).collect();
     let engine = Engine {
         runtime,
+        usage,
         settings,
         devices,
         physical: physical(settings, count as u32),
@@ -193,6 +198,11 @@ impl Engine {
     /// Whether host and device memory are one: boards, and control CPUs.
     pub(crate) fn is_unified(&self) -> bool {
         self.settings.options.is_unified()
+    }
+
+    /// What other processes are told of a device.
+    pub(crate) fn account(&self, device: u32) -> Account {
+        self.usage.of_device(self.physical[device as usize])
     }
 
     pub(crate) fn device(&self, id: u32) -> Result<&DeviceState> {

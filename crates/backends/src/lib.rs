@@ -15,3 +15,4 @@ mod ranges;
 pub mod refusal;
 #[doc(hidden)]
 pub mod threads;
+pub mod usage;

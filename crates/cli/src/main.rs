@@ -2,7 +2,8 @@
 //!
 //! What shows the library (`tour`, `devices`, `bench`, `run`) knows nothing of the engine. It loads libascendcl.so and calls the C
 //! functions, as a user's program does, so what it shows is what a program gets. What copies memory for its own sake
-//! (`copy`) uses the crate `ferry`, as a Rust program does. No process does both.
+//! (`copy`), and what only looks at devices without using them (`npu-smi`), uses the crate `ferry`, as a Rust program does. No
+//! process does both.
 
 mod bench;
 mod copy;
@@ -12,6 +13,7 @@ mod library;
 mod machine;
 mod pages;
 mod run;
+mod smi;
 mod terminal;
 mod tour;
 
@@ -42,6 +44,9 @@ enum Command {
     Tour(tour::Args),
     /// Show the library, its backend and its devices
     Devices(devices::Args),
+    /// Answer as npu-smi does: devices, memory and processes, for programs that ask it
+    #[command(name = "npu-smi")]
+    NpuSmi(smi::Args),
     /// Send a file through device memory and back, and compare every byte
     Copy(copy::Args),
     /// Measure every kind of copy beside what else would move the bytes
@@ -66,6 +71,9 @@ fn main() -> ExitCode {
 }
 
 fn command() -> ExitCode {
+    if let Some(arguments) = smi::by_name() {
+        return smi::run(&arguments);
+    }
     let outcome = match parse() {
         Err(code) => return code,
         Ok(command) => run_command(command),
@@ -92,6 +100,7 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
     match command {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
+        Command::NpuSmi(args) => Ok(smi::main(&args)),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => Ok(run::main(&args)),

@@ -1,26 +1,13 @@
 //! `ferry bench --backend cuda --peers` and `ferry tour --backend cuda` over the stand-in driver: no GPU is needed, and no time means
 //! anything. What is looked at is that the driver's own copies are asked for rightly: every byte that they moved was compared.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-
 use command::{ferry, output, text};
 use serde_json::Value;
+use standin::stand_in;
 
 mod command;
-
-/// The folder of the stand-in, built once.
-fn stand_in() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("standin");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/standin/build.sh");
-        let built = Command::new("sh").arg(script).arg(&folder).output().expect("there is a shell");
-        assert!(built.status.success(), "{}", text(&built.stderr));
-        folder
-    })
-}
+#[path = "command/standin.rs"]
+mod standin;
 
 #[test]
 fn the_tour_asks_nothing_of_memory_that_the_driver_keeps() {

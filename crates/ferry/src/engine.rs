@@ -1,7 +1,7 @@
 //! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as [`Options`] does.
 
 pub use crate::options::{VISIBLE, count, setting, switch, var};
-pub use ferry_backends::{fault::explain as explain_faults, files, fork, probe, refusal, threads};
+pub use ferry_backends::{fault::explain as explain_faults, files, fork, probe, refusal, threads, usage};
 
 use crate::{BackendName, Kind, Options, Result};
 use ferry_backends::{
@@ -9,23 +9,29 @@ use ferry_backends::{
     host::{Host, HostOptions},
 };
 use ferry_core::Runtime;
+use std::sync::Arc;
+use usage::Usage;
 
 /// As many devices has the host backend if nobody says.
 const HOST_DEVICES: usize = 2;
 
 /// Opens the backend that `options` ask for.
 pub fn open(options: &Options) -> Result<Runtime> {
+    open_telling(options, &Usage::new(options.backend))
+}
+
+/// The same with something by which other processes are told of what this one has.
+pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
     options.check()?;
-    let is_unified = options.is_unified();
+    let (is_unified, usage) = (options.is_unified(), Some(usage.clone()));
     let backend = match options.backend {
         BackendName::Host => {
             let all = 0..options.devices.unwrap_or(HOST_DEVICES) as u32;
             let seen = |list: &Vec<u32>| list.iter().copied().filter(|id| all.contains(id)).collect();
-            // One device made of memory is like the other, unless other processes have it too: then its number counts.
-            let numbers: Vec<u32> = options.visible.as_ref().map_or_else(|| all.clone().collect(), seen);
-            let (devices, device_memory) = (numbers.len(), options.device_memory);
-            let shared = options.device_shared.clone().map(|folder| (folder, numbers));
-            Host::open(HostOptions { devices, device_memory, shared, is_unified })?
+            // One device made of memory is like the other, but other processes know it by its number.
+            let devices: Vec<u32> = options.visible.as_ref().map_or_else(|| all.clone().collect(), seen);
+            let (device_memory, shared) = (options.device_memory, options.device_shared.clone());
+            Host::open(HostOptions { devices, device_memory, shared, is_unified, usage })?
         }
         BackendName::Cuda if is_unified => {
             return Err(Kind::Unsupported.because(
@@ -40,7 +46,7 @@ pub fn open(options: &Options) -> Result<Runtime> {
         BackendName::Cuda => {
             let Options { devices, device_memory, .. } = *options;
             let (visible, settings) = (options.visible.clone(), options.cuda.clone());
-            Cuda::open(&CudaOptions { devices, visible, device_memory, settings })?
+            Cuda::open(&CudaOptions { devices, visible, device_memory, settings, usage })?
         }
     };
     Ok(Runtime::new(backend, options.observer.clone()))

@@ -71,6 +71,10 @@ impl Trial<'_> {
         if !said.contains(&*library.to_string_lossy()) {
             return Err(format!("the installed command does not use {}:\n{said}", library.display()));
         }
+        let cards = shell::output(Command::new(prefix.join("bin/npu-smi")).args(["info", "-l"]))?;
+        if !cards.contains("Total Count") {
+            return Err(format!("the installed npu-smi says:\n{cards}"));
+        }
         Ok(())
     }
 

@@ -53,7 +53,7 @@ mod unheld;
 mod visits;
 mod workers;
 
-use crate::{fault, host::outside::Outside};
+use crate::{fault, host::outside::Outside, usage::Usage};
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -87,6 +87,8 @@ pub struct CudaOptions {
     pub device_memory: Option<usize>,
     /// How copies are done.
     pub settings: Settings,
+    /// Where other processes read what this one has.
+    pub usage: Option<Arc<Usage>>,
 }
 
 /// The cuda backend.
@@ -110,14 +112,18 @@ pub struct Cuda {
 }
 
 impl CudaOptions {
-    /// The GPU of each device, where there are so many.
-    fn ordinals(&self, gpus: u32) -> Vec<u32> {
+    /// The devices by their numbers on this machine, where there are so many GPUs.
+    fn numbers(&self, gpus: u32) -> Vec<u32> {
         let devices = 0..self.devices.map_or(gpus, |count| count as u32);
-        let seen: Vec<u32> = match &self.visible {
+        match &self.visible {
             None => devices.collect(),
             Some(visible) => visible.iter().copied().filter(|id| devices.contains(id)).collect(),
-        };
-        seen.iter().map(|id| id % gpus).collect()
+        }
+    }
+
+    /// The GPU of each device.
+    fn ordinals(&self, gpus: u32) -> Vec<u32> {
+        self.numbers(gpus).iter().map(|number| number % gpus).collect()
     }
 }
 
@@ -126,10 +132,14 @@ impl Cuda {
     pub fn open(options: &CudaOptions) -> Result<Arc<dyn Backend>> {
         fault::install();
         let driver = Arc::new(Driver::load("libcuda.so.1")?);
-        let ordinals = options.ordinals(driver.gpus()?);
-        let sharers = |ordinal| ordinals.iter().filter(|other| *other == ordinal).count();
-        let quota = |ordinal| Quota::new(options.device_memory, sharers(ordinal));
-        let quotas = ordinals.iter().map(quota).collect();
+        let gpus = driver.gpus()?;
+        let (numbers, ordinals) = (options.numbers(gpus), options.ordinals(gpus));
+        let sharers = |ordinal: u32| ordinals.iter().filter(|other| **other == ordinal).count();
+        let quota = |(ordinal, number): (&u32, &u32)| {
+            let account = options.usage.as_ref().map(|usage| usage.of_device(*number));
+            Quota::new(options.device_memory, sharers(*ordinal)).telling(account)
+        };
+        let quotas = ordinals.iter().zip(&numbers).map(quota).collect();
         Ok(Arc::new_cyclic(|me| Cuda {
             me: me.clone(),
             driver,

@@ -1,5 +1,6 @@
 //! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or what the user says.
 
+use crate::usage::Account;
 use ferry_core::{DeviceId, Kind, Result, table::GRANULE};
 use std::sync::{
     OnceLock,
@@ -14,12 +15,19 @@ pub struct Quota {
     /// What the GPU has, once somebody had to know.
     total: OnceLock<usize>,
     used: AtomicUsize,
+    /// What others are told that this process has of it.
+    account: Option<Account>,
 }
 
 impl Quota {
     /// For a device that shares its GPU with others, `sharers` in all; `most` is the user's limit.
     pub fn new(most: Option<usize>, sharers: usize) -> Quota {
         Quota { most, sharers, ..Quota::default() }
+    }
+
+    /// The same, telling other processes what is taken.
+    pub fn telling(self, account: Option<Account>) -> Quota {
+        Quota { account, ..self }
     }
 
     /// What the GPU has, if that matters: the driver takes its time to say so.
@@ -44,12 +52,14 @@ impl Quota {
         let limit = self.limit(total).unwrap_or(usize::MAX);
         let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        self.account.iter().filter(|_| taken.is_ok()).for_each(|account| account.take(whole));
         taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
     }
 
     /// Gives them back.
     pub fn give(&self, len: usize) {
         self.used.fetch_sub(len, Ordering::Relaxed);
+        self.account.iter().for_each(|account| account.give(len));
     }
 
     /// Whether the GPU's memory is not simply the device's.

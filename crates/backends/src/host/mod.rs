@@ -6,14 +6,14 @@ mod calls;
 pub mod copy;
 mod engine;
 mod lane;
-mod mapping;
+pub(crate) mod mapping;
 pub(crate) mod outside;
 mod reduce;
 mod region;
 mod team;
 mod work;
 
-use crate::{fault, files::read_to_string, nobodys, probe, refusal};
+use crate::{fault, files::read_to_string, nobodys, probe, refusal, usage::Usage};
 use budget::Share;
 use engine::Engine;
 use ferry_core::{
@@ -26,17 +26,18 @@ use region::{Region, Span};
 use std::path::PathBuf;
 
 /// How many devices there are, and how large.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Number of devices.
-    pub devices: usize,
-    /// Where other processes take from the same memory: the folder by which they find each other, and the numbers of these
-    /// devices on this machine.
-    pub shared: Option<(PathBuf, Vec<u32>)>,
+    /// The devices, by their numbers on this machine.
+    pub devices: Vec<u32>,
+    /// Where other processes take from the same memory: the folder by which they find each other.
+    pub shared: Option<PathBuf>,
     /// Bytes of each device; `None` is half of what this machine has.
     pub device_memory: Option<usize>,
     /// Host and device memory are one: the CPU may touch device memory.
     pub is_unified: bool,
+    /// Where other processes read what this one has.
+    pub usage: Option<Arc<Usage>>,
 }
 
 /// The host backend.
@@ -73,7 +74,7 @@ impl Host {
     fn new(options: HostOptions) -> Result<Host> {
         fault::install();
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
-        let most = mapping::address_limit() / 2 / (2 * options.devices + 1);
+        let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
         let devices = devices(&options, most)?;
         let page_locked = Region::page_locked(2 * half_of_this_machine(), Span::up_to(most))?;
         let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
@@ -210,8 +211,8 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let wish = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
     let is_exact = options.device_memory.is_some() || options.shared.is_some();
     let shares: Vec<Option<Share>> = match &options.shared {
-        Some((folder, numbers)) => Share::join(folder, numbers, wish)?.map(Some).collect(),
-        None => (0..options.devices).map(|_| None).collect(),
+        Some(folder) => Share::join(folder, &options.devices, wish)?.map(Some).collect(),
+        None => options.devices.iter().map(|_| None).collect(),
     };
     let sizes = shares.iter().map(|share| share.as_ref().map_or(wish, Share::capacity));
     let spans: Vec<_> = sizes
@@ -224,7 +225,7 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
         format!(
             "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {largest} bytes, which take {needed} bytes of \
              addresses: {why}",
-            options.devices
+            options.devices.len()
         )
     };
     let limit = mapping::address_limit();
@@ -237,7 +238,10 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let device = |(id, ((size, span), share)): (usize, ((usize, Span), Option<Share>))| {
         let region = Region::device(id as u32, size, span, options.is_unified);
         let told = |error: ferry_core::Error| error.kind.because(note(&error.note));
-        Ok(region.map_err(|error| if is_exact { told(error) } else { error })?.sharing(share))
+        let region = region.map_err(|error| if is_exact { told(error) } else { error })?;
+        Ok(region
+            .sharing(share)
+            .telling(options.usage.as_ref().map(|usage| usage.of_device(options.devices[id]))))
     };
     spans.into_iter().zip(shares).enumerate().map(device).collect()
 }
@@ -262,8 +266,13 @@ mod tests {
 
     #[test]
     fn ranges_that_reach_into_ours_are_refused_and_say_so() {
-        let options =
-            HostOptions { devices: 2, device_memory: Some(1 << 20), shared: None, is_unified: false };
+        let options = HostOptions {
+            devices: vec![0, 1],
+            device_memory: Some(1 << 20),
+            shared: None,
+            is_unified: false,
+            usage: None,
+        };
         let regions = |host: &Host| (host.regions.devices[1].base(), host.regions.page_locked.base());
         let host = Host::new(options).expect("two small devices");
         let (device, page_locked) = regions(&host);
@@ -287,8 +296,13 @@ mod tests {
 
     #[test]
     fn imported_memory_is_shown_to_the_cpu() {
-        let options =
-            HostOptions { devices: 1, device_memory: Some(1 << 20), shared: None, is_unified: true };
+        let options = HostOptions {
+            devices: vec![0],
+            device_memory: Some(1 << 20),
+            shared: None,
+            is_unified: true,
+            usage: None,
+        };
         let host = Host::new(options).expect("a small board");
         let block = host.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
         let shared = host.share(&block).expect("a file");

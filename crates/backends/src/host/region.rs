@@ -9,7 +9,7 @@ use super::{
     budget::Share,
     mapping::{Mapping, identity},
 };
-use crate::{files::Kept, refusal};
+use crate::{files::Kept, refusal, usage::Account};
 use ferry_core::{Block, Error, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -45,6 +45,8 @@ pub struct Region {
     file: Option<Arc<Kept>>,
     /// Where processes share device memory, what they have of it: the last to go.
     share: Option<Share>,
+    /// What others are told that this process has of it.
+    account: Option<Account>,
 }
 
 /// Free offsets: by place to merge neighbours, by size to find the best fit.
@@ -96,12 +98,18 @@ impl Region {
             bytes,
             file: file.map(Arc::new),
             share: None,
+            account: None,
         }
     }
 
     /// The same with a budget that other processes take from.
     pub fn sharing(self, share: Option<Share>) -> Region {
         Region { share, ..self }
+    }
+
+    /// The same, telling other processes what is taken.
+    pub fn telling(self, account: Option<Account>) -> Region {
+        Region { account, ..self }
     }
 
     /// What the region is called in messages.
@@ -154,6 +162,7 @@ impl Region {
         }
         space.used += bytes;
         drop(space);
+        self.account.iter().for_each(|account| account.take(bytes));
         if self.lock_pages.load(Ordering::Relaxed) && !self.engine().lock_on_fault(offset, bytes) {
             self.lock_pages.store(false, Ordering::Relaxed); // past the limit of this process: best effort
         }
@@ -190,6 +199,7 @@ impl Region {
         space.used -= bytes;
         space.rest(offset, bytes);
         self.give_share(bytes);
+        self.account.iter().for_each(|account| account.give(bytes));
     }
 
     /// Takes bytes of the budget that processes share, where they do, if there are so many.

@@ -13,7 +13,13 @@ const EVERY: [Element; 7] =
 const WAYS: [Combine; 3] = [Combine::Sum, Combine::Max, Combine::Min];
 
 fn host() -> Runtime {
-    let options = HostOptions { devices: 1, device_memory: Some(64 * MIB), shared: None, is_unified: false };
+    let options = HostOptions {
+        devices: vec![0],
+        device_memory: Some(64 * MIB),
+        shared: None,
+        is_unified: false,
+        usage: None,
+    };
     Runtime::new(Host::open(options).expect("a host"), None)
 }
 
