@@ -11,6 +11,7 @@ mod error;
 mod library;
 mod machine;
 mod pages;
+mod prefix;
 mod run;
 mod terminal;
 mod tour;
@@ -29,7 +30,7 @@ use terminal::tell;
 #[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
 #[command(
     after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
-libascendcl.so, ../lib/libascendcl.so."
+libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so."
 )]
 struct Cli {
     #[command(subcommand)]
