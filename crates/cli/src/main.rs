@@ -8,6 +8,7 @@ mod bench;
 mod copy;
 mod devices;
 mod error;
+mod explain;
 mod library;
 mod machine;
 mod pages;
@@ -47,6 +48,8 @@ enum Command {
     Copy(copy::Args),
     /// Measure every kind of copy beside what else would move the bytes
     Bench(bench::Args),
+    /// Say what an error code means, what causes it and what helps
+    Explain(explain::Args),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::Args),
     /// A second process of the tour, which starts it
@@ -95,6 +98,7 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
         Command::Devices(args) => devices::main(&args),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
         Command::Role(args) => tour::child::main(&args),
         Command::Pages(args) => pages::main(&args),
