@@ -61,6 +61,16 @@ impl Library {
         name.ok_or_else(|| setup("aclrtGetSocName answered NULL".to_owned()))
     }
 
+    /// The version that the library reports of a package.
+    pub fn package_version(&self, package: &str) -> Result<String> {
+        let mut name: Vec<c_char> = package.bytes().chain([0]).map(|byte| byte as c_char).collect();
+        let mut version: [c_char; 128] = [0; 128];
+        // SAFETY: a C string, and the room that the documents ask for.
+        unsafe { call!(self, aclsysGetVersionStr(name.as_mut_ptr(), version.as_mut_ptr())) }?;
+        // SAFETY: the call has succeeded, so it wrote a string.
+        Ok(unsafe { text(version.as_ptr()) }.unwrap_or_default())
+    }
+
     /// How many devices there are.
     pub fn device_count(&self) -> Result<u32> {
         let mut count = 0;

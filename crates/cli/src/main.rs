@@ -7,6 +7,7 @@
 mod bench;
 mod copy;
 mod devices;
+mod doctor;
 mod error;
 mod explain;
 mod library;
@@ -48,6 +49,8 @@ enum Command {
     Copy(copy::Args),
     /// Measure every kind of copy beside what else would move the bytes
     Bench(bench::Args),
+    /// Say what a program will find here, what is in its way, and what helps
+    Doctor(doctor::Args),
     /// Say what an error code means, what causes it and what helps
     Explain(explain::Args),
     /// Run a program with our library in front of any other libascendcl.so
@@ -98,6 +101,7 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
         Command::Devices(args) => devices::main(&args),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
         Command::Role(args) => tour::child::main(&args),

@@ -58,6 +58,12 @@ impl Prefix {
         home.join("set_env.sh").exists().then(|| Prefix { home: home.to_owned() })
     }
 
+    /// The toolkit's version, as the files say it.
+    pub fn version(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.home.join("runtime/version.info")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Version=")).map(str::to_owned)
+    }
+
     /// Each variable with its value: lists go on with what they have now.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let home = |folder: &str| match folder {

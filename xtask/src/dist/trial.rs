@@ -80,6 +80,12 @@ impl Trial<'_> {
         if !said.contains(&*library.to_string_lossy()) {
             return Err(format!("the installed command does not use {}:\n{said}", library.display()));
         }
+        let mut doctor = Command::new(prefix.join("bin/ferry"));
+        doctor.arg("doctor").arg("--").arg(prefix.join("lib64")).env("LD_LIBRARY_PATH", prefix.join("lib64"));
+        let said = shell::output(doctor.env_remove("FERRY_LIBRARY"))?;
+        if !said.contains("the library is in an installed tree") || !said.contains("libhccl.so") {
+            return Err(format!("ferry doctor does not see the tree:\n{said}"));
+        }
         Ok(())
     }
 
