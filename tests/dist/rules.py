@@ -246,7 +246,7 @@ def _():
 
 @rule("yuanrong, Paddle", "a toolkit below ASCEND_CUSTOM_PATH/latest")
 def _():
-    assert (HOME.parent / "latest/include/acl/acl.h").exists()
+    assert (env("ASCEND_CUSTOM_PATH") / "latest/include/acl/acl.h").exists()
 
 
 @rule("InfiniCore, tilelang; xllm", "ASCEND_HOME; NPU_HOME_PATH, NPU_TOOLKIT_HOME")

@@ -31,10 +31,10 @@ const COMPLETIONS: [(Shell, &str, &str); 3] = [
 
 /// Writes all of them.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let prefix = &args.prefix;
-    write(&prefix.join("share"))
-        .and_then(|()| std::fs::write(prefix.join("set_env.sh"), prefix::set_env()))
-        .map_err(|error| Error::Setup(format!("cannot write to {}: {error}", prefix.display())))?;
+    let (share, set_env) = (args.prefix.join("share"), args.prefix.join("set_env.sh"));
+    let lost = |place: &Path, error| Error::Setup(format!("cannot write to {}: {error}", place.display()));
+    write(&share).map_err(|error| lost(&share, error))?;
+    std::fs::write(&set_env, prefix::set_env()).map_err(|error| lost(&set_env, error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -78,7 +78,13 @@ impl Prefix {
             folders.join(OsStr::new(":"))
         };
         let lists = lists.map(|(name, folders)| (*name, before(&list(folders), std::env::var_os(name))));
-        homes.chain(lists).collect()
+        homes.chain(lists).chain(self.above()).collect()
+    }
+
+    /// The folder above a tree called `latest`, for programs that look for that name below it.
+    fn above(&self) -> Option<(&'static str, OsString)> {
+        let above = self.home.parent().filter(|_| self.home.ends_with("latest"))?;
+        Some(("ASCEND_CUSTOM_PATH", above.into()))
     }
 }
 

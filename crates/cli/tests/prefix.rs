@@ -40,7 +40,7 @@ const LISTS: [&str; 4] = ["LD_LIBRARY_PATH", "PYTHONPATH", "PATH", "CMAKE_PREFIX
 
 #[test]
 fn run_sets_what_set_env_sets() {
-    let home = tree("prefix-run");
+    let home = tree("prefix-run/latest");
     let run = output(
         ferry(&["run", "--", "env"]).env("FERRY_LIBRARY", library(&home)).env("PYTHONPATH", "/was/there"),
     );

@@ -54,7 +54,7 @@ _ferry_before() {
     for _ferry_folder do
         _ferry_new=$_ferry_new${_ferry_new:+:}$_ferry_folder
     done
-    case $_ferry_old: in
+    case "${_ferry_old}:" in
         "$_ferry_new":*) ;;
         *) eval "export $_ferry_name=\"\$_ferry_new\${_ferry_old:+:}\$_ferry_old\"" ;;
     esac
@@ -62,5 +62,9 @@ _ferry_before() {
 }
 
 @VARIABLES@
+# Programs that read this one look for `latest` below it.
+case $_ferry_home in
+    */latest) export ASCEND_CUSTOM_PATH="${_ferry_home%/latest}" ;;
+esac
 unset -f _ferry_before
 unset _ferry_home
