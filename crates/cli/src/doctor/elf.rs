@@ -110,8 +110,9 @@ impl Object {
                 continue;
             }
             let texts = section.data(endian, data)?.split(|byte| *byte == 0);
-            let names =
-                texts.filter_map(|text| std::str::from_utf8(text).ok()).filter(|text| is_function(text));
+            let texts = texts.filter_map(|text| std::str::from_utf8(text).ok());
+            // Operators are not here, by the thousand.
+            let names = texts.filter(|text| is_function(text) && !text.starts_with("aclnn"));
             self.asks.extend(names.map(str::to_owned));
         }
         Ok(())
