@@ -68,6 +68,7 @@ const STEPS: &[Step] = &[
         Need::Tool(&tools::PKG_CONFIG),
         Need::Tool(&tools::CMAKE),
         Need::Make,
+        Need::Program("zsh"),
     ]),
     step("client", "published bindings build against dist/ and move memory", client::run)
         .with(&[BUILDER, Need::Libclang]),
