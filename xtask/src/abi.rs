@@ -49,13 +49,14 @@ const DOCUMENTED: &[(&str, u64, u64)] = &[
     ("aclrtUuid", 16, 1),
 ];
 
-/// What the library exports for the Python module alone; in no header.
+/// What the library exports for the Python module and the companion libraries alone; in no header.
 const PRIVATE: &[&str] = &[
     "ferryCheckWhileWaiting",
     "ferryHostRange",
     "ferryInUse",
     "ferryLaunchCallback",
     "ferryMemcpyAsyncWithCondition",
+    "ferryOperatorFailed",
     "ferryRefuse",
     "ferryStop",
     "ferryVersion",

@@ -243,6 +243,15 @@ pub fn abort(handle: usize) -> Result<()> {
     Ok(())
 }
 
+/// Work of the stream that was never ours has failed: all streams of its context stop for good, and tell this code and note every time.
+/// What ends the context ends that: aclrtResetDevice for a default one.
+pub(crate) fn stop(handle: usize, code: i32, note: &str) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    entry.stream.status().stop_all(Kind::Native(code).because(note.to_owned()));
+    Ok(())
+}
+
 /// aclrtSynchronizeStreamWithTimeout: for ever if -1.
 pub fn synchronize_within(handle: usize, timeout: i32) -> Result<()> {
     let engine = engine()?;

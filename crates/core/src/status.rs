@@ -95,6 +95,14 @@ impl Status {
         self.trips.store(true, Ordering::Relaxed);
     }
 
+    /// Stops this stream and all that share its halt, for good: they drop what they have, take nothing more, and tell `why` every time.
+    pub fn stop_all(&self, why: Error) {
+        match &self.halt {
+            Some(halt) => halt.trip(&why),
+            None => self.fail(why),
+        }
+    }
+
     /// Whether they do: work that may fail then keeps what is behind it from beginning until it is done.
     pub fn stops_all_on_failure(&self) -> bool {
         self.trips.load(Ordering::Relaxed)
@@ -213,6 +221,17 @@ mod tests {
         status.drop_through(8);
         assert_eq!(status.error_within(9, 9), None);
         assert_eq!(status.error_within(8, 9).map(|error| error.kind), Some(Kind::Aborted));
+    }
+
+    #[test]
+    fn streams_are_stopped_from_outside() {
+        let halt = Halt::new();
+        let [first, second] = [1, 2].map(|stream| Status::new(stream, None).under(halt.clone()));
+        first.stop_all(Kind::Native(7).because("from outside"));
+        for status in [&first, &second, &first] {
+            assert_eq!(status.take_error().map(|error| error.kind), Some(Kind::Native(7)));
+            assert_eq!(status.refusal().map(|error| error.kind), Some(Kind::Native(7)));
+        }
     }
 
     #[test]
