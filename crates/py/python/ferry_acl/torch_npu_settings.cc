@@ -4,11 +4,14 @@
 // Either registers the names of its allocator's settings, and a function that reads them, with one class of libc10.so. That class refuses a
 // name that it has already ("Duplicated key"), which ends the process, and keeps one function only. This library defines what torch_npu
 // calls to register; loaded into the global scope before torch_npu, it is found before libc10.so. Names that both have are fine, and
-// both functions read the settings, so that those of either package keep working.
+// both functions read the settings, so that those of either package keep working. torch_npu's function raises at settings that only
+// torch's CUDA allocator has: it does not see those.
 //
 // Used by _torch_npu.py, around the load. Calls that torch_npu makes later are passed on.
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cctype>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -19,11 +22,17 @@ using Keys = std::unordered_set<std::string>;
 
 #define EXPORTED __attribute__((visibility("default")))
 
+// Something of a library that is loaded, or null.
+static void *of(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    return handle != nullptr ? dlsym(handle, name) : nullptr;
+}
+
 // What a function of libc10.so returns. Whoever registers settings has loaded it, and it stays.
 template <typename T> static T &of_libc10(const char *name)
 {
-    void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
-    void *function = c10 != nullptr ? dlsym(c10, name) : nullptr;
+    void *function = of("libc10.so", name);
     if (function == nullptr) {
         throw std::runtime_error(std::string("ferry: libc10.so has no ") + name);
     }
@@ -38,6 +47,32 @@ static Keys &all_keys()
 static Hook &the_hook()
 {
     return of_libc10<Hook>("_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig19getConfigParserHookB5cxx11Ev");
+}
+
+// The names that torch's CUDA allocator has registered; there are none in a build of torch without it.
+static Keys keys_of_cuda()
+{
+    void *keys = of("libc10_cuda.so", "_ZZN3c104cuda20CUDACachingAllocator19CUDAAllocatorConfig7getKeysB5cxx11EvE4keys");
+    return keys != nullptr ? *static_cast<Keys *>(keys) : Keys();
+}
+
+// `name:value,name:[value,value]` without the settings of some names.
+static std::string without(const Keys &names, const std::string &settings)
+{
+    std::string rest;
+    for (size_t start = 0; start < settings.size();) {
+        size_t end = start;
+        for (int depth = 0; end < settings.size() && (depth > 0 || settings[end] != ','); end++) {
+            depth += (settings[end] == '[') - (settings[end] == ']');
+        }
+        std::string one = settings.substr(start, end - start), name = one.substr(0, one.find(':'));
+        name.erase(std::remove_if(name.begin(), name.end(), [](unsigned char c) { return std::isspace(c); }), name.end());
+        if (names.count(name) == 0) {
+            rest += (rest.empty() ? "" : ",") + one;
+        }
+        start = end + 1;
+    }
+    return rest;
 }
 
 // Whether torch_npu is still to be loaded.
@@ -85,7 +120,11 @@ Hook &AcceleratorAllocatorConfig::getConfigParserHook()
 extern "C" EXPORTED void ferry_torch_npu_loaded()
 {
     is_loading = false;
+    Keys only_cuda = keys_of_cuda();
     if (kept != nullptr) {
+        for (const auto &name : all_keys()) {
+            only_cuda.erase(name);
+        }
         all_keys().insert(kept->begin(), kept->end());
         delete kept;
         kept = nullptr;
@@ -94,11 +133,11 @@ extern "C" EXPORTED void ferry_torch_npu_loaded()
         Hook &hook = the_hook();
         Hook first = hook, second;
         second.swap(*theirs);
-        hook = [first, second](const std::string &settings) {
+        hook = [first, second, only_cuda](const std::string &settings) {
             if (first) {
                 first(settings);
             }
-            second(settings);
+            second(without(only_cuda, settings));
         };
     }
 }

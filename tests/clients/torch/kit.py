@@ -1,0 +1,26 @@
+"""What the programs here share. They see torch and torch_npu as anybody does, and nothing of Ferry."""
+import torch
+import torch_npu  # noqa: F401
+
+# Small, a page and a bit, and larger than a slice of the engine's.
+SIZES = (1, 4099, 3 << 20)
+
+
+def values(count, seed=1):
+    """Bytes that differ from place to place and from seed to seed, made by the CPU."""
+    return ((torch.arange(count, dtype=torch.int64) * 31 + seed * 101) % 251).to(torch.uint8)
+
+
+def same(got, want, what):
+    """Stops the program at the first byte that differs."""
+    assert got.device.type == want.device.type == "cpu", what
+    if not torch.equal(got, want):
+        at = (got != want).flatten().nonzero()[0].item()
+        raise AssertionError(f"{what}: element {at} is {got.flatten()[at]}, not {want.flatten()[at]}")
+
+
+def main(*parts):
+    """Runs the parts of a program."""
+    for part in parts:
+        part()
+    print("ok:", ", ".join(part.__name__.replace("_", " ") for part in parts), flush=True)
