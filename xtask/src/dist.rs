@@ -88,7 +88,7 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     match &wheel {
         Ok(file) => {
             tree.file(Path::new("share/ferry").join(file.file_name().unwrap_or_default()), read(file)?);
-            layout::module(&mut tree, &scratch.join("wheel"))?;
+            layout::module(root, &mut tree, &scratch.join("wheel"))?;
         }
         Err(why) => println!("without the Python module: {why}"),
     }

@@ -34,7 +34,7 @@ def from_the_environment():
                         ("PYTORCH_NPU_ALLOC_CONF", "max_split_size_mb:64"), ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")):
         more = "import torch_npu; " if "AUTOLOAD" in name else ""
         ran = subprocess.run([sys.executable, "-c", more + code], env=dict(os.environ, **{name: value}), capture_output=True, text=True)
-        assert ran.stdout == "ok\n", f"{name}={value}: {ran.stdout}{ran.stderr}"
+        assert ran.returncode == 0 and ran.stdout.endswith("ok\n"), f"{name}={value}: {ran.stdout}{ran.stderr}"
 
 
 main(settings_of_both_packages, from_the_environment)

@@ -48,10 +48,12 @@ pub fn links(tree: &mut Tree) {
     }
 }
 
-/// The Python module, unpacked from its wheel, for those who have the tree in PYTHONPATH. Its library is the tree's.
-pub fn module(tree: &mut Tree, unpacked: &Path) -> Result<(), String> {
+/// The Python module, unpacked from its wheel, for those who have the tree in PYTHONPATH. Its library is the tree's. What a wheel has
+/// Python run when it starts (ferry_acl.pth) is run by sitecustomize.py there.
+pub fn module(root: &Path, tree: &mut Tree, unpacked: &Path) -> Result<(), String> {
     let folder = Path::new("python/site-packages");
     tree.folder(folder, unpacked)?;
+    tree.file(folder.join("sitecustomize.py"), read(&root.join("packaging/python/sitecustomize.py"))?);
     for name in ["libascendcl.so", "libacl_rt.so"] {
         tree.link(
             folder.join("acl/lib").join(name),
