@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "acl/acl.h"
+#include "acl/acl_rt.h"
 
 /* In libascendcl.so, for its companions; described in crates/capi/src/private.rs. */
 extern aclError ferryRefuse(const char *function, const char *note, int32_t code);
