@@ -1,4 +1,7 @@
 """What the programs here share. They see torch and torch_npu as anybody does, and nothing of Ferry."""
+import os
+import sys
+
 import torch
 import torch_npu  # noqa: F401
 
@@ -19,6 +22,20 @@ def same(got, want, what):
     if not torch.equal(got, want):
         at = (got != want).flatten().nonzero()[0].item()
         raise AssertionError(f"{what}: element {at} is {got.flatten()[at]}, not {want.flatten()[at]}")
+
+
+EXPANDABLE = "expandable_segments:True"
+
+
+def is_expandable():
+    """Whether torch_npu maps physical memory into ranges of addresses that it has reserved."""
+    return os.environ.get("PYTORCH_NPU_ALLOC_CONF") == EXPANDABLE
+
+
+def once_more_expandable():
+    """Runs the program from its beginning with expandable segments, if it had none."""
+    if not is_expandable():
+        os.execve(sys.executable, [sys.executable, *sys.argv], dict(os.environ, PYTORCH_NPU_ALLOC_CONF=EXPANDABLE))
 
 
 def main(*parts):

@@ -1,9 +1,6 @@
 """torch_npu's allocators over ours: caching, pools, expandable segments, statistics, exhaustion."""
-import os
-import sys
-
 import torch
-from kit import main, same, values
+from kit import is_expandable, main, once_more_expandable, same, values
 
 MIB = 1 << 20
 
@@ -52,9 +49,8 @@ def growing_and_shrinking():
         torch.npu.empty_cache()
 
 
-EXPANDABLE = "expandable_segments:True"
-if os.environ.get("PYTORCH_NPU_ALLOC_CONF") == EXPANDABLE:
+if is_expandable():
     main(growing_and_shrinking, too_much_is_refused)
 else:
     main(freed_memory_is_cached_and_given_back, pools, too_much_is_refused)
-    os.execve(sys.executable, [sys.executable, *sys.argv], dict(os.environ, PYTORCH_NPU_ALLOC_CONF=EXPANDABLE))
+    once_more_expandable()

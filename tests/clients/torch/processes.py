@@ -1,7 +1,7 @@
 """Tensors between processes: a spawned child gets one of the device's, and what either writes the other sees."""
 import torch
 import torch.multiprocessing as processes
-from kit import main, same, values
+from kit import main, once_more_expandable, same, values
 
 COUNT = 1 << 20
 
@@ -71,3 +71,4 @@ def in_a_fork(outbox):
 
 if __name__ == "__main__":
     main(a_child_has_the_same_memory, children_have_devices_of_their_own, a_forked_child_is_refused)
+    once_more_expandable()
