@@ -18,7 +18,7 @@ const PACKAGES: [&str; 5] = ["torch==2.14.0", "torch_npu==2.14.0", "numpy", "pyy
 const PROGRAMS: &str = "tests/clients/torch";
 const SHARED: &str = "kit.py";
 /// Programs that are also run with nothing but a sourced set_env.sh and the wheel: they start processes in every way.
-const BY_WHEEL: [&str; 3] = ["settings.py", "loader.py", "processes.py"];
+const BY_WHEEL: [&str; 4] = ["settings.py", "loader.py", "processes.py", "together.py"];
 
 /// Runs all of them; a machine without torch and a way to get it runs the rest.
 pub fn run(root: &Path) -> Result<Outcome, String> {
