@@ -11,7 +11,7 @@ use crate::venv::Venv;
 use crate::{client, dist, shell};
 
 /// The variable that names an interpreter whose environment has [`PACKAGES`].
-const PYTHON: &str = "FERRY_TORCH_PYTHON";
+pub const PYTHON: &str = "FERRY_TORCH_PYTHON";
 /// What the programs of [`PROGRAMS`] import. torch_npu does not say that it needs the last three.
 const PACKAGES: [&str; 5] = ["torch==2.14.0", "torch_npu==2.14.0", "numpy", "pyyaml", "setuptools"];
 /// Every file in it is a program, except what they share.
@@ -37,28 +37,44 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     Ok(bindings)
 }
 
+/// Where torch is installed if nobody names an environment.
+pub fn folder(root: &Path) -> PathBuf {
+    shell::target_dir(root).join("torch")
+}
+
+/// Whether torch would have to be installed.
+pub fn lacks_torch(root: &Path) -> bool {
+    named().is_none() && !has_torch(&folder(root).join("bin/python3"))
+}
+
+fn named() -> Option<OsString> {
+    std::env::var_os(PYTHON).filter(|python| !python.is_empty())
+}
+
+fn has_torch(python: &Path) -> bool {
+    shell::quiet(Command::new(python).args(["-m", "pip", "show", "torch", "torch_npu"]))
+}
+
 /// The interpreter of an environment that has torch; an inner error says why there is none.
 fn torch(root: &Path) -> Result<Result<PathBuf, String>, String> {
-    let has_it =
-        |python: &mut Command| shell::quiet(python.args(["-m", "pip", "show", "torch", "torch_npu"]));
-    if let Some(python) = std::env::var_os(PYTHON).filter(|python| !python.is_empty()) {
-        let there = has_it(&mut Command::new(&python));
+    if let Some(python) = named().map(PathBuf::from) {
         let missing = || format!("{PYTHON} is {}, which has no torch and torch_npu", python.display());
-        return if there { Ok(Ok(python.into())) } else { Err(missing()) };
+        return if has_torch(&python) { Ok(Ok(python)) } else { Err(missing()) };
     }
-    let venv = match Venv::open(shell::target_dir(root).join("torch")) {
+    let venv = match Venv::open(folder(root)) {
         Ok(venv) => venv,
         Err(why) => return Ok(Err(why)),
     };
-    if !has_it(&mut venv.python()) {
-        println!("missing: pip install {} (5 GB; {PYTHON} may name an environment)", PACKAGES.join(" "));
+    let python = venv.program("python3");
+    if !has_torch(&python) {
+        println!("missing: pip install {}", PACKAGES.join(" "));
         let mut pip = venv.wrapped(&["timeout", "3600"]);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
         if !shell::quiet(pip.args(PACKAGES)) {
             return Ok(Err(format!("pip could not install {}", PACKAGES.join(", "))));
         }
     }
-    Ok(Ok(venv.program("python3")))
+    Ok(Ok(python))
 }
 
 fn programs(root: &Path) -> Result<Vec<PathBuf>, String> {

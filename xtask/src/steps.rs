@@ -82,7 +82,7 @@ const STEPS: &[Step] = &[
         "torch_npu and published bindings, unmodified, on what people install",
         clients::run,
     )
-    .with(&[BUILDER, Need::Libclang]),
+    .with(&[BUILDER, Need::Libclang, Need::Torch]),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)
