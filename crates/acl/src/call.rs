@@ -89,12 +89,15 @@ pub fn fail_operator(name: &str, stream: usize, code: i32, note: String) -> i32 
     if state::is_forked() {
         return refuse_in_child(name);
     }
+    let cancelling = Cancelling::off();
     let failed = || stream::stop(stream, code, &note).err().unwrap_or_else(|| fail(code, note.clone()));
     let error = catch_unwind(AssertUnwindSafe(failed)).unwrap_or_else(|_| a_bug());
     if error.code == code && !TOLD.swap(true, Ordering::Relaxed) {
         log::print(libc::STDERR_FILENO, format!("ferry: {note}\n").as_bytes());
     }
-    report(name, &error)
+    let code = report(name, &error);
+    cancelling.back();
+    code
 }
 
 /// Every call in a child of a process that used Ferry. A child that the C library does not know of may use none of its locks, the

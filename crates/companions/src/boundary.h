@@ -88,9 +88,10 @@ static inline aclError read_text(const char *function, const char *name, const c
 /* Writes NULL to the output of a function that is refused, if it can be written. */
 static inline void clear(void **out)
 {
+    static void *const nothing = NULL;
     char why[8];
     if (out != NULL && ferryHostRange(out, sizeof *out, 1, why, sizeof why) == ACL_SUCCESS) {
-        *out = NULL;
+        memcpy(out, &nothing, sizeof nothing); /* at any alignment */
     }
 }
 

@@ -85,7 +85,7 @@ EXPORTED aclError aclGetTensorDescDimV2(const void *desc, size_t index, int64_t 
     }
     count = (size_t)object->num_dims;
     if (index < count) {
-        *dimSize = object->dims[index];
+        memcpy(dimSize, &object->dims[index], sizeof *dimSize); /* at any alignment */
     }
     give_back();
     return index < count ? ACL_SUCCESS : refuse(__func__, ACL_ERROR_INVALID_PARAM, "index is %zu of %zu dimensions", index, count);

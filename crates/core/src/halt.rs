@@ -6,8 +6,8 @@ use crate::{
     sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
 };
 
-/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from outside. From then on the streams drop what they have and
-/// take nothing more, and whoever waits for one of them is told why.
+/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from outside. From then on
+/// the streams drop what they have and take nothing more, and whoever waits for one of them is told why.
 #[derive(Default)]
 pub struct Halt {
     tripped: AtomicBool,
