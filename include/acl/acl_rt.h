@@ -205,6 +205,20 @@ typedef enum {
     ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF /**< None. */
 } aclrtMemGranularityOptions;
 
+/** How a place may touch memory (values: aclcppdevg_03_2046). */
+typedef enum {
+    ACL_RT_MEM_ACCESS_FLAGS_NONE = 0, /**< Not at all. */
+    ACL_RT_MEM_ACCESS_FLAGS_READ = 1, /**< It may read. */
+    ACL_RT_MEM_ACCESS_FLAGS_READWRITE = 3 /**< It may read and write. */
+} aclrtMemAccessFlags;
+
+/** A place, and how it may touch memory (members: aclcppdevg_03_2047). */
+typedef struct {
+    aclrtMemAccessFlags flags; /**< How. */
+    aclrtMemLocation location; /**< Who: HOST or a DEVICE. */
+    uint8_t rsv[12]; /**< Reserved, 0. */
+} aclrtMemAccessDesc;
+
 /** Properties of a memory pool. */
 typedef struct {
     aclrtMemAllocationType allocType; /**< How its memory is allocated. */
@@ -552,6 +566,24 @@ aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *u
 /** Process id by which other processes' white lists know this one. */
 aclError aclrtDeviceGetBareTgid(int32_t *pid);
 
+/** The driver's number of a device of this process, whose numbers count ASCEND_RT_VISIBLE_DEVICES. */
+aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId);
+
+/** This process's number of a device that the driver calls so. */
+aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const userDevid);
+
+/** The driver's number of a device of the machine; the two are the same here. */
+aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId);
+
+/** The machine's number of a device. Documented: the argument is this process's number, in spite of its name. */
+aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId);
+
+/** This process's number of a device of the machine. */
+aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId);
+
+/** The machine's number of a device of this process. */
+aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId);
+
 /**
  * Keeps a mode for the current device, which aclrtGetDeviceSatMode tells. Nothing else here depends on it: in a reduction
  * (aclrtReduceAsync) a float that is too large becomes infinity in both modes.
@@ -736,6 +768,9 @@ aclError aclrtHostUnregister(void *ptr);
 /** Tells what an address belongs to. */
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
 
+/** Start and length of the allocation, or of the mapping, that holds an address; one of the outputs may be NULL. */
+aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize);
+
 /* ---- Functions: virtual memory ---------------------------------------------------------------------------- */
 
 /** Reserves addresses; nothing is behind them until memory is mapped there. `alignment` is 0. */
@@ -744,7 +779,8 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
 /** Gives reserved addresses back; nothing is mapped there any more. */
 aclError aclrtReleaseMemAddress(void *virPtr);
 
-/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. */
+/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. Of the host it is page-locked, and the CPU may
+ *  touch it where it is mapped; HOST_NUMA names a memory node. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop,
                              uint64_t flags);
 
@@ -760,6 +796,21 @@ aclError aclrtUnmapMem(void *virPtr);
 /** The granularity of physical memory with these properties. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                           size_t *granularity);
+
+/** Reserves the very addresses from `expectPtr` on, or fails; `size` is a multiple of 1 GiB. A3 only. */
+aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags);
+
+/** Notes that places may read and write what aclrtMapMem mapped, with its `virPtr` and `size`. Copies do not ask. */
+aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count);
+
+/** aclrtMemAccessFlags of a place: READWRITE for the memory's own and for those that were given access, else NONE. */
+aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
+
+/** The handle that is mapped at `virPtr`; each call takes one more aclrtFreePhysical. */
+aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle);
+
+/** What physical memory was made with. */
+aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop);
 
 /** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
 aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,

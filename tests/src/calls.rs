@@ -8,8 +8,8 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocConfig, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
-    aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation,
+    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 
 macro_rules! calls {
@@ -51,6 +51,12 @@ calls! {
     aclrtGetDeviceInfo(device: u32, attr: i32, value: *mut i64);
     aclrtGetDeviceUtilizationRate(device: i32, info: *mut aclrtUtilizationInfo);
     aclrtDeviceGetBareTgid(pid: *mut i32);
+    aclrtGetLogicDevIdByUserDevId(user: i32, logic: *mut i32);
+    aclrtGetUserDevIdByLogicDevId(logic: i32, user: *mut i32);
+    aclrtGetLogicDevIdByPhyDevId(physical: i32, logic: *mut i32);
+    aclrtGetPhyDevIdByLogicDevId(logic: i32, physical: *mut i32);
+    aclrtGetUserDevIdByPhyDevId(physical: i32, user: *mut i32);
+    aclrtGetPhyDevIdByUserDevId(user: i32, physical: *mut i32);
     aclrtSetDeviceSatMode(mode: i32);
     aclrtGetDeviceSatMode(mode: *mut i32);
     aclrtSetSysParamOpt(opt: i32, value: i64);
@@ -115,6 +121,8 @@ calls! {
     aclrtHostUnregister(ptr: usize);
     aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
 
+    aclrtMemGetAddressRange(ptr: usize, base: *mut usize, size: *mut usize);
+
     aclrtReserveMemAddress(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
     aclrtReleaseMemAddress(ptr: usize);
     aclrtMallocPhysical(handle: *mut usize, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64);
@@ -122,6 +130,11 @@ calls! {
     aclrtMapMem(ptr: usize, size: usize, offset: usize, handle: usize, flags: u64);
     aclrtUnmapMem(ptr: usize);
     aclrtMemGetAllocationGranularity(prop: *mut aclrtPhysicalMemProp, option: i32, granularity: *mut usize);
+    aclrtReserveMemAddressNoUCMemory(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
+    aclrtMemSetAccess(ptr: usize, size: usize, desc: *mut aclrtMemAccessDesc, count: usize);
+    aclrtMemGetAccess(ptr: usize, location: *mut aclrtMemLocation, flag: *mut u64);
+    aclrtMemRetainAllocationHandle(ptr: usize, handle: *mut usize);
+    aclrtMemGetAllocationPropertiesFromHandle(handle: usize, prop: *mut aclrtPhysicalMemProp);
     aclrtMemExportToShareableHandle(handle: usize, handleType: i32, flags: u64, shareableHandle: *mut u64);
     aclrtMemSetPidToShareableHandle(shareableHandle: u64, pid: *mut i32, pidNum: usize);
     aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 pub use ascendcl::{
     aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
-    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclrtMemAccessDesc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
+    aclrtUtilizationInfo,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;

@@ -34,6 +34,7 @@ const DOCUMENTED: &[(&str, u64, u64)] = &[
     ("aclrtMallocAttrValue", 8, 4),
     ("aclrtMallocAttribute", 12, 4),
     ("aclrtMallocConfig", 16, 8),
+    ("aclrtMemAccessDesc", 24, 4),
     ("aclrtMemLocation", 8, 4),
     ("aclrtMemPoolProps", 56, 8),
     ("aclrtMemUceInfo", 128, 8),

@@ -24,6 +24,7 @@ const EVERYWHERE: Where = Where { products: EVERY_PRODUCT, forms: EVERY_FORM };
 const NEWEST: Where = Where { products: B950 | A3 | A2, ..EVERYWHERE };
 const NEWEST_AND_200I: Where = Where { products: NEWEST.products | B200I, ..EVERYWHERE };
 const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWHERE };
+const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
 const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
 /// Where host and device memory are apart.
@@ -71,6 +72,12 @@ table! {
     aclrtGetDeviceInfo: EVERYWHERE;
     aclrtGetDeviceUtilizationRate: EVERYWHERE;
     aclrtDeviceGetBareTgid: EVERYWHERE;
+    aclrtGetLogicDevIdByUserDevId: EVERYWHERE;
+    aclrtGetUserDevIdByLogicDevId: EVERYWHERE;
+    aclrtGetLogicDevIdByPhyDevId: EVERYWHERE;
+    aclrtGetPhyDevIdByLogicDevId: EVERYWHERE;
+    aclrtGetUserDevIdByPhyDevId: EVERYWHERE;
+    aclrtGetPhyDevIdByUserDevId: EVERYWHERE;
     aclrtSetDeviceSatMode: NEWEST;
     aclrtGetDeviceSatMode: NEWEST;
     aclrtSetSysParamOpt: EVERYWHERE;
@@ -141,6 +148,7 @@ table! {
     aclrtFreeHost: EVERYWHERE;
     aclrtFreeHostWithDevSync: EVERYWHERE;
     aclrtPointerGetAttributes: EVERYWHERE;
+    aclrtMemGetAddressRange: EVERYWHERE;
     aclrtHostRegister: NEWEST;
     aclrtHostRegisterV2: NEWEST;
     aclrtHostGetDevicePointer: NEWEST;
@@ -154,6 +162,11 @@ table! {
     aclrtMapMem: NOT_ON_BOARDS;
     aclrtUnmapMem: NOT_ON_BOARDS;
     aclrtMemGetAllocationGranularity: NOT_ON_BOARDS;
+    aclrtReserveMemAddressNoUCMemory: ONLY_A3;
+    aclrtMemSetAccess: NOT_ON_BOARDS;
+    aclrtMemGetAccess: NOT_ON_BOARDS;
+    aclrtMemRetainAllocationHandle: NOT_ON_BOARDS;
+    aclrtMemGetAllocationPropertiesFromHandle: NOT_ON_BOARDS;
     aclrtMemExportToShareableHandle: NOT_ON_BOARDS;
     aclrtMemSetPidToShareableHandle: NOT_ON_BOARDS;
     aclrtMemImportFromShareableHandle: NOT_ON_BOARDS;

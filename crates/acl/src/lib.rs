@@ -18,6 +18,7 @@ mod explain;
 pub mod fill;
 pub mod functions;
 pub mod handles;
+pub mod ids;
 pub mod info;
 pub mod init;
 pub mod interrupt;

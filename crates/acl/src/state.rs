@@ -16,7 +16,7 @@ use crate::{
     settings::{Settings, settings},
     stream::StreamEntry,
     twin,
-    virtual_memory::PhysicalEntry,
+    virtual_memory::{PhysicalEntry, mapped::Mapped},
 };
 use ferry::{
     BackendName,
@@ -51,6 +51,7 @@ pub struct Engine {
     pub(crate) graves: Graves,
     pub(crate) registered: Registrations,
     pub(crate) physicals: Handles<PhysicalEntry>,
+    pub(crate) mapped: Mutex<Mapped>,
     pub(crate) reports: Reports,
 }
 
@@ -118,6 +119,7 @@ fn open() -> Result<Engine> {
         graves: Graves::default(),
         registered: Registrations::default(),
         physicals: Handles::default(),
+        mapped: Mutex::default(),
         reports: Reports::default(),
     };
     if settings.fault_note {

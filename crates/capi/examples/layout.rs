@@ -1,8 +1,8 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
 use ascendcl::{
-    aclCANNPackageVersion, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemLocation,
-    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemAccessDesc,
+    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
 };
 use std::mem::{align_of, offset_of, size_of};
 
@@ -47,6 +47,7 @@ fn main() {
         reserved
     });
     layout!(aclrtMemLocation { id, type_ });
+    layout!(aclrtMemAccessDesc { flags, location, rsv });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });
     layout!(aclrtMallocAttrValue {});

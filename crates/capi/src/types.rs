@@ -102,6 +102,18 @@ pub struct aclrtPhysicalMemProp {
     pub reserve: u64,
 }
 
+/// A place, and how it may touch memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtMemAccessDesc {
+    /// aclrtMemAccessFlags.
+    pub flags: i32,
+    /// The place.
+    pub location: aclrtMemLocation,
+    /// Must be zero.
+    pub rsv: [u8; 12],
+}
+
 /// The version of a package, whole and in parts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

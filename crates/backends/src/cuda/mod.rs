@@ -53,7 +53,10 @@ mod unheld;
 mod visits;
 mod workers;
 
-use crate::{fault, host::outside::Outside};
+use crate::{
+    fault,
+    host::outside::{Outside, new_pages},
+};
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -234,6 +237,23 @@ impl Backend for Cuda {
 
     fn release(&self, base: usize) {
         self.outside.release(base);
+    }
+
+    fn show(&self, base: usize, block: &Block) -> Result<()> {
+        if block.home == Home::Host { self.outside.show(base, block) } else { Ok(()) }
+    }
+
+    fn hide(&self, base: usize, block: &Block) {
+        if block.home == Home::Host {
+            self.outside.hide(base, block.len);
+        }
+    }
+
+    fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        let pages = new_pages(len, node)?;
+        let block = self.register(pages.addr(), len)?;
+        self.outside.keep_pages(pages);
+        Ok(Block { page, ..block })
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
