@@ -141,6 +141,12 @@ typedef enum {
 /** Bytes of an element of this type; 0 for ACL_STRING and what is no type. */
 size_t aclDataTypeSize(aclDataType dataType);
 
+/** A 16-bit float as a 32-bit one. */
+float aclFloat16ToFloat(aclFloat16 value);
+
+/** The nearest 16-bit float, the even one of two; infinity for what is too large. */
+aclFloat16 aclFloatToFloat16(float value);
+
 /** Where memory given to the library lies. */
 typedef enum {
     ACL_MEMTYPE_DEVICE = 0,                  /**< Device memory. */

@@ -243,6 +243,48 @@ typedef struct {
     size_t reserved[14]; /**< Reserved. */
 } aclrtMemUceInfo;
 
+#define ACL_RT_MEM_UCE_INFO_MAX_NUM 20 /**< Ranges in an aclrtMemUceInfoArray (aclcppdevg_03_1963, as all of its kin). */
+
+/** Ranges with uncorrectable memory errors. */
+typedef struct {
+    size_t arraySize; /**< How many. */
+    aclrtMemUceInfo memUceInfoArray[ACL_RT_MEM_UCE_INFO_MAX_NUM]; /**< The ranges. */
+} aclrtMemUceInfoArray;
+
+/** Kinds of faults of a device. */
+typedef enum {
+    ACL_RT_NO_ERROR = 0, /**< None. */
+    ACL_RT_ERROR_MEMORY = 1, /**< Memory. */
+    ACL_RT_ERROR_L2 = 2, /**< L2 buffer. */
+    ACL_RT_ERROR_AICORE = 3, /**< AI core. */
+    ACL_RT_ERROR_LINK = 4, /**< Network. */
+    ACL_RT_ERROR_L3_PORT = 5, /**< L3 port. */
+    ACL_RT_ERROR_OTHERS = 0xFFFF /**< Another. */
+} aclrtErrorType;
+
+/** Where the fault of an AI core is to be looked for. */
+typedef enum {
+    ACL_RT_AICORE_ERROR_UNKNOWN = 0, /**< Nobody knows. */
+    ACL_RT_AICORE_ERROR_UNKOWN = 0, /**< The same, in its second spelling. */
+    ACL_RT_AICORE_ERROR_SW = 1, /**< In software. */
+    ACL_RT_AICORE_ERROR_HW_LOCAL = 2 /**< In this device. */
+} aclrtAicoreErrorType;
+
+/** More about a fault, by its kind. */
+typedef union {
+    aclrtMemUceInfoArray uceInfo; /**< Of memory. */
+    aclrtAicoreErrorType aicoreErrType; /**< Of an AI core. */
+} aclrtErrorInfoDetail;
+
+/** What is wrong with a device. */
+typedef struct {
+    uint8_t tryRepair; /**< 1 if it can be repaired. */
+    uint8_t hasDetail; /**< 1 if `detail` says more. */
+    uint8_t reserved[2]; /**< Reserved. */
+    aclrtErrorType errorType; /**< Its kind. */
+    aclrtErrorInfoDetail detail; /**< More about it. */
+} aclrtErrorInfo;
+
 /** How host memory is registered. */
 typedef enum {
     ACL_HOST_REGISTER_MAPPED = 0, /**< Mapped to the device. */
@@ -322,6 +364,15 @@ typedef enum {
     ACL_CALLBACK_NO_BLOCK = 0, /**< It does not. */
     ACL_CALLBACK_BLOCK = 1 /**< It does. */
 } aclrtCallbackBlockType;
+
+/** What can be set of a stream besides its work (values: aclcppdevg_03_1873). */
+typedef enum {
+    ACL_STREAM_ATTR_FAILURE_MODE = 1, /**< As aclrtSetStreamFailureMode; not of the default stream. */
+    ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK = 2, /**< As aclrtSetStreamOverflowSwitch. */
+    ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3, /**< Any number. */
+    ACL_STREAM_ATTR_CACHE_OP_INFO = 4, /**< 0 or 1. */
+    ACL_STREAM_ATTR_PRIORITY = 5 /**< 0 (highest) to 7; 950, A3 and A2. */
+} aclrtStreamAttr;
 
 /** Value of a stream attribute. */
 typedef union {
@@ -435,6 +486,19 @@ typedef enum {
     ACL_RT_OVERFLOW_MODE_INFNAN = 1, /**< Infinity. */
     ACL_RT_OVERFLOW_MODE_UNDEF = 2 /**< Neither. */
 } aclrtFloatOverflowMode;
+
+/** Whether a device works (values: aclcppdevg_03_1403). */
+typedef enum {
+    ACL_RT_DEVICE_STATUS_NORMAL = 0, /**< It does. */
+    ACL_RT_DEVICE_STATUS_ABNORMAL = 1, /**< It does not. */
+    ACL_RT_DEVICE_STATUS_END = 0xFFFF /**< Reserved. */
+} aclrtDeviceStatus;
+
+/** Resources of a device that can be limited. */
+typedef enum {
+    ACL_RT_DEV_RES_CUBE_CORE = 0, /**< Cube cores. */
+    ACL_RT_DEV_RES_VECTOR_CORE = 1 /**< Vector cores. */
+} aclrtDevResLimitType;
 
 /** Parameters that operators read. */
 typedef enum {
@@ -602,6 +666,48 @@ aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 /** Sets how many seconds an operator may run; copies are not meant. */
 aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
 
+/** The same in microseconds; `actualTimeout` receives what was set. */
+aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout);
+
+/** Whether a device works, set or not: aclrtDeviceStatus. */
+aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus);
+
+/** 16 bytes that name a device on this machine, to every process alike. */
+aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid);
+
+/** What this process uses of a device's memory, by module: one, "FERRY". `memUsageInfo` has room for `inputNum`. */
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum);
+
+/** The lowest priority of streams (7) and the highest (0). */
+aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
+
+/** Drops all work of a device, of every context, as aclrtStreamAbort does of a stream; `timeout` in milliseconds, 0 is no limit. */
+aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
+
+/** Ranges of a device with uncorrectable memory errors, at most 128. There are none: `retSize` becomes 0. */
+aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize, size_t *retSize);
+
+/** Repairs what aclrtGetMemUceInfo told of: nothing. */
+aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize);
+
+/** What is wrong with a device: nothing. */
+aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo);
+
+/** Repairs what aclrtGetErrorVerbose told of. */
+aclError aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo);
+
+/** Limits the cores of a device for this process, from 1 to what there is. Limits are kept and told; operators would heed them. */
+aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
+
+/** The limit that was set, else what the product has. */
+aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value);
+
+/** Ends all limits of a device. */
+aclError aclrtResetDeviceResLimit(int32_t deviceId);
+
+/** What counts for the calling thread: limits of the stream that it uses, else of the device, else what the product has. */
+aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value);
+
 /* ---- Functions: contexts ---------------------------------------------------------------------------------- */
 
 /** Creates a context on a device and makes it current. */
@@ -615,6 +721,9 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
+
+/** Whether a device's default context is in use: 1 after aclrtSetDevice. `flags` is NULL, and never written. */
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active);
 
 /** Sets a parameter of the current context. */
 aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
@@ -654,6 +763,48 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /** A small number that no other living stream of the process has. */
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
+
+/** The priority of a stream, from 0 (highest) to 7. All streams are served alike. */
+aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
+
+/** The ACL_STREAM_ flags that a stream was made with. */
+aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
+
+/** Sets an attribute of a stream. */
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+
+/** An attribute of a stream. */
+aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+
+/** Keeps whether a stream is to look for overflows: 0 or 1. Nothing overflows here. */
+aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
+
+/** What aclrtSetStreamOverflowSwitch kept. */
+aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag);
+
+/** Writes, in stream order, the 64 bytes of an overflow status to device memory: zeros. */
+aclError aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream stream);
+
+/** Forgets overflows, of which there are none. */
+aclError aclrtResetOverflowStatus(aclrtStream stream);
+
+/** A hint about memory of the stream's device, ACL_RT_CMO_TYPE_PREFETCH only; there is no cache that would heed it. */
+aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream);
+
+/** Limits the cores of a stream, as aclrtSetDeviceResLimit those of a device. */
+aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
+
+/** The stream's limit, else the device's, else what the product has. */
+aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value);
+
+/** Ends all limits of a stream. */
+aclError aclrtResetStreamResLimit(aclrtStream stream);
+
+/** Has the calling thread use a stream's limits; the last one counts. */
+aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
+
+/** Ends that. */
+aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
 
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);

@@ -8,8 +8,9 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation,
-    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtHostFunc, aclrtMallocConfig, aclrtMemAccessDesc,
+    aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
+    aclrtPtrAttributes, aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
 };
 
 macro_rules! calls {
@@ -64,6 +65,17 @@ calls! {
     aclrtCtxSetSysParamOpt(opt: i32, value: i64);
     aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64);
     aclrtSetOpExecuteTimeOut(timeout: u32);
+    aclrtSetOpExecuteTimeOutV2(timeout: u64, actual: *mut u64);
+    aclrtQueryDeviceStatus(device: i32, status: *mut i32);
+    aclrtDeviceGetUuid(device: i32, uuid: *mut aclrtUuid);
+    aclrtGetMemUsageInfo(device: i32, info: *mut aclrtMemUsageInfo, room: usize, found: *mut usize);
+    aclrtDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+    aclrtDeviceTaskAbort(device: i32, timeout: u32);
+    aclrtGetMemUceInfo(device: i32, ranges: *mut aclrtMemUceInfo, room: usize, found: *mut usize);
+    aclrtMemUceRepair(device: i32, ranges: *mut aclrtMemUceInfo, count: usize);
+    aclrtGetErrorVerbose(device: i32, info: *mut aclrtErrorInfo);
+    aclrtRepairError(device: i32, info: *const aclrtErrorInfo);
+    aclrtGetPrimaryCtxState(device: i32, flags: *mut u32, active: *mut i32);
 
     aclrtCreateContext(context: *mut usize, device: i32);
     aclrtDestroyContext(context: usize);
@@ -80,6 +92,24 @@ calls! {
     aclrtStreamQuery(stream: usize, status: *mut i32);
     aclrtSetStreamFailureMode(stream: usize, mode: u64);
     aclrtStreamGetId(stream: usize, id: *mut i32);
+    aclrtStreamGetPriority(stream: usize, priority: *mut u32);
+    aclrtStreamGetFlags(stream: usize, flags: *mut u32);
+    aclrtSetStreamAttribute(stream: usize, attribute: i32, value: *mut aclrtStreamAttrValue);
+    aclrtGetStreamAttribute(stream: usize, attribute: i32, value: *mut aclrtStreamAttrValue);
+    aclrtSetStreamOverflowSwitch(stream: usize, flag: u32);
+    aclrtGetStreamOverflowSwitch(stream: usize, flag: *mut u32);
+    aclrtGetOverflowStatus(addr: usize, size: usize, stream: usize);
+    aclrtResetOverflowStatus(stream: usize);
+    aclrtCmoAsync(src: usize, size: usize, kind: i32, stream: usize);
+    aclrtSetDeviceResLimit(device: i32, kind: i32, value: u32);
+    aclrtGetDeviceResLimit(device: i32, kind: i32, value: *mut u32);
+    aclrtResetDeviceResLimit(device: i32);
+    aclrtSetStreamResLimit(stream: usize, kind: i32, value: u32);
+    aclrtGetStreamResLimit(stream: usize, kind: i32, value: *mut u32);
+    aclrtResetStreamResLimit(stream: usize);
+    aclrtUseStreamResInCurrentThread(stream: usize);
+    aclrtUnuseStreamResInCurrentThread(stream: usize);
+    aclrtGetResInCurrentThread(kind: i32, value: *mut u32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
     ferryStreamAdopt(native: usize, stream: *mut usize);
     ferryStreamNative(stream: usize, native: *mut usize);
@@ -200,6 +230,16 @@ pub fn soc_name() -> Option<String> {
 /// aclDataTypeSize.
 pub fn data_type_size(data_type: i32) -> usize {
     ascendcl::aclDataTypeSize(data_type)
+}
+
+/// aclFloat16ToFloat.
+pub fn float_of(half: u16) -> f32 {
+    ascendcl::aclFloat16ToFloat(half)
+}
+
+/// aclFloatToFloat16.
+pub fn half_of(value: f32) -> u16 {
+    ascendcl::aclFloatToFloat16(value)
 }
 
 /// aclAppLog without anything behind the format.

@@ -20,9 +20,10 @@ mod wild;
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
-    aclrtMemAccessDesc, aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
-    aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtHostFunc, aclrtMallocAttrValue,
+    aclrtMallocAttribute, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo,
+    aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtUtilizationInfo, aclrtUuid,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;

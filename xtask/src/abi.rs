@@ -30,6 +30,8 @@ const HEADERS: &[&str] = &[
 /// Size and alignment of every struct and union as documented for LP64, whether or not Rust knows it yet.
 const DOCUMENTED: &[(&str, u64, u64)] = &[
     ("aclCANNPackageVersion", 512, 1),
+    ("aclrtErrorInfo", 2576, 8),
+    ("aclrtErrorInfoDetail", 2568, 8),
     ("aclrtIpcEventHandle", 64, 1),
     ("aclrtMallocAttrValue", 8, 4),
     ("aclrtMallocAttribute", 12, 4),
@@ -38,6 +40,7 @@ const DOCUMENTED: &[(&str, u64, u64)] = &[
     ("aclrtMemLocation", 8, 4),
     ("aclrtMemPoolProps", 56, 8),
     ("aclrtMemUceInfo", 128, 8),
+    ("aclrtMemUceInfoArray", 2568, 8),
     ("aclrtMemUsageInfo", 112, 8),
     ("aclrtMemcpyBatchAttr", 32, 4),
     ("aclrtPhysicalMemProp", 32, 8),

@@ -24,6 +24,7 @@ const EVERYWHERE: Where = Where { products: EVERY_PRODUCT, forms: EVERY_FORM };
 const NEWEST: Where = Where { products: B950 | A3 | A2, ..EVERYWHERE };
 const NEWEST_AND_200I: Where = Where { products: NEWEST.products | B200I, ..EVERYWHERE };
 const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWHERE };
+const NOT_950: Where = Where { products: EVERY_PRODUCT & !B950, ..EVERYWHERE };
 const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
 const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
@@ -57,6 +58,8 @@ table! {
     aclsysGetCANNVersion: EVERYWHERE;
     aclGetDeviceCapability: EVERYWHERE;
     aclDataTypeSize: EVERYWHERE;
+    aclFloat16ToFloat: EVERYWHERE;
+    aclFloatToFloat16: EVERYWHERE;
     aclAppLog: EVERYWHERE;
 
     // Devices.
@@ -83,6 +86,20 @@ table! {
     aclrtSetSysParamOpt: EVERYWHERE;
     aclrtGetSysParamOpt: EVERYWHERE;
     aclrtSetOpExecuteTimeOut: EVERYWHERE;
+    aclrtSetOpExecuteTimeOutV2: EVERYWHERE;
+    aclrtQueryDeviceStatus: EVERYWHERE;
+    aclrtDeviceGetUuid: NEWEST;
+    aclrtGetMemUsageInfo: NOT_950;
+    aclrtDeviceGetStreamPriorityRange: EVERYWHERE;
+    aclrtDeviceTaskAbort: NEWEST;
+    aclrtGetMemUceInfo: EVERYWHERE;
+    aclrtMemUceRepair: EVERYWHERE;
+    aclrtGetErrorVerbose: NEWEST;
+    aclrtRepairError: NEWEST;
+    aclrtSetDeviceResLimit: EVERYWHERE;
+    aclrtGetDeviceResLimit: EVERYWHERE;
+    aclrtResetDeviceResLimit: EVERYWHERE;
+    aclrtGetResInCurrentThread: EVERYWHERE;
     aclrtDeviceCanAccessPeer: WITH_PEERS;
     aclrtDeviceEnablePeerAccess: WITH_PEERS;
     aclrtDeviceDisablePeerAccess: WITH_PEERS;
@@ -93,6 +110,7 @@ table! {
     aclrtDestroyContext: EVERYWHERE;
     aclrtSetCurrentContext: EVERYWHERE;
     aclrtGetCurrentContext: EVERYWHERE;
+    aclrtGetPrimaryCtxState: EVERYWHERE;
     aclrtCtxSetSysParamOpt: EVERYWHERE;
     aclrtCtxGetSysParamOpt: EVERYWHERE;
 
@@ -107,6 +125,20 @@ table! {
     aclrtStreamWaitEvent: EVERYWHERE;
     aclrtSetStreamFailureMode: EVERYWHERE;
     aclrtStreamGetId: EVERYWHERE;
+    aclrtStreamGetPriority: EVERYWHERE;
+    aclrtStreamGetFlags: EVERYWHERE;
+    aclrtSetStreamAttribute: EVERYWHERE;
+    aclrtGetStreamAttribute: EVERYWHERE;
+    aclrtSetStreamOverflowSwitch: EVERYWHERE;
+    aclrtGetStreamOverflowSwitch: EVERYWHERE;
+    aclrtGetOverflowStatus: EVERYWHERE;
+    aclrtResetOverflowStatus: EVERYWHERE;
+    aclrtCmoAsync: NEWEST;
+    aclrtSetStreamResLimit: EVERYWHERE;
+    aclrtGetStreamResLimit: EVERYWHERE;
+    aclrtResetStreamResLimit: EVERYWHERE;
+    aclrtUseStreamResInCurrentThread: EVERYWHERE;
+    aclrtUnuseStreamResInCurrentThread: EVERYWHERE;
     aclrtStreamAbort: NEWEST;
 
     // Streams that other libraries know: ferry_ext.h.

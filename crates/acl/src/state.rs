@@ -33,7 +33,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -62,6 +62,8 @@ pub struct DeviceState {
     pub(crate) streams: AtomicUsize,
     pub(crate) events: AtomicUsize,
     pub(crate) sat_mode: AtomicI32,
+    /// Limits of cores, by aclrtDevResLimitType; 0 where none was set.
+    pub(crate) limits: [AtomicU32; 2],
 }
 
 /// The default context of a device and how often aclrtSetDevice asked for it.
@@ -267,6 +269,8 @@ pub struct Here {
     quiet: RefCell<Vec<Arc<Stream>>>,
     /// What aclrtProcessReport is at.
     pub(crate) turns: Turns,
+    /// The stream whose limits of cores the thread uses, or 0.
+    pub(crate) limits_of: Cell<usize>,
     round: Cell<u32>,
 }
 
@@ -362,6 +366,7 @@ impl Here {
             check: Cell::new(None),
             quiet: RefCell::default(),
             turns: Turns::default(),
+            limits_of: Cell::new(0),
             round: Cell::new(0),
         }));
         keys::store(key, here.cast()).inspect_err(|_| {

@@ -1,4 +1,6 @@
-//! Streams by handle.
+//! Streams by handle. What can be set and asked of one besides its work: `stream/attributes.rs`.
+
+pub mod attributes;
 
 use crate::{
     Error, Result,
@@ -12,6 +14,7 @@ use crate::{
     report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
+use attributes::{Attributes, LEAST_PRIORITY};
 use ferry::engine::threads::as_here;
 use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
@@ -33,6 +36,7 @@ pub struct StreamEntry {
     alive: AtomicBool,
     /// Its failure mode was set, which can be done once.
     has_mode: AtomicBool,
+    pub(crate) attributes: Attributes,
     /// Where its callbacks go.
     pub(crate) mailbox: Mutex<Option<Arc<Mailbox>>>,
 }
@@ -86,6 +90,7 @@ impl StreamEntry {
             is_default,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
+            attributes: Attributes::default(),
             mailbox: Mutex::new(None),
         });
         // A context that ended meanwhile may have listed its streams before this one was among them.
@@ -184,10 +189,15 @@ impl Here {
     }
 }
 
-/// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; the priority is reserved.
-pub fn create(flags: u32) -> Result<usize> {
+/// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; a priority out of range is the lowest, and
+/// all streams are served alike.
+pub fn create(priority: u32, flags: u32) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| Ok(StreamEntry::make(engine, &*here.context()?, flags, false)?.handle))
+    with_here(|here| {
+        let entry = StreamEntry::make(engine, &*here.context()?, flags, false)?;
+        entry.attributes.set_priority(priority.min(LEAST_PRIORITY));
+        Ok(entry.handle)
+    })
 }
 
 /// ferryStreamAdopt: a stream over one of another library's.
@@ -317,6 +327,7 @@ pub fn set_failure_mode(handle: usize, mode: u64) -> Result<()> {
     }
     if stop {
         entry.stream.status().stop_all_on_failure();
+        entry.attributes.stops();
     }
     Ok(())
 }

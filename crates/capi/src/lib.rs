@@ -3,11 +3,13 @@
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;
+mod attributes;
 mod copy;
 mod device;
 mod enter;
 mod event;
 mod ext;
+mod health;
 mod ids;
 mod info;
 mod init;
@@ -21,11 +23,13 @@ mod version;
 mod virtual_memory;
 
 pub use app_log::*;
+pub use attributes::*;
 pub use copy::*;
 pub use device::*;
 pub use event::*;
 pub use ext::*;
 pub use ferry_acl::constants;
+pub use health::*;
 pub use ids::*;
 pub use info::*;
 pub use init::*;

@@ -22,6 +22,11 @@ pub trait Backend: Send + Sync {
     /// Free and total bytes of a device.
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)>;
 
+    /// Bytes of a device that this process has taken, in whole pages: now, and the most so far.
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Err(lacks(format!("telling what is used of device {device}")))
+    }
+
     /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last granule.
     fn alloc(&self, request: &Request) -> Result<Block>;
 

@@ -203,6 +203,10 @@ impl Backend for Cuda {
         Ok(self.quotas[device as usize].info(gpu))
     }
 
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Ok(self.quotas[device as usize].usage())
+    }
+
     fn alloc(&self, request: &Request) -> Result<Block> {
         let Request { home, len, page } = *request;
         let _here = self.device_of(home)?.enter()?;

@@ -14,6 +14,8 @@ pub struct Quota {
     /// What the GPU has, once somebody had to know.
     total: OnceLock<usize>,
     used: AtomicUsize,
+    /// The most that was ever used.
+    peak: AtomicUsize,
 }
 
 impl Quota {
@@ -44,7 +46,15 @@ impl Quota {
         let limit = self.limit(total).unwrap_or(usize::MAX);
         let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
+        let used =
+            taken.map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))?;
+        self.peak.fetch_max(used + whole, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Used bytes: now, and the most so far.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.used.load(Ordering::Relaxed), self.peak.load(Ordering::Relaxed))
     }
 
     /// Gives them back.

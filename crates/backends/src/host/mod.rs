@@ -117,6 +117,10 @@ impl Backend for Host {
         self.region(Home::Device(device))?.info()
     }
 
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Ok(self.region(Home::Device(device))?.usage())
+    }
+
     fn alloc(&self, request: &Request) -> Result<Block> {
         self.engine.fork.is_no_child()?;
         self.region(request.home)?.alloc(request)
