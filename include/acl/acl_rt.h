@@ -39,6 +39,12 @@ typedef void (*aclrtHostFunc)(void *args);
 /** A host function that a subscribed thread runs. */
 typedef void (*aclrtCallback)(void *userData);
 
+/** A task that failed; opaque, and valid while the function runs that was given it. */
+typedef struct aclrtExceptionInfo aclrtExceptionInfo;
+
+/** A host function that hears of failed tasks; it must not allocate, synchronise or submit. */
+typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
+
 /* ---- Copies ----------------------------------------------------------------------------------------------- */
 
 /** Direction of a copy. */
@@ -315,10 +321,10 @@ typedef enum {
 #define ACL_CONTINUE_ON_FAILURE 0U /**< Failure mode: later tasks still run. */
 #define ACL_STOP_ON_FAILURE 1U /**< Failure mode: no task is taken afterwards. */
 
-#define ACL_STREAM_WAIT_VALUE_GEQ 0U /**< Value wait: until greater or equal. */
-#define ACL_STREAM_WAIT_VALUE_EQ 1U /**< Value wait: until equal. */
-#define ACL_STREAM_WAIT_VALUE_AND 2U /**< Value wait: compare by AND. */
-#define ACL_STREAM_WAIT_VALUE_NOR 3U /**< Value wait: compare by NOR. */
+#define ACL_STREAM_WAIT_VALUE_GEQ 0U /**< Value wait: until memory - value >= 0, as a signed number. */
+#define ACL_STREAM_WAIT_VALUE_EQ 1U /**< Value wait: until memory == value. */
+#define ACL_STREAM_WAIT_VALUE_AND 2U /**< Value wait: until (memory & value) != 0. */
+#define ACL_STREAM_WAIT_VALUE_NOR 3U /**< Value wait: until ~(memory | value) != 0. */
 
 #define ACL_EVENT_SYNC 0x1U /**< Event flag: streams can wait for it. */
 #define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x2U /**< Event flag: it follows a stream's progress. */
@@ -559,6 +565,25 @@ aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 /** The same, and forgets it. */
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
+/** Has a function called for every task of a stream that fails, on any thread; NULL ends that, and the last one counts. It has been
+ *  called when a call returns the error of the task. */
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
+
+/** Number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the function was given. */
+uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** Number of its stream, as aclrtStreamGetId tells it. */
+uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** The system's number of the thread that began to use its stream last. */
+uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** Its device. */
+uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** The code that the stream's next synchronise returns; 0xFFFFFFFF if the device is lost. */
+uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info);
+
 /** Version of the API. */
 aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
 
@@ -791,6 +816,13 @@ aclError aclrtResetOverflowStatus(aclrtStream stream);
 /** A hint about memory of the stream's device, ACL_RT_CMO_TYPE_PREFETCH only; there is no cache that would heed it. */
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream);
 
+/** Writes 64 bits of memory of the stream's device, at a multiple of 8, when the stream gets there; `flag` is 0. */
+aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
+
+/** Holds later tasks of a stream until 64 bits of memory of its device are as `flag` says: ACL_STREAM_WAIT_VALUE_. Whoever writes
+ *  them will do: another stream, another process, a copy. They are looked at from when the stream gets there. */
+aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
+
 /** Limits the cores of a stream, as aclrtSetDeviceResLimit those of a device. */
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
 
@@ -867,6 +899,10 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 
 /** When an event was reached, in microseconds of its device's clock. */
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
+
+/** How many seconds streams wait at most for events that they are told to wait for from here on; 0 is no limit. What takes longer is
+ *  ACL_ERROR_RT_WAIT_TIMEOUT at the next synchronise of the stream, which goes on. */
+aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
 /* ---- Functions: memory ------------------------------------------------------------------------------------ */
 

@@ -8,9 +8,10 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtErrorInfo, aclrtHostFunc, aclrtMallocConfig, aclrtMemAccessDesc,
-    aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
-    aclrtPtrAttributes, aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtExceptionInfo, aclrtExceptionInfoCallback, aclrtHostFunc,
+    aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo,
+    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtUtilizationInfo, aclrtUuid,
 };
 
 macro_rules! calls {
@@ -101,6 +102,8 @@ calls! {
     aclrtGetOverflowStatus(addr: usize, size: usize, stream: usize);
     aclrtResetOverflowStatus(stream: usize);
     aclrtCmoAsync(src: usize, size: usize, kind: i32, stream: usize);
+    aclrtValueWrite(addr: usize, value: u64, flag: u32, stream: usize);
+    aclrtValueWait(addr: usize, value: u64, flag: u32, stream: usize);
     aclrtSetDeviceResLimit(device: i32, kind: i32, value: u32);
     aclrtGetDeviceResLimit(device: i32, kind: i32, value: *mut u32);
     aclrtResetDeviceResLimit(device: i32);
@@ -127,6 +130,9 @@ calls! {
     aclrtSynchronizeEvent(event: usize);
     aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
+
+    aclrtSetOpWaitTimeout(seconds: u32);
+    aclrtSetExceptionInfoCallback(function: aclrtExceptionInfoCallback);
 
     aclrtSubscribeReport(thread: u64, stream: usize);
     aclrtProcessReport(timeout: i32);
@@ -230,6 +236,17 @@ pub fn soc_name() -> Option<String> {
 /// aclDataTypeSize.
 pub fn data_type_size(data_type: i32) -> usize {
     ascendcl::aclDataTypeSize(data_type)
+}
+
+/// What aclrtGet...FromExceptionInfo tell: task, stream, thread, device, code.
+pub fn told(info: *const aclrtExceptionInfo) -> [u32; 5] {
+    [
+        ascendcl::aclrtGetTaskIdFromExceptionInfo(info),
+        ascendcl::aclrtGetStreamIdFromExceptionInfo(info),
+        ascendcl::aclrtGetThreadIdFromExceptionInfo(info),
+        ascendcl::aclrtGetDeviceIdFromExceptionInfo(info),
+        ascendcl::aclrtGetErrorCodeFromExceptionInfo(info),
+    ]
 }
 
 /// aclFloat16ToFloat.

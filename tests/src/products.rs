@@ -53,6 +53,7 @@ const LIMITED: &[(&str, &[&str], &[&str])] = &[
     ("aclrtGetErrorVerbose", NEWEST, &[]),
     ("aclrtRepairError", NEWEST, &[]),
     ("aclrtCmoAsync", NEWEST, &[]),
+    ("aclrtValueW*", NEWEST, &[]),
     ("aclrtReserveMemAddress", ALL, &["rc"]),
     ("aclrtReleaseMemAddress", ALL, &["rc"]),
     ("aclrtMallocPhysical", ALL, &["rc"]),

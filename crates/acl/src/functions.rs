@@ -51,6 +51,12 @@ table! {
     aclGetRecentErrMsg: EVERYWHERE;
     aclrtPeekAtLastError: EVERYWHERE;
     aclrtGetLastError: EVERYWHERE;
+    aclrtSetExceptionInfoCallback: EVERYWHERE;
+    aclrtGetTaskIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetStreamIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetThreadIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetDeviceIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetErrorCodeFromExceptionInfo: EVERYWHERE;
     aclrtGetSocName: EVERYWHERE;
     aclrtGetVersion: EVERYWHERE;
     aclsysGetVersionStr: EVERYWHERE;
@@ -134,6 +140,8 @@ table! {
     aclrtGetOverflowStatus: EVERYWHERE;
     aclrtResetOverflowStatus: EVERYWHERE;
     aclrtCmoAsync: NEWEST;
+    aclrtValueWrite: NEWEST;
+    aclrtValueWait: NEWEST;
     aclrtSetStreamResLimit: EVERYWHERE;
     aclrtGetStreamResLimit: EVERYWHERE;
     aclrtResetStreamResLimit: EVERYWHERE;
@@ -166,6 +174,7 @@ table! {
     aclrtSynchronizeEventWithTimeout: EVERYWHERE;
     aclrtEventElapsedTime: EVERYWHERE;
     aclrtEventGetTimestamp: EVERYWHERE;
+    aclrtSetOpWaitTimeout: EVERYWHERE;
 
     // Memory.
     aclrtMalloc: EVERYWHERE;

@@ -14,6 +14,7 @@ pub mod descriptor;
 pub mod device;
 pub mod error;
 pub mod event;
+pub mod exceptions;
 mod explain;
 pub mod fill;
 pub mod functions;
@@ -39,7 +40,9 @@ pub mod settings;
 pub mod state;
 pub mod stream;
 mod twin;
+pub mod values;
 pub mod version;
 pub mod virtual_memory;
+mod waits;
 
 pub use error::{Error, Result};

@@ -6,6 +6,7 @@ use crate::{
     device,
     error::fail,
     event::EventEntry,
+    exceptions::Exception,
     explain::Graves,
     handles::Handles,
     interrupt::Check,
@@ -52,6 +53,7 @@ pub struct Engine {
     pub(crate) registered: Registrations,
     pub(crate) physicals: Handles<PhysicalEntry>,
     pub(crate) mapped: Mutex<Mapped>,
+    pub(crate) exceptions: Handles<Exception>,
     pub(crate) reports: Reports,
 }
 
@@ -122,6 +124,7 @@ fn open() -> Result<Engine> {
         registered: Registrations::default(),
         physicals: Handles::default(),
         mapped: Mutex::default(),
+        exceptions: Handles::default(),
         reports: Reports::default(),
     };
     if settings.fault_note {
@@ -269,6 +272,8 @@ pub struct Here {
     quiet: RefCell<Vec<Arc<Stream>>>,
     /// What aclrtProcessReport is at.
     pub(crate) turns: Turns,
+    /// A function of the user's is hearing of failures on it.
+    pub(crate) tells: Cell<bool>,
     /// The stream whose limits of cores the thread uses, or 0.
     pub(crate) limits_of: Cell<usize>,
     round: Cell<u32>,
@@ -366,6 +371,7 @@ impl Here {
             check: Cell::new(None),
             quiet: RefCell::default(),
             turns: Turns::default(),
+            tells: Cell::new(false),
             limits_of: Cell::new(0),
             round: Cell::new(0),
         }));

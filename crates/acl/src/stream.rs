@@ -9,6 +9,7 @@ use crate::{
     constants::{self as c, *},
     context::Context,
     error::fail,
+    exceptions,
     handles::{Handles, Named},
     interrupt,
     report::Mailbox,
@@ -20,10 +21,16 @@ use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
+
+/// The system's number of the calling thread.
+fn this_thread() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
 
 /// A stream of a context.
 pub struct StreamEntry {
@@ -37,6 +44,8 @@ pub struct StreamEntry {
     /// Its failure mode was set, which can be done once.
     has_mode: AtomicBool,
     pub(crate) attributes: Attributes,
+    /// The system's number of the thread that came to the stream last.
+    user: AtomicU32,
     /// Where its callbacks go.
     pub(crate) mailbox: Mutex<Option<Arc<Mailbox>>>,
 }
@@ -91,8 +100,15 @@ impl StreamEntry {
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
             attributes: Attributes::default(),
+            user: AtomicU32::new(this_thread()),
             mailbox: Mutex::new(None),
         });
+        let weak = Arc::downgrade(&entry);
+        entry.stream.status().listen(Box::new(move |ticket, error| {
+            if let Some(entry) = weak.upgrade() {
+                exceptions::note(&entry, ticket, error);
+            }
+        }));
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
             entry.end(engine);
@@ -114,6 +130,10 @@ impl StreamEntry {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn user(&self) -> u32 {
+        self.user.load(Ordering::Relaxed)
     }
 
     /// Whether a call in the stream's context that says `handle` means this stream, alive.
@@ -146,7 +166,15 @@ impl Here {
 
     /// The same for a call that gives it back at its end, with `self.stream.set`: that is cheaper than to count who holds it.
     pub(crate) fn take_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
-        self.remembered(handle).map_or_else(|| self.find_stream(engine, handle), Ok)
+        self.remembered(handle).map_or_else(|| self.come_to_stream(engine, handle), Ok)
+    }
+
+    /// A stream that is not the one that this thread used last.
+    #[cold]
+    fn come_to_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+        let entry = self.find_stream(engine, handle)?;
+        entry.user.store(this_thread(), Ordering::Relaxed);
+        Ok(entry)
     }
 
     /// The stream that this thread used last, if it is the one that is meant.

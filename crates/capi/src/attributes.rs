@@ -4,7 +4,7 @@ use crate::{
     aclError, aclrtStream, aclrtStreamAttrValue,
     enter::{Out, array, enter},
 };
-use ferry_acl::{fill, functions, limits, stream::attributes};
+use ferry_acl::{fill, functions, limits, stream::attributes, values};
 use std::ffi::c_void;
 
 /// The priority of a stream: 0 is the highest.
@@ -198,4 +198,32 @@ pub unsafe extern "C" fn aclrtGetResInCurrentThread(type_: i32, value: *mut u32)
         out.set(limits::of_thread(type_)?);
         Ok(())
     })
+}
+
+/// Writes a 64-bit cell of device memory, in stream order.
+///
+/// # Safety
+/// The cell stays valid until the stream has passed this task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtValueWrite(
+    devAddr: *mut c_void,
+    value: u64,
+    flag: u32,
+    stream: aclrtStream,
+) -> aclError {
+    enter(&functions::aclrtValueWrite, || {
+        // SAFETY: the C contract.
+        unsafe { values::write(devAddr as usize, value, flag, stream as usize) }
+    })
+}
+
+/// Holds later tasks of a stream until a 64-bit cell of device memory is as `flag` says.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtValueWait(
+    devAddr: *mut c_void,
+    value: u64,
+    flag: u32,
+    stream: aclrtStream,
+) -> aclError {
+    enter(&functions::aclrtValueWait, || values::wait(devAddr as usize, value, flag, stream as usize))
 }

@@ -20,6 +20,12 @@ pub type aclrtHostFunc = Option<unsafe extern "C" fn(args: *mut c_void)>;
 /// A function that a subscribed thread runs.
 pub type aclrtCallback = Option<unsafe extern "C" fn(userData: *mut c_void)>;
 
+/// A task that failed, as the user's function knows it: a handle, and no memory.
+pub enum aclrtExceptionInfo {}
+
+/// A function that hears of failed tasks.
+pub type aclrtExceptionInfoCallback = Option<unsafe extern "C" fn(exceptionInfo: *mut aclrtExceptionInfo)>;
+
 /// Where memory is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

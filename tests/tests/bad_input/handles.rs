@@ -9,7 +9,9 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 28] = [
+    let functions: [(&str, Call); 30] = [
+        ("aclrtValueWrite", |s, stream| aclrtValueWrite(s.device.addr, 1, 0, stream)),
+        ("aclrtValueWait", |s, stream| aclrtValueWait(s.device.addr, 1, 0, stream)),
         ("aclrtStreamGetPriority", |_, stream| aclrtStreamGetPriority(stream, &mut 0)),
         ("aclrtStreamGetFlags", |_, stream| aclrtStreamGetFlags(stream, &mut 0)),
         ("aclrtSetStreamAttribute", |_, stream| {
