@@ -63,6 +63,7 @@ programs! {
     memset: "tests/c/memset.c",
     offset: "tests/c/offset.c",
     reduce: "tests/c/reduce.c",
+    rt: "tests/c/rt.c",
     stale_handles: "tests/c/stale_handles.c",
     stopping: "tests/c/stopping.c",
     streams: "tests/c/streams.c",

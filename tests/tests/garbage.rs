@@ -433,7 +433,7 @@ impl Scene {
 
     fn check_result(&self, result_type: &str, result: usize) {
         match result_type {
-            "aclError" => {
+            "aclError" | "int32_t" => {
                 let code = result as i32;
                 assert!(self.codes.contains(&code), "it answers {code}, which is no code of the headers");
                 assert_ne!(code, INTERNAL_ERROR, "it fails inside: {}", self.library.message());

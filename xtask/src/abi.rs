@@ -25,6 +25,7 @@ const HEADERS: &[&str] = &[
     "acl_rt.h",
     "acl.h",
     "ferry_ext.h",
+    "ferry_rt.h",
 ];
 
 /// Size and alignment of every struct and union as documented for LP64, whether or not Rust knows it yet.

@@ -221,6 +221,19 @@ table! {
     aclrtIpcMemImportByKey: NOT_200I;
     aclrtIpcMemClose: NOT_200I;
 
+    // Below AscendCL: ferry_rt.h.
+    rtDeviceGetBareTgid: EVERYWHERE;
+    rtGetDeviceInfo: EVERYWHERE;
+    rtGetLogicDevIdByUserDevId: EVERYWHERE;
+    rtIpcSetMemoryName: NOT_200I;
+    rtSetIpcMemorySuperPodPid: NOT_200I;
+    rtIpcOpenMemory: NOT_200I;
+    rtIpcCloseMemory: NOT_200I;
+    rtIpcDestroyMemoryName: NOT_200I;
+    rtEnableP2P: WITH_PEERS;
+    rtDisableP2P: WITH_PEERS;
+    rtMemcpyAsyncWithoutCheckKind: EVERYWHERE;
+
     // Copies, fills and reductions.
     aclrtMemcpy: EVERYWHERE;
     aclrtMemcpyAsync: EVERYWHERE;

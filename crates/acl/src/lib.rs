@@ -36,6 +36,7 @@ pub mod python;
 pub mod reduce;
 pub mod register;
 pub mod report;
+pub mod rt;
 pub mod settings;
 pub mod state;
 pub mod stream;
