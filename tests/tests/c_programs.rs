@@ -39,6 +39,7 @@ programs! {
     callback_leaves: "tests/c/callback_leaves.c",
     callbacks: "tests/c/callbacks.c",
     cancel: "tests/c/cancel.c",
+    companion_headers: "tests/c/companion_headers.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",
