@@ -36,6 +36,7 @@ fn set(stream: usize, which: i32, value: u64) -> i32 {
     aclrtSetStreamAttribute(stream, which, &mut aclrtStreamAttrValue { failureMode: value })
 }
 
+// proves: D16
 #[test]
 fn a_stream_knows_its_priority_and_its_flags() {
     use_device();
@@ -58,6 +59,7 @@ fn a_stream_knows_its_priority_and_its_flags() {
     expect("no room", aclrtDeviceGetStreamPriorityRange(&mut least, null_mut()), INVALID_PARAM);
 }
 
+// proves: D15 D22
 #[test]
 fn attributes_are_kept_and_told() {
     use_device();
@@ -128,6 +130,7 @@ fn attributes_that_make_no_sense() {
     expect("switch", aclrtGetStreamOverflowSwitch(stream, null_mut()), INVALID_PARAM);
 }
 
+// proves: D14
 #[test]
 fn an_overflow_status_is_zeros_in_stream_order() {
     use_device();
@@ -159,6 +162,7 @@ fn an_overflow_status_is_zeros_in_stream_order() {
     expect("a dead stream", aclrtGetOverflowStatus(status.addr, 64, wild.dead_stream), INVALID_HANDLE);
 }
 
+// proves: D12
 #[test]
 fn a_prefetch_changes_nothing_and_is_checked() {
     use_device();
@@ -205,6 +209,7 @@ fn limits(stream: usize) -> [u32; 3] {
     found
 }
 
+// proves: D23
 #[test]
 fn limits_of_cores_by_thread_stream_and_process() {
     // Device 1, which no other test of this program limits.

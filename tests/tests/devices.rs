@@ -231,6 +231,7 @@ fn streams_that_the_host_does_not_wait_for() {
     ok(aclrtResetDevice(0));
 }
 
+// proves: D7
 #[test]
 fn numbers_of_a_device_are_the_same_where_all_are_visible() {
     let _turn = turn();

@@ -30,6 +30,7 @@ fn fails(desc: &Memory, stream: usize) {
     ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
 }
 
+// proves: D24
 #[test]
 fn a_function_hears_of_every_task_that_fails() {
     ok(aclrtSetDevice(1));

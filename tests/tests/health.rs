@@ -6,6 +6,7 @@ use ferry_tests::code::*;
 use ferry_tests::kind::H2D;
 use ferry_tests::*;
 
+// proves: D8
 #[test]
 fn devices_are_sound_whether_they_are_set_or_not() {
     in_new_thread(|| {
@@ -23,6 +24,7 @@ fn devices_are_sound_whether_they_are_set_or_not() {
     });
 }
 
+// proves: D9
 #[test]
 fn each_device_has_a_uuid_that_stays() {
     let uuid = |device| {
@@ -39,6 +41,7 @@ fn each_device_has_a_uuid_that_stays() {
     assert_eq!(kept, aclrtUuid::default());
 }
 
+// proves: D20
 #[test]
 fn memory_in_use_and_the_most_so_far() {
     // Device 1, of which no other test of this program takes memory.
@@ -67,6 +70,7 @@ fn memory_in_use_and_the_most_so_far() {
     assert_eq!((info, found), (aclrtMemUsageInfo::default(), 77), "a refused call writes nothing");
 }
 
+// proves: D18
 #[test]
 fn there_are_no_memory_errors_to_repair() {
     use_device();
@@ -96,6 +100,7 @@ fn there_are_no_memory_errors_to_repair() {
     assert_eq!(found, 77);
 }
 
+// proves: D19
 #[test]
 fn nothing_is_wrong_with_a_device() {
     use_device();
@@ -113,6 +118,7 @@ fn nothing_is_wrong_with_a_device() {
     expect("nothing", aclrtRepairError(0, null()), INVALID_PARAM);
 }
 
+// proves: D21
 #[test]
 fn the_default_context_is_active_while_its_device_is_set() {
     let active = |device| {
@@ -129,6 +135,7 @@ fn the_default_context_is_active_while_its_device_is_set() {
     expect("no device", aclrtGetPrimaryCtxState(2, null_mut(), &mut found), INVALID_DEVICEID);
 }
 
+// proves: D17
 #[test]
 fn a_device_drops_all_its_work() {
     // Device 0, where no other test of this program has streams: an explicit context and the default one lose what they have.
@@ -163,6 +170,7 @@ fn a_device_drops_all_its_work() {
     ok(aclrtDestroyContext(context));
 }
 
+// proves: D11
 #[test]
 fn a_limit_for_operators_is_what_was_asked_for() {
     for timeout in [0, 1, 1_000_000, u64::MAX] {
@@ -173,6 +181,7 @@ fn a_limit_for_operators_is_what_was_asked_for() {
     expect("no room", aclrtSetOpExecuteTimeOutV2(1, null_mut()), INVALID_PARAM);
 }
 
+// proves: D25
 #[test]
 fn floats_of_16_bits_and_back() {
     for (half, float) in [

@@ -37,6 +37,7 @@ fn a_write_is_a_task_of_its_stream() {
     assert_eq!(value(&cell), 5, "in the default stream");
 }
 
+// proves: D13
 #[test]
 fn a_wait_holds_what_is_behind_it_until_another_stream_writes() {
     use_device();

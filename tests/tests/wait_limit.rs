@@ -4,6 +4,7 @@ use ferry_tests::code::*;
 use ferry_tests::kind::H2D;
 use ferry_tests::*;
 
+// proves: D10
 #[test]
 fn a_stream_that_waits_too_long_fails_and_goes_on() {
     use_device();

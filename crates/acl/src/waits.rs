@@ -12,7 +12,7 @@ use crate::{
 use ferry::engine::threads::{self, CALL_STACK};
 use ferry_core::{Block, Error, Fence, Gate, Home, Op, Plan, QueueOptions, Request, Rows, Stream};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     mem,
     sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -169,10 +169,10 @@ impl Reader {
             Some(cell) => cell,
             None => *self.cell.insert(runtime.alloc(&Request { home: Home::Host, len: 8, page: 4096 })?),
         };
-        if !self.streams.contains_key(&device) {
-            self.streams.insert(device, runtime.stream(device, QueueOptions { waited: true })?);
-        }
-        let stream = &self.streams[&device];
+        let stream = match self.streams.entry(device) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(room) => room.insert(runtime.stream(device, QueueOptions { waited: true })?),
+        };
         let rows = Rows::linear(cell.base, addr, 8);
         // SAFETY: both ends are memory that the runtime knows, or the plan is refused; it stays until the copy has passed.
         unsafe {

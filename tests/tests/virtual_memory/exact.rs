@@ -12,6 +12,7 @@ const THERE: usize = 41 << 40;
 
 pub const CASES: [Case; 1] = [("the very addresses", the_very_addresses)];
 
+// proves: D3
 #[test]
 fn addresses_that_are_asked_for_on_a_product_that_has_them() {
     children::run(CASES[0].0, &[("FERRY_SOC", Some("Ascend910_9391"))]);

@@ -28,6 +28,7 @@ fn rights(ptr: usize) -> [u64; 3] {
     })
 }
 
+// proves: D1
 #[test]
 fn a_retained_handle_takes_one_more_free() {
     use_device();
@@ -76,6 +77,7 @@ fn only_the_start_of_a_mapping_is_retained() {
     expect("unmapped", aclrtMemRetainAllocationHandle(base, &mut out), RT_PARAM_INVALID);
 }
 
+// proves: D6
 #[test]
 fn properties_are_those_it_was_made_with() {
     use_device();
@@ -99,6 +101,7 @@ fn properties_are_those_it_was_made_with() {
     expect("a stream", aclrtMemGetAllocationPropertiesFromHandle(stream, &mut told), INVALID_HANDLE);
 }
 
+// proves: D2
 #[test]
 fn access_is_the_memorys_own_and_what_was_given() {
     use_device();
@@ -168,6 +171,7 @@ fn access_that_makes_no_sense() {
     assert_eq!(flag, 5);
 }
 
+// proves: D5
 #[test]
 fn the_range_around_an_address() {
     use_device();

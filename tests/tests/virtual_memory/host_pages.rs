@@ -18,6 +18,7 @@ fn made(len: usize, prop: &aclrtPhysicalMemProp) -> usize {
     handle
 }
 
+// proves: D4
 #[test]
 fn host_memory_is_mapped_touched_and_copied() {
     use_device();
