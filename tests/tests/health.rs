@@ -62,6 +62,9 @@ fn memory_in_use_and_the_most_so_far() {
     // Not before work of other tests, queued until then, has passed.
     eventually("given back", || usage().0 == before);
     assert!(usage().1 >= now, "and remembered");
+    let mut none = 0;
+    expect("more than there is", aclrtMalloc(&mut none, 1 << 60, 0), MEMORY_ALLOCATION);
+    assert!(usage().1 < 1 << 60, "what was refused was never in use");
     let (mut info, mut found) = (aclrtMemUsageInfo::default(), 77);
     expect("no room", aclrtGetMemUsageInfo(1, &mut info, 0, &mut found), RT_PARAM_INVALID);
     expect("no array", aclrtGetMemUsageInfo(1, null_mut(), 1, &mut found), INVALID_PARAM);

@@ -22,8 +22,7 @@ const TESTS: &[&str] = &[
 /// Tests of the Python module that look at its text only.
 const NOT_RUN: &[&str] = &["test_docs.py", "test_stubs.py"];
 /// What the programs read where they were built.
-const SOURCES: &[&str] =
-    &["include", "tests/c", "tests/device", "tests/python", "examples", "crates/companions"];
+const SOURCES: &[&str] = &["include", "tests/c", "tests/device", "tests/python", "examples"];
 /// What a machine with a GPU takes.
 const MOST_BYTES: u64 = 30 << 20;
 

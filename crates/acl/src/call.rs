@@ -1,7 +1,7 @@
 //! What happens around every call: the fork check, product support, panics, and what becomes of a failure.
 
 use crate::{
-    Error, Result, constants as c, exceptions,
+    Error, Result, constants as c,
     functions::Function,
     log::{self, Level, Module},
     messages,
@@ -93,7 +93,7 @@ fn refuse_in_child(name: &str) -> i32 {
 #[cold]
 fn report(name: &str, error: &Error) -> i32 {
     if !state::is_forked() {
-        exceptions::run_due();
+        crate::exceptions::run_due();
     }
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());

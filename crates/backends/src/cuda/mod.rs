@@ -53,10 +53,7 @@ mod unheld;
 mod visits;
 mod workers;
 
-use crate::{
-    fault,
-    host::outside::{Outside, new_pages},
-};
+use crate::{fault, host::outside::Outside};
 use device::Device;
 use driver::Driver;
 use fence::Watcher;
@@ -216,6 +213,9 @@ impl Backend for Cuda {
             self.refund(home, whole);
             self.refused(why, home, len)
         })?;
+        if let Home::Device(id) = home {
+            self.quotas[id as usize].granted();
+        }
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 
@@ -254,7 +254,7 @@ impl Backend for Cuda {
     }
 
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
-        let pages = new_pages(len, node)?;
+        let pages = crate::host::outside::new_pages(len, node)?;
         let block = self.register(pages.addr(), len)?;
         self.outside.keep_pages(pages);
         Ok(Block { page, ..block })

@@ -13,9 +13,9 @@ pub struct Quota {
     sharers: usize,
     /// What the GPU has, once somebody had to know.
     total: OnceLock<usize>,
-    used: AtomicUsize,
     /// The most that was ever used.
     peak: AtomicUsize,
+    used: AtomicUsize,
 }
 
 impl Quota {
@@ -46,10 +46,12 @@ impl Quota {
         let limit = self.limit(total).unwrap_or(usize::MAX);
         let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        let used =
-            taken.map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))?;
-        self.peak.fetch_max(used + whole, Ordering::Relaxed);
-        Ok(())
+        taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
+    }
+
+    /// The driver has granted what was taken last.
+    pub fn granted(&self) {
+        self.peak.fetch_max(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Used bytes: now, and the most so far.
