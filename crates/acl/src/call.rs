@@ -113,6 +113,9 @@ fn refuse_in_child(name: &str) -> i32 {
 /// Keeps the code and the message for those who ask, and logs a line.
 #[cold]
 fn report(name: &str, error: &Error) -> i32 {
+    if !state::is_forked() {
+        crate::exceptions::run_due();
+    }
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());
     messages::keep(error.code, text);

@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "kernels.h"
+
 /* Dumps of operators' tensors. There are none to dump, and nothing to end. */
 EXPORTED aclError aclmdlInitDump(void)
 {
@@ -20,12 +22,7 @@ EXPORTED aclError aclmdlFinalizeDump(void)
     return ACL_SUCCESS;
 }
 
-/* Kernels, in the runtime's two interfaces. */
-static aclError refuse_kernels(const char *function)
-{
-    return refuse(function, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "this runtime copies memory and runs no kernels");
-}
-
+/* Kernels, in the runtime's newer interface; the older one is in kernels.h. */
 EXPORTED aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)
 {
     (void)data, (void)length, (void)options;
@@ -45,32 +42,6 @@ EXPORTED aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **
     (void)funcHandle;
     clear(aicAddr);
     clear(aivAddr);
-    return refuse_kernels(__func__);
-}
-
-EXPORTED int32_t rtDevBinaryRegister(const void *bin, void **handle)
-{
-    (void)bin;
-    clear(handle);
-    return refuse_kernels(__func__);
-}
-
-EXPORTED int32_t rtFunctionRegister(void *handle, const void *stub, const char *name, const void *device, uint32_t mode)
-{
-    (void)handle, (void)stub, (void)name, (void)device, (void)mode;
-    return refuse_kernels(__func__);
-}
-
-EXPORTED int32_t rtKernelLaunch(const void *function, uint32_t blocks, void *args, uint32_t size, void *desc, aclrtStream stream)
-{
-    (void)function, (void)blocks, (void)args, (void)size, (void)desc, (void)stream;
-    return refuse_kernels(__func__);
-}
-
-EXPORTED int32_t rtGetC2cCtrlAddr(uint64_t *address, uint32_t *len)
-{
-    (void)len;
-    clear((void **)address);
     return refuse_kernels(__func__);
 }
 

@@ -5,6 +5,7 @@ use crate::{
     backend::survives,
     sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
+use std::sync::OnceLock;
 
 /// The number of an op in its queue, counted from 1.
 ///
@@ -28,7 +29,12 @@ pub struct Status {
     /// A failure of this stream stops all that share the halt.
     trips: AtomicBool,
     observer: Option<Arc<dyn Observer>>,
+    /// Told of every failure, as it happens.
+    listener: OnceLock<Listener>,
 }
+
+/// Hears of a failure and of the op that failed, on a thread that has other work. It must be short.
+pub type Listener = Box<dyn Fn(Ticket, &Error) + Send + Sync>;
 
 impl Status {
     /// The status of a fresh stream; `observer` hears of every op that completes.
@@ -43,6 +49,7 @@ impl Status {
             halt: None,
             trips: AtomicBool::new(false),
             observer,
+            listener: OnceLock::new(),
         }
     }
 
@@ -75,6 +82,9 @@ impl Status {
     /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones follow from it more often
     /// than not.
     pub fn fail_at(&self, ticket: Ticket, error: Error) {
+        if let Some(listener) = self.listener.get() {
+            survives(|| listener(ticket, &error));
+        }
         if self.trips.load(Ordering::Relaxed)
             && let Some(halt) = &self.halt
         {
@@ -83,6 +93,11 @@ impl Status {
         let mut first = lock(&self.first);
         first.get_or_insert((ticket, error));
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Has `listener` told of every failure from here on. There is one, the first.
+    pub fn listen(&self, listener: Listener) {
+        drop(self.listener.set(listener));
     }
 
     /// Whether a failure waits to be reported.

@@ -13,6 +13,8 @@ pub struct Quota {
     sharers: usize,
     /// What the GPU has, once somebody had to know.
     total: OnceLock<usize>,
+    /// The most that was ever used.
+    peak: AtomicUsize,
     used: AtomicUsize,
 }
 
@@ -45,6 +47,16 @@ impl Quota {
         let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
+    }
+
+    /// The driver has granted what was taken last.
+    pub fn granted(&self) {
+        self.peak.fetch_max(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Used bytes: now, and the most so far.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.used.load(Ordering::Relaxed), self.peak.load(Ordering::Relaxed))
     }
 
     /// Gives them back.
