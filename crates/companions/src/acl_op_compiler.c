@@ -6,6 +6,8 @@
  * dumps are refused, profiling hears nothing. Descriptors, buffers and attributes are real objects: callers describe a failed operator
  * with what they find in them.
  */
+#include "acl/acl_mdl.h"
+#include "acl/acl_op_compiler.h"
 #include "objects.h"
 
 #include "operator.h"

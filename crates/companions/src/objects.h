@@ -20,7 +20,7 @@ struct object {
     uintptr_t generation;
     size_t next_free;
     aclDataType data_type;
-    int format;
+    aclFormat format;
     int num_dims;
     int64_t *dims;
 };

@@ -6,9 +6,10 @@
  * the context ends, as aclrtResetDevice does for a device's own. A single failure would be overlooked: torch_npu drops everything that
  * is queued behind it, and raises once.
  */
-EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs, const void *const inputDesc[], const void *const inputs[],
-                                         int numOutputs, const void *const outputDesc[], void *const outputs[], const void *attr,
-                                         int engineType, int compileFlag, const char *opPath, aclrtStream stream)
+EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs, const aclTensorDesc *const inputDesc[],
+                                         const aclDataBuffer *const inputs[], int numOutputs, const aclTensorDesc *const outputDesc[],
+                                         aclDataBuffer *const outputs[], const aclopAttr *attr, aclopEngineType engineType,
+                                         aclopCompileType compileFlag, const char *opPath, aclrtStream stream)
 {
     char name[256], note[512];
     (void)numInputs, (void)inputDesc, (void)inputs, (void)numOutputs, (void)outputDesc, (void)outputs, (void)attr;
@@ -22,18 +23,18 @@ EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs, cons
 }
 
 /* Sets an option of the operator compiler. There is none: every option is as good as any other. */
-EXPORTED aclError aclSetCompileopt(int opt, const char *value)
+EXPORTED aclError aclSetCompileopt(aclCompileOpt opt, const char *value)
 {
     (void)opt;
     return read_text(__func__, "value", value, NULL, 0);
 }
 
-EXPORTED void *aclopCreateAttr(void)
+EXPORTED aclopAttr *aclopCreateAttr(void)
 {
     return add_object(ATTRIBUTES, (struct object){0});
 }
 
-EXPORTED void aclopDestroyAttr(const void *attr)
+EXPORTED void aclopDestroyAttr(const aclopAttr *attr)
 {
     end_object(__func__, ATTRIBUTES, attr);
 }
@@ -58,52 +59,52 @@ static aclError set_attr_list(const char *function, const void *attr, const char
     return code == ACL_SUCCESS ? set_attr(function, attr, name) : code;
 }
 
-EXPORTED aclError aclopSetAttrBool(void *attr, const char *attrName, uint8_t attrValue)
+EXPORTED aclError aclopSetAttrBool(aclopAttr *attr, const char *attrName, uint8_t attrValue)
 {
     (void)attrValue;
     return set_attr(__func__, attr, attrName);
 }
 
-EXPORTED aclError aclopSetAttrInt(void *attr, const char *attrName, int64_t attrValue)
+EXPORTED aclError aclopSetAttrInt(aclopAttr *attr, const char *attrName, int64_t attrValue)
 {
     (void)attrValue;
     return set_attr(__func__, attr, attrName);
 }
 
-EXPORTED aclError aclopSetAttrFloat(void *attr, const char *attrName, float attrValue)
+EXPORTED aclError aclopSetAttrFloat(aclopAttr *attr, const char *attrName, float attrValue)
 {
     (void)attrValue;
     return set_attr(__func__, attr, attrName);
 }
 
-EXPORTED aclError aclopSetAttrDataType(void *attr, const char *attrName, aclDataType attrValue)
+EXPORTED aclError aclopSetAttrDataType(aclopAttr *attr, const char *attrName, aclDataType attrValue)
 {
     (void)attrValue;
     return set_attr(__func__, attr, attrName);
 }
 
-EXPORTED aclError aclopSetAttrString(void *attr, const char *attrName, const char *attrValue)
+EXPORTED aclError aclopSetAttrString(aclopAttr *attr, const char *attrName, const char *attrValue)
 {
     aclError code = read_text(__func__, "attrValue", attrValue, NULL, 0);
     return code == ACL_SUCCESS ? set_attr(__func__, attr, attrName) : code;
 }
 
-EXPORTED aclError aclopSetAttrListBool(void *attr, const char *attrName, int numValues, const uint8_t *values)
+EXPORTED aclError aclopSetAttrListBool(aclopAttr *attr, const char *attrName, int numValues, const uint8_t *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListInt(void *attr, const char *attrName, int numValues, const int64_t *values)
+EXPORTED aclError aclopSetAttrListInt(aclopAttr *attr, const char *attrName, int numValues, const int64_t *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListFloat(void *attr, const char *attrName, int numValues, const float *values)
+EXPORTED aclError aclopSetAttrListFloat(aclopAttr *attr, const char *attrName, int numValues, const float *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListListInt(void *attr, const char *attrName, int numLists, const int *numValues,
+EXPORTED aclError aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int numLists, const int *numValues,
                                           const int64_t *const values[])
 {
     aclError code = reach_list(__func__, "numValues", numValues, numLists, sizeof *numValues);

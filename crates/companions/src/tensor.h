@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Part of libacl_op_compiler.so: tensor descriptors and data buffers. */
 
-enum { FORMAT_UNDEFINED = -1 };
-
 /* Copies dimensions into an object that nobody else sees; `numDims` 0 with NULL is a scalar, or an optional input that is not there. */
 static aclError copy_dims(const char *function, struct object *object, int numDims, const int64_t *dims)
 {
@@ -20,10 +18,10 @@ static aclError copy_dims(const char *function, struct object *object, int numDi
 }
 
 /* NULL if the dimensions cannot be read. */
-EXPORTED void *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims, int format)
+EXPORTED aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims, aclFormat format)
 {
     struct object object = {.data_type = dataType, .format = format};
-    void *desc;
+    aclTensorDesc *desc;
     if (copy_dims(__func__, &object, numDims, dims) != ACL_SUCCESS) {
         return NULL;
     }
@@ -34,12 +32,12 @@ EXPORTED void *aclCreateTensorDesc(aclDataType dataType, int numDims, const int6
     return desc;
 }
 
-EXPORTED void aclDestroyTensorDesc(const void *desc)
+EXPORTED void aclDestroyTensorDesc(const aclTensorDesc *desc)
 {
     end_object(__func__, TENSOR_DESC, desc);
 }
 
-EXPORTED aclDataType aclGetTensorDescType(const void *desc)
+EXPORTED aclDataType aclGetTensorDescType(const aclTensorDesc *desc)
 {
     struct object *object;
     aclDataType type = ACL_DT_UNDEFINED;
@@ -50,10 +48,10 @@ EXPORTED aclDataType aclGetTensorDescType(const void *desc)
     return type;
 }
 
-EXPORTED int aclGetTensorDescFormat(const void *desc)
+EXPORTED aclFormat aclGetTensorDescFormat(const aclTensorDesc *desc)
 {
     struct object *object;
-    int format = FORMAT_UNDEFINED;
+    aclFormat format = ACL_FORMAT_UNDEFINED;
     if (take_object(__func__, TENSOR_DESC, desc, &object) == ACL_SUCCESS) {
         format = object->format;
         give_back();
@@ -61,7 +59,7 @@ EXPORTED int aclGetTensorDescFormat(const void *desc)
     return format;
 }
 
-EXPORTED size_t aclGetTensorDescNumDims(const void *desc)
+EXPORTED size_t aclGetTensorDescNumDims(const aclTensorDesc *desc)
 {
     struct object *object;
     size_t count = 0;
@@ -72,7 +70,7 @@ EXPORTED size_t aclGetTensorDescNumDims(const void *desc)
     return count;
 }
 
-EXPORTED aclError aclGetTensorDescDimV2(const void *desc, size_t index, int64_t *dimSize)
+EXPORTED aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize)
 {
     struct object *object;
     size_t count;
@@ -91,7 +89,7 @@ EXPORTED aclError aclGetTensorDescDimV2(const void *desc, size_t index, int64_t 
     return index < count ? ACL_SUCCESS : refuse(__func__, ACL_ERROR_INVALID_PARAM, "index is %zu of %zu dimensions", index, count);
 }
 
-EXPORTED aclError aclSetTensorShape(void *desc, int numDims, const int64_t *dims)
+EXPORTED aclError aclSetTensorShape(aclTensorDesc *desc, int numDims, const int64_t *dims)
 {
     struct object *object, fresh = {0};
     aclError code = copy_dims(__func__, &fresh, numDims, dims);
@@ -109,7 +107,7 @@ EXPORTED aclError aclSetTensorShape(void *desc, int numDims, const int64_t *dims
     return code;
 }
 
-EXPORTED aclError aclSetTensorFormat(void *desc, int format)
+EXPORTED aclError aclSetTensorFormat(aclTensorDesc *desc, aclFormat format)
 {
     struct object *object;
     aclError code = take_object(__func__, TENSOR_DESC, desc, &object);
@@ -121,7 +119,7 @@ EXPORTED aclError aclSetTensorFormat(void *desc, int format)
 }
 
 /* Whether the tensor is in host or device memory; nobody asks for that. */
-EXPORTED aclError aclSetTensorPlaceMent(void *desc, aclMemType memType)
+EXPORTED aclError aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType)
 {
     struct object *object;
     aclError code = take_object(__func__, TENSOR_DESC, desc, &object);
@@ -133,7 +131,7 @@ EXPORTED aclError aclSetTensorPlaceMent(void *desc, aclMemType memType)
 }
 
 /* Nobody asks for the name. */
-EXPORTED void aclSetTensorDescName(void *desc, const char *name)
+EXPORTED void aclSetTensorDescName(aclTensorDesc *desc, const char *name)
 {
     struct object *object;
     if (read_text(__func__, "name", name, NULL, 0) == ACL_SUCCESS &&
@@ -143,13 +141,13 @@ EXPORTED void aclSetTensorDescName(void *desc, const char *name)
 }
 
 /* Stands for the memory of a tensor, which is not looked at; NULL and 0 are an optional input that is not there. */
-EXPORTED void *aclCreateDataBuffer(void *data, size_t size)
+EXPORTED aclDataBuffer *aclCreateDataBuffer(void *data, size_t size)
 {
     (void)data, (void)size;
     return add_object(DATA_BUFFER, (struct object){0});
 }
 
-EXPORTED aclError aclDestroyDataBuffer(const void *dataBuffer)
+EXPORTED aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer)
 {
     return end_object(__func__, DATA_BUFFER, dataBuffer);
 }
