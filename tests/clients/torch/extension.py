@@ -12,6 +12,11 @@ from kit import main, same, values
 SOURCE = r"""
 #include <torch/extension.h>
 #include "acl/acl.h"
+#include "acl/acl_mdl.h"
+#include "acl/acl_op.h"
+#include "acl/acl_op_compiler.h"
+#include "acl/acl_prof.h"
+#include "hccl/hccl.h"
 
 // Behind what torch_npu has queued in the stream, which is given as a number.
 static void copy(torch::Tensor dst, const torch::Tensor &src, int64_t stream)
