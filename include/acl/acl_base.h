@@ -141,6 +141,34 @@ typedef enum {
 /** Bytes of an element of this type; 0 for ACL_STRING and what is no type. */
 size_t aclDataTypeSize(aclDataType dataType);
 
+/** A 16-bit float as a 32-bit one. */
+float aclFloat16ToFloat(aclFloat16 value);
+
+/** The nearest 16-bit float, the even one of two; infinity for what is too large. */
+aclFloat16 aclFloatToFloat16(float value);
+
+/** How the elements of a tensor lie in memory (values: aclcppdevg_03_1348). */
+typedef enum {
+    ACL_FORMAT_UNDEFINED = -1, /**< None, or unknown. */
+    ACL_FORMAT_NCHW = 0, /**< Batch, channels, height, width. */
+    ACL_FORMAT_NHWC = 1, /**< Batch, height, width, channels. */
+    ACL_FORMAT_ND = 2, /**< Any dimensions, in their order. */
+    ACL_FORMAT_NC1HWC0 = 3, /**< Channels in blocks. */
+    ACL_FORMAT_FRACTAL_Z = 4, /**< Weights of convolutions. */
+    ACL_FORMAT_NC1HWC0_C04 = 12, /**< Channels in blocks of 4. */
+    ACL_FORMAT_HWCN = 16, /**< Height, width, channels, batch. */
+    ACL_FORMAT_NDHWC = 27, /**< Batch, depth, height, width, channels. */
+    ACL_FORMAT_FRACTAL_NZ = 29, /**< Matrices in blocks. */
+    ACL_FORMAT_NCDHW = 30, /**< Batch, channels, depth, height, width. */
+    ACL_FORMAT_NDC1HWC0 = 32, /**< With depth, channels in blocks. */
+    ACL_FRACTAL_Z_3D = 33, /**< Weights of convolutions with depth. */
+    ACL_FORMAT_NC = 35, /**< Batch, channels. */
+    ACL_FORMAT_NCL = 47 /**< Batch, channels, length. */
+} aclFormat;
+
+typedef struct aclTensorDesc aclTensorDesc; /**< Describes a tensor: acl_op.h. */
+typedef struct aclDataBuffer aclDataBuffer; /**< The memory of a tensor: acl_op.h. */
+
 /** Where memory given to the library lies. */
 typedef enum {
     ACL_MEMTYPE_DEVICE = 0,                  /**< Device memory. */

@@ -39,6 +39,12 @@ typedef void (*aclrtHostFunc)(void *args);
 /** A host function that a subscribed thread runs. */
 typedef void (*aclrtCallback)(void *userData);
 
+/** A task that failed; opaque, and valid while the function runs that was given it. */
+typedef struct aclrtExceptionInfo aclrtExceptionInfo;
+
+/** A host function that hears of failed tasks; it must not allocate, synchronise or submit. */
+typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
+
 /* ---- Copies ----------------------------------------------------------------------------------------------- */
 
 /** Direction of a copy. */
@@ -205,6 +211,20 @@ typedef enum {
     ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF /**< None. */
 } aclrtMemGranularityOptions;
 
+/** How a place may touch memory (values: aclcppdevg_03_2046). */
+typedef enum {
+    ACL_RT_MEM_ACCESS_FLAGS_NONE = 0, /**< Not at all. */
+    ACL_RT_MEM_ACCESS_FLAGS_READ = 1, /**< It may read. */
+    ACL_RT_MEM_ACCESS_FLAGS_READWRITE = 3 /**< It may read and write. */
+} aclrtMemAccessFlags;
+
+/** A place, and how it may touch memory (members: aclcppdevg_03_2047). */
+typedef struct {
+    aclrtMemAccessFlags flags; /**< How. */
+    aclrtMemLocation location; /**< Who: HOST or a DEVICE. */
+    uint8_t rsv[12]; /**< Reserved, 0. */
+} aclrtMemAccessDesc;
+
 /** Properties of a memory pool. */
 typedef struct {
     aclrtMemAllocationType allocType; /**< How its memory is allocated. */
@@ -228,6 +248,48 @@ typedef struct {
     size_t len; /**< Its length in bytes. */
     size_t reserved[14]; /**< Reserved. */
 } aclrtMemUceInfo;
+
+#define ACL_RT_MEM_UCE_INFO_MAX_NUM 20 /**< Ranges in an aclrtMemUceInfoArray (aclcppdevg_03_1963, as all of its kin). */
+
+/** Ranges with uncorrectable memory errors. */
+typedef struct {
+    size_t arraySize; /**< How many. */
+    aclrtMemUceInfo memUceInfoArray[ACL_RT_MEM_UCE_INFO_MAX_NUM]; /**< The ranges. */
+} aclrtMemUceInfoArray;
+
+/** Kinds of faults of a device. */
+typedef enum {
+    ACL_RT_NO_ERROR = 0, /**< None. */
+    ACL_RT_ERROR_MEMORY = 1, /**< Memory. */
+    ACL_RT_ERROR_L2 = 2, /**< L2 buffer. */
+    ACL_RT_ERROR_AICORE = 3, /**< AI core. */
+    ACL_RT_ERROR_LINK = 4, /**< Network. */
+    ACL_RT_ERROR_L3_PORT = 5, /**< L3 port. */
+    ACL_RT_ERROR_OTHERS = 0xFFFF /**< Another. */
+} aclrtErrorType;
+
+/** Where the fault of an AI core is to be looked for. */
+typedef enum {
+    ACL_RT_AICORE_ERROR_UNKNOWN = 0, /**< Nobody knows. */
+    ACL_RT_AICORE_ERROR_UNKOWN = 0, /**< The same, in its second spelling. */
+    ACL_RT_AICORE_ERROR_SW = 1, /**< In software. */
+    ACL_RT_AICORE_ERROR_HW_LOCAL = 2 /**< In this device. */
+} aclrtAicoreErrorType;
+
+/** More about a fault, by its kind. */
+typedef union {
+    aclrtMemUceInfoArray uceInfo; /**< Of memory. */
+    aclrtAicoreErrorType aicoreErrType; /**< Of an AI core. */
+} aclrtErrorInfoDetail;
+
+/** What is wrong with a device. */
+typedef struct {
+    uint8_t tryRepair; /**< 1 if it can be repaired. */
+    uint8_t hasDetail; /**< 1 if `detail` says more. */
+    uint8_t reserved[2]; /**< Reserved. */
+    aclrtErrorType errorType; /**< Its kind. */
+    aclrtErrorInfoDetail detail; /**< More about it. */
+} aclrtErrorInfo;
 
 /** How host memory is registered. */
 typedef enum {
@@ -259,10 +321,10 @@ typedef enum {
 #define ACL_CONTINUE_ON_FAILURE 0U /**< Failure mode: later tasks still run. */
 #define ACL_STOP_ON_FAILURE 1U /**< Failure mode: no task is taken afterwards. */
 
-#define ACL_STREAM_WAIT_VALUE_GEQ 0U /**< Value wait: until greater or equal. */
-#define ACL_STREAM_WAIT_VALUE_EQ 1U /**< Value wait: until equal. */
-#define ACL_STREAM_WAIT_VALUE_AND 2U /**< Value wait: compare by AND. */
-#define ACL_STREAM_WAIT_VALUE_NOR 3U /**< Value wait: compare by NOR. */
+#define ACL_STREAM_WAIT_VALUE_GEQ 0U /**< Value wait: until memory - value >= 0, as a signed number. */
+#define ACL_STREAM_WAIT_VALUE_EQ 1U /**< Value wait: until memory == value. */
+#define ACL_STREAM_WAIT_VALUE_AND 2U /**< Value wait: until (memory & value) != 0. */
+#define ACL_STREAM_WAIT_VALUE_NOR 3U /**< Value wait: until ~(memory | value) != 0. */
 
 #define ACL_EVENT_SYNC 0x1U /**< Event flag: streams can wait for it. */
 #define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x2U /**< Event flag: it follows a stream's progress. */
@@ -308,6 +370,15 @@ typedef enum {
     ACL_CALLBACK_NO_BLOCK = 0, /**< It does not. */
     ACL_CALLBACK_BLOCK = 1 /**< It does. */
 } aclrtCallbackBlockType;
+
+/** What can be set of a stream besides its work (values: aclcppdevg_03_1873). */
+typedef enum {
+    ACL_STREAM_ATTR_FAILURE_MODE = 1, /**< As aclrtSetStreamFailureMode; not of the default stream. */
+    ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK = 2, /**< As aclrtSetStreamOverflowSwitch. */
+    ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3, /**< Any number. */
+    ACL_STREAM_ATTR_CACHE_OP_INFO = 4, /**< 0 or 1. */
+    ACL_STREAM_ATTR_PRIORITY = 5 /**< 0 (highest) to 7; 950, A3 and A2. */
+} aclrtStreamAttr;
 
 /** Value of a stream attribute. */
 typedef union {
@@ -422,6 +493,19 @@ typedef enum {
     ACL_RT_OVERFLOW_MODE_UNDEF = 2 /**< Neither. */
 } aclrtFloatOverflowMode;
 
+/** Whether a device works (values: aclcppdevg_03_1403). */
+typedef enum {
+    ACL_RT_DEVICE_STATUS_NORMAL = 0, /**< It does. */
+    ACL_RT_DEVICE_STATUS_ABNORMAL = 1, /**< It does not. */
+    ACL_RT_DEVICE_STATUS_END = 0xFFFF /**< Reserved. */
+} aclrtDeviceStatus;
+
+/** Resources of a device that can be limited. */
+typedef enum {
+    ACL_RT_DEV_RES_CUBE_CORE = 0, /**< Cube cores. */
+    ACL_RT_DEV_RES_VECTOR_CORE = 1 /**< Vector cores. */
+} aclrtDevResLimitType;
+
 /** Parameters that operators read. */
 typedef enum {
     ACL_OPT_DETERMINISTIC = 0, /**< Same input, same output. */
@@ -480,6 +564,25 @@ aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 
 /** The same, and forgets it. */
 aclError aclrtGetLastError(aclrtLastErrLevel level);
+
+/** Has a function called for every task of a stream that fails, on any thread; NULL ends that, and the last one counts. It has been
+ *  called when a call returns the error of the task. */
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
+
+/** Number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the function was given. */
+uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** Number of its stream, as aclrtStreamGetId tells it. */
+uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** The system's number of the thread that began to use its stream last. */
+uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** Its device. */
+uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info);
+
+/** The code that the stream's next synchronise returns; 0xFFFFFFFF if the device is lost. */
+uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info);
 
 /** Version of the API. */
 aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion);
@@ -552,6 +655,24 @@ aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *u
 /** Process id by which other processes' white lists know this one. */
 aclError aclrtDeviceGetBareTgid(int32_t *pid);
 
+/** The driver's number of a device of this process, whose numbers count ASCEND_RT_VISIBLE_DEVICES. */
+aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId);
+
+/** This process's number of a device that the driver calls so. */
+aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const userDevid);
+
+/** The driver's number of a device of the machine; the two are the same here. */
+aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId);
+
+/** The machine's number of a device. Documented: the argument is this process's number, in spite of its name. */
+aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId);
+
+/** This process's number of a device of the machine. */
+aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId);
+
+/** The machine's number of a device of this process. */
+aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId);
+
 /**
  * Keeps a mode for the current device, which aclrtGetDeviceSatMode tells. Nothing else here depends on it: in a reduction
  * (aclrtReduceAsync) a float that is too large becomes infinity in both modes.
@@ -570,6 +691,48 @@ aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 /** Sets how many seconds an operator may run; copies are not meant. */
 aclError aclrtSetOpExecuteTimeOut(uint32_t timeout);
 
+/** The same in microseconds; `actualTimeout` receives what was set. */
+aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout);
+
+/** Whether a device works, set or not: aclrtDeviceStatus. */
+aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus);
+
+/** 16 bytes that name a device on this machine, to every process alike. */
+aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid);
+
+/** What this process uses of a device's memory, by module: one, "FERRY". `memUsageInfo` has room for `inputNum`. */
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum);
+
+/** The lowest priority of streams (7) and the highest (0). */
+aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
+
+/** Drops all work of a device, of every context, as aclrtStreamAbort does of a stream; `timeout` in milliseconds, 0 is no limit. */
+aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
+
+/** Ranges of a device with uncorrectable memory errors, at most 128. There are none: `retSize` becomes 0. */
+aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize, size_t *retSize);
+
+/** Repairs what aclrtGetMemUceInfo told of: nothing. */
+aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize);
+
+/** What is wrong with a device: nothing. */
+aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo);
+
+/** Repairs what aclrtGetErrorVerbose told of. */
+aclError aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo);
+
+/** Limits the cores of a device for this process, from 1 to what there is. Limits are kept and told; operators would heed them. */
+aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
+
+/** The limit that was set, else what the product has. */
+aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value);
+
+/** Ends all limits of a device. */
+aclError aclrtResetDeviceResLimit(int32_t deviceId);
+
+/** What counts for the calling thread: limits of the stream that it uses, else of the device, else what the product has. */
+aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value);
+
 /* ---- Functions: contexts ---------------------------------------------------------------------------------- */
 
 /** Creates a context on a device and makes it current. */
@@ -583,6 +746,9 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
+
+/** Whether a device's default context is in use: 1 after aclrtSetDevice. `flags` is NULL, and never written. */
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active);
 
 /** Sets a parameter of the current context. */
 aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
@@ -622,6 +788,55 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /** A small number that no other living stream of the process has. */
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
+
+/** The priority of a stream, from 0 (highest) to 7. All streams are served alike. */
+aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
+
+/** The ACL_STREAM_ flags that a stream was made with. */
+aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
+
+/** Sets an attribute of a stream. */
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+
+/** An attribute of a stream. */
+aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+
+/** Keeps whether a stream is to look for overflows: 0 or 1. Nothing overflows here. */
+aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
+
+/** What aclrtSetStreamOverflowSwitch kept. */
+aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag);
+
+/** Writes, in stream order, the 64 bytes of an overflow status to device memory: zeros. */
+aclError aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream stream);
+
+/** Forgets overflows, of which there are none. */
+aclError aclrtResetOverflowStatus(aclrtStream stream);
+
+/** A hint about memory of the stream's device, ACL_RT_CMO_TYPE_PREFETCH only; there is no cache that would heed it. */
+aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream);
+
+/** Writes 64 bits of memory of the stream's device, at a multiple of 8, when the stream gets there; `flag` is 0. */
+aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
+
+/** Holds later tasks of a stream until 64 bits of memory of its device are as `flag` says: ACL_STREAM_WAIT_VALUE_. Whoever writes
+ *  them will do: another stream, another process, a copy. They are looked at from when the stream gets there. */
+aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
+
+/** Limits the cores of a stream, as aclrtSetDeviceResLimit those of a device. */
+aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value);
+
+/** The stream's limit, else the device's, else what the product has. */
+aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value);
+
+/** Ends all limits of a stream. */
+aclError aclrtResetStreamResLimit(aclrtStream stream);
+
+/** Has the calling thread use a stream's limits; the last one counts. */
+aclError aclrtUseStreamResInCurrentThread(aclrtStream stream);
+
+/** Ends that. */
+aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
 
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
@@ -685,6 +900,10 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 /** When an event was reached, in microseconds of its device's clock. */
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
 
+/** How many seconds streams wait at most for events that they are told to wait for from here on; 0 is no limit. What takes longer is
+ *  ACL_ERROR_RT_WAIT_TIMEOUT at the next synchronise of the stream, which goes on. */
+aclError aclrtSetOpWaitTimeout(uint32_t timeout);
+
 /* ---- Functions: memory ------------------------------------------------------------------------------------ */
 
 /** Allocates device memory on the current device. */
@@ -736,6 +955,9 @@ aclError aclrtHostUnregister(void *ptr);
 /** Tells what an address belongs to. */
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
 
+/** Start and length of the allocation, or of the mapping, that holds an address; one of the outputs may be NULL. */
+aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize);
+
 /* ---- Functions: virtual memory ---------------------------------------------------------------------------- */
 
 /** Reserves addresses; nothing is behind them until memory is mapped there. `alignment` is 0. */
@@ -744,7 +966,8 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
 /** Gives reserved addresses back; nothing is mapped there any more. */
 aclError aclrtReleaseMemAddress(void *virPtr);
 
-/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. */
+/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. Of the host it is page-locked, and the CPU may
+ *  touch it where it is mapped; HOST_NUMA names a memory node. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop,
                              uint64_t flags);
 
@@ -760,6 +983,21 @@ aclError aclrtUnmapMem(void *virPtr);
 /** The granularity of physical memory with these properties. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGranularityOptions option,
                                           size_t *granularity);
+
+/** Reserves the very addresses from `expectPtr` on, or fails; `size` is a multiple of 1 GiB. A3 only. */
+aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags);
+
+/** Notes that places may read and write what aclrtMapMem mapped, with its `virPtr` and `size`. Copies do not ask. */
+aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count);
+
+/** aclrtMemAccessFlags of a place: READWRITE for the memory's own and for those that were given access, else NONE. */
+aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
+
+/** The handle that is mapped at `virPtr`; each call takes one more aclrtFreePhysical. */
+aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle);
+
+/** What physical memory was made with. */
+aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop);
 
 /** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
 aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,

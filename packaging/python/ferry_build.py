@@ -15,6 +15,7 @@ import maturin
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "crates/py/python/acl/lib/libascendcl.so"
+SETTINGS = ROOT / "crates/py/python/ferry_acl/libtorch_npu_settings.so"
 CARGO = os.environ.get("CARGO", "cargo")
 
 
@@ -60,6 +61,7 @@ def build_library():
         subprocess.run(["strip", "--strip-debug", new], check=True)
     new.replace(LIBRARY)
     build_second_name()
+    build_settings()
 
 
 def build_second_name():
@@ -72,6 +74,21 @@ def build_second_name():
     cc = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-nostdlib", "-s", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]
     subprocess.run([*cc, "-o", new, LIBRARY], check=True)
     new.replace(LIBRARY.with_name(name))
+
+
+def build_settings():
+    """Makes what torch_npu needs beside a CUDA build of torch (crates/py/src/torch_npu_settings.cc). A wheel for everybody else does
+    not need it, nor a compiler for C++.
+    """
+    cxx = shlex.split(os.environ.get("CXX", "c++"))
+    if not shutil.which(cxx[0]):
+        print(f"without {SETTINGS.name}: there is no {cxx[0]}")
+        return
+    new = SETTINGS.with_name(f"{SETTINGS.name}.{os.getpid()}")
+    flags = ["-std=c++14", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-shared", "-s"]
+    source = "crates/py/src/torch_npu_settings.cc"
+    subprocess.run([*cxx, *flags, f"-Wl,-soname,{SETTINGS.name}", source, "-o", new], cwd=ROOT, check=True)
+    new.replace(SETTINGS)
 
 
 def write_notices():

@@ -29,6 +29,9 @@ RIGHT = {
     "array": (list, numpy.ndarray, bytes),
     "attributes": (list,),
     "config": (dict,),
+    "attribute": (dict,),
+    "listener": (type(None),),
+    "real": (float, numpy.float32, decimal.Decimal),
 }
 
 

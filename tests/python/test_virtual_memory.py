@@ -140,8 +140,8 @@ PROPERTIES = [
     ({"memAttr": 99}, 107000, "memAttr is 99"),
     ({"memAttr": -1}, 107000, "memAttr is -1"),
     ({"location": {"id": 9, "type": 1}}, 107001, "device 9"),
-    ({"location": {"id": 0, "type": 0}}, 207000, "location.type"),
-    ({"location": {"id": 0, "type": 4}}, 207000, "location.type"),
+        ({"location": {"id": 4095, "type": 4}}, 107000, "location.id"),
+        ({"location": {"id": 0, "type": 3}}, 107000, "location.type"),
     ({"location": {"id": 0, "type": 7}}, 107000, "location.type is 7"),
     ({"reserve": 1}, 107000, "reserve is 1"),
 ]

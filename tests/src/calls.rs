@@ -8,8 +8,10 @@
 use std::ffi::{CStr, c_char};
 
 use crate::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocConfig, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp,
-    aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtExceptionInfo, aclrtExceptionInfoCallback, aclrtHostFunc,
+    aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo,
+    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtUtilizationInfo, aclrtUuid,
 };
 
 macro_rules! calls {
@@ -51,6 +53,12 @@ calls! {
     aclrtGetDeviceInfo(device: u32, attr: i32, value: *mut i64);
     aclrtGetDeviceUtilizationRate(device: i32, info: *mut aclrtUtilizationInfo);
     aclrtDeviceGetBareTgid(pid: *mut i32);
+    aclrtGetLogicDevIdByUserDevId(user: i32, logic: *mut i32);
+    aclrtGetUserDevIdByLogicDevId(logic: i32, user: *mut i32);
+    aclrtGetLogicDevIdByPhyDevId(physical: i32, logic: *mut i32);
+    aclrtGetPhyDevIdByLogicDevId(logic: i32, physical: *mut i32);
+    aclrtGetUserDevIdByPhyDevId(physical: i32, user: *mut i32);
+    aclrtGetPhyDevIdByUserDevId(user: i32, physical: *mut i32);
     aclrtSetDeviceSatMode(mode: i32);
     aclrtGetDeviceSatMode(mode: *mut i32);
     aclrtSetSysParamOpt(opt: i32, value: i64);
@@ -58,6 +66,17 @@ calls! {
     aclrtCtxSetSysParamOpt(opt: i32, value: i64);
     aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64);
     aclrtSetOpExecuteTimeOut(timeout: u32);
+    aclrtSetOpExecuteTimeOutV2(timeout: u64, actual: *mut u64);
+    aclrtQueryDeviceStatus(device: i32, status: *mut i32);
+    aclrtDeviceGetUuid(device: i32, uuid: *mut aclrtUuid);
+    aclrtGetMemUsageInfo(device: i32, info: *mut aclrtMemUsageInfo, room: usize, found: *mut usize);
+    aclrtDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+    aclrtDeviceTaskAbort(device: i32, timeout: u32);
+    aclrtGetMemUceInfo(device: i32, ranges: *mut aclrtMemUceInfo, room: usize, found: *mut usize);
+    aclrtMemUceRepair(device: i32, ranges: *mut aclrtMemUceInfo, count: usize);
+    aclrtGetErrorVerbose(device: i32, info: *mut aclrtErrorInfo);
+    aclrtRepairError(device: i32, info: *const aclrtErrorInfo);
+    aclrtGetPrimaryCtxState(device: i32, flags: *mut u32, active: *mut i32);
 
     aclrtCreateContext(context: *mut usize, device: i32);
     aclrtDestroyContext(context: usize);
@@ -74,6 +93,26 @@ calls! {
     aclrtStreamQuery(stream: usize, status: *mut i32);
     aclrtSetStreamFailureMode(stream: usize, mode: u64);
     aclrtStreamGetId(stream: usize, id: *mut i32);
+    aclrtStreamGetPriority(stream: usize, priority: *mut u32);
+    aclrtStreamGetFlags(stream: usize, flags: *mut u32);
+    aclrtSetStreamAttribute(stream: usize, attribute: i32, value: *mut aclrtStreamAttrValue);
+    aclrtGetStreamAttribute(stream: usize, attribute: i32, value: *mut aclrtStreamAttrValue);
+    aclrtSetStreamOverflowSwitch(stream: usize, flag: u32);
+    aclrtGetStreamOverflowSwitch(stream: usize, flag: *mut u32);
+    aclrtGetOverflowStatus(addr: usize, size: usize, stream: usize);
+    aclrtResetOverflowStatus(stream: usize);
+    aclrtCmoAsync(src: usize, size: usize, kind: i32, stream: usize);
+    aclrtValueWrite(addr: usize, value: u64, flag: u32, stream: usize);
+    aclrtValueWait(addr: usize, value: u64, flag: u32, stream: usize);
+    aclrtSetDeviceResLimit(device: i32, kind: i32, value: u32);
+    aclrtGetDeviceResLimit(device: i32, kind: i32, value: *mut u32);
+    aclrtResetDeviceResLimit(device: i32);
+    aclrtSetStreamResLimit(stream: usize, kind: i32, value: u32);
+    aclrtGetStreamResLimit(stream: usize, kind: i32, value: *mut u32);
+    aclrtResetStreamResLimit(stream: usize);
+    aclrtUseStreamResInCurrentThread(stream: usize);
+    aclrtUnuseStreamResInCurrentThread(stream: usize);
+    aclrtGetResInCurrentThread(kind: i32, value: *mut u32);
     aclrtStreamWaitEvent(stream: usize, event: usize);
     ferryStreamAdopt(native: usize, stream: *mut usize);
     ferryStreamNative(stream: usize, native: *mut usize);
@@ -91,6 +130,9 @@ calls! {
     aclrtSynchronizeEvent(event: usize);
     aclrtSynchronizeEventWithTimeout(event: usize, timeout: i32);
     aclrtEventElapsedTime(ms: *mut f32, start: usize, end: usize);
+
+    aclrtSetOpWaitTimeout(seconds: u32);
+    aclrtSetExceptionInfoCallback(function: aclrtExceptionInfoCallback);
 
     aclrtSubscribeReport(thread: u64, stream: usize);
     aclrtProcessReport(timeout: i32);
@@ -115,6 +157,8 @@ calls! {
     aclrtHostUnregister(ptr: usize);
     aclrtPointerGetAttributes(ptr: usize, attributes: *mut aclrtPtrAttributes);
 
+    aclrtMemGetAddressRange(ptr: usize, base: *mut usize, size: *mut usize);
+
     aclrtReserveMemAddress(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
     aclrtReleaseMemAddress(ptr: usize);
     aclrtMallocPhysical(handle: *mut usize, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64);
@@ -122,6 +166,11 @@ calls! {
     aclrtMapMem(ptr: usize, size: usize, offset: usize, handle: usize, flags: u64);
     aclrtUnmapMem(ptr: usize);
     aclrtMemGetAllocationGranularity(prop: *mut aclrtPhysicalMemProp, option: i32, granularity: *mut usize);
+    aclrtReserveMemAddressNoUCMemory(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
+    aclrtMemSetAccess(ptr: usize, size: usize, desc: *mut aclrtMemAccessDesc, count: usize);
+    aclrtMemGetAccess(ptr: usize, location: *mut aclrtMemLocation, flag: *mut u64);
+    aclrtMemRetainAllocationHandle(ptr: usize, handle: *mut usize);
+    aclrtMemGetAllocationPropertiesFromHandle(handle: usize, prop: *mut aclrtPhysicalMemProp);
     aclrtMemExportToShareableHandle(handle: usize, handleType: i32, flags: u64, shareableHandle: *mut u64);
     aclrtMemSetPidToShareableHandle(shareableHandle: u64, pid: *mut i32, pidNum: usize);
     aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);
@@ -187,6 +236,27 @@ pub fn soc_name() -> Option<String> {
 /// aclDataTypeSize.
 pub fn data_type_size(data_type: i32) -> usize {
     ascendcl::aclDataTypeSize(data_type)
+}
+
+/// What aclrtGet...FromExceptionInfo tell: task, stream, thread, device, code.
+pub fn told(info: *const aclrtExceptionInfo) -> [u32; 5] {
+    [
+        ascendcl::aclrtGetTaskIdFromExceptionInfo(info),
+        ascendcl::aclrtGetStreamIdFromExceptionInfo(info),
+        ascendcl::aclrtGetThreadIdFromExceptionInfo(info),
+        ascendcl::aclrtGetDeviceIdFromExceptionInfo(info),
+        ascendcl::aclrtGetErrorCodeFromExceptionInfo(info),
+    ]
+}
+
+/// aclFloat16ToFloat.
+pub fn float_of(half: u16) -> f32 {
+    ascendcl::aclFloat16ToFloat(half)
+}
+
+/// aclFloatToFloat16.
+pub fn half_of(value: f32) -> u16 {
+    ascendcl::aclFloatToFloat16(value)
 }
 
 /// aclAppLog without anything behind the format.

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
 use std::path::Path;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "error_codes/rt_error_codes.h",
     "error_codes/ge_error_codes.h",
     "acl_base.h",
     "acl_rt.h",
     "acl.h",
     "ferry_ext.h",
+    "ferry_rt.h",
 ];
 
 /// A function of the headers.
@@ -56,7 +57,8 @@ pub fn functions() -> Vec<Function> {
     let text = all();
     let statements = statements(&text);
     let typedefs = Typedefs::of(&statements);
-    let of_acl = |s: &&String| !s.starts_with("typedef") && s.contains('(') && s.contains("acl");
+    let named = |s: &str| s.contains("acl") || s.starts_with("int32_t rt");
+    let of_acl = |s: &&String| !s.starts_with("typedef") && s.contains('(') && named(s);
     statements.iter().filter(of_acl).map(|statement| typedefs.function(statement)).collect()
 }
 
@@ -148,7 +150,9 @@ impl Typedefs {
             _ if self.handles.contains(plain) => Kind::Handle,
             _ if self.functions.contains(plain) => Kind::Function,
             _ if self.enums.contains(plain) => Kind::Enum,
-            // A struct or a float by value is passed in another way: the call below would have to learn it.
+            // A float comes in a register of its own, which the call below leaves as it is: any float will do.
+            "float" | "aclFloat16" => Kind::Number,
+            // A struct by value is passed in another way: the call below would have to learn it.
             _ => panic!("{text}: an argument of a type that is not understood here"),
         };
         Argument { name: name.to_owned(), type_: type_.to_owned(), kind }

@@ -20,8 +20,10 @@ mod wild;
 use std::time::{Duration, Instant};
 
 pub use ascendcl::{
-    aclCANNPackageVersion, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
-    aclrtMemLocation, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtExceptionInfo,
+    aclrtExceptionInfoCallback, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
+    aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo, aclrtMemcpyBatchAttr,
+    aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use calls::*;
@@ -53,6 +55,7 @@ pub mod code {
     pub const STREAM_NO_CB_REG: i32 = 107015;
     pub const ADDR_UNALIGNED: i32 = 107008;
     pub const INVALID_HANDLE: i32 = 107017;
+    pub const WAIT_TIMEOUT: i32 = 107019;
     pub const PARAM_NOT_SET: i32 = 107021;
     pub const STREAM_ABORT: i32 = 107023;
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;

@@ -39,6 +39,7 @@ programs! {
     callback_leaves: "tests/c/callback_leaves.c",
     callbacks: "tests/c/callbacks.c",
     cancel: "tests/c/cancel.c",
+    companion_headers: "tests/c/companion_headers.c",
     contexts: "tests/c/contexts.c",
     desc: "tests/c/desc.c",
     destructors: "tests/c/destructors.c",
@@ -63,6 +64,7 @@ programs! {
     memset: "tests/c/memset.c",
     offset: "tests/c/offset.c",
     reduce: "tests/c/reduce.c",
+    rt: "tests/c/rt.c",
     stale_handles: "tests/c/stale_handles.c",
     stopping: "tests/c/stopping.c",
     streams: "tests/c/streams.c",
@@ -88,6 +90,22 @@ fn every_program_has_a_test() {
 #[test]
 fn the_headers_serve_cxx_too() {
     run(&build(Language::Cxx11, "tests/c/memcpy.c"), &[]);
+}
+
+#[test]
+fn companion_libraries() {
+    let (deps, path) = (deps(), "tests/clients/companions.c");
+    let mut build = Command::new("sh");
+    build.current_dir(root()).arg("crates/companions/build.sh").arg(&deps);
+    let output = build.output().expect("a shell");
+    assert!(output.status.success(), "the companions do not build:\n{}", said(&output));
+    // As torch_npu is linked; none of them may be dropped.
+    let libraries = ["hccl", "ascendcl", "acl_op_compiler", "ge_runner", "graph", "acl_tdt_channel"];
+    let flags: Vec<String> = libraries.iter().map(|name| format!("-l{name}")).collect();
+    let program =
+        build_with(Language::C99, path, &[&["-Wl,--no-as-needed,-z,now".to_owned()], &flags[..]].concat());
+    run(&program, &[]);
+    run(&program, &[("FERRY_DEVICES", "2")]);
 }
 
 #[test]
@@ -133,6 +151,11 @@ fn c_files(folder: &str) -> Vec<String> {
 
 /// Compiles and links one program with every warning an error, and says where it is.
 fn build(language: Language, path: &str) -> PathBuf {
+    build_with(language, path, &[])
+}
+
+/// The same with more to link.
+fn build_with(language: Language, path: &str, more: &[String]) -> PathBuf {
     static BUILDS: AtomicUsize = AtomicUsize::new(0);
     let (compiler, standard, suffix) = match language {
         Language::C99 => ("gcc", "-std=c99", ""),
@@ -157,7 +180,7 @@ fn build(language: Language, path: &str) -> PathBuf {
     command
         .args(["-Iinclude", path, "-x", "none", "-Wl,--as-needed", "-lascendcl", "-ldl", "-o"])
         .arg(&fresh);
-    command.arg("-L").arg(&deps).arg(format!("-Wl,-rpath,{}", deps.display()));
+    command.arg("-L").arg(&deps).arg(format!("-Wl,-rpath,{}", deps.display())).args(more);
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {compiler}: {error}"));
     assert!(output.status.success(), "{compiler} refuses {path}:\n{}", said(&output));
     fs::rename(&fresh, &program).expect("the program that was just made");

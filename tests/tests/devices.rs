@@ -230,3 +230,30 @@ fn streams_that_the_host_does_not_wait_for() {
     }
     ok(aclrtResetDevice(0));
 }
+
+// proves: D7
+#[test]
+fn numbers_of_a_device_are_the_same_where_all_are_visible() {
+    let _turn = turn();
+    let calls = [
+        ("logic of user", aclrtGetLogicDevIdByUserDevId as fn(i32, *mut i32) -> i32),
+        ("user of logic", aclrtGetUserDevIdByLogicDevId),
+        ("logic of physical", aclrtGetLogicDevIdByPhyDevId),
+        ("physical of logic", aclrtGetPhyDevIdByLogicDevId),
+        ("user of physical", aclrtGetUserDevIdByPhyDevId),
+        ("physical of user", aclrtGetPhyDevIdByUserDevId),
+    ];
+    for (what, call) in calls {
+        for device in [0, 1] {
+            let mut found = -1;
+            ok(call(device, &mut found));
+            assert_eq!(found, device, "{what}");
+        }
+        let mut found = 77;
+        for bad in [2, -1, i32::MAX, i32::MIN] {
+            refused(what, call(bad, &mut found), INVALID_DEVICEID, &[&bad.to_string()]);
+        }
+        expect(what, call(0, std::ptr::null_mut()), INVALID_PARAM);
+        assert_eq!(found, 77, "a refused call writes nothing");
+    }
+}

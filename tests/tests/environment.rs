@@ -39,6 +39,7 @@ const CASES: &[Case] = &[
     ("a device too many in the list", &visible("8", "1,3,8"), || sees(&[1, 3])),
     ("devices in the wrong order", &visible("8", "4,2"), || sees(&[4])),
     ("two of two devices", &visible("2", "0,1"), || sees(&[0, 1])),
+    ("the numbers of devices that are not all visible", &visible("8", "2,5"), numbers_of_devices),
     ("the second of two devices", &visible("2", "1"), || sees(&[1])),
     ("no device", &visible("2", ""), || no_device("''")),
     ("a device that is not there", &visible("2", "7"), || no_device("'7'")),
@@ -186,6 +187,44 @@ fn huge_pages_run_short() {
     expect("huge only, no room for another", malloc(1), 207001);
     expect("huge first, normal pages are left", malloc(0), 0);
     expect("normal only, nothing is left", malloc(2), 207001);
+}
+
+/// This process's numbers count what it sees; the driver's are those of the list.
+fn numbers_of_devices() {
+    let of = |call: fn(i32, *mut i32) -> i32, id| {
+        let mut found = -1;
+        match call(id, &mut found) {
+            0 => Ok(found),
+            code => Err(code),
+        }
+    };
+    for (user, logic) in [(0, 2), (1, 5)] {
+        for call in [aclrtGetLogicDevIdByUserDevId, aclrtGetPhyDevIdByUserDevId, aclrtGetPhyDevIdByLogicDevId]
+        {
+            assert_eq!(of(call, user), Ok(logic));
+        }
+        for call in [aclrtGetUserDevIdByLogicDevId, aclrtGetUserDevIdByPhyDevId] {
+            assert_eq!(of(call, logic), Ok(user));
+        }
+        assert_eq!(of(aclrtGetLogicDevIdByPhyDevId, logic), Ok(logic));
+    }
+    assert_eq!(of(aclrtGetLogicDevIdByUserDevId, 2), Err(INVALID_DEVICEID));
+    assert_eq!(of(aclrtGetUserDevIdByLogicDevId, 0), Err(INVALID_DEVICEID));
+    assert_eq!(
+        of(aclrtGetUserDevIdByPhyDevId, 3),
+        Err(INVALID_DEVICEID),
+        "it is there, but not for this process"
+    );
+    use_device();
+    let (base, handle) = (reserve(4096), physical(4096));
+    ok(aclrtMapMem(base, 4096, 0, handle, 0));
+    // By the driver's number, as public programs do it: device 1 of this process.
+    let mut desc = aclrtMemAccessDesc { flags: 3, location: location(1, 5), rsv: [0; 12] };
+    ok(aclrtMemSetAccess(base, 4096, &mut desc, 1));
+    let mut flag = 0;
+    ok(aclrtMemGetAccess(base, &mut location(1, 1), &mut flag));
+    assert_eq!(flag, 3);
+    expect("no such device", aclrtMemGetAccess(base, &mut location(1, 3), &mut flag), INVALID_DEVICEID);
 }
 
 fn small_memory() {

@@ -9,10 +9,12 @@ use ferry_tests::*;
 const UNSUPPORTED: i32 = 207000;
 
 /// Functions whose result is no aclError of the call.
-const OTHER_RESULTS: [&str; 6] = [
+const OTHER_RESULTS: [&str; 8] = [
     "aclGetRecentErrMsg",
     "aclrtGetSocName",
     "aclDataTypeSize",
+    "aclFloat16ToFloat",
+    "aclFloatToFloat16",
     "aclAppLog",
     "aclrtPeekAtLastError",
     "aclrtGetLastError",

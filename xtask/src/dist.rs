@@ -4,6 +4,7 @@
 //! names are links to it, because two copies in one process would not know each other's memory.
 
 mod elf;
+mod layout;
 mod notices;
 mod tree;
 mod trial;
@@ -28,7 +29,23 @@ pub fn fill(root: &Path) -> Result<(), String> {
 
 /// Builds everything and puts it below a prefix.
 pub fn install(root: &Path, prefix: &Path) -> Result<(), String> {
-    build(root)?.0.put(prefix)
+    put(&build(root)?.0, prefix)
+}
+
+/// Puts the tree below a prefix. One at `.../ascend-toolkit/latest` has a copy of set_env.sh and the driver's files beside it, as
+/// toolkits have them; those of others are left alone.
+fn put(tree: &Tree, prefix: &Path) -> Result<(), String> {
+    const LIST: &str = "driver/ferry-files";
+    tree.put(prefix)?;
+    let set_env =
+        std::fs::read_to_string(prefix.join("set_env.sh")).map_err(|e| format!("set_env.sh: {e}"))?;
+    let Some((base, outer)) = layout::around(prefix, &set_env) else { return Ok(()) };
+    let is_theirs = base.join("driver/version.info").exists() && !base.join(LIST).exists();
+    if is_theirs {
+        println!("{}: a driver that is not ours is left alone, and so is set_env.sh", base.display());
+        return Ok(());
+    }
+    outer.put_listed(base, LIST)
 }
 
 /// Writes the licences of the packages that are inside some of ours.
@@ -56,27 +73,34 @@ fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     }
     let wheel = wheel::build(root, &library, &scratch)?;
 
+    let companions = scratch.join("companions");
+    let _ = std::fs::remove_dir_all(&companions);
+    shell::run(shell::program(root, "sh").arg("crates/companions/build.sh").arg(&companions))?;
+
     let mut tree = Tree::default();
-    tree.folder(Path::new("include"), &root.join("include"))?;
-    tree.program("lib/libascendcl.so", read(&library)?);
-    tree.link("lib/libacl_rt.so", "libascendcl.so");
-    tree.link("lib64", "lib");
-    tree.program("bin/ferry", read(&command)?);
-    tree.link("bin/npu-smi", "ferry");
+    tree.folder(Path::new(&layout::place("include")), &root.join("include"))?;
+    tree.program(layout::place("lib64/libascendcl.so"), read(&library)?);
+    tree.link(layout::place("lib64/libacl_rt.so"), "libascendcl.so");
+    layout::companions(&mut tree, &companions)?;
+    tree.program(layout::place("bin/ferry"), read(&command)?);
+    tree.link(layout::place("bin/npu-smi"), "ferry");
+    layout::links(&mut tree);
+    layout::versions(&mut tree);
     match &wheel {
         Ok(file) => {
-            tree.file(Path::new("share/ferry").join(file.file_name().unwrap_or_default()), read(file)?)
+            tree.file(Path::new("share/ferry").join(file.file_name().unwrap_or_default()), read(file)?);
+            layout::module(root, &mut tree, &scratch.join("wheel"))?;
         }
         Err(why) => println!("without the Python module: {why}"),
     }
     for (place, name) in [
-        ("lib/pkgconfig", "ascendcl.pc"),
-        ("lib/cmake/AscendCL", "AscendCLConfig.cmake"),
-        ("lib/cmake/AscendCL", "AscendCLConfigVersion.cmake"),
+        ("lib64/pkgconfig", "ascendcl.pc"),
+        ("lib64/cmake/AscendCL", "AscendCLConfig.cmake"),
+        ("lib64/cmake/AscendCL", "AscendCLConfigVersion.cmake"),
     ] {
         let text = read(&root.join("packaging").join(name))?;
         let text = String::from_utf8_lossy(&text).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-        tree.file(Path::new(place).join(name), text);
+        tree.file(Path::new(&layout::place(place)).join(name), text);
     }
     let doc = Path::new("share/doc/ferry");
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {

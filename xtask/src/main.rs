@@ -6,6 +6,7 @@
 mod abi;
 mod c;
 mod client;
+mod clients;
 mod count;
 mod deep;
 mod device;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::clients;
 use crate::shell;
 use crate::tools::{self, Tool};
 use crate::venv::{self, Venv};
@@ -14,6 +15,8 @@ pub enum Need {
     Python(&'static [&'static str]),
     /// The same in an environment for each other Python of this machine.
     Pythons(&'static [&'static str]),
+    /// torch and its adapter for Ascend, in an environment of their own.
+    Torch,
     /// A program that pip or the system's packages bring.
     Tool(&'static Tool),
     /// Make, or what takes its place.
@@ -45,6 +48,10 @@ impl Need {
             Need::Pythons(packages) => {
                 let place = shell::target_dir(root).join("pythons");
                 vec![(format!("pip, into folders of {}", place.display()), packages.join(" "))]
+            }
+            Need::Torch if clients::lacks_torch(root) => {
+                let from = format!("pip, into {}", clients::folder(root).display());
+                vec![(from, format!("torch torch_npu (5 GB; {} may name an environment)", clients::PYTHON))]
             }
             Need::Tool(tool) if !tool.is_there(root) => {
                 let mut all = no_python(root);

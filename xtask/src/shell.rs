@@ -106,7 +106,12 @@ pub fn output(command: &mut Command) -> Result<String, String> {
 
 /// Whether a program is there at all.
 pub fn exists(name: &str) -> bool {
-    quiet(Command::new(name).arg("--version"))
+    exists_with(name, &["--version"])
+}
+
+/// The same for one that has no option `--version`.
+pub fn exists_with(name: &str, args: &[&str]) -> bool {
+    quiet(Command::new(name).args(args))
 }
 
 /// Whether a command ends well; what it says is of no interest.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::needs::{self, Need};
 use crate::shell::{self, cargo};
-use crate::{abi, client, count, deep, device, dist, places, python, readme, requirements, tools};
+use crate::{abi, client, clients, count, deep, device, dist, places, python, readme, requirements, tools};
 
 /// How a step that found nothing wrong ended.
 pub enum Outcome {
@@ -68,6 +68,7 @@ const STEPS: &[Step] = &[
         Need::Tool(&tools::PKG_CONFIG),
         Need::Tool(&tools::CMAKE),
         Need::Make,
+        Need::Program("zsh"),
     ]),
     step("client", "published bindings build against dist/ and move memory", client::run)
         .with(&[BUILDER, Need::Libclang]),
@@ -76,6 +77,12 @@ const STEPS: &[Step] = &[
     step("count", "instructions of one submitted copy", count::run).with(&[Need::Program("valgrind")]),
     deep_step("standin", "the suite on the cuda backend, over a stand-in for its driver", device::stand_in)
         .with(&[Need::Python(&["numpy", "pytest"])]),
+    deep_step(
+        "clients",
+        "torch_npu and published bindings, unmodified, on what people install",
+        clients::run,
+    )
+    .with(&[BUILDER, Need::Libclang, Need::Torch]),
     deep_step("tsan", "threaded tests under ThreadSanitizer", deep::thread_sanitizer)
         .with(&[Need::RustSource]),
     deep_step("pythons", "the module acl under every other Python that is here", python::run_others)

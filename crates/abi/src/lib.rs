@@ -75,6 +75,14 @@ pub struct Utilization {
     pub extend: *mut c_void,
 }
 
+/// `aclrtStreamAttrValue`, a union of numbers, all of which begin where it begins.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct StreamAttribute {
+    pub value: u64,
+    pub reserved: u64,
+}
+
 /// `aclCANNPackageVersion`.
 #[repr(C)]
 pub struct PackageVersion {
@@ -128,6 +136,8 @@ functions! {
         aclsysGetVersionNum: fn(*mut c_char, *mut i32) -> Code;
         aclsysGetCANNVersion: fn(i32, *mut PackageVersion) -> Code;
         aclDataTypeSize: fn(i32) -> usize;
+        aclFloat16ToFloat: fn(u16) -> f32;
+        aclFloatToFloat16: fn(f32) -> u16;
         aclrtGetSocName: fn() -> *const c_char;
         aclrtGetRunMode: fn(*mut i32) -> Code;
 
@@ -152,6 +162,8 @@ functions! {
         aclrtSetSysParamOpt: fn(i32, i64) -> Code;
         aclrtGetSysParamOpt: fn(i32, *mut i64) -> Code;
         aclrtSetOpExecuteTimeOut: fn(u32) -> Code;
+        aclrtQueryDeviceStatus: fn(i32, *mut i32) -> Code;
+        aclrtDeviceTaskAbort: fn(i32, u32) -> Code;
         aclrtCtxSetSysParamOpt: fn(i32, i64) -> Code;
         aclrtCtxGetSysParamOpt: fn(i32, *mut i64) -> Code;
         aclrtCreateContext: fn(*mut Handle, i32) -> Code;
@@ -166,6 +178,12 @@ functions! {
         aclrtStreamAbort: fn(Handle) -> Code;
         aclrtSetStreamFailureMode: fn(Handle, u64) -> Code;
         aclrtStreamGetId: fn(Handle, *mut i32) -> Code;
+        aclrtSetStreamAttribute: fn(Handle, i32, *mut StreamAttribute) -> Code;
+        aclrtGetStreamAttribute: fn(Handle, i32, *mut StreamAttribute) -> Code;
+        aclrtSetStreamOverflowSwitch: fn(Handle, u32) -> Code;
+        aclrtGetStreamOverflowSwitch: fn(Handle, *mut u32) -> Code;
+        aclrtGetOverflowStatus: fn(Ptr, usize, Handle) -> Code;
+        aclrtResetOverflowStatus: fn(Handle) -> Code;
         aclrtSynchronizeStream: fn(Handle) -> Code;
         aclrtSynchronizeStreamWithTimeout: fn(Handle, i32) -> Code;
         aclrtStreamQuery: fn(Handle, *mut i32) -> Code;
@@ -190,6 +208,14 @@ functions! {
         aclrtSynchronizeEvent: fn(Handle) -> Code;
         aclrtSynchronizeEventWithTimeout: fn(Handle, i32) -> Code;
         aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
+        aclrtSetOpWaitTimeout: fn(u32) -> Code;
+
+        aclrtSetExceptionInfoCallback: fn(Option<HostFunction>) -> Code;
+        aclrtGetTaskIdFromExceptionInfo: fn(Const) -> u32;
+        aclrtGetStreamIdFromExceptionInfo: fn(Const) -> u32;
+        aclrtGetThreadIdFromExceptionInfo: fn(Const) -> u32;
+        aclrtGetDeviceIdFromExceptionInfo: fn(Const) -> u32;
+        aclrtGetErrorCodeFromExceptionInfo: fn(Const) -> u32;
 
         aclrtMalloc: fn(*mut Ptr, usize, i32) -> Code;
         aclrtFree: fn(Ptr) -> Code;

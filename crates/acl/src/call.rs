@@ -2,10 +2,12 @@
 
 use crate::{
     Error, Result, constants as c,
+    error::fail,
     functions::Function,
     log::{self, Level, Module},
     messages,
     state::{self, Here},
+    stream,
 };
 use ferry::engine::{
     fork, probe,
@@ -15,6 +17,7 @@ use ferry_core::Access;
 use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// Runs the body of a C function: no panic leaves it, and a failure becomes a code and a message of this thread.
@@ -64,16 +67,37 @@ fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     match catch_unwind(AssertUnwindSafe(checked)) {
         Ok(Ok(())) => c::ACL_SUCCESS,
         Ok(Err(error)) => report(function.name, &error),
-        Err(_) => {
-            let note = "a bug in Ferry: please report it with the panic message on standard error";
-            report(function.name, &crate::error::fail(c::ACL_ERROR_INTERNAL_ERROR, note))
-        }
+        Err(_) => report(function.name, &a_bug()),
     }
+}
+
+#[cold]
+fn a_bug() -> Error {
+    let note = "a bug in Ferry: please report it with the panic message on standard error";
+    fail(c::ACL_ERROR_INTERNAL_ERROR, note)
 }
 
 /// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
 pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
-    if state::is_forked() { refuse_in_child(name) } else { report(name, &crate::error::fail(code, note)) }
+    if state::is_forked() { refuse_in_child(name) } else { report(name, &fail(code, note)) }
+}
+
+/// An operator of a companion library fails, as all of them do: its stream and all others of the context stop for good. Says so on standard
+/// error once in a process, since callers that launch operators from a thread of their own are told of the first failure only.
+pub fn fail_operator(name: &str, stream: usize, code: i32, note: String) -> i32 {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if state::is_forked() {
+        return refuse_in_child(name);
+    }
+    let cancelling = Cancelling::off();
+    let failed = || stream::stop(stream, code, &note).err().unwrap_or_else(|| fail(code, note.clone()));
+    let error = catch_unwind(AssertUnwindSafe(failed)).unwrap_or_else(|_| a_bug());
+    if error.code == code && !TOLD.swap(true, Ordering::Relaxed) {
+        log::print(libc::STDERR_FILENO, format!("ferry: {note}\n").as_bytes());
+    }
+    let code = report(name, &error);
+    cancelling.back();
+    code
 }
 
 /// Every call in a child of a process that used Ferry. A child that the C library does not know of may use none of its locks, the
@@ -81,10 +105,7 @@ pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
 #[cold]
 fn refuse_in_child(name: &str) -> i32 {
     match fork::by_c_library() {
-        true => report(
-            name,
-            &crate::error::fail(c::ACL_ERROR_RT_CONTEXT_NULL, state::FORKED.to_str().unwrap_or_default()),
-        ),
+        true => report(name, &fail(c::ACL_ERROR_RT_CONTEXT_NULL, state::FORKED.to_str().unwrap_or_default())),
         false => c::ACL_ERROR_RT_CONTEXT_NULL,
     }
 }
@@ -92,6 +113,9 @@ fn refuse_in_child(name: &str) -> i32 {
 /// Keeps the code and the message for those who ask, and logs a line.
 #[cold]
 fn report(name: &str, error: &Error) -> i32 {
+    if !state::is_forked() {
+        crate::exceptions::run_due();
+    }
     let text = format!("{name} failed with {} {}: {}", error.code, c::error_name(error.code), error.note);
     log::write(Module::Ascendcl, Level::Error, || text.clone());
     messages::keep(error.code, text);
@@ -106,7 +130,7 @@ pub fn not_null(name: &'static str, addr: usize) -> Result<()> {
 
 #[cold]
 fn is_null(name: &'static str) -> Error {
-    crate::error::fail(c::ACL_ERROR_INVALID_PARAM, format!("{name} is NULL"))
+    fail(c::ACL_ERROR_INVALID_PARAM, format!("{name} is NULL"))
 }
 
 /// Makes sure that `len` bytes at an output argument can be written.
@@ -165,7 +189,7 @@ fn together<const N: usize>(arrays: [Given; N]) -> Option<impl Iterator<Item = R
 
 /// Refuses an argument whose value breaks a rule of the runtime.
 pub fn refuse(note: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    crate::error::fail(c::ACL_ERROR_RT_PARAM_INVALID, note)
+    fail(c::ACL_ERROR_RT_PARAM_INVALID, note)
 }
 
 #[cfg(test)]

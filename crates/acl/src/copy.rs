@@ -63,7 +63,7 @@ impl<'a> Target<'a> {
         Ok(Target { engine, here, lane })
     }
 
-    pub(crate) fn stream(&self) -> &Stream {
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
         match &self.lane {
             Lane::Given(entry) => &entry.stream,
             Lane::Hidden(stream) => stream,

@@ -8,11 +8,15 @@ use crate::{
     handles::Named,
     interrupt,
     state::{Engine, current_device, engine, with_here},
-    stream::limit_ms,
+    stream::{StreamEntry, limit_ms},
+    waits::{self, Until},
 };
-use ferry_core::{Event, Fence, Kind};
+use ferry_core::{Event, Fence, Gate, Kind};
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -119,7 +123,40 @@ pub fn stream_wait(stream: usize, handle: usize) -> Result<()> {
     let entry = find(engine, handle)?;
     entry.same_device(stream.device)?;
     entry.needs_sync("streams cannot wait for it")?;
-    Ok(entry.event.hold(&stream.stream)?)
+    match WAIT_LIMIT.load(Ordering::Relaxed) {
+        0 => Ok(entry.event.hold(&stream.stream)?),
+        seconds => hold_within(engine, &stream, &entry, seconds),
+    }
+}
+
+/// What aclrtSetOpWaitTimeout set last, in seconds; 0 is no limit.
+static WAIT_LIMIT: AtomicU32 = AtomicU32::new(0);
+
+/// aclrtSetOpWaitTimeout: how long streams wait for events at most that they are told to wait for from here on.
+pub fn limit_waits(seconds: u32) {
+    WAIT_LIMIT.store(seconds, Ordering::Relaxed);
+}
+
+/// As `Event::hold`, but if it takes longer the stream's work fails and goes on.
+fn hold_within(
+    engine: &'static Engine,
+    stream: &StreamEntry,
+    entry: &EventEntry,
+    seconds: u32,
+) -> Result<()> {
+    let note = format!(
+        "aclrtStreamWaitEvent: event {:#x} was not complete after {seconds} s, the limit of aclrtSetOpWaitTimeout",
+        entry.handle
+    );
+    let late = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
+    Ok(entry.event.hold_by(|what| {
+        let gate = Gate::new();
+        let until = Until::Limit(Duration::from_secs(seconds.into()), late);
+        let passed = waits::hold(engine, &stream.stream, gate.clone(), until)
+            .map_err(|error| Kind::Native(error.code).because(error.note.clone()))?;
+        what.when_done(Box::new(move || gate.open()));
+        Ok(passed)
+    })?)
 }
 
 /// aclrtQueryEventStatus: the recorded-status number.

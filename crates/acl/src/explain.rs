@@ -66,10 +66,10 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
 
 /// Runs the body of a call; a refusal also says what the call's addresses, by their argument names, belong to.
 #[inline]
-pub fn explaining<const N: usize>(
+pub fn explaining<T, const N: usize>(
     addresses: [(&'static str, usize); N],
-    body: impl FnOnce() -> Result<()>,
-) -> Result<()> {
+    body: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     body().map_err(|error| with_addresses(error, &addresses))
 }
 

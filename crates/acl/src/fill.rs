@@ -3,7 +3,9 @@
 use crate::{
     Result,
     call::{not_null, refuse},
+    constants::*,
     copy::{On, Target, within},
+    error::fail,
     explain::explaining,
     state::with_here,
 };
@@ -89,4 +91,60 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             return target.settle(ticket, plain);
         }
     }
+}
+
+/// Documented: bytes of an overflow status.
+const OVERFLOW_STATUS: usize = 64;
+
+/// aclrtGetOverflowStatus: writes that nothing overflowed, in stream order. There are no operators here whose numbers could.
+///
+/// # Safety
+/// The range stays valid until the fill is done.
+pub unsafe fn overflow_status(addr: usize, size: usize, stream: usize) -> Result<()> {
+    explaining([("outputAddr", addr)], || {
+        not_null("outputAddr", addr)?;
+        with_here(|here| {
+            let target = Target::find(here, On::Stream(stream))?;
+            if size != OVERFLOW_STATUS {
+                return Err(refuse(format!(
+                    "outputSize is {size}: an overflow status has {OVERFLOW_STATUS} bytes"
+                )));
+            }
+            on_device("outputAddr", &target, addr, size, Access::Write)?;
+            // SAFETY: the caller's promise.
+            unsafe { fill(&target, addr, size, [0; 4]) }
+        })
+    })
+}
+
+/// aclrtCmoAsync: a hint to a cache that is not there, after all that can be wrong with it.
+pub fn cache_hint(addr: usize, size: usize, kind: i32, stream: usize) -> Result<()> {
+    explaining([("src", addr)], || {
+        not_null("src", addr)?;
+        with_here(|here| {
+            let target = Target::find(here, On::Stream(stream))?;
+            match kind {
+                ACL_RT_CMO_TYPE_PREFETCH => {}
+                ACL_RT_CMO_TYPE_WRITEBACK..=ACL_RT_CMO_TYPE_FLUSH => {
+                    let note = format!("cmoType is {kind}: only ACL_RT_CMO_TYPE_PREFETCH (0) is supported");
+                    return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
+                }
+                other => {
+                    return Err(refuse(format!("cmoType is {other}: not a member of aclrtCmoType (0 to 3)")));
+                }
+            }
+            on_device("src", &target, addr, size, Access::Read)?;
+            // SAFETY: no memory takes part.
+            unsafe { fill(&target, addr, 0, [0; 4]) }
+        })
+    })
+}
+
+/// Refuses a range that is not memory of the stream's device.
+pub(crate) fn on_device(name: &str, target: &Target, addr: usize, len: usize, access: Access) -> Result<()> {
+    let place = target.engine.runtime.memory().place(addr, len, access)?;
+    if place.device() == Some(target.device()) {
+        return Ok(());
+    }
+    Err(refuse(format!("{name} must be memory of device {}, the stream's", target.device())))
 }

@@ -24,6 +24,8 @@ const EVERYWHERE: Where = Where { products: EVERY_PRODUCT, forms: EVERY_FORM };
 const NEWEST: Where = Where { products: B950 | A3 | A2, ..EVERYWHERE };
 const NEWEST_AND_200I: Where = Where { products: NEWEST.products | B200I, ..EVERYWHERE };
 const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWHERE };
+const NOT_950: Where = Where { products: EVERY_PRODUCT & !B950, ..EVERYWHERE };
+const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
 const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
 /// Where host and device memory are apart.
@@ -49,6 +51,12 @@ table! {
     aclGetRecentErrMsg: EVERYWHERE;
     aclrtPeekAtLastError: EVERYWHERE;
     aclrtGetLastError: EVERYWHERE;
+    aclrtSetExceptionInfoCallback: EVERYWHERE;
+    aclrtGetTaskIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetStreamIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetThreadIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetDeviceIdFromExceptionInfo: EVERYWHERE;
+    aclrtGetErrorCodeFromExceptionInfo: EVERYWHERE;
     aclrtGetSocName: EVERYWHERE;
     aclrtGetVersion: EVERYWHERE;
     aclsysGetVersionStr: EVERYWHERE;
@@ -56,6 +64,8 @@ table! {
     aclsysGetCANNVersion: EVERYWHERE;
     aclGetDeviceCapability: EVERYWHERE;
     aclDataTypeSize: EVERYWHERE;
+    aclFloat16ToFloat: EVERYWHERE;
+    aclFloatToFloat16: EVERYWHERE;
     aclAppLog: EVERYWHERE;
 
     // Devices.
@@ -71,11 +81,31 @@ table! {
     aclrtGetDeviceInfo: EVERYWHERE;
     aclrtGetDeviceUtilizationRate: EVERYWHERE;
     aclrtDeviceGetBareTgid: EVERYWHERE;
+    aclrtGetLogicDevIdByUserDevId: EVERYWHERE;
+    aclrtGetUserDevIdByLogicDevId: EVERYWHERE;
+    aclrtGetLogicDevIdByPhyDevId: EVERYWHERE;
+    aclrtGetPhyDevIdByLogicDevId: EVERYWHERE;
+    aclrtGetUserDevIdByPhyDevId: EVERYWHERE;
+    aclrtGetPhyDevIdByUserDevId: EVERYWHERE;
     aclrtSetDeviceSatMode: NEWEST;
     aclrtGetDeviceSatMode: NEWEST;
     aclrtSetSysParamOpt: EVERYWHERE;
     aclrtGetSysParamOpt: EVERYWHERE;
     aclrtSetOpExecuteTimeOut: EVERYWHERE;
+    aclrtSetOpExecuteTimeOutV2: EVERYWHERE;
+    aclrtQueryDeviceStatus: EVERYWHERE;
+    aclrtDeviceGetUuid: NEWEST;
+    aclrtGetMemUsageInfo: NOT_950;
+    aclrtDeviceGetStreamPriorityRange: EVERYWHERE;
+    aclrtDeviceTaskAbort: NEWEST;
+    aclrtGetMemUceInfo: EVERYWHERE;
+    aclrtMemUceRepair: EVERYWHERE;
+    aclrtGetErrorVerbose: NEWEST;
+    aclrtRepairError: NEWEST;
+    aclrtSetDeviceResLimit: EVERYWHERE;
+    aclrtGetDeviceResLimit: EVERYWHERE;
+    aclrtResetDeviceResLimit: EVERYWHERE;
+    aclrtGetResInCurrentThread: EVERYWHERE;
     aclrtDeviceCanAccessPeer: WITH_PEERS;
     aclrtDeviceEnablePeerAccess: WITH_PEERS;
     aclrtDeviceDisablePeerAccess: WITH_PEERS;
@@ -86,6 +116,7 @@ table! {
     aclrtDestroyContext: EVERYWHERE;
     aclrtSetCurrentContext: EVERYWHERE;
     aclrtGetCurrentContext: EVERYWHERE;
+    aclrtGetPrimaryCtxState: EVERYWHERE;
     aclrtCtxSetSysParamOpt: EVERYWHERE;
     aclrtCtxGetSysParamOpt: EVERYWHERE;
 
@@ -100,6 +131,22 @@ table! {
     aclrtStreamWaitEvent: EVERYWHERE;
     aclrtSetStreamFailureMode: EVERYWHERE;
     aclrtStreamGetId: EVERYWHERE;
+    aclrtStreamGetPriority: EVERYWHERE;
+    aclrtStreamGetFlags: EVERYWHERE;
+    aclrtSetStreamAttribute: EVERYWHERE;
+    aclrtGetStreamAttribute: EVERYWHERE;
+    aclrtSetStreamOverflowSwitch: EVERYWHERE;
+    aclrtGetStreamOverflowSwitch: EVERYWHERE;
+    aclrtGetOverflowStatus: EVERYWHERE;
+    aclrtResetOverflowStatus: EVERYWHERE;
+    aclrtCmoAsync: NEWEST;
+    aclrtValueWrite: NEWEST;
+    aclrtValueWait: NEWEST;
+    aclrtSetStreamResLimit: EVERYWHERE;
+    aclrtGetStreamResLimit: EVERYWHERE;
+    aclrtResetStreamResLimit: EVERYWHERE;
+    aclrtUseStreamResInCurrentThread: EVERYWHERE;
+    aclrtUnuseStreamResInCurrentThread: EVERYWHERE;
     aclrtStreamAbort: NEWEST;
 
     // Streams that other libraries know: ferry_ext.h.
@@ -127,6 +174,7 @@ table! {
     aclrtSynchronizeEventWithTimeout: EVERYWHERE;
     aclrtEventElapsedTime: EVERYWHERE;
     aclrtEventGetTimestamp: EVERYWHERE;
+    aclrtSetOpWaitTimeout: EVERYWHERE;
 
     // Memory.
     aclrtMalloc: EVERYWHERE;
@@ -141,6 +189,7 @@ table! {
     aclrtFreeHost: EVERYWHERE;
     aclrtFreeHostWithDevSync: EVERYWHERE;
     aclrtPointerGetAttributes: EVERYWHERE;
+    aclrtMemGetAddressRange: EVERYWHERE;
     aclrtHostRegister: NEWEST;
     aclrtHostRegisterV2: NEWEST;
     aclrtHostGetDevicePointer: NEWEST;
@@ -154,6 +203,11 @@ table! {
     aclrtMapMem: NOT_ON_BOARDS;
     aclrtUnmapMem: NOT_ON_BOARDS;
     aclrtMemGetAllocationGranularity: NOT_ON_BOARDS;
+    aclrtReserveMemAddressNoUCMemory: ONLY_A3;
+    aclrtMemSetAccess: NOT_ON_BOARDS;
+    aclrtMemGetAccess: NOT_ON_BOARDS;
+    aclrtMemRetainAllocationHandle: NOT_ON_BOARDS;
+    aclrtMemGetAllocationPropertiesFromHandle: NOT_ON_BOARDS;
     aclrtMemExportToShareableHandle: NOT_ON_BOARDS;
     aclrtMemSetPidToShareableHandle: NOT_ON_BOARDS;
     aclrtMemImportFromShareableHandle: NOT_ON_BOARDS;
@@ -166,6 +220,19 @@ table! {
     aclrtIpcMemSetImportPid: NOT_200I;
     aclrtIpcMemImportByKey: NOT_200I;
     aclrtIpcMemClose: NOT_200I;
+
+    // Below AscendCL: ferry_rt.h.
+    rtDeviceGetBareTgid: EVERYWHERE;
+    rtGetDeviceInfo: EVERYWHERE;
+    rtGetLogicDevIdByUserDevId: EVERYWHERE;
+    rtIpcSetMemoryName: NOT_200I;
+    rtSetIpcMemorySuperPodPid: NOT_200I;
+    rtIpcOpenMemory: NOT_200I;
+    rtIpcCloseMemory: NOT_200I;
+    rtIpcDestroyMemoryName: NOT_200I;
+    rtEnableP2P: WITH_PEERS;
+    rtDisableP2P: WITH_PEERS;
+    rtMemcpyAsyncWithoutCheckKind: EVERYWHERE;
 
     // Copies, fills and reductions.
     aclrtMemcpy: EVERYWHERE;

@@ -6,9 +6,13 @@ use crate::{
     call::refuse,
     constants::*,
     error::fail,
-    state::{DeviceState, Engine, bad_device, current_device, engine},
+    state::{DeviceState, Engine, bad_device, current_device, engine, known_device, lock},
+    stream::attributes::LEAST_PRIORITY,
 };
-use ferry::products::{Cores, Threads};
+use ferry::{
+    engine::files,
+    products::{Cores, Threads},
+};
 use std::{slice, sync::atomic::Ordering};
 
 /// aclGetDeviceCapability.
@@ -136,5 +140,119 @@ pub fn data_type_size(data_type: i32) -> usize {
         ACL_INT8 | ACL_UINT8 | ACL_BOOL | ACL_INT4 | ACL_UINT1 => 1,
         ACL_HIFLOAT8..=ACL_FLOAT4_E1M2 => 1,
         _ => 0,
+    }
+}
+
+/// aclrtDeviceGetUuid: 16 bytes that stay the same on this machine, for every process that sees the device.
+pub fn uuid(device: i32) -> Result<[u8; 16]> {
+    let engine = engine()?;
+    let device = known_device(engine, device)?;
+    let machine = files::read_to_string("/etc/machine-id").unwrap_or_default();
+    let backend = engine.runtime.backend().name();
+    let name = format!("{}/{backend}/{}", machine.trim(), engine.physical[device as usize]);
+    let halves = [fnv(0xcbf2_9ce4_8422_2325, &name), fnv(0x6c62_272e_07bb_0142, &name)];
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&halves[0].to_be_bytes());
+    bytes[8..].copy_from_slice(&halves[1].to_be_bytes());
+    Ok(bytes)
+}
+
+/// The hash of Fowler, Noll and Vo (FNV-1a), from a start of ours.
+fn fnv(start: u64, text: &str) -> u64 {
+    text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// aclrtGetMemUsageInfo: bytes of a device that this process has, now and at most so far. All of it is this library's.
+pub fn memory_usage(device: i32, room: usize) -> Result<(usize, usize)> {
+    let engine = engine()?;
+    let device = known_device(engine, device)?;
+    if room == 0 {
+        return Err(refuse("inputNum is 0: there is one module to tell of"));
+    }
+    engine.runtime.memory_info(device)?; // what was freed and is no longer used goes back first
+    Ok(engine.runtime.backend().usage(device)?)
+}
+
+/// aclrtDeviceGetStreamPriorityRange: the lowest priority and the highest.
+pub fn priorities() -> (i32, i32) {
+    (LEAST_PRIORITY as i32, 0)
+}
+
+/// aclrtGetPrimaryCtxState: whether aclrtSetDevice was called more often than it was undone.
+pub fn primary_is_active(device: i32) -> Result<bool> {
+    let engine = engine()?;
+    let state = engine.device(known_device(engine, device)?)?;
+    Ok(lock(&state.primary).count > 0)
+}
+
+/// aclFloat16ToFloat: every 16-bit float is a 32-bit one.
+pub fn float_of(half: u16) -> f32 {
+    let (sign, exponent, mantissa) =
+        (u32::from(half >> 15) << 31, u32::from(half >> 10) & 31, u32::from(half) & 0x3ff);
+    let magnitude = match exponent {
+        // Subnormal numbers are multiples of 2^-24.
+        0 => (mantissa as f32 * f32::from_bits(0x3380_0000)).to_bits(),
+        31 => 0x7f80_0000 | mantissa << 13,
+        _ => (exponent + 112) << 23 | mantissa << 13,
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+/// aclFloatToFloat16: the nearest 16-bit float, the even one of two; infinity for what is too large.
+pub fn half_of(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let (sign, magnitude) = ((bits >> 16) as u16 & 0x8000, bits & 0x7fff_ffff);
+    if magnitude > 0x7f80_0000 {
+        return sign | 0x7e00 | (magnitude >> 13) as u16 & 0x1ff; // not a number
+    }
+    if magnitude >= 0x3880_0000 {
+        // Carries of the rounding go into the exponent, up to infinity.
+        let rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+        return sign | (rounded.saturating_sub(0x3800_0000) >> 13).min(0x7c00) as u16;
+    }
+    // Below the smallest normal number: adding 1/2 lets the unit round to a multiple of 2^-24.
+    let rounded = f32::from_bits(magnitude) + 0.5;
+    sign | (rounded.to_bits() - 0x3f00_0000) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_comes_back() {
+        for half in 0..=u16::MAX {
+            let float = float_of(half);
+            match float.is_nan() {
+                true => {
+                    assert!(half & 0x7c00 == 0x7c00 && half & 0x3ff != 0 && half_of(float) & 0x7c00 == 0x7c00)
+                }
+                false => assert_eq!(half_of(float), half, "{float}"),
+            }
+        }
+    }
+
+    #[test]
+    fn floats_between_two_halves_go_to_the_nearest_and_then_to_the_even_one() {
+        for low in 0..0x7bff_u16 {
+            let (a, b) = (float_of(low), float_of(low + 1));
+            let middle = (f64::from(a) + f64::from(b)) / 2.0;
+            let even = if low % 2 == 0 { low } else { low + 1 };
+            assert_eq!(half_of(middle as f32), even, "between {a} and {b}");
+            assert_eq!(half_of(f32::from_bits((middle as f32).to_bits() - 1)), low);
+            assert_eq!(half_of(f32::from_bits((middle as f32).to_bits() + 1)), low + 1);
+            assert_eq!(half_of(-(middle as f32)), even | 0x8000);
+        }
+        for (value, want) in [
+            (65504.0, 0x7bff),
+            (65519.996, 0x7bff),
+            (65520.0, 0x7c00),
+            (1e30, 0x7c00),
+            (f32::INFINITY, 0x7c00),
+            (-1e30, 0xfc00),
+            (1e-30, 0),
+        ] {
+            assert_eq!(half_of(value), want, "{value}");
+        }
     }
 }

@@ -282,3 +282,19 @@ pub fn attributes(ptr: usize) -> Result<Attributes> {
         _ => unregistered,
     })
 }
+
+/// aclrtMemGetAddressRange: start and length of what acl allocated or mapped around `ptr`. Memory of the user's has no such range.
+pub fn address_range(ptr: usize) -> Result<(usize, usize)> {
+    explaining([("ptr", ptr)], || {
+        not_null("ptr", ptr)?;
+        let found = engine()?.runtime.memory().table().find(ptr);
+        let around =
+            found.filter(|block| block.translate(ptr, 1).is_some() && block.origin != Origin::Registered);
+        let block = around.ok_or_else(|| {
+            refuse(format!(
+                "ptr is {ptr:#x}: it lies in nothing that aclrtMalloc, aclrtMallocHost or aclrtMapMem gave"
+            ))
+        })?;
+        Ok((block.base, block.len))
+    })
+}

@@ -6,6 +6,7 @@ use crate::{
     device,
     error::fail,
     event::EventEntry,
+    exceptions::Exception,
     explain::Graves,
     handles::Handles,
     interrupt::Check,
@@ -16,7 +17,7 @@ use crate::{
     settings::{Settings, settings},
     stream::StreamEntry,
     twin,
-    virtual_memory::PhysicalEntry,
+    virtual_memory::{PhysicalEntry, mapped::Mapped},
 };
 use ferry::{
     BackendName,
@@ -34,7 +35,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicI32, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -54,6 +55,8 @@ pub struct Engine {
     pub(crate) graves: Graves,
     pub(crate) registered: Registrations,
     pub(crate) physicals: Handles<PhysicalEntry>,
+    pub(crate) mapped: Mutex<Mapped>,
+    pub(crate) exceptions: Handles<Exception>,
     pub(crate) reports: Reports,
 }
 
@@ -64,6 +67,8 @@ pub struct DeviceState {
     pub(crate) streams: AtomicUsize,
     pub(crate) events: AtomicUsize,
     pub(crate) sat_mode: AtomicI32,
+    /// Limits of cores, by aclrtDevResLimitType; 0 where none was set.
+    pub(crate) limits: [AtomicU32; 2],
 }
 
 /// The default context of a device and how often aclrtSetDevice asked for it.
@@ -123,6 +128,8 @@ fn open() -> Result<Engine> {
         graves: Graves::default(),
         registered: Registrations::default(),
         physicals: Handles::default(),
+        mapped: Mutex::default(),
+        exceptions: Handles::default(),
         reports: Reports::default(),
     };
     if settings.fault_note {
@@ -275,6 +282,10 @@ pub struct Here {
     quiet: RefCell<Vec<Arc<Stream>>>,
     /// What aclrtProcessReport is at.
     pub(crate) turns: Turns,
+    /// A function of the user's is hearing of failures on it.
+    pub(crate) tells: Cell<bool>,
+    /// The stream whose limits of cores the thread uses, or 0.
+    pub(crate) limits_of: Cell<usize>,
     round: Cell<u32>,
 }
 
@@ -370,6 +381,8 @@ impl Here {
             check: Cell::new(None),
             quiet: RefCell::default(),
             turns: Turns::default(),
+            tells: Cell::new(false),
+            limits_of: Cell::new(0),
             round: Cell::new(0),
         }));
         keys::store(key, here.cast()).inspect_err(|_| {

@@ -1,4 +1,6 @@
-//! Streams by handle.
+//! Streams by handle. What can be set and asked of one besides its work: `stream/attributes.rs`.
+
+pub mod attributes;
 
 use crate::{
     Error, Result,
@@ -7,20 +9,28 @@ use crate::{
     constants::{self as c, *},
     context::Context,
     error::fail,
+    exceptions,
     handles::{Handles, Named},
     interrupt,
     report::Mailbox,
     state::{Engine, Here, engine, with_here},
 };
+use attributes::{Attributes, LEAST_PRIORITY};
 use ferry::engine::threads::as_here;
 use ferry_core::{Kind, QueueOptions, Stream};
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
+
+/// The system's number of the calling thread.
+fn this_thread() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
 
 /// A stream of a context.
 pub struct StreamEntry {
@@ -33,6 +43,9 @@ pub struct StreamEntry {
     alive: AtomicBool,
     /// Its failure mode was set, which can be done once.
     has_mode: AtomicBool,
+    pub(crate) attributes: Attributes,
+    /// The system's number of the thread that came to the stream last.
+    user: AtomicU32,
     /// Where its callbacks go.
     pub(crate) mailbox: Mutex<Option<Arc<Mailbox>>>,
 }
@@ -86,8 +99,16 @@ impl StreamEntry {
             is_default,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
+            attributes: Attributes::default(),
+            user: AtomicU32::new(this_thread()),
             mailbox: Mutex::new(None),
         });
+        let weak = Arc::downgrade(&entry);
+        entry.stream.status().listen(Box::new(move |ticket, error| {
+            if let Some(entry) = weak.upgrade() {
+                exceptions::note(&entry, ticket, error);
+            }
+        }));
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
             entry.end(engine);
@@ -109,6 +130,10 @@ impl StreamEntry {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn user(&self) -> u32 {
+        self.user.load(Ordering::Relaxed)
     }
 
     /// Whether a call in the stream's context that says `handle` means this stream, alive.
@@ -141,7 +166,15 @@ impl Here {
 
     /// The same for a call that gives it back at its end, with `self.stream.set`: that is cheaper than to count who holds it.
     pub(crate) fn take_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
-        self.remembered(handle).map_or_else(|| self.find_stream(engine, handle), Ok)
+        self.remembered(handle).map_or_else(|| self.come_to_stream(engine, handle), Ok)
+    }
+
+    /// A stream that is not the one that this thread used last.
+    #[cold]
+    fn come_to_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+        let entry = self.find_stream(engine, handle)?;
+        entry.user.store(this_thread(), Ordering::Relaxed);
+        Ok(entry)
     }
 
     /// The stream that this thread used last, if it is the one that is meant.
@@ -184,10 +217,15 @@ impl Here {
     }
 }
 
-/// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; the priority is reserved.
-pub fn create(flags: u32) -> Result<usize> {
+/// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; a priority out of range is the lowest, and
+/// all streams are served alike.
+pub fn create(priority: u32, flags: u32) -> Result<usize> {
     let engine = engine()?;
-    with_here(|here| Ok(StreamEntry::make(engine, &*here.context()?, flags, false)?.handle))
+    with_here(|here| {
+        let entry = StreamEntry::make(engine, &*here.context()?, flags, false)?;
+        entry.attributes.set_priority(priority.min(LEAST_PRIORITY));
+        Ok(entry.handle)
+    })
 }
 
 /// ferryStreamAdopt: a stream over one of another library's.
@@ -240,6 +278,15 @@ pub fn destroy_force(handle: usize) -> Result<()> {
 pub fn abort(handle: usize) -> Result<()> {
     let engine = engine()?;
     with_here(|here| here.stream(engine, handle))?.stream.abort();
+    Ok(())
+}
+
+/// Work of the stream that was never ours has failed: all streams of its context stop for good, and tell this code and note every time.
+/// What ends the context ends that: aclrtResetDevice for a default one.
+pub(crate) fn stop(handle: usize, code: i32, note: &str) -> Result<()> {
+    let engine = engine()?;
+    let entry = with_here(|here| here.stream(engine, handle))?;
+    entry.stream.status().stop_all(Kind::Native(code).because(note.to_owned()));
     Ok(())
 }
 
@@ -317,6 +364,7 @@ pub fn set_failure_mode(handle: usize, mode: u64) -> Result<()> {
     }
     if stop {
         entry.stream.status().stop_all_on_failure();
+        entry.attributes.stops();
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod fork;
 pub mod host;
 mod litter;
 mod nobodys;
+pub mod nodes;
 pub mod probe;
 mod ranges;
 pub mod refusal;

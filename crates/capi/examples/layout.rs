@@ -1,8 +1,10 @@
 //! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
 
 use ascendcl::{
-    aclCANNPackageVersion, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig, aclrtMemLocation,
-    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtUtilizationInfo,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtMallocAttrValue, aclrtMallocAttribute,
+    aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUceInfoArray,
+    aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtUtilizationInfo, aclrtUuid,
 };
 use std::mem::{align_of, offset_of, size_of};
 
@@ -47,6 +49,23 @@ fn main() {
         reserved
     });
     layout!(aclrtMemLocation { id, type_ });
+    layout!(aclrtErrorInfo { tryRepair, hasDetail, reserved, errorType, detail });
+    layout!(aclrtErrorInfoDetail {});
+    members!(aclrtErrorInfoDetail { uceInfo: aclrtMemUceInfoArray, aicoreErrType: i32 });
+    layout!(aclrtMemUceInfo { addr, len, reserved });
+    layout!(aclrtMemUceInfoArray { arraySize, memUceInfoArray });
+    layout!(aclrtMemUsageInfo { name, curMemSize, memPeakSize, reserved });
+    layout!(aclrtUuid { bytes });
+    layout!(aclrtStreamAttrValue {});
+    members!(aclrtStreamAttrValue {
+        failureMode: u64,
+        overflowSwitch: u32,
+        userCustomTag: u32,
+        cacheOpInfoSwitch: u32,
+        streamPriority: u32,
+        reserve: [u32; 4]
+    });
+    layout!(aclrtMemAccessDesc { flags, location, rsv });
     layout!(aclrtMemcpyBatchAttr { dstLoc, srcLoc, rsv });
     layout!(aclrtPtrAttributes { location, pageSize, rsv });
     layout!(aclrtMallocAttrValue {});

@@ -168,3 +168,12 @@ pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *m
         Ok(())
     })
 }
+
+/// How long streams wait for events at most, in seconds; 0 is no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn aclrtSetOpWaitTimeout(timeout: u32) -> aclError {
+    enter(&functions::aclrtSetOpWaitTimeout, || {
+        event::limit_waits(timeout);
+        Ok(())
+    })
+}

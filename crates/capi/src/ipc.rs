@@ -40,7 +40,7 @@ pub unsafe extern "C" fn aclrtIpcMemGetExportKey(
 pub unsafe extern "C" fn aclrtIpcMemSetImportPid(key: *const c_char, pid: *mut i32, num: usize) -> aclError {
     enter(&functions::aclrtIpcMemSetImportPid, || {
         // SAFETY: the C contract: the string and the array stay as they are during the call.
-        let (key, pids) = unsafe { (key_text(key)?, array("pid", pid.cast_const(), num)?) };
+        let (key, pids) = unsafe { (key_text("key", key)?, array("pid", pid.cast_const(), num)?) };
         ipc::set_import_pids(&key, &pids)
     })
 }
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn aclrtIpcMemImportByKey(
     enter(&functions::aclrtIpcMemImportByKey, || {
         let out = Out::new("devPtr", devPtr)?;
         // SAFETY: the C contract: the string stays as it is during the call.
-        let key = unsafe { key_text(key)? };
+        let key = unsafe { key_text("key", key)? };
         out.set(ipc::import_by_key(&key, flags)? as *mut c_void);
         Ok(())
     })
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn aclrtIpcMemImportByKey(
 pub unsafe extern "C" fn aclrtIpcMemClose(key: *const c_char) -> aclError {
     enter(&functions::aclrtIpcMemClose, || {
         // SAFETY: the C contract: the string stays as it is during the call.
-        ipc::close(&unsafe { key_text(key)? })
+        ipc::close(&unsafe { key_text("key", key)? })
     })
 }
 
@@ -190,10 +190,10 @@ pub unsafe extern "C" fn aclrtMemImportFromShareableHandleV2(
 
 /// # Safety
 /// `key` is NULL or a C string that does not change during the call.
-unsafe fn key_text(key: *const c_char) -> Result<String> {
-    not_null("key", key as usize)?;
+pub(crate) unsafe fn key_text(name: &'static str, key: *const c_char) -> Result<String> {
+    not_null(name, key as usize)?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { text("key", key)? }.unwrap_or_default())
+    Ok(unsafe { text(name, key)? }.unwrap_or_default())
 }
 
 /// # Safety

@@ -3,34 +3,44 @@
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;
+mod attributes;
 mod copy;
 mod device;
 mod enter;
 mod event;
+mod exceptions;
 mod ext;
+mod health;
+mod ids;
 mod info;
 mod init;
 mod ipc;
 mod memory;
 mod private;
 mod report;
+mod rt;
 mod stream;
 mod types;
 mod version;
 mod virtual_memory;
 
 pub use app_log::*;
+pub use attributes::*;
 pub use copy::*;
 pub use device::*;
 pub use event::*;
+pub use exceptions::*;
 pub use ext::*;
 pub use ferry_acl::constants;
+pub use health::*;
+pub use ids::*;
 pub use info::*;
 pub use init::*;
 pub use ipc::*;
 pub use memory::*;
 pub use private::*;
 pub use report::*;
+pub use rt::*;
 pub use stream::*;
 pub use types::*;
 pub use version::*;

@@ -242,3 +242,25 @@ pub unsafe extern "C" fn aclrtPointerGetAttributes(
         Ok(())
     })
 }
+
+/// Start and length of the memory around an address. One of the two outputs may be NULL.
+///
+/// # Safety
+/// `pbase` and `psize` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemGetAddressRange(
+    ptr: *mut c_void,
+    pbase: *mut *mut c_void,
+    psize: *mut usize,
+) -> aclError {
+    enter(&functions::aclrtMemGetAddressRange, || {
+        if pbase.is_null() {
+            not_null("psize (and pbase)", psize as usize)?;
+        }
+        let outs = (Out::unless_null("pbase", pbase)?, Out::unless_null("psize", psize)?);
+        let (base, size) = memory::address_range(ptr as usize)?;
+        outs.0.into_iter().for_each(|out| out.set(base as *mut c_void));
+        outs.1.into_iter().for_each(|out| out.set(size));
+        Ok(())
+    })
+}

@@ -1,5 +1,5 @@
-//! What the Python module calls beside the C ABI. These names are in no header and may change with any version: the module
-//! asks [`ferryVersion`] first, and works with its own version only.
+//! What the Python module and the companion libraries call beside the C ABI. These names are in no header and may change with any
+//! version: the module asks [`ferryVersion`] first, and works with its own version only; companions are installed with their library.
 
 use crate::{
     aclError, aclrtStream,
@@ -73,6 +73,24 @@ pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_cha
     // SAFETY: the caller's promise.
     let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
     call::refuse_call(&text(function), code, text(note).into_owned())
+}
+
+/// An operator that was to run in `stream` fails with this code and note, and goes on failing: all streams of the stream's context drop
+/// what they have, refuse new work with that code, and answer it to every synchronise until the context ends (aclrtResetDevice for a
+/// default one). The message is kept for aclGetRecentErrMsg and the code for aclrtPeekAtLastError. A bad handle answers its own code.
+///
+/// # Safety
+/// Both are C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferryOperatorFailed(
+    function: *const c_char,
+    note: *const c_char,
+    code: i32,
+    stream: aclrtStream,
+) -> aclError {
+    // SAFETY: the caller's promise.
+    let text = |at| unsafe { CStr::from_ptr(at) }.to_string_lossy();
+    call::fail_operator(&text(function), stream as usize, code, text(note).into_owned())
 }
 
 /// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text, with its end.

@@ -15,24 +15,24 @@ use std::ffi::c_void;
 pub unsafe extern "C" fn aclrtCreateStream(stream: *mut aclrtStream) -> aclError {
     enter(&functions::aclrtCreateStream, || {
         let out = Out::new("stream", stream)?;
-        out.set(stream::create(0)? as aclrtStream);
+        out.set(stream::create(0, 0)? as aclrtStream);
         Ok(())
     })
 }
 
-/// Makes a stream with flags; the priority is reserved.
+/// Makes a stream with a priority, which is kept and told, and flags.
 ///
 /// # Safety
 /// `stream` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
     stream: *mut aclrtStream,
-    _priority: u32,
+    priority: u32,
     flag: u32,
 ) -> aclError {
     enter(&functions::aclrtCreateStreamWithConfig, || {
         let out = Out::new("stream", stream)?;
-        out.set(stream::create(flag)? as aclrtStream);
+        out.set(stream::create(priority, flag)? as aclrtStream);
         Ok(())
     })
 }

@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_void};
 
 /// 0 is success; see the error table.
 pub type aclError = i32;
+/// A 16-bit float as its bits.
+pub type aclFloat16 = u16;
 /// A stream's handle; NULL is the default stream of the current context.
 pub type aclrtStream = *mut c_void;
 /// An event's handle.
@@ -17,6 +19,12 @@ pub type aclrtHostFunc = Option<unsafe extern "C" fn(args: *mut c_void)>;
 
 /// A function that a subscribed thread runs.
 pub type aclrtCallback = Option<unsafe extern "C" fn(userData: *mut c_void)>;
+
+/// A task that failed, as the user's function knows it: a handle, and no memory.
+pub enum aclrtExceptionInfo {}
+
+/// A function that hears of failed tasks.
+pub type aclrtExceptionInfoCallback = Option<unsafe extern "C" fn(exceptionInfo: *mut aclrtExceptionInfo)>;
 
 /// Where memory is.
 #[repr(C)]
@@ -102,6 +110,18 @@ pub struct aclrtPhysicalMemProp {
     pub reserve: u64,
 }
 
+/// A place, and how it may touch memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtMemAccessDesc {
+    /// aclrtMemAccessFlags.
+    pub flags: i32,
+    /// The place.
+    pub location: aclrtMemLocation,
+    /// Must be zero.
+    pub rsv: [u8; 12],
+}
+
 /// The version of a package, whole and in parts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,4 +154,98 @@ pub struct aclrtUtilizationInfo {
     pub memoryUtilization: i32,
     /// NULL.
     pub utilizationExtend: *mut c_void,
+}
+
+/// Value of a stream attribute.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union aclrtStreamAttrValue {
+    /// What a failure of the stream's work does.
+    pub failureMode: u64,
+    /// Whether overflows are looked for.
+    pub overflowSwitch: u32,
+    /// The user's own tag.
+    pub userCustomTag: u32,
+    /// Whether information on operators is kept.
+    pub cacheOpInfoSwitch: u32,
+    /// 0 (highest) to 7.
+    pub streamPriority: u32,
+    /// Reserved.
+    pub reserve: [u32; 4],
+}
+
+/// Memory that one module uses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtMemUsageInfo {
+    /// The module.
+    pub name: [c_char; 32],
+    /// Bytes now.
+    pub curMemSize: u64,
+    /// Most bytes so far.
+    pub memPeakSize: u64,
+    /// Zero.
+    pub reserved: [usize; 8],
+}
+
+/// A range with an uncorrectable memory error.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct aclrtMemUceInfo {
+    /// Its start.
+    pub addr: *mut c_void,
+    /// Its length in bytes.
+    pub len: usize,
+    /// Zero.
+    pub reserved: [usize; 14],
+}
+
+impl Default for aclrtMemUceInfo {
+    fn default() -> Self {
+        aclrtMemUceInfo { addr: std::ptr::null_mut(), len: 0, reserved: [0; 14] }
+    }
+}
+
+/// Ranges with memory errors.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtMemUceInfoArray {
+    /// How many.
+    pub arraySize: usize,
+    /// The ranges.
+    pub memUceInfoArray: [aclrtMemUceInfo; 20],
+}
+
+/// More about a fault, by its kind.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union aclrtErrorInfoDetail {
+    /// Of memory.
+    pub uceInfo: aclrtMemUceInfoArray,
+    /// Of AI cores: aclrtAicoreErrorType.
+    pub aicoreErrType: i32,
+}
+
+/// What is wrong with a device.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct aclrtErrorInfo {
+    /// Whether it can be repaired.
+    pub tryRepair: u8,
+    /// Whether `detail` says more.
+    pub hasDetail: u8,
+    /// Zero.
+    pub reserved: [u8; 2],
+    /// aclrtErrorType.
+    pub errorType: i32,
+    /// More about it.
+    pub detail: aclrtErrorInfoDetail,
+}
+
+/// What names a device on its machine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct aclrtUuid {
+    /// 16 bytes.
+    pub bytes: [c_char; 16],
 }

@@ -1,12 +1,15 @@
 //! Reserved addresses, physical memory, and mappings of the one at the other.
 
 use crate::{
-    aclError, aclrtDrvMemHandle, aclrtPhysicalMemProp,
+    aclError, aclrtDrvMemHandle, aclrtMemAccessDesc, aclrtMemLocation, aclrtPhysicalMemProp,
     enter::{Out, array, enter},
 };
 use ferry_acl::{
     Result, functions,
-    virtual_memory::{self, Properties},
+    virtual_memory::{
+        self, Properties,
+        mapped::{self, Access},
+    },
 };
 use std::ffi::c_void;
 
@@ -111,6 +114,108 @@ pub unsafe extern "C" fn aclrtMemGetAllocationGranularity(
         // SAFETY: the C contract.
         let properties = unsafe { properties(prop) }?;
         out.set(virtual_memory::granularity(&properties, option)?);
+        Ok(())
+    })
+}
+
+/// Reserves the very addresses that are asked for.
+///
+/// # Safety
+/// `virPtr` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtReserveMemAddressNoUCMemory(
+    virPtr: *mut *mut c_void,
+    size: usize,
+    alignment: usize,
+    expectPtr: *mut c_void,
+    flags: u64,
+) -> aclError {
+    enter(&functions::aclrtReserveMemAddressNoUCMemory, || {
+        let out = Out::new("virPtr", virPtr)?;
+        out.set(virtual_memory::reserve_exactly(size, alignment, expectPtr as usize, flags)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Gives places access to what is mapped.
+///
+/// # Safety
+/// `desc` is NULL or an array of `count`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemSetAccess(
+    virPtr: *mut c_void,
+    size: usize,
+    desc: *mut aclrtMemAccessDesc,
+    count: usize,
+) -> aclError {
+    enter(&functions::aclrtMemSetAccess, || {
+        // SAFETY: the C contract.
+        let given = unsafe { array("desc", desc, count) }?;
+        let given: Vec<_> = given.iter().map(access).collect();
+        mapped::set_access(virPtr as usize, size, &given)
+    })
+}
+
+fn access(desc: &aclrtMemAccessDesc) -> Access {
+    let aclrtMemAccessDesc { flags, location, rsv } = *desc;
+    Access { flags, location: location.type_, id: location.id, is_plain: rsv == [0; 12] }
+}
+
+/// The access that a place has to what is mapped.
+///
+/// # Safety
+/// `location` and `flag` are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemGetAccess(
+    virPtr: *mut c_void,
+    location: *mut aclrtMemLocation,
+    flag: *mut u64,
+) -> aclError {
+    enter(&functions::aclrtMemGetAccess, || {
+        let out = Out::new("flag", flag)?;
+        // SAFETY: the C contract.
+        let place = unsafe { array("location", location, 1) }?[0];
+        out.set(mapped::access(virPtr as usize, place.type_, place.id)? as u64);
+        Ok(())
+    })
+}
+
+/// The handle of what is mapped, to be freed once more.
+///
+/// # Safety
+/// `handle` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemRetainAllocationHandle(
+    virPtr: *mut c_void,
+    handle: *mut aclrtDrvMemHandle,
+) -> aclError {
+    enter(&functions::aclrtMemRetainAllocationHandle, || {
+        let out = Out::new("handle", handle)?;
+        out.set(mapped::retain(virPtr as usize)? as aclrtDrvMemHandle);
+        Ok(())
+    })
+}
+
+/// What physical memory was made with.
+///
+/// # Safety
+/// `prop` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtMemGetAllocationPropertiesFromHandle(
+    handle: aclrtDrvMemHandle,
+    prop: *mut aclrtPhysicalMemProp,
+) -> aclError {
+    enter(&functions::aclrtMemGetAllocationPropertiesFromHandle, || {
+        let out = Out::new("prop", prop)?;
+        let Properties { handle_type, allocation_type, attribute, location, id, reserve } =
+            virtual_memory::properties_of(handle as usize)?;
+        out.set(aclrtPhysicalMemProp {
+            handleType: handle_type,
+            allocationType: allocation_type,
+            memAttr: attribute,
+            location: aclrtMemLocation { id, type_: location },
+            reserve,
+        });
         Ok(())
     })
 }

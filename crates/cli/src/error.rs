@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::explain;
+
 /// 207000: the function, kind or form is not supported here.
 pub const NOT_SUPPORTED: i32 = 207000;
 /// 100000: an argument is wrong; some functions also say this of a kind that a product lacks.
@@ -67,36 +69,11 @@ fn wrong(what: &str, expected: impl fmt::Display, seen: impl fmt::Display, code:
     Error::Wrong { what: what.to_owned(), expected: expected.to_string(), seen: seen.to_string(), code }
 }
 
-/// A code with its name, for the codes a person is likely to meet here.
+/// A code with its name.
 pub fn named(code: i32) -> String {
-    let name = match code {
-        0 => "success",
-        INVALID_PARAM => "ACL_ERROR_INVALID_PARAM",
-        100002 => "ACL_ERROR_REPEAT_INITIALIZE",
-        100033 => "ACL_ERROR_REPEAT_SUBSCRIBE",
-        100037 => "ACL_ERROR_REPEAT_FINALIZE",
-        107000 => "ACL_ERROR_RT_PARAM_INVALID",
-        107001 => "ACL_ERROR_RT_INVALID_DEVICEID",
-        107002 => "ACL_ERROR_RT_CONTEXT_NULL",
-        107003 => "ACL_ERROR_RT_STREAM_CONTEXT",
-        107006 => "ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID",
-        107008 => "ACL_ERROR_RT_ADDR_UNALIGNED",
-        107011 => "ACL_ERROR_RT_STREAM_SUBSCRIBE",
-        107015 => "ACL_ERROR_RT_STREAM_NO_CB_REG",
-        107017 => "ACL_ERROR_RT_INVALID_HANDLE",
-        107021 => "ACL_ERROR_RT_SYSPARAMOPT_NOT_SET",
-        107023 => "ACL_ERROR_RT_STREAM_ABORT",
-        NOT_SUPPORTED => "ACL_ERROR_RT_FEATURE_NOT_SUPPORT",
-        207001 => "ACL_ERROR_RT_MEMORY_ALLOCATION",
-        207006 => "ACL_ERROR_RT_NO_PERMISSION",
-        507006 => "ACL_ERROR_RT_EVENT_NOT_COMPLETE",
-        507012 => "ACL_ERROR_RT_REPORT_TIMEOUT",
-        507022 => "ACL_ERROR_RT_IPC_ERROR",
-        507046 => "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT",
-        507047 => "ACL_ERROR_RT_EVENT_SYNC_TIMEOUT",
-        507910 => "ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
-        507911 => "ACL_ERROR_HOST_MEMORY_NOT_REGISTERED",
-        _ => return code.to_string(),
-    };
-    format!("{code} ({name})")
+    match (code, explain::name(code)) {
+        (0, _) => "0 (success)".to_owned(),
+        (_, Some(name)) => format!("{code} ({name})"),
+        (_, None) => code.to_string(),
+    }
 }

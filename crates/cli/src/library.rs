@@ -61,6 +61,16 @@ impl Library {
         name.ok_or_else(|| setup("aclrtGetSocName answered NULL".to_owned()))
     }
 
+    /// The version that the library reports of a package.
+    pub fn package_version(&self, package: &str) -> Result<String> {
+        let mut name: Vec<c_char> = package.bytes().chain([0]).map(|byte| byte as c_char).collect();
+        let mut version: [c_char; 128] = [0; 128];
+        // SAFETY: a C string, and the room that the documents ask for.
+        unsafe { call!(self, aclsysGetVersionStr(name.as_mut_ptr(), version.as_mut_ptr())) }?;
+        // SAFETY: the call has succeeded, so it wrote a string.
+        Ok(unsafe { text(version.as_ptr()) }.unwrap_or_default())
+    }
+
     /// How many devices there are.
     pub fn device_count(&self) -> Result<u32> {
         let mut count = 0;
@@ -129,13 +139,13 @@ pub fn find() -> Result<PathBuf> {
     let exe = std::env::current_exe().and_then(|path| path.canonicalize());
     let exe = exe.map_err(|error| setup(format!("cannot tell where this command is: {error}")))?;
     let folder = exe.parent().unwrap_or(Path::new("/"));
-    ["deps/libascendcl.so", "libascendcl.so", "../lib/libascendcl.so"]
+    ["deps/libascendcl.so", "libascendcl.so", "../lib64/libascendcl.so", "../lib/libascendcl.so"]
         .iter()
         .find_map(|place| folder.join(place).canonicalize().ok())
         .ok_or_else(|| {
             let beside = folder.display();
             setup(format!(
-                "no libascendcl.so beside {beside} (deps/, ./, ../lib/); FERRY_LIBRARY may name one"
+                "no libascendcl.so beside {beside} (deps/, ./, ../lib64/, ../lib/); FERRY_LIBRARY may name one"
             ))
         })
 }

@@ -8,10 +8,13 @@
 mod bench;
 mod copy;
 mod devices;
+mod doctor;
 mod error;
+mod explain;
 mod library;
 mod machine;
 mod pages;
+mod prefix;
 mod run;
 mod smi;
 mod terminal;
@@ -31,7 +34,7 @@ use terminal::tell;
 #[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
 #[command(
     after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
-libascendcl.so, ../lib/libascendcl.so."
+libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -51,6 +54,10 @@ enum Command {
     Copy(copy::Args),
     /// Measure every kind of copy beside what else would move the bytes
     Bench(bench::Args),
+    /// Say what a program will find here, what is in its way, and what helps
+    Doctor(doctor::Args),
+    /// Say what an error code means, what causes it and what helps
+    Explain(explain::Args),
     /// Run a program with our library in front of any other libascendcl.so
     Run(run::Args),
     /// A second process of the tour, which starts it
@@ -103,6 +110,8 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
         Command::NpuSmi(args) => Ok(smi::main(&args)),
         Command::Copy(args) => copy::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
         Command::Role(args) => tour::child::main(&args),
         Command::Pages(args) => pages::main(&args),

@@ -1,7 +1,7 @@
-//! `ferry pages DIR`: the man pages and shell completions, made from the command's own definition.
+//! `ferry pages DIR`: the man pages, shell completions and `set_env.sh`, made from the command's own definitions.
 //!
 //! For those who package the command (`cargo xtask dist` does), hence hidden from help. The files go where man and the
-//! shells look below a prefix.
+//! shells look below a prefix; `set_env.sh` lies at its top.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use clap_complete::Shell;
 
 use crate::Cli;
 use crate::error::{Error, Result};
+use crate::prefix;
 
 /// Options of `ferry pages`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The prefix: files are written to its share/
+    /// The prefix: files are written to its share/, and set_env.sh
     #[arg(value_name = "DIR")]
     prefix: PathBuf,
 }
@@ -30,8 +31,10 @@ const COMPLETIONS: [(Shell, &str, &str); 3] = [
 
 /// Writes all of them.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    let share = args.prefix.join("share");
-    write(&share).map_err(|error| Error::Setup(format!("cannot write to {}: {error}", share.display())))?;
+    let (share, set_env) = (args.prefix.join("share"), args.prefix.join("set_env.sh"));
+    let lost = |place: &Path, error| Error::Setup(format!("cannot write to {}: {error}", place.display()));
+    write(&share).map_err(|error| lost(&share, error))?;
+    std::fs::write(&set_env, prefix::set_env()).map_err(|error| lost(&set_env, error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,10 +1,11 @@
 //! `ferry run -- prog args`: an unmodified program finds our library wherever it looks for AscendCL's.
 //!
 //! The dynamic loader does the work: our file is preloaded, and a folder in which both names AscendCL has had lead to
-//! it comes first in the search path, so that `dlopen` by name finds it too. Here the program is only started, waited
-//! for, sent the signals that come, and given a line when it was killed. The line about a device pointer that the CPU
-//! touched comes from the library inside the program (FERRY_FAULT_NOTE), which alone knows what the address was.
+//! it comes first in the search path, so that `dlopen` by name finds it too. If the library is installed, the variables that say
+//! where a toolkit is name its tree, as `set_env.sh` would. Here the program is only started, waited for, sent the signals that
+//! come, and given a line when it was killed. The line about a device pointer that the CPU touched comes from the library inside the program (FERRY_FAULT_NOTE), which alone knows what the address was.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -17,6 +18,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use crate::error::{Error, Result};
 use crate::library;
 use crate::machine::Machine;
+use crate::prefix::{Prefix, before};
 use crate::terminal::tell;
 
 use signals::Signals;
@@ -50,14 +52,22 @@ pub fn main(args: &Args) -> ExitCode {
 }
 
 fn start(args: &Args) -> std::result::Result<u8, (u8, Error)> {
-    let names = library::find().and_then(Names::of).map_err(|error| (125, error))?;
+    let library = library::find().map_err(|error| (125, error))?;
+    let prefix = Prefix::around(&library);
+    let names = Names::of(library).map_err(|error| (125, error))?;
     let signals = Signals::block();
     let program = &args.command[0];
     let mut command = Command::new(program);
-    command.args(&args.command[1..]).envs(args.machine.variables());
+    let mut variables: BTreeMap<&str, OsString> = BTreeMap::new();
+    variables.extend(prefix.iter().flat_map(Prefix::variables));
+    let mut put_before = |name, value: &OsStr| {
+        let rest = variables.remove(name).or_else(|| std::env::var_os(name));
+        variables.insert(name, before(value, rest));
+    };
+    put_before("LD_PRELOAD", names.library().as_os_str());
+    put_before("LD_LIBRARY_PATH", names.folder.as_os_str());
+    command.args(&args.command[1..]).envs(variables).envs(args.machine.variables());
     command.env("FERRY_FAULT_NOTE", "1");
-    command.env("LD_PRELOAD", before(names.library().as_os_str(), std::env::var_os("LD_PRELOAD")));
-    command.env("LD_LIBRARY_PATH", before(names.folder.as_os_str(), std::env::var_os("LD_LIBRARY_PATH")));
     // SAFETY: between fork and exec it only makes the one system call that gives the program its signals back.
     unsafe { command.pre_exec(move || signals.restore()) };
     let child = command.spawn().map_err(|error| {
@@ -88,16 +98,6 @@ fn verdict(program: &OsStr, status: ExitStatus) -> u8 {
         return 128 + signal as u8;
     }
     status.code().unwrap_or_default() as u8
-}
-
-/// `first:rest`, as the loader's variables want it.
-fn before(first: &OsStr, rest: Option<OsString>) -> OsString {
-    let mut list = first.to_owned();
-    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
-    }
-    list
 }
 
 /// A folder in which both names of the library lead to one file.
@@ -170,13 +170,6 @@ fn breaks_a_list(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ours_comes_first_and_the_rest_stays() {
-        for (rest, want) in [(None, "/a"), (Some(""), "/a"), (Some("/b:/c"), "/a:/b:/c")] {
-            assert_eq!(before(OsStr::new("/a"), rest.map(OsString::from)), want, "{rest:?}");
-        }
-    }
 
     #[test]
     fn a_folder_the_loader_would_split_is_not_used() {

@@ -11,6 +11,8 @@ mod command;
 const COMMANDS: &[&[&str]] = &[
     &["devices"],
     &["devices", "--json"],
+    &["doctor"],
+    &["explain", "107000"],
     &["--help"],
     &["--version"],
     &["help"],

@@ -22,6 +22,11 @@ pub trait Backend: Send + Sync {
     /// Free and total bytes of a device.
     fn memory(&self, device: DeviceId) -> Result<(usize, usize)>;
 
+    /// Bytes of a device that this process has taken, in whole pages: now, and the most so far.
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Err(lacks(format!("telling what is used of device {device}")))
+    }
+
     /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last granule.
     fn alloc(&self, request: &Request) -> Result<Block>;
 
@@ -57,15 +62,22 @@ pub trait Backend: Send + Sync {
         let _ = base;
     }
 
-    /// Where memory is unified: lets the CPU see `block`, which `alloc` gave, at the reserved address `base` too.
+    /// Lets the CPU see `block`, which `alloc` or `host_pages` gave, at the reserved address `base` too, where it may touch such
+    /// memory: host memory everywhere, a device's where memory is unified.
     fn show(&self, base: usize, block: &Block) -> Result<()> {
         let _ = (base, block);
         Ok(())
     }
 
     /// Undoes `show`.
-    fn hide(&self, base: usize, len: usize) {
-        let _ = (base, len);
+    fn hide(&self, base: usize, block: &Block) {
+        let _ = (base, block);
+    }
+
+    /// Page-locked host memory that can be shown at reserved addresses: pages of the memory node `node`, if one is named and the system
+    /// allows the choice. `free` gives it back.
+    fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        Err(lacks(format!("{len} bytes of host memory to be mapped, in pages of {page}, of node {node:?}")))
     }
 
     /// The file behind a block that `alloc` gave, for another process to import.

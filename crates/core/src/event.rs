@@ -69,6 +69,11 @@ impl Event {
 
     /// Later work of `stream` waits for the latest record, or after a reset for the next one; not at all if there was neither.
     pub fn hold(&self, stream: &Stream) -> Result<()> {
+        self.hold_by(|what| stream.wait_for(what))
+    }
+
+    /// As [`hold`](Self::hold), where `wait` has a stream wait and gives the fence after that wait.
+    pub fn hold_by(&self, wait: impl FnOnce(Arc<dyn Fence>) -> Result<Arc<dyn Fence>>) -> Result<()> {
         let slot = lock(&self.slot);
         let what = match &slot.reset {
             Some(reset) => Some(reset.next.clone() as Arc<dyn Fence>),
@@ -76,7 +81,7 @@ impl Event {
         };
         drop(slot);
         let Some(what) = what else { return Ok(()) };
-        let passed = stream.wait_for(what)?;
+        let passed = wait(what)?;
         let waits = &mut lock(&self.slot).waits;
         // Looked through when it is full and not each time, or many waits would take the square of their number.
         if waits.len() == waits.capacity() {

@@ -6,8 +6,8 @@ use crate::{
     sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
 };
 
-/// Trips once, when work of a stream fails whose failures are to stop all. From then on the streams drop what they have and
-/// take nothing more, and whoever waits for one of them is told why.
+/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from outside. From then on
+/// the streams drop what they have and take nothing more, and whoever waits for one of them is told why.
 #[derive(Default)]
 pub struct Halt {
     tripped: AtomicBool,
@@ -37,7 +37,7 @@ impl Halt {
     pub(crate) fn refusal(&self) -> Option<Error> {
         let why = self.why()?;
         Some(why.kind.because(format!(
-            "the streams of this context take no more work: one of them is to stop all when its work fails, and this failed: {}",
+            "the streams of this context take no more work since this failed: {}",
             why.note
         )))
     }

@@ -172,6 +172,12 @@ impl Runtime {
         Ok(Physical::new(block, self.memory()))
     }
 
+    /// Makes physical memory of the host, page-locked: `len` bytes in whole pages, of a memory node if one is named.
+    pub fn host_physical(&self, len: usize, page: usize, node: Option<u32>) -> Result<Arc<Physical>> {
+        let block = self.backend().host_pages(len, page, node)?;
+        Ok(Physical::new(block, self.memory()))
+    }
+
     /// Maps physical memory at `base`, inside reserved addresses where nothing is mapped yet.
     pub fn map(&self, base: usize, physical: &Arc<Physical>) -> Result<Block> {
         let len = physical.size();
@@ -203,7 +209,7 @@ impl Runtime {
             return Err(Kind::BadAddress.because(format!("nothing that is mapped starts at {base:#x}")));
         };
         let block = self.memory().forget(base, |_| Ok(()))?;
-        self.backend().hide(base, block.len);
+        self.backend().hide(base, &block);
         drop(all);
         drop(mapped);
         Ok(block)

@@ -5,6 +5,7 @@ use crate::{
     backend::survives,
     sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
+use std::sync::OnceLock;
 
 /// The number of an op in its queue, counted from 1.
 ///
@@ -28,7 +29,12 @@ pub struct Status {
     /// A failure of this stream stops all that share the halt.
     trips: AtomicBool,
     observer: Option<Arc<dyn Observer>>,
+    /// Told of every failure, as it happens.
+    listener: OnceLock<Listener>,
 }
+
+/// Hears of a failure and of the op that failed, on a thread that has other work. It must be short.
+pub type Listener = Box<dyn Fn(Ticket, &Error) + Send + Sync>;
 
 impl Status {
     /// The status of a fresh stream; `observer` hears of every op that completes.
@@ -43,6 +49,7 @@ impl Status {
             halt: None,
             trips: AtomicBool::new(false),
             observer,
+            listener: OnceLock::new(),
         }
     }
 
@@ -75,6 +82,9 @@ impl Status {
     /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones follow from it more often
     /// than not.
     pub fn fail_at(&self, ticket: Ticket, error: Error) {
+        if let Some(listener) = self.listener.get() {
+            survives(|| listener(ticket, &error));
+        }
         if self.trips.load(Ordering::Relaxed)
             && let Some(halt) = &self.halt
         {
@@ -85,6 +95,11 @@ impl Status {
         self.failed.store(true, Ordering::Release);
     }
 
+    /// Has `listener` told of every failure from here on. There is one, the first.
+    pub fn listen(&self, listener: Listener) {
+        drop(self.listener.set(listener));
+    }
+
     /// Whether a failure waits to be reported.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
@@ -93,6 +108,14 @@ impl Status {
     /// From here on a failure of this stream stops all streams that share its halt.
     pub fn stop_all_on_failure(&self) {
         self.trips.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops this stream and all that share its halt, for good: they drop what they have, take nothing more, and tell `why` every time.
+    pub fn stop_all(&self, why: Error) {
+        match &self.halt {
+            Some(halt) => halt.trip(&why),
+            None => self.fail(why),
+        }
     }
 
     /// Whether they do: work that may fail then keeps what is behind it from beginning until it is done.
@@ -213,6 +236,17 @@ mod tests {
         status.drop_through(8);
         assert_eq!(status.error_within(9, 9), None);
         assert_eq!(status.error_within(8, 9).map(|error| error.kind), Some(Kind::Aborted));
+    }
+
+    #[test]
+    fn streams_are_stopped_from_outside() {
+        let halt = Halt::new();
+        let [first, second] = [1, 2].map(|stream| Status::new(stream, None).under(halt.clone()));
+        first.stop_all(Kind::Native(7).because("from outside"));
+        for status in [&first, &second, &first] {
+            assert_eq!(status.take_error().map(|error| error.kind), Some(Kind::Native(7)));
+            assert_eq!(status.refusal().map(|error| error.kind), Some(Kind::Native(7)));
+        }
     }
 
     #[test]

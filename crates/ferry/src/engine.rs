@@ -1,7 +1,9 @@
 //! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as [`Options`] does.
 
 pub use crate::options::{VISIBLE, count, setting, switch, var};
-pub use ferry_backends::{fault::explain as explain_faults, files, fork, probe, refusal, threads, usage};
+pub use ferry_backends::{
+    fault::explain as explain_faults, files, fork, nodes, probe, refusal, threads, usage,
+};
 
 use crate::{BackendName, Kind, Options, Result};
 use ferry_backends::{

@@ -120,7 +120,7 @@ macro_rules! numbers {
     )* };
 }
 
-numbers!(usize, u64, u32, i32, u8);
+numbers!(usize, u64, u32, u16, i32, u8);
 
 /// Numbers that name something, each with the code of a number that names nothing: one that C cannot have names nothing either.
 macro_rules! names {

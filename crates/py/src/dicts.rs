@@ -2,7 +2,9 @@
 //! TypeError and says where; a number that does not fit its member is an API error, found when the argument is taken.
 
 use crate::call::{Int, Number, Why, type_name};
-use ferry_abi::{BatchAttribute, Location, MallocAttribute, MallocConfig, PhysicalProperties, Utilization};
+use ferry_abi::{
+    BatchAttribute, Location, MallocAttribute, MallocConfig, PhysicalProperties, StreamAttribute, Utilization,
+};
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
@@ -247,4 +249,30 @@ pub fn utilization<'py>(py: Python<'py>, info: &Utilization) -> PyResult<Bound<'
     dict.set_item("memoryUtilization", info.memory)?;
     dict.set_item("utilizationExtend", info.extend as usize)?;
     Ok(dict)
+}
+
+/// The members of aclrtStreamAttrValue, by aclrtStreamAttr.
+const STREAM_ATTRIBUTES: [&str; 5] =
+    ["failureMode", "overflowSwitch", "userCustomTag", "cacheOpInfoSwitch", "streamPriority"];
+
+/// The key of an attribute of a stream, if there is such an attribute.
+pub fn stream_attribute(attribute: i32) -> Option<&'static str> {
+    STREAM_ATTRIBUTES.get(usize::try_from(attribute).ok()?.checked_sub(1)?).copied()
+}
+
+/// aclrtStreamAttrValue.
+pub struct StreamAttributes;
+
+impl StreamAttributes {
+    /// From a dict with the member that counts; any will do for an attribute that does not exist, which C refuses.
+    pub fn read(value: &Bound<'_, PyAny>, key: Option<&str>) -> PyResult<Read<StreamAttribute>> {
+        let dict = dict_of(value, "value")?;
+        let mut reader = Reader::new(dict, "value".into(), &STREAM_ATTRIBUTES)?;
+        let number = match key {
+            Some("failureMode") => reader.number::<u64>("failureMode")?,
+            Some(key) => reader.number::<u32>(key)?.into(),
+            None => 0,
+        };
+        Ok(Read { value: StreamAttribute { value: number, reserved: 0 }, wrong: reader.wrong })
+    }
 }

@@ -7,6 +7,7 @@
 mod buffer;
 mod call;
 mod dicts;
+mod exceptions;
 mod exit;
 mod interrupt;
 mod library;

@@ -25,5 +25,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     event::add_to(module)?;
     memory::add_to(module)?;
     virtual_memory::add_to(module)?;
+    crate::exceptions::add_to(module)?;
     crate::report::add_to(module)
 }

@@ -1,7 +1,10 @@
 //! `acl` itself: initialisation, versions, messages; and `acl.sys`.
 
-use crate::call::{Text, enter, enter_briefly, functions, take};
-use pyo3::prelude::*;
+use crate::call::{Int, Text, Why, enter, enter_briefly, functions, take};
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+};
 use std::ffi::{CStr, c_char};
 
 /// Adds the functions to the module `acl`.
@@ -10,6 +13,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(init, module)?)?;
     module.add_function(wrap_pyfunction!(get_recent_err_msg, module)?)?;
     module.add_function(wrap_pyfunction!(get_soc_name, module)?)?;
+    module.add_function(wrap_pyfunction!(float16_to_float, module)?)?;
+    module.add_function(wrap_pyfunction!(float_to_float16, module)?)?;
     module.add_function(wrap_pyfunction!(get_version_str, module)?)
 }
 
@@ -77,6 +82,36 @@ fn get_recent_err_msg(py: Python<'_>) -> Option<String> {
 fn get_soc_name(py: Python<'_>) -> Option<String> {
     // SAFETY: takes no argument; the text lives as long as the library.
     enter_briefly(py, |library| unsafe { text((library.functions.aclrtGetSocName)()) })
+}
+
+/// Turns a 16-bit float into a float of Python's.
+///
+/// value: its bits, an int from 0 to 65535; another one raises ValueError.
+///
+/// Returns output: a float. C: aclFloat16ToFloat.
+#[pyfunction]
+#[pyo3(signature = (value, /))]
+fn float16_to_float(py: Python<'_>, value: Int<u16>) -> PyResult<f32> {
+    let value = value.get("value").map_err(|why| match why {
+        Why::Type(error) => error,
+        Why::Value(_, note) => PyValueError::new_err(note),
+    })?;
+    // SAFETY: takes a number.
+    Ok(enter_briefly(py, |library| unsafe { (library.functions.aclFloat16ToFloat)(value) }))
+}
+
+/// Turns a float of Python's into the nearest 16-bit one, the even one of two; infinity for what is too large.
+///
+/// value: a float.
+///
+/// Returns output: its bits, an int. C: aclFloatToFloat16.
+#[pyfunction]
+#[pyo3(signature = (value, /))]
+fn float_to_float16(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u16> {
+    let named = |error: PyErr| PyTypeError::new_err(format!("argument 'value': {}", error.value(py)));
+    let value: f64 = value.extract().map_err(named)?;
+    // SAFETY: takes a number.
+    Ok(enter_briefly(py, |library| unsafe { (library.functions.aclFloatToFloat16)(value as f32) }))
 }
 
 /// Tells the version of a package.

@@ -9,7 +9,25 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 16] = [
+    let functions: [(&str, Call); 30] = [
+        ("aclrtValueWrite", |s, stream| aclrtValueWrite(s.device.addr, 1, 0, stream)),
+        ("aclrtValueWait", |s, stream| aclrtValueWait(s.device.addr, 1, 0, stream)),
+        ("aclrtStreamGetPriority", |_, stream| aclrtStreamGetPriority(stream, &mut 0)),
+        ("aclrtStreamGetFlags", |_, stream| aclrtStreamGetFlags(stream, &mut 0)),
+        ("aclrtSetStreamAttribute", |_, stream| {
+            aclrtSetStreamAttribute(stream, 3, &mut aclrtStreamAttrValue { userCustomTag: 1 })
+        }),
+        ("aclrtGetStreamAttribute", |_, stream| {
+            aclrtGetStreamAttribute(stream, 3, &mut aclrtStreamAttrValue { userCustomTag: 1 })
+        }),
+        ("aclrtSetStreamOverflowSwitch", |_, stream| aclrtSetStreamOverflowSwitch(stream, 1)),
+        ("aclrtGetStreamOverflowSwitch", |_, stream| aclrtGetStreamOverflowSwitch(stream, &mut 0)),
+        ("aclrtResetOverflowStatus", |_, stream| aclrtResetOverflowStatus(stream)),
+        ("aclrtSetStreamResLimit", |_, stream| aclrtSetStreamResLimit(stream, 0, 1)),
+        ("aclrtGetStreamResLimit", |_, stream| aclrtGetStreamResLimit(stream, 0, &mut 0)),
+        ("aclrtResetStreamResLimit", |_, stream| aclrtResetStreamResLimit(stream)),
+        ("aclrtUseStreamResInCurrentThread", |_, stream| aclrtUseStreamResInCurrentThread(stream)),
+        ("aclrtUnuseStreamResInCurrentThread", |_, stream| aclrtUnuseStreamResInCurrentThread(stream)),
         ("aclrtSubscribeReport", |_, stream| aclrtSubscribeReport(1, stream)),
         ("aclrtUnSubscribeReport", |_, stream| aclrtUnSubscribeReport(1, stream)),
         ("aclrtLaunchCallback", |_, stream| aclrtLaunchCallback(Some(never), 0, 0, stream)),

@@ -3,6 +3,9 @@
 mod alone;
 mod bad;
 mod copies;
+mod exact;
+mod handles;
+mod host_pages;
 mod life;
 mod threads;
 mod twins;
@@ -13,7 +16,7 @@ const POISON: u8 = 0xa5;
 
 /// The child's part.
 #[test]
-#[ignore = "run by alone::each_case_in_a_process_of_its_own"]
+#[ignore = "run by the tests of alone.rs and exact.rs"]
 fn one_case() {
-    ferry_tests::children::play(&alone::CASES);
+    ferry_tests::children::play(&[&alone::CASES[..], &exact::CASES].concat());
 }

@@ -1,15 +1,24 @@
-//! The step that tries what was built as its users would: `dist/` is filled, installed elsewhere, and every C example is built
-//! against it through pkg-config and through CMake, and run; the wheel goes into a new environment of Python's.
+//! The step that tries what was built as its users would: `dist/` is filled, installed elsewhere, moved, and looked at as
+//! public programs look at a toolkit, from every shell; every C example is built against it through pkg-config and through CMake,
+//! and run; the wheel goes into a new environment of Python's.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{tree::Tree, wheel};
+use super::{layout, tree::Tree, wheel};
 use crate::steps::Outcome;
 use crate::{shell, tools};
 
 const FLAGS: [&str; 6] = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
+
+/// Shells, the set_env.sh that each sources, and whether the rules that run a compiler are left out.
+const SHELLS: [(&str, &str, Option<&str>); 4] = [
+    ("sh", "set_env.sh", None),
+    ("dash", "../set_env.sh", Some("quick")),
+    ("bash", "set_env.sh", Some("quick")),
+    ("zsh", "set_env.sh", Some("quick")),
+];
 
 /// Runs all of it; what needs a tool that this machine lacks is left out, and the outcome says so.
 pub fn run(root: &Path) -> Result<Outcome, String> {
@@ -20,7 +29,7 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let trial = Trial { root, dist: &dist, scratch: &scratch };
     trial.installed(&tree)?;
-    let mut missing = Vec::new();
+    let mut missing = trial.as_a_toolkit(&tree)?;
     match tools::PKG_CONFIG.find(root) {
         Ok(tool) => trial.by_pkg_config(&tool)?,
         Err(why) => missing.push(why),
@@ -67,7 +76,7 @@ impl Trial<'_> {
         let mut ferry = Command::new(prefix.join("bin/ferry"));
         let said =
             shell::output(ferry.arg("devices").env_remove("FERRY_LIBRARY").env_remove("LD_LIBRARY_PATH"))?;
-        let library = prefix.join("lib/libascendcl.so");
+        let library = prefix.join(layout::place("lib64/libascendcl.so"));
         if !said.contains(&*library.to_string_lossy()) {
             return Err(format!("the installed command does not use {}:\n{said}", library.display()));
         }
@@ -75,7 +84,49 @@ impl Trial<'_> {
         if !cards.contains("Total Count") {
             return Err(format!("the installed npu-smi says:\n{cards}"));
         }
+        let mut doctor = Command::new(prefix.join("bin/ferry"));
+        doctor.arg("doctor").arg("--").arg(prefix.join("lib64")).env("LD_LIBRARY_PATH", prefix.join("lib64"));
+        let said = shell::output(doctor.env_remove("FERRY_LIBRARY"))?;
+        if !said.contains("the library is in an installed tree") || !said.contains("libhccl.so") {
+            return Err(format!("ferry doctor does not see the tree:\n{said}"));
+        }
         Ok(())
+    }
+
+    /// A tree that was moved satisfies the rules by which public programs find a toolkit: with its set_env.sh sourced in each shell,
+    /// and under its `ferry run`. Says which shells are not there.
+    fn as_a_toolkit(&self, tree: &Tree) -> Result<Vec<String>, String> {
+        let (first, moved) = (self.scratch.join("first"), self.scratch.join("moved to"));
+        super::put(tree, &first.join("ascend-toolkit/latest"))?;
+        std::fs::rename(&first, &moved).map_err(|e| format!("{}: {e}", moved.display()))?;
+        // `ferry run` names the tree by its real path.
+        let moved = moved.canonicalize().map_err(|e| format!("{}: {e}", moved.display()))?;
+        let home = moved.join("ascend-toolkit/latest");
+        if !shell::exists("python3") {
+            return Ok(vec!["python3 is not installed: the rules of clients were not tried".into()]);
+        }
+        let run = |mut command: Command, quick: Option<&str>| {
+            command.arg(self.root.join("tests/dist/rules.py")).args([&home, &moved]).args(quick);
+            command
+                .env("PYTHONPATH", "/was/there")
+                .env_remove("CMAKE_PREFIX_PATH")
+                .env("LD_LIBRARY_PATH", "");
+            shell::output(command.env_remove("FERRY_CANN_VERSION").env("PYTHONDONTWRITEBYTECODE", "1"))
+        };
+        let mut missing = Vec::new();
+        for (shell, file, quick) in SHELLS {
+            if !shell::exists_with(shell, &["-c", ":"]) && shell::apt_get(shell, shell).is_err() {
+                missing.push(format!("{shell} is not installed: set_env.sh was not tried in it"));
+                continue;
+            }
+            let mut command = Command::new(shell);
+            command.args(["-euc", ". \"$1\" && shift && exec python3 \"$@\"", shell]).arg(home.join(file));
+            print!("{shell}: {}", run(command, quick)?);
+        }
+        let mut ferry = Command::new(home.join("bin/ferry"));
+        ferry.args(["run", "--", "python3"]).env_remove("FERRY_LIBRARY");
+        print!("ferry run: {}", run(ferry, Some("quick"))?);
+        Ok(missing)
     }
 
     fn by_pkg_config(&self, tool: &Path) -> Result<(), String> {

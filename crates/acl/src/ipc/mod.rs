@@ -100,22 +100,46 @@ pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
 /// no more.
 pub fn close(key: &str) -> Result<()> {
     let name = parse(key)?;
-    match imports::end(&name) {
-        Ended::Last(base) => {
-            let engine = engine()?;
-            let block = engine.runtime.give_back(base)?;
-            return with_here(|here| {
-                engine.graves.dig(block, here);
-                Ok(())
-            });
-        }
-        Ended::OneOfMany => return Ok(()),
-        Ended::None => {}
-    }
-    if running().is_some_and(|service| service.withdraw(&name)) {
+    if end_import(&name)? || running().is_some_and(|service| service.withdraw(&name)) {
         return Ok(());
     }
     Err(refuse("key is neither exported nor imported by this process, or was closed before"))
+}
+
+/// Undoes one import; false if there is none under this name.
+fn end_import(name: &Name) -> Result<bool> {
+    match imports::end(name) {
+        Ended::Last(base) => {
+            let engine = engine()?;
+            let block = engine.runtime.give_back(base)?;
+            with_here(|here| {
+                engine.graves.dig(block, here);
+                Ok(true)
+            })
+        }
+        Ended::OneOfMany => Ok(true),
+        Ended::None => Ok(false),
+    }
+}
+
+/// Undoes one import of the memory at this address.
+pub(crate) fn close_at(base: usize) -> Result<()> {
+    let name = imports::name_of((Lent::Allocation, base));
+    match name.map(|name| end_import(&name)).transpose()? {
+        Some(true) => Ok(()),
+        _ => Err(refuse(format!(
+            "{base:#x} is not the start of memory that this process imported, or not any more"
+        ))),
+    }
+}
+
+/// Ends an export, which no import is.
+pub fn withdraw(key: &str) -> Result<()> {
+    let name = parse(key)?;
+    if running().is_some_and(|service| service.withdraw(&name)) {
+        return Ok(());
+    }
+    Err(refuse("name is not exported by this process, or was ended before"))
 }
 
 /// An allocation was just freed: nobody else can import it. Those who have keep its bytes.

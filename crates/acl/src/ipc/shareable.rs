@@ -51,7 +51,8 @@ fn offer(handle: usize, flags: u64) -> Result<u64> {
         return Err(refuse("handle was itself imported: only the process that made the memory exports it"));
     }
     let Home::Device(device) = entry.physical.home() else {
-        return Err(refuse("handle is of host memory"));
+        let note = "handle is of memory of the host: only memory of a device is shared by a handle";
+        return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
     };
     entry.physical.share()?;
     let device = physical(engine, device);

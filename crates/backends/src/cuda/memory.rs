@@ -186,8 +186,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// Undoes `register`.
+    /// Undoes `register`, or `host_pages`, whose memory goes back to the system when the driver has unlocked it.
     pub(super) fn unregister(&self, base: usize, len: usize) -> Result<()> {
+        let pages = self.outside.take_pages(base);
         let unused = lock(&self.registered).leave(base, len);
         if unused.is_empty() {
             return Ok(());
@@ -203,7 +204,11 @@ impl Cuda {
             })
         };
         // All of them, whatever becomes of the first: nobody else would.
-        self.holds.now_or_later(move || unused.iter().map(unlock).fold(Ok(()), Result::and))
+        self.holds.now_or_later(move || {
+            let unlocked = unused.iter().map(unlock).fold(Ok(()), Result::and);
+            drop(pages);
+            unlocked
+        })
     }
 
     /// What is locked, for somebody who registers this range. None of that is yet to be unlocked: there may be other memory at these

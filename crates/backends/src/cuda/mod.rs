@@ -210,6 +210,10 @@ impl Backend for Cuda {
         Ok(self.quotas[device as usize].info(gpu))
     }
 
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Ok(self.quotas[device as usize].usage())
+    }
+
     fn alloc(&self, request: &Request) -> Result<Block> {
         let Request { home, len, page } = *request;
         let _here = self.device_of(home)?.enter()?;
@@ -219,6 +223,9 @@ impl Backend for Cuda {
             self.refund(home, whole);
             self.refused(why, home, len)
         })?;
+        if let Home::Device(id) = home {
+            self.quotas[id as usize].granted();
+        }
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 
@@ -244,6 +251,23 @@ impl Backend for Cuda {
 
     fn release(&self, base: usize) {
         self.outside.release(base);
+    }
+
+    fn show(&self, base: usize, block: &Block) -> Result<()> {
+        if block.home == Home::Host { self.outside.show(base, block) } else { Ok(()) }
+    }
+
+    fn hide(&self, base: usize, block: &Block) {
+        if block.home == Home::Host {
+            self.outside.hide(base, block.len);
+        }
+    }
+
+    fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        let pages = crate::host::outside::new_pages(len, node)?;
+        let block = self.register(pages.addr(), len)?;
+        self.outside.keep_pages(pages);
+        Ok(Block { page, ..block })
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {

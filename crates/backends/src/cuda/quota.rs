@@ -14,6 +14,8 @@ pub struct Quota {
     sharers: usize,
     /// What the GPU has, once somebody had to know.
     total: OnceLock<usize>,
+    /// The most that was ever used.
+    peak: AtomicUsize,
     used: AtomicUsize,
     /// What others are told that this process has of it.
     account: Option<Account>,
@@ -54,6 +56,16 @@ impl Quota {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         self.account.iter().filter(|_| taken.is_ok()).for_each(|account| account.take(whole));
         taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
+    }
+
+    /// The driver has granted what was taken last.
+    pub fn granted(&self) {
+        self.peak.fetch_max(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Used bytes: now, and the most so far.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.used.load(Ordering::Relaxed), self.peak.load(Ordering::Relaxed))
     }
 
     /// Gives them back.

@@ -55,6 +55,25 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Memory that can be laid at other addresses too. Forked children have none of it.
+    pub fn pages(name: &str, len: usize) -> Result<Mapping> {
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let mapping = Mapping::make_at(0, name, len, rights, flags | libc::MAP_NORESERVE, -1, 0)?;
+        mapping.advise(0, len, libc::MADV_DONTFORK);
+        Ok(mapping)
+    }
+
+    /// Has pages that are yet to be touched come from a memory node, where the system allows the choice and there is room.
+    pub fn prefer_node(&self, node: u32) {
+        const PREFERRED: usize = 1;
+        let mut nodes = [0_u64; 16];
+        let Some(word) = nodes.get_mut(node as usize / 64) else { return };
+        *word = 1 << (node % 64);
+        let (at, most) = (nodes.as_ptr(), 8 * size_of_val(&nodes));
+        // SAFETY: a mapping of ours, whose bytes do not change; the set of nodes outlives the call.
+        unsafe { libc::syscall(libc::SYS_mbind, self.part(0), self.len, PREFERRED, at, most, 0) };
+    }
+
     /// As `bare`, at `wish` if nothing is there.
     pub fn bare_near(name: &str, len: usize, wish: usize) -> Result<Mapping> {
         let file = memory_file(name)?;

@@ -118,6 +118,10 @@ impl Backend for Host {
         self.region(Home::Device(device))?.info()
     }
 
+    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
+        Ok(self.region(Home::Device(device))?.usage())
+    }
+
     fn alloc(&self, request: &Request) -> Result<Block> {
         self.engine.fork.is_no_child()?;
         self.region(request.home)?.alloc(request)
@@ -168,16 +172,21 @@ impl Backend for Host {
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
         self.engine.fork.is_no_child()?;
-        match self.is_unified {
+        match self.is_unified || block.home == Home::Host {
             true => self.regions.outside.show(base, block),
             false => Ok(()),
         }
     }
 
-    fn hide(&self, base: usize, len: usize) {
-        if self.is_unified && !self.engine.fork.is_child() {
-            self.regions.outside.hide(base, len);
+    fn hide(&self, base: usize, block: &Block) {
+        if (self.is_unified || block.home == Home::Host) && !self.engine.fork.is_child() {
+            self.regions.outside.hide(base, block.len);
         }
+    }
+
+    fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        self.engine.fork.is_no_child()?;
+        self.regions.outside.host_pages(len, page, node)
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
@@ -247,7 +256,7 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
 }
 
 /// Half of the smaller of the machine's memory and the limit of our control group.
-fn half_of_this_machine() -> usize {
+pub(crate) fn half_of_this_machine() -> usize {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total_kib(&text)).unwrap_or(1 << 20);
     let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
@@ -314,7 +323,7 @@ mod tests {
             ((base + 8191) as *mut u8).write(9);
             assert_eq!(((block.at + 8191) as *const u8).read(), 9);
         }
-        host.hide(base, 8192);
+        host.hide(base, &there);
         host.release(base);
     }
 

@@ -1,7 +1,10 @@
 //! Addresses of the user's that are not in one of our regions: memory of the user's that was page-locked, addresses that were
 //! reserved, and memory of other processes.
 
-use super::mapping::{Mapping, identity};
+use super::{
+    half_of_this_machine,
+    mapping::{Mapping, identity},
+};
 use crate::ranges::Ranges;
 use ferry_core::{
     Block, DeviceId, Home, Kind, Origin, Result, Shared,
@@ -25,6 +28,8 @@ pub struct Outside {
     reserved: Mutex<HashMap<usize, Mapping>>,
     resting: Mutex<Resting>,
     imported: Mutex<Imports>,
+    /// Host memory that is made to be mapped, by the engine's address.
+    pages: Mutex<HashMap<usize, Mapping>>,
 }
 
 /// Addresses that were reserved and given up, the oldest first: without access rights, so that a stale pointer is met by an error and not
@@ -169,6 +174,26 @@ impl Outside {
         }
     }
 
+    /// Host memory to be mapped, page-locked as far as this process may.
+    pub fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        let mapping = new_pages(len, node)?;
+        mapping.lock_on_fault(0, len);
+        let base = self.keep_pages(mapping);
+        Ok(Block { base, len, home: Home::Host, at: base, page, origin: Origin::Registered })
+    }
+
+    /// Keeps what `new_pages` made until it is taken by its address, which is returned.
+    pub fn keep_pages(&self, mapping: Mapping) -> usize {
+        let base = mapping.addr();
+        lock(&self.pages).insert(base, mapping);
+        base
+    }
+
+    /// Host memory to be mapped that nothing uses any more; dropping it gives it back to the system.
+    pub fn take_pages(&self, base: usize) -> Option<Mapping> {
+        lock(&self.pages).remove(&base)
+    }
+
     /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the user too. `own` is the
     /// engine's address of memory that this process lent itself.
     pub fn import(
@@ -214,13 +239,30 @@ impl Outside {
         }
     }
 
-    /// Undoes `register` or `import`, when nothing uses the memory any more.
+    /// Undoes `register`, `host_pages` or `import`, when nothing uses the memory any more.
     pub fn free(&self, block: &Block) {
         match block.origin {
+            Origin::Registered if self.take_pages(block.base).is_some() => {}
             Origin::Registered => self.unlock(block.base, block.len),
             _ => lock(&self.imported).remove(block.base),
         }
     }
+}
+
+/// Host memory to be mapped, neither locked nor known to anybody.
+pub fn new_pages(len: usize, node: Option<u32>) -> Result<Mapping> {
+    let most = 2 * half_of_this_machine();
+    if len > most {
+        let note =
+            format!("{len} bytes of host memory were asked for, this machine lets a process have {most}");
+        return Err(Kind::OutOfMemory.because(note));
+    }
+    let made = Mapping::pages("ferry:host-pages", len);
+    let mapping = made.map_err(|error| Kind::OutOfMemory.because(error.note.clone()))?;
+    if let Some(node) = node {
+        mapping.prefer_node(node);
+    }
+    Ok(mapping)
 }
 
 /// The descriptor of memory that is shared.

@@ -57,6 +57,8 @@ struct Space {
     resting: VecDeque<(usize, usize)>,
     resting_bytes: usize,
     used: usize,
+    /// The most that was ever used.
+    peak: usize,
     /// Offset up to which the engine's mapping is accessible.
     open: usize,
 }
@@ -132,6 +134,12 @@ impl Region {
         Ok(((self.capacity - used).saturating_sub(self.others()?), self.capacity))
     }
 
+    /// Used bytes: now, and the most so far.
+    pub fn usage(&self) -> (usize, usize) {
+        let space = self.space();
+        (space.used, space.peak)
+    }
+
     /// What other processes have of it.
     fn others(&self) -> Result<usize> {
         self.share.as_ref().map_or(Ok(0), Share::others)
@@ -161,6 +169,7 @@ impl Region {
             return Err(error);
         }
         space.used += bytes;
+        space.peak = space.peak.max(space.used);
         drop(space);
         self.account.iter().for_each(|account| account.take(bytes));
         if self.lock_pages.load(Ordering::Relaxed) && !self.engine().lock_on_fault(offset, bytes) {

@@ -14,6 +14,9 @@ pub fn ferry(args: &[&str]) -> Command {
         "FERRY_SOC",
         "FERRY_FORM",
         "ASCEND_RT_VISIBLE_DEVICES",
+        "ASCEND_TOOLKIT_HOME",
+        "ASCEND_HOME_PATH",
+        "ASCEND_OPP_PATH",
     ] {
         command.env_remove(name);
     }

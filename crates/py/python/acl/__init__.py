@@ -16,6 +16,8 @@ independent implementation; it is not connected with Huawei.
 from acl._acl import (
     finalize,
     finalize_reference,
+    float16_to_float,
+    float_to_float16,
     get_recent_err_msg,
     get_soc_name,
     get_version,
@@ -30,6 +32,8 @@ from acl._acl import (
 __all__ = [
     "finalize",
     "finalize_reference",
+    "float16_to_float",
+    "float_to_float16",
     "get_recent_err_msg",
     "get_soc_name",
     "get_version",

@@ -8,6 +8,8 @@ from acl import util as util
 __all__ = [
     "finalize",
     "finalize_reference",
+    "float16_to_float",
+    "float_to_float16",
     "get_recent_err_msg",
     "get_soc_name",
     "get_version",
@@ -31,6 +33,12 @@ def get_recent_err_msg() -> str | None:
 
 def get_soc_name() -> str | None:
     """Tells the name of the product, such as Ascend910B1."""
+
+def float16_to_float(value: int, /) -> float:
+    """Turns a 16-bit float into a float of Python's."""
+
+def float_to_float16(value: float, /) -> int:
+    """Turns a float of Python's into the nearest 16-bit one, the even one of two; infinity for what is too large."""
 
 def get_version() -> tuple[int, int, int, int]:
     """Tells the version of the interface."""

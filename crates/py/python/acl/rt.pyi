@@ -16,6 +16,9 @@ _T = TypeVar("_T")
 # An int, or what has an index, such as NumPy's integers.
 _Int: TypeAlias = SupportsIndex
 
+# aclrtStreamAttrValue: the one key of the attribute.
+_StreamAttribute: TypeAlias = dict[str, int]
+
 # What one-dimensional integers are taken from: a list or tuple of ints, or an array that is read where it lies.
 # (NumPy's arrays are buffers to type checkers from Python 3.12 on. Without NumPy its types are Any.)
 _Sizes: TypeAlias = Sequence[_Int] | NDArray[integer[Any]] | Buffer
@@ -159,6 +162,12 @@ def get_device() -> tuple[int, int]:
 def get_device_count() -> tuple[int, int]:
     """Counts the devices that the program sees."""
 
+def query_device_status(device_id: _Int, /) -> tuple[int, int]:
+    """Tells whether a device works."""
+
+def device_task_abort(device_id: _Int, timeout: _Int, /) -> int:
+    """Drops all work of a device, of every context. Whoever waits for one of its streams is told so: 107023."""
+
 def synchronize_device() -> int:
     """Waits for all work of the current device, of every context."""
 
@@ -221,6 +230,24 @@ def stream_abort(stream: _Int, /) -> int:
 def stream_wait_event(stream: _Int, event: _Int, /) -> int:
     """Has a stream wait for an event: what is handed to it from here on comes after what was recorded. The call does not wait."""
 
+def set_stream_attribute(stream: _Int, stm_attr_type: _Int, value: _StreamAttribute, /) -> int:
+    """Sets an attribute of a stream."""
+
+def get_stream_attribute(stream: _Int, stm_attr_type: _Int, /) -> tuple[_StreamAttribute, int]:
+    """Tells an attribute of a stream."""
+
+def set_stream_overflow_switch(stream: _Int, flag: _Int, /) -> int:
+    """Keeps whether a stream is to look for overflows. Nothing overflows here."""
+
+def get_stream_overflow_switch(stream: _Int, /) -> tuple[int, int]:
+    """Tells what set_stream_overflow_switch kept. As set_stream_overflow_switch."""
+
+def get_overflow_status(outputAddr: _Int, outputSize: _Int, stream: _Int, /) -> int:
+    """Writes an overflow status to device memory, in stream order: zeros, since nothing overflows here."""
+
+def reset_overflow_status(stream: _Int, /) -> int:
+    """Forgets overflows, of which there are none."""
+
 def create_stream_with_config(priority: _Int, flag: _Int, /) -> tuple[int, int]:
     """Makes a stream with a priority and flags."""
 
@@ -264,6 +291,9 @@ def event_elapsed_time(start: _Int, end: _Int, /) -> tuple[float, int]:
 
 def event_get_timestamp(event: _Int, /) -> tuple[int, int]:
     """Tells when an event was reached."""
+
+def set_op_wait_timeout(timeout: _Int, /) -> int:
+    """Limits how long streams wait for events that they are told to wait for from here on, in the whole process."""
 
 # Memory.
 
@@ -351,3 +381,23 @@ def launch_callback(fn: Callable[[list[_T]], object], user_data_list: list[_T], 
 
 def process_report(timeout: _Int, /) -> int:
     """Runs the callbacks of this thread that are due; waits for one if there is none."""
+
+# Tasks that failed.
+
+def set_exception_info_callback(fn: Callable[[int], object] | None = None, /) -> int:
+    """Has fn(exception_info) called for every task of a stream that fails, on any thread."""
+
+def get_task_id_from_exception_info(info: _Int, /) -> int:
+    """Tells the number of the task that failed, in its stream."""
+
+def get_stream_id_from_exception_info(info: _Int, /) -> int:
+    """Tells the number of the stream of the task that failed."""
+
+def get_thread_id_from_exception_info(info: _Int, /) -> int:
+    """Tells the system's number of the thread that began to use the stream last."""
+
+def get_device_id_from_exception_info(info: _Int, /) -> int:
+    """Tells the device of the task that failed."""
+
+def get_error_code_from_exception_info(info: _Int, /) -> int:
+    """Tells the code that the stream's next synchronise returns; 4294967295 if the device is lost."""

@@ -54,6 +54,22 @@ functions! { "acl.rt":
     fn get_device_count() -> (count: u32)
         = aclrtGetDeviceCount(count);
 
+    /// Tells whether a device works.
+    ///
+    /// device_id: any device; it need not be set.
+    ///
+    /// Returns (device_status, ret): 0 normal, 1 abnormal; ret is 107001 if there is no such device. C: aclrtQueryDeviceStatus.
+    fn query_device_status(device_id: Device) -> (device_status: i32)
+        = aclrtQueryDeviceStatus(device_id, device_status);
+
+    /// Drops all work of a device, of every context. Whoever waits for one of its streams is told so: 107023.
+    ///
+    /// device_id: the device; it need not be current. timeout: milliseconds, at most 2160000, or 0 for as long as it takes.
+    ///
+    /// Returns ret: 0, or 107001 if there is no such device. C: aclrtDeviceTaskAbort.
+    fn device_task_abort(device_id: Device, timeout: u32)
+        = aclrtDeviceTaskAbort(device_id, timeout);
+
     /// Waits for all work of the current device, of every context.
     ///
     /// Returns ret: 0, or the first error of that work. C: aclrtSynchronizeDevice.

@@ -107,4 +107,12 @@ functions! { "acl.rt":
     /// C: aclrtEventGetTimestamp.
     fn event_get_timestamp(event: Address) -> (timestamp: u64)
         = aclrtEventGetTimestamp(event, timestamp);
+
+    /// Limits how long streams wait for events that they are told to wait for from here on, in the whole process.
+    ///
+    /// timeout: seconds; 0 is no limit. What takes longer is 107019 at the next acl.rt.synchronize_stream, and the stream goes on.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtSetOpWaitTimeout.
+    fn set_op_wait_timeout(timeout: u32)
+        = aclrtSetOpWaitTimeout(timeout);
 }

@@ -1,11 +1,17 @@
 //! Streams.
+#![allow(non_snake_case)] // arguments have the names that the documents have
 
-use crate::call::{Address, Int, enter, functions, take};
-use pyo3::prelude::*;
+use crate::{
+    call::{Address, Int, enter, functions, take},
+    dicts,
+};
+use pyo3::{prelude::*, types::PyDict};
 
 /// Adds the functions of this file.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_list_to(module)?;
+    module.add_function(wrap_pyfunction!(set_stream_attribute, module)?)?;
+    module.add_function(wrap_pyfunction!(get_stream_attribute, module)?)?;
     module.add_function(wrap_pyfunction!(create_stream_with_config, module)?)
 }
 
@@ -66,6 +72,36 @@ functions! { "acl.rt":
     /// C: aclrtStreamWaitEvent.
     fn stream_wait_event(stream: Address, event: Address)
         = aclrtStreamWaitEvent(stream, event);
+
+    /// Keeps whether a stream is to look for overflows. Nothing overflows here.
+    ///
+    /// stream: 0 is the default stream. flag: 0 or 1.
+    ///
+    /// Returns ret: 0, or 107000 for another flag. C: aclrtSetStreamOverflowSwitch.
+    fn set_stream_overflow_switch(stream: Address, flag: u32)
+        = aclrtSetStreamOverflowSwitch(stream, flag);
+
+    /// Tells what set_stream_overflow_switch kept. As set_stream_overflow_switch.
+    ///
+    /// Returns (flag, ret): 0 or 1. C: aclrtGetStreamOverflowSwitch.
+    fn get_stream_overflow_switch(stream: Address) -> (flag: u32)
+        = aclrtGetStreamOverflowSwitch(stream, flag);
+
+    /// Writes an overflow status to device memory, in stream order: zeros, since nothing overflows here.
+    ///
+    /// outputAddr: device memory. outputSize: its bytes, which are 64. stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, or 107000 for another size or memory. C: aclrtGetOverflowStatus.
+    fn get_overflow_status(outputAddr: Address, outputSize: usize, stream: Address)
+        = aclrtGetOverflowStatus(outputAddr, outputSize, stream);
+
+    /// Forgets overflows, of which there are none.
+    ///
+    /// stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, or 107017 if it is none. C: aclrtResetOverflowStatus.
+    fn reset_overflow_status(stream: Address)
+        = aclrtResetOverflowStatus(stream);
 }
 
 /// Makes a stream with a priority and flags.
@@ -90,4 +126,58 @@ fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>)
             unsafe { (library.functions.aclrtCreateStreamWithConfig)(&mut stream, priority.min(7), flag) };
         (stream as Address, code)
     })
+}
+
+/// Sets an attribute of a stream.
+///
+/// stream: 0 is the default stream. stm_attr_type: 1 failure mode, 2 overflow check, 3 tag, 4 caching of operators' information, 5
+/// priority. value: a dict with failureMode, overflowSwitch, userCustomTag, cacheOpInfoSwitch or streamPriority, whichever it is.
+///
+/// Returns ret: 0, 107000 for a value that makes no sense, or another error code. C: aclrtSetStreamAttribute.
+#[pyfunction]
+#[pyo3(signature = (stream, stm_attr_type, value, /))]
+fn set_stream_attribute(
+    py: Python<'_>,
+    stream: Int<Address>,
+    stm_attr_type: Int<i32>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<i32> {
+    let key = match stm_attr_type {
+        Int::Fits(attribute) => dicts::stream_attribute(attribute),
+        _ => None,
+    };
+    let value = dicts::StreamAttributes::read(value, key)?;
+    take!(py, "acl.rt.set_stream_attribute", [stream, stm_attr_type, value], |code| code);
+    enter(py, |library| {
+        let mut value = value;
+        // SAFETY: `value` is readable for the time of the call.
+        unsafe { (library.functions.aclrtSetStreamAttribute)(stream as _, stm_attr_type, &mut value) }
+    })
+}
+
+/// Tells an attribute of a stream.
+///
+/// As set_stream_attribute.
+///
+/// Returns (value, ret): a dict with the one key of the attribute. C: aclrtGetStreamAttribute.
+#[pyfunction]
+#[pyo3(signature = (stream, stm_attr_type, /))]
+fn get_stream_attribute(
+    py: Python<'_>,
+    stream: Int<Address>,
+    stm_attr_type: Int<i32>,
+) -> PyResult<(Bound<'_, PyDict>, i32)> {
+    let found = PyDict::new(py);
+    take!(py, "acl.rt.get_stream_attribute", [stream, stm_attr_type], |code| (found, code));
+    let (value, code) = enter(py, |library| {
+        let mut value = ferry_abi::StreamAttribute::default();
+        let function = library.functions.aclrtGetStreamAttribute;
+        // SAFETY: `value` is writable for the time of the call.
+        let code = unsafe { function(stream as _, stm_attr_type, &mut value) };
+        (value.value, code)
+    })?;
+    if let Some(key) = dicts::stream_attribute(stm_attr_type).filter(|_| code == 0) {
+        found.set_item(key, value)?;
+    }
+    Ok((found, code))
 }

@@ -1,0 +1,268 @@
+//! One program: which AscendCL libraries it and its libraries need, what the loader finds for each and by which rule, and which names
+//! they want that nobody has.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::search::{Closure, Found, Search};
+use super::{Finding, elf, fine, note, wrong};
+use crate::library;
+use crate::prefix::Prefix;
+
+/// Packages that load AscendCL's libraries when Python imports them.
+const PACKAGES: [&str; 2] = ["acl", "torch_npu"];
+
+/// At most this many names in a line.
+const SHOWN: usize = 12;
+
+pub fn look(command: &[OsString]) -> Vec<Finding> {
+    let Some(program) = locate(Path::new(&command[0])) else {
+        let text = format!("{}: no such program", Path::new(&command[0]).display());
+        return vec![wrong("program", text, "give its path, or put its folder into PATH")];
+    };
+    let (starts, mut findings) = starts(&program);
+    if starts.is_empty() {
+        let text = format!("{}: neither a program nor a library for this machine", program.display());
+        return vec![wrong("program", text, "give an ELF file, a script, or a folder of libraries")];
+    }
+    let closure = Search::here().closure(&starts);
+    let ours = Ours::here();
+    findings.extend(libraries(&closure, &ours));
+    findings.extend(names(&closure, &ours));
+    findings
+}
+
+/// The ELF files to start from, with lines that say why these.
+fn starts(program: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
+    let script = interpreter(program);
+    let python = [Some(program), script.as_deref()].into_iter().flatten().find(|file| is_python(file));
+    if let Some(python) = python {
+        return packages(python);
+    }
+    let (mut files, mut text) = (files(program), program.display().to_string());
+    if let Some(interpreter) = script {
+        text += &format!(": a script of {}", interpreter.display());
+        files = vec![interpreter];
+    }
+    (files, vec![fine("program", text)])
+}
+
+/// The file of a program, by its path or in PATH.
+fn locate(program: &Path) -> Option<PathBuf> {
+    if program.as_os_str().as_bytes().contains(&b'/') {
+        return program.exists().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.or_else(|| program.exists().then(|| program.to_owned()))
+}
+
+/// The ELF files to start from: the file itself, or every library below a folder.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return elf::read(path).map(|object| object.path).into_iter().collect();
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_library = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_library {
+            found.extend(files(&path));
+        }
+    }
+    found
+}
+
+/// The extension modules in a package's folder.
+fn modules(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.extension().is_some_and(|kind| kind == "so")).collect()
+}
+
+/// What `#!` names, with `env` seen through.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let text = std::fs::read(script).ok()?;
+    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).into_owned();
+    let mut words = line.split_whitespace();
+    let first = Path::new(words.next()?);
+    if first.ends_with("env") {
+        return locate(Path::new(words.find(|word| !word.starts_with('-'))?));
+    }
+    Some(first.to_owned())
+}
+
+fn is_python(program: &Path) -> bool {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name(program).starts_with("python")
+        || program.canonicalize().is_ok_and(|path| name(&path).starts_with("python"))
+}
+
+/// Asks Python, which imports nothing for it, where it is itself and where the packages are.
+fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
+    const ASK: &str = "import importlib.util as u, sys\nprint(sys.executable)\n\
+        for n in sys.argv[1:]:\n s = u.find_spec(n)\n print(s.origin if s and s.origin else '')";
+    let said = Command::new(python).arg("-c").arg(ASK).args(PACKAGES).output().map(|out| out.stdout);
+    let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+    let mut lines = said.lines();
+    let real = lines.next().map_or(python.to_owned(), PathBuf::from);
+    let mut findings = vec![fine("program", real.display().to_string())];
+    let mut starts = files(&real);
+    for (name, origin) in PACKAGES.iter().zip(lines.chain(std::iter::repeat(""))) {
+        let Some(folder) = Path::new(origin).parent().filter(|_| !origin.is_empty()) else {
+            let remedy = "only if the program imports it: docs/clients.md";
+            findings.push(note("python", format!("there is no module {name}"), remedy));
+            continue;
+        };
+        findings.push(fine("python", format!("{name} in {}", folder.display())));
+        // Ours takes the library that is loaded, or its own. Of others, the modules at the top are what an import loads; what lies
+        // deeper is loaded by those, or never.
+        if *name != "acl" {
+            starts.extend(modules(folder));
+        }
+    }
+    (starts, findings)
+}
+
+/// What we have: the library, and the companions beside it.
+struct Ours {
+    /// The folder with all of them.
+    folder: PathBuf,
+    /// The names that they have for others.
+    has: BTreeSet<String>,
+    /// Whether the folder is that of an installed tree.
+    is_installed: bool,
+}
+
+impl Ours {
+    fn here() -> Ours {
+        let library = library::find().unwrap_or_default();
+        let folder = library.parent().unwrap_or(Path::new("/")).to_owned();
+        let is_installed = Prefix::around(&library).is_some();
+        let beside = if is_installed { files(&folder) } else { vec![library] };
+        let has = beside.iter().filter_map(|file| elf::read(file)).flat_map(|object| object.has).collect();
+        Ours { folder, has, is_installed }
+    }
+
+    fn is(&self, found: &Found) -> bool {
+        found.path.canonicalize().is_ok_and(|path| path.parent() == Some(&self.folder))
+    }
+
+    /// Whether this is the name of a library that toolkits have and that AscendCL's programs are linked with.
+    fn knows(&self, name: &str) -> bool {
+        const NAMES: [&str; 18] = [
+            "libascendcl.so",
+            "libacl_rt.so",
+            "libruntime.so",
+            "libhccl.so",
+            "libacl_op_compiler.so",
+            "libge_runner.so",
+            "libgraph.so",
+            "libacl_tdt_channel.so",
+            "libacl_tdt_queue.so",
+            "libmsprofiler.so",
+            "libascend_dump.so",
+            "libopapi.so",
+            "libnnopbase.so",
+            "libascend_hal.so",
+            "libllm_datadist.so",
+            "libmetadef.so",
+            "libcann_hixl.so",
+            "libascendalog.so",
+        ];
+        NAMES.contains(&name)
+    }
+
+    fn remedy(&self, name: &str) -> String {
+        let has = self.folder.join(name).exists() || matches!(name, "libascendcl.so" | "libacl_rt.so");
+        match (has, self.is_installed) {
+            (true, true) => "ferry run -- PROGRAM, or source set_env.sh".into(),
+            (true, false) => "ferry run -- PROGRAM".into(),
+            (false, false) => "an installed tree may have it: cargo xtask install --prefix DIR".into(),
+            (false, true) => "Ferry has no such library (docs/clients.md)".into(),
+        }
+    }
+}
+
+/// A line for each AscendCL library that is needed.
+fn libraries(closure: &Closure, ours: &Ours) -> Vec<Finding> {
+    let needed = closure.libraries.iter().filter(|(name, _)| ours.knows(name));
+    let lines = needed.map(|(name, (users, found))| {
+        let users = few(users.iter().map(String::as_str));
+        match found {
+            Some(found) if ours.is(found) => {
+                fine("loader", format!("{name} for {users}: {}, by {}", found.path.display(), found.by))
+            }
+            Some(found) => {
+                let text =
+                    format!("{name} for {users}: {}, by {}, is not ours", found.path.display(), found.by);
+                wrong("loader", text, ours.remedy(name))
+            }
+            None => wrong("loader", format!("{name} for {users} is not found"), ours.remedy(name)),
+        }
+    });
+    let lines: Vec<Finding> = lines.collect();
+    if lines.is_empty() {
+        let text = "neither the program nor its libraries are linked with an AscendCL library";
+        return vec![note(
+            "loader",
+            text,
+            "they may load one later: name it (ferry doctor -- FILE.so, or its folder)",
+        )];
+    }
+    lines
+}
+
+/// Names that are wanted, and that neither we nor another library of the program have.
+fn names(closure: &Closure, ours: &Ours) -> Vec<Finding> {
+    // What a library of somebody else's in the program has is his; what is in the place of one of ours does not count.
+    let is_theirs = |object: &&elf::Object| {
+        object.path.file_name().is_none_or(|name| !ours.knows(&name.to_string_lossy()))
+    };
+    let theirs: BTreeSet<&String> =
+        closure.objects.iter().filter(is_theirs).flat_map(|object| &object.has).collect();
+    let lacks = |name: &&String| !ours.has.contains(*name) && !theirs.contains(*name);
+    let mut findings = Vec::new();
+    let (mut wanted, mut asked) = (0, 0);
+    for object in closure.objects.iter().filter(is_theirs) {
+        let file = object.path.file_name().unwrap_or_default().to_string_lossy();
+        let missing: Vec<&str> = object.wants.iter().filter(lacks).map(String::as_str).collect();
+        if !missing.is_empty() {
+            let text = format!("{file} wants {} that nobody has: {}", count(missing.len()), few(missing));
+            findings.push(wrong(
+                "names",
+                text,
+                "it will not start, or end at the first call: docs/clients.md has what is known",
+            ));
+        }
+        let optional: Vec<&str> = object.asks.iter().filter(lacks).map(String::as_str).collect();
+        if !optional.is_empty() {
+            let text =
+                format!("{file} may look up {} that Ferry lacks: {}", count(optional.len()), few(optional));
+            findings.push(note("names", text, "fine if it can do without; if not, it says so itself"));
+        }
+        wanted += object.wants.iter().filter(|name| ours.has.contains(*name)).count();
+        asked += object.asks.iter().filter(|name| ours.has.contains(*name)).count();
+    }
+    if wanted + asked > 0 {
+        let text =
+            format!("Ferry has {} that are wanted, and {} that may be looked up", count(wanted), asked);
+        findings.push(fine("names", text));
+    }
+    findings
+}
+
+fn count(names: usize) -> String {
+    if names == 1 { "1 name".into() } else { format!("{names} names") }
+}
+
+/// The first few of a list, and how many more there are.
+fn few<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    let more = words.len().saturating_sub(SHOWN);
+    let shown = words[..words.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}

@@ -1,0 +1,1 @@
+"""What Ferry brings for other Python packages, beside the module acl."""

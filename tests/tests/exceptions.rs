@@ -1,0 +1,84 @@
+//! aclrtSetExceptionInfoCallback: one function for the whole process, so this is a program of its own, and one test.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferry_tests::code::*;
+use ferry_tests::kind::INNER;
+use ferry_tests::*;
+
+static TOLD: Mutex<Vec<[u32; 5]>> = Mutex::new(Vec::new());
+static LAST: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn note(info: *mut aclrtExceptionInfo) {
+    LAST.store(info as usize, Ordering::Relaxed);
+    TOLD.lock().unwrap().push(told(info));
+}
+
+unsafe extern "C" fn count(_: *mut aclrtExceptionInfo) {
+    // A call that fails here tells nobody of anything, and does not wait for itself.
+    assert_eq!(aclrtFree(0), INVALID_PARAM);
+    TOLD.lock().unwrap().push([0; 5]);
+}
+
+fn heard() -> Vec<[u32; 5]> {
+    std::mem::take(&mut *TOLD.lock().unwrap())
+}
+
+/// A copy by a descriptor that nobody filled: it fails when it runs.
+fn fails(desc: &Memory, stream: usize) {
+    ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
+}
+
+// proves: D24
+#[test]
+fn a_function_hears_of_every_task_that_fails() {
+    ok(aclrtSetDevice(1));
+    let (stream, mut size, mut id) = (stream(), 0, 0);
+    ok(aclrtGetMemcpyDescSize(INNER, &mut size));
+    ok(aclrtStreamGetId(stream, &mut id));
+    let desc = Memory::device(size);
+    desc.fill(0x5a);
+    fails(&desc, stream);
+    expect("nobody listens", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+
+    ok(aclrtSetExceptionInfoCallback(Some(note)));
+    assert_eq!(heard(), [[0; 5]; 0], "what failed before is over");
+    fails(&desc, stream);
+    expect("it fails", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    // SAFETY: takes no argument.
+    let thread = unsafe { libc::gettid() } as u32;
+    let first = heard();
+    let [[task, of_stream, by, device, code]] = first[..] else { panic!("heard {first:?}") };
+    assert_eq!((of_stream, by, device, code), (id as u32, thread, 1, RT_PARAM_INVALID as u32));
+    assert!(task > 0);
+    let over = LAST.load(Ordering::Relaxed) as *const aclrtExceptionInfo;
+    assert_eq!(told(over), [u32::MAX; 5], "the function has returned");
+    for garbage in [0, 0x10, stream, usize::MAX] {
+        assert_eq!(told(garbage as *const aclrtExceptionInfo), [u32::MAX; 5], "{garbage:#x}");
+    }
+
+    // Without a call that returns the error: a thread of the library's tells it. What a GPU finds out by itself nobody knows before.
+    if on_host() {
+        fails(&desc, stream);
+        eventually("it was told", || !TOLD.lock().unwrap().is_empty());
+        assert!(heard()[0][0] > task, "a later task");
+        expect("and the stream tells it too", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    }
+
+    // Not more than a GPU keeps until somebody looks (docs/cuda.md).
+    for _ in 0..12 {
+        fails(&desc, stream);
+    }
+    expect("many", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    assert_eq!(heard().len(), 12, "each of them");
+
+    ok(aclrtSetExceptionInfoCallback(Some(count)));
+    fails(&desc, stream);
+    expect("the last one counts", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    assert_eq!(heard(), [[0; 5]]);
+    ok(aclrtSetExceptionInfoCallback(None));
+    fails(&desc, stream);
+    expect("nobody listens", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    assert_eq!(heard(), [[0; 5]; 0]);
+}
