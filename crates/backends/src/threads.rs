@@ -9,6 +9,7 @@ pub mod end;
 #[cfg(not(loom))]
 mod start;
 
+#[cfg(not(loom))]
 use crate::fault;
 use cancel::Cancelling;
 use std::{

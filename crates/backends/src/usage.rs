@@ -55,6 +55,12 @@ impl Usage {
         Account { usage: self.clone(), number: number as usize }
     }
 
+    /// Whether any of the range lies where the table is: it is no memory of the program's.
+    pub fn meets(&self, addr: usize, len: usize) -> bool {
+        let sheet = self.sheet.as_ref().map(|(mapping, _)| (mapping.addr(), mapping.len()));
+        sheet.is_some_and(|(start, whole)| addr < start + whole && start < addr.saturating_add(len.max(1)))
+    }
+
     /// The table, unless this is a forked child, which has none at this address.
     fn table(&self) -> Option<&Table> {
         let (mapping, _) = self.sheet.as_ref().filter(|_| !self.fork.is_child())?;

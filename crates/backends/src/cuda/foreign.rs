@@ -86,7 +86,8 @@ impl Cuda {
         if lock(&self.imports).meets(addr, len) {
             return Err(nobodys::refusal(addr, len, nobodys::IMPORTED));
         }
-        if self.driver.is_own(addr, len) {
+        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
+        if is_table || self.driver.is_own(addr, len) {
             return Err(nobodys::refusal(addr, len, nobodys::OWN));
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.

@@ -106,6 +106,7 @@ pub struct Cuda {
     pieces: Mutex<Pieces>,
     registered: Arc<Mutex<Registered>>,
     imports: Arc<Mutex<Imports>>,
+    usage: Option<Arc<Usage>>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
     outside: Arc<Outside>,
@@ -152,6 +153,7 @@ impl Cuda {
             pieces: Mutex::default(),
             registered: Arc::default(),
             imports: Arc::default(),
+            usage: options.usage.clone(),
             settings: options.settings.clone(),
             outside: Arc::default(),
         }))

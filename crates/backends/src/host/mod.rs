@@ -51,6 +51,7 @@ struct Regions {
     devices: Vec<Region>,
     page_locked: Region,
     outside: Outside,
+    usage: Option<Arc<Usage>>,
 }
 
 impl Regions {
@@ -61,7 +62,11 @@ impl Regions {
             let meets = self.outside.meets_imported(addr, len);
             meets.then(|| nobodys::IMPORTED.into())
         };
-        regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported)
+        let own = || {
+            let usage = self.usage.as_ref().filter(|usage| usage.meets(addr, len));
+            usage.map(|_| nobodys::OWN.into())
+        };
+        regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported).or_else(own)
     }
 }
 
@@ -77,7 +82,8 @@ impl Host {
         let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
         let devices = devices(&options, most)?;
         let page_locked = Region::page_locked(2 * half_of_this_machine(), Span::up_to(most))?;
-        let regions = Arc::new(Regions { devices, page_locked, outside: Outside::default() });
+        let regions =
+            Arc::new(Regions { devices, page_locked, outside: Outside::default(), usage: options.usage });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
         let engine = Engine::new(regions.clone(), cpus);
         engine.fork.set().map_err(|why| Kind::Device.because(format!("a page of memory: {why}")))?;

@@ -48,6 +48,16 @@ pub const ADVICE: &[Advice] = &[
         &[MESSAGE, "`ferry doctor` lists FERRY_ variables that are unknown or wrong"],
     ),
     ours(
+        &[107019..=107019],
+        &[
+            "a stream waited for an event longer than aclrtSetOpWaitTimeout allows: nobody recorded it, or what comes before it takes long",
+        ],
+        &[
+            "record the event before others wait for it, and see that its stream goes on",
+            "aclrtSetOpWaitTimeout(0) waits without a limit; the stream goes on after the error, without what it waited for",
+        ],
+    ),
+    ours(
         &[100002..=100002],
         &["aclInit was called before, by the program or by a library that it uses"],
         &["it may be ignored: the first aclInit counts", "if its file matters, let the first caller pass it"],
@@ -419,7 +429,8 @@ pub const ADVICE: &[Advice] = &[
     theirs(
         &[
             107016..=107016,
-            107018..=107020,
+            107018..=107018,
+            107020..=107020,
             200000..=200000,
             200006..=200006,
             207002..=207002,
