@@ -566,7 +566,8 @@ aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
 /** Has a function called for every task of a stream that fails, on any thread; NULL ends that, and the last one counts. It has been
- *  called when a call returns the error of the task. */
+ *  called when a call returns the error of the task, and is called for one task at a time: it must not wait for calls of other threads,
+ *  which may wait for it. */
 aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
 
 /** Number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the function was given. */

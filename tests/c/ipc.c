@@ -1,22 +1,8 @@
 // Memory between processes, in C: this program exports an allocation, starts itself again, and lets the other read and write it.
 // The other may only once it is on the white list, keeps the memory when the exporter closes the key, and whoever ends first, ends well.
-#include "kit.h"
-
-#include <sys/wait.h>
+#include "pair_kit.h"
 
 enum { LEN = 1 << 20, KEY = 65 };
-
-// Pipes between the two: one byte says "go on".
-static void say(int to)
-{
-    THAT(write(to, "x", 1) == 1);
-}
-
-static void hear(int from)
-{
-    char byte;
-    THAT(read(from, &byte, 1) == 1);
-}
 
 // The importer: started with the key and two pipe ends.
 static int importer(const char *key, int from, int to)
@@ -45,22 +31,6 @@ static int importer(const char *key, int from, int to)
     CHECK(aclrtIpcMemClose(key), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT), ACL_ERROR_RT_PARAM_INVALID);
     return finish("ipc, importer");
-}
-
-static pid_t start(const char *program, const char *key, int from, int to)
-{
-    char from_text[16], to_text[16];
-    pid_t child;
-    snprintf(from_text, sizeof from_text, "%d", from);
-    snprintf(to_text, sizeof to_text, "%d", to);
-    fflush(NULL);
-    child = fork();
-    THAT(child >= 0);
-    if (child == 0) {
-        execl(program, program, key, from_text, to_text, (char *)NULL);
-        _exit(127);
-    }
-    return child;
 }
 
 int main(int argc, char **argv)

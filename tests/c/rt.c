@@ -1,10 +1,9 @@
 // The functions below AscendCL that transfer engines find by name in libascendcl.so, as those declare them: numbers of devices, peer
 // access, copies whose kind nobody looks at, and memory between processes, for which this program starts itself again.
 // proves: D26
-#include "kit.h"
+#include "pair_kit.h"
 
 #include <dlfcn.h>
-#include <sys/wait.h>
 
 enum { LEN = 1 << 16, NAME = 65 };
 
@@ -105,17 +104,6 @@ static void copies(void)
     free(bytes);
 }
 
-static void say(int to)
-{
-    THAT(write(to, "x", 1) == 1);
-}
-
-static void hear(int from)
-{
-    char byte;
-    THAT(read(from, &byte, 1) == 1);
-}
-
 static int importer(const char *name, int from, int to)
 {
     void *memory = NULL;
@@ -135,22 +123,6 @@ static int importer(const char *name, int from, int to)
     say(to);
     free(bytes);
     return finish("rt, importer");
-}
-
-static pid_t start(const char *program, const char *name, int from, int to)
-{
-    char from_text[16], to_text[16];
-    pid_t child;
-    snprintf(from_text, sizeof from_text, "%d", from);
-    snprintf(to_text, sizeof to_text, "%d", to);
-    fflush(NULL);
-    child = fork();
-    THAT(child >= 0);
-    if (child == 0) {
-        execl(program, program, name, from_text, to_text, (char *)NULL);
-        _exit(127);
-    }
-    return child;
 }
 
 static void between_processes(const char *program)

@@ -5,6 +5,7 @@
 #include "../c/kit.h"
 
 #include <dlfcn.h>
+#include <sys/wait.h>
 
 /* Wanted by the loader before the program begins, as by an object that is linked with -z now. */
 #define WANTED(name) __asm__(".pushsection .data.rel,\"aw\"\n.balign 8\n.quad " #name "\n.popsection");
@@ -158,6 +159,34 @@ static void handles_live_once(void)
     FUNCTION(aclopDestroyAttr)(attr);
 }
 
+static void *makes_descriptors(void *stop)
+{
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
+        FUNCTION(aclDestroyTensorDesc)(FUNCTION(aclCreateTensorDesc)(ACL_FLOAT, 0, NULL, 2));
+    }
+    return NULL;
+}
+
+/* Workers of a DataLoader are forked while torch_npu's thread prepares operators. */
+static void a_forked_child_does_not_wait_for_the_parents_threads(void)
+{
+    int stop = 0, status = 0, i;
+    pthread_t thread;
+    THAT(pthread_create(&thread, NULL, makes_descriptors, &stop) == 0);
+    for (i = 0; i < 200; i++) {
+        pid_t child = fork();
+        THAT(child >= 0);
+        if (child == 0) {
+            alarm(30); /* one that waits has to end somehow */
+            _exit(FUNCTION(aclCreateTensorDesc)(ACL_FLOAT, 0, NULL, 2) == NULL);
+        }
+        THAT(waitpid(child, &status, 0) == child);
+        CHECK(status, 0);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    THAT(pthread_join(thread, NULL) == 0);
+}
+
 static void attributes(void)
 {
     const int64_t one[] = {1, 2}, two[] = {3};
@@ -264,6 +293,7 @@ int main(void)
     only_what_works_is_in_the_library();
     descriptors();
     handles_live_once();
+    a_forked_child_does_not_wait_for_the_parents_threads();
     attributes();
     what_it_cannot_do();
     an_operator_fails_and_goes_on_failing();

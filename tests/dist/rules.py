@@ -11,6 +11,7 @@ import glob
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,16 @@ def _():
     same(re.search(r"^Version=(.*)$", (BASE / "driver/version.info").read_text(), re.M)[1], "25.5.0")
 
 
+@rule("workflows and scripts", "the other lines of ascend_toolkit_install.info and of driver/version.info")
+def _():
+    lines = dict(line.split("=", 1) for line in install_info().splitlines())
+    same((lines["package_name"], lines["arch"], lines["os"]), ("Ascend-cann-toolkit", ARCH, "linux"))
+    assert lines["compatible_version"] and "path" in lines, lines
+    driver = dict(line.split("=", 1) for line in (BASE / "driver/version.info").read_text().splitlines())
+    same(driver["package_version"], "25.5.0")
+    assert driver["ascendhal_version"] and driver["compatible_version"], driver
+
+
 @rule("the library", "aclsysGetVersionStr says of every package what the files say")
 def _():
     library = ctypes.CDLL("libascendcl.so")
@@ -233,6 +244,15 @@ def _():
     assert (home / "include/acl/acl.h").exists() and (home / "acllib/include/acl/acl.h").exists()
 
 
+@rule("llama.cpp ggml-cann, verl, LMCache-Ascend", "npu-smi is in PATH, and is this tree's")
+def _():
+    found = shutil.which("npu-smi")
+    same(os.path.realpath(found or ""), os.path.realpath(HOME / "bin/ferry"))
+    done = subprocess.run(["npu-smi", "info"], capture_output=True, text=True, check=True)
+    # Its configuration fails without the third word of line 7.
+    assert re.match(r"(910|310|Ascend)", done.stdout.splitlines()[6].split()[2]), done.stdout
+
+
 @rule("old programs", "acllib, fwkacllib and runtime have include and lib64")
 def _():
     for name in ("acllib", "fwkacllib", "runtime", "compiler"):
@@ -273,8 +293,12 @@ def _():
 @rule("memcache, memfabric", "dlopen of realpath(lib64/libascendcl.so), and every name in it")
 def _():
     library = ctypes.CDLL(os.path.realpath(f"{env('ASCEND_HOME_PATH')}/lib64/libascendcl.so"))
-    for name in ("aclInit", "aclrtSetDevice", "aclrtMalloc", "aclrtMemcpyBatchAsync", "aclrtIpcMemGetExportKey"):
-        assert hasattr(library, name), name
+    names = ["aclInit", "aclrtSetDevice", "aclrtMalloc", "aclrtMemcpyBatchAsync", "aclrtIpcMemGetExportKey"]
+    # These are declared by the programs themselves; each is mandatory.
+    names += ["rtDeviceGetBareTgid", "rtGetDeviceInfo", "rtIpcSetMemoryName", "rtSetIpcMemorySuperPodPid", "rtIpcOpenMemory"]
+    names += ["rtIpcCloseMemory", "rtIpcDestroyMemoryName", "rtEnableP2P", "rtDisableP2P", "rtGetLogicDevIdByUserDevId"]
+    names += ["rtMemcpyAsyncWithoutCheckKind"]
+    same([name for name in names if not hasattr(library, name)], [])
 
 
 @rule("every program", "all names lead to one file")

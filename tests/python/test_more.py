@@ -134,3 +134,56 @@ def test_a_function_hears_of_tasks_that_fail():
         assert rt.synchronize_stream(stream) == 107000
         assert raised == [ZeroDivisionError]
     """)
+
+
+def test_a_stream_waits_for_a_value_that_another_one_writes(stream):
+    other, cell = ok(rt.create_stream()), kit.Memory("device", 64)
+    ok(rt.memset(cell.addr, 64, 0, 64))
+    ok(rt.value_wait(cell.addr, 7, 1, stream))
+    assert ok(rt.stream_query(stream)) == 1, "nobody has written it"
+    ok(rt.value_write(cell.addr, 7, 0, other))
+    ok(rt.synchronize_stream(stream))
+    host = ok(rt.malloc_host(64))
+    ok(rt.memcpy(host, 64, cell.addr, 64, 2))
+    assert acl.util.ptr_to_bytes(host, 64) == (7).to_bytes(8, "little") + bytes(56)
+    refused(107008, rt.value_write, cell.addr + 4, 7, 0, stream, naming=["devAddr"])
+    refused(107000, rt.value_write, cell.addr, 7, 1, stream, naming=["flag is 1"])
+    refused(107000, rt.value_wait, cell.addr, 7, 4, stream, naming=["flag is 4"])
+
+
+def test_a_hint_to_a_cache_is_looked_at(stream):
+    memory = kit.Memory("device", 64)
+    ok(rt.cmo_async(memory.addr, 64, 0, stream))
+    refused(207000, rt.cmo_async, memory.addr, 64, 1, stream, naming=["cmoType is 1"])
+    ok(rt.synchronize_stream(stream))
+
+
+def test_limits_of_cores_of_a_thread_come_before_those_of_its_device(stream):
+    cores = ok(rt.get_device_res_limit(0, 1))
+    ok(rt.set_device_res_limit(0, 1, cores - 1))
+    ok(rt.set_stream_res_limit(stream, 1, cores - 2))
+    told = lambda: [ok(rt.get_device_res_limit(0, 1)), ok(rt.get_stream_res_limit(stream, 1)), ok(rt.get_res_in_current_thread(1))]  # noqa: E731
+    assert told() == [cores - 1, cores - 2, cores - 1]
+    ok(rt.use_stream_res_in_current_thread(stream))
+    assert told() == [cores - 1, cores - 2, cores - 2]
+    ok(rt.unuse_stream_res_in_current_thread(stream))
+    ok(rt.reset_stream_res_limit(stream))
+    assert told() == [cores - 1] * 3
+    ok(rt.reset_device_res_limit(0))
+    assert told() == [cores] * 3
+    refused(107000, rt.set_device_res_limit, 0, 1, cores + 1, naming=[f"value is {cores + 1}"])
+    refused(107000, rt.set_stream_res_limit, stream, 2, 1, naming=["type is 2"])
+
+
+def test_numbers_priorities_and_state_of_devices(stream):
+    assert rt.device_get_stream_priority_range() == (7, 0, 0)
+    assert rt.get_primary_ctx_state(0) == (1, 0, 0)
+    kit.passes(
+        """
+        import acl
+        rt = acl.rt
+        assert rt.get_primary_ctx_state(0) == (0, 0, 0), "not set"
+        assert [rt.get_logic_dev_id_by_user_dev_id(device) for device in (0, 1, 2)] == [(0, 0), (2, 0), (0, 107001)]
+        """,
+        env={"FERRY_DEVICES": "3", "ASCEND_RT_VISIBLE_DEVICES": "0,2"},
+    )

@@ -24,7 +24,7 @@ OPTIONAL = {"acl.init": ["config_path"], "acl.rt.set_exception_info_callback": [
 
 def test_the_table_has_every_row_once():
     names = [row.name for row in sheet.ROWS]
-    assert len(names) == len(set(names)) == 111
+    assert len(names) == len(set(names)) == 126
 
 
 # proves: R21
@@ -294,6 +294,27 @@ SUCCEED = {
     "acl.rt.get_overflow_status": lambda w: rt.get_overflow_status(w.device.addr, 64, w.stream),
     "acl.rt.reset_overflow_status": lambda w: rt.reset_overflow_status(w.stream),
     "acl.rt.set_op_wait_timeout": lambda w: rt.set_op_wait_timeout(0),
+    "acl.rt.device_get_stream_priority_range": lambda w: rt.device_get_stream_priority_range(),
+    "acl.rt.get_logic_dev_id_by_user_dev_id": lambda w: rt.get_logic_dev_id_by_user_dev_id(0),
+    "acl.rt.get_primary_ctx_state": lambda w: rt.get_primary_ctx_state(0),
+    "acl.rt.cmo_async": lambda w: rt.cmo_async(w.device.addr, 64, 0, w.stream),
+    "acl.rt.value_write": lambda w: rt.value_write(w.device.addr, 5, 0, w.stream),
+    "acl.rt.value_wait": lambda w: (
+        ok(rt.value_write(w.device.addr, 5, 0, w.stream)),
+        rt.value_wait(w.device.addr, 5, 1, w.stream),
+    )[1],
+    "acl.rt.set_device_res_limit": lambda w: rt.set_device_res_limit(0, 0, 1),
+    "acl.rt.get_device_res_limit": lambda w: rt.get_device_res_limit(0, 1),
+    "acl.rt.reset_device_res_limit": lambda w: rt.reset_device_res_limit(0),
+    "acl.rt.set_stream_res_limit": lambda w: rt.set_stream_res_limit(w.stream, 1, 1),
+    "acl.rt.get_stream_res_limit": lambda w: rt.get_stream_res_limit(w.stream, 1),
+    "acl.rt.reset_stream_res_limit": lambda w: rt.reset_stream_res_limit(w.stream),
+    "acl.rt.use_stream_res_in_current_thread": lambda w: rt.use_stream_res_in_current_thread(w.stream),
+    "acl.rt.unuse_stream_res_in_current_thread": lambda w: (
+        ok(rt.use_stream_res_in_current_thread(w.stream)),
+        rt.unuse_stream_res_in_current_thread(w.stream),
+    )[1],
+    "acl.rt.get_res_in_current_thread": lambda w: rt.get_res_in_current_thread(0),
     "acl.rt.create_event": lambda w: rt.create_event(),
     "acl.rt.create_event_with_flag": lambda w: rt.create_event_with_flag(1),
     "acl.rt.create_event_ex_with_flag": lambda w: rt.create_event_ex_with_flag(1),
@@ -391,7 +412,7 @@ CHILD = """
 def test_failure_has_the_documented_shape():
     results = ast.literal_eval(kit.passes(CHILD))
     rows = [row for row in sheet.ROWS if row.has_ret and not row.name.startswith("acl.util")]
-    assert len(results) == len(rows) == 95
+    assert len(results) == len(rows) == 110
     for row in rows:
         assert check_shape(row, results[row.name]) == 107002, row.name
         for output in results[row.name][:-1] if len(row.returns) > 1 else []:

@@ -134,6 +134,21 @@ def test_without_the_hook_the_process_ends(stand_ins):
     assert ran.returncode < 0 and "Duplicated key both" in ran.stderr, ran.stderr
 
 
+def test_a_package_built_without_a_compiler_for_cpp_has_no_hook(stand_ins, tmp_path):
+    """Then torch_npu loads as it always did: beside a torch that does not register the same names, it works."""
+    shutil.copytree(os.path.dirname(ferry_acl.__file__), tmp_path / "ferry_acl", ignore=shutil.ignore_patterns("*.so"))
+    program = """
+import sys, ferry_acl._torch_npu
+sys.path.insert(0, sys.argv[1])
+import torch_npu._C
+print("loaded")
+"""
+    command = [sys.executable, "-S", "-c", program, stand_ins]
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path))
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.returncode) == ("loaded\n", 0), ran.stderr
+
+
 def test_children_have_the_hook_too(stand_ins):
     code = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]]).returncode)"
     ran = subprocess.run([sys.executable, "-c", code, PROGRAM, stand_ins], capture_output=True, text=True, timeout=60)

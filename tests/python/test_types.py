@@ -156,7 +156,7 @@ def test_an_int_like_npy_type():
 
 
 # Numbers that name something: one that C cannot have is answered as any other that names nothing.
-NOT_A_NAME = {"kind": 100000, "device_id": 107001, "dev_id": 107001, "peer_dev_id": 107001}
+NOT_A_NAME = {"kind": 100000, "device_id": 107001, "dev_id": 107001, "user_dev_id": 107001, "peer_dev_id": 107001}
 
 
 def code_outside(row, name):

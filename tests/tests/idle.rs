@@ -34,7 +34,8 @@ fn without_work_every_thread_of_the_engine_sleeps() {
     blocked::sleepers("ferry-");
 }
 
-/// Copies, which nobody waits for, so that only threads of the engine can do them; a function; an exported allocation.
+/// Copies, which nobody waits for, so that only threads of the engine can do them; a function; an exported allocation; a
+/// wait for a value.
 fn use_every_thread(seed: u8) {
     let (stream, event, called) = (stream(), event(), event());
     let (device, host) = (Memory::device(4 << 20), Memory::holding(Home::Pinned, &pattern(4 << 20, seed)));
@@ -51,13 +52,34 @@ fn use_every_thread(seed: u8) {
     ok(aclrtIpcMemGetExportKey(device.addr, 4096, key.as_mut_ptr(), 65, 1));
     eventually("somebody serves importers", || !blocked::named("ferry-ipc").is_empty());
     ok(aclrtIpcMemClose(key.as_ptr()));
+    // Somebody looks at the cell before the stream goes on.
+    let cell = Memory::holding(Home::Device, &1_u64.to_ne_bytes());
+    ok(aclrtValueWait(cell.addr, 1, 1, stream));
+    finish(stream);
+    ok(host.free());
+}
+
+/// How many allocations there are within 16 MiB of an address.
+fn allocations_around(addr: usize) -> usize {
+    let mut starts: Vec<usize> = (addr.saturating_sub(16 << 20)..addr + (16 << 20))
+        .step_by(4096)
+        .filter_map(|at| {
+            let (mut start, mut len) = (0, 0);
+            (aclrtMemGetAddressRange(at, &mut start, &mut len) == 0).then_some(start)
+        })
+        .collect();
+    starts.dedup();
+    starts.len()
 }
 
 #[test]
 fn threads_without_work_end_and_come_again_when_there_is_some() {
-    let _turn = turn();
+    let (_turn, anchor) = (turn(), Memory::pinned(4096));
+    let before = allocations_around(anchor.addr);
     use_every_thread(1);
     eventually("threads without work end", || blocked::named("ferry-").is_empty());
+    // Elsewhere page-locked memory is not in one place.
+    assert!(!on_host() || allocations_around(anchor.addr) == before, "threads gave their memory back");
     use_every_thread(2);
 }
 

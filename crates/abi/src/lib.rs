@@ -164,6 +164,13 @@ functions! {
         aclrtSetOpExecuteTimeOut: fn(u32) -> Code;
         aclrtQueryDeviceStatus: fn(i32, *mut i32) -> Code;
         aclrtDeviceTaskAbort: fn(i32, u32) -> Code;
+        aclrtDeviceGetStreamPriorityRange: fn(*mut i32, *mut i32) -> Code;
+        aclrtGetLogicDevIdByUserDevId: fn(i32, *mut i32) -> Code;
+        aclrtGetPrimaryCtxState: fn(i32, *mut u32, *mut i32) -> Code;
+        aclrtSetDeviceResLimit: fn(i32, i32, u32) -> Code;
+        aclrtGetDeviceResLimit: fn(i32, i32, *mut u32) -> Code;
+        aclrtResetDeviceResLimit: fn(i32) -> Code;
+        aclrtGetResInCurrentThread: fn(i32, *mut u32) -> Code;
         aclrtCtxSetSysParamOpt: fn(i32, i64) -> Code;
         aclrtCtxGetSysParamOpt: fn(i32, *mut i64) -> Code;
         aclrtCreateContext: fn(*mut Handle, i32) -> Code;
@@ -184,6 +191,14 @@ functions! {
         aclrtGetStreamOverflowSwitch: fn(Handle, *mut u32) -> Code;
         aclrtGetOverflowStatus: fn(Ptr, usize, Handle) -> Code;
         aclrtResetOverflowStatus: fn(Handle) -> Code;
+        aclrtCmoAsync: fn(Ptr, usize, i32, Handle) -> Code;
+        aclrtValueWrite: fn(Ptr, u64, u32, Handle) -> Code;
+        aclrtValueWait: fn(Ptr, u64, u32, Handle) -> Code;
+        aclrtSetStreamResLimit: fn(Handle, i32, u32) -> Code;
+        aclrtGetStreamResLimit: fn(Handle, i32, *mut u32) -> Code;
+        aclrtResetStreamResLimit: fn(Handle) -> Code;
+        aclrtUseStreamResInCurrentThread: fn(Handle) -> Code;
+        aclrtUnuseStreamResInCurrentThread: fn(Handle) -> Code;
         aclrtSynchronizeStream: fn(Handle) -> Code;
         aclrtSynchronizeStreamWithTimeout: fn(Handle, i32) -> Code;
         aclrtStreamQuery: fn(Handle, *mut i32) -> Code;

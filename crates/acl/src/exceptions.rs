@@ -101,13 +101,18 @@ pub(crate) fn run_due() {
         if here.tells.replace(true) {
             return Ok(());
         }
-        let _running = lock(&RUNNING);
-        while let Some((function, failure)) = next() {
-            tell(function, failure)?;
-        }
+        let told = tell_all();
         here.tells.set(false);
-        Ok(())
+        told
     });
+}
+
+fn tell_all() -> Result<()> {
+    let _running = lock(&RUNNING);
+    while let Some((function, failure)) = next() {
+        tell(function, failure)?;
+    }
+    Ok(())
 }
 
 fn next() -> Option<(Function, Exception)> {

@@ -154,20 +154,31 @@ impl Wait {
     }
 }
 
-/// Reads memory of devices by copies of the thread's own.
+/// Reads memory of devices by copies of the thread's own, into page-locked memory that it gives back when it ends.
 #[derive(Default)]
 struct Reader {
     streams: HashMap<u32, Arc<Stream>>,
-    cell: Option<Block>,
+    cell: Option<(&'static Engine, Block)>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some((engine, cell)) = self.cell.take() {
+            drop(engine.runtime.free(cell.base, |_| Ok(())));
+        }
+    }
 }
 
 impl Reader {
     /// 64 bits at the user's address.
-    fn read(&mut self, engine: &Engine, device: u32, addr: usize) -> ferry_core::Result<u64> {
+    fn read(&mut self, engine: &'static Engine, device: u32, addr: usize) -> ferry_core::Result<u64> {
         let runtime = &engine.runtime;
         let cell = match self.cell {
-            Some(cell) => cell,
-            None => *self.cell.insert(runtime.alloc(&Request { home: Home::Host, len: 8, page: 4096 })?),
+            Some((_, cell)) => cell,
+            None => {
+                let cell = runtime.alloc(&Request { home: Home::Host, len: 8, page: 4096 })?;
+                self.cell.insert((engine, cell)).1
+            }
         };
         let stream = match self.streams.entry(device) {
             Entry::Occupied(there) => there.into_mut(),

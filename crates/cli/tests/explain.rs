@@ -1,5 +1,6 @@
 //! `ferry explain`: every code that the headers declare.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use command::{ferry, output, text};
@@ -73,4 +74,31 @@ fn known_codes_are_explained_beside_unknown_ones() {
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stdout).starts_with("107002 ACL_ERROR_RT_CONTEXT_NULL\n"), "{}", text(&run.stdout));
     assert!(text(&run.stderr).contains("1 is no error code"), "{}", text(&run.stderr));
+}
+
+/// The names of codes in a source file, or in all below a folder.
+fn names_in(path: &Path, found: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        std::fs::read_dir(path).expect("a folder").flatten().for_each(|entry| names_in(&entry.path(), found));
+        return;
+    }
+    let text = std::fs::read_to_string(path).expect("a file");
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    // The table of all codes says nothing about those that are answered.
+    let is_table = path.ends_with("constants.rs");
+    found.extend(words.filter(|word| word.starts_with("ACL_ERROR_") && !is_table).map(str::to_owned));
+}
+
+#[test]
+fn what_the_library_answers_is_not_said_to_be_anothers() {
+    let mut used = BTreeSet::new();
+    for folder in ["../acl/src", "../capi/src", "../companions/src"] {
+        names_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut used);
+    }
+    let declared: BTreeSet<String> = codes().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<&str> = used.intersection(&declared).map(String::as_str).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for (name, said) in names.iter().zip(explained(&names)) {
+        assert!(!said.contains("never answers"), "{said} ({name})");
+    }
 }

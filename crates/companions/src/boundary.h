@@ -85,13 +85,12 @@ static inline aclError read_text(const char *function, const char *name, const c
     }
 }
 
-/* Writes NULL to the output of a function that is refused, if it can be written. */
-static inline void clear(void **out)
+/* Writes 0 or NULL to an output of a function that is refused, if it can be written. */
+static inline void clear(void *out, size_t size)
 {
-    static void *const nothing = NULL;
     char why[8];
-    if (out != NULL && ferryHostRange(out, sizeof *out, 1, why, sizeof why) == ACL_SUCCESS) {
-        memcpy(out, &nothing, sizeof nothing); /* at any alignment */
+    if (out != NULL && ferryHostRange(out, size, 1, why, sizeof why) == ACL_SUCCESS) {
+        memset(out, 0, size);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Part of libruntime.so, whose functions these are, and of libacl_op_compiler.so, since the PyTorch adapter wants them and is not linked with
- * libruntime.so: kernels, which a runtime that copies memory does not run. Each is refused, and its outputs are NULL.
+ * libruntime.so: kernels, which a runtime that copies memory does not run. Each is refused, and its outputs are 0 or NULL.
  */
 #include "boundary.h"
 
@@ -13,7 +13,7 @@ static aclError refuse_kernels(const char *function)
 EXPORTED int32_t rtDevBinaryRegister(const void *bin, void **handle)
 {
     (void)bin;
-    clear(handle);
+    clear(handle, sizeof *handle);
     return refuse_kernels(__func__);
 }
 
@@ -31,7 +31,7 @@ EXPORTED int32_t rtKernelLaunch(const void *function, uint32_t blocks, void *arg
 
 EXPORTED int32_t rtGetC2cCtrlAddr(uint64_t *address, uint32_t *len)
 {
-    (void)len;
-    clear((void **)address);
+    clear(address, sizeof *address);
+    clear(len, sizeof *len);
     return refuse_kernels(__func__);
 }

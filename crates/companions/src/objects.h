@@ -32,6 +32,22 @@ static pthread_mutex_t objects_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct object *objects;
 static size_t objects_count, objects_room, objects_free = NOWHERE;
 
+static void give_back(void)
+{
+    pthread_mutex_unlock(&objects_lock);
+}
+
+static void wait_for_objects(void)
+{
+    pthread_mutex_lock(&objects_lock);
+}
+
+/* A child has no thread that could give the lock back: whoever forks holds it meanwhile. */
+__attribute__((constructor)) static void survive_forks(void)
+{
+    pthread_atfork(wait_for_objects, give_back, give_back);
+}
+
 /* A place that is free, or NOWHERE. With the lock. */
 static size_t free_place(void)
 {
@@ -89,11 +105,6 @@ static aclError take_object(const char *function, enum kind kind, const void *ha
     }
     pthread_mutex_unlock(&objects_lock);
     return refuse(function, ACL_ERROR_INVALID_PARAM, "%p is no %s, or one that was destroyed", handle, words[kind - TENSOR_DESC]);
-}
-
-static void give_back(void)
-{
-    pthread_mutex_unlock(&objects_lock);
 }
 
 /* Ends an object; NULL is none. */

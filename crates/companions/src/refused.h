@@ -26,22 +26,22 @@ EXPORTED aclError aclmdlFinalizeDump(void)
 EXPORTED aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)
 {
     (void)data, (void)length, (void)options;
-    clear(binHandle);
+    clear(binHandle, sizeof *binHandle);
     return refuse_kernels(__func__);
 }
 
 EXPORTED aclError aclrtBinaryGetFunction(const void *binHandle, const char *kernelName, void **funcHandle)
 {
     (void)binHandle, (void)kernelName;
-    clear(funcHandle);
+    clear(funcHandle, sizeof *funcHandle);
     return refuse_kernels(__func__);
 }
 
 EXPORTED aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **aivAddr)
 {
     (void)funcHandle;
-    clear(aicAddr);
-    clear(aivAddr);
+    clear(aicAddr, sizeof *aicAddr);
+    clear(aivAddr, sizeof *aivAddr);
     return refuse_kernels(__func__);
 }
 

@@ -4,6 +4,7 @@ mod batch;
 mod copy;
 mod device;
 mod event;
+mod limits;
 mod memory;
 mod stream;
 mod virtual_memory;
@@ -23,6 +24,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     device::add_to(module)?;
     stream::add_to(module)?;
     event::add_to(module)?;
+    limits::add_to(module)?;
     memory::add_to(module)?;
     virtual_memory::add_to(module)?;
     crate::exceptions::add_to(module)?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,7 +85,9 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
 
 /// What `#!` names, with `env` seen through.
 fn interpreter(script: &Path) -> Option<PathBuf> {
-    let text = std::fs::read(script).ok()?;
+    // The kernel reads no more of the first line than this, and a program may have gigabytes.
+    let (mut text, file) = (Vec::new(), std::fs::File::open(script).ok()?);
+    file.take(256).read_to_end(&mut text).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).into_owned();
     let mut words = line.split_whitespace();

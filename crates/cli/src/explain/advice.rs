@@ -157,6 +157,7 @@ pub const ADVICE: &[Advice] = &[
         &[107008..=107008],
         &[
             "aclrtHostRegister with a pointer that is no multiple of 4096",
+            "aclrtValueWrite or aclrtValueWait with an address that is no multiple of 8",
             "acl.rt.memcpy_async_with_condition (Python) with addresses that are no multiples of 64",
         ],
         &[
@@ -207,7 +208,7 @@ pub const ADVICE: &[Advice] = &[
     ),
     ours(
         &[107023..=107023],
-        &["aclrtStreamAbort ended the work that this call waited for"],
+        &["aclrtStreamAbort or aclrtDeviceTaskAbort ended the work that this call waited for"],
         &[
             "it is no failure of the device: the stream may be used again, the dropped work has to be submitted again",
         ],
@@ -228,9 +229,22 @@ pub const ADVICE: &[Advice] = &[
         &["leave it out: it is about operators, and has no effect here"],
     ),
     ours(
+        &[200000..=200000],
+        &["the C library has no memory left, for a description of a tensor or its dimensions"],
+        &["`ulimit -v` and the limits of the container; descriptions that are not destroyed stay"],
+    ),
+    ours(
         &[200001..=200001],
-        &["an operator, a model or another function that a copy runtime does not have"],
-        &["keep operators on the CPU: Ferry moves memory and computes only reductions", MESSAGE],
+        &[
+            "an operator, a model or another function that a copy runtime does not have",
+            "an operator that failed before: the streams of its context go on failing, so that nothing is silently wrong",
+        ],
+        &[
+            "keep operators on the CPU: Ferry moves memory and computes only reductions",
+            "with torch_npu TASK_QUEUE_ENABLE=0 raises in the Python line that calls the operator (docs/clients.md)",
+            "aclrtResetDevice ends the failure",
+            MESSAGE,
+        ],
     ),
     ours(
         &[207000..=207000],
@@ -431,7 +445,6 @@ pub const ADVICE: &[Advice] = &[
             107016..=107016,
             107018..=107018,
             107020..=107020,
-            200000..=200000,
             200006..=200006,
             207002..=207002,
             207004..=207004,

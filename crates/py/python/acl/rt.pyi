@@ -168,6 +168,15 @@ def query_device_status(device_id: _Int, /) -> tuple[int, int]:
 def device_task_abort(device_id: _Int, timeout: _Int, /) -> int:
     """Drops all work of a device, of every context. Whoever waits for one of its streams is told so: 107023."""
 
+def device_get_stream_priority_range() -> tuple[int, int, int]:
+    """Tells the lowest priority of streams and the highest: 7 and 0."""
+
+def get_logic_dev_id_by_user_dev_id(user_dev_id: _Int, /) -> tuple[int, int]:
+    """Tells the driver's number of a device, which is another one where ASCEND_RT_VISIBLE_DEVICES is set."""
+
+def get_primary_ctx_state(device_id: _Int, /) -> tuple[int, int, int]:
+    """Tells whether a device is set: whether acl.rt.set_device was called more often than it was taken back."""
+
 def synchronize_device() -> int:
     """Waits for all work of the current device, of every context."""
 
@@ -248,6 +257,15 @@ def get_overflow_status(outputAddr: _Int, outputSize: _Int, stream: _Int, /) -> 
 def reset_overflow_status(stream: _Int, /) -> int:
     """Forgets overflows, of which there are none."""
 
+def cmo_async(src: _Int, size: _Int, cmo_type: _Int, stream: _Int, /) -> int:
+    """Gives a cache a hint, in stream order. There is no cache here: the arguments are looked at, and nothing else happens."""
+
+def value_write(dev_addr: _Int, value: _Int, flag: _Int, stream: _Int, /) -> int:
+    """Writes 64 bits of device memory, in stream order."""
+
+def value_wait(devAddr: _Int, value: _Int, flag: _Int, stream: _Int, /) -> int:
+    """Has a stream wait until 64 bits of device memory, whoever writes them, are as wanted. The call does not wait."""
+
 def create_stream_with_config(priority: _Int, flag: _Int, /) -> tuple[int, int]:
     """Makes a stream with a priority and flags."""
 
@@ -294,6 +312,35 @@ def event_get_timestamp(event: _Int, /) -> tuple[int, int]:
 
 def set_op_wait_timeout(timeout: _Int, /) -> int:
     """Limits how long streams wait for events that they are told to wait for from here on, in the whole process."""
+
+# Limits of cores.
+
+def set_device_res_limit(device_id: _Int, type: _Int, value: _Int, /) -> int:
+    """Limits the cores of a device for this process. The last one counts."""
+
+def get_device_res_limit(device_id: _Int, type: _Int, /) -> tuple[int, int]:
+    """Tells how many cores of a device this process may use: what was set, else what the product has."""
+
+def reset_device_res_limit(device_id: _Int, /) -> int:
+    """Ends all limits of a device."""
+
+def set_stream_res_limit(stream: _Int, type: _Int, value: _Int, /) -> int:
+    """Limits the cores of a stream. The last one counts."""
+
+def get_stream_res_limit(stream: _Int, type: _Int, /) -> tuple[int, int]:
+    """Tells how many cores a stream may use: what was set for it, else for its device, else what the product has."""
+
+def reset_stream_res_limit(stream: _Int, /) -> int:
+    """Ends all limits of a stream."""
+
+def use_stream_res_in_current_thread(stream: _Int, /) -> int:
+    """Has this thread use the limits of a stream. The last one counts."""
+
+def unuse_stream_res_in_current_thread(stream: _Int, /) -> int:
+    """Takes use_stream_res_in_current_thread back."""
+
+def get_res_in_current_thread(type: _Int, /) -> tuple[int, int]:
+    """Tells how many cores this thread may use: by the stream whose limits it uses, else by its device, else what the product has."""
 
 # Memory.
 

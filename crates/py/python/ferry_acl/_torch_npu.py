@@ -39,8 +39,8 @@ def with_settings(create, spec):
 
 
 def install():
-    """Installs the hook, once."""
-    if Finder not in sys.meta_path:
+    """Installs the hook, once. A package that was built without a compiler for C++ has no library, and needs no hook."""
+    if Finder not in sys.meta_path and os.path.exists(LIBRARY):
         sys.meta_path.insert(0, Finder)
 
 

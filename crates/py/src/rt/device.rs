@@ -70,6 +70,28 @@ functions! { "acl.rt":
     fn device_task_abort(device_id: Device, timeout: u32)
         = aclrtDeviceTaskAbort(device_id, timeout);
 
+    /// Tells the lowest priority of streams and the highest: 7 and 0.
+    ///
+    /// Returns (least, greatest, ret). C: aclrtDeviceGetStreamPriorityRange.
+    fn device_get_stream_priority_range() -> (least: i32, greatest: i32)
+        = aclrtDeviceGetStreamPriorityRange(least, greatest);
+
+    /// Tells the driver's number of a device, which is another one where ASCEND_RT_VISIBLE_DEVICES is set.
+    ///
+    /// user_dev_id: the number by which this process knows the device.
+    ///
+    /// Returns (logic_dev_id, ret): ret is 107001 if there is no such device. C: aclrtGetLogicDevIdByUserDevId.
+    fn get_logic_dev_id_by_user_dev_id(user_dev_id: Device) -> (logic_dev_id: i32)
+        = aclrtGetLogicDevIdByUserDevId(user_dev_id, logic_dev_id);
+
+    /// Tells whether a device is set: whether acl.rt.set_device was called more often than it was taken back.
+    ///
+    /// device_id: any device.
+    ///
+    /// Returns (active, flags, ret): active is 1 or 0, flags is 0; ret is 107001 if there is no such device. C: aclrtGetPrimaryCtxState.
+    fn get_primary_ctx_state(device_id: Device) -> (active: i32, flags: u32)
+        = aclrtGetPrimaryCtxState(device_id, flags, active);
+
     /// Waits for all work of the current device, of every context.
     ///
     /// Returns ret: 0, or the first error of that work. C: aclrtSynchronizeDevice.

@@ -102,6 +102,32 @@ functions! { "acl.rt":
     /// Returns ret: 0, or 107017 if it is none. C: aclrtResetOverflowStatus.
     fn reset_overflow_status(stream: Address)
         = aclrtResetOverflowStatus(stream);
+
+    /// Gives a cache a hint, in stream order. There is no cache here: the arguments are looked at, and nothing else happens.
+    ///
+    /// src, size: memory of the stream's device. cmo_type: 0 prefetch. stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, 207000 for another cmo_type, or another error code. C: aclrtCmoAsync.
+    fn cmo_async(src: Address, size: usize, cmo_type: i32, stream: Address)
+        = aclrtCmoAsync(src, size, cmo_type, stream);
+
+    /// Writes 64 bits of device memory, in stream order.
+    ///
+    /// dev_addr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0. stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtValueWrite.
+    fn value_write(dev_addr: Address, value: u64, flag: u32, stream: Address)
+        = aclrtValueWrite(dev_addr, value, flag, stream);
+
+    /// Has a stream wait until 64 bits of device memory, whoever writes them, are as wanted. The call does not wait.
+    ///
+    /// devAddr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0 waits until *devAddr - value is not negative
+    /// (as a signed number), 1 until both are equal, 2 until *devAddr & value is not 0, 3 until ~(*devAddr | value) is not 0.
+    /// stream: 0 is the default stream.
+    ///
+    /// Returns ret: 0, or an error code. C: aclrtValueWait.
+    fn value_wait(devAddr: Address, value: u64, flag: u32, stream: Address)
+        = aclrtValueWait(devAddr, value, flag, stream);
 }
 
 /// Makes a stream with a priority and flags.
