@@ -183,3 +183,47 @@ fn what_is_no_program_is_said() {
         );
     }
 }
+
+#[test]
+fn what_cannot_be_read_to_its_end_is_no_program() {
+    let folder = scratch("endless");
+    let (pipe, link) = (folder.join("pipe.so"), folder.join("zero.so"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is installed").success());
+    std::os::unix::fs::symlink("/dev/zero", &link).expect("writable");
+    for program in [&*pipe, &*link, Path::new("/dev/zero"), &*folder] {
+        let plain = ferry(&["doctor", "--"]);
+        // Whatever hangs or grows ends.
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -v 4000000; exec timeout 20 \"$@\"", "sh"]).arg(plain.get_program());
+        let said = output(limited.args(["doctor", "--"]).arg(program));
+        assert_eq!(said.status.code(), Some(1), "{}: {}", program.display(), text(&said.stderr));
+        let line = lines(&said, "program").concat();
+        assert!(line.contains("neither a program nor a library"), "{}: {line}", program.display());
+    }
+}
+
+#[test]
+fn what_will_not_start_is_wrong() {
+    let folder = scratch("dead");
+    let [lost, itself, elsewhere, part] =
+        ["lost", "itself", "elsewhere", "part.o"].map(|name| folder.join(name));
+    std::fs::write(&lost, "#!/does/not/exist -x\n").expect("writable");
+    std::fs::write(&itself, format!("#!{}\n", itself.display())).expect("writable");
+    gcc(PROGRAM, &part, &["-c"]);
+    gcc("int main(void) { return 0; }\n", &elsewhere, &[]);
+    // The processor's number is at byte 18: another one.
+    let mut bytes = std::fs::read(&elsewhere).expect("it was made");
+    bytes[18..20].copy_from_slice(&8_u16.to_le_bytes());
+    std::fs::write(&elsewhere, bytes).expect("writable");
+    for (program, want) in [
+        (&lost, "a script of /does/not/exist, which is no program"),
+        (&itself, "which is no program"),
+        (&elsewhere, "neither a program nor a library for this machine"),
+        (&part, "neither a program nor a library for this machine"),
+    ] {
+        let said = doctor(program, Path::new(""));
+        let line = lines(&said, "program").concat();
+        assert!(line.starts_with("WRONG ") && line.contains(want), "{}: {line}", program.display());
+        assert_eq!(said.status.code(), Some(1), "{}", text(&said.stdout));
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,7 @@ pub fn look(command: &[OsString]) -> Vec<Finding> {
     };
     let (starts, mut findings) = starts(&program);
     if starts.is_empty() {
-        let text = format!("{}: neither a program nor a library for this machine", program.display());
-        return vec![wrong("program", text, "give an ELF file, a script, or a folder of libraries")];
+        return vec![unusable(&program)];
     }
     let closure = Search::here().closure(&starts);
     let ours = Ours::here();
@@ -38,17 +38,31 @@ pub fn look(command: &[OsString]) -> Vec<Finding> {
 
 /// The ELF files to start from, with lines that say why these.
 fn starts(program: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
-    let script = interpreter(program);
+    let script = behind(program);
     let python = [Some(program), script.as_deref()].into_iter().flatten().find(|file| is_python(file));
     if let Some(python) = python {
         return packages(python);
     }
-    let (mut files, mut text) = (files(program), program.display().to_string());
-    if let Some(interpreter) = script {
+    let mut text = program.display().to_string();
+    if let Some(interpreter) = &script {
         text += &format!(": a script of {}", interpreter.display());
-        files = vec![interpreter];
     }
-    (files, vec![fine("program", text)])
+    (files(script.as_deref().unwrap_or(program)), vec![fine("program", text)])
+}
+
+/// Why there is nothing to start from.
+fn unusable(program: &Path) -> Finding {
+    let file = program.display();
+    match behind(program) {
+        Some(interpreter) => {
+            let text = format!("{file}: a script of {}, which is no program", interpreter.display());
+            wrong("program", text, "install it, or give its first line another path")
+        }
+        None => {
+            let text = format!("{file}: neither a program nor a library for this machine");
+            wrong("program", text, "give an ELF file, a script, or a folder of libraries")
+        }
+    }
 }
 
 /// The file of a program, by its path or in PATH.
@@ -83,10 +97,16 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|kind| kind == "so")).collect()
 }
 
+/// What runs a script: what its `#!` names, which may be a script again, as often as the system follows that.
+fn behind(script: &Path) -> Option<PathBuf> {
+    std::iter::successors(interpreter(script), |file| interpreter(file)).take(5).last()
+}
+
 /// What `#!` names, with `env` seen through.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     // The kernel reads no more of the first line than this, and a program may have gigabytes.
-    let (mut text, file) = (Vec::new(), std::fs::File::open(script).ok()?);
+    let mut text = Vec::new();
+    let file = script.is_file().then(|| File::open(script).ok()).flatten()?;
     file.take(256).read_to_end(&mut text).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).into_owned();
