@@ -227,3 +227,29 @@ fn what_will_not_start_is_wrong() {
         assert_eq!(said.status.code(), Some(1), "{}", text(&said.stdout));
     }
 }
+
+#[test]
+fn a_python_that_says_more_when_it_starts_is_understood() {
+    let folder = scratch("chatty");
+    std::fs::write(folder.join("sitecustomize.py"), "print('hello')\n").expect("writable");
+    std::fs::create_dir(folder.join("torch_npu")).expect("writable");
+    std::fs::write(folder.join("torch_npu/__init__.py"), "").expect("writable");
+    let said = output(ferry(&["doctor", "--", "python3"]).env("PYTHONPATH", &folder));
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stdout));
+    let want = format!("torch_npu in {}", folder.join("torch_npu").display());
+    assert!(lines(&said, "python").iter().any(|line| line.ends_with(&want)), "{}", text(&said.stdout));
+}
+
+#[test]
+fn a_program_that_is_only_called_like_python_is_not_started() {
+    let folder = scratch("python-names");
+    for name in ["python_train", "python-server", "python3x.sh"] {
+        let (program, trace) = (folder.join(name), folder.join("started"));
+        std::fs::write(&program, format!("#!/bin/sh\n: > '{}'\n", trace.display())).expect("writable");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, executable).expect("ours");
+        let said = doctor(&program, Path::new(""));
+        assert!(!trace.exists(), "{name} was started");
+        assert!(lines(&said, "program").concat().contains("a script of /bin/sh"), "{}", text(&said.stdout));
+    }
+}

@@ -53,7 +53,7 @@ fn starts(program: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
 /// Why there is nothing to start from.
 fn unusable(program: &Path) -> Finding {
     let file = program.display();
-    match behind(program) {
+    match behind(program).filter(|interpreter| files(interpreter).is_empty()) {
         Some(interpreter) => {
             let text = format!("{file}: a script of {}, which is no program", interpreter.display());
             wrong("program", text, "install it, or give its first line another path")
@@ -118,19 +118,27 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     Some(first.to_owned())
 }
 
+/// Whether a program is Python, by its name: only that is started.
 fn is_python(program: &Path) -> bool {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    name(program).starts_with("python")
-        || program.canonicalize().is_ok_and(|path| name(&path).starts_with("python"))
+    let called_so = |path: &Path| path.file_name().is_some_and(|name| is_pythons(&name.to_string_lossy()));
+    called_so(program) || program.canonicalize().is_ok_and(|path| called_so(&path))
+}
+
+/// `python`, `python3`, `python3.13t`: a version at most, and letters of builds.
+fn is_pythons(name: &str) -> bool {
+    let version = name.strip_prefix("python").map(|rest| rest.trim_end_matches(['d', 'm', 't', 'u']));
+    version.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 /// Asks Python, which imports nothing for it, where it is itself and where the packages are.
 fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
-    const ASK: &str = "import importlib.util as u, sys\nprint(sys.executable)\n\
-        for n in sys.argv[1:]:\n s = u.find_spec(n)\n print(s.origin if s and s.origin else '')";
-    let said = Command::new(python).arg("-c").arg(ASK).args(PACKAGES).output().map(|out| out.stdout);
+    // What starts with it, such as a sitecustomize, may print as well.
+    const MARK: &str = "ferry doctor: ";
+    const ASK: &str = "import importlib.util as u, sys\nm = sys.argv[1]\nprint(m + sys.executable)\n\
+        for n in sys.argv[2:]:\n s = u.find_spec(n)\n print(m + (s.origin if s and s.origin else ''))";
+    let said = Command::new(python).args(["-c", ASK, MARK]).args(PACKAGES).output().map(|out| out.stdout);
     let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
-    let mut lines = said.lines();
+    let mut lines = said.lines().filter_map(|line| line.strip_prefix(MARK));
     let real = lines.next().map_or(python.to_owned(), PathBuf::from);
     let mut findings = vec![fine("program", real.display().to_string())];
     let mut starts = files(&real);
