@@ -83,7 +83,9 @@ fn files(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_library = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
+        // A link to a folder may lead around in a circle.
+        let is_library =
+            path.is_file() && path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_library {
             found.extend(files(&path));
         }
