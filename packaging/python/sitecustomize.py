@@ -14,7 +14,11 @@ def run_the_hidden_one():
 
     here = os.path.dirname(os.path.realpath(__file__))
     folders = [os.path.realpath(folder) for folder in sys.path]
-    behind = sys.path[folders.index(here) + 1:] if here in folders else []
+    # A tree may be there by several paths, and so may several trees: each runs once.
+    done = ferry_acl._torch_npu.trees
+    done.add(here)
+    first = folders.index(here) if here in folders else len(folders)
+    behind = [name for name, folder in zip(sys.path[first:], folders[first:]) if folder not in done]
     spec = PathFinder.find_spec(__name__, behind)
     if spec is not None and spec.loader is not None:
         sys.modules[__name__] = module = module_from_spec(spec)

@@ -3,6 +3,7 @@
 #include "kit.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { LEN = 4096 };
@@ -112,6 +113,13 @@ static void after_work(void)
     leave_to(last_thread, 0);
 }
 
+// The system keeps 15 bytes of a name: the last letter is cut.
+static void under_a_name_that_is_cut(void)
+{
+    THAT(prctl(PR_SET_NAME, "12345678901234\303\251") == 0);
+    after_work();
+}
+
 static void as_exporter(void)
 {
     use_acl();
@@ -175,11 +183,11 @@ static int end_of(pid_t child)
 
 int main(void)
 {
-    enum { CASES = 7 };
+    enum { CASES = 8 };
     void (*const bodies[CASES])(void) = {without_acl,           after_work,    as_exporter,
                                          while_another_goes_on, with_a_signal, with_a_handler,
-                                         in_a_forked_child};
-    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7, 0};
+                                         in_a_forked_child,     under_a_name_that_is_cut};
+    const int ends[CASES] = {0, 0, 0, 0, 1000 + SIGTERM, 7, 0, 0};
     pid_t children[CASES];
     int i;
     for (i = 0; i < CASES; i++) {

@@ -168,3 +168,17 @@ def test_an_installed_tree_runs_the_sitecustomize_that_it_hides(stand_ins, tmp_p
     shutil.copytree(tree, again)
     ran = run(stand_ins, PYTHONPATH=os.pathsep.join(map(str, (tree, again, theirs))))
     assert (ran.stdout, ran.returncode) == ("theirs, ok\n", 0), ran.stderr
+
+
+def test_one_installed_tree_by_two_paths_runs_the_hidden_sitecustomize_once(stand_ins, tmp_path):
+    """As `ferry run`, which knows the tree's real path, has it in a shell that sourced set_env.sh through a link."""
+    tree, theirs, link = tmp_path / "tree", tmp_path / "theirs", tmp_path / "link"
+    shutil.copytree(os.path.dirname(ferry_acl.__file__), tree / "ferry_acl")
+    here = os.path.dirname(os.path.abspath(__file__))
+    shutil.copy(os.path.join(here, "../../packaging/python/sitecustomize.py"), tree)
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import sys; sys.stdout.write('theirs, ')\n")
+    link.symlink_to(tree)
+    for folders in ((tree, link, theirs), (link, tree, theirs), (link, theirs, tree)):
+        ran = run(stand_ins, PYTHONPATH=os.pathsep.join(map(str, folders)))
+        assert (ran.stdout, ran.returncode) == ("theirs, ok\n", 0), (folders, ran.stderr)

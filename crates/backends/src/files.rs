@@ -93,11 +93,12 @@ pub fn above<T: From<OwnedFd> + Into<OwnedFd>>(open: impl FnOnce() -> io::Result
     raised(open()?.into()).map(T::from)
 }
 
-/// As `std::fs::read_to_string`.
+/// As `std::fs::read_to_string`, but what is no UTF-8 does not spoil the rest: files of `/proc` have names in them, of processes (cut at
+/// 15 bytes, inside a letter too) and of mapped files.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
-    let mut text = String::new();
-    above(|| File::open(path))?.read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    above(|| File::open(path))?.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Several descriptors that came at once, each at 3 or higher.

@@ -5,7 +5,11 @@
 //! process, and numbers are changed by plain stores. A forked child is not its parent: it never writes, and a file that says another
 //! process is passed over. Where no such file can be made, or the program has closed it, the process is not listed; nothing else fails.
 
-use crate::{files::Kept, fork::Mark, host::mapping::Mapping};
+use crate::{
+    files::{Kept, read_to_string},
+    fork::Mark,
+    host::mapping::Mapping,
+};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -158,7 +162,7 @@ fn process(pid: u32, link: &str) -> Option<Process> {
         let sum = devices.entry(device).or_default();
         *sum = sum.saturating_add(bytes);
     }
-    let name = fs::read_to_string(folder.join("comm")).ok()?.trim_end().to_owned();
+    let name = read_to_string(folder.join("comm")).ok()?.trim_end().to_owned();
     (!devices.is_empty()).then_some(Process { pid, name, devices })
 }
 
@@ -210,7 +214,7 @@ fn read(path: &Path) -> Option<(u64, [u64; WORDS])> {
 
 /// What a process calls itself: its number in the innermost pid namespace.
 fn own_pid(folder: &Path) -> Option<u64> {
-    let status = fs::read_to_string(folder.join("status")).ok()?;
+    let status = read_to_string(folder.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }

@@ -71,14 +71,19 @@ impl Prefix {
             folder => self.home.join(folder),
         };
         let homes = HOMES.iter().map(|(name, folder)| (*name, home(folder).into_os_string()));
-        // A list cannot have a folder with a colon in it.
-        let lists = LISTS.iter().filter(|_| !self.home.as_os_str().as_bytes().contains(&b':'));
+        let lists = LISTS.iter().filter(|(name, _)| !self.breaks(name));
         let list = |folders: &[&str]| {
             let folders: Vec<OsString> = folders.iter().map(|f| home(&with_arch(f)).into()).collect();
             folders.join(OsStr::new(":"))
         };
         let lists = lists.map(|(name, folders)| (*name, before(&list(folders), std::env::var_os(name))));
         homes.chain(lists).chain(self.above()).collect()
+    }
+
+    /// Whether the tree's name cannot be in a list: lists are split at colons, and LD_LIBRARY_PATH at semicolons too.
+    fn breaks(&self, list: &str) -> bool {
+        let splits = |byte: &u8| *byte == b':' || *byte == b';' && list == "LD_LIBRARY_PATH";
+        self.home.as_os_str().as_bytes().iter().any(splits)
     }
 
     /// The folder above a tree called `latest`, for programs that look for that name below it.

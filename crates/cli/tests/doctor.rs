@@ -183,3 +183,77 @@ fn what_is_no_program_is_said() {
         );
     }
 }
+
+#[test]
+fn what_cannot_be_read_to_its_end_is_no_program() {
+    let folder = scratch("endless");
+    let (pipe, link) = (folder.join("pipe.so"), folder.join("zero.so"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is installed").success());
+    std::os::unix::fs::symlink("/dev/zero", &link).expect("writable");
+    // Each of these is the folder itself: 2 to the power of 40 ways to walk.
+    for name in ["a.so", "b.so"] {
+        std::os::unix::fs::symlink(".", folder.join(name)).expect("writable");
+    }
+    for program in [&*pipe, &*link, Path::new("/dev/zero"), &*folder] {
+        let plain = ferry(&["doctor", "--"]);
+        // Whatever hangs or grows ends.
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -v 4000000; exec timeout 20 \"$@\"", "sh"]).arg(plain.get_program());
+        let said = output(limited.args(["doctor", "--"]).arg(program));
+        assert_eq!(said.status.code(), Some(1), "{}: {}", program.display(), text(&said.stderr));
+        let line = lines(&said, "program").concat();
+        assert!(line.contains("neither a program nor a library"), "{}: {line}", program.display());
+    }
+}
+
+#[test]
+fn what_will_not_start_is_wrong() {
+    let folder = scratch("dead");
+    let [lost, itself, elsewhere, part] =
+        ["lost", "itself", "elsewhere", "part.o"].map(|name| folder.join(name));
+    std::fs::write(&lost, "#!/does/not/exist -x\n").expect("writable");
+    std::fs::write(&itself, format!("#!{}\n", itself.display())).expect("writable");
+    gcc(PROGRAM, &part, &["-c"]);
+    gcc("int main(void) { return 0; }\n", &elsewhere, &[]);
+    // The processor's number is at byte 18: another one.
+    let mut bytes = std::fs::read(&elsewhere).expect("it was made");
+    bytes[18..20].copy_from_slice(&8_u16.to_le_bytes());
+    std::fs::write(&elsewhere, bytes).expect("writable");
+    for (program, want) in [
+        (&lost, "a script of /does/not/exist, which is no program"),
+        (&itself, "which is no program"),
+        (&elsewhere, "neither a program nor a library for this machine"),
+        (&part, "neither a program nor a library for this machine"),
+    ] {
+        let said = doctor(program, Path::new(""));
+        let line = lines(&said, "program").concat();
+        assert!(line.starts_with("WRONG ") && line.contains(want), "{}: {line}", program.display());
+        assert_eq!(said.status.code(), Some(1), "{}", text(&said.stdout));
+    }
+}
+
+#[test]
+fn a_python_that_says_more_when_it_starts_is_understood() {
+    let folder = scratch("chatty");
+    std::fs::write(folder.join("sitecustomize.py"), "print('hello')\n").expect("writable");
+    std::fs::create_dir(folder.join("torch_npu")).expect("writable");
+    std::fs::write(folder.join("torch_npu/__init__.py"), "").expect("writable");
+    let said = output(ferry(&["doctor", "--", "python3"]).env("PYTHONPATH", &folder));
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stdout));
+    let want = format!("torch_npu in {}", folder.join("torch_npu").display());
+    assert!(lines(&said, "python").iter().any(|line| line.ends_with(&want)), "{}", text(&said.stdout));
+}
+
+#[test]
+fn a_program_that_is_only_called_like_python_is_not_started() {
+    let folder = scratch("python-names");
+    for name in ["python_train", "python-server", "python3x.sh"] {
+        let (program, trace) = (folder.join(name), folder.join("started"));
+        std::fs::write(&program, format!("#!/bin/sh\n: > '{}'\n", trace.display())).expect("writable");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, executable).expect("ours");
+        let said = doctor(&program, Path::new(""));
+        assert!(!trace.exists(), "{name} was started");
+        assert!(lines(&said, "program").concat().contains("a script of /bin/sh"), "{}", text(&said.stdout));
+    }
+}

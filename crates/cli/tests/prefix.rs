@@ -84,6 +84,50 @@ fn a_tree_whose_name_breaks_lists_is_named_all_the_same() {
     assert!(!said.status.success() && text(&said.stderr).contains("has a colon"), "{}", text(&said.stderr));
 }
 
+/// What `ASCEND_HOME_PATH` is after `set_env.sh` was sourced by this path in this shell, which may have options.
+fn sourced(shell: &[&str], file: &Path) -> Option<String> {
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args(["-euc", ". \"$1\" && printf %s \"$ASCEND_HOME_PATH\"", "sh"]).arg(file);
+    // Where no locale is set, as in containers.
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    match command.output() {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => None, // it is not installed
+        said => {
+            let said = said.expect("it starts");
+            Some(format!("{}{}", text(&said.stdout), text(&said.stderr)))
+        }
+    }
+}
+
+#[test]
+fn set_env_finds_its_tree_in_every_shell() {
+    let home = tree("prefix é 'q' $x");
+    let link = home.with_file_name("prefix-link.sh");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(home.join("set_env.sh"), &link).expect("writable");
+    for shell in [
+        &["sh"][..],
+        &["dash"],
+        &["dash", "-f"],
+        &["bash"],
+        &["bash", "-f"],
+        &["zsh"],
+        &["zsh", "--emulate", "sh"],
+    ] {
+        for file in [&home.join("set_env.sh"), &link] {
+            if let Some(said) = sourced(shell, file) {
+                assert_eq!(said, home.to_string_lossy(), "{shell:?}: {}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_whose_name_the_loader_would_split_is_refused() {
+    let said = sourced(&["sh"], &tree("prefix;semicolon").join("set_env.sh")).expect("there is a shell");
+    assert!(said.contains("prefix;semicolon has a semicolon in its name"), "{said}");
+}
+
 #[test]
 fn doctor_compares_the_library_with_the_tree_and_the_environment() {
     let home = tree("prefix-doctor");

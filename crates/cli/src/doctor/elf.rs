@@ -12,6 +12,8 @@ use object::{Endianness, SectionIndex};
 type Header = FileHeader64<Endianness>;
 type Sections<'a, R> = object::read::elf::SectionTable<'a, Header, R>;
 
+const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
+
 /// Constants past this many bytes are data, not names that somebody looks up.
 const MOST_CONSTANTS: u64 = 64 << 20;
 
@@ -32,18 +34,24 @@ pub struct Object {
     pub asks: BTreeSet<String>,
 }
 
-/// Reads a file; `None` if it is no 64-bit ELF file with sections.
+/// Reads a file; `None` if it is no program or library of this processor, with sections. Pipes and devices may have no end, and are
+/// not opened.
 pub fn read(path: &Path) -> Option<Object> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(path.is_file().then(|| File::open(path).ok()).flatten()?);
     let mut object = Object { path: path.to_owned(), ..Object::default() };
-    object.fill(&cache).ok()?;
-    Some(object)
+    let is_ours = object.fill(&cache).ok()?;
+    is_ours.then_some(object)
 }
 
 impl Object {
-    fn fill<'a, R: ReadRef<'a>>(&mut self, data: R) -> object::Result<()> {
+    /// Reads all of it; false if another processor, or no loader, is meant to read it.
+    fn fill<'a, R: ReadRef<'a>>(&mut self, data: R) -> object::Result<bool> {
         let header = Header::parse(data)?;
         let endian = header.endian()?;
+        if header.e_machine(endian) != MACHINE || !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN)
+        {
+            return Ok(false);
+        }
         let sections = header.sections(endian, data)?;
         self.read_dynamic(endian, data, &sections)?;
         let mut looks_up = false;
@@ -65,7 +73,7 @@ impl Object {
         if looks_up {
             self.read_constants(endian, data, &sections)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn read_dynamic<'a, R: ReadRef<'a>>(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,7 @@ pub fn look(command: &[OsString]) -> Vec<Finding> {
     };
     let (starts, mut findings) = starts(&program);
     if starts.is_empty() {
-        let text = format!("{}: neither a program nor a library for this machine", program.display());
-        return vec![wrong("program", text, "give an ELF file, a script, or a folder of libraries")];
+        return vec![unusable(&program)];
     }
     let closure = Search::here().closure(&starts);
     let ours = Ours::here();
@@ -38,17 +38,31 @@ pub fn look(command: &[OsString]) -> Vec<Finding> {
 
 /// The ELF files to start from, with lines that say why these.
 fn starts(program: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
-    let script = interpreter(program);
+    let script = behind(program);
     let python = [Some(program), script.as_deref()].into_iter().flatten().find(|file| is_python(file));
     if let Some(python) = python {
         return packages(python);
     }
-    let (mut files, mut text) = (files(program), program.display().to_string());
-    if let Some(interpreter) = script {
+    let mut text = program.display().to_string();
+    if let Some(interpreter) = &script {
         text += &format!(": a script of {}", interpreter.display());
-        files = vec![interpreter];
     }
-    (files, vec![fine("program", text)])
+    (files(script.as_deref().unwrap_or(program)), vec![fine("program", text)])
+}
+
+/// Why there is nothing to start from.
+fn unusable(program: &Path) -> Finding {
+    let file = program.display();
+    match behind(program).filter(|interpreter| files(interpreter).is_empty()) {
+        Some(interpreter) => {
+            let text = format!("{file}: a script of {}, which is no program", interpreter.display());
+            wrong("program", text, "install it, or give its first line another path")
+        }
+        None => {
+            let text = format!("{file}: neither a program nor a library for this machine");
+            wrong("program", text, "give an ELF file, a script, or a folder of libraries")
+        }
+    }
 }
 
 /// The file of a program, by its path or in PATH.
@@ -69,7 +83,9 @@ fn files(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_library = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
+        // A link to a folder may lead around in a circle.
+        let is_library =
+            path.is_file() && path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_library {
             found.extend(files(&path));
         }
@@ -83,10 +99,16 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|kind| kind == "so")).collect()
 }
 
+/// What runs a script: what its `#!` names, which may be a script again, as often as the system follows that.
+fn behind(script: &Path) -> Option<PathBuf> {
+    std::iter::successors(interpreter(script), |file| interpreter(file)).take(5).last()
+}
+
 /// What `#!` names, with `env` seen through.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     // The kernel reads no more of the first line than this, and a program may have gigabytes.
-    let (mut text, file) = (Vec::new(), std::fs::File::open(script).ok()?);
+    let mut text = Vec::new();
+    let file = script.is_file().then(|| File::open(script).ok()).flatten()?;
     file.take(256).read_to_end(&mut text).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).into_owned();
@@ -98,19 +120,27 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     Some(first.to_owned())
 }
 
+/// Whether a program is Python, by its name: only that is started.
 fn is_python(program: &Path) -> bool {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    name(program).starts_with("python")
-        || program.canonicalize().is_ok_and(|path| name(&path).starts_with("python"))
+    let called_so = |path: &Path| path.file_name().is_some_and(|name| is_pythons(&name.to_string_lossy()));
+    called_so(program) || program.canonicalize().is_ok_and(|path| called_so(&path))
+}
+
+/// `python`, `python3`, `python3.13t`: a version at most, and letters of builds.
+fn is_pythons(name: &str) -> bool {
+    let version = name.strip_prefix("python").map(|rest| rest.trim_end_matches(['d', 'm', 't', 'u']));
+    version.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 /// Asks Python, which imports nothing for it, where it is itself and where the packages are.
 fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
-    const ASK: &str = "import importlib.util as u, sys\nprint(sys.executable)\n\
-        for n in sys.argv[1:]:\n s = u.find_spec(n)\n print(s.origin if s and s.origin else '')";
-    let said = Command::new(python).arg("-c").arg(ASK).args(PACKAGES).output().map(|out| out.stdout);
+    // What starts with it, such as a sitecustomize, may print as well.
+    const MARK: &str = "ferry doctor: ";
+    const ASK: &str = "import importlib.util as u, sys\nm = sys.argv[1]\nprint(m + sys.executable)\n\
+        for n in sys.argv[2:]:\n s = u.find_spec(n)\n print(m + (s.origin if s and s.origin else ''))";
+    let said = Command::new(python).args(["-c", ASK, MARK]).args(PACKAGES).output().map(|out| out.stdout);
     let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
-    let mut lines = said.lines();
+    let mut lines = said.lines().filter_map(|line| line.strip_prefix(MARK));
     let real = lines.next().map_or(python.to_owned(), PathBuf::from);
     let mut findings = vec![fine("program", real.display().to_string())];
     let mut starts = files(&real);

@@ -1,27 +1,33 @@
 # Makes this tree the CANN toolkit of the shell that sources it: `. set_env.sh` in sh, bash or zsh. The tree may be moved.
 # `ferry run -- program` sets the same for one program.
 
-# The path of this file: bash and zsh tell it. Others (dash) do not, but have it open while they read it.
+# The path of this file: bash and zsh tell it.
 _ferry_file=
 if [ -n "${BASH_VERSION:-}" ]; then
     _ferry_file=$BASH_SOURCE
 elif [ -n "${ZSH_VERSION:-}" ]; then
     eval '_ferry_file=${(%):-%x}'
-else
-    # In a subshell $$ is another process: the parent of a program that the shell starts is itself.
-    _ferry_last=0
-    for _ferry_fd in /proc/"$(exec sh -c 'echo $PPID')"/fd/*; do
-        _ferry_link=$(readlink "$_ferry_fd") || continue
-        case $_ferry_link in
-            */set_env.sh)
-                # One script may source another: the one that is read now was opened last.
-                if [ "${_ferry_fd##*/}" -gt "$_ferry_last" ]; then
-                    _ferry_last=${_ferry_fd##*/}
-                    _ferry_file=$_ferry_link
-                fi ;;
-        esac
-    done
-    unset _ferry_fd _ferry_link _ferry_last
+fi
+# Others (dash) do not, and zsh changes letters that are none in the locale; but a shell has a file open while it reads it. It is the
+# parent of a program that it starts, in a subshell too, and that program has none of its options.
+if [ ! -e "$_ferry_file" ]; then
+    _ferry_file=$(exec sh -c '
+        file= last=0
+        for fd in /proc/$PPID/fd/*; do
+            link=$(readlink "$fd") || continue
+            case $link in
+                */set_env.sh)
+                    # One script may source another: the one that is read now was opened last.
+                    if [ "${fd##*/}" -gt "$last" ]; then
+                        last=${fd##*/} file=$link
+                    fi ;;
+            esac
+        done
+        printf "%s\n" "$file"')
+fi
+# A link to it may lie anywhere.
+if [ -L "$_ferry_file" ]; then
+    _ferry_file=$(readlink -f -- "$_ferry_file")
 fi
 case $_ferry_file in
     */*) ;;
@@ -41,6 +47,10 @@ fi
 case $_ferry_home in
     *:*)
         echo "set_env.sh: $_ferry_home has a colon in its name, which lists such as PATH cannot hold" >&2
+        unset _ferry_home
+        return 1 ;;
+    *\;*)
+        echo "set_env.sh: $_ferry_home has a semicolon in its name, at which the loader splits LD_LIBRARY_PATH" >&2
         unset _ferry_home
         return 1 ;;
 esac

@@ -18,6 +18,7 @@ const STEPS: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,8 +49,10 @@ static void *steps(void *unused)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    (void)argv;
-    if (argc == 1) {
+    if (argc == 3) {
+        prctl(PR_SET_NAME, argv[2]);
+    }
+    if (argc != 2) {
         steps(0);
     }
     pthread_create(&thread, 0, steps, 0);
@@ -69,7 +72,7 @@ impl Steps {
         Steps::start_with(settings, &[])
     }
 
-    /// With any argument its main thread leaves, and another one does the steps.
+    /// With one argument its main thread leaves, and another one does the steps; the second of two is its name.
     fn start_with(settings: &[(&str, &str)], arguments: &[&str]) -> Steps {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let program = PROGRAM.get_or_init(|| compile("npu-smi-steps", STEPS));
@@ -163,6 +166,16 @@ fn a_process_whose_main_thread_has_left_is_listed() {
     while !std::fs::read_to_string(&status).expect("it runs").contains("zombie") {
         std::thread::yield_now();
     }
+    assert_eq!(steps.rows(&[]), [("1".to_owned(), "33".to_owned())]);
+}
+
+#[test]
+fn a_process_whose_name_ends_inside_a_letter_is_listed() {
+    // The system keeps 15 bytes of a name.
+    let mut steps = Steps::start_with(&[], &["called", "12345678901234é"]);
+    (0..3).for_each(|step| _ = steps.go_on(step));
+    let name = std::fs::read(format!("/proc/{}/comm", steps.child.id())).expect("it runs");
+    assert!(String::from_utf8(name).is_err());
     assert_eq!(steps.rows(&[]), [("1".to_owned(), "33".to_owned())]);
 }
 

@@ -8,6 +8,8 @@ wheel, sitecustomize.py for an installed tree. Until torch_npu is imported it co
 import os
 import sys
 
+# Folders of installed trees whose sitecustomize.py has run.
+trees = set()
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libtorch_npu_settings.so")
 
 
