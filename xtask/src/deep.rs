@@ -97,7 +97,8 @@ pub fn memcheck(root: &Path) -> Result<Outcome, String> {
     shell::run(&mut cargo(root, "build -p ferry-capi"))?;
     let library = shell::target_dir(root).join("debug");
     let mut sources = entries(&root.join("tests/c"))?;
-    sources.retain(|path| has_kind(path, "c"));
+    // Signals of faults that are sent and awaited are taken by valgrind, which runs the program's faults itself.
+    sources.retain(|path| has_kind(path, "c") && !path.ends_with("sent_signals.c"));
     let failed: Vec<String> =
         sources.iter().filter_map(|source| memcheck_one(root, &library, source).err()).collect();
     if failed.is_empty() { Ok(Outcome::Passed) } else { Err(failed.join("; ")) }
