@@ -10,29 +10,8 @@ import pytest
 
 import ferry_acl
 
-# What torch's class does, and what the tests ask of it.
-LIBC10 = r"""
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <unordered_set>
-using Hook = std::function<void(const std::string &)>;
-using Keys = std::unordered_set<std::string>;
-namespace c10 { namespace CachingAllocator {
-class AcceleratorAllocatorConfig {
-public:
-    static Keys &getMutableKeys();
-    static Hook &getConfigParserHook();
-};
-Keys &AcceleratorAllocatorConfig::getMutableKeys() { static Keys keys{"common"}; return keys; }
-Hook &AcceleratorAllocatorConfig::getConfigParserHook() { static Hook hook; return hook; }
-} }
-using c10::CachingAllocator::AcceleratorAllocatorConfig;
-extern "C" int has_key(const char *name) { return AcceleratorAllocatorConfig::getMutableKeys().count(name); }
-extern "C" void apply(const char *settings) { AcceleratorAllocatorConfig::getConfigParserHook()(settings); }
-"""
-# What either package does when its library is loaded. NAMES and the function's name differ.
-REGISTERS = r"""
+# The class of torch that both packages register with.
+CLASS = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -48,6 +27,16 @@ public:
 };
 } }
 using c10::CachingAllocator::AcceleratorAllocatorConfig;
+"""
+# What it does, and what the tests ask of it.
+LIBC10 = CLASS + r"""
+Keys &AcceleratorAllocatorConfig::getMutableKeys() { static Keys keys{"common"}; return keys; }
+Hook &AcceleratorAllocatorConfig::getConfigParserHook() { static Hook hook; return hook; }
+extern "C" int has_key(const char *name) { return AcceleratorAllocatorConfig::getMutableKeys().count(name); }
+extern "C" void apply(const char *settings) { AcceleratorAllocatorConfig::getConfigParserHook()(settings); }
+"""
+# What either package does when its library is loaded. NAMES and the function's name differ.
+REGISTERS = CLASS + r"""
 static std::string seen;
 namespace c10 { namespace cuda { namespace CUDACachingAllocator {
 struct CUDAAllocatorConfig {

@@ -9,7 +9,9 @@ use crate::scene::Scene;
 #[test]
 fn functions_that_take_a_stream() {
     type Call = fn(&Scene, usize) -> i32;
-    let functions: [(&str, Call); 30] = [
+    let functions: [(&str, Call); 32] = [
+        ("aclrtCmoAsync", |s, stream| aclrtCmoAsync(s.device.addr, 64, 0, stream)),
+        ("aclrtGetOverflowStatus", |s, stream| aclrtGetOverflowStatus(s.device.addr, 64, stream)),
         ("aclrtValueWrite", |s, stream| aclrtValueWrite(s.device.addr, 1, 0, stream)),
         ("aclrtValueWait", |s, stream| aclrtValueWait(s.device.addr, 1, 0, stream)),
         ("aclrtStreamGetPriority", |_, stream| aclrtStreamGetPriority(stream, &mut 0)),
