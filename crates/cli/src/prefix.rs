@@ -80,6 +80,11 @@ impl Prefix {
         homes.chain(lists).chain(self.above()).collect()
     }
 
+    /// The variables that are left alone since they cannot name the tree.
+    pub fn left_out(&self) -> Vec<&'static str> {
+        LISTS.iter().map(|(name, _)| *name).filter(|name| self.breaks(name)).collect()
+    }
+
     /// Whether the tree's name cannot be in a list: lists are split at colons, and LD_LIBRARY_PATH at semicolons too.
     fn breaks(&self, list: &str) -> bool {
         let splits = |byte: &u8| *byte == b':' || *byte == b';' && list == "LD_LIBRARY_PATH";

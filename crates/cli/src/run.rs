@@ -58,6 +58,10 @@ fn start(args: &Args) -> std::result::Result<u8, (u8, Error)> {
     let signals = Signals::block();
     let program = &args.command[0];
     let mut command = Command::new(program);
+    for left_out in prefix.iter().map(Prefix::left_out).filter(|names| !names.is_empty()) {
+        let names = left_out.join(", ");
+        eprintln!("ferry: {names}: not set, since the tree's name has a colon or a semicolon; move the tree");
+    }
     let mut variables: BTreeMap<&str, OsString> = BTreeMap::new();
     variables.extend(prefix.iter().flat_map(Prefix::variables));
     let mut put_before = |name, value: &OsStr| {

@@ -129,6 +129,17 @@ fn a_tree_whose_name_the_loader_would_split_is_refused() {
 }
 
 #[test]
+fn ferry_run_says_which_variables_it_cannot_set() {
+    for (name, want) in [("prefix-plain", ""), ("prefix;split", "LD_LIBRARY_PATH: not set")] {
+        let home = tree(name);
+        let said = output(ferry(&["run", "--", "true"]).env("FERRY_LIBRARY", library(&home)));
+        let complaints = text(&said.stderr);
+        assert_eq!(complaints.contains("not set"), !want.is_empty(), "{complaints}");
+        assert!(complaints.contains(want), "{complaints}");
+    }
+}
+
+#[test]
 fn doctor_compares_the_library_with_the_tree_and_the_environment() {
     let home = tree("prefix-doctor");
     let doctor = |name: &str, value: &Path| {
