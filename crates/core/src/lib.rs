@@ -43,7 +43,7 @@ pub use pieces::{Line, Pieces};
 pub use plan::{Ends, Linear, Misfit, Plan, Route, Rows, Runs};
 pub use reduce::Reduction;
 pub use runtime::Runtime;
-pub use share::{Lease, Loan, OpenFile, Shared};
+pub use share::{Export, Lease, OpenFile, Shared};
 pub use sheet::Sheet;
 pub use space::Physical;
 pub use status::{Status, Ticket};

@@ -5,7 +5,7 @@ use crate::{
     limbo::{LOOK_AGAIN, Limbo},
     line::Lines,
     pieces::Spares,
-    share::{Leases, Loans},
+    share::{Exports, Leases},
     space::Spaces,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
 };
@@ -195,7 +195,7 @@ pub struct Memory {
     giving: Mutex<()>,
     lines: Lines,
     pub(crate) spaces: Spaces,
-    pub(crate) loans: Loans,
+    pub(crate) exports: Exports,
     pub(crate) leases: Leases,
     spares: Arc<Spares>,
     seal_key: u64,
@@ -214,7 +214,7 @@ impl Memory {
             giving: Mutex::default(),
             lines: Lines::default(),
             spaces: Spaces::default(),
-            loans: Loans::default(),
+            exports: Exports::default(),
             leases: Leases::default(),
             seal_key,
             has_mappings: AtomicBool::new(false),
@@ -414,7 +414,7 @@ impl Memory {
     /// everything that was submitted until now has passed.
     pub(crate) fn free(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.forget(base, fits)?;
-        if !self.loans.hold(&block) {
+        if !self.exports.retain(&block) {
             self.retire(block)?;
         }
         Ok(block)

@@ -1,4 +1,9 @@
-//! Memory between processes: what is lent to others keeps its bytes until they are done with it, whatever happens here.
+//! Memory shared between processes: exports of this process, and imports from another one.
+//!
+//! Four words, in the whole stack. An *export* is an allocation that others may map, and its bytes stay as
+//! long as the export does. An *import* is memory of another process that is known here. [`Shared`] says
+//! where the bytes lie. A *lease* is what an import keeps, so that its exporter does not use the bytes for
+//! anything else.
 
 use crate::{
     Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime,
@@ -23,28 +28,30 @@ pub struct Shared {
     pub len: usize,
 }
 
-/// What keeps borrowed memory with the process that lent it. Dropped when nothing here uses the memory any more; its drop does not
-/// call back.
+/// Keeps imported memory alive in the process that exported it. Dropped when nothing here uses the memory any
+/// more; its drop does not call back.
 pub type Lease = Box<dyn Any + Send>;
 
-/// While this lives, the bytes of an allocation are not used for anything else, even if it is freed meanwhile.
-pub struct Loan {
+/// While this lives, the bytes of an allocation are not used for anything else, even if it is freed
+/// meanwhile.
+pub struct Export {
     memory: Weak<Memory>,
     base: usize,
 }
 
-/// The allocations that are lent, by their base.
+/// The allocations that are exported, by their base.
 #[derive(Default)]
-pub(crate) struct Loans(Mutex<HashMap<usize, Lent>>);
+pub(crate) struct Exports(Mutex<HashMap<usize, Exported>>);
 
 #[derive(Default)]
-struct Lent {
-    loans: usize,
+struct Exported {
+    /// How many exports of it there are.
+    count: usize,
     /// The block, once it was freed.
     freed: Option<Block>,
 }
 
-/// The leases of what is borrowed, by its base.
+/// The leases of what is imported, by its base.
 #[derive(Default)]
 pub(crate) struct Leases(Mutex<HashMap<usize, Lease>>);
 
@@ -53,8 +60,8 @@ impl Leases {
         lock(&self.0).insert(block.base, lease);
     }
 
-    /// The lease of a block that is on its way back to the backend, if it has one. Taken before the backend has the block, and
-    /// dropped after: its address may be somebody else's by then.
+    /// The lease of a block that is on its way back to the backend, if it has one. Taken before the backend
+    /// has the block, and dropped after: its address may be somebody else's by then.
     pub(crate) fn take(&self, block: &Block) -> Option<Lease> {
         match block.origin {
             Origin::Imported | Origin::ImportedFar => lock(&self.0).remove(&block.base),
@@ -63,34 +70,34 @@ impl Leases {
     }
 }
 
-impl Loans {
-    /// Keeps a block that was just freed, if it is lent.
-    pub(crate) fn hold(&self, block: &Block) -> bool {
-        let mut loans = lock(&self.0);
-        let lent = loans.get_mut(&block.base);
-        lent.map(|lent| lent.freed = Some(*block)).is_some()
+impl Exports {
+    /// Keeps a block that was just freed, if it is exported.
+    pub(crate) fn retain(&self, block: &Block) -> bool {
+        let mut exports = lock(&self.0);
+        let exported = exports.get_mut(&block.base);
+        exported.map(|exported| exported.freed = Some(*block)).is_some()
     }
 
     fn add(&self, base: usize) {
-        lock(&self.0).entry(base).or_default().loans += 1;
+        lock(&self.0).entry(base).or_default().count += 1;
     }
 
-    /// One loan less. The block that was freed in the meantime, if this was the last.
+    /// One export less. The block that was freed in the meantime, if this was the last.
     fn end(&self, base: usize) -> Option<Block> {
-        let mut loans = lock(&self.0);
-        let lent = loans.get_mut(&base)?;
-        lent.loans -= 1;
-        if lent.loans > 0 {
+        let mut exports = lock(&self.0);
+        let exported = exports.get_mut(&base)?;
+        exported.count -= 1;
+        if exported.count > 0 {
             return None;
         }
-        loans.remove(&base)?.freed
+        exports.remove(&base)?.freed
     }
 }
 
-impl Drop for Loan {
+impl Drop for Export {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.upgrade()
-            && let Some(freed) = memory.loans.end(self.base)
+            && let Some(freed) = memory.exports.end(self.base)
         {
             // What cannot be given back now is given back with the next free.
             let _ = memory.retire(freed);
@@ -99,12 +106,12 @@ impl Drop for Loan {
 }
 
 impl Runtime {
-    /// Lends the device allocation that starts at `base`, its first `len` bytes, to other processes.
-    pub fn lend(&self, base: usize, len: usize) -> Result<(Loan, Shared)> {
+    /// Exports the first `len` bytes of the device allocation that starts at `base`.
+    pub fn export(&self, base: usize, len: usize) -> Result<(Export, Shared)> {
         let memory = self.memory();
-        // The loan first: a free by another thread from here on leaves the bytes in place.
-        memory.loans.add(base);
-        let loan = Loan { memory: Arc::downgrade(memory), base };
+        // Counted first: a free by another thread from here on leaves the bytes in place.
+        memory.exports.add(base);
+        let export = Export { memory: Arc::downgrade(memory), base };
         let found = memory.table().find(base).filter(|block| block.base == base);
         let block =
             found.ok_or_else(|| Kind::BadAddress.because(format!("no allocation starts at {base:#x}")))?;
@@ -117,28 +124,30 @@ impl Runtime {
             return Err(Kind::OutOfBounds.because(format!("{len} bytes of {block}: give 1 to {}", block.len)));
         }
         let shared = self.backend().share(&block)?;
-        Ok((loan, Shared { len, ..shared }))
+        Ok((export, Shared { len, ..shared }))
     }
 
-    /// Makes memory of another process known here, as memory of `device`. `lease` is held until all work on it has passed, too.
-    pub fn borrow(&self, shared: &Shared, device: DeviceId, origin: Origin, lease: Lease) -> Result<Block> {
+    /// Makes memory of another process known here, as memory of `device`. `lease` is kept until all work on
+    /// it has passed, too.
+    pub fn import(&self, shared: &Shared, device: DeviceId, origin: Origin, lease: Lease) -> Result<Block> {
         let block = self.backend().import(shared, device, origin)?;
         let block = self.memory().introduce(block)?;
         self.memory().leases.add(&block, lease);
         Ok(block)
     }
 
-    /// Undoes [`borrow`](Self::borrow): the addresses are unknown from here on, and nothing is behind them any more when all
-    /// work submitted before has passed.
-    pub fn give_back(&self, base: usize) -> Result<Block> {
+    /// Undoes [`import`](Self::import): the addresses are unknown from here on, and nothing is behind them
+    /// any more when all work submitted before has passed.
+    pub fn end_import(&self, base: usize) -> Result<Block> {
         self.free(base, |block| match block.origin {
             Origin::Imported | Origin::ImportedFar => Ok(()),
             _ => Err(Kind::BadAddress.because(format!("{block} was not imported"))),
         })
     }
 
-    /// Physical memory of another process, to be mapped here. `lease` is held as long as anybody holds the memory, or works on it.
-    pub fn borrow_physical(&self, shared: &Shared, device: DeviceId, lease: Lease) -> Result<Arc<Physical>> {
+    /// Physical memory of another process, to be mapped here. `lease` is kept as long as the memory is
+    /// referred to, or worked on.
+    pub fn import_physical(&self, shared: &Shared, device: DeviceId, lease: Lease) -> Result<Arc<Physical>> {
         let block = self.backend().import(shared, device, Origin::Imported)?;
         self.memory().leases.add(&block, lease);
         Ok(Physical::new(block, self.memory()))

@@ -42,7 +42,7 @@ pub fn export_key(ptr: usize, size: usize, len: usize, flags: u64) -> Result<[u8
         return Err(refuse(format!("len is {len}: a key takes {KEY_LEN} bytes, no more and no less")));
     }
     let open_to_all = without_list(flags)?;
-    let lend = move || engine.runtime.lend(ptr, size);
+    let lend = move || engine.runtime.export(ptr, size);
     let (loan, _) = lend().map_err(|error| with_addresses(error.into(), &[("devPtr", ptr)]))?;
     let device = physical(engine, device_of(engine, ptr)?);
     let offer = move || {
@@ -86,7 +86,7 @@ pub fn import_by_key(key: &str, flags: u64) -> Result<usize> {
         };
         // Memory of a device that this process does not see is reached as if it were the current device's.
         let device = owner.unwrap_or(current);
-        Ok(engine.runtime.borrow(&loaned.shared, device, origin, Box::new(loaned.lease))?.base)
+        Ok(engine.runtime.import(&loaned.shared, device, origin, Box::new(loaned.lease))?.base)
     })?;
     if enable_peer {
         let device = device_of(engine, base)?;
@@ -111,7 +111,7 @@ fn end_import(name: &Name) -> Result<bool> {
     match imports::end(name) {
         Ended::Last(base) => {
             let engine = engine()?;
-            let block = engine.runtime.give_back(base)?;
+            let block = engine.runtime.end_import(base)?;
             with_here(|here| {
                 engine.graves.dig(block, here);
                 Ok(true)

@@ -95,7 +95,7 @@ pub fn import(shareable: u64, id: i32) -> Result<usize> {
     }
     let handle = imports::begin(name, || {
         let loaned = ask(&name, PATIENCE)?;
-        let memory = engine.runtime.borrow_physical(&loaned.shared, device, Box::new(loaned.lease))?;
+        let memory = engine.runtime.import_physical(&loaned.shared, device, Box::new(loaned.lease))?;
         Ok(virtual_memory::adopt(engine, memory))
     })?;
     match virtual_memory::find(engine, handle)?.physical.home() {
