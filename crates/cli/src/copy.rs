@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ferry::{Device, Options, Runtime};
+use ferry_abi::{Error, Result};
+use ferry_terminal::{Terminal, bytes, figures};
 
-use crate::error::{Error, Result};
 use crate::machine::Backend;
-use crate::terminal::{Terminal, bytes, figures};
+
 use crossing::{Crossing, Tally};
 use ends::End;
 

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
+use ferry_abi::{Error, Library, Result, library};
+use ferry_terminal::{bytes, put};
 use serde_json::json;
 
-use crate::error::{Error, Result};
-use crate::library::Library;
-use crate::machine::{self, Machine};
-use crate::terminal::{bytes, put};
+use crate::machine::Machine;
 
 /// Options of `ferry devices`.
 #[derive(clap::Args)]
@@ -57,7 +56,7 @@ impl Report {
             visible: visible.map(|list| list.to_string_lossy().into_owned()),
             library: library.path.display().to_string(),
             version: library.version,
-            backend: machine::backend_name(),
+            backend: library::backend_name(),
             soc: library.soc_name()?,
             run_mode: run_mode(library)?,
             devices: (0..count).map(|id| device(library, id)).collect::<Result<_>>()?,

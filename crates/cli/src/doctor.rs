@@ -6,11 +6,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::error::Result;
-use crate::library::{self, Library};
-use crate::machine::{self, Machine};
+use ferry_abi::{Library, Result, library};
+use ferry_terminal::{Colour, Terminal, bytes};
+
+use crate::machine::Machine;
 use crate::prefix::Prefix;
-use crate::terminal::{Colour, Terminal, bytes};
 
 mod elf;
 mod limits;
@@ -153,7 +153,7 @@ fn versions(library: &Library) -> Result<Finding> {
 }
 
 fn devices(library: &Library) -> Result<Finding> {
-    let (count, soc, backend) = (library.device_count()?, library.soc_name()?, machine::backend_name());
+    let (count, soc, backend) = (library.device_count()?, library.soc_name()?, library::backend_name());
     if count == 0 {
         let why = "no device is visible: ASCEND_RT_VISIBLE_DEVICES leaves none";
         return Ok(wrong("devices", why, "unset it, or give numbers of devices that exist: 0,1"));

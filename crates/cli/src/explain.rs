@@ -3,10 +3,10 @@
 //! Codes, names and meanings are read from the headers, which come with the command; causes and ways out are in `advice.rs`.
 
 use std::process::ExitCode;
-use std::sync::OnceLock;
 
-use crate::error::Result;
-use crate::terminal::{put, tell};
+use ferry_abi::Result;
+use ferry_abi::codes::{ErrorCode, codes};
+use ferry_terminal::{put, tell};
 
 use advice::{ADVICE, Advice};
 
@@ -21,20 +21,13 @@ pub struct Args {
     codes: Vec<String>,
 }
 
-/// A code that the headers declare.
-struct Code {
-    number: i32,
-    name: &'static str,
-    meaning: String,
-}
-
 /// Explains each; those that are unknown are named at the end.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut unknown = Vec::new();
     let mut texts = Vec::new();
     for word in &args.codes {
         match find(word) {
-            Some(code) => texts.push(code.text()),
+            Some(code) => texts.push(text(code)),
             None => unknown.push(word.as_str()),
         }
     }
@@ -48,53 +41,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(2))
 }
 
-/// The name of a code, as the headers spell it first.
-pub fn name(number: i32) -> Option<&'static str> {
-    codes().iter().find(|code| code.number == number).map(|code| code.name)
-}
-
-/// Every code of the headers, in their order.
-fn codes() -> &'static [Code] {
-    static CODES: OnceLock<Vec<Code>> = OnceLock::new();
-    CODES.get_or_init(|| {
-        let headers = [
-            include_str!("../../../include/acl/acl_base.h"),
-            include_str!("../../../include/acl/error_codes/rt_error_codes.h"),
-            include_str!("../../../include/acl/error_codes/ge_error_codes.h"),
-        ];
-        headers.iter().flat_map(|header| header.lines().filter_map(code)).collect()
-    })
-}
-
-/// `#define ACL_ERROR_X 1 /**< Meaning. */`. Those of the graph engine have no comment: their names say what happened.
-fn code(line: &'static str) -> Option<Code> {
-    let mut words = line.strip_prefix("#define ")?.splitn(3, ' ');
-    let (name, number) = (words.next()?, words.next()?.parse().ok()?);
-    if !name.starts_with("ACL_ERROR_") && !name.ends_with("_SUCCESS") && !name.ends_with("_FAIL") {
-        return None;
-    }
-    let comment = words.next().and_then(|text| text.strip_prefix("/**< ")?.strip_suffix(" */"));
-    let meaning = comment.map_or_else(|| in_words(name), str::to_owned);
-    Some(Code { number, name, meaning })
-}
-
-/// What a name without a comment says: `ACL_ERROR_GE_LOAD_MODEL` is "The graph engine says: load model."
-fn in_words(name: &str) -> String {
-    let said = |rest: &str| rest.replace('_', " ").to_lowercase();
-    match name.strip_prefix("ACL_ERROR_GE_") {
-        Some(rest) => format!("The graph engine says: {}.", said(rest)),
-        None => format!("The operator library says: {}.", said(name.trim_start_matches("ACLNN_"))),
-    }
-}
-
 /// By number, or by name in any case, with or without its first words.
-fn find(word: &str) -> Option<&'static Code> {
+fn find(word: &str) -> Option<&'static ErrorCode> {
     let word = word.trim();
     if let Ok(number) = word.parse::<i32>() {
         return codes().iter().find(|code| code.number == number);
     }
     let wanted = word.to_ascii_uppercase();
-    let is = |code: &&Code| code.name == wanted || code.name.strip_prefix("ACL_ERROR_") == Some(&wanted);
+    let is = |code: &&ErrorCode| code.name == wanted || code.name.strip_prefix("ACL_ERROR_") == Some(&wanted);
     codes().iter().find(is)
 }
 
@@ -113,27 +67,25 @@ fn nearest(word: &str) -> String {
         .to_owned()
 }
 
-impl Code {
-    /// The first row of advice that has the code: those for single codes come before those for families.
-    fn advice(&self) -> &'static Advice {
-        let has = |advice: &&Advice| advice.codes.iter().any(|range| range.contains(&self.number));
-        ADVICE.iter().find(has).expect("the last row has every code")
-    }
+/// The first row of advice that has the code: those for single codes come before those for families.
+fn advice(code: &ErrorCode) -> &'static Advice {
+    let has = |advice: &&Advice| advice.codes.iter().any(|range| range.contains(&code.number));
+    ADVICE.iter().find(has).expect("the last row has every code")
+}
 
-    fn text(&self) -> String {
-        let others = codes().iter().filter(|code| code.number == self.number && code.name != self.name);
-        let others: Vec<&str> = others.map(|code| code.name).collect();
-        let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
-        let advice = self.advice();
-        let mut text = format!("{} {}{also}\n", self.number, self.name);
-        text += &format!("  meaning   {}\n", self.meaning);
-        text += &list("causes", advice.causes);
-        text += &list("ways out", advice.ways);
-        if !advice.ours {
-            text += "  Ferry itself never answers this code.\n";
-        }
-        text
+fn text(code: &ErrorCode) -> String {
+    let others = codes().iter().filter(|other| other.number == code.number && other.name != code.name);
+    let others: Vec<&str> = others.map(|code| code.name).collect();
+    let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
+    let advice = advice(code);
+    let mut text = format!("{} {}{also}\n", code.number, code.name);
+    text += &format!("  meaning   {}\n", code.meaning);
+    text += &list("causes", advice.causes);
+    text += &list("ways out", advice.ways);
+    if !advice.ours {
+        text += "  Ferry itself never answers this code.\n";
     }
+    text
 }
 
 /// `causes` and then a line for each.
@@ -158,7 +110,7 @@ mod tests {
         assert!(answered.len() > 30, "{answered:?}");
         for number in answered {
             let code = codes().iter().find(|code| code.number == number).expect("the headers have it");
-            assert!(code.advice().ours, "{number} {}: add a row to explain/advice.rs", code.name);
+            assert!(advice(code).ours, "{number} {}: add a row to explain/advice.rs", code.name);
         }
     }
 

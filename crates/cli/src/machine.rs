@@ -68,18 +68,6 @@ impl Machine {
     }
 }
 
-/// The backend the library will open: what the environment says once `export` has run.
-pub fn backend_name() -> String {
-    std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
-}
-
-/// Whether the product or the form is another than the usual, which has every function.
-pub fn is_other_product() -> bool {
-    [("FERRY_SOC", "Ascend910B1"), ("FERRY_FORM", "ep")]
-        .iter()
-        .any(|(name, usual)| std::env::var_os(name).is_some_and(|value| value != *usual))
-}
-
 /// Accepts what the library accepts.
 fn size(text: &str) -> ferry::Result<String> {
     ferry::parse_size(text).map(|_| text.to_owned())

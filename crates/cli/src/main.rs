@@ -9,22 +9,19 @@ mod bench;
 mod copy;
 mod devices;
 mod doctor;
-mod error;
 mod explain;
-mod library;
 mod machine;
 mod pages;
 mod prefix;
 mod run;
 mod smi;
-mod terminal;
 mod tour;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use terminal::tell;
+use ferry_terminal::{self as terminal, tell};
 
 /// Asynchronous memory copies of AscendCL on machines without an NPU.
 ///
@@ -62,7 +59,7 @@ enum Command {
     Run(run::Args),
     /// A second process of the tour, which starts it
     #[command(hide = true)]
-    Role(tour::child::Args),
+    Role(tour::RoleArgs),
     /// Write man pages and shell completions, for packages
     #[command(hide = true)]
     Pages(pages::Args),
@@ -103,7 +100,7 @@ fn parse() -> Result<Command, ExitCode> {
     })
 }
 
-fn run_command(command: Command) -> error::Result<ExitCode> {
+fn run_command(command: Command) -> ferry_abi::Result<ExitCode> {
     match command {
         Command::Tour(args) => tour::main(&args),
         Command::Devices(args) => devices::main(&args),
@@ -113,7 +110,7 @@ fn run_command(command: Command) -> error::Result<ExitCode> {
         Command::Doctor(args) => doctor::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Run(args) => Ok(run::main(&args)),
-        Command::Role(args) => tour::child::main(&args),
+        Command::Role(args) => tour::role(&args),
         Command::Pages(args) => pages::main(&args),
     }
 }

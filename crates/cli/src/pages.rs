@@ -9,10 +9,9 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use ferry_abi::{Error, Result};
 
-use crate::Cli;
-use crate::error::{Error, Result};
-use crate::prefix;
+use crate::{Cli, prefix};
 
 /// Options of `ferry pages`.
 #[derive(clap::Args)]

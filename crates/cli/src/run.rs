@@ -15,11 +15,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-use crate::error::{Error, Result};
-use crate::library;
+use ferry_abi::{Error, Result, library};
+use ferry_terminal::tell;
+
 use crate::machine::Machine;
 use crate::prefix::{Prefix, before};
-use crate::terminal::tell;
 
 use signals::Signals;
 

@@ -12,8 +12,8 @@ mod topology;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::error::{Error, Result};
-use crate::terminal::{put, tell};
+use ferry_abi::{Error, Result};
+use ferry_terminal::{put, tell};
 
 use cards::Cards;
 use request::{Request, Topic};

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use ferry::{Device, DeviceBuffer, Event, HostBuffer, InFlight, Part, Stream};
+use ferry_abi::{Error, Result};
 
 use super::ends::End;
-use crate::error::{Error, Result};
 
 /// How far apart the bytes are that are made wrong before a chunk comes to them.
 const SPOILT: usize = 4096;

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::terminal;
+use ferry_abi::{Error, Result};
+use ferry_terminal as terminal;
 
 /// An open file, and what it is called.
 pub struct End {

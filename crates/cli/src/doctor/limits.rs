@@ -4,8 +4,9 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
+use ferry_terminal::bytes;
+
 use super::{Finding, fine, note, wrong};
-use crate::terminal::bytes;
 
 /// Less than this is a default that programs with page-locked buffers soon reach.
 const LITTLE_LOCKED: u64 = 1 << 30;

@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ferry_abi::library;
+
 use super::search::{Closure, Found, Search};
 use super::{Finding, elf, fine, note, wrong};
-use crate::library;
 use crate::prefix::Prefix;
 
 /// Packages that load AscendCL's libraries when Python imports them.

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ferry_abi::library;
+
 use super::{Finding, fine, note, wrong};
-use crate::library;
 use crate::prefix::{HOMES, Prefix};
 
 /// The page that has every variable; a name that it does not have is nobody's.

@@ -6,9 +6,9 @@ use std::ops::Range;
 use ferry::engine::usage::{self, Process};
 use ferry::products::{self, Product};
 use ferry::{Options, Runtime};
+use ferry_abi::{Error, Result};
 
 use super::missing;
-use crate::error::{Error, Result};
 
 /// The devices of this machine.
 pub struct Cards {

@@ -2,12 +2,12 @@
 
 use ferry::engine::usage::Process;
 use ferry::products;
+use ferry_abi::Result;
 
 use super::VERSION;
 use super::cards::{Cards, Memory, megabytes, of_device};
 use super::request::Query;
 use super::table::{TEMPERATURE, power, shown};
-use crate::error::Result;
 
 const INDENT: &str = "        ";
 

@@ -2,10 +2,10 @@
 
 use ferry::engine::usage::Process;
 use ferry::products;
+use ferry_abi::Result;
 
 use super::VERSION;
 use super::cards::{Cards, megabytes, of_device};
-use crate::error::Result;
 
 /// How wide things are; it differs between products.
 struct Layout {

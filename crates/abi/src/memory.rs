@@ -1,0 +1,206 @@
+//! Memory of the three sorts that copies tell apart, and spans of it.
+//!
+//! A [`Span`] can only be made inside a [`Memory`], and borrows it. That makes the copy calls of this folder safe to
+//! write: the library keeps freed memory until the copies that use it have passed, and does not return before a copy
+//! that uses pageable memory is done. Host bytes are always reached through raw pointers and never borrowed, because a
+//! device may be writing them; bytes read too early are old or new, and the mirror notices.
+
+// How long a block is matters; whether it is empty is never asked.
+#![allow(clippy::len_without_is_empty)]
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+use crate::error::Result;
+use crate::kind;
+use crate::library::Library;
+
+/// Where memory lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// aclrtMalloc, on the device that was current.
+    Device,
+    /// aclrtMallocHost.
+    Locked,
+    /// Plain heap memory, unknown to the library.
+    Pageable,
+}
+
+/// A block of memory, freed on drop.
+pub struct Memory {
+    library: &'static Library,
+    at: *mut u8,
+    len: usize,
+    home: Home,
+}
+
+/// Part of a block.
+#[derive(Clone, Copy)]
+pub struct Span<'m> {
+    at: *mut u8,
+    len: usize,
+    memory: PhantomData<&'m Memory>,
+}
+
+// SAFETY: the pointer is the block's own, and nothing borrows the bytes behind it (see above).
+unsafe impl Send for Memory {}
+// SAFETY: as above; all methods that take `&self` reach the bytes through the raw pointer.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A new block; device memory is made on the current device.
+    pub fn new(library: &'static Library, home: Home, len: usize) -> Result<Memory> {
+        const HUGE_FIRST: i32 = 0;
+        let mut at: *mut c_void = std::ptr::null_mut();
+        match home {
+            Home::Device => {
+                // SAFETY: `at` is writable for the time of the call.
+                let code = unsafe { (library.functions.aclrtMalloc)(&mut at, len, HUGE_FIRST) };
+                library.check("aclrtMalloc", code)?;
+            }
+            Home::Locked => {
+                // SAFETY: `at` is writable for the time of the call.
+                let code = unsafe { (library.functions.aclrtMallocHost)(&mut at, len) };
+                library.check("aclrtMallocHost", code)?;
+            }
+            Home::Pageable => at = Box::into_raw(vec![0u8; len].into_boxed_slice()).cast(),
+        }
+        Ok(Memory { library, at: at.cast(), len, home })
+    }
+
+    /// Bytes in the block.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The whole block.
+    pub fn all(&self) -> Span<'_> {
+        self.span(0, self.len)
+    }
+
+    /// `len` bytes from `offset` on.
+    pub fn span(&self, offset: usize, len: usize) -> Span<'_> {
+        Span { at: self.at, len: self.len, memory: PhantomData }.part(offset, len)
+    }
+
+    /// Writes the whole block from here; device memory by a synchronous copy.
+    pub fn put(&self, bytes: &[u8]) -> Result<()> {
+        assert_eq!(bytes.len(), self.len, "a block is put as a whole");
+        if self.home == Home::Device {
+            return put(self.library, self.all(), bytes);
+        }
+        // SAFETY: the block is ours and as long as `bytes`, which is other memory.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at, self.len) };
+        Ok(())
+    }
+
+    /// Reads the whole block; device memory by a synchronous copy.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        if self.home == Home::Device {
+            return get(self.library, self.all());
+        }
+        let mut bytes = vec![0; self.len];
+        // SAFETY: the block is ours and as long as `bytes`, which is other memory.
+        unsafe { std::ptr::copy_nonoverlapping(self.at, bytes.as_mut_ptr(), self.len) };
+        Ok(bytes)
+    }
+
+    /// Gives the block back now, and says what the library said.
+    pub fn free(self) -> Result<()> {
+        let outcome = self.release();
+        std::mem::forget(self);
+        outcome
+    }
+
+    fn release(&self) -> Result<()> {
+        let functions = &self.library.functions;
+        match self.home {
+            // SAFETY: the block came from aclrtMalloc and is freed once.
+            Home::Device => self.library.check("aclrtFree", unsafe { (functions.aclrtFree)(self.at.cast()) }),
+            Home::Locked => {
+                // SAFETY: the block came from aclrtMallocHost and is freed once.
+                self.library.check("aclrtFreeHost", unsafe { (functions.aclrtFreeHost)(self.at.cast()) })
+            }
+            Home::Pageable => {
+                // SAFETY: `at` and `len` are those of the boxed slice that `new` made, and it is dropped once.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.at, self.len)) });
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // A part that fails drops its memory on the way out; its own error is the one to show.
+        let _ = self.release();
+    }
+}
+
+impl Span<'_> {
+    /// The address, for calls.
+    pub fn at(&self) -> *mut c_void {
+        self.at.cast()
+    }
+
+    /// Bytes in the span.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The same addresses after the memory is gone, to see the library refuse them.
+    ///
+    /// # Safety
+    /// It is given to the library only, and only as memory that the library made and so knows to be freed.
+    pub unsafe fn outlive(self) -> Span<'static> {
+        Span { at: self.at, len: self.len, memory: PhantomData }
+    }
+}
+
+impl<'m> Span<'m> {
+    /// Addresses that the library gave, for as long as `_owner` lives.
+    ///
+    /// # Safety
+    /// They are given to the library only, and are addresses that the library made and so knows.
+    pub unsafe fn of<T>(_owner: &'m T, at: *mut c_void, len: usize) -> Span<'m> {
+        Span { at: at.cast(), len, memory: PhantomData }
+    }
+
+    /// `len` bytes from `offset` on.
+    pub fn part(self, offset: usize, len: usize) -> Span<'m> {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "the tour asked for bytes outside of its own memory"
+        );
+        Span { at: self.at.wrapping_add(offset), len, memory: PhantomData }
+    }
+
+    /// A span that claims to be `len` long, to see the library refuse it.
+    ///
+    /// # Safety
+    /// It is given to the library only, and only as memory that the library made and so knows the length of.
+    pub unsafe fn longer(span: Span<'m>, len: usize) -> Span<'m> {
+        Span { len, ..span }
+    }
+}
+
+/// aclrtMemcpy: returns when the copy is done. `dst` is the room there is, `src` the bytes to copy.
+pub fn copy(library: &Library, dst: Span, src: Span, kind: i32) -> Result<()> {
+    // SAFETY: both spans lie in live memory, and the call is over before either borrow ends.
+    let code = unsafe { (library.functions.aclrtMemcpy)(dst.at(), dst.len(), src.at(), src.len(), kind) };
+    library.check("aclrtMemcpy", code)
+}
+
+/// Writes `dst` from here by a synchronous copy.
+pub fn put(library: &Library, dst: Span, bytes: &[u8]) -> Result<()> {
+    let source = Span { at: bytes.as_ptr().cast_mut(), len: bytes.len(), memory: PhantomData };
+    copy(library, dst, source, kind::HOST_TO_DEVICE)
+}
+
+/// Reads `src` by a synchronous copy.
+pub fn get(library: &Library, src: Span) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; src.len()];
+    let target = Span { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData };
+    copy(library, target, src, kind::DEVICE_TO_HOST)?;
+    Ok(bytes)
+}

@@ -1,0 +1,88 @@
+//! One run of bytes from and to many places in a page, of which the worst is shown.
+//!
+//! memcpy of the C library falls far behind on some processors where the target lies a little past the source in its page;
+//! the pairs look for that, and for odd addresses on either side. It is the moving of the bytes that is looked at: copies are
+//! handed over in a row and waited for once, since what a round trip costs has a case of its own.
+
+use ferry_abi::Result;
+use ferry_abi::session::Session;
+
+use crate::block::Route;
+use crate::cases::SUBMITTED;
+use crate::lane::Clock;
+use crate::peers::{Beside, Errand, Peers};
+use crate::report::ratio;
+use crate::shape::{Piece, Shape};
+use crate::trial::{Figures, Plan, measure};
+
+/// Where the source starts in its page, and how much further the target does.
+const SOURCES: [usize; 4] = [0, 1, 64, 2051];
+const FURTHER: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
+const PAGE: usize = 4096;
+
+/// Bytes that a sample copies in all: what the one wait at its end costs, and the waking of a thread at its beginning,
+/// are measured elsewhere and are little beside so many.
+const SAMPLE: usize = 32 << 20;
+
+/// How many pairs are measured again, with more samples: the worst of many is often only the unluckiest.
+const AGAIN: usize = 3;
+
+/// Two offsets into a page.
+#[derive(Clone, Copy)]
+struct Pair {
+    src: usize,
+    dst: usize,
+}
+
+/// The figures of the pair at which ours does worst beside its peer, and which one that is.
+pub fn worst(
+    session: &Session,
+    peers: &Peers,
+    (route, len): (Route, usize),
+    plan: Plan,
+    progress: &mut dyn FnMut(usize),
+) -> Result<(Vec<Figures>, String)> {
+    let pair = |src, further| Pair { src, dst: (src + further) % PAGE };
+    let pairs: Vec<Pair> =
+        SOURCES.iter().flat_map(|src| FURTHER.map(|further| pair(*src, further))).collect();
+    let mut verified = [0; 2];
+    let mut try_all = |pairs: &[Pair], plan: Plan, progress: &mut dyn FnMut(usize)| {
+        let mut tried = Vec::new();
+        for (index, pair) in pairs.iter().enumerate() {
+            let figures = at(session, peers, route, len, *pair, plan)?;
+            verified.iter_mut().zip(&figures).for_each(|(sum, one)| *sum += one.verified);
+            tried.push((figures, *pair));
+            progress((index + 1) * plan.samples / pairs.len());
+        }
+        // Where there is no peer, the slowest is the worst.
+        let slowness = |ours: &Figures| -ours.median.as_secs_f64();
+        let of = |all: &[Figures]| all.get(1).map_or_else(|| slowness(&all[0]), |peer| ratio(&all[0], peer));
+        tried.sort_by(|(one, _), (other, _)| of(one).total_cmp(&of(other)));
+        Ok(tried)
+    };
+    let first: Vec<Pair> =
+        try_all(&pairs, plan, progress)?.iter().take(AGAIN).map(|(_, pair)| *pair).collect();
+    let more = Plan { samples: plan.samples * 3, ..plan };
+    let (mut figures, pair) = try_all(&first, more, &mut |_| {})?.remove(0);
+    figures.iter_mut().zip(verified).for_each(|(one, sum)| one.verified = sum);
+    let note =
+        format!("worst of {}: source {} and target {} bytes into a page", pairs.len(), pair.src, pair.dst);
+    Ok((figures, note))
+}
+
+fn at(
+    session: &Session,
+    peers: &Peers,
+    route: Route,
+    len: usize,
+    pair: Pair,
+    plan: Plan,
+) -> Result<Vec<Figures>> {
+    let shape = Shape::Line(Piece { dst: pair.dst, src: pair.src, len });
+    let errand = Errand {
+        clock: Clock::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(SUBMITTED) },
+        beside: Beside::OneMemcpy,
+        ..Errand::new(route, shape, len + PAGE)
+    };
+    measure(&mut peers.contenders(session, &errand)?.0, plan, &mut |_| {})
+}

@@ -1,0 +1,165 @@
+//! How the cost of a copy grows with what else there is: other streams, copies outstanding, allocations.
+//!
+//! The peer is ourselves with one of them.
+
+use std::time::{Duration, Instant};
+
+use ferry_abi::hold::Hold;
+use ferry_abi::memory::Home;
+use ferry_abi::session::Session;
+use ferry_abi::stream::Stream;
+use ferry_abi::{Library, Result, call, library};
+
+use crate::block::{Block, H2D};
+use crate::cases::SUBMITTED;
+use crate::shape::{self, Shape};
+use crate::trial::Contender;
+
+/// What there are many of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// Copies go to one stream after the other, and the device is synchronised.
+    Streams,
+    /// Copies pile up behind something slow, and are waited for.
+    Outstanding,
+    /// Only the call that adds one to the pile.
+    Submit,
+    /// Every copy goes to another allocation.
+    Allocations,
+}
+
+/// Bytes of each copy.
+pub const LEN: usize = 64;
+/// Copies that each stream gets in a sample.
+const EACH: usize = 10;
+
+/// With many of them, and with one.
+pub fn contenders(session: &Session, growth: Growth, count: usize) -> Result<Vec<Box<dyn Contender>>> {
+    let new = |name, many: usize| Crowd::new(session, name, growth, many, count);
+    Ok(vec![Box::new(new("ferry", count)?), Box::new(new("one", 1)?)])
+}
+
+struct Crowd {
+    library: &'static Library,
+    name: &'static str,
+    growth: Growth,
+    /// How many of them there are.
+    many: usize,
+    /// How many there are in the contender that has more.
+    most: usize,
+    streams: Vec<Stream>,
+    targets: Vec<Block>,
+    src: Block,
+}
+
+impl Crowd {
+    fn new(session: &Session, name: &'static str, growth: Growth, many: usize, most: usize) -> Result<Crowd> {
+        let library = session.library;
+        let of = |kind| if growth == kind { many } else { 1 };
+        let streams = (0..of(Growth::Streams)).map(|_| session.stream()).collect::<Result<_>>()?;
+        let target = |_| Block::new(library, Home::Device, LEN);
+        let mut targets = (0..of(Growth::Allocations)).map(target).collect::<Result<Vec<_>>>()?;
+        // Here, not where it is timed: neighbours in time are none in memory, and our own list is still read in its order.
+        shape::shuffle(&mut targets);
+        let src = Block::new(library, Home::Locked, LEN)?;
+        shape::write_source(&src)?;
+        Ok(Crowd { library, name, growth, many, most, streams, targets, src })
+    }
+
+    fn submit(&self, stream: &Stream, target: &Block) -> Result<()> {
+        let (dst, src, stream) = (target.at(), self.src.at(), stream.handle());
+        // SAFETY: both blocks live until the stream has passed this copy: every sample ends with a wait.
+        unsafe { call!(self.library, aclrtMemcpyAsync(dst, LEN, src, LEN, H2D.kind, stream)) }
+    }
+
+    fn submit_many(&self, count: usize) -> Result<()> {
+        (0..count).try_for_each(|_| self.submit(&self.streams[0], &self.targets[0]))
+    }
+
+    fn over_streams(&self) -> Result<Duration> {
+        let count = self.most * EACH;
+        let begin = Instant::now();
+        for index in 0..count {
+            self.submit(&self.streams[index % self.many], &self.targets[0])?;
+        }
+        // SAFETY: takes no argument.
+        unsafe { call!(self.library, aclrtSynchronizeDevice()) }?;
+        Ok(begin.elapsed() / count as u32)
+    }
+
+    /// To each allocation once, or as often to the one; never more than some outstanding, which is another case.
+    fn over_allocations(&self) -> Result<Duration> {
+        let begin = Instant::now();
+        for index in 0..self.most {
+            self.submit(&self.streams[0], &self.targets[index % self.many])?;
+            if index % SUBMITTED == SUBMITTED - 1 {
+                self.streams[0].synchronise()?;
+            }
+        }
+        self.streams[0].synchronise()?;
+        Ok(begin.elapsed() / self.most as u32)
+    }
+
+    /// Submits all while the stream is held, then lets it go.
+    fn outstanding(&self) -> Result<Duration> {
+        if self.many == 1 {
+            return self.one_at_a_time();
+        }
+        let hold = self.hold()?;
+        let begin = Instant::now();
+        self.submit_many(self.many)?;
+        drop(hold);
+        self.streams[0].synchronise()?;
+        Ok(begin.elapsed() / self.many as u32)
+    }
+
+    fn one_at_a_time(&self) -> Result<Duration> {
+        let begin = Instant::now();
+        for _ in 0..SUBMITTED {
+            self.submit_many(1)?;
+            self.streams[0].synchronise()?;
+        }
+        Ok(begin.elapsed() / SUBMITTED as u32)
+    }
+
+    /// The last calls before the pile is complete, or the first.
+    fn last_submits(&self) -> Result<Duration> {
+        let hold = self.hold()?;
+        self.submit_many(self.many.saturating_sub(SUBMITTED))?;
+        let begin = Instant::now();
+        self.submit_many(SUBMITTED)?;
+        let time = begin.elapsed();
+        drop(hold);
+        self.streams[0].synchronise()?;
+        Ok(time / SUBMITTED as u32)
+    }
+
+    /// Keeps the stream from running what is submitted. Only the host backend is sure to take any number meanwhile: others
+    /// may block in the call until there is room again, for ever if nothing runs.
+    fn hold(&self) -> Result<Option<Hold>> {
+        (library::backend_name() == "host").then(|| Hold::new(&self.streams[0])).transpose()
+    }
+}
+
+impl Contender for Crowd {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn sample(&mut self) -> Result<Duration> {
+        match self.growth {
+            Growth::Streams => self.over_streams(),
+            Growth::Outstanding => self.outstanding(),
+            Growth::Submit => self.last_submits(),
+            Growth::Allocations => self.over_allocations(),
+        }
+    }
+
+    fn spoil(&mut self) -> Result<()> {
+        self.targets.iter().try_for_each(|target| shape::spoil(target))
+    }
+
+    fn check(&mut self) -> Result<usize> {
+        self.targets.iter().map(|target| Shape::line(LEN).check(self.name, target)).sum()
+    }
+}

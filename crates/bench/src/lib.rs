@@ -1,0 +1,340 @@
+//! `ferry bench`: every kind of copy beside what else would move the bytes, in one run.
+//!
+//! It goes through the public C ABI, as a user's program does. A case is measured as ours and its peers in turn, sample
+//! by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved is compared, unless told
+//! not to. docs/performance.md says what is measured and how to read it.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use ferry_abi::error::{INVALID_PARAM, NOT_SUPPORTED};
+use ferry_abi::peer::PeerAccess;
+use ferry_abi::session::Session;
+use ferry_abi::{Error, Library, Result, library};
+use ferry_terminal::{Terminal, bytes, lost, put};
+use serde_json::json;
+
+use block::Route;
+use cases::{Case, Work};
+use peers::{Beside, Errand, Peers};
+use report::Row;
+use shape::Shape;
+use table::Table;
+use trial::{Figures, Plan};
+
+mod alignment;
+mod block;
+mod cases;
+mod copies;
+mod cuda;
+mod growth;
+mod lane;
+mod opencl;
+mod peers;
+mod plain;
+mod report;
+mod shape;
+mod table;
+mod thread;
+mod trial;
+mod tune;
+
+/// What is to be measured, and how.
+#[derive(clap::Args)]
+pub struct Options {
+    /// List the cases and what they mean
+    #[arg(long, short)]
+    list: bool,
+    /// A case, or all whose names begin so, as in h2d or h2d/2d; other sizes than those listed as in h2d/2d/w512 or
+    /// h2d/batch/300x8K; may be repeated [all]
+    #[arg(long = "test", short, value_name = "NAME")]
+    tests: Vec<String>,
+    /// Over how much memory on each side the pieces of a batch lie, as in 256M
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    spread: usize,
+    /// Bytes of a copy, in batches of a piece, in place of the usual sizes, as in 64K
+    #[arg(long = "block", short, value_name = "SIZE", value_parser = size)]
+    block: Option<usize>,
+    /// Samples of each contender
+    #[arg(long, short = 'i', value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// Print JSON, for programs
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values, for those who plot
+    #[arg(long)]
+    csv: bool,
+    /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it is installed
+    #[arg(long)]
+    peers: bool,
+    /// Measure where copy engines and kernels of this GPU overtake each other, and print it for FERRY_CUDA_PLAN
+    #[arg(long, conflicts_with_all = ["tests", "json", "csv", "peers", "list"])]
+    tune: bool,
+    /// Do not compare what was copied
+    #[arg(long)]
+    no_verify: bool,
+}
+
+/// Measures, and prints as asked.
+pub fn main(options: &Options) -> Result<ExitCode> {
+    let cases = cases::select(cases::all(options.block), &options.tests)?;
+    if options.list {
+        list(&cases);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.tune {
+        return tune::main(options.samples);
+    }
+    let library = Library::open()?;
+    let bench = Bench::open(library, options)?;
+    let mut table = Table::new(Terminal::stdout());
+    let shows_table = !options.json && !options.csv;
+    if shows_table {
+        table.title(&bench.title()?);
+    }
+    let mut rows = Vec::new();
+    // Nobody can read what is lost.
+    for (index, case) in cases.iter().enumerate().take_while(|_| lost().is_none()) {
+        let row = bench.run(case, (index, cases.len()));
+        if shows_table {
+            table.row(&row);
+        }
+        rows.push(row);
+    }
+    bench.session.close()?;
+    if shows_table {
+        table.end();
+    } else if options.json {
+        put(&report::json(bench.setting(), &rows));
+    } else {
+        put(&report::csv(&rows));
+    }
+    Ok(if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn list(cases: &[Case]) {
+    for case in cases {
+        put(&format!("{:<28} {}\n", case.name, case.about()));
+    }
+}
+
+/// The setting that all cases share.
+struct Bench<'a> {
+    session: Session,
+    options: &'a Options,
+    peers: Peers,
+}
+
+impl<'a> Bench<'a> {
+    fn open(library: &'static Library, options: &'a Options) -> Result<Bench<'a>> {
+        let session = Session::open(library)?;
+        let peers = Peers::open(&session, options.peers)?;
+        if let Some(why) = &peers.missing {
+            Terminal::stderr().say(&format!("ferry: {why}"));
+        }
+        Ok(Bench { session, options, peers })
+    }
+
+    /// Measures one case.
+    fn run(&self, case: &Case, (index, total): (usize, usize)) -> Row {
+        let terminal = Terminal::stderr();
+        let samples = self.options.samples as usize * case.patience();
+        let mut progress = |done: usize| {
+            let done = (index as f64 + done.min(samples) as f64 / samples as f64) / total as f64;
+            terminal.show(&bar(done, &case.name));
+        };
+        progress(0);
+        let plan = Plan { samples, verify: !self.options.no_verify };
+        let mut row = Row {
+            name: case.name.clone(),
+            series: case.series().to_owned(),
+            about: case.about(),
+            bytes: 0,
+            growth: matches!(case.work, Work::Growth { .. }),
+            outcome: Ok(Vec::new()),
+            note: None,
+        };
+        let outcome = self.perform(case.work, plan, &mut row, &mut progress);
+        row.outcome = outcome.map_err(|error| match error.code() {
+            Some(INVALID_PARAM) if library::is_other_product() => Error::NotHere(error.to_string()),
+            Some(NOT_SUPPORTED) if may_lack() => Error::NotHere(error.to_string()),
+            _ => error,
+        });
+        if row.outcome.is_err() {
+            row.note = None;
+        }
+        terminal.show("");
+        row
+    }
+
+    fn perform(
+        &self,
+        work: Work,
+        plan: Plan,
+        row: &mut Row,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Figures>> {
+        let session = &self.session;
+        match work {
+            Work::Alignment { route, len } => {
+                must_fit(session, len)?;
+                row.bytes = len;
+                let case = (route, len);
+                let (figures, note) = alignment::worst(session, &self.peers, case, plan, progress)?;
+                row.note = Some(note);
+                return Ok(figures);
+            }
+            Work::Growth { growth, count } => {
+                return trial::measure(&mut growth::contenders(session, growth, count)?, plan, progress);
+            }
+            _ => {}
+        }
+        let errand = self.errand(work, row)?;
+        must_fit(session, errand.room)?;
+        let _access = (errand.route.device > 0).then(|| reach(session, errand.route)).transpose()?;
+        let (mut contenders, note) = self.peers.contenders(session, &errand)?;
+        row.note = [row.note.take(), note].into_iter().flatten().reduce(|one, two| format!("{one}; {two}"));
+        trial::measure(&mut contenders, plan, progress)
+    }
+
+    /// What everybody is asked to do. Where bytes are what matters, the row learns how many.
+    fn errand(&self, work: Work, row: &mut Row) -> Result<Errand> {
+        let mut errand = match work {
+            Work::Contiguous { route, len } => Errand::new(route, Shape::line(len), len),
+            Work::Matrix { route, width, len } => {
+                let (height, pitch) = (len / width, width * 2);
+                Errand::new(route, Shape::Grid { width, height, pitch }, height * pitch)
+            }
+            Work::Batch { route, count, block, .. } | Work::Loop { route, count, block, .. } => {
+                self.scattered(route, count, block, row)?
+            }
+            Work::Descriptors { count, block, .. } => self.scattered(block::INNER, count, block, row)?,
+            Work::Call { len, .. } => Errand::new(block::H2D, Shape::line(len), len),
+            Work::Alignment { .. } | Work::Growth { .. } => unreachable!("measured in a way of its own"),
+        };
+        if let Some(form) = work.form() {
+            errand.form = form;
+        }
+        if let Some(clock) = work.clock() {
+            errand.clock = clock;
+        }
+        row.bytes = if work.is_about_calls() { 0 } else { errand.shape.bytes() };
+        errand.beside = match work {
+            Work::Call { .. } => Beside::Thread,
+            _ if work.is_about_calls() => Beside::Nobody,
+            _ => Beside::Memcpy,
+        };
+        Ok(errand)
+    }
+
+    fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<Errand> {
+        let region = region(&self.session, self.options.spread, count * block, row)?;
+        Ok(Errand::new(route, Shape::scattered(count, block, region), region))
+    }
+
+    fn title(&self) -> Result<Vec<String>> {
+        let (version, backend) = (env!("CARGO_PKG_VERSION"), library::backend_name());
+        let (samples, verify) = (self.options.samples, !self.options.no_verify);
+        let compared = if verify { "every byte is compared" } else { "nothing is compared" };
+        let gpu = self.peers.gpu().map(|gpu| format!("GPU: {gpu}"));
+        let settings = settings().into_iter().map(|(name, value)| format!("{name}={value}"));
+        let mut title = vec![
+            format!("ferry bench {version} on the {backend} backend, {}", processor()),
+            format!("Medians of {samples} samples, ferry and its peers in turn; {compared}."),
+            "GB/s: more is better. us: less is better. ratio: how many times as fast as the peer ferry is."
+                .to_owned(),
+        ];
+        title.extend(gpu.into_iter().chain(settings));
+        Ok(title)
+    }
+
+    fn setting(&self) -> serde_json::Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "library": self.session.library.path.display().to_string(),
+            "backend": library::backend_name(),
+            "processor": processor(),
+            "gpu": self.peers.gpu(),
+            "settings": settings(),
+            "samples": self.options.samples,
+            "verified": !self.options.no_verify,
+            "missing_peers": self.peers.missing,
+        })
+    }
+}
+
+/// Whether "not supported" is an answer: the usual product has every function on the host backend.
+fn may_lack() -> bool {
+    library::is_other_product() || library::backend_name() != "host"
+}
+
+/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not enough, which
+/// is said.
+fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Result<usize> {
+    let most = most(session)?;
+    let mut region = spread.max((payload * 2).next_power_of_two());
+    while region > most && region > payload * 2 {
+        region /= 2;
+    }
+    if region > most {
+        return Err(too_much(region * 2));
+    }
+    if region < spread {
+        row.note = Some(format!("scattered over {} only: there is no memory for more", bytes(region)));
+    }
+    Ok(region)
+}
+
+/// The longest block that any case may have: each contender has two, all at once, and some have a little more besides.
+fn most(session: &Session) -> Result<usize> {
+    Ok((session.library.memory_info()?.0 / 3).min(block::available_memory()? / 9))
+}
+
+/// Says so where blocks of `room` bytes would not fit.
+fn must_fit(session: &Session, room: usize) -> Result<()> {
+    if room > most(session)? { Err(too_much(room * 2)) } else { Ok(()) }
+}
+
+fn too_much(need: usize) -> Error {
+    Error::NotHere(format!("needs {} on a device, and as much again for each peer", bytes(need)))
+}
+
+/// Lets the devices reach each other.
+fn reach(session: &Session, route: Route) -> Result<PeerAccess> {
+    if route.device >= session.devices {
+        return Err(Error::NotHere(format!(
+            "needs {} devices, there are {}",
+            route.device + 1,
+            session.devices
+        )));
+    }
+    PeerAccess::enable(session.library, 0, route.device as i32)
+}
+
+/// What the environment tells the backend that changes how it copies.
+fn settings() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| name.starts_with("FERRY_CUDA_")).collect()
+}
+
+/// The model, and how many of its cores this process may use.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = line.map_or("unknown processor", |(_, model)| model);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{cores} core{} of {model}", if cores == 1 { "" } else { "s" })
+}
+
+/// `[######..............]  12%  h2d/2d/w64`.
+fn bar(done: f64, name: &str) -> String {
+    const WIDTH: usize = 30;
+    let full = ((done * WIDTH as f64) as usize).min(WIDTH);
+    format!("[{}{}] {:>3.0}%  {name}", "#".repeat(full), ".".repeat(WIDTH - full), done * 100.0)
+}
+
+fn size(text: &str) -> ferry::Result<usize> {
+    match ferry::parse_size(text)? {
+        0 => Err(ferry::Kind::BadSetting.because("a copy has at least one byte")),
+        size => Ok(size),
+    }
+}

@@ -1,0 +1,154 @@
+//! What a program would do without us: memcpy row by row or piece by piece, on one thread and on two.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use ferry_abi::{Error, Result};
+
+use crate::block::{Bytes, Sides};
+use crate::lane::Lane;
+use crate::shape::Shape;
+
+/// A memcpy loop.
+pub struct Plain {
+    sides: Rc<Sides>,
+    shape: Arc<Shape>,
+    second: Option<Second>,
+}
+
+/// Another thread, which lives as long as the peer does: starting one is not measured.
+struct Second {
+    jobs: Sender<Job>,
+    done: Receiver<()>,
+}
+
+/// A part of the work, with addresses as numbers: raw pointers do not go to another thread.
+struct Job {
+    shape: Arc<Shape>,
+    dst: usize,
+    src: usize,
+    half: Half,
+}
+
+#[derive(Clone, Copy)]
+enum Half {
+    Whole,
+    First,
+    Rest,
+}
+
+impl Plain {
+    /// On the calling thread alone.
+    pub fn one_thread(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Plain {
+        Plain { sides: sides.clone(), shape: shape.clone(), second: None }
+    }
+
+    /// Half of it on another thread.
+    pub fn two_threads(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Result<Plain> {
+        let second = Some(Second::start()?);
+        Ok(Plain { second, ..Plain::one_thread(sides, shape) })
+    }
+
+    fn job(&self, half: Half) -> Job {
+        let (dst, src) = (self.sides.dst.at() as usize, self.sides.src.at() as usize);
+        Job { shape: self.shape.clone(), dst, src, half }
+    }
+
+    fn run(&self) -> Result<()> {
+        let Some(second) = &self.second else {
+            // SAFETY: the blocks live, hold the shape, and nothing else uses them.
+            unsafe { self.job(Half::Whole).run() };
+            return Ok(());
+        };
+        let gone = |_| Error::Setup("the second memcpy thread has ended".to_owned());
+        second.jobs.send(self.job(Half::Rest)).map_err(|_| gone(()))?;
+        // SAFETY: as above; the other thread writes other bytes.
+        unsafe { self.job(Half::First).run() };
+        second.done.recv().map_err(|_| gone(()))
+    }
+}
+
+impl Lane for Plain {
+    fn name(&self) -> &'static str {
+        if self.second.is_some() { "2 threads" } else { "memcpy" }
+    }
+
+    /// Does it: nothing is left to wait for.
+    fn submit(&mut self) -> Result<()> {
+        self.run()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn target(&self) -> &dyn Bytes {
+        &self.sides.dst
+    }
+}
+
+impl Second {
+    fn start() -> Result<Second> {
+        let ((jobs, incoming), (answer, done)) = (channel::<Job>(), channel());
+        let work = move || {
+            for job in incoming {
+                // SAFETY: whoever sent it waits for the answer and keeps the blocks until then.
+                unsafe { job.run() };
+                if answer.send(()).is_err() {
+                    return;
+                }
+            }
+        };
+        let started = thread::Builder::new().name("second memcpy".to_owned()).spawn(work);
+        started.map_err(|error| Error::Setup(format!("cannot start a thread: {error}")))?;
+        Ok(Second { jobs, done })
+    }
+}
+
+impl Job {
+    /// # Safety
+    /// Both addresses are of host memory that holds the shape, and nobody else uses this part of it meanwhile.
+    unsafe fn run(&self) {
+        match &*self.shape {
+            Shape::Line(piece) => {
+                let part = self.half.of(piece.len);
+                let (dst, src) = (piece.dst + part.start, piece.src + part.start);
+                // SAFETY: passed on to the caller.
+                unsafe { self.copy(dst, src, part.len()) };
+            }
+            Shape::Grid { width, height, pitch } => {
+                for row in self.half.of(*height) {
+                    // SAFETY: passed on to the caller.
+                    unsafe { self.copy(row * pitch, row * pitch, *width) };
+                }
+            }
+            Shape::Pieces(pieces) => {
+                for piece in &pieces[self.half.of(pieces.len())] {
+                    // SAFETY: passed on to the caller.
+                    unsafe { self.copy(piece.dst, piece.src, piece.len) };
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `run`.
+    unsafe fn copy(&self, dst: usize, src: usize, len: usize) {
+        let (dst, src) = ((self.dst + dst) as *mut _, (self.src + src) as *const _);
+        // SAFETY: passed on to the caller.
+        unsafe { libc::memcpy(dst, src, len) };
+    }
+}
+
+impl Half {
+    fn of(self, count: usize) -> Range<usize> {
+        match self {
+            Half::Whole => 0..count,
+            Half::First => 0..count / 2,
+            Half::Rest => count / 2..count,
+        }
+    }
+}

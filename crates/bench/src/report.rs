@@ -1,0 +1,102 @@
+//! What was measured, for programs: JSON, and CSV for those who plot.
+
+use std::time::Duration;
+
+use ferry_abi::Error;
+use serde_json::{Value, json};
+
+use crate::trial::Figures;
+
+/// A case that was run, or was to be.
+pub struct Row {
+    pub name: String,
+    pub series: String,
+    pub about: String,
+    /// Bytes that one copy moves; 0 where the time is what matters.
+    pub bytes: usize,
+    /// The peer is ourselves with one of what there are many of.
+    pub growth: bool,
+    /// Ours first.
+    pub outcome: Result<Vec<Figures>, Error>,
+    pub note: Option<String>,
+}
+
+impl Row {
+    /// Whether something is wrong, other than that this machine lacks something.
+    pub fn failed(&self) -> bool {
+        self.outcome.as_ref().is_err_and(|error| !matches!(error, Error::NotHere(_)))
+    }
+
+    /// 10^9 bytes per second, where bytes are what matters.
+    pub fn rate(&self, time: Duration) -> Option<f64> {
+        (self.bytes > 0).then(|| self.bytes as f64 / time.as_secs_f64().max(1e-12) / 1e9)
+    }
+
+    fn json(&self) -> Value {
+        let mut row =
+            json!({ "name": self.name, "about": self.about, "note": self.note, "growth": self.growth });
+        match &self.outcome {
+            Ok(figures) => {
+                row["bytes"] = self.bytes.into();
+                row["ferry"] = self.figures(&figures[0]);
+                row["peers"] = figures[1..].iter().map(|peer| self.peer(peer, &figures[0])).collect();
+            }
+            Err(Error::NotHere(why)) => row["not_here"] = why.clone().into(),
+            Err(error) => row["failed"] = error.to_string().into(),
+        }
+        row
+    }
+
+    fn figures(&self, figures: &Figures) -> Value {
+        json!({
+            "median_us": micros(figures.median),
+            "p10_us": micros(figures.low),
+            "p90_us": micros(figures.high),
+            "gb_per_s": self.rate(figures.median),
+            "verified_bytes": figures.verified,
+        })
+    }
+
+    fn peer(&self, peer: &Figures, ours: &Figures) -> Value {
+        let mut value = self.figures(peer);
+        value["name"] = peer.name.into();
+        value["ratio"] = ratio(ours, peer).into();
+        value
+    }
+
+    fn csv(&self) -> Vec<String> {
+        let Ok(figures) = &self.outcome else { return Vec::new() };
+        let line = |one: &Figures| {
+            let rate = self.rate(one.median).map(|rate| format!("{rate:.4}")).unwrap_or_default();
+            let [median, low, high] = [one.median, one.low, one.high].map(micros);
+            let (name, who, bytes, verified) = (&self.name, one.name, self.bytes, one.verified);
+            let ratio = ratio(&figures[0], one);
+            format!("{name},{who},{bytes},{median:.4},{low:.4},{high:.4},{rate},{ratio:.4},{verified}")
+        };
+        figures.iter().map(line).collect()
+    }
+}
+
+/// How many times as fast ours is.
+pub fn ratio(ours: &Figures, peer: &Figures) -> f64 {
+    peer.median.as_secs_f64() / ours.median.as_secs_f64().max(1e-12)
+}
+
+/// Microseconds.
+pub fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// All of it.
+pub fn json(setting: Value, rows: &[Row]) -> String {
+    let mut report = setting;
+    report["rows"] = rows.iter().map(Row::json).collect();
+    format!("{report:#}\n")
+}
+
+/// A line per case and contender.
+pub fn csv(rows: &[Row]) -> String {
+    let head = "case,contender,bytes,median_us,p10_us,p90_us,gb_per_s,ratio,verified_bytes".to_owned();
+    let lines = std::iter::once(head).chain(rows.iter().flat_map(Row::csv));
+    lines.map(|line| line + "\n").collect()
+}

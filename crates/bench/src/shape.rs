@@ -1,0 +1,274 @@
+//! What a copy moves, in offsets into a block on either side, and what the target must look like afterwards.
+
+use std::sync::OnceLock;
+
+use ferry_abi::Result;
+use ferry_abi::error::ensure;
+
+use crate::block::Bytes;
+
+/// Bytes that lie together on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub dst: usize,
+    pub src: usize,
+    pub len: usize,
+}
+
+/// A whole copy.
+pub enum Shape {
+    Line(Piece),
+    /// Rows with the same pitch on both sides.
+    Grid {
+        width: usize,
+        height: usize,
+        pitch: usize,
+    },
+    Pieces(Vec<Piece>),
+}
+
+/// What the target holds where nothing was copied to; the source never does.
+const BLANK: u8 = 0xFF;
+/// After so many bytes the source repeats itself. It is prime: no mistake by a round number goes unnoticed.
+const PERIOD: usize = 1_048_573;
+/// Bytes written or compared at a time: few enough to stay in the cache meanwhile.
+const CHUNK: usize = 256 << 10;
+/// Where the pieces of a batch lie is the same in every run.
+const SEED: u64 = 6;
+
+impl Shape {
+    /// One run of bytes from the start of either block.
+    pub fn line(len: usize) -> Shape {
+        Shape::Line(Piece { dst: 0, src: 0, len })
+    }
+
+    /// `count` pieces of `block` bytes, at places over `region` bytes that a fixed seed chooses for each side.
+    pub fn scattered(count: usize, block: usize, region: usize) -> Shape {
+        let mut random = Random(SEED);
+        let (dst, src) = (random.places(count, block, region), random.places(count, block, region));
+        let piece = |(dst, src)| Piece { dst, src, len: block };
+        Shape::Pieces(dst.into_iter().zip(src).map(piece).collect())
+    }
+
+    /// How many pieces or rows there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Shape::Line(_) => 1,
+            Shape::Grid { height, .. } => *height,
+            Shape::Pieces(pieces) => pieces.len(),
+        }
+    }
+
+    /// All of them.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        (0..self.count()).map(|index| self.piece(index))
+    }
+
+    /// One of them.
+    pub fn piece(&self, index: usize) -> Piece {
+        match self {
+            Shape::Line(piece) => *piece,
+            Shape::Grid { width, pitch, .. } => Piece { dst: index * pitch, src: index * pitch, len: *width },
+            Shape::Pieces(pieces) => pieces[index],
+        }
+    }
+
+    /// Bytes in all of them.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Shape::Line(piece) => piece.len,
+            Shape::Grid { width, height, .. } => width * height,
+            Shape::Pieces(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+        }
+    }
+
+    /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were compared.
+    pub fn check(&self, who: &str, target: &dyn Bytes) -> Result<usize> {
+        let mut pieces: Vec<Piece> = self.pieces().collect();
+        pieces.sort_unstable_by_key(|piece| piece.dst);
+        let mut next = 0;
+        let (mut seen, mut wanted) = (vec![0; CHUNK.min(target.len())], vec![0; CHUNK.min(target.len())]);
+        for start in (0..target.len()).step_by(CHUNK) {
+            let end = target.len().min(start + CHUNK);
+            let (seen, wanted) = (&mut seen[..end - start], &mut wanted[..end - start]);
+            wanted.fill(BLANK);
+            while let Some(piece) = pieces.get(next).filter(|piece| piece.dst < end) {
+                let (from, to) = (piece.dst.max(start), (piece.dst + piece.len).min(end));
+                source_bytes(piece.src + (from - piece.dst), &mut wanted[from - start..to - start]);
+                // They do not overlap, so one that goes on in the next chunk is the last in this one.
+                if piece.dst + piece.len > end {
+                    break;
+                }
+                next += 1;
+            }
+            target.get(start, seen)?;
+            compare(who, start, seen, wanted)?;
+        }
+        Ok(target.len())
+    }
+}
+
+/// Writes all of a source, which also makes its pages real before anything is timed.
+pub fn write_source(source: &dyn Bytes) -> Result<()> {
+    let mut chunk = vec![0; CHUNK.min(source.len())];
+    for start in (0..source.len()).step_by(CHUNK) {
+        let end = source.len().min(start + CHUNK);
+        source_bytes(start, &mut chunk[..end - start]);
+        source.put(start, &chunk[..end - start])?;
+    }
+    Ok(())
+}
+
+/// Makes all of a target differ from any source.
+pub fn spoil(target: &dyn Bytes) -> Result<()> {
+    let chunk = vec![BLANK; CHUNK.min(target.len())];
+    for start in (0..target.len()).step_by(CHUNK) {
+        target.put(start, &chunk[..(target.len() - start).min(CHUNK)])?;
+    }
+    Ok(())
+}
+
+/// Puts things into an order that means nothing, and is the same in every run.
+pub fn shuffle<T>(all: &mut [T]) {
+    Random(SEED).draw(all, all.len());
+}
+
+/// The bytes of every source from `offset` on.
+fn source_bytes(offset: usize, out: &mut [u8]) {
+    static TABLE: OnceLock<Vec<u8>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let mut random = Random(SEED);
+        let never_blank = |word: u64| (word as u8) % BLANK;
+        (0..PERIOD).map(|_| never_blank(random.next())).collect()
+    });
+    let (mut at, mut out) = (offset % PERIOD, out);
+    while !out.is_empty() {
+        let (now, later) = out.split_at_mut(out.len().min(PERIOD - at));
+        now.copy_from_slice(&table[at..at + now.len()]);
+        (at, out) = (0, later);
+    }
+}
+
+/// Says which byte of the whole target is the first to differ.
+fn compare(who: &str, start: usize, seen: &[u8], wanted: &[u8]) -> Result<()> {
+    if seen == wanted {
+        return Ok(());
+    }
+    let first = seen.iter().zip(wanted).position(|(seen, wanted)| seen != wanted).unwrap_or(0);
+    let what = format!("byte {} of what {who} copied", start + first);
+    ensure(false, &what, format!("{:#04x}", wanted[first]), format!("{:#04x}", seen[first]))
+}
+
+/// SplitMix64, for places that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Puts `count` of them, in no order, before the others.
+    fn draw<T>(&mut self, all: &mut [T], count: usize) {
+        for index in 0..count {
+            let left = (all.len() - index) as u64;
+            all.swap(index, index + (self.next() % left) as usize);
+        }
+    }
+
+    /// Places of `block` bytes that do not overlap: some of those that the region is divided into, in no order.
+    fn places(&mut self, count: usize, block: usize, region: usize) -> Vec<usize> {
+        let mut slots: Vec<usize> = (0..region / block).collect();
+        assert!(slots.len() >= count, "{count} pieces of {block} bytes do not fit into {region}");
+        self.draw(&mut slots, count);
+        slots[..count].iter().map(|slot| slot * block).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::{Bytes, CHUNK, Piece, Shape, spoil, write_source};
+    use ferry_abi::Result;
+
+    struct Plain(RefCell<Vec<u8>>);
+
+    impl Plain {
+        fn new(len: usize) -> Plain {
+            Plain(RefCell::new(vec![0; len]))
+        }
+    }
+
+    impl Bytes for Plain {
+        fn len(&self) -> usize {
+            self.0.borrow().len()
+        }
+
+        fn put(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+            self.0.borrow_mut()[offset..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn get(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+            bytes.copy_from_slice(&self.0.borrow()[offset..][..bytes.len()]);
+            Ok(())
+        }
+    }
+
+    fn copied(shape: &Shape, len: usize) -> Plain {
+        let (target, source) = (Plain::new(len), Plain::new(len));
+        write_source(&source).unwrap();
+        spoil(&target).unwrap();
+        for Piece { dst, src, len } in shape.pieces() {
+            target.put(dst, &source.0.borrow()[src..][..len]).unwrap();
+        }
+        target
+    }
+
+    #[test]
+    fn a_right_copy_is_right_and_every_wrong_byte_is_noticed() {
+        let len = CHUNK + 5000;
+        for shape in [
+            Shape::line(len),
+            Shape::Line(Piece { dst: 3, src: 70, len: CHUNK + 1 }),
+            Shape::Grid { width: 24, height: len / 64, pitch: 64 },
+            Shape::scattered(60, 4000, len),
+        ] {
+            let target = copied(&shape, len);
+            assert_eq!(shape.check("x", &target).unwrap(), len);
+            for wrong in [0, 1, 63, 64, 4095, CHUNK - 1, CHUNK, len - 1] {
+                target.0.borrow_mut()[wrong] ^= 0x10;
+                let error = shape.check("x", &target).unwrap_err().to_string();
+                assert!(error.starts_with(&format!("byte {wrong} of what x copied: expected")), "{error}");
+                target.0.borrow_mut()[wrong] ^= 0x10;
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_that_did_nothing_differs_in_its_first_byte() {
+        let target = Plain::new(1000);
+        spoil(&target).unwrap();
+        for at in 0..1000 {
+            let shape = Shape::Line(Piece { dst: at, src: 17, len: 1 });
+            let error = shape.check("x", &target).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("byte {at} of")), "{error}");
+        }
+    }
+
+    #[test]
+    fn scattered_pieces_are_the_same_each_time_and_do_not_touch_each_other() {
+        let (one, two) = (Shape::scattered(64, 100, 10_000), Shape::scattered(64, 100, 10_000));
+        let pieces = |shape: &Shape| shape.pieces().collect::<Vec<_>>();
+        assert_eq!(pieces(&one), pieces(&two));
+        for side in [|piece: &Piece| piece.dst, |piece: &Piece| piece.src] {
+            let mut places: Vec<usize> = pieces(&one).iter().map(side).collect();
+            assert!(!places.is_sorted());
+            places.sort_unstable();
+            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 100) && places[63] <= 9_900);
+        }
+    }
+}

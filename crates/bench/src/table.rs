@@ -1,0 +1,168 @@
+//! The table for people: at most 100 columns, a series at a time, a row when its case is done.
+
+use std::time::Duration;
+
+use ferry_abi::Error;
+use ferry_terminal::{Colour, Terminal, figures};
+
+use crate::report::{Row, micros, ratio};
+use crate::trial::Figures;
+
+const NAME: usize = 12;
+const OURS: usize = 10;
+const SPREAD: usize = 15;
+const PEER: usize = 10;
+const RATIO: usize = 8;
+
+/// The table, and the series that it is in.
+pub struct Table {
+    terminal: Terminal,
+    series: String,
+    is_headed: bool,
+    /// What every contender of the series reached, one after the other.
+    curves: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Table {
+    pub fn new(terminal: Terminal) -> Table {
+        Table { terminal, series: String::new(), is_headed: false, curves: Vec::new() }
+    }
+
+    /// What the numbers mean.
+    pub fn title(&self, lines: &[String]) {
+        for (index, line) in lines.iter().enumerate() {
+            let colour = if index == 0 { Colour::Heading } else { Colour::Quiet };
+            self.terminal.say(&self.terminal.paint(colour, line));
+        }
+    }
+
+    /// The row of a case.
+    pub fn row(&mut self, row: &Row) {
+        if row.series != self.series {
+            self.begin(row);
+        }
+        match &row.outcome {
+            Ok(figures) => {
+                if !self.is_headed {
+                    self.head(row, figures);
+                }
+                self.measured(row, figures);
+            }
+            Err(error) => {
+                let missing = matches!(error, Error::NotHere(_));
+                let (colour, word) =
+                    if missing { (Colour::Unsure, "not here") } else { (Colour::Bad, "FAILED") };
+                let word = self.terminal.paint(colour, word);
+                self.terminal.say(&format!("{:<NAME$} {word}: {error}", last(&row.name)));
+            }
+        }
+        if let Some(note) = &row.note {
+            self.terminal.say(&self.terminal.paint(Colour::Quiet, &format!("{:NAME$} {note}", "")));
+        }
+    }
+
+    /// The last series is over.
+    pub fn end(&mut self) {
+        for (name, curve) in std::mem::take(&mut self.curves) {
+            if curve.len() >= 3 {
+                let line = format!("{:>NAME$} {}", name, spark(&curve));
+                self.terminal.say(&self.terminal.paint(Colour::Quiet, &line));
+            }
+        }
+    }
+
+    fn begin(&mut self, row: &Row) {
+        self.end();
+        self.series.clone_from(&row.series);
+        let (name, about) = (
+            self.terminal.paint(Colour::Heading, &row.series),
+            self.terminal.paint(Colour::Quiet, &row.about),
+        );
+        self.terminal.say("");
+        self.terminal.say(&format!("{name}: {about}"));
+        self.is_headed = false;
+    }
+
+    /// The names of the columns, above the first row that has any.
+    fn head(&mut self, row: &Row, figures: &[Figures]) {
+        self.is_headed = true;
+        let unit = if row.bytes > 0 { "GB/s" } else { "us" };
+        let mut head = format!("{:<NAME$} {:>OURS$} {:>SPREAD$}", "", format!("ferry {unit}"), "10%..90%");
+        for peer in &figures[1..] {
+            let ratio = if row.growth { "cost" } else { "ratio" };
+            head += &format!(" {:>PEER$} {ratio:>RATIO$}", peer.name);
+        }
+        self.terminal.say(&self.terminal.paint(Colour::Quiet, head.trim_end()));
+    }
+
+    fn measured(&mut self, row: &Row, all: &[Figures]) {
+        let value = |time: Duration| row.rate(time).unwrap_or_else(|| micros(time));
+        let ours = &all[0];
+        let (mut low, mut high) = (value(ours.low), value(ours.high));
+        if low > high {
+            (low, high) = (high, low);
+        }
+        let spread = format!("{}..{}", figures(low), figures(high));
+        let mut line =
+            format!("{:<NAME$} {:>OURS$} {spread:>SPREAD$}", last(&row.name), figures(value(ours.median)));
+        for peer in &all[1..] {
+            let ratio = ratio(ours, peer);
+            let shown = if row.growth { 1.0 / ratio } else { ratio };
+            let text = format!("{:>RATIO$}", format!("{}x", figures(shown)));
+            let text = self.terminal.paint(judge(ratio, row.growth), &text);
+            line += &format!(" {:>PEER$} {text}", figures(value(peer.median)));
+        }
+        self.terminal.say(&line);
+        for (index, one) in all.iter().enumerate() {
+            if self.curves.len() <= index {
+                self.curves.push((one.name, Vec::new()));
+            }
+            self.curves[index].1.push(value(one.median));
+        }
+    }
+}
+
+fn last(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, last)| last)
+}
+
+/// Ahead, about equal, behind. With many of something, twice the cost of one is well.
+fn judge(ratio: f64, growth: bool) -> Colour {
+    let ratio = if growth { ratio * 2.0 } else { ratio };
+    if ratio >= 1.0 {
+        Colour::Good
+    } else if ratio >= 0.9 {
+        Colour::Unsure
+    } else {
+        Colour::Bad
+    }
+}
+
+/// A curve in one line, from nothing to its highest.
+fn spark(values: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    values.iter().map(|value| BARS[((value / most * 8.0) as usize).min(7)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{judge, spark};
+
+    #[test]
+    fn a_curve_reaches_from_low_to_high() {
+        for (values, want) in [(&[1.0, 4.0, 8.0][..], "▂▅█"), (&[0.0, 0.0], "▁▁"), (&[5.0], "█")]
+        {
+            assert_eq!(spark(values), want);
+        }
+    }
+
+    #[test]
+    fn behind_is_red_and_so_is_more_than_twice_the_cost_of_one() {
+        for (ratio, growth, want) in
+            [(1.0, false, 32), (0.95, false, 33), (0.89, false, 31), (0.5, true, 32), (0.4, true, 31)]
+        {
+            assert_eq!(judge(ratio, growth) as u8, want, "{ratio} {growth}");
+        }
+    }
+}

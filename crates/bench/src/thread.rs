@@ -1,0 +1,74 @@
+//! What "asynchronous" costs when it is done by hand: a thread that takes work from a channel.
+
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use ferry_abi::{Error, Result};
+
+use crate::block::{Bytes, Sides};
+use crate::lane::Lane;
+
+/// A thread that does memcpy for others.
+pub struct Thread {
+    tasks: Sender<Task>,
+    told: Receiver<()>,
+    sides: Rc<Sides>,
+    len: usize,
+}
+
+/// What the thread is asked for; addresses are numbers: raw pointers do not go to another thread.
+enum Task {
+    Copy { dst: usize, src: usize, len: usize },
+    Tell,
+}
+
+impl Thread {
+    /// One that copies from the start of one side to the start of the other.
+    pub fn new(sides: &Rc<Sides>, len: usize) -> Result<Thread> {
+        let ((tasks, incoming), (tell, told)) = (channel(), channel());
+        let work = move || {
+            for task in incoming {
+                match task {
+                    // SAFETY: whoever sent it waits before it lets the blocks go.
+                    Task::Copy { dst, src, len } => unsafe {
+                        libc::memcpy(dst as *mut _, src as *const _, len);
+                    },
+                    Task::Tell if tell.send(()).is_err() => return,
+                    Task::Tell => {}
+                }
+            }
+        };
+        let started = thread::Builder::new().name("memcpy".to_owned()).spawn(work);
+        started.map_err(|error| Error::Setup(format!("cannot start a thread: {error}")))?;
+        Ok(Thread { tasks, told, sides: sides.clone(), len })
+    }
+
+    fn send(&self, task: Task) -> Result<()> {
+        self.tasks.send(task).map_err(|_| ended())
+    }
+}
+
+impl Lane for Thread {
+    fn name(&self) -> &'static str {
+        "thread"
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        let (dst, src) = (self.sides.dst.at() as usize, self.sides.src.at() as usize);
+        self.send(Task::Copy { dst, src, len: self.len })
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.send(Task::Tell)?;
+        self.told.recv().map_err(|_| ended())
+    }
+
+    fn target(&self) -> &dyn Bytes {
+        &self.sides.dst
+    }
+}
+
+fn ended() -> Error {
+    Error::Setup("the memcpy thread has ended".to_owned())
+}

@@ -1,0 +1,162 @@
+//! Ours and its peers in turn, sample by sample, so that whatever disturbs the machine disturbs all of them.
+
+use std::time::Duration;
+
+use ferry_abi::Result;
+
+/// One way to do the work that a case is about.
+pub trait Contender {
+    /// `ferry`, or what else moves the bytes.
+    fn name(&self) -> &'static str;
+    /// Does it, and answers what one copy or call of it took.
+    fn sample(&mut self) -> Result<Duration>;
+    /// Makes the target wrong.
+    fn spoil(&mut self) -> Result<()>;
+    /// Fails unless the target is right in every byte. Answers how many were compared.
+    fn check(&mut self) -> Result<usize>;
+}
+
+/// What was measured of one contender.
+pub struct Figures {
+    pub name: &'static str,
+    pub median: Duration,
+    /// The tenth and the ninetieth percentile.
+    pub low: Duration,
+    pub high: Duration,
+    /// Bytes compared.
+    pub verified: usize,
+}
+
+/// How to measure.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    pub samples: usize,
+    pub verify: bool,
+}
+
+/// Measures all of them; `progress` is told after every round.
+pub fn measure(
+    contenders: &mut [Box<dyn Contender + '_>],
+    plan: Plan,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<Figures>> {
+    let mut verified = vec![0; contenders.len()];
+    prove(contenders, plan, &mut verified)?;
+    let mut times = vec![Vec::with_capacity(plan.samples); contenders.len()];
+    for round in 0..plan.samples {
+        for turn in 0..contenders.len() {
+            // Each one follows another one in the next round.
+            let turn = (round + turn) % contenders.len();
+            times[turn].push(contenders[turn].sample()?);
+        }
+        progress(round + 1);
+    }
+    prove(contenders, plan, &mut verified)?;
+    let names = contenders.iter().map(|contender| contender.name());
+    Ok(names
+        .zip(times)
+        .zip(verified)
+        .map(|((name, times), verified)| summary(name, times, verified))
+        .collect())
+}
+
+/// Does the work once with each, onto a spoilt target, and compares all of it. What this takes is not measured: it is the
+/// warm-up before the samples, and after them it shows that nothing broke on the way.
+fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Plan, verified: &mut [usize]) -> Result<()> {
+    for (contender, verified) in contenders.iter_mut().zip(verified) {
+        if plan.verify {
+            contender.spoil()?;
+        }
+        contender.sample()?;
+        if plan.verify {
+            *verified += contender.check()?;
+        }
+    }
+    Ok(())
+}
+
+fn summary(name: &'static str, mut times: Vec<Duration>, verified: usize) -> Figures {
+    times.sort_unstable();
+    let (middle, last) = (times.len() / 2, times.len() - 1);
+    let median = if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 };
+    Figures { name, median, low: times[last / 10], high: times[last - last / 10], verified }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::{Contender, Plan, measure, summary};
+    use ferry_abi::{Error, Result};
+
+    /// Writes down what is asked of it.
+    struct Fake {
+        name: &'static str,
+        told: Rc<RefCell<String>>,
+        is_broken: bool,
+    }
+
+    impl Contender for Fake {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn sample(&mut self) -> Result<Duration> {
+            *self.told.borrow_mut() += self.name;
+            Ok(Duration::from_micros(1))
+        }
+
+        fn spoil(&mut self) -> Result<()> {
+            *self.told.borrow_mut() += "-";
+            Ok(())
+        }
+
+        fn check(&mut self) -> Result<usize> {
+            *self.told.borrow_mut() += "?";
+            if self.is_broken { Err(Error::Setup(format!("{} is wrong", self.name))) } else { Ok(10) }
+        }
+    }
+
+    fn run(plan: Plan, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
+        let told = Rc::new(RefCell::new(String::new()));
+        let fake = |name| {
+            let fake = Fake { name, told: told.clone(), is_broken: broken == Some(name) };
+            Box::new(fake) as Box<dyn Contender>
+        };
+        let mut contenders = ["a", "b", "c"].map(fake);
+        let figures = measure(&mut contenders, plan, &mut |_| told.borrow_mut().push(' '));
+        let verified = figures.map(|figures| figures.iter().map(|one| one.verified).collect());
+        (verified, told.take())
+    }
+
+    #[test]
+    fn samples_are_taken_in_turn_between_two_proofs() {
+        let (verified, told) = run(Plan { samples: 4, verify: true }, None);
+        assert_eq!(told, "-a?-b?-c?abc bca cab abc -a?-b?-c?");
+        assert_eq!(verified.unwrap(), [20, 20, 20]);
+        let (verified, told) = run(Plan { samples: 2, verify: false }, None);
+        assert_eq!(told, "abcabc bca abc");
+        assert_eq!(verified.unwrap(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_peer_that_is_wrong_fails_the_case_as_we_would() {
+        let (outcome, told) = run(Plan { samples: 4, verify: true }, Some("b"));
+        assert_eq!(outcome.unwrap_err().to_string(), "b is wrong");
+        assert_eq!(told, "-a?-b?", "nothing is measured after that");
+    }
+
+    #[test]
+    fn the_median_and_the_tenths_at_both_ends() {
+        for (count, want) in
+            [(1, [0, 0, 0]), (2, [0, 500, 1000]), (11, [1000, 5000, 9000]), (15, [1000, 7000, 13_000])]
+        {
+            let times = (0..count).rev().map(Duration::from_micros).collect();
+            let one = summary("x", times, 0);
+            let got = [one.low, one.median, one.high].map(|time| time.as_nanos());
+            assert_eq!(got, want, "{count} samples");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `ferry tour`: every function of the founding documents, end to end, every byte checked.
+//!
+//! The tour is a list of parts. A part sets up memory, calls the library, and compares all memory it gave to the
+//! library, changed or not, with a mirror computed here by plain loops. To add one, write a function and put a row
+//! into the `PARTS` of its file.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ferry_abi::error::NOT_SUPPORTED;
+use ferry_abi::{Error, Library, Result, library};
+use ferry_terminal::{Terminal, bytes, lost, tell};
+
+use child::Parent;
+use ctx::Ctx;
+use part::{Outcome, Part};
+use parts::GROUPS;
+use table::Table;
+
+mod child;
+mod ctx;
+mod mirror;
+mod part;
+mod parts;
+mod proof;
+mod table;
+
+/// How the tour is done.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Use small memory: seconds become a moment, speeds mean little
+    #[arg(long)]
+    quick: bool,
+}
+
+/// A part that takes longer than this hangs; the longest takes seconds on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs the tour and prints its table.
+pub fn main(options: &Options) -> Result<ExitCode> {
+    let begin = Instant::now();
+    let library = Library::open()?;
+    let terminal = Terminal::stdout();
+    let mut ctx = Ctx::open(library, options.quick, terminal)?;
+    let mut table = Table::new(terminal);
+    table.title(&title(&ctx)?);
+    for (group, about, parts) in GROUPS {
+        table.group(group, about);
+        // Nobody can read what is lost.
+        for part in parts.iter().take_while(|_| lost().is_none()) {
+            table.begin(part);
+            let outcome = perform(group, part, &mut ctx);
+            table.end(part, outcome);
+        }
+    }
+    ctx.close()?;
+    Ok(if table.finish(begin.elapsed()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Plays a role in a process that the tour has started by calling the command again: `ferry role NAME`.
+pub fn play(role: &str) -> Result<ExitCode> {
+    let play = parts::role(role).ok_or_else(|| Error::Setup(format!("there is no role {role}")))?;
+    let mut ctx = Ctx::open(Library::open()?, true, Terminal::stdout())?;
+    let mut parent = Parent::new();
+    play(&mut ctx, &mut parent)?;
+    parent.say(ctx.proof()?.verified);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one part, under watch, and judges it.
+fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
+    let done = watch(group, part.what);
+    ctx.begin(part.what);
+    let outcome = (part.run)(ctx);
+    drop(done);
+    let may_lack = !part.everywhere && library::backend_name() != "host";
+    match outcome {
+        Ok(proof) => Outcome::Ok(proof),
+        Err(error) if library::is_other_product() && error.code() == Some(NOT_SUPPORTED) => {
+            Outcome::NotHere(error.to_string())
+        }
+        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet(error.to_string()),
+        Err(Error::NotHere(why)) => Outcome::NotHere(why),
+        Err(error) => Outcome::Failed(error),
+    }
+}
+
+/// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it is.
+fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let limit = PATIENCE.as_secs();
+            tell(&format!("\nferry: tour failed: {group}, {what}: expected an end, saw none in {limit} s\n"));
+            std::process::exit(1);
+        }
+    });
+    done
+}
+
+fn title(ctx: &Ctx) -> Result<String> {
+    let (_, total) = ctx.library.memory_info()?;
+    let (version, backend, soc) =
+        (env!("CARGO_PKG_VERSION"), library::backend_name(), ctx.library.soc_name()?);
+    let (count, memory) = (ctx.devices, bytes(total));
+    let devices = if count == 1 { "1 device".to_owned() } else { format!("{count} devices") };
+    Ok(format!("ferry {version} on the {backend} backend: {devices} of {memory}, posing as {soc}"))
+}

@@ -1,0 +1,190 @@
+//! Batches: thousands of scattered blocks in one call, described by groups of attributes.
+
+use ferry_abi::batch::{Batch, HOST, UNREGISTERED, device};
+use ferry_abi::memory::{Home, Memory};
+use ferry_abi::{Location, Result};
+
+use crate::ctx::Ctx;
+use crate::mirror::pattern;
+use crate::part::Part;
+use crate::proof::Proof;
+
+use super::batch_refused;
+
+pub const PARTS: &[Part] = &[
+    Part {
+        what: "4096 blocks out, page-locked, groups {0,1500}",
+        proves: "R41-R43 R46-R50 R54 R56 R58",
+        everywhere: false,
+        run: to_device,
+    },
+    Part {
+        what: "4096 blocks back, page-locked",
+        proves: "R42 R43 R46 R47 R49 R56 R63",
+        everywhere: false,
+        run: to_host,
+    },
+    Part { what: "pageable, both ways: done on return", proves: "R43 R44", everywhere: false, run: pageable },
+    Part {
+        what: "the synchronous form, and both V2 forms",
+        proves: "R47 R49 R56",
+        everywhere: false,
+        run: other_forms,
+    },
+    Part {
+        what: "refused, failIndex 7: wrong copy or attribute",
+        proves: "R51 R54 R63",
+        everywhere: false,
+        run: batch_refused::wrong_item,
+    },
+    Part {
+        what: "refused, SIZE_MAX: groups that break rules",
+        proves: "R52 R54 R57 R59-R62",
+        everywhere: false,
+        run: batch_refused::wrong_groups,
+    },
+];
+
+/// Copies in each batch, and the first of them that the second group of attributes describes.
+const COUNT: usize = 4096;
+const SECOND: usize = 1500;
+
+fn to_device(ctx: &mut Ctx) -> Result<Proof> {
+    let mut scatter = Scatter::new(ctx, Home::Locked)?;
+    let stream = ctx.stream()?;
+    let batch = scatter.to_device([HOST, HOST]);
+    let time = ctx.best(|| {
+        batch.submit(ctx.library, &stream)?;
+        stream.synchronise()
+    })?;
+    let total = batch.total();
+    scatter.now_on_device();
+    scatter.verify(ctx)?;
+    ctx.moved(total, time)
+}
+
+fn to_host(ctx: &mut Ctx) -> Result<Proof> {
+    let mut scatter = Scatter::new(ctx, Home::Locked)?;
+    let stream = ctx.stream()?;
+    let batch = scatter.to_host([HOST, HOST]);
+    let time = ctx.best(|| {
+        batch.submit(ctx.library, &stream)?;
+        stream.synchronise()
+    })?;
+    let total = batch.total();
+    scatter.now_on_host();
+    scatter.verify(ctx)?;
+    ctx.moved(total, time)
+}
+
+/// Nothing is synchronised: the calls have waited. Plain host memory may be called HOST or UNREGISTERED.
+fn pageable(ctx: &mut Ctx) -> Result<Proof> {
+    let mut scatter = Scatter::new(ctx, Home::Pageable)?;
+    let stream = ctx.stream()?;
+    let batch = scatter.to_device([HOST, UNREGISTERED]);
+    let (total, time) = (batch.total(), ctx.best(|| batch.submit(ctx.library, &stream))?);
+    scatter.now_on_device();
+    scatter.verify(ctx)?;
+    let mut scatter = Scatter::new(ctx, Home::Pageable)?;
+    scatter.to_host([UNREGISTERED, HOST]).submit(ctx.library, &stream)?;
+    scatter.now_on_host();
+    scatter.verify(ctx)?;
+    ctx.moved(total, time)
+}
+
+fn other_forms(ctx: &mut Ctx) -> Result<Proof> {
+    let stream = ctx.stream()?;
+    let mut scatter = Scatter::new(ctx, Home::Locked)?;
+    let batch = scatter.to_device([HOST, HOST]);
+    let (total, time) = (batch.total(), ctx.best(|| batch.run(ctx.library))?);
+    scatter.now_on_device();
+    scatter.verify(ctx)?;
+    let mut scatter = Scatter::new(ctx, Home::Pageable)?;
+    scatter.to_host([HOST, HOST]).run_v2(ctx.library)?;
+    scatter.now_on_host();
+    scatter.verify(ctx)?;
+    let mut scatter = Scatter::new(ctx, Home::Locked)?;
+    scatter.to_device([HOST, HOST]).submit_v2(ctx.library, &stream)?;
+    stream.synchronise()?;
+    scatter.now_on_device();
+    scatter.verify(ctx)?;
+    ctx.moved(total, time)
+}
+
+/// One block's place on both sides. Blocks of the first group live on device 0, the others on the last device.
+struct Block {
+    group: usize,
+    host: usize,
+    device: usize,
+    len: usize,
+}
+
+/// Blocks in host memory and in memory of one or two devices, in different orders and with gaps, and their mirrors.
+struct Scatter {
+    blocks: Vec<Block>,
+    ids: [usize; 2],
+    host: (Memory, Vec<u8>),
+    device: [(Memory, Vec<u8>); 2],
+}
+
+impl Scatter {
+    fn new(ctx: &Ctx, home: Home) -> Result<Scatter> {
+        let longest = ctx.size(8192, 256);
+        let slot = longest + 24;
+        let place = |i: usize| Block {
+            group: usize::from(i >= SECOND),
+            host: i * 2731 % COUNT * slot + i % 7,
+            device: (i * 1237 + 5) % COUNT * slot + i % 13,
+            // Block 99 is empty, which is allowed.
+            len: if i == 99 { 0 } else { longest - i % 61 },
+        };
+        let ids = [0, ctx.devices - 1];
+        let mirror = |seed| pattern(seed, COUNT * slot);
+        let on =
+            |id: usize, seed| ctx.on(id, || Ok((ctx.memory(Home::Device, &mirror(seed))?, mirror(seed))));
+        Ok(Scatter {
+            blocks: (0..COUNT).map(place).collect(),
+            ids,
+            host: (ctx.memory(home, &mirror(1))?, mirror(1)),
+            device: [on(ids[0], 2)?, on(ids[1], 3)?],
+        })
+    }
+
+    fn to_device(&self, host: [Location; 2]) -> Batch<'_> {
+        let copies = self.blocks.iter().map(|block| {
+            let device = self.device[block.group].0.span(block.device, block.len);
+            (device, self.host.0.span(block.host, block.len))
+        });
+        let ids = self.ids.map(device);
+        Batch::new(copies).group(0, ids[0], host[0]).group(SECOND, ids[1], host[1])
+    }
+
+    fn to_host(&self, host: [Location; 2]) -> Batch<'_> {
+        let copies = self.blocks.iter().map(|block| {
+            let device = self.device[block.group].0.span(block.device, block.len);
+            (self.host.0.span(block.host, block.len), device)
+        });
+        let ids = self.ids.map(device);
+        Batch::new(copies).group(0, host[0], ids[0]).group(SECOND, host[1], ids[1])
+    }
+
+    fn now_on_device(&mut self) {
+        for block in &self.blocks {
+            let source = &self.host.1[block.host..][..block.len];
+            self.device[block.group].1[block.device..][..block.len].copy_from_slice(source);
+        }
+    }
+
+    fn now_on_host(&mut self) {
+        for block in &self.blocks {
+            let source = &self.device[block.group].1[block.device..][..block.len];
+            self.host.1[block.host..][..block.len].copy_from_slice(source);
+        }
+    }
+
+    fn verify(&self, ctx: &mut Ctx) -> Result<()> {
+        ctx.verify("host memory", &self.host.0, &self.host.1)?;
+        ctx.verify("memory of the first group's device", &self.device[0].0, &self.device[0].1)?;
+        ctx.verify("memory of the second group's device", &self.device[1].0, &self.device[1].1)
+    }
+}

@@ -1,0 +1,63 @@
+//! The parts of the tour, in groups. A file is a group, or what some of them share.
+//!
+//! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a second process
+//! (`crate::child`). Nothing here prints.
+
+use crate::child::Role;
+use crate::part::Part;
+
+mod allocations;
+mod batch;
+mod batch_refused;
+mod blocking;
+mod callbacks;
+mod condition;
+mod descriptor;
+mod device;
+mod events;
+mod fill;
+mod linear;
+mod matrix;
+mod matrix_limits;
+mod order;
+mod others;
+mod pieces;
+mod queries;
+mod reduce;
+mod refusal;
+mod registered;
+mod shared;
+mod stopping;
+mod virtual_memory;
+
+/// Groups of parts: a name, the functions it is about, the parts.
+pub const GROUPS: &[(&str, &str, &[Part])] = &[
+    ("Matrix copies", "aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
+    ("Copies with a condition", "aclrtMemcpyAsyncWithCondition", condition::PARTS),
+    ("Batches", "aclrtMemcpyBatchAsync, aclrtMemcpyBatch, and V2 of both", batch::PARTS),
+    ("Descriptors", "aclrtMemcpyAsyncWithDesc, aclrtMemcpyAsyncWithOffset", descriptor::PARTS),
+    ("Plain copies", "aclrtMemcpyAsync, aclrtMemcpy", linear::PARTS),
+    ("What asynchronous means", "the four copies that take a stream", blocking::PARTS),
+    ("Fills", "aclrtMemset, aclrtMemsetD32, and Async of both", fill::PARTS),
+    ("Reductions", "aclrtReduceAsync", reduce::PARTS),
+    ("Order", "streams, events and host functions", order::PARTS),
+    (
+        "Streams that stop",
+        "aclrtStreamAbort, aclrtDestroyStreamForce, aclrtSetStreamFailureMode",
+        stopping::PARTS,
+    ),
+    ("Events", "aclrtResetEvent, aclrtEventGetTimestamp, aclrtQueryEvent, ...WaitStatus", events::PARTS),
+    ("Callbacks", "aclrtSubscribeReport, aclrtLaunchCallback, aclrtProcessReport", callbacks::PARTS),
+    ("Other allocations", "aclrtMallocWithCfg and others, aclrtFreeWithDevSync", allocations::PARTS),
+    ("Registered memory", "aclrtHostRegister, ...V2, aclrtHostGetDevicePointer", registered::PARTS),
+    ("Virtual memory", "aclrtReserveMemAddress, aclrtMallocPhysical, aclrtMapMem", virtual_memory::PARTS),
+    ("Memory between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
+    ("Questions", "devices, versions, the last error, peers, parameters", queries::PARTS),
+    ("Other processes", "visible devices, forms, endings", others::PARTS),
+    ("Mistakes", "refused, explained, nothing changed", refusal::PARTS),
+];
+
+/// What a second process does in the role of this name.
+pub fn role(name: &str) -> Option<Role> {
+    shared::ROLES.iter().chain(others::ROLES).find(|(known, _)| *known == name).map(|(_, role)| *role)
+}

@@ -1,0 +1,158 @@
+//! Order: inside a stream, between streams by events, and between copies and host functions.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ferry_abi::error::{ensure, refused};
+use ferry_abi::hold::Hold;
+use ferry_abi::memory::Home;
+use ferry_abi::stream::Stream;
+use ferry_abi::{Result, kind};
+
+use crate::ctx::Ctx;
+use crate::mirror::pattern;
+use crate::part::Part;
+use crate::proof::Proof;
+
+pub const PARTS: &[Part] = &[
+    Part { what: "event: a second stream waits; elapsed time", proves: "X1", everywhere: true, run: event },
+    Part { what: "held stream: its waiters wait, others pass", proves: "X1", everywhere: false, run: held },
+    Part { what: "host functions between copies, in order", proves: "X1", everywhere: false, run: functions },
+    Part { what: "32 streams at once, 4 steps each", proves: "X1", everywhere: false, run: many },
+    Part { what: "memory freed while its copies wait", proves: "X4", everywhere: false, run: freed },
+];
+
+/// In by the first stream, out by the second; only the second is waited for. The right bytes are the last of several
+/// to be copied in, so that a second stream that does not wait is very likely to bring out others.
+fn event(ctx: &mut Ctx) -> Result<Proof> {
+    const NOISE: usize = 7;
+    let len = ctx.size(16 << 20, 1 << 20);
+    let (bytes, noise) = (pattern(1, len), pattern(2, len));
+    let (source, wrong) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Locked, &noise)?);
+    let (middle, target) = (ctx.memory(Home::Device, &noise)?, ctx.memory(Home::Locked, &noise)?);
+    let (first, second) = (ctx.stream()?, ctx.stream()?);
+    let (begin, end) = (ctx.event()?, ctx.event()?);
+    let rounds = ctx.size(5, 2);
+    let mut best = f32::INFINITY;
+    for round in 0..rounds {
+        ctx.progress(round, rounds);
+        first.record(&begin)?;
+        for _ in 0..NOISE {
+            first.copy(middle.all(), wrong.all(), kind::HOST_TO_DEVICE)?;
+        }
+        first.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
+        first.record(&end)?;
+        second.wait_for(&end)?;
+        second.copy(target.all(), middle.all(), kind::DEVICE_TO_HOST)?;
+        second.synchronise()?;
+        ctx.verify("what came out of the second stream", &target, &bytes)?;
+        end.synchronise()?;
+        ensure(end.is_done()?, "aclrtQueryEventStatus after the work", "complete", "not ready")?;
+        best = best.min(end.ms_since(&begin)?);
+    }
+    ensure(best.is_finite() && best > 0.0, "aclrtEventElapsedTime over copies", "more than 0 ms", best)?;
+    ctx.moved((NOISE + 1) * len, Duration::from_secs_f64(f64::from(best) / 1e3))
+}
+
+fn held(ctx: &mut Ctx) -> Result<Proof> {
+    let (before, after) = (pattern(1, 4096), pattern(2, 4096));
+    let source = ctx.memory(Home::Locked, &after)?;
+    let targets = [ctx.memory(Home::Device, &before)?, ctx.memory(Home::Device, &before)?];
+    let (first, waiting, free, event) = (ctx.stream()?, ctx.stream()?, ctx.stream()?, ctx.event()?);
+    let hold = Hold::new(&first)?;
+    first.record(&event)?;
+    waiting.wait_for(&event)?;
+    waiting.copy(targets[0].all(), source.all(), kind::HOST_TO_DEVICE)?;
+    free.copy(targets[1].all(), source.all(), kind::HOST_TO_DEVICE)?;
+    free.synchronise()?;
+    ctx.verify("the target of the stream that waits for nobody", &targets[1], &after)?;
+    ensure(!event.is_done()?, "aclrtQueryEventStatus behind a hold", "not ready", "complete")?;
+    refused("waiting 20 ms for a held stream", 507046, waiting.synchronise_within(20))?;
+    ctx.verify("the target of the stream that waits", &targets[0], &before)?;
+    hold.release();
+    waiting.synchronise_within(60_000)?;
+    ctx.verify("the target of the stream that waited", &targets[0], &after)?;
+    ctx.proof()
+}
+
+/// Each round copies a number in, and a host function notes what it finds there.
+fn functions(ctx: &mut Ctx) -> Result<Proof> {
+    let rounds = ctx.size(2_000, 100);
+    let numbers: Vec<u8> = (0..rounds as u64).flat_map(u64::to_ne_bytes).collect();
+    let source = ctx.memory(Home::Locked, &numbers)?;
+    let middle = ctx.memory(Home::Device, &[0; 8])?;
+    let landing = Arc::new(ctx.memory(Home::Locked, &[0; 8])?);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let stream = ctx.stream()?;
+    let begin = Instant::now();
+    for round in 0..rounds {
+        stream.copy(middle.all(), source.span(round * 8, 8), kind::HOST_TO_DEVICE)?;
+        stream.copy(landing.all(), middle.all(), kind::DEVICE_TO_HOST)?;
+        let (landing, seen) = (landing.clone(), seen.clone());
+        stream.call(move || {
+            let number = landing.bytes().unwrap_or_default();
+            seen.lock().expect("no host function panics").extend(number);
+        })?;
+    }
+    stream.synchronise()?;
+    let time = begin.elapsed();
+    let seen = std::mem::take(&mut *seen.lock().expect("no host function panics"));
+    ctx.verify_bytes("what the host functions saw", &seen, &numbers)?;
+    ctx.called(rounds * 3, time)
+}
+
+/// In, across, filled at the end, out: a step too early or too late leaves other bytes.
+fn many(ctx: &mut Ctx) -> Result<Proof> {
+    const STREAMS: u64 = 32;
+    const FAST: u32 = 0x3;
+    let len = ctx.size(1 << 20, 1 << 14);
+    let lanes = (0..STREAMS).map(|lane| {
+        let stream = Stream::with_flags(ctx.library, FAST)?;
+        let host = (ctx.memory(Home::Locked, &pattern(lane, len))?, ctx.memory(Home::Locked, &vec![0; len])?);
+        let device = (ctx.memory(Home::Device, &vec![0; len])?, ctx.memory(Home::Device, &vec![0; len])?);
+        Ok((stream, host, device))
+    });
+    let lanes = lanes.collect::<Result<Vec<_>>>()?;
+    let begin = Instant::now();
+    for (stream, host, device) in &lanes {
+        stream.copy(device.0.all(), host.0.all(), kind::HOST_TO_DEVICE)?;
+        stream.copy(device.1.all(), device.0.all(), kind::DEVICE_TO_DEVICE)?;
+        stream.fill(device.1.span(len - 64, 64), 0x11, 64)?;
+        stream.copy(host.1.all(), device.1.all(), kind::DEVICE_TO_HOST)?;
+    }
+    // SAFETY: takes no argument.
+    let code = unsafe { (ctx.library.functions.aclrtSynchronizeDevice)() };
+    ctx.library.check("aclrtSynchronizeDevice", code)?;
+    let time = begin.elapsed();
+    for (lane, (_, host, _)) in (0..STREAMS).zip(&lanes) {
+        let mut mirror = pattern(lane, len);
+        mirror[len - 64..].fill(0x11);
+        ctx.verify(&format!("what came out of stream {lane}"), &host.1, &mirror)?;
+    }
+    ctx.moved(STREAMS as usize * len * 3, time)
+}
+
+/// Source and middle are freed behind a hold; new blocks of the same size are made and written meanwhile.
+fn freed(ctx: &mut Ctx) -> Result<Proof> {
+    let len = 1 << 16;
+    let (bytes, noise) = (pattern(1, len), pattern(2, len));
+    let (source, middle) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &noise)?);
+    let target = ctx.memory(Home::Locked, &noise)?;
+    let (stream, other) = (ctx.stream()?, ctx.stream()?);
+    let hold = Hold::new(&stream)?;
+    stream.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
+    stream.copy(target.all(), middle.all(), kind::DEVICE_TO_HOST)?;
+    // SAFETY: both are only given to the library, which made them.
+    let (old_middle, old_source) = unsafe { (middle.all().outlive(), source.all().outlive()) };
+    source.free()?;
+    middle.free()?;
+    let late = other.copy(old_middle, old_source, kind::HOST_TO_DEVICE);
+    refused("a copy between freed blocks", 107000, late)?;
+    let news = [ctx.memory(Home::Locked, &noise)?, ctx.memory(Home::Device, &noise)?];
+    hold.release();
+    stream.synchronise()?;
+    ctx.verify("what passed through freed memory", &target, &bytes)?;
+    ctx.verify("new page-locked memory", &news[0], &noise)?;
+    ctx.verify("new device memory", &news[1], &noise)?;
+    ctx.proof()
+}

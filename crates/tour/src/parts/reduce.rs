@@ -1,0 +1,95 @@
+//! Reductions: device memory combined with device memory, element by element, in the stream's order.
+
+use ferry_abi::memory::Home;
+use ferry_abi::{Result, kind};
+
+use super::linear::Around;
+use crate::ctx::Ctx;
+use crate::mirror::pattern;
+use crate::part::Part;
+use crate::proof::Proof;
+
+pub const PARTS: &[Part] = &[
+    Part { what: "sums of 32-bit floats, at odd addresses", proves: "", everywhere: false, run: sums },
+    Part { what: "maximum and minimum of 16-bit integers", proves: "", everywhere: false, run: extremes },
+    Part { what: "a sum between two copies of its stream", proves: "X1", everywhere: false, run: between },
+];
+
+const SUM: i32 = 10;
+const MAX: i32 = 11;
+const MIN: i32 = 12;
+
+const FLOAT: i32 = 0;
+const INT16: i32 = 6;
+
+/// Whole floats are less than this, so that sums of a few of them are exact.
+const MOST: u64 = 1 << 20;
+
+/// Whole numbers as floats.
+fn floats(seed: u64, count: usize) -> Vec<f32> {
+    (0..count as u64).map(|i| (i * 2_654_435_761 + seed * 97) % MOST).map(|number| number as f32).collect()
+}
+
+fn bytes(floats: &[f32]) -> Vec<u8> {
+    floats.iter().flat_map(|float| float.to_ne_bytes()).collect()
+}
+
+/// Repeated for the time it takes; every time adds once more.
+fn sums(ctx: &mut Ctx) -> Result<Proof> {
+    let count = ctx.large() / 4;
+    let stream = ctx.stream()?;
+    let (mut to, from) = (floats(1, count), floats(2, count));
+    let mut mirror = Around::new(3, count * 4);
+    mirror.write(&bytes(&to));
+    let (target, source) =
+        (ctx.memory(Home::Device, &mirror.bytes)?, ctx.memory(Home::Device, &bytes(&from))?);
+    let mut rounds = 0;
+    let time = ctx.best(|| {
+        rounds += 1;
+        stream.reduce(mirror.inside(&target), source.all(), SUM, FLOAT)?;
+        stream.synchronise()
+    })?;
+    for _ in 0..rounds {
+        to.iter_mut().zip(&from).for_each(|(a, b)| *a += b);
+    }
+    mirror.write(&bytes(&to));
+    ctx.verify("the sums", &target, &mirror.bytes)?;
+    ctx.verify("the source", &source, &bytes(&from))?;
+    ctx.moved(count * 4, time)
+}
+
+fn extremes(ctx: &mut Ctx) -> Result<Proof> {
+    let len = ctx.small() / 2 * 2;
+    let stream = ctx.stream()?;
+    for kind in [MAX, MIN] {
+        let (to, from) = (pattern(4, len), pattern(5, len));
+        let (target, source) = (ctx.memory(Home::Device, &to)?, ctx.memory(Home::Device, &from)?);
+        stream.reduce(target.all(), source.all(), kind, INT16)?;
+        stream.synchronise()?;
+        let number = |pair: &[u8]| i16::from_ne_bytes([pair[0], pair[1]]);
+        let pairs = to.chunks_exact(2).map(number).zip(from.chunks_exact(2).map(number));
+        let one = |(a, b): (i16, i16)| if kind == MAX { a.max(b) } else { a.min(b) };
+        let mirror: Vec<u8> = pairs.flat_map(|pair| one(pair).to_ne_bytes()).collect();
+        ctx.verify("the larger or the smaller", &target, &mirror)?;
+    }
+    ctx.proof()
+}
+
+fn between(ctx: &mut Ctx) -> Result<Proof> {
+    let count = ctx.small() / 4;
+    let stream = ctx.stream()?;
+    let (first, second) = (floats(6, count), floats(7, count));
+    let (up, source) =
+        (ctx.memory(Home::Locked, &bytes(&first))?, ctx.memory(Home::Device, &bytes(&second))?);
+    let (target, back) =
+        (ctx.memory(Home::Device, &vec![0; count * 4])?, ctx.memory(Home::Locked, &vec![0; count * 4])?);
+    stream.copy(target.all(), up.all(), kind::HOST_TO_DEVICE)?;
+    stream.reduce(target.all(), source.all(), SUM, FLOAT)?;
+    stream.copy(back.all(), target.all(), kind::DEVICE_TO_HOST)?;
+    stream.fill(target.all(), 0, count * 4)?;
+    stream.synchronise()?;
+    let sums: Vec<f32> = first.iter().zip(&second).map(|(a, b)| a + b).collect();
+    ctx.verify("what came back", &back, &bytes(&sums))?;
+    ctx.verify("what was filled afterwards", &target, &vec![0; count * 4])?;
+    ctx.proof()
+}
