@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
-use crate::steps::Outcome;
 use crate::{c, dist, tools};
 
 /// Builds the client against a fresh `dist/` and runs it. Without libclang, it does so without what bindgen makes of

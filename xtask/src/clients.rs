@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::Outcome;
+use crate::outcome::Outcome;
 use crate::venv::Venv;
 use crate::{client, dist, shell};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::shell::{self, cargo_for_release};
-use crate::{c, steps::Outcome};
+use crate::{c, outcome::Outcome};
 
 /// The most instructions that one page-locked `aclrtMemcpyAsync` may take: between the two allocations of the copy before, and to
 /// two that take turns.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::shell::{self, cargo};
-use crate::{c, steps::Outcome};
+use crate::{c, outcome::Outcome};
 
 /// Test programs that cannot run sanitized: a program of its own does not load a sanitized library, nor does this kind of program
 /// at run time; the fuzz program leaves copies to race on purpose; waits for values look at words that copies write; the sanitizer lets the child of a process with threads start none of

@@ -5,8 +5,8 @@ mod module;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
-use crate::steps::Outcome;
 use crate::tools;
 
 /// Tests that need a process of their own: they break the GPU, or want its addresses for themselves.

@@ -1,4 +1,5 @@
-//! `cargo xtask`: everything this repository checks about itself, as one program without dependencies.
+//! `cargo xtask`: everything this repository checks about itself, as one program that needs no crate but one that
+//! splits Rust into tokens.
 //!
 //! `test` is the command of the README and of CI. The other commands are single steps of it that are worth
 //! running alone.
@@ -12,10 +13,12 @@ mod deep;
 mod device;
 mod dist;
 mod needs;
+mod outcome;
 mod places;
 mod python;
 mod readme;
 mod requirements;
+mod shape;
 mod shell;
 mod steps;
 mod tools;
@@ -31,6 +34,9 @@ usage: cargo xtask COMMAND
   abi                              compare the headers with the library
   requirements [--check]           write docs/requirements.md; --check only says whether it is right
   count                            count the instructions of one submitted copy
+  shape [CRATE]...                 check imports, names, widths, traits and the map; all offences of a crate
+  shape --figures | --prune        count lines, types and modules; take out of shape.allow what was mended
+  map                              write the map of modules in docs/ARCHITECTURE.md
   device                           pack the conformance suite for a machine with a GPU
   dist                             fill dist/ with what people install
   install --prefix DIR             put the same below DIR
@@ -46,9 +52,11 @@ fn main() -> ExitCode {
         ["requirements"] => requirements::write(&root),
         ["requirements", "--check"] => requirements::check(&root),
         ["count"] => count::run(&root).and_then(|outcome| match outcome {
-            steps::Outcome::Passed => Ok(()),
-            steps::Outcome::Skipped(why) => Err(format!("not counted: {why}")),
+            outcome::Outcome::Passed => Ok(()),
+            outcome::Outcome::Skipped(why) => Err(format!("not counted: {why}")),
         }),
+        ["shape", options @ ..] => shape::run(&root, options),
+        ["map"] => shape::write_map(&root),
         ["device"] => device::pack(&root),
         ["dist"] => dist::fill(&root),
         ["install", "--prefix", prefix] if !prefix.is_empty() => install(&root, prefix),

@@ -10,8 +10,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::outcome::Outcome;
 use crate::shell;
-use crate::steps::Outcome;
 
 /// A user that every Linux has and that owns nothing.
 const NOBODY: &str = "65534";

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::outcome::Outcome;
 use crate::shell;
-use crate::steps::Outcome;
 use crate::tools;
 use crate::venv::{OLDEST, Venv};
 

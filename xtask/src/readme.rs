@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::shell::{self, cargo};
-use crate::{c, python, steps::Outcome};
+use crate::{c, outcome::Outcome, python};
 
 /// What each program carries to a device and back.
 const CARGO: &str = "there and back\n";

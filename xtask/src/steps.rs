@@ -7,16 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::needs::{self, Need};
+use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
-use crate::{abi, client, clients, count, deep, device, dist, places, python, readme, requirements, tools};
-
-/// How a step that found nothing wrong ended.
-pub enum Outcome {
-    /// It ran.
-    Passed,
-    /// It could not run here, and why.
-    Skipped(String),
-}
+use crate::{
+    abi, client, clients, count, deep, device, dist, places, python, readme, requirements, shape, tools,
+};
 
 type Run = fn(&Path) -> Result<Outcome, String>;
 
@@ -51,6 +46,7 @@ const BUILDER: Need = Need::Python(&["maturin"]);
 
 const STEPS: &[Step] = &[
     step("fmt", "the code is formatted", |root| plain(root, "fmt --all --check")),
+    step("shape", "imports, names, widths, traits and the map", |root| done(shape::check(root))),
     step("clippy", "no warnings", |root| plain(root, "clippy --workspace --all-targets -- -D warnings")),
     step("build", "everything builds", |root| plain(root, "build --workspace")),
     step("tests", "all tests", |root| plain(root, "test --workspace --no-fail-fast")),

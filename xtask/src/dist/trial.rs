@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{layout, tree::Tree, wheel};
-use crate::steps::Outcome;
+use crate::outcome::Outcome;
 use crate::{shell, tools};
 
 const FLAGS: [&str; 6] = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];

@@ -1,0 +1,58 @@
+//! How much there is: lines, types and modules of each crate, without tests.
+
+use std::collections::BTreeMap;
+
+use super::offence::unit_of;
+use super::package::Package;
+
+#[derive(Default)]
+struct Figures {
+    modules: usize,
+    lines: usize,
+    comments: usize,
+    types: usize,
+    longest: usize,
+}
+
+/// Prints a table.
+pub fn print(packages: &[Package]) {
+    println!(
+        "{:<10}{:>9}{:>9}{:>10}{:>8}{:>10}",
+        "crate", "modules", "lines", "comments", "types", "longest"
+    );
+    let mut all = Figures::default();
+    for package in packages {
+        for (name, figures) in of(package) {
+            show(&name, &figures);
+            all.modules += figures.modules;
+            all.lines += figures.lines;
+            all.comments += figures.comments;
+            all.types += figures.types;
+            all.longest = all.longest.max(figures.longest);
+        }
+    }
+    show("all", &all);
+}
+
+fn show(name: &str, of: &Figures) {
+    println!(
+        "{name:<10}{:>9}{:>9}{:>10}{:>8}{:>10}",
+        of.modules, of.lines, of.comments, of.types, of.longest
+    );
+}
+
+fn of(package: &Package) -> BTreeMap<String, Figures> {
+    let mut units: BTreeMap<String, Figures> = BTreeMap::new();
+    for module in &package.modules {
+        let figures = units.entry(unit_of(&module.file)).or_default();
+        figures.types += module.read.types.len();
+        if module.lines > 0 {
+            let lines = module.lines - module.test_lines;
+            figures.modules += 1;
+            figures.lines += lines;
+            figures.comments += module.comments;
+            figures.longest = figures.longest.max(lines);
+        }
+    }
+    units
+}
