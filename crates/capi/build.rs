@@ -1,5 +1,5 @@
-//! Gives the library its SONAME, asks the loader never to unload it (its threads outlive any `dlclose`), and compiles the one
-//! piece that only C can write.
+//! Gives the library its SONAME, asks the loader never to unload it (its threads outlive any `dlclose`), and
+//! compiles the one piece that only C can write.
 use std::env;
 
 fn main() {
@@ -11,7 +11,8 @@ fn main() {
     let mut c = cc::Build::new();
     c.file("src/app_log.c").std("c99").warnings(true).extra_warnings(true).warnings_into_errors(true);
     if let Err(why) = c.try_compile("ferry_app_log") {
-        // Checking the Rust code for another machine needs no compiler for it; a build there will miss the symbol.
+        // Checking the Rust code for another machine needs no compiler for it; a build there will miss the
+        // symbol.
         let foreign = env::var("TARGET") != env::var("HOST");
         assert!(foreign, "src/app_log.c: {why}");
         println!("cargo:warning=src/app_log.c was not compiled: {why}");

@@ -1,8 +1,8 @@
 // 01: copy a rectangle out of a picture to the device and back, with aclrtMemcpy2dAsync.
 //
-// A picture in memory is rows of bytes. The distance from the start of one row to the start of the next is its
-// pitch. To copy a part of a picture one says where its first byte is, how wide and how high it is, and both
-// pitches; the bytes between the end of one row and the start of the next are left alone.
+// A picture in memory is rows of bytes. The distance from the start of one row to the start of the next is
+// its pitch. To copy a part of a picture one says where its first byte is, how wide and how high it is, and
+// both pitches; the bytes between the end of one row and the start of the next are left alone.
 #include "try.h"
 
 enum { PICTURE_WIDTH = 16, PICTURE_HEIGHT = 8 };        // the picture, one byte per pixel
@@ -30,8 +30,8 @@ int main(void)
     TRY(aclrtSetDevice(0));
     TRY(aclrtCreateStream(&stream));
 
-    // Page-locked host memory: with it the copies below only hand over work and return at once. With memory from malloc they
-    // would work as well, but each call would return only when its copy is done.
+    // Page-locked host memory: with it the copies below only hand over work and return at once. With memory
+    // from malloc they would work as well, but each call would return only when its copy is done.
     TRY(aclrtMallocHost(&picture, PICTURE_WIDTH * PICTURE_HEIGHT));
     TRY(aclrtMallocHost(&result, PICTURE_WIDTH * PICTURE_HEIGHT));
     // Device memory: a pointer to give to acl functions. The program itself cannot read or write through it.
@@ -47,11 +47,12 @@ int main(void)
     show("the picture:", from);
 
     // To the device: HEIGHT rows of WIDTH bytes, PICTURE_WIDTH apart here and DEVICE_PITCH apart there.
-    TRY(aclrtMemcpy2dAsync(device, DEVICE_PITCH, from + TOP * PICTURE_WIDTH + LEFT, PICTURE_WIDTH, WIDTH, HEIGHT,
-                           ACL_MEMCPY_HOST_TO_DEVICE, stream));
-    // And back, into the middle of a picture of dots. A stream runs its tasks in order, so this one sees what the first wrote.
-    TRY(aclrtMemcpy2dAsync(to + TOP * PICTURE_WIDTH + LEFT, PICTURE_WIDTH, device, DEVICE_PITCH, WIDTH, HEIGHT,
-                           ACL_MEMCPY_DEVICE_TO_HOST, stream));
+    TRY(aclrtMemcpy2dAsync(device, DEVICE_PITCH, from + TOP * PICTURE_WIDTH + LEFT, PICTURE_WIDTH, WIDTH,
+                           HEIGHT, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+    // And back, into the middle of a picture of dots. A stream runs its tasks in order, so this one sees what
+    // the first wrote.
+    TRY(aclrtMemcpy2dAsync(to + TOP * PICTURE_WIDTH + LEFT, PICTURE_WIDTH, device, DEVICE_PITCH, WIDTH,
+                           HEIGHT, ACL_MEMCPY_DEVICE_TO_HOST, stream));
 
     // Success so far means: handed over. Only after this line is the result there to look at.
     TRY(aclrtSynchronizeStream(stream));

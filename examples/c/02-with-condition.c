@@ -1,9 +1,9 @@
 // 02: one call for any host memory, with aclrtMemcpyAsyncWithCondition.
 //
-// The call looks at the host memory that it is given. Did acl allocate it (aclrtMallocHost), then the copy is only
-// handed over to the stream and the call returns at once. Is it any other memory (malloc, an array, a mapped
-// file), then the call returns when the copy is done, so that the memory may be changed or freed right away.
-// Code that does not know where its memory comes from can use it for both.
+// The call looks at the host memory that it is given. Did acl allocate it (aclrtMallocHost), then the copy is
+// only handed over to the stream and the call returns at once. Is it any other memory (malloc, an array, a
+// mapped file), then the call returns when the copy is done, so that the memory may be changed or freed right
+// away. Code that does not know where its memory comes from can use it for both.
 #include "try.h"
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(int) };
@@ -48,8 +48,8 @@ int main(void)
         }
     }
 
-    // What does not work: a copy inside the host. There is memcpy for that. Every failed call leaves a message that says
-    // what was wrong.
+    // What does not work: a copy inside the host. There is memcpy for that. Every failed call leaves a
+    // message that says what was wrong.
     code = aclrtMemcpyAsyncWithCondition(back, BYTES, back, BYTES, ACL_MEMCPY_HOST_TO_HOST, stream);
     if (code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) {
         fprintf(stderr, "host to host returned %d\n", code);

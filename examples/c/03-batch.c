@@ -1,8 +1,9 @@
 // 03: many copies in one call, with aclrtMemcpyBatchAsync.
 //
-// Ten pieces go to the device. Six of them come from page-locked memory of the library and four from ordinary memory, so
-// there are two attributes: what the memory of the copies is that they cover. attrsIndexes says at which copy each
-// attribute begins; it lasts until the next one begins. The copies of a batch run in no particular order.
+// Ten pieces go to the device. Six of them come from page-locked memory of the library and four from ordinary
+// memory, so there are two attributes: what the memory of the copies is that they cover. attrsIndexes says at
+// which copy each attribute begins; it lasts until the next one begins. The copies of a batch run in no
+// particular order.
 #include "try.h"
 
 enum { PIECES = 10, FIRST = 6, PIECE = 100 };
@@ -28,7 +29,8 @@ int main(void)
 
     // Piece i is full of the number i, and goes to place i on the device.
     for (i = 0; i < PIECES; i++) {
-        unsigned char *from = i < FIRST ? (unsigned char *)locked + i * PIECE : ordinary + (i - FIRST) * PIECE;
+        unsigned char *from =
+            i < FIRST ? (unsigned char *)locked + i * PIECE : ordinary + (i - FIRST) * PIECE;
         memset(from, i, PIECE);
         srcs[i] = from;
         dsts[i] = (unsigned char *)device + i * PIECE;
@@ -44,9 +46,10 @@ int main(void)
     attrs[1] = attrs[0];
     attrs[1].srcLoc.type = ACL_MEM_LOCATION_TYPE_UNREGISTERED;
 
-    // Some of the memory is ordinary, so this returns when the copies are done; with page-locked memory alone it would only
-    // hand them over.
-    TRY(aclrtMemcpyBatchAsync(dsts, destMaxs, srcs, sizes, PIECES, attrs, attrsIndexes, 2, &failIndex, stream));
+    // Some of the memory is ordinary, so this returns when the copies are done; with page-locked memory alone
+    // it would only hand them over.
+    TRY(aclrtMemcpyBatchAsync(dsts, destMaxs, srcs, sizes, PIECES, attrs, attrsIndexes, 2, &failIndex,
+                              stream));
     TRY(aclrtMemcpyAsync(result, PIECES * PIECE, device, PIECES * PIECE, ACL_MEMCPY_DEVICE_TO_HOST, stream));
     TRY(aclrtSynchronizeStream(stream));
     for (i = 0; i < PIECES; i++) {
@@ -61,7 +64,8 @@ int main(void)
 
     // A mistake: piece 7 is said to be host memory and is not. Nothing is copied, and failIndex names it.
     srcs[7] = device;
-    code = aclrtMemcpyBatchAsync(dsts, destMaxs, srcs, sizes, PIECES, attrs, attrsIndexes, 2, &failIndex, stream);
+    code = aclrtMemcpyBatchAsync(dsts, destMaxs, srcs, sizes, PIECES, attrs, attrsIndexes, 2, &failIndex,
+                                 stream);
     printf("with a mistake in piece 7: returned %d, failIndex %zu\n", code, failIndex);
     if (code == ACL_SUCCESS || failIndex != 7) {
         return 1;

@@ -1,8 +1,8 @@
 // 04: a copy whose addresses are read when it runs, with aclrtMemcpyAsyncWithDesc.
 //
-// A descriptor is a piece of device memory that says: from here, to there, so many bytes. The task that uses it looks into it
-// when its turn comes, not when it is submitted. So the same submitted task can be pointed elsewhere, by the host or
-// by a task that runs before it.
+// A descriptor is a piece of device memory that says: from here, to there, so many bytes. The task that uses
+// it looks into it when its turn comes, not when it is submitted. So the same submitted task can be pointed
+// elsewhere, by the host or by a task that runs before it.
 #include "try.h"
 
 enum { BYTES = 256 };
@@ -58,8 +58,8 @@ int main(void)
     }
     printf("copied what the descriptor pointed at\n");
 
-    // A descriptor is plain bytes: an earlier task of the stream writes the spare one over it, and the copy behind that task
-    // goes where the spare one says.
+    // A descriptor is plain bytes: an earlier task of the stream writes the spare one over it, and the copy
+    // behind that task goes where the spare one says.
     TRY(aclrtMemcpyAsync(desc, size, spare, size, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
     TRY(aclrtMemcpyAsyncWithDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, stream));
     TRY(aclrtSynchronizeStream(stream));

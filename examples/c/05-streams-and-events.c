@@ -1,14 +1,15 @@
 // 05: two streams that work at the same time, and an event that puts one behind the other.
 //
-// Tasks of one stream run one after the other. Tasks of different streams run whenever they can, unless an event says
-// otherwise: recorded in one stream it stands for everything submitted there so far, and a stream that waits for it goes on
-// when that is done. The program itself does not wait for any of this until it wants the result.
+// Tasks of one stream run one after the other. Tasks of different streams run whenever they can, unless an
+// event says otherwise: recorded in one stream it stands for everything submitted there so far, and a stream
+// that waits for it goes on when that is done. The program itself does not wait for any of this until it
+// wants the result.
 #include "try.h"
 
 enum { CHUNKS = 8, CHUNK = 256 * 1024, BYTES = CHUNKS * CHUNK };
 
-// A host function: the stream calls it, on a thread of the library, between the tasks before and after it. It may do anything
-// but use the library.
+// A host function: the stream calls it, on a thread of the library, between the tasks before and after it. It
+// may do anything but use the library.
 static void tell(void *arg)
 {
     printf("%s\n", (const char *)arg);
@@ -37,17 +38,19 @@ int main(void)
     }
     memset(to, 0, BYTES);
 
-    // Each chunk goes down in one stream and comes back in the other, as soon as it has arrived: while chunk 3 comes
-    // back, chunk 4 goes down.
+    // Each chunk goes down in one stream and comes back in the other, as soon as it has arrived: while chunk
+    // 3 comes back, chunk 4 goes down.
     TRY(aclrtCreateEvent(&begin));
     TRY(aclrtCreateEvent(&end));
     TRY(aclrtRecordEvent(begin, down));
     for (i = 0; i < CHUNKS; i++) {
         TRY(aclrtCreateEvent(&arrived[i]));
-        TRY(aclrtMemcpyAsync(middle + i * CHUNK, CHUNK, from + i * CHUNK, CHUNK, ACL_MEMCPY_HOST_TO_DEVICE, down));
+        TRY(aclrtMemcpyAsync(middle + i * CHUNK, CHUNK, from + i * CHUNK, CHUNK, ACL_MEMCPY_HOST_TO_DEVICE,
+                             down));
         TRY(aclrtRecordEvent(arrived[i], down));
         TRY(aclrtStreamWaitEvent(up, arrived[i]));
-        TRY(aclrtMemcpyAsync(to + i * CHUNK, CHUNK, middle + i * CHUNK, CHUNK, ACL_MEMCPY_DEVICE_TO_HOST, up));
+        TRY(aclrtMemcpyAsync(to + i * CHUNK, CHUNK, middle + i * CHUNK, CHUNK, ACL_MEMCPY_DEVICE_TO_HOST,
+                             up));
     }
     TRY(aclrtRecordEvent(end, down));
     TRY(aclrtLaunchHostFunc(down, tell, down_done));

@@ -1,9 +1,9 @@
 // 06: device memory that two processes share, with events, callbacks and the IPC functions.
 //
-// One process makes the memory and asks for a key: a string that stands for it. The other turns the key into a pointer of
-// its own, to the same bytes. How the key gets across is the program's business; here it is a pipe, and what writes into
-// it is a callback, a task of a stream. An event puts the callback behind the copy, so the other process hears of the
-// memory when there is something in it.
+// One process makes the memory and asks for a key: a string that stands for it. The other turns the key into
+// a pointer of its own, to the same bytes. How the key gets across is the program's business; here it is a
+// pipe, and what writes into it is a callback, a task of a stream. An event puts the callback behind the
+// copy, so the other process hears of the memory when there is something in it.
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <semaphore.h>
@@ -43,7 +43,8 @@ static void receive_all(int from, void *bytes, size_t size)
     }
 }
 
-// A callback: runs when the stream gets to it, on the thread that was named for it. It may do anything but use the library.
+// A callback: runs when the stream gets to it, on the thread that was named for it. It may do anything but
+// use the library.
 static void send_key(void *arg)
 {
     struct courier *courier = (struct courier *)arg;
@@ -92,8 +93,8 @@ static void owner(int from, int to)
         numbers[i] = i;
     }
 
-    // A key for the memory, and the one process that may use it. Each process knows itself by what this library tells it,
-    // which in a container need not be getpid().
+    // A key for the memory, and the one process that may use it. Each process knows itself by what this
+    // library tells it, which in a container need not be getpid().
     memset(&courier, 0, sizeof courier);
     courier.to = to;
     receive_all(from, &partner, sizeof partner);
@@ -108,7 +109,8 @@ static void owner(int from, int to)
     TRY(aclrtSubscribeReport((uint64_t)thread, callbacks));
     sem_post(&courier.subscribed);
 
-    // Fill the memory in one stream; in the other, when that is done, send the key. None of these calls waits.
+    // Fill the memory in one stream; in the other, when that is done, send the key. None of these calls
+    // waits.
     TRY(aclrtMemcpyAsync(device, BYTES, numbers, BYTES, ACL_MEMCPY_HOST_TO_DEVICE, copies));
     TRY(aclrtRecordEvent(filled, copies));
     TRY(aclrtStreamWaitEvent(callbacks, filled));

@@ -1,8 +1,9 @@
 //! 01: copy a rectangle out of a picture to the device and back.
 //!
-//! A picture in memory is rows of pixels. The distance from the start of one row to the start of the next is its pitch. A matrix
-//! says how many rows and columns there are, and the pitch; a rectangle of a matrix is a matrix again. A copy takes one at
-//! either end, and leaves alone what lies between the end of one row and the start of the next.
+//! A picture in memory is rows of pixels. The distance from the start of one row to the start of the next is
+//! its pitch. A matrix says how many rows and columns there are, and the pitch; a rectangle of a matrix is a
+//! matrix again. A copy takes one at either end, and leaves alone what lies between the end of one row and
+//! the start of the next.
 
 use ferry::Runtime;
 
@@ -27,8 +28,8 @@ fn main() -> ferry::Result<()> {
     let device = runtime.device(0)?;
     let stream = device.stream()?;
 
-    // Page-locked host memory: with it the copies below only hand over work and return at once. Plain memory is copied by other
-    // methods, `write` and `read`, which return when the copy is done.
+    // Page-locked host memory: with it the copies below only hand over work and return at once. Plain memory
+    // is copied by other methods, `write` and `read`, which return when the copy is done.
     let mut picture = runtime.alloc_host::<u8>(PICTURE_WIDTH * PICTURE_HEIGHT)?;
     let mut result = runtime.alloc_host::<u8>(PICTURE_WIDTH * PICTURE_HEIGHT)?;
     // Device memory: a handle to give to a stream. The program itself cannot look behind it.
@@ -40,14 +41,16 @@ fn main() -> ferry::Result<()> {
     result.fill(b'.');
     show("the picture:", &picture);
 
-    // To the device: HEIGHT rows of WIDTH pixels, PICTURE_WIDTH apart here and DEVICE_PITCH apart there. The copy takes the
-    // picture with it: from here to `sent.wait()` nobody can read or change it, and the compiler sees to that.
+    // To the device: HEIGHT rows of WIDTH pixels, PICTURE_WIDTH apart here and DEVICE_PITCH apart there. The
+    // copy takes the picture with it: from here to `sent.wait()` nobody can read or change it, and the
+    // compiler sees to that.
     let (rows, cols) = (TOP..TOP + HEIGHT, LEFT..LEFT + WIDTH);
     let there = there.matrix_pitched(HEIGHT, WIDTH, DEVICE_PITCH)?;
     let part = picture.into_matrix(PICTURE_HEIGHT, PICTURE_WIDTH, PICTURE_WIDTH)?;
     let sent = stream.upload(there, part.rect(rows.clone(), cols.clone())?)?;
 
-    // And back, into the middle of a picture of dots. A stream runs its work in order, so this copy sees what the first wrote.
+    // And back, into the middle of a picture of dots. A stream runs its work in order, so this copy sees what
+    // the first wrote.
     let frame = result.into_matrix(PICTURE_HEIGHT, PICTURE_WIDTH, PICTURE_WIDTH)?;
     let back = stream.download(frame.rect(rows.clone(), cols.clone())?, there)?;
 

@@ -1,8 +1,9 @@
 //! 03: many copies as one piece of work.
 //!
-//! Ten pieces go to the device. Six of them come from one page-locked buffer and four from another, so the batch is over a `Vec` of
-//! two buffers, and every piece says which of the two it means. The copies of a batch run in no particular order. A batch is
-//! page-locked memory only: pieces of plain memory would each go by `write` or `write_staged`.
+//! Ten pieces go to the device. Six of them come from one page-locked buffer and four from another, so the
+//! batch is over a `Vec` of two buffers, and every piece says which of the two it means. The copies of a
+//! batch run in no particular order. A batch is page-locked memory only: pieces of plain memory would each go
+//! by `write` or `write_staged`.
 
 use ferry::{Batch, Kind, Runtime};
 
@@ -30,7 +31,8 @@ fn main() -> ferry::Result<()> {
         batch.push(there.slice(i * PIECE..(i + 1) * PIECE)?, (buffer, start..start + PIECE))?;
     }
 
-    // A mistake: a piece that has 100 elements here and 99 there. The message says so, and the batch stays as it was.
+    // A mistake: a piece that has 100 elements here and 99 there. The message says so, and the batch stays as
+    // it was.
     let wrong = batch.push(there.slice(..PIECE - 1)?, (0, 0..PIECE)).expect_err("a piece that fits nowhere");
     println!("with a mistake in a piece: {wrong}");
     assert_eq!((wrong.kind, batch.len()), (Kind::BadShape, PIECES));

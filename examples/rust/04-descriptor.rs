@@ -1,8 +1,8 @@
 //! 04: a copy whose addresses are read when it runs.
 //!
-//! A descriptor is a piece of device memory that says: from here, to there, so many bytes. The work that uses it looks into it when
-//! its turn comes, not when it is submitted. So the same submitted copy can be pointed elsewhere, by the program or by work
-//! that runs before it.
+//! A descriptor is a piece of device memory that says: from here, to there, so many bytes. The work that uses
+//! it looks into it when its turn comes, not when it is submitted. So the same submitted copy can be pointed
+//! elsewhere, by the program or by work that runs before it.
 
 use ferry::Runtime;
 
@@ -16,9 +16,9 @@ fn main() -> ferry::Result<()> {
     let (first, second) = (device.alloc_from(&[1_u8; BYTES])?, device.alloc_from(&[2_u8; BYTES])?);
     let target = device.alloc_zeroed::<u8>(BYTES)?;
 
-    // As everywhere in this crate, the destination comes first. What a descriptor names stays allocated as long as the descriptor
-    // does. In C a descriptor is plain bytes, which a program sizes, allocates and may copy; here it is a type of its own, since
-    // bytes that anybody can write would let a copy go anywhere.
+    // As everywhere in this crate, the destination comes first. What a descriptor names stays allocated as
+    // long as the descriptor does. In C a descriptor is plain bytes, which a program sizes, allocates and may
+    // copy; here it is a type of its own, since bytes that anybody can write would let a copy go anywhere.
     let descriptor = device.descriptor()?;
     descriptor.set(&target, &first)?;
 

@@ -1,8 +1,9 @@
 //! 07: copies in tasks, with async/await.
 //!
-//! A token is a future: awaiting it gives the buffer back. Events and whole streams can be awaited too. Ferry brings no executor of
-//! its own and asks for none: whoever polls is woken when the copy is done, so this runs under tokio, smol or the twenty lines
-//! below. A copy that waits costs no thread; dropping a future lets its copy go on and gives the buffer up, without waiting.
+//! A token is a future: awaiting it gives the buffer back. Events and whole streams can be awaited too. Ferry
+//! brings no executor of its own and asks for none: whoever polls is woken when the copy is done, so this
+//! runs under tokio, smol or the twenty lines below. A copy that waits costs no thread; dropping a future
+//! lets its copy go on and gives the buffer up, without waiting.
 
 use std::{
     future::Future,
@@ -36,7 +37,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 const COPIES: usize = 1000;
 
-/// There and back, as a task would do it. The buffer is away for two awaits, and the type of every line says whether it is here.
+/// There and back, as a task would do it. The buffer is away for two awaits, and the type of every line says
+/// whether it is here.
 async fn round_trip(
     stream: &Stream,
     there: &DeviceBuffer<u64>,
@@ -72,7 +74,8 @@ fn main() -> ferry::Result<()> {
     })?;
     assert!(stream.read_vec(&there)?.iter().enumerate().all(|(i, number)| *number == i as u64));
 
-    // A future that is dropped takes its copy along no longer than needed: the next line does not wait, and the copy is made.
+    // A future that is dropped takes its copy along no longer than needed: the next line does not wait, and
+    // the copy is made.
     drop(stream.upload(&there, runtime.alloc_host_from(&[9; COPIES])?)?);
     block_on(stream.synchronized())?;
     assert_eq!(stream.read_vec(&there)?, [9; COPIES]);

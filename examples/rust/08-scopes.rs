@@ -1,8 +1,9 @@
 //! 08: lend memory to copies, instead of giving it away.
 //!
-//! An owned copy takes the buffer and gives it back through a token. Inside a scope copies borrow: parts of one buffer can be in
-//! flight at the same time, the program keeps the buffer, and the scope waits at its end for all that it lent. It waits also
-//! when its body fails or panics, as `std::thread::scope` does, so what was lent is never left behind in flight.
+//! An owned copy takes the buffer and gives it back through a token. Inside a scope copies borrow: parts of
+//! one buffer can be in flight at the same time, the program keeps the buffer, and the scope waits at its end
+//! for all that it lent. It waits also when its body fails or panics, as `std::thread::scope` does, so what
+//! was lent is never left behind in flight.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,8 +21,9 @@ fn main() -> ferry::Result<()> {
         *number = i as u32;
     }
 
-    // Two parts of one buffer: the left half goes up, the right half takes what comes down. While that goes on the left half
-    // may be read, since the copy only reads it; the right half may not be touched, and the compiler says so.
+    // Two parts of one buffer: the left half goes up, the right half takes what comes down. While that goes
+    // on the left half may be read, since the copy only reads it; the right half may not be touched, and the
+    // compiler says so.
     let (left, right) = host.split_at_mut(LEN)?;
     let mut sum = 0_u64;
     stream.scope(|scope| {

@@ -1,9 +1,10 @@
 //! 09: swap thousands of blocks of a KV cache out to the host and in again.
 //!
-//! A server of language models keeps keys and values of past tokens in device memory, cut into blocks of one size, and a table that
-//! says which blocks belong to which request. When memory runs short the blocks of some requests go to page-locked memory,
-//! and come back later, to whatever blocks are free then. The blocks of a request lie all over the cache, so a swap is
-//! thousands of small copies; a batch makes them one piece of work, which costs one submission.
+//! A server of language models keeps keys and values of past tokens in device memory, cut into blocks of one
+//! size, and a table that says which blocks belong to which request. When memory runs short the blocks of
+//! some requests go to page-locked memory, and come back later, to whatever blocks are free then. The blocks
+//! of a request lie all over the cache, so a swap is thousands of small copies; a batch makes them one piece
+//! of work, which costs one submission.
 
 use std::time::Instant;
 
@@ -40,7 +41,8 @@ impl Cache {
         Ok(batch)
     }
 
-    /// Returns at once. What the stream does next with these blocks comes after the swap, so they are free from here on.
+    /// Returns at once. What the stream does next with these blocks comes after the swap, so they are free
+    /// from here on.
     fn swap_out(&self, table: &[usize], host: HostBuffer<u16>) -> ferry::Result<InFlight<HostBuffer<u16>>> {
         Ok(self.stream.download_batch(self.batch(table, host)?)?)
     }

@@ -64,14 +64,20 @@ typedef void *aclrtEvent; /**< An event. */
 #define ACL_ERROR_KERNEL_ALREADY_REGISTERED 100031 /**< Kernel registered twice. */
 #define ACL_ERROR_INVALID_QUEUE_ID 100032 /**< Bad queue id. */
 #define ACL_ERROR_REPEAT_SUBSCRIBE 100033 /**< Stream subscribed twice via aclrtSubscribeReport. */
-#define ACL_ERROR_STREAM_NOT_SUBSCRIBE 100034 /**< Stream not subscribed; deprecated, use ACL_ERROR_RT_STREAM_NO_CB_REG. */
-#define ACL_ERROR_THREAD_NOT_SUBSCRIBE 100035 /**< Thread not subscribed; deprecated, use ACL_ERROR_RT_THREAD_SUBSCRIBE. */
-#define ACL_ERROR_WAIT_CALLBACK_TIMEOUT 100036 /**< No callback arrived in time; deprecated, use ACL_ERROR_RT_REPORT_TIMEOUT. */
+#define ACL_ERROR_STREAM_NOT_SUBSCRIBE 100034 /**< Stream not subscribed; deprecated, use
+                                                   ACL_ERROR_RT_STREAM_NO_CB_REG. */
+#define ACL_ERROR_THREAD_NOT_SUBSCRIBE 100035 /**< Thread not subscribed; deprecated, use
+                                                   ACL_ERROR_RT_THREAD_SUBSCRIBE. */
+#define ACL_ERROR_WAIT_CALLBACK_TIMEOUT 100036 /**< No callback arrived in time; deprecated, use
+                                                    ACL_ERROR_RT_REPORT_TIMEOUT. */
 #define ACL_ERROR_REPEAT_FINALIZE 100037 /**< Already finalised. */
-#define ACL_ERROR_NOT_STATIC_AIPP 100038 /**< No static AIPP info; deprecated, use ACL_ERROR_GE_AIPP_NOT_EXIST. */
-#define ACL_ERROR_COMPILING_STUB_MODE 100039 /**< The process loaded the link-time stub library instead of the real one. */
+#define ACL_ERROR_NOT_STATIC_AIPP 100038 /**< No static AIPP info; deprecated, use
+                                              ACL_ERROR_GE_AIPP_NOT_EXIST. */
+#define ACL_ERROR_COMPILING_STUB_MODE 100039 /**< The process loaded the link-time stub library instead of
+                                                  the real one. */
 #define ACL_ERROR_GROUP_NOT_SET 100040 /**< Group not set; deprecated, use ACL_ERROR_RT_GROUP_NOT_SET. */
-#define ACL_ERROR_GROUP_NOT_CREATE 100041 /**< Group does not exist; deprecated, use ACL_ERROR_RT_GROUP_NOT_CREATE. */
+#define ACL_ERROR_GROUP_NOT_CREATE 100041 /**< Group does not exist; deprecated, use
+                                               ACL_ERROR_RT_GROUP_NOT_CREATE. */
 #define ACL_ERROR_PROF_ALREADY_RUN 100042 /**< Profiling already active. */
 #define ACL_ERROR_PROF_NOT_RUN 100043 /**< aclprofInit missing. */
 #define ACL_ERROR_DUMP_ALREADY_RUN 100044 /**< Dump already active. */

@@ -3,8 +3,9 @@
  * @file acl_op.h
  * @brief Descriptions of tensors and of operators' attributes. Not included by acl.h.
  *
- * The functions are in libacl_op_compiler.so: link with `-lacl_op_compiler -lascendcl`. Objects are real and can be asked for what they
- * hold, so that programs which prepare operators run up to the first one; that one fails (acl_op_compiler.h).
+ * The functions are in libacl_op_compiler.so: link with `-lacl_op_compiler -lascendcl`. Objects are real and
+ * can be asked for what they hold, so that programs which prepare operators run up to the first one; that one
+ * fails (acl_op_compiler.h).
  */
 #ifndef ACL_ACL_OP_H
 #define ACL_ACL_OP_H
@@ -27,9 +28,10 @@ typedef enum {
     ACL_ENGINE_VECTOR = 2 /**< Vector cores. */
 } aclopEngineType;
 
-/* ---- Tensors ---------------------------------------------------------------------------------------------- */
+/* ---- Tensors ------------------------------------------------------------------------------------------- */
 
-/** Describes a tensor; no dimensions with ACL_DT_UNDEFINED are an optional input that is not there. NULL if `dims` cannot be read. */
+/** Describes a tensor; no dimensions with ACL_DT_UNDEFINED are an optional input that is not there. NULL if
+ *  `dims` cannot be read. */
 aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims, aclFormat format);
 
 /** Ends a description. */
@@ -65,7 +67,7 @@ aclDataBuffer *aclCreateDataBuffer(void *data, size_t size);
 /** Ends that; the memory stays. */
 aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer);
 
-/* ---- Attributes ------------------------------------------------------------------------------------------- */
+/* ---- Attributes ---------------------------------------------------------------------------------------- */
 
 /** A list of attributes. */
 aclopAttr *aclopCreateAttr(void);

@@ -49,14 +49,15 @@ typedef enum {
 aclError aclSetCompileopt(aclCompileOpt opt, const char *value);
 
 /**
- * Fails with ACL_ERROR_API_NOT_SUPPORT, as all operators do, and has all streams of the stream's context fail with that code until the
- * context ends: what an operator was to compute is never there, so nothing may go on as if it were.
+ * Fails with ACL_ERROR_API_NOT_SUPPORT, as all operators do, and has all streams of the stream's context fail
+ * with that code until the context ends: what an operator was to compute is never there, so nothing may go on
+ * as if it were.
  */
 aclError aclopCompileAndExecute(const char *opType, int numInputs, const aclTensorDesc *const inputDesc[],
                                 const aclDataBuffer *const inputs[], int numOutputs,
                                 const aclTensorDesc *const outputDesc[], aclDataBuffer *const outputs[],
-                                const aclopAttr *attr, aclopEngineType engineType, aclopCompileType compileFlag,
-                                const char *opPath, aclrtStream stream);
+                                const aclopAttr *attr, aclopEngineType engineType,
+                                aclopCompileType compileFlag, const char *opPath, aclrtStream stream);
 
 #ifdef __cplusplus
 }

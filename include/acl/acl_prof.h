@@ -3,7 +3,8 @@
  * @file acl_prof.h
  * @brief Types of the profiler. Not included by acl.h.
  *
- * There is no profiler of operators here, so no function is declared: programs look those up by name, and do without.
+ * There is no profiler of operators here, so no function is declared: programs look those up by name, and do
+ * without.
  */
 #ifndef ACL_ACL_PROF_H
 #define ACL_ACL_PROF_H

@@ -3,8 +3,8 @@
  * @file acl_rt.h
  * @brief The runtime: devices, contexts, streams, events, memory and copies.
  *
- * Only functions that the library exports are declared, so a program that compiles also links. Every call that
- * returns aclError returns ACL_SUCCESS or says what is wrong; aclGetRecentErrMsg() then has the words.
+ * Only functions that the library exports are declared, so a program that compiles also links. Every call
+ * that returns aclError returns ACL_SUCCESS or says what is wrong; aclGetRecentErrMsg() then has the words.
  */
 #ifndef ACL_ACL_RT_H
 #define ACL_ACL_RT_H
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* ---- Version and sizes ------------------------------------------------------------------------------------ */
+/* ---- Version and sizes --------------------------------------------------------------------------------- */
 
 #define ACL_MAJOR_VERSION 1 /**< First part of the API version. */
 #define ACL_MINOR_VERSION 15 /**< Second part of the API version. */
@@ -27,7 +27,7 @@ extern "C" {
 #define ACL_PKG_VERSION_PARTS_MAX_SIZE 64 /**< Bytes of each part of it. */
 #define ACL_IPC_EVENT_HANDLE_SIZE 64 /**< Bytes of an event handle that crosses processes. */
 
-/* ---- Handles and callbacks -------------------------------------------------------------------------------- */
+/* ---- Handles and callbacks ----------------------------------------------------------------------------- */
 
 typedef void *aclrtContext; /**< A context. */
 typedef void *aclrtDrvMemHandle; /**< Physical memory without an address. */
@@ -45,7 +45,7 @@ typedef struct aclrtExceptionInfo aclrtExceptionInfo;
 /** A host function that hears of failed tasks; it must not allocate, synchronise or submit. */
 typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo *exceptionInfo);
 
-/* ---- Copies ----------------------------------------------------------------------------------------------- */
+/* ---- Copies -------------------------------------------------------------------------------------------- */
 
 /** Direction of a copy. */
 typedef enum {
@@ -54,7 +54,8 @@ typedef enum {
     ACL_MEMCPY_DEVICE_TO_HOST = 2, /**< Device to host. */
     ACL_MEMCPY_DEVICE_TO_DEVICE = 3, /**< Inside one device, or between two. */
     ACL_MEMCPY_DEFAULT = 4, /**< Worked out from the two addresses. */
-    ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5, /**< Host to device; the host memory is free again when the call returns. */
+    ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE = 5, /**< Host to device; the host memory is free again when the call
+                                               returns. */
     ACL_MEMCPY_INNER_DEVICE_TO_DEVICE = 6, /**< Inside one device. */
     ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7 /**< Between two devices. */
 } aclrtMemcpyKind;
@@ -104,7 +105,7 @@ typedef enum {
     ACL_RT_CMO_TYPE_FLUSH = 3 /**< Write back and drop. */
 } aclrtCmoType;
 
-/* ---- Memory ----------------------------------------------------------------------------------------------- */
+/* ---- Memory -------------------------------------------------------------------------------------------- */
 
 /** Pages an allocation is made of. */
 typedef enum {
@@ -189,11 +190,13 @@ typedef enum {
 } aclrtMemSharedHandleType;
 
 #define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the key. */
-#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the key may import it. */
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the key may
+                                                                     import it. */
 #define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL /**< Import flag: just the memory. */
 #define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL /**< Import flag: and access to its device. */
 #define ACL_RT_VMM_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the handle. */
-#define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the handle may import it. */
+#define ACL_RT_VMM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL /**< Export flag: whoever has the handle may
+                                                                 import it. */
 
 /** Properties of physical memory. */
 typedef struct {
@@ -249,7 +252,8 @@ typedef struct {
     size_t reserved[14]; /**< Reserved. */
 } aclrtMemUceInfo;
 
-#define ACL_RT_MEM_UCE_INFO_MAX_NUM 20 /**< Ranges in an aclrtMemUceInfoArray (aclcppdevg_03_1963, as all of its kin). */
+#define ACL_RT_MEM_UCE_INFO_MAX_NUM 20 /**< Ranges in an aclrtMemUceInfoArray (aclcppdevg_03_1963, as all
+                                            of its kin). */
 
 /** Ranges with uncorrectable memory errors. */
 typedef struct {
@@ -309,7 +313,7 @@ typedef enum {
 
 #define ACL_RT_MEM_ATTACH_GLOBAL 1U /**< Managed memory that every device sees. */
 
-/* ---- Streams and events ----------------------------------------------------------------------------------- */
+/* ---- Streams and events -------------------------------------------------------------------------------- */
 
 #define ACL_STREAM_FAST_LAUNCH 0x1U /**< Stream flag: tasks are launched faster. */
 #define ACL_STREAM_FAST_SYNC 0x2U /**< Stream flag: synchronising is faster. */
@@ -409,7 +413,7 @@ typedef struct {
     uint32_t timeoutHigh; /**< High 32 bits. */
 } aclrtTimeoutUs;
 
-/* ---- Devices ---------------------------------------------------------------------------------------------- */
+/* ---- Devices ------------------------------------------------------------------------------------------- */
 
 /** Where the program runs. */
 typedef enum {
@@ -548,7 +552,7 @@ typedef struct {
     size_t num; /**< How many. */
 } aclrtServerPid;
 
-/* ---- Functions: start, end, messages ---------------------------------------------------------------------- */
+/* ---- Functions: start, end, messages ------------------------------------------------------------------- */
 
 /** Starts the library; `configPath` is NULL or the path of a JSON file. */
 aclError aclInit(const char *configPath);
@@ -556,7 +560,8 @@ aclError aclInit(const char *configPath);
 /** Ends the library, however often it was started. */
 aclError aclFinalize(void);
 
-/** Takes back one aclInit, and ends the library with the last; `refCount`, if not NULL, receives how many are left. */
+/** Takes back one aclInit, and ends the library with the last; `refCount`, if not NULL, receives how many
+ *  are left. */
 aclError aclFinalizeReference(uint64_t *refCount);
 
 /** Code of the calling thread's last call that failed; ACL_SUCCESS if there is none. */
@@ -565,9 +570,9 @@ aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 /** The same, and forgets it. */
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
-/** Has a function called for every task of a stream that fails, on any thread; NULL ends that, and the last one counts. It has been
- *  called when a call returns the error of the task, and is called for one task at a time: it must not wait for calls of other threads,
- *  which may wait for it. */
+/** Has a function called for every task of a stream that fails, on any thread; NULL ends that, and the last
+ *  one counts. It has been called when a call returns the error of the task, and is called for one task at a
+ *  time: it must not wait for calls of other threads, which may wait for it. */
 aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
 
 /** Number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the function was given. */
@@ -606,7 +611,7 @@ const char *aclrtGetSocName(void);
 /** Tells whether the program runs on a host or on the device. */
 aclError aclrtGetRunMode(aclrtRunMode *runMode);
 
-/* ---- Functions: devices ----------------------------------------------------------------------------------- */
+/* ---- Functions: devices -------------------------------------------------------------------------------- */
 
 /** Makes a device, and its default context, current in the calling thread. */
 aclError aclrtSetDevice(int32_t deviceId);
@@ -665,7 +670,8 @@ aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const 
 /** The driver's number of a device of the machine; the two are the same here. */
 aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId);
 
-/** The machine's number of a device. Documented: the argument is this process's number, in spite of its name. */
+/** The machine's number of a device. Documented: the argument is this process's number, in spite of its
+ *  name. */
 aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId);
 
 /** This process's number of a device of the machine. */
@@ -675,8 +681,8 @@ aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const user
 aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId);
 
 /**
- * Keeps a mode for the current device, which aclrtGetDeviceSatMode tells. Nothing else here depends on it: in a reduction
- * (aclrtReduceAsync) a float that is too large becomes infinity in both modes.
+ * Keeps a mode for the current device, which aclrtGetDeviceSatMode tells. Nothing else here depends on it: in
+ * a reduction (aclrtReduceAsync) a float that is too large becomes infinity in both modes.
  */
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
 
@@ -701,17 +707,21 @@ aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatu
 /** 16 bytes that name a device on this machine, to every process alike. */
 aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid);
 
-/** What this process uses of a device's memory, by module: one, "FERRY". `memUsageInfo` has room for `inputNum`. */
-aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum);
+/** What this process uses of a device's memory, by module: one, "FERRY". `memUsageInfo` has room for
+ *  `inputNum`. */
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum,
+                              size_t *outputNum);
 
 /** The lowest priority of streams (7) and the highest (0). */
 aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
 
-/** Drops all work of a device, of every context, as aclrtStreamAbort does of a stream; `timeout` in milliseconds, 0 is no limit. */
+/** Drops all work of a device, of every context, as aclrtStreamAbort does of a stream; `timeout` in
+ *  milliseconds, 0 is no limit. */
 aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout);
 
 /** Ranges of a device with uncorrectable memory errors, at most 128. There are none: `retSize` becomes 0. */
-aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize, size_t *retSize);
+aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize,
+                            size_t *retSize);
 
 /** Repairs what aclrtGetMemUceInfo told of: nothing. */
 aclError aclrtMemUceRepair(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize);
@@ -722,7 +732,8 @@ aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo);
 /** Repairs what aclrtGetErrorVerbose told of. */
 aclError aclrtRepairError(int32_t deviceId, const aclrtErrorInfo *errorInfo);
 
-/** Limits the cores of a device for this process, from 1 to what there is. Limits are kept and told; operators would heed them. */
+/** Limits the cores of a device for this process, from 1 to what there is. Limits are kept and told;
+ *  operators would heed them. */
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value);
 
 /** The limit that was set, else what the product has. */
@@ -731,10 +742,11 @@ aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uin
 /** Ends all limits of a device. */
 aclError aclrtResetDeviceResLimit(int32_t deviceId);
 
-/** What counts for the calling thread: limits of the stream that it uses, else of the device, else what the product has. */
+/** What counts for the calling thread: limits of the stream that it uses, else of the device, else what the
+ *  product has. */
 aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value);
 
-/* ---- Functions: contexts ---------------------------------------------------------------------------------- */
+/* ---- Functions: contexts ------------------------------------------------------------------------------- */
 
 /** Creates a context on a device and makes it current. */
 aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId);
@@ -748,7 +760,8 @@ aclError aclrtSetCurrentContext(aclrtContext context);
 /** The calling thread's context. */
 aclError aclrtGetCurrentContext(aclrtContext *context);
 
-/** Whether a device's default context is in use: 1 after aclrtSetDevice. `flags` is NULL, and never written. */
+/** Whether a device's default context is in use: 1 after aclrtSetDevice. `flags` is NULL, and never
+ *  written. */
 aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active);
 
 /** Sets a parameter of the current context. */
@@ -757,7 +770,7 @@ aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value);
 /** A parameter of the current context; one that was never set is an error. */
 aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value);
 
-/* ---- Functions: streams ----------------------------------------------------------------------------------- */
+/* ---- Functions: streams -------------------------------------------------------------------------------- */
 
 /** Creates a stream in the current context. */
 aclError aclrtCreateStream(aclrtStream *stream);
@@ -771,7 +784,8 @@ aclError aclrtDestroyStream(aclrtStream stream);
 /** Destroys a stream at once and drops its tasks. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 
-/** Stops and drops a stream's tasks; calls that wait for it return ACL_ERROR_RT_STREAM_ABORT. It can be used again. */
+/** Stops and drops a stream's tasks; calls that wait for it return ACL_ERROR_RT_STREAM_ABORT. It can be
+ *  used again. */
 aclError aclrtStreamAbort(aclrtStream stream);
 
 /** Waits for a stream's tasks and returns the first error that was not yet reported. */
@@ -783,8 +797,8 @@ aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /** Asks, without waiting, whether a stream's tasks are done. */
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
 
-/** Sets, once, what follows when a task of a stream fails: ACL_CONTINUE_ON_FAILURE, or ACL_STOP_ON_FAILURE, which stops
- *  all streams of the context for good. NULL is the default stream, on some products only. */
+/** Sets, once, what follows when a task of a stream fails: ACL_CONTINUE_ON_FAILURE, or ACL_STOP_ON_FAILURE,
+ *  which stops all streams of the context for good. NULL is the default stream, on some products only. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /** A small number that no other living stream of the process has. */
@@ -797,10 +811,12 @@ aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
 aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
 
 /** Sets an attribute of a stream. */
-aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
+                                 aclrtStreamAttrValue *value);
 
 /** An attribute of a stream. */
-aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value);
+aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
+                                 aclrtStreamAttrValue *value);
 
 /** Keeps whether a stream is to look for overflows: 0 or 1. Nothing overflows here. */
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
@@ -814,14 +830,17 @@ aclError aclrtGetOverflowStatus(void *outputAddr, size_t outputSize, aclrtStream
 /** Forgets overflows, of which there are none. */
 aclError aclrtResetOverflowStatus(aclrtStream stream);
 
-/** A hint about memory of the stream's device, ACL_RT_CMO_TYPE_PREFETCH only; there is no cache that would heed it. */
+/** A hint about memory of the stream's device, ACL_RT_CMO_TYPE_PREFETCH only; there is no cache that would
+ *  heed it. */
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream);
 
-/** Writes 64 bits of memory of the stream's device, at a multiple of 8, when the stream gets there; `flag` is 0. */
+/** Writes 64 bits of memory of the stream's device, at a multiple of 8, when the stream gets there; `flag`
+ *  is 0. */
 aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
 
-/** Holds later tasks of a stream until 64 bits of memory of its device are as `flag` says: ACL_STREAM_WAIT_VALUE_. Whoever writes
- *  them will do: another stream, another process, a copy. They are looked at from when the stream gets there. */
+/** Holds later tasks of a stream until 64 bits of memory of its device are as `flag` says:
+ *  ACL_STREAM_WAIT_VALUE_. Whoever writes them will do: another stream, another process, a copy. They are
+ *  looked at from when the stream gets there. */
 aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream);
 
 /** Limits the cores of a stream, as aclrtSetDeviceResLimit those of a device. */
@@ -842,25 +861,28 @@ aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream);
 /** Holds later tasks of a stream until the event's latest record is done. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
-/** Has a stream run a host function, in order with its tasks. It runs on a thread of the library with the signal mask of the
- *  caller, and has to return: a C++ exception that leaves it, or pthread_exit, ends the process. */
+/** Has a stream run a host function, in order with its tasks. It runs on a thread of the library with the
+ *  signal mask of the caller, and has to return: a C++ exception that leaves it, or pthread_exit, ends the
+ *  process. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args);
 
 /** Binds a stream to the thread that is to run its callbacks: what pthread_self() returns there. */
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 
-/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no limit. A callback may
- *  end the thread; a C++ exception that leaves one ends the process. One that leaves by longjmp counts as returned, and its stream goes on,
- *  at the thread's next call from the function that called this one or from a caller of that. */
+/** Runs the calling thread's callbacks that are due, or waits for one up to `timeout` milliseconds; -1 is no
+ *  limit. A callback may end the thread; a C++ exception that leaves one ends the process. One that leaves
+ *  by longjmp counts as returned, and its stream goes on, at the thread's next call from the function that
+ *  called this one or from a caller of that. */
 aclError aclrtProcessReport(int32_t timeout);
 
 /** Has the thread that a stream is bound to run a function, in order with the stream's tasks. */
-aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream);
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType,
+                             aclrtStream stream);
 
 /** Takes back aclrtSubscribeReport; callbacks that have not run never will. */
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 
-/* ---- Functions: events ------------------------------------------------------------------------------------ */
+/* ---- Functions: events --------------------------------------------------------------------------------- */
 
 /** Creates an event for timing and for waiting. */
 aclError aclrtCreateEvent(aclrtEvent *event);
@@ -901,11 +923,12 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 /** When an event was reached, in microseconds of its device's clock. */
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
 
-/** How many seconds streams wait at most for events that they are told to wait for from here on; 0 is no limit. What takes longer is
- *  ACL_ERROR_RT_WAIT_TIMEOUT at the next synchronise of the stream, which goes on. */
+/** How many seconds streams wait at most for events that they are told to wait for from here on; 0 is no
+ *  limit. What takes longer is ACL_ERROR_RT_WAIT_TIMEOUT at the next synchronise of the stream, which goes
+ *  on. */
 aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
-/* ---- Functions: memory ------------------------------------------------------------------------------------ */
+/* ---- Functions: memory --------------------------------------------------------------------------------- */
 
 /** Allocates device memory on the current device. */
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy);
@@ -956,19 +979,21 @@ aclError aclrtHostUnregister(void *ptr);
 /** Tells what an address belongs to. */
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes);
 
-/** Start and length of the allocation, or of the mapping, that holds an address; one of the outputs may be NULL. */
+/** Start and length of the allocation, or of the mapping, that holds an address; one of the outputs may be
+ *  NULL. */
 aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize);
 
-/* ---- Functions: virtual memory ---------------------------------------------------------------------------- */
+/* ---- Functions: virtual memory ------------------------------------------------------------------------- */
 
 /** Reserves addresses; nothing is behind them until memory is mapped there. `alignment` is 0. */
-aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags);
+aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
+                                uint64_t flags);
 
 /** Gives reserved addresses back; nothing is mapped there any more. */
 aclError aclrtReleaseMemAddress(void *virPtr);
 
-/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. Of the host it is page-locked, and the CPU may
- *  touch it where it is mapped; HOST_NUMA names a memory node. */
+/** Allocates physical memory; `size` is a multiple of its granularity, `flags` is 0. Of the host it is
+ *  page-locked, and the CPU may touch it where it is mapped; HOST_NUMA names a memory node. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop,
                              uint64_t flags);
 
@@ -986,12 +1011,15 @@ aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp *prop, aclrtMemGr
                                           size_t *granularity);
 
 /** Reserves the very addresses from `expectPtr` on, or fails; `size` is a multiple of 1 GiB. A3 only. */
-aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags);
+aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr,
+                                          uint64_t flags);
 
-/** Notes that places may read and write what aclrtMapMem mapped, with its `virPtr` and `size`. Copies do not ask. */
+/** Notes that places may read and write what aclrtMapMem mapped, with its `virPtr` and `size`. Copies do
+ *  not ask. */
 aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count);
 
-/** aclrtMemAccessFlags of a place: READWRITE for the memory's own and for those that were given access, else NONE. */
+/** aclrtMemAccessFlags of a place: READWRITE for the memory's own and for those that were given access,
+ *  else NONE. */
 aclError aclrtMemGetAccess(void *virPtr, aclrtMemLocation *location, uint64_t *flag);
 
 /** The handle that is mapped at `virPtr`; each call takes one more aclrtFreePhysical. */
@@ -1000,43 +1028,48 @@ aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
 /** What physical memory was made with. */
 aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop);
 
-/** Lets other processes import physical memory of this one; one shareable handle each, until the memory is freed. */
-aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
-                                         uint64_t *shareableHandle);
+/** Lets other processes import physical memory of this one; one shareable handle each, until the memory is
+ *  freed. */
+aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType,
+                                         uint64_t flags, uint64_t *shareableHandle);
 
 /** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a shareable handle. */
 aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum);
 
 /** Makes a handle for another process's physical memory, to be mapped as memory of device `deviceId`. */
-aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle);
+aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
+                                           aclrtDrvMemHandle *handle);
 
 /** As aclrtMemExportToShareableHandle; `shareableHandle` points to what `shareType` says. */
 aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
                                            aclrtMemSharedHandleType shareType, void *shareableHandle);
 
 /** As aclrtMemSetPidToShareableHandle; `shareableHandle` points to what `shareType` says. */
-aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
-                                           size_t pidNum);
+aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType,
+                                           int32_t *pid, size_t pidNum);
 
 /** As aclrtMemImportFromShareableHandle, as memory of the current device; `flags` is 0. */
-aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
-                                             aclrtDrvMemHandle *handle);
+aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType,
+                                             uint64_t flags, aclrtDrvMemHandle *handle);
 
-/* ---- Functions: memory between processes ------------------------------------------------------------------ */
+/* ---- Functions: memory between processes --------------------------------------------------------------- */
 
-/** Lets other processes import the first `size` bytes of memory of aclrtMalloc; the key has 64 characters, `len` is 65. */
+/** Lets other processes import the first `size` bytes of memory of aclrtMalloc; the key has 64 characters,
+ *  `len` is 65. */
 aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
 
 /** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a key. */
 aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num);
 
-/** Makes memory that another process exported known here. Every import of a key gives the same address and is closed by itself. */
+/** Makes memory that another process exported known here. Every import of a key gives the same address and
+ *  is closed by itself. */
 aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
 
-/** Ends one import, or an export; importers come first, and one that does not keeps its memory all the same. */
+/** Ends one import, or an export; importers come first, and one that does not keeps its memory all the
+ *  same. */
 aclError aclrtIpcMemClose(const char *key);
 
-/* ---- Functions: copies ------------------------------------------------------------------------------------ */
+/* ---- Functions: copies --------------------------------------------------------------------------------- */
 
 /** Copies `count` bytes and waits for it; `kind` has no effect. */
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind);
@@ -1054,12 +1087,13 @@ aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch,
                        aclrtMemcpyKind kind);
 
 /** Copies rows in a stream; with pageable host memory it returns when the copy is done. */
-aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
-                            aclrtMemcpyKind kind, aclrtStream stream);
+aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                            size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 
 /** Makes `numBatches` copies, unordered, and waits; `failIndex` is the refused one, or SIZE_MAX. */
 aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
-                          aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, size_t *failIndex);
+                          aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                          size_t *failIndex);
 
 /** As aclrtMemcpyBatch, without `failIndex`. */
 aclError aclrtMemcpyBatchV2(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
@@ -1090,7 +1124,7 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
                                     size_t count, size_t srcDataOffset, aclrtMemcpyKind kind,
                                     aclrtStream stream);
 
-/* ---- Functions: fills ------------------------------------------------------------------------------------- */
+/* ---- Functions: fills ---------------------------------------------------------------------------------- */
 
 /** Sets `count` bytes to the low byte of `value` and waits for it. */
 aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count);
@@ -1104,11 +1138,12 @@ aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N);
 /** The same in a stream; host memory is set before the call returns. */
 aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream);
 
-/* ---- Functions: reductions -------------------------------------------------------------------------------- */
+/* ---- Functions: reductions ----------------------------------------------------------------------------- */
 
 /**
- * Combines in a stream: every element at `dst` becomes its sum, maximum or minimum with the one at `src`. Both lie in
- * memory of the stream's device; `count` is in bytes; `reserve` is NULL. Types and kinds differ between products.
+ * Combines in a stream: every element at `dst` becomes its sum, maximum or minimum with the one at `src`.
+ * Both lie in memory of the stream's device; `count` is in bytes; `reserve` is NULL. Types and kinds differ
+ * between products.
  */
 aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,
                           aclrtStream stream, void *reserve);

@@ -3,7 +3,8 @@
  * @file hccl.h
  * @brief Collective communication, of which there is none here: its types alone.
  *
- * libhccl.so is there for programs that are linked with it, and has no functions, so none is declared: what compiles also links.
+ * libhccl.so is there for programs that are linked with it, and has no functions, so none is declared: what
+ * compiles also links.
  */
 #ifndef HCCL_HCCL_H
 #define HCCL_HCCL_H

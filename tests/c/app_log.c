@@ -1,5 +1,6 @@
-// aclAppLog takes arguments of every kind, as printf does, and writes them to the log with the place they came from; what is
-// longer than any buffer arrives whole, up to 16 KiB, and a line that nobody wants is not even put together.
+// aclAppLog takes arguments of every kind, as printf does, and writes them to the log with the place they
+// came from; what is longer than any buffer arrives whole, up to 16 KiB, and a line that nobody wants is not
+// even put together.
 #include "kit.h"
 
 #include <dirent.h>
@@ -60,10 +61,10 @@ int main(void)
     setenv("ASCEND_GLOBAL_LOG_LEVEL", "1", 1);
 
     // More arguments than registers, whole and broken numbers mixed.
-    ACL_APP_LOG(ACL_INFO, "%d %s %.2f %ld %c %zu %g %llx %u %.1f %d %s", 1, "two", 3.25, 4L, '5', (size_t)6, 7.5, 8ULL, 9u,
-                10.0, 11, "twelve");
-    ACL_APP_LOG(ACL_WARNING, "%.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f", 0.1, 1.1, 2.1, 3.1, 4.1, 5.1, 6.1, 7.1,
-                8.1, 9.1);
+    ACL_APP_LOG(ACL_INFO, "%d %s %.2f %ld %c %zu %g %llx %u %.1f %d %s", 1, "two", 3.25, 4L, '5', (size_t)6,
+                7.5, 8ULL, 9u, 10.0, 11, "twelve");
+    ACL_APP_LOG(ACL_WARNING, "%.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f %.1f", 0.1, 1.1, 2.1, 3.1, 4.1,
+                5.1, 6.1, 7.1, 8.1, 9.1);
     line = __LINE__ + 1;
     ACL_APP_LOG(ACL_ERROR, "plain");
     ACL_APP_LOG(ACL_DEBUG, "nobody wants this: %n", &untouched);

@@ -1,5 +1,5 @@
-// What acl/acl_base.h gives alone: codes, types of elements, and streams and events to hold, as programs do that split their
-// headers. The other headers may follow.
+// What acl/acl_base.h gives alone: codes, types of elements, and streams and events to hold, as programs do
+// that split their headers. The other headers may follow.
 
 #include "acl/acl_base.h"
 

@@ -1,12 +1,13 @@
-// aclrtMemcpyBatch and aclrtMemcpyBatchV2 move every item at once, with one attribute or several, and name the item whose
-// memory or direction is wrong.
+// aclrtMemcpyBatch and aclrtMemcpyBatchV2 move every item at once, with one attribute or several, and name
+// the item whose memory or direction is wrong.
 #include "batch_kit.h"
 
 static struct gate gate = GATE;
 
 #define RUN(b, attrs_) \
     aclrtMemcpyBatch((b).dsts, (b).maxs, (b).srcs, (b).sizes, ITEMS, (b).attrs, (b).starts, attrs_, &fail)
-#define RUN_V2(b, attrs_) aclrtMemcpyBatchV2((b).dsts, (b).maxs, (b).srcs, (b).sizes, ITEMS, (b).attrs, (b).starts, attrs_)
+#define RUN_V2(b, attrs_) \
+    aclrtMemcpyBatchV2((b).dsts, (b).maxs, (b).srcs, (b).sizes, ITEMS, (b).attrs, (b).starts, attrs_)
 
 static void both_directions(unsigned char *from, unsigned char *to)
 {
@@ -64,7 +65,8 @@ static void streams_are_not_waited_for(void)
 
 static void bad_batches_are_refused(void)
 {
-    unsigned char *host = pageable(20, BATCH), *device = device_memory(21, BATCH), *gone = device_memory(22, BATCH);
+    unsigned char *host = pageable(20, BATCH), *device = device_memory(21, BATCH),
+                  *gone = device_memory(22, BATCH);
     struct batch good = batch_of(device, at_device(0), host, at_host()), b;
     size_t fail = 0;
     OK(aclrtFree(gone));
@@ -95,10 +97,14 @@ static void bad_batches_are_refused(void)
     THAT(fail == 7);
     CHECK(RUN_V2(b, ITEMS), ACL_ERROR_RT_PARAM_INVALID);
 
-    CHECK(aclrtMemcpyBatch(NULL, b.maxs, b.srcs, b.sizes, ITEMS, b.attrs, b.starts, 1, &fail), ACL_ERROR_INVALID_PARAM);
-    CHECK(aclrtMemcpyBatch(b.dsts, b.maxs, b.srcs, b.sizes, ITEMS, b.attrs, b.starts, 1, NULL), ACL_ERROR_INVALID_PARAM);
-    CHECK(aclrtMemcpyBatchV2(b.dsts, b.maxs, b.srcs, b.sizes, ITEMS, NULL, b.starts, 1), ACL_ERROR_INVALID_PARAM);
-    CHECK(aclrtMemcpyBatchV2(b.dsts, b.maxs, b.srcs, b.sizes, 0, b.attrs, b.starts, 1), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtMemcpyBatch(NULL, b.maxs, b.srcs, b.sizes, ITEMS, b.attrs, b.starts, 1, &fail),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(aclrtMemcpyBatch(b.dsts, b.maxs, b.srcs, b.sizes, ITEMS, b.attrs, b.starts, 1, NULL),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(aclrtMemcpyBatchV2(b.dsts, b.maxs, b.srcs, b.sizes, ITEMS, NULL, b.starts, 1),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(aclrtMemcpyBatchV2(b.dsts, b.maxs, b.srcs, b.sizes, 0, b.attrs, b.starts, 1),
+          ACL_ERROR_RT_PARAM_INVALID);
 
     HOLDS(device, 21, BATCH);
     free(host);

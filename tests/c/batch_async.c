@@ -1,6 +1,6 @@
 // proves: R41 R42 R43 R44 R45 R46 R47 R48 R49 R50 R51 R52 R53 R54 R56 R57 R58 R59 R60 R61 R62 R63
-// aclrtMemcpyBatchAsync and its V2 form deliver a batch to a stream, wait when an item's host memory is pageable, read
-// each attribute for the items that it covers, and name the item that is wrong.
+// aclrtMemcpyBatchAsync and its V2 form deliver a batch to a stream, wait when an item's host memory is
+// pageable, read each attribute for the items that it covers, and name the item that is wrong.
 #include "batch_kit.h"
 
 static struct gate gate = GATE;
@@ -8,8 +8,8 @@ static aclrtStream stream;
 static size_t fail;
 
 typedef aclError (*batch_fn)(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
-                             aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs, size_t *failIndex,
-                             aclrtStream stream);
+                             aclrtMemcpyBatchAttr *attrs, size_t *attrsIndexes, size_t numAttrs,
+                             size_t *failIndex, aclrtStream stream);
 static const batch_fn batch_async = aclrtMemcpyBatchAsync;
 
 static aclError run(struct batch *b, size_t attrs)
@@ -20,7 +20,8 @@ static aclError run(struct batch *b, size_t attrs)
 
 static aclError run_v2(struct batch *b, size_t attrs)
 {
-    return aclrtMemcpyBatchAsyncV2(b->dsts, b->maxs, b->srcs, b->sizes, ITEMS, b->attrs, b->starts, attrs, stream);
+    return aclrtMemcpyBatchAsyncV2(b->dsts, b->maxs, b->srcs, b->sizes, ITEMS, b->attrs, b->starts, attrs,
+                                   stream);
 }
 
 static void page_locked_batches_are_only_delivered(aclError (*submit)(struct batch *, size_t))
@@ -98,7 +99,8 @@ static void one_pageable_item_makes_all_wait(void)
 static void six_and_four(void)
 {
     uint32_t other = device_count() > 1 ? 1 : 0;
-    unsigned char *from = pinned(15, BATCH), *device = device_memory(16, BATCH), *far, *got = pageable(0, BATCH);
+    unsigned char *from = pinned(15, BATCH), *device = device_memory(16, BATCH), *far,
+                  *got = pageable(0, BATCH);
     unsigned char *want = pageable(16, BATCH);
     struct batch b;
     aclrtContext mine = NULL;
@@ -152,12 +154,14 @@ static void six_and_four(void)
 static void broken_arrays(struct batch good)
 {
     struct batch b = good;
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, b.sizes, 0, b.attrs, b.starts, 1, &fail, stream), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, b.sizes, 0, b.attrs, b.starts, 1, &fail, stream),
+          ACL_ERROR_RT_PARAM_INVALID);
     THAT(fail == SIZE_MAX);
     CHECK(run(&b, 0), ACL_ERROR_RT_PARAM_INVALID);
     THAT(fail == SIZE_MAX);
     // More attributes than copies.
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, b.sizes, 3, b.attrs, b.starts, 4, &fail, stream), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, b.sizes, 3, b.attrs, b.starts, 4, &fail, stream),
+          ACL_ERROR_RT_PARAM_INVALID);
     THAT(fail == SIZE_MAX);
     // The first index is 0.
     b = good, b.starts[0] = 1, b.starts[1] = 2;
@@ -186,19 +190,27 @@ static void broken_arrays(struct batch good)
 static void null_arrays(struct batch b)
 {
     size_t *s = b.sizes;
-    CHECK(batch_async(NULL, b.maxs, b.srcs, s, ITEMS, b.attrs, b.starts, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, NULL, b.srcs, s, ITEMS, b.attrs, b.starts, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, b.maxs, NULL, s, ITEMS, b.attrs, b.starts, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, NULL, ITEMS, b.attrs, b.starts, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, NULL, b.starts, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, b.attrs, NULL, 1, &fail, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, b.attrs, b.starts, 1, NULL, stream), ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(NULL, b.maxs, b.srcs, s, ITEMS, b.attrs, b.starts, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, NULL, b.srcs, s, ITEMS, b.attrs, b.starts, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, b.maxs, NULL, s, ITEMS, b.attrs, b.starts, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, NULL, ITEMS, b.attrs, b.starts, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, NULL, b.starts, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, b.attrs, NULL, 1, &fail, stream),
+          ACL_ERROR_INVALID_PARAM);
+    CHECK(batch_async(b.dsts, b.maxs, b.srcs, s, ITEMS, b.attrs, b.starts, 1, NULL, stream),
+          ACL_ERROR_INVALID_PARAM);
 }
 
 // What concerns an item leaves its index.
 static void wrong_items(struct batch good, unsigned char *host, unsigned char *device)
 {
-    unsigned char *other = device_memory(25, ITEM), *gone = device_memory(26, ITEM), *locked_gone = pinned(27, ITEM);
+    unsigned char *other = device_memory(25, ITEM), *gone = device_memory(26, ITEM),
+                  *locked_gone = pinned(27, ITEM);
     struct {
         void *dst, *src;
         aclrtMemcpyBatchAttr attr;

@@ -42,7 +42,8 @@ static inline aclrtMemcpyBatchAttr between(aclrtMemLocation dst, aclrtMemLocatio
 }
 
 // Item i moves ITEM bytes from the i-th step of src to the i-th step of dst; one attribute serves all.
-static inline struct batch batch_of(unsigned char *dst, aclrtMemLocation to, unsigned char *src, aclrtMemLocation from)
+static inline struct batch batch_of(unsigned char *dst, aclrtMemLocation to, unsigned char *src,
+                                    aclrtMemLocation from)
 {
     struct batch b;
     int i;

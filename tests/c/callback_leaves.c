@@ -1,5 +1,6 @@
-// Callbacks that do not return to aclrtProcessReport: by longjmp, by the end of their thread, by its cancellation. The stream that a
-// blocking callback holds goes on, but not before: a callback that is still running may call what it likes.
+// Callbacks that do not return to aclrtProcessReport: by longjmp, by the end of their thread, by its
+// cancellation. The stream that a blocking callback holds goes on, but not before: a callback that is still
+// running may call what it likes.
 #include "kit.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
-// Callbacks: a thread of the program runs them, in the order of their stream. A blocking one holds up the tasks behind it, the
-// other kind does not. The program ends while its thread still waits for the next one and a stream for a callback.
+// Callbacks: a thread of the program runs them, in the order of their stream. A blocking one holds up the
+// tasks behind it, the other kind does not. The program ends while its thread still waits for the next one
+// and a stream for a callback.
 #include "kit.h"
 
 enum { LEN = 4096, CALLS = 200 };
@@ -25,7 +26,8 @@ static void *serve(void *unused)
     (void)unused;
     while (!watch_get(&stop)) {
         aclError code = aclrtProcessReport(100);
-        THAT(code == ACL_SUCCESS || code == ACL_ERROR_RT_REPORT_TIMEOUT || code == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+        THAT(code == ACL_SUCCESS || code == ACL_ERROR_RT_REPORT_TIMEOUT ||
+             code == ACL_ERROR_RT_THREAD_SUBSCRIBE);
     }
     return NULL;
 }
@@ -55,7 +57,8 @@ static void they_run_in_order(aclrtStream stream)
     static struct call calls[CALLS];
     int i;
     for (i = 0; i < CALLS; i++) {
-        OK(aclrtLaunchCallback(in_order, &calls[i], i % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK, stream));
+        OK(aclrtLaunchCallback(in_order, &calls[i], i % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK,
+                               stream));
     }
     // The last one blocks: when the stream is done, all of them have run.
     OK(aclrtSynchronizeStream(stream));

@@ -1,5 +1,6 @@
-// pthread_cancel of a thread that is in a call: the thread ends, at the latest when the call returns, and the library goes on.
-// The loops have no other place where a thread can be cancelled. Cancellation that is turned off stays off.
+// pthread_cancel of a thread that is in a call: the thread ends, at the latest when the call returns, and the
+// library goes on. The loops have no other place where a thread can be cancelled. Cancellation that is turned
+// off stays off.
 #include "kit.h"
 
 #include <sys/mman.h>
@@ -36,7 +37,8 @@ static void copy_pageable(void)
 {
     static unsigned char *pages;
     if (pages == NULL) {
-        pages = (unsigned char *)mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pages =
+            (unsigned char *)mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     madvise(pages, LARGE, MADV_DONTNEED);
     OK(aclrtMemcpy(device, LARGE, pages, LARGE, H2D));

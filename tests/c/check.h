@@ -1,4 +1,5 @@
-// What the C programs say when something is wrong: where, what was expected, what came, and the library's own message.
+// What the C programs say when something is wrong: where, what was expected, what came, and the library's own
+// message.
 #ifndef FERRY_TESTS_CHECK_H
 #define FERRY_TESTS_CHECK_H
 
@@ -59,7 +60,8 @@ static inline void check_that(const char *file, int line, const char *what, int 
     }
 }
 
-static inline void check_same(const char *file, int line, const char *what, const void *got, const void *want, size_t len)
+static inline void check_same(const char *file, int line, const char *what, const void *got, const void *want,
+                              size_t len)
 {
     const unsigned char *g = (const unsigned char *)got;
     const unsigned char *w = (const unsigned char *)want;
@@ -72,13 +74,15 @@ static inline void check_same(const char *file, int line, const char *what, cons
     }
 }
 
-static inline void check_filled(const char *file, int line, const char *what, const void *got, int byte, size_t len)
+static inline void check_filled(const char *file, int line, const char *what, const void *got, int byte,
+                                size_t len)
 {
     const unsigned char *g = (const unsigned char *)got;
     size_t i;
     for (i = 0; i < len; i++) {
         if (g[i] != (unsigned char)byte) {
-            fprintf(stderr, "expected 0x%02x, got 0x%02x in byte %zu of %zu of\n", (unsigned char)byte, g[i], i, len);
+            fprintf(stderr, "expected 0x%02x, got 0x%02x in byte %zu of %zu of\n", (unsigned char)byte, g[i],
+                    i, len);
             check_give_up(file, line, what);
         }
     }

@@ -1,5 +1,6 @@
 // proves: N9 N10 N11
-// Contexts: one per thread at a time, each with its own default stream; streams belong to the one that made them.
+// Contexts: one per thread at a time, each with its own default stream; streams belong to the one that made
+// them.
 #include "kit.h"
 
 enum { LEN = 4096 };

@@ -1,6 +1,6 @@
 // proves: R70 R71 R72 R73 R74 R75 R76 R77
-// A copy by descriptor: the descriptor is plain bytes in device memory, read when its task runs, and one that was never
-// set fails there and touches nothing.
+// A copy by descriptor: the descriptor is plain bytes in device memory, read when its task runs, and one that
+// was never set fails there and touches nothing.
 #include "kit.h"
 
 enum { LEN = 3000 };

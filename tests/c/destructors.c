@@ -1,5 +1,6 @@
-// A thread that ends, and a program that ends, still clean up: memory is freed in the destructor of a thread key and in an
-// atexit handler, where a stream can be synchronised and destroyed too. Nothing leaks. And arrays of a batch need not be aligned.
+// A thread that ends, and a program that ends, still clean up: memory is freed in the destructor of a thread
+// key and in an atexit handler, where a stream can be synchronised and destroyed too. Nothing leaks. And
+// arrays of a batch need not be aligned.
 #include "kit.h"
 
 enum { LEN = 1 << 20, THREADS = 3 };
@@ -18,7 +19,8 @@ static void *allocate_and_end(void *unused)
     void *memory = NULL;
     (void)unused;
     OK(aclrtSetDevice(0));
-    // Before the first call of the library in this thread or after it: both orders of keys are met, over the threads.
+    // Before the first call of the library in this thread or after it: both orders of keys are met, over the
+    // threads.
     OK(aclrtMalloc(&memory, LEN, ACL_MEM_MALLOC_HUGE_FIRST));
     THAT(pthread_setspecific(key, memory) == 0);
     return NULL;
@@ -54,9 +56,10 @@ static void misaligned_batch(unsigned char *device, unsigned char *host)
     memcpy(room[2] + 1, &src, sizeof src);
     memcpy(room[3] + 1, &attr, sizeof attr);
     memcpy(room[4] + 1, &zero, sizeof zero);
-    OK(aclrtMemcpyBatch((void **)(void *)(room[0] + 1), (size_t *)(void *)(room[1] + 1), (void **)(void *)(room[2] + 1),
-                        (size_t *)(void *)(room[1] + 1), 1, (aclrtMemcpyBatchAttr *)(void *)(room[3] + 1),
-                        (size_t *)(void *)(room[4] + 1), 1, &fail));
+    OK(aclrtMemcpyBatch((void **)(void *)(room[0] + 1), (size_t *)(void *)(room[1] + 1),
+                        (void **)(void *)(room[2] + 1), (size_t *)(void *)(room[1] + 1), 1,
+                        (aclrtMemcpyBatchAttr *)(void *)(room[3] + 1), (size_t *)(void *)(room[4] + 1), 1,
+                        &fail));
     THAT(fail == SIZE_MAX);
 }
 

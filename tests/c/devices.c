@@ -1,6 +1,6 @@
 // proves: X9
-// Devices are counted, set, reset and waited for as documented, peers are opened one way at a time, and aclInit and
-// aclFinalize keep count.
+// Devices are counted, set, reset and waited for as documented, peers are opened one way at a time, and
+// aclInit and aclFinalize keep count.
 #include "kit.h"
 
 enum { LEN = 4096 };

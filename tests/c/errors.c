@@ -1,5 +1,5 @@
-// What aclGetRecentErrMsg says: nothing when nothing failed, otherwise the function, the addresses and what they belong to;
-// each thread hears of its own calls, once, the newest first.
+// What aclGetRecentErrMsg says: nothing when nothing failed, otherwise the function, the addresses and what
+// they belong to; each thread hears of its own calls, once, the newest first.
 #include "kit.h"
 
 #include <ctype.h>

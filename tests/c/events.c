@@ -1,5 +1,6 @@
 // proves: X1
-// Events: what they capture, who waits for them, what they say before, during and after, and which are refused.
+// Events: what they capture, who waits for them, what they say before, during and after, and which are
+// refused.
 #include "kit.h"
 
 enum { LEN = 4096 };
@@ -18,7 +19,8 @@ static aclrtEventRecordedStatus status_of(aclrtEvent event)
 static void they_order_streams(void)
 {
     aclrtEvent event = NULL;
-    unsigned char *from = pinned(1, LEN), *to = pinned(2, LEN), *old = pageable(2, LEN), *device = device_memory(3, LEN);
+    unsigned char *from = pinned(1, LEN), *to = pinned(2, LEN), *old = pageable(2, LEN),
+                  *device = device_memory(3, LEN);
     OK(aclrtCreateEvent(&event));
     gate_shut(&gate, one);
     OK(aclrtMemcpyAsync(device, LEN, from, LEN, H2D, one));

@@ -1,5 +1,5 @@
-// A program may end whenever it likes: with copies queued, a stream held by a host function that never comes back, and
-// a thread waiting for it. It ends with 0 and does not hang.
+// A program may end whenever it likes: with copies queued, a stream held by a host function that never comes
+// back, and a thread waiting for it. It ends with 0 and does not hang.
 #include "kit.h"
 
 enum { LEN = 1 << 20, COPIES = 200 };

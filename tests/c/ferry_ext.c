@@ -1,6 +1,7 @@
-// Streams shared with other libraries. On the cuda backend the driver itself plays the other library: what either side puts
-// into a shared stream runs after what the other put there before, whatever has to be done by the host, and with no
-// synchronisation in between. Where nobody else could know a stream both functions refuse, in words.
+// Streams shared with other libraries. On the cuda backend the driver itself plays the other library: what
+// either side puts into a shared stream runs after what the other put there before, whatever has to be done
+// by the host, and with no synchronisation in between. Where nobody else could know a stream both functions
+// refuse, in words.
 #include "kit.h"
 
 #include "acl/ferry_ext.h"
@@ -9,7 +10,8 @@
 
 enum { LEN = 1 << 16, ROUNDS = 100 };
 
-// The host backend ---------------------------------------------------------------------------------------------------
+// The host backend
+// ---------------------------------------------------------------------------------------------------
 
 static void refused(void)
 {
@@ -25,7 +27,8 @@ static void refused(void)
     CHECK(ferryStreamNative(stream, &native), ACL_ERROR_RT_INVALID_HANDLE);
 }
 
-// The other library: the CUDA driver -----------------------------------------------------------------------------------
+// The other library: the CUDA driver
+// -----------------------------------------------------------------------------------
 
 typedef void (*callback)(void *stream, int code, void *arg);
 
@@ -111,7 +114,8 @@ static void release(struct pair *p)
     OK(aclrtFree(p->device));
 }
 
-// Copies of ours and of theirs, in turns -------------------------------------------------------------------------------
+// Copies of ours and of theirs, in turns
+// -------------------------------------------------------------------------------
 
 static void in_turns(struct pair *p)
 {
@@ -144,7 +148,8 @@ static void small_ones(struct pair *p)
     SAME(p->target, p->source, LEN);
 }
 
-// What the host has to do ------------------------------------------------------------------------------------------------
+// What the host has to do
+// ------------------------------------------------------------------------------------------------
 
 struct writer {
     struct gate *gate;
@@ -202,7 +207,8 @@ static void the_host_takes_its_turn(struct pair *p)
     free(back);
 }
 
-// The event is behind a function in a stream of ours: the shared stream waits, and so does what they put there.
+// The event is behind a function in a stream of ours: the shared stream waits, and so does what they put
+// there.
 static void their_work_waits_for_our_event(struct pair *p)
 {
     struct gate gate = GATE;
@@ -225,7 +231,8 @@ static void their_work_waits_for_our_event(struct pair *p)
     OK(aclrtDestroyStream(other));
 }
 
-// Waiting for what they put there ----------------------------------------------------------------------------------------
+// Waiting for what they put there
+// ----------------------------------------------------------------------------------------
 
 static void hold_theirs(void *stream, int code, void *gate)
 {
@@ -290,7 +297,8 @@ static void everything(struct pair *p)
     an_abort_lets_go(p);
 }
 
-// A stream that is shared while a function holds it: what waited behind the function comes before what they put there.
+// A stream that is shared while a function holds it: what waited behind the function comes before what they
+// put there.
 static void shared_while_it_is_held(void)
 {
     struct gate gate = GATE;

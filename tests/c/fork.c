@@ -1,5 +1,5 @@
-// In the child of a process that has used the library every call answers 107002 and says why, the child ends as it likes, and
-// the parent does not notice. A child that is made before that is a process like any other.
+// In the child of a process that has used the library every call answers 107002 and says why, the child ends
+// as it likes, and the parent does not notice. A child that is made before that is a process like any other.
 #include "kit.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
-// A program's own handlers of fork may call the library, whether they were registered before it was loaded or after, and may wait for a
-// lock that another thread holds around such a call. The calls here open descriptors, which the library does one at a time.
+// A program's own handlers of fork may call the library, whether they were registered before it was loaded or
+// after, and may wait for a lock that another thread holds around such a call. The calls here open
+// descriptors, which the library does one at a time.
 #include "kit.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// Host functions run once each, in the order of their stream, on a thread of the library, and one that blocks holds up its
-// own stream only.
+// Host functions run once each, in the order of their stream, on a thread of the library, and one that blocks
+// holds up its own stream only.
 #include "kit.h"
 
 #include <setjmp.h>
@@ -111,7 +111,8 @@ static void a_blocked_one_blocks_its_stream_only(void)
     OK(aclrtFree(device));
 }
 
-// A function of the program's finds what it would find in main: room on the stack, and its own handlers for its own faults.
+// A function of the program's finds what it would find in main: room on the stack, and its own handlers for
+// its own faults.
 static sigjmp_buf after_fault;
 static volatile int faulted;
 

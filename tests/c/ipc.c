@@ -1,5 +1,6 @@
-// Memory between processes, in C: this program exports an allocation, starts itself again, and lets the other read and write it.
-// The other may only once it is on the white list, keeps the memory when the exporter closes the key, and whoever ends first, ends well.
+// Memory between processes, in C: this program exports an allocation, starts itself again, and lets the other
+// read and write it. The other may only once it is on the white list, keeps the memory when the exporter
+// closes the key, and whoever ends first, ends well.
 #include "pair_kit.h"
 
 enum { LEN = 1 << 20, KEY = 65 };
@@ -12,7 +13,8 @@ static int importer(const char *key, int from, int to)
     begin();
     OK(aclrtDeviceGetBareTgid(&pid));
     THAT(pid == (int32_t)getpid()); // what the exporter will list
-    CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT), ACL_ERROR_RT_NO_PERMISSION);
+    CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT),
+          ACL_ERROR_RT_NO_PERMISSION);
     THAT(memory == NULL);
     say(to);
     hear(from); // now it is listed
@@ -29,7 +31,8 @@ static int importer(const char *key, int from, int to)
     CHECK(aclrtFree(memory), ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtIpcMemClose(key));
     CHECK(aclrtIpcMemClose(key), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtIpcMemImportByKey(&memory, key, ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT),
+          ACL_ERROR_RT_PARAM_INVALID);
     return finish("ipc, importer");
 }
 

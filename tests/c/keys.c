@@ -1,5 +1,5 @@
-// Another library takes every pthread key of the process that is left before the first call: the calls work in any thread, no value of
-// the other library's is touched, and threads end as they should.
+// Another library takes every pthread key of the process that is left before the first call: the calls work
+// in any thread, no value of the other library's is touched, and threads end as they should.
 #include "kit.h"
 
 enum { MOST = 4096 };

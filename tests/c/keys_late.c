@@ -1,17 +1,17 @@
-// Another library has taken every pthread key before this one is loaded: calls answer with a code and touch no value of the other
-// library's, threads end as they should, and once there are keys again the calls work.
+// Another library has taken every pthread key before this one is loaded: calls answer with a code and touch
+// no value of the other library's, threads end as they should, and once there are keys again the calls work.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 // Without the headers' functions: the program must not be linked with the library.
-#define THAT(fact)                                                                                                     \
-    do {                                                                                                               \
-        if (!(fact)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: expected to hold: %s\n", __FILE__, __LINE__, #fact);                               \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define THAT(fact)                                                                       \
+    do {                                                                                 \
+        if (!(fact)) {                                                                   \
+            fprintf(stderr, "%s:%d: expected to hold: %s\n", __FILE__, __LINE__, #fact); \
+            exit(1);                                                                     \
+        }                                                                                \
     } while (0)
 
 enum { MOST = 4096, NO_RESOURCE = 207005 };

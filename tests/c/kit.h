@@ -1,6 +1,6 @@
-// What most of the C programs need: memory with a known content, a gate that holds a stream, and a watch that sees
-// whether a call waited for its stream. No sleep and no clock: a program that waits for something that never
-// comes hangs, and whoever started it ends it.
+// What most of the C programs need: memory with a known content, a gate that holds a stream, and a watch that
+// sees whether a call waited for its stream. No sleep and no clock: a program that waits for something that
+// never comes hangs, and whoever started it ends it.
 #ifndef FERRY_TESTS_KIT_H
 #define FERRY_TESTS_KIT_H
 
@@ -36,7 +36,8 @@ static inline int finish(const char *what)
     return 0;
 }
 
-// Memory -----------------------------------------------------------------------------------------------------------
+// Memory
+// ---------------------------------------------------------------------------------------------------------
 
 static inline void pattern(void *to, unsigned seed, size_t len)
 {
@@ -90,7 +91,8 @@ static inline unsigned char *device_memory(unsigned seed, size_t len)
 // Device memory holds the pattern of this seed.
 #define HOLDS(device, seed, len) kit_holds(__FILE__, __LINE__, #device, device, seed, len)
 
-static inline void kit_holds(const char *file, int line, const char *what, const void *device, unsigned seed, size_t len)
+static inline void kit_holds(const char *file, int line, const char *what, const void *device, unsigned seed,
+                             size_t len)
 {
     unsigned char *want = pageable(seed, len);
     unsigned char *got = (unsigned char *)malloc(len);
@@ -101,7 +103,8 @@ static inline void kit_holds(const char *file, int line, const char *what, const
     free(got);
 }
 
-// A gate: a host function that holds streams until it is opened ---------------------------------------------------------
+// A gate: a host function that holds streams until it is opened
+// ---------------------------------------------------------
 
 struct gate {
     pthread_mutex_t lock;
@@ -154,7 +157,8 @@ static inline void gate_open(struct gate *gate)
     pthread_mutex_unlock(&gate->lock);
 }
 
-// A watch: a host function that holds a stream until it sees the caller either back or asleep ------------------------------
+// A watch: a host function that holds a stream until it sees the caller either back or asleep
+// ------------------------------
 
 struct watch {
     pid_t caller;
@@ -183,7 +187,8 @@ static inline long watch_asleep(pid_t thread)
         return -1;
     }
     while (fgets(line, sizeof line, status) != NULL) {
-        (void)(sscanf(line, "State: %c", &state) == 1 || sscanf(line, "voluntary_ctxt_switches: %ld", &willing) == 1 ||
+        (void)(sscanf(line, "State: %c", &state) == 1 ||
+               sscanf(line, "voluntary_ctxt_switches: %ld", &willing) == 1 ||
                sscanf(line, "nonvoluntary_ctxt_switches: %ld", &unwilling) == 1);
     }
     fclose(status);
@@ -211,22 +216,24 @@ static inline void watch_hold(void *arg)
     watch_set(&watch->done);
 }
 
-// The call succeeds, and comes back only after everything before it in the stream is done: it was asleep, and had not
-// come back, while a host function in front of it still held the stream.
-#define WAITS(stream, call)                                                                                            \
-    do {                                                                                                               \
-        struct watch watch_ = {(pid_t)syscall(SYS_gettid), 0, 0, 0, 0};                                                \
-        OK(aclrtLaunchHostFunc(stream, watch_hold, &watch_));                                                          \
-        watch_set(&watch_.calling);                                                                                    \
-        OK(call);                                                                                                      \
-        watch_set(&watch_.returned);                                                                                   \
-        while (!watch_get(&watch_.done)) {                                                                             \
-            sched_yield();                                                                                             \
-        }                                                                                                              \
-        check_that(__FILE__, __LINE__, #call " came back only when its stream had got there", !watch_.early);          \
+// The call succeeds, and comes back only after everything before it in the stream is done: it was asleep, and
+// had not come back, while a host function in front of it still held the stream.
+#define WAITS(stream, call)                                                                   \
+    do {                                                                                      \
+        struct watch watch_ = {(pid_t)syscall(SYS_gettid), 0, 0, 0, 0};                       \
+        OK(aclrtLaunchHostFunc(stream, watch_hold, &watch_));                                 \
+        watch_set(&watch_.calling);                                                           \
+        OK(call);                                                                             \
+        watch_set(&watch_.returned);                                                          \
+        while (!watch_get(&watch_.done)) {                                                    \
+            sched_yield();                                                                    \
+        }                                                                                     \
+        check_that(__FILE__, __LINE__, #call " came back only when its stream had got there", \
+                   !watch_.early);                                                            \
     } while (0)
 
-// Threads ------------------------------------------------------------------------------------------------------------
+// Threads
+// ---------------------------------------------------------------------------------------------------------
 
 // Runs a function in a thread of its own, to its end. A new thread has no context.
 static inline void in_thread(void *(*body)(void *), void *arg)

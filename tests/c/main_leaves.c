@@ -1,5 +1,6 @@
-// The main thread leaves with pthread_exit: the process ends with its last thread, as it does without acl, whatever acl has used
-// threads for. A signal that comes when only threads of acl's are left has its effect. Each case is a process of its own.
+// The main thread leaves with pthread_exit: the process ends with its last thread, as it does without acl,
+// whatever acl has used threads for. A signal that comes when only threads of acl's are left has its effect.
+// Each case is a process of its own.
 #include "kit.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // proves: N1 N2 N3 N4 X10
-// aclrtMemcpy moves bytes in every direction at once, whatever kind it is told and whatever the streams are busy with,
-// and refuses what it cannot do without touching a byte.
+// aclrtMemcpy moves bytes in every direction at once, whatever kind it is told and whatever the streams are
+// busy with, and refuses what it cannot do without touching a byte.
 #include "kit.h"
 
 #include <sys/mman.h>

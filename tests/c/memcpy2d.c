@@ -1,5 +1,5 @@
-// aclrtMemcpy2d moves a rectangle between host and device at once: width bytes of each row, rows a pitch apart, and not a
-// byte between them. It knows two kinds, and no largest width or height.
+// aclrtMemcpy2d moves a rectangle between host and device at once: width bytes of each row, rows a pitch
+// apart, and not a byte between them. It knows two kinds, and no largest width or height.
 #include "kit.h"
 
 enum { DPITCH = 96, SPITCH = 64, WIDTH = 50, HEIGHT = 33 };
@@ -8,7 +8,8 @@ enum { DLEN = DPITCH * HEIGHT, SLEN = SPITCH * HEIGHT };
 static struct gate gate = GATE;
 
 // What a 2-D copy has to do.
-static void by_hand(unsigned char *dst, size_t dpitch, const unsigned char *src, size_t spitch, size_t width, size_t height)
+static void by_hand(unsigned char *dst, size_t dpitch, const unsigned char *src, size_t spitch, size_t width,
+                    size_t height)
 {
     size_t row;
     for (row = 0; row < height; row++) {
@@ -84,7 +85,8 @@ static void bad_calls_are_refused(void)
     int kind;
     for (kind = -1; kind <= 8; kind++) {
         if (kind != 1 && kind != 2) {
-            CHECK(aclrtMemcpy2d(device, SPITCH, host, SPITCH, WIDTH, HEIGHT, (aclrtMemcpyKind)kind), ACL_ERROR_INVALID_PARAM);
+            CHECK(aclrtMemcpy2d(device, SPITCH, host, SPITCH, WIDTH, HEIGHT, (aclrtMemcpyKind)kind),
+                  ACL_ERROR_INVALID_PARAM);
         }
     }
     CHECK(aclrtMemcpy2d(device, SPITCH, other, SPITCH, WIDTH, HEIGHT, D2D), ACL_ERROR_INVALID_PARAM);
@@ -96,7 +98,8 @@ static void bad_calls_are_refused(void)
     CHECK(aclrtMemcpy2d(device, SPITCH, host, SIZE_MAX / 2, WIDTH, 5, H2D), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtMemcpy2d(device, SPITCH, host, SPITCH, WIDTH, SIZE_MAX, H2D), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtMemcpy2d(device, SPITCH, LOW_GARBAGE, SPITCH, WIDTH, HEIGHT, H2D), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtMemcpy2d(HIGH_GARBAGE, SPITCH, device, SPITCH, WIDTH, HEIGHT, D2H), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtMemcpy2d(HIGH_GARBAGE, SPITCH, device, SPITCH, WIDTH, HEIGHT, D2H),
+          ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtMemcpy2d(host, SPITCH, device, SPITCH, WIDTH, HEIGHT, H2D), ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtMemcpy2d(device, SPITCH, host, SPITCH, 0, HEIGHT, H2D));
     OK(aclrtMemcpy2d(device, SPITCH, host, SPITCH, WIDTH, 0, H2D));

@@ -1,19 +1,20 @@
 // proves: R1 R2 R3 R4 R6 R7 R8 R9 R11 R12 R13 R14 R15 R16 R17 N13 N14 N15
-// aclrtMemcpy2dAsync delivers a rectangle to its stream, waits for it when the host memory is pageable, and refuses other
-// kinds, rows wider than their pitch, and more rows or wider ones than the documents allow.
+// aclrtMemcpy2dAsync delivers a rectangle to its stream, waits for it when the host memory is pageable, and
+// refuses other kinds, rows wider than their pitch, and more rows or wider ones than the documents allow.
 #include "kit.h"
 
 enum { DPITCH = 96, SPITCH = 64, WIDTH = 50, HEIGHT = 33 };
 enum { DLEN = DPITCH * HEIGHT, SLEN = SPITCH * HEIGHT };
 
-typedef aclError (*copy_fn)(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
-                            aclrtMemcpyKind kind, aclrtStream stream);
+typedef aclError (*copy_fn)(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+                            size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 static const copy_fn copy = aclrtMemcpy2dAsync;
 
 static struct gate gate = GATE;
 static aclrtStream stream;
 
-static void by_hand(unsigned char *dst, size_t dpitch, const unsigned char *src, size_t spitch, size_t width, size_t height)
+static void by_hand(unsigned char *dst, size_t dpitch, const unsigned char *src, size_t spitch, size_t width,
+                    size_t height)
 {
     size_t row;
     for (row = 0; row < height; row++) {
@@ -114,7 +115,8 @@ static void bad_calls_are_refused(void)
     THAT(ACL_MEMCPY_DEVICE_TO_DEVICE == 3 && ACL_MEMCPY_DEFAULT == 4);
     for (kind = -1; kind <= 9; kind++) {
         if (kind < 1 || kind > 3) {
-            CHECK(copy(device, SPITCH, host, SPITCH, WIDTH, HEIGHT, (aclrtMemcpyKind)kind, stream), ACL_ERROR_INVALID_PARAM);
+            CHECK(copy(device, SPITCH, host, SPITCH, WIDTH, HEIGHT, (aclrtMemcpyKind)kind, stream),
+                  ACL_ERROR_INVALID_PARAM);
         }
     }
     CHECK(copy(NULL, SPITCH, host, SPITCH, WIDTH, HEIGHT, H2D, stream), ACL_ERROR_INVALID_PARAM);

@@ -1,6 +1,6 @@
 // proves: N5 N6 N9 N10 N11 N12 X1 X10
-// aclrtMemcpyAsync only delivers when the host memory is page-locked, waits when it is pageable, keeps the order of its
-// stream, and checks kind, stream and memory before anything is submitted.
+// aclrtMemcpyAsync only delivers when the host memory is page-locked, waits when it is pageable, keeps the
+// order of its stream, and checks kind, stream and memory before anything is submitted.
 #include "kit.h"
 
 enum { LEN = 5000 };
@@ -139,7 +139,8 @@ static void bad_calls_are_refused(void)
     CHECK(aclrtMemcpyAsync(device, LEN, host, LEN, D2H, stream), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtMemcpyAsync(device, LEN, host, LEN, D2D, stream), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtMemcpyAsync(host, LEN, device, LEN, H2D, stream), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtMemcpyAsync(host, LEN, device, LEN, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, stream), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtMemcpyAsync(host, LEN, device, LEN, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE, stream),
+          ACL_ERROR_RT_PARAM_INVALID);
 
     for (kind = 1; kind <= 2; kind++) {
         unsigned char *dst = kind == 1 ? device : host, *src = kind == 1 ? host : device;

@@ -1,6 +1,6 @@
 // proves: X3 X4
-// Memory: how allocations are sized, aligned, described, counted and given back, and that giving back never waits for
-// copies, nor lets them touch what comes after.
+// Memory: how allocations are sized, aligned, described, counted and given back, and that giving back never
+// waits for copies, nor lets them touch what comes after.
 #include "kit.h"
 
 static struct gate gate = GATE;
@@ -16,8 +16,13 @@ static aclrtPtrAttributes attributes_of(const void *ptr)
 static void every_policy(void)
 {
     static const int policies[] = {
-        ACL_MEM_MALLOC_HUGE_FIRST,       ACL_MEM_MALLOC_HUGE_ONLY,   ACL_MEM_MALLOC_NORMAL_ONLY,    ACL_MEM_MALLOC_HUGE_FIRST_P2P,
-        ACL_MEM_MALLOC_HUGE_ONLY_P2P,    ACL_MEM_MALLOC_NORMAL_ONLY_P2P, 50,
+        ACL_MEM_MALLOC_HUGE_FIRST,
+        ACL_MEM_MALLOC_HUGE_ONLY,
+        ACL_MEM_MALLOC_NORMAL_ONLY,
+        ACL_MEM_MALLOC_HUGE_FIRST_P2P,
+        ACL_MEM_MALLOC_HUGE_ONLY_P2P,
+        ACL_MEM_MALLOC_NORMAL_ONLY_P2P,
+        50,
     };
     static const size_t sizes[] = {1, 31, 32, 33, 4096, 100000, 3 << 20};
     size_t p, s;
@@ -169,11 +174,12 @@ static void what_is_page_locked(void)
     free(plain);
 }
 
-// Freeing comes back while a stream that still needs the memory stands still. Here such copies finish as if nothing had
-// happened, and what is allocated meanwhile is left alone.
+// Freeing comes back while a stream that still needs the memory stands still. Here such copies finish as if
+// nothing had happened, and what is allocated meanwhile is left alone.
 static void freeing_does_not_wait(void)
 {
-    unsigned char *from = pinned(20, 4096), *a = device_memory(21, 4096), *b = device_memory(22, 4096), *c, *other;
+    unsigned char *from = pinned(20, 4096), *a = device_memory(21, 4096), *b = device_memory(22, 4096), *c,
+                  *other;
     gate_shut(&gate, NULL);
     OK(aclrtMemcpyAsync(a, 4096, from, 4096, H2D, NULL));
     OK(aclrtMemcpyAsync(b, 4096, a, 4096, D2D, NULL));

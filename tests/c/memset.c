@@ -62,7 +62,8 @@ static void at_once(void)
 
 static void in_a_stream(void)
 {
-    unsigned char *device = device_memory(10, LEN), *words = device_memory(11, LEN), *locked = pinned(12, LEN);
+    unsigned char *device = device_memory(10, LEN), *words = device_memory(11, LEN),
+                  *locked = pinned(12, LEN);
     unsigned char got[LEN], want[LEN];
     gate_shut(&gate, stream);
     OK(aclrtMemsetAsync(device, LEN, 0x55, LEN, stream));

@@ -1,5 +1,5 @@
-// aclrtMemcpyAsyncWithOffset finds its addresses when its task runs: in pointer cells in device or page-locked memory, plus an
-// offset each.
+// aclrtMemcpyAsyncWithOffset finds its addresses when its task runs: in pointer cells in device or
+// page-locked memory, plus an offset each.
 #include "kit.h"
 
 enum { LEN = 3000 };
@@ -68,15 +68,19 @@ int main(void)
 
     for (kind = -1; kind <= 8; kind++) {
         if (kind != 6) {
-            CHECK(aclrtMemcpyAsyncWithOffset(to, LEN, 0, (const void **)from, LEN, 0, (aclrtMemcpyKind)kind, stream),
+            CHECK(aclrtMemcpyAsyncWithOffset(to, LEN, 0, (const void **)from, LEN, 0, (aclrtMemcpyKind)kind,
+                                             stream),
                   ACL_ERROR_INVALID_PARAM);
         }
     }
-    CHECK(aclrtMemcpyAsyncWithOffset(NULL, LEN, 0, (const void **)from, LEN, 0, INNER, stream), ACL_ERROR_INVALID_PARAM);
+    CHECK(aclrtMemcpyAsyncWithOffset(NULL, LEN, 0, (const void **)from, LEN, 0, INNER, stream),
+          ACL_ERROR_INVALID_PARAM);
     CHECK(aclrtMemcpyAsyncWithOffset(to, LEN, 0, NULL, LEN, 0, INNER, stream), ACL_ERROR_INVALID_PARAM);
-    CHECK(aclrtMemcpyAsyncWithOffset(to, LEN - 1, 0, (const void **)from, LEN, 0, INNER, stream), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtMemcpyAsyncWithOffset((void **)LOW_GARBAGE, LEN, 0, (const void **)from, LEN, 0, INNER, stream),
+    CHECK(aclrtMemcpyAsyncWithOffset(to, LEN - 1, 0, (const void **)from, LEN, 0, INNER, stream),
           ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(
+        aclrtMemcpyAsyncWithOffset((void **)LOW_GARBAGE, LEN, 0, (const void **)from, LEN, 0, INNER, stream),
+        ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtSynchronizeStream(stream));
 
     // A cell that points nowhere, or too far, fails when the task runs, and is told at the next synchronise.

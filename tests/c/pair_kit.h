@@ -1,5 +1,5 @@
-// What programs of two processes share: the second is the same program, started with a name and two pipe ends, and each waits for the other's
-// word.
+// What programs of two processes share: the second is the same program, started with a name and two pipe
+// ends, and each waits for the other's word.
 #ifndef PAIR_KIT_H
 #define PAIR_KIT_H
 

@@ -1,4 +1,5 @@
-// aclrtReduceAsync combines device memory with other memory of the device, in stream order: sum, maximum and minimum.
+// aclrtReduceAsync combines device memory with other memory of the device, in stream order: sum, maximum and
+// minimum.
 #include "kit.h"
 
 enum { COUNT = 1000, LEN = 4 * COUNT };
@@ -55,7 +56,8 @@ static void floats(void)
     float a[4] = {1.5f, -2.0f, 0.0f, 1e30f}, b[4] = {0.25f, 3.0f, -0.0f, 1e30f}, got[4];
     float sum[4] = {1.75f, 1.0f, 0.0f, 2e30f};
     // 1, the largest, and 1 + 2^-11, which lies between two numbers and goes to the even one.
-    uint16_t halves[3] = {0x3c00, 0x7bff, 0x3c00}, others[3] = {0x3c00, 0x7bff, 0x1000}, short_sum[3] = {0x4000, 0x7c00, 0x3c00};
+    uint16_t halves[3] = {0x3c00, 0x7bff, 0x3c00}, others[3] = {0x3c00, 0x7bff, 0x1000},
+             short_sum[3] = {0x4000, 0x7c00, 0x3c00};
     OK(aclrtMalloc(&dst, sizeof a, ACL_MEM_MALLOC_NORMAL_ONLY));
     OK(aclrtMalloc(&src, sizeof b, ACL_MEM_MALLOC_NORMAL_ONLY));
     poke(dst, a, sizeof a);
@@ -80,14 +82,20 @@ static void bad_calls_are_refused(void)
     OK(aclrtFree(gone));
     CHECK(aclrtReduceAsync(NULL, device, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_INVALID_PARAM);
     CHECK(aclrtReduceAsync(device, NULL, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_INVALID_PARAM);
-    CHECK(aclrtReduceAsync(device, device, LEN, EQUAL, ACL_INT32, stream, NULL), ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
-    CHECK(aclrtReduceAsync(device, device, LEN, SUM, ACL_INT64, stream, NULL), ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
-    CHECK(aclrtReduceAsync(device, device, LEN - 1, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtReduceAsync(device, device, 2 * LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtReduceAsync(device, device, LEN, EQUAL, ACL_INT32, stream, NULL),
+          ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+    CHECK(aclrtReduceAsync(device, device, LEN, SUM, ACL_INT64, stream, NULL),
+          ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+    CHECK(aclrtReduceAsync(device, device, LEN - 1, SUM, ACL_INT32, stream, NULL),
+          ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtReduceAsync(device, device, 2 * LEN, SUM, ACL_INT32, stream, NULL),
+          ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtReduceAsync(gone, device, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(aclrtReduceAsync(device, locked, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtReduceAsync(LOW_GARBAGE, device, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
-    CHECK(aclrtReduceAsync(device, HIGH_GARBAGE, LEN, SUM, ACL_INT32, stream, NULL), ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtReduceAsync(LOW_GARBAGE, device, LEN, SUM, ACL_INT32, stream, NULL),
+          ACL_ERROR_RT_PARAM_INVALID);
+    CHECK(aclrtReduceAsync(device, HIGH_GARBAGE, LEN, SUM, ACL_INT32, stream, NULL),
+          ACL_ERROR_RT_PARAM_INVALID);
     OK(aclrtReduceAsync(device, device + 1, 0, SUM, ACL_INT32, stream, NULL));
     OK(aclrtSynchronizeStream(stream));
     HOLDS(device, 20, LEN);

@@ -1,5 +1,6 @@
-// The functions below AscendCL that transfer engines find by name in libascendcl.so, as those declare them: numbers of devices, peer
-// access, copies whose kind nobody looks at, and memory between processes, for which this program starts itself again.
+// The functions below AscendCL that transfer engines find by name in libascendcl.so, as those declare them:
+// numbers of devices, peer access, copies whose kind nobody looks at, and memory between processes, for which
+// this program starts itself again.
 // proves: D26
 #include "pair_kit.h"
 
@@ -17,7 +18,8 @@ static int32_t (*destroy_name)(const char *name);
 static int32_t (*enable_p2p)(uint32_t device, uint32_t physical, uint32_t flag);
 static int32_t (*disable_p2p)(uint32_t device, uint32_t physical);
 static int32_t (*logic_of_user)(const int32_t user, int32_t *logic);
-static int32_t (*copy)(void *dst, uint64_t max, const void *src, uint64_t count, uint32_t kind, aclrtStream stream);
+static int32_t (*copy)(void *dst, uint64_t max, const void *src, uint64_t count, uint32_t kind,
+                       aclrtStream stream);
 
 // As the engines do it: one name that is missing, and they refuse to start.
 static void look_up(void *library, const char *name, void *function)
@@ -117,7 +119,8 @@ static int importer(const char *name, int from, int to)
     poke(memory, bytes, LEN);
     CHECK(destroy_name(name), ACL_ERROR_RT_PARAM_INVALID); // which is the exporter's
     CHECK(close_memory((char *)memory + 1), ACL_ERROR_RT_PARAM_INVALID);
-    OK(close_memory((void *)((uintptr_t)memory | (uintptr_t)0x1234 << 48))); // with the marks that callers put there
+    // with the marks that callers put there
+    OK(close_memory((void *)((uintptr_t)memory | (uintptr_t)0x1234 << 48)));
     CHECK(close_memory(memory), ACL_ERROR_RT_PARAM_INVALID);
     CHECK(close_memory(NULL), ACL_ERROR_INVALID_PARAM);
     say(to);

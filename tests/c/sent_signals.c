@@ -1,5 +1,6 @@
-// Signals that are sent to the process are for the program's threads: those that all of them block wait for sigtimedwait, though threads
-// of the library copy meanwhile. A copy that meets memory which is gone still fails and no more.
+// Signals that are sent to the process are for the program's threads: those that all of them block wait for
+// sigtimedwait, though threads of the library copy meanwhile. A copy that meets memory which is gone still
+// fails and no more.
 #include "kit.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Handles that were destroyed, never existed, or are of another sort answer 107017 everywhere and never crash; a destroyed
-// one never comes back as somebody else's.
+// Handles that were destroyed, never existed, or are of another sort answer 107017 everywhere and never
+// crash; a destroyed one never comes back as somebody else's.
 #include "kit.h"
 
 enum { LEN = 256, SORTS = 6 };

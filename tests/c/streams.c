@@ -1,6 +1,6 @@
 // proves: X1 X2
-// Streams keep their own order and nobody else's, work without being waited for, tell of failed work at the next
-// synchronise, and are waited for, queried and destroyed as documented.
+// Streams keep their own order and nobody else's, work without being waited for, tell of failed work at the
+// next synchronise, and are waited for, queried and destroyed as documented.
 #include "kit.h"
 
 enum { LEN = 4096, MOST = 1984 };

@@ -1,5 +1,5 @@
-// Eight threads, each with its own streams, events and memory, copy, fill and check at the same time, some of it through the
-// default stream that they share, and every byte is right.
+// Eight threads, each with its own streams, events and memory, copy, fill and check at the same time, some of
+// it through the default stream that they share, and every byte is right.
 #include "kit.h"
 
 enum { THREADS = 8, STREAMS = 4, ROUNDS = 40, LEN = 20000 };

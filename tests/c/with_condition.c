@@ -1,6 +1,6 @@
 // proves: R20 R22 R23 R24 R25 R27 R28 R33
-// aclrtMemcpyAsyncWithCondition copies like aclrtMemcpyAsync: it only delivers for memory that acl allocated, waits for
-// memory that it did not, and refuses host to host.
+// aclrtMemcpyAsyncWithCondition copies like aclrtMemcpyAsync: it only delivers for memory that acl allocated,
+// waits for memory that it did not, and refuses host to host.
 #include "kit.h"
 
 enum { LEN = 5000 };
@@ -8,7 +8,8 @@ enum { LEN = 5000 };
 static struct gate gate = GATE;
 static aclrtStream stream;
 
-typedef aclError (*copy_fn)(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind, aclrtStream stream);
+typedef aclError (*copy_fn)(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
+                            aclrtStream stream);
 static const copy_fn copy = aclrtMemcpyAsyncWithCondition;
 
 static void memory_of_acl_only_delivers(void)

@@ -1,6 +1,7 @@
 /*
- * What torch_npu 2.14.0 needs to be loaded, and what happens then: this program is linked with the same libraries, wants the same names when
- * it is loaded, makes the same objects, and runs an operator, which fails and goes on failing.
+ * What torch_npu 2.14.0 needs to be loaded, and what happens then: this program is linked with the same
+ * libraries, wants the same names when it is loaded, makes the same objects, and runs an operator, which
+ * fails and goes on failing.
  */
 #include "../c/kit.h"
 
@@ -9,28 +10,49 @@
 
 /* Wanted by the loader before the program begins, as by an object that is linked with -z now. */
 #define WANTED(name) __asm__(".pushsection .data.rel,\"aw\"\n.balign 8\n.quad " #name "\n.popsection");
-WANTED(aclrtBinaryGetFunction) WANTED(aclrtBinaryLoadFromData) WANTED(aclrtCreateEventExWithFlag) WANTED(aclrtCreateStream)
-WANTED(aclrtCreateStreamWithConfig) WANTED(aclrtDestroyEvent) WANTED(aclrtDestroyStream) WANTED(aclrtDeviceCanAccessPeer)
-WANTED(aclrtDeviceEnablePeerAccess) WANTED(aclrtDeviceGetBareTgid) WANTED(aclrtEventElapsedTime) WANTED(aclrtFree)
-WANTED(aclrtFreeHost) WANTED(aclrtFreePhysical) WANTED(aclrtGetCurrentContext) WANTED(aclrtGetDevice) WANTED(aclrtGetDeviceCount)
-WANTED(aclrtGetFunctionAddr) WANTED(aclrtGetMemInfo) WANTED(aclrtGetSocName) WANTED(aclrtMalloc) WANTED(aclrtMallocHost)
-WANTED(aclrtMallocPhysical) WANTED(aclrtMapMem) WANTED(aclrtMemExportToShareableHandle) WANTED(aclrtMemImportFromShareableHandle)
-WANTED(aclrtMemSetPidToShareableHandle) WANTED(aclrtMemcpy) WANTED(aclrtMemcpyAsync) WANTED(aclrtMemset) WANTED(aclrtProcessReport)
-WANTED(aclrtRecordEvent) WANTED(aclrtReleaseMemAddress) WANTED(aclrtReserveMemAddress) WANTED(aclrtResetDevice) WANTED(aclrtResetEvent)
-WANTED(aclrtSetCurrentContext) WANTED(aclrtSetDevice) WANTED(aclrtStreamWaitEvent) WANTED(aclrtSynchronizeEvent)
-WANTED(aclrtSynchronizeStream) WANTED(aclrtUnmapMem) WANTED(aclInit) WANTED(aclFinalize) WANTED(aclGetRecentErrMsg)
-WANTED(aclopCompileAndExecute) WANTED(aclopCreateAttr) WANTED(aclopDestroyAttr) WANTED(aclopSetAttrBool) WANTED(aclopSetAttrInt)
-WANTED(aclopSetAttrFloat) WANTED(aclopSetAttrString) WANTED(aclopSetAttrDataType) WANTED(aclopSetAttrListBool)
-WANTED(aclopSetAttrListInt) WANTED(aclopSetAttrListFloat) WANTED(aclopSetAttrListListInt) WANTED(aclCreateTensorDesc)
-WANTED(aclDestroyTensorDesc) WANTED(aclGetTensorDescType) WANTED(aclGetTensorDescFormat) WANTED(aclGetTensorDescNumDims)
-WANTED(aclGetTensorDescDimV2) WANTED(aclSetTensorShape) WANTED(aclSetTensorFormat) WANTED(aclSetTensorPlaceMent)
-WANTED(aclSetTensorDescName) WANTED(aclCreateDataBuffer) WANTED(aclDestroyDataBuffer) WANTED(aclmdlInitDump) WANTED(aclmdlSetDump)
-WANTED(aclmdlFinalizeDump) WANTED(aclAppLog) WANTED(aclGetDeviceCapability) WANTED(MsprofRegisterCallback) WANTED(MsprofReportApi)
-WANTED(MsprofReportCompactInfo) WANTED(MsprofReportAdditionalInfo) WANTED(MsprofSysCycleTime) WANTED(MsprofGetHashId)
-WANTED(rtDevBinaryRegister) WANTED(rtFunctionRegister) WANTED(rtKernelLaunch) WANTED(rtGetC2cCtrlAddr)
+WANTED(aclrtBinaryGetFunction)
+WANTED(aclrtBinaryLoadFromData) WANTED(aclrtCreateEventExWithFlag) WANTED(aclrtCreateStream) WANTED(
+    aclrtCreateStreamWithConfig) WANTED(aclrtDestroyEvent) WANTED(aclrtDestroyStream)
+    WANTED(aclrtDeviceCanAccessPeer) WANTED(aclrtDeviceEnablePeerAccess) WANTED(
+        aclrtDeviceGetBareTgid) WANTED(aclrtEventElapsedTime) WANTED(aclrtFree) WANTED(aclrtFreeHost)
+        WANTED(aclrtFreePhysical) WANTED(aclrtGetCurrentContext) WANTED(aclrtGetDevice) WANTED(
+            aclrtGetDeviceCount) WANTED(aclrtGetFunctionAddr) WANTED(aclrtGetMemInfo) WANTED(aclrtGetSocName)
+            WANTED(aclrtMalloc) WANTED(aclrtMallocHost) WANTED(aclrtMallocPhysical) WANTED(aclrtMapMem)
+                WANTED(aclrtMemExportToShareableHandle) WANTED(aclrtMemImportFromShareableHandle) WANTED(
+                    aclrtMemSetPidToShareableHandle) WANTED(aclrtMemcpy) WANTED(aclrtMemcpyAsync)
+                    WANTED(aclrtMemset) WANTED(aclrtProcessReport) WANTED(aclrtRecordEvent) WANTED(
+                        aclrtReleaseMemAddress) WANTED(aclrtReserveMemAddress) WANTED(aclrtResetDevice)
+                        WANTED(aclrtResetEvent) WANTED(aclrtSetCurrentContext) WANTED(aclrtSetDevice) WANTED(
+                            aclrtStreamWaitEvent) WANTED(aclrtSynchronizeEvent) WANTED(aclrtSynchronizeStream)
+                            WANTED(aclrtUnmapMem) WANTED(aclInit) WANTED(aclFinalize) WANTED(
+                                aclGetRecentErrMsg) WANTED(aclopCompileAndExecute) WANTED(aclopCreateAttr)
+                                WANTED(aclopDestroyAttr) WANTED(aclopSetAttrBool) WANTED(
+                                    aclopSetAttrInt) WANTED(aclopSetAttrFloat) WANTED(aclopSetAttrString)
+                                    WANTED(aclopSetAttrDataType) WANTED(aclopSetAttrListBool) WANTED(
+                                        aclopSetAttrListInt) WANTED(aclopSetAttrListFloat)
+                                        WANTED(aclopSetAttrListListInt) WANTED(aclCreateTensorDesc) WANTED(
+                                            aclDestroyTensorDesc) WANTED(aclGetTensorDescType)
+                                            WANTED(aclGetTensorDescFormat) WANTED(
+                                                aclGetTensorDescNumDims) WANTED(aclGetTensorDescDimV2)
+                                                WANTED(aclSetTensorShape) WANTED(aclSetTensorFormat) WANTED(
+                                                    aclSetTensorPlaceMent) WANTED(aclSetTensorDescName)
+                                                    WANTED(aclCreateDataBuffer) WANTED(aclDestroyDataBuffer)
+                                                        WANTED(aclmdlInitDump) WANTED(aclmdlSetDump) WANTED(
+                                                            aclmdlFinalizeDump) WANTED(aclAppLog)
+                                                            WANTED(aclGetDeviceCapability) WANTED(
+                                                                MsprofRegisterCallback)
+                                                                WANTED(MsprofReportApi) WANTED(
+                                                                    MsprofReportCompactInfo)
+                                                                    WANTED(MsprofReportAdditionalInfo) WANTED(
+                                                                        MsprofSysCycleTime)
+                                                                        WANTED(MsprofGetHashId) WANTED(
+                                                                            rtDevBinaryRegister)
+                                                                            WANTED(rtFunctionRegister)
+                                                                                WANTED(rtKernelLaunch)
+                                                                                    WANTED(rtGetC2cCtrlAddr)
 
-/* By name, so that the program also builds where headers declare them. */
-static void *names;
+    /* By name, so that the program also builds where headers declare them. */
+    static void *names;
 #define FUNCTION(name) ((type_##name)function(#name))
 
 static void (*function(const char *name))(void)
@@ -64,10 +86,12 @@ typedef void (*type_aclopDestroyAttr)(const void *);
 typedef aclError (*type_aclopSetAttrBool)(void *, const char *, uint8_t);
 typedef aclError (*type_aclopSetAttrString)(void *, const char *, const char *);
 typedef aclError (*type_aclopSetAttrListInt)(void *, const char *, int, const int64_t *);
-typedef aclError (*type_aclopSetAttrListListInt)(void *, const char *, int, const int *, const int64_t *const *);
+typedef aclError (*type_aclopSetAttrListListInt)(void *, const char *, int, const int *,
+                                                 const int64_t *const *);
 typedef aclError (*type_aclSetCompileopt)(int, const char *);
-typedef aclError (*type_aclopCompileAndExecute)(const char *, int, const void *const *, const void *const *, int, const void *const *,
-                                                void *const *, const void *, int, int, const char *, aclrtStream);
+typedef aclError (*type_aclopCompileAndExecute)(const char *, int, const void *const *, const void *const *,
+                                                int, const void *const *, void *const *, const void *, int,
+                                                int, const char *, aclrtStream);
 typedef aclError (*type_aclrtBinaryLoadFromData)(const void *, size_t, const void *, void **);
 typedef int (*type_rtKernelLaunch)(const void *, uint32_t, void *, uint32_t, void *, aclrtStream);
 typedef aclError (*type_aclmdlInitDump)(void);
@@ -89,8 +113,8 @@ static void refused(aclError got, aclError code, const char *word)
 
 static void only_what_works_is_in_the_library(void)
 {
-    static const char *const companions[] = {"libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so",
-                                             "libacl_tdt_channel.so"};
+    static const char *const companions[] = {"libhccl.so", "libacl_op_compiler.so", "libge_runner.so",
+                                             "libgraph.so", "libacl_tdt_channel.so"};
     void *library = dlopen("libascendcl.so", RTLD_NOW | RTLD_NOLOAD);
     size_t i;
     THAT(library != NULL);
@@ -102,7 +126,8 @@ static void only_what_works_is_in_the_library(void)
         THAT(dlsym(companion, "aclrtMemcpyAsync") == dlsym(library, "aclrtMemcpyAsync"));
     }
     names = dlopen("libacl_op_compiler.so", RTLD_NOW);
-    /* Whoever finds it calls it in place of the other; without it, each call of that kind is refused by the caller. */
+    /* Whoever finds it calls it in place of the other; without it, each call of that kind is refused by
+     * the caller. */
     THAT(dlsym(names, "aclopCompileAndExecuteV2") == NULL);
 }
 
@@ -111,19 +136,23 @@ static void descriptors(void)
     const int64_t dims[] = {2, 3, 5}, other[] = {7};
     int64_t dim = -1;
     void *desc = FUNCTION(aclCreateTensorDesc)(ACL_FLOAT, 3, dims, 2), *none;
-    THAT(desc != NULL && FUNCTION(aclGetTensorDescType)(desc) == ACL_FLOAT && FUNCTION(aclGetTensorDescFormat)(desc) == 2);
+    THAT(desc != NULL && FUNCTION(aclGetTensorDescType)(desc) == ACL_FLOAT &&
+         FUNCTION(aclGetTensorDescFormat)(desc) == 2);
     THAT(FUNCTION(aclGetTensorDescNumDims)(desc) == 3);
     OK(FUNCTION(aclGetTensorDescDimV2)(desc, 2, &dim));
     THAT(dim == 5);
-    refused(FUNCTION(aclGetTensorDescDimV2)(desc, 3, &dim), ACL_ERROR_INVALID_PARAM, "index is 3 of 3 dimensions");
+    refused(FUNCTION(aclGetTensorDescDimV2)(desc, 3, &dim), ACL_ERROR_INVALID_PARAM,
+            "index is 3 of 3 dimensions");
     refused(FUNCTION(aclGetTensorDescDimV2)(desc, 0, NULL), ACL_ERROR_INVALID_PARAM, "dimSize is NULL");
     OK(FUNCTION(aclSetTensorShape)(desc, 1, other));
     OK(FUNCTION(aclSetTensorFormat)(desc, 29));
     OK(FUNCTION(aclSetTensorPlaceMent)(desc, 1));
     FUNCTION(aclSetTensorDescName)(desc, "x");
     OK(FUNCTION(aclGetTensorDescDimV2)(desc, 0, &dim));
-    THAT(dim == 7 && FUNCTION(aclGetTensorDescNumDims)(desc) == 1 && FUNCTION(aclGetTensorDescFormat)(desc) == 29);
-    refused(FUNCTION(aclSetTensorShape)(desc, 4, (const int64_t *)LOW_GARBAGE), ACL_ERROR_INVALID_PARAM, "dims");
+    THAT(dim == 7 && FUNCTION(aclGetTensorDescNumDims)(desc) == 1 &&
+         FUNCTION(aclGetTensorDescFormat)(desc) == 29);
+    refused(FUNCTION(aclSetTensorShape)(desc, 4, (const int64_t *)LOW_GARBAGE), ACL_ERROR_INVALID_PARAM,
+            "dims");
     refused(FUNCTION(aclSetTensorShape)(desc, -1, dims), ACL_ERROR_INVALID_PARAM, "-1 elements of dims");
     none = FUNCTION(aclCreateTensorDesc)(ACL_DT_UNDEFINED, 0, NULL, -1);
     THAT(none != NULL && none != desc && FUNCTION(aclGetTensorDescNumDims)(none) == 0);
@@ -198,9 +227,11 @@ static void attributes(void)
     OK(FUNCTION(aclopSetAttrListInt)(attr, "axes", 2, one));
     OK(FUNCTION(aclopSetAttrListInt)(attr, "axes", 0, NULL));
     OK(FUNCTION(aclopSetAttrListListInt)(attr, "pads", 2, counts, lists));
-    refused(FUNCTION(aclopSetAttrListListInt)(attr, "pads", 2, counts, bad), ACL_ERROR_INVALID_PARAM, "a list of values");
+    refused(FUNCTION(aclopSetAttrListListInt)(attr, "pads", 2, counts, bad), ACL_ERROR_INVALID_PARAM,
+            "a list of values");
     refused(FUNCTION(aclopSetAttrBool)(attr, NULL, 1), ACL_ERROR_INVALID_PARAM, "attrName is NULL");
-    refused(FUNCTION(aclopSetAttrBool)(NULL, "keep_dims", 1), ACL_ERROR_INVALID_PARAM, "no list of attributes");
+    refused(FUNCTION(aclopSetAttrBool)(NULL, "keep_dims", 1), ACL_ERROR_INVALID_PARAM,
+            "no list of attributes");
     FUNCTION(aclopDestroyAttr)(attr);
     refused(FUNCTION(aclopSetAttrBool)(attr, "keep_dims", 1), ACL_ERROR_INVALID_PARAM, "destroyed");
 }
@@ -208,9 +239,11 @@ static void attributes(void)
 static void what_it_cannot_do(void)
 {
     void *handle = &handle;
-    refused(FUNCTION(aclrtBinaryLoadFromData)("", 1, NULL, &handle), ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "no kernels");
+    refused(FUNCTION(aclrtBinaryLoadFromData)("", 1, NULL, &handle), ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "no kernels");
     THAT(handle == NULL);
-    refused(FUNCTION(rtKernelLaunch)(NULL, 1, NULL, 0, NULL, NULL), ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "no kernels");
+    refused(FUNCTION(rtKernelLaunch)(NULL, 1, NULL, 0, NULL, NULL), ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            "no kernels");
     refused(FUNCTION(aclmdlInitDump)(), ACL_ERROR_API_NOT_SUPPORT, "no operators");
     OK(FUNCTION(aclmdlFinalizeDump)());
     OK(FUNCTION(aclSetCompileopt)(10, "disable"));
@@ -240,7 +273,8 @@ static void an_operator_fails_and_goes_on_failing(void)
     OK(aclrtSynchronizeStream(stream));
     for (round = 0; round < 2; round++) {
         refused(run_operator(stream), CODE,
-                "200001 ACL_ERROR_API_NOT_SUPPORT: operator Add: this runtime copies memory and has no operators; set TASK_QUEUE_ENABLE=0 for the Python line");
+                "200001 ACL_ERROR_API_NOT_SUPPORT: operator Add: this runtime copies memory and has no "
+                "operators; set TASK_QUEUE_ENABLE=0 for the Python line");
         CHECK(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), CODE);
         refused(aclrtSynchronizeStream(stream), CODE, "operator Add");
         CHECK(aclrtSynchronizeStreamWithTimeout(other, 1000), CODE);

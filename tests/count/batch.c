@@ -1,8 +1,8 @@
-/* Submits batches of page-locked copies to one stream, for `cargo xtask count`, which counts the instructions of
- * aclrtMemcpyBatchAsync. The copies lie in as many device allocations as asked for, in turn, and none goes on where the one
- * before it ended, so that every piece is looked up, checked and listed.
- * A host function holds the stream meanwhile, so that what is counted is submitting and nothing else; it is let go at
- * the end, and the bytes are checked so that the copies are known to be real. */
+/* Submits batches of page-locked copies to one stream, for `cargo xtask count`, which counts the
+ * instructions of aclrtMemcpyBatchAsync. The copies lie in as many device allocations as asked for, in turn,
+ * and none goes on where the one before it ended, so that every piece is looked up, checked and listed. A
+ * host function holds the stream meanwhile, so that what is counted is submitting and nothing else; it is
+ * let go at the end, and the bytes are checked so that the copies are known to be real. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* Submits page-locked copies to one stream, for `cargo xtask count`, which counts the instructions of aclrtMemcpyAsync.
- * The copies go to as many allocations as asked for, in turn, so that the cost of finding one shows.
- * A host function holds the stream meanwhile, so that what is counted is submitting and nothing else; it is let go at
- * the end, and the last bytes are checked so that the copies are known to be real. */
+/* Submits page-locked copies to one stream, for `cargo xtask count`, which counts the instructions of
+ * aclrtMemcpyAsync. The copies go to as many allocations as asked for, in turn, so that the cost of finding
+ * one shows. A host function holds the stream meanwhile, so that what is counted is submitting and nothing
+ * else; it is let go at the end, and the last bytes are checked so that the copies are known to be real. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Every name under which the library is installed leads to one engine, and it stays after the last dlclose. The argument is
-// the prefix.
+// Every name under which the library is installed leads to one engine, and it stays after the last dlclose.
+// The argument is the prefix.
 #include <dlfcn.h>
 #include <stdio.h>
 #include "acl/acl.h"

@@ -104,7 +104,8 @@ impl Batch {
         self
     }
 
-    /// Makes the call: the code, and failIndex where the function has one. Before the call that holds a number no call gives.
+    /// Makes the call: the code, and failIndex where the function has one. Before the call that holds a
+    /// number no call gives.
     pub fn call(&mut self, form: BatchForm, stream: usize) -> (i32, Option<usize>) {
         const UNTOUCHED: usize = 0x5eed;
         let mut fail = UNTOUCHED;

@@ -1,8 +1,9 @@
 //! Decides whether a call has returned or sleeps, without a clock.
 //!
-//! The call runs on a thread of its own. Either its result arrives, or the thread is proven asleep: the kernel says `S`,
-//! its context-switch counts stand still from one look to the next, and all that time no other thread of the process was
-//! running that could have been on its way to wake it. A slow machine makes the decision later, not different.
+//! The call runs on a thread of its own. Either its result arrives, or the thread is proven asleep: the
+//! kernel says `S`, its context-switch counts stand still from one look to the next, and all that time no
+//! other thread of the process was running that could have been on its way to wake it. A slow machine makes
+//! the decision later, not different.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -92,8 +93,8 @@ pub fn settle() {
     });
 }
 
-/// Returns how many threads there are whose name begins like this, once all of them have slept through many looks in a row
-/// without being woken once: none of them polls.
+/// Returns how many threads there are whose name begins like this, once all of them have slept through many
+/// looks in a row without being woken once: none of them polls.
 pub fn sleepers(name: &str) -> usize {
     let limit = Instant::now() + Duration::from_secs(120);
     let (mut last, mut still) = (None, 0);
@@ -173,8 +174,8 @@ fn nobody_runs() -> bool {
         .all(|id| state(id).is_none_or(|s| matches!(s, 'S' | 'Z' | 'X') || s == 'D' && is_the_drivers(id)))
 }
 
-/// Whether it is a thread of the CUDA driver's own. Where many processes use a GPU these stand in line for a lock of the kernel's again
-/// and again, and are on no way to wake anybody.
+/// Whether it is a thread of the CUDA driver's own. Where many processes use a GPU these stand in line for a
+/// lock of the kernel's again and again, and are on no way to wake anybody.
 fn is_the_drivers(id: i32) -> bool {
     fs::read_to_string(format!("/proc/self/task/{id}/comm")).is_ok_and(|comm| comm.starts_with("cuda"))
 }

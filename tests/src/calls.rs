@@ -1,7 +1,8 @@
 //! Every C function of the library under its own name, with addresses and handles as numbers.
 //!
-//! The functions are safe to call by decree. What a test hands over is either memory it owns and leaves alone until the
-//! work is done, or a number that the library must answer with a code: that it can be trusted to is what is tested here.
+//! The functions are safe to call by decree. What a test hands over is either memory it owns and leaves alone
+//! until the work is done, or a number that the library must answer with a code: that it can be trusted to is
+//! what is tested here.
 
 #![allow(non_snake_case, clippy::too_many_arguments, clippy::not_unsafe_ptr_arg_deref)]
 
@@ -19,7 +20,8 @@ macro_rules! calls {
         /// The C function of this name.
         #[allow(unused_unsafe)] // those without pointers are safe already
         pub fn $name($($arg: $type),*) -> i32 {
-            // SAFETY: buffers named by the arguments are owned by the test; see the head of this module for the others.
+            // SAFETY: buffers named by the arguments are owned by the test; see the head of this module for
+            // the others.
             unsafe { ascendcl::$name($($arg as _),*) }
         }
     )* };
@@ -166,7 +168,8 @@ calls! {
     aclrtMapMem(ptr: usize, size: usize, offset: usize, handle: usize, flags: u64);
     aclrtUnmapMem(ptr: usize);
     aclrtMemGetAllocationGranularity(prop: *mut aclrtPhysicalMemProp, option: i32, granularity: *mut usize);
-    aclrtReserveMemAddressNoUCMemory(ptr: *mut usize, size: usize, alignment: usize, expect: usize, flags: u64);
+    aclrtReserveMemAddressNoUCMemory(ptr: *mut usize, size: usize, alignment: usize, expect: usize,
+        flags: u64);
     aclrtMemSetAccess(ptr: usize, size: usize, desc: *mut aclrtMemAccessDesc, count: usize);
     aclrtMemGetAccess(ptr: usize, location: *mut aclrtMemLocation, flag: *mut u64);
     aclrtMemRetainAllocationHandle(ptr: usize, handle: *mut usize);
@@ -176,7 +179,8 @@ calls! {
     aclrtMemImportFromShareableHandle(shareableHandle: u64, deviceId: i32, handle: *mut usize);
     aclrtMemExportToShareableHandleV2(handle: usize, flags: u64, shareType: i32, shareableHandle: usize);
     aclrtMemSetPidToShareableHandleV2(shareableHandle: usize, shareType: i32, pid: *mut i32, pidNum: usize);
-    aclrtMemImportFromShareableHandleV2(shareableHandle: usize, shareType: i32, flags: u64, handle: *mut usize);
+    aclrtMemImportFromShareableHandleV2(shareableHandle: usize, shareType: i32, flags: u64,
+        handle: *mut usize);
 
     aclrtIpcMemGetExportKey(devPtr: usize, size: usize, key: *mut c_char, len: usize, flags: u64);
     aclrtIpcMemSetImportPid(key: *const c_char, pid: *mut i32, num: usize);
@@ -185,10 +189,13 @@ calls! {
 
     aclrtMemcpy(dst: usize, destMax: usize, src: usize, count: usize, kind: i32);
     aclrtMemcpyAsync(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);
-    aclrtMemcpyAsyncWithCondition(dst: usize, destMax: usize, src: usize, count: usize, kind: i32, stream: usize);
-    aclrtMemcpy2d(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32);
+    aclrtMemcpyAsyncWithCondition(dst: usize, destMax: usize, src: usize, count: usize, kind: i32,
+        stream: usize);
+    aclrtMemcpy2d(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize,
+        kind: i32);
     aclrtMemcpy2dAsync(
-        dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize
+        dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32,
+            stream: usize
     );
     aclrtMemcpyBatch(
         dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
@@ -200,7 +207,8 @@ calls! {
     );
     aclrtMemcpyBatchAsync(
         dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
-        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize, failIndex: *mut usize, stream: usize
+        attrs: *mut aclrtMemcpyBatchAttr, attrsIndexes: *mut usize, numAttrs: usize, failIndex: *mut usize,
+            stream: usize
     );
     aclrtMemcpyBatchAsyncV2(
         dsts: *mut usize, destMaxs: *mut usize, srcs: *mut usize, sizes: *mut usize, numBatches: usize,
@@ -210,7 +218,8 @@ calls! {
     aclrtSetMemcpyDesc(desc: usize, kind: i32, srcAddr: usize, dstAddr: usize, count: usize, config: usize);
     aclrtMemcpyAsyncWithDesc(desc: usize, kind: i32, stream: usize);
     aclrtMemcpyAsyncWithOffset(
-        dst: usize, destMax: usize, dstDataOffset: usize, src: usize, count: usize, srcDataOffset: usize, kind: i32, stream: usize
+        dst: usize, destMax: usize, dstDataOffset: usize, src: usize, count: usize, srcDataOffset: usize,
+            kind: i32, stream: usize
     );
     aclrtMemset(ptr: usize, maxCount: usize, value: i32, count: usize);
     aclrtMemsetAsync(ptr: usize, maxCount: usize, value: i32, count: usize, stream: usize);

@@ -1,5 +1,5 @@
-//! Cases that need a process of their own: the test program runs itself again, told by FERRY_TEST_CASE what to do, with the
-//! ignored test `one_case` as the child's part.
+//! Cases that need a process of their own: the test program runs itself again, told by FERRY_TEST_CASE what
+//! to do, with the ignored test `one_case` as the child's part.
 
 use std::process::{Command, Output};
 

@@ -50,7 +50,8 @@ impl Gate {
 
     /// Opens and tells whether the gate had given up.
     pub(crate) fn open_anyway(&self) -> bool {
-        // A failing assertion elsewhere must not keep the gate shut, so a poisoned lock is taken all the same.
+        // A failing assertion elsewhere must not keep the gate shut, so a poisoned lock is taken all the
+        // same.
         let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.open = true;
         self.0.changed.notify_all();

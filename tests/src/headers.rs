@@ -1,5 +1,5 @@
-//! The headers as text: every function they declare, what its arguments look like, and every code they know; and the library,
-//! to call those functions by name. A function that a header gains is known here at once.
+//! The headers as text: every function they declare, what its arguments look like, and every code they know;
+//! and the library, to call those functions by name. A function that a header gains is known here at once.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_void};
@@ -150,7 +150,8 @@ impl Typedefs {
             _ if self.handles.contains(plain) => Kind::Handle,
             _ if self.functions.contains(plain) => Kind::Function,
             _ if self.enums.contains(plain) => Kind::Enum,
-            // A float comes in a register of its own, which the call below leaves as it is: any float will do.
+            // A float comes in a register of its own, which the call below leaves as it is: any float will
+            // do.
             "float" | "aclFloat16" => Kind::Number,
             // A struct by value is passed in another way: the call below would have to learn it.
             _ => panic!("{text}: an argument of a type that is not understood here"),
@@ -174,7 +175,8 @@ impl Library {
         Library(handle)
     }
 
-    /// Calls a function by its name with these numbers and addresses and zeros behind them; the result as 64 bits.
+    /// Calls a function by its name with these numbers and addresses and zeros behind them; the result as 64
+    /// bits.
     pub fn call(&self, name: &str, given: &[usize]) -> usize {
         type Any = extern "C" fn(
             usize,
@@ -194,8 +196,8 @@ impl Library {
         // SAFETY: the handle is open and the name ends with a zero.
         let function = unsafe { libc::dlsym(self.0, text.as_ptr()) };
         assert!(!function.is_null(), "the headers declare {name}, which the library lacks");
-        // SAFETY: a C function of the headers takes at most twelve numbers and addresses, each in a register or a word of the
-        // stack, and must answer any of them with a code.
+        // SAFETY: a C function of the headers takes at most twelve numbers and addresses, each in a register
+        // or a word of the stack, and must answer any of them with a code.
         let function: Any = unsafe { std::mem::transmute(function) };
         let mut all = [0; 12];
         all[..given.len()].copy_from_slice(given);

@@ -1,9 +1,10 @@
-//! What the conformance tests stand on: the C functions under their C names, with addresses and handles as plain numbers,
-//! and a few helpers that make memory, hold streams and prove whether a call sleeps.
+//! What the conformance tests stand on: the C functions under their C names, with addresses and handles as
+//! plain numbers, and a few helpers that make memory, hold streams and prove whether a call sleeps.
 //!
-//! The helpers give nothing back by themselves: a test that fails must leave everything as it was for whoever looks at it,
-//! and a handle that a test has already destroyed must not be destroyed again behind its back. The one exception is
-//! [`Gate`], which opens when dropped, because a failing test must not hang the ones that run beside it.
+//! The helpers give nothing back by themselves: a test that fails must leave everything as it was for whoever
+//! looks at it, and a handle that a test has already destroyed must not be destroyed again behind its back.
+//! The one exception is [`Gate`], which opens when dropped, because a failing test must not hang the ones
+//! that run beside it.
 
 mod batch;
 pub mod blocked;
@@ -117,7 +118,8 @@ pub fn refused(what: &str, code: i32, want: i32, words: &[&str]) {
     }
 }
 
-/// Whether the tests run on devices of memory and threads, and on no GPU: what only those can do or tell is asked for there only.
+/// Whether the tests run on devices of memory and threads, and on no GPU: what only those can do or tell is
+/// asked for there only.
 pub fn on_host() -> bool {
     std::env::var_os("FERRY_BACKEND").is_none_or(|name| name == "host")
 }
@@ -166,7 +168,8 @@ pub fn event_status(event: usize) -> i32 {
     status
 }
 
-/// Asks again and again until `done` says yes. The limit only turns a hang into a failure; no result depends on it.
+/// Asks again and again until `done` says yes. The limit only turns a hang into a failure; no result depends
+/// on it.
 #[track_caller]
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(120);

@@ -40,8 +40,8 @@ pub fn reserve(len: usize) -> usize {
 }
 
 impl Mapped {
-    /// Maps pieces of these lengths next to each other. Their physical memory is not adjacent: it is made from the last piece
-    /// to the first, with other memory between any two that stays.
+    /// Maps pieces of these lengths next to each other. Their physical memory is not adjacent: it is made
+    /// from the last piece to the first, with other memory between any two that stays.
     #[track_caller]
     pub fn scattered(lens: &[usize]) -> Mapped {
         let base = reserve(lens.iter().sum());

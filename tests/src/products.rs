@@ -1,4 +1,5 @@
-//! The products and forms, and which function exists on which, as the documents have it: a statement of its own beside the library's.
+//! The products and forms, and which function exists on which, as the documents have it: a statement of its
+//! own beside the library's.
 
 /// A product in a form.
 pub struct Row {
@@ -28,8 +29,9 @@ pub const ROWS: [Row; 8] = [
     row("Ascend910A", "ep", "TRN", 2048, 65535),
 ];
 
-/// Functions that some products or forms lack, as the documents have it: the products that have them, the forms that do not.
-/// A name that ends with a star stands for all that begin like it. What is not here exists everywhere.
+/// Functions that some products or forms lack, as the documents have it: the products that have them, the
+/// forms that do not. A name that ends with a star stands for all that begin like it. What is not here exists
+/// everywhere.
 const LIMITED: &[(&str, &[&str], &[&str])] = &[
     ("aclrtMemcpyBatch*", NEWEST, &[]),
     ("aclrtMemcpy2d*", ALL, &["rc", "ctrlcpu"]),

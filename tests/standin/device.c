@@ -18,7 +18,8 @@ _Thread_local bool in_callback;
 static _Thread_local Device *contexts[DEPTH];
 static _Thread_local int depth;
 
-// Settings ---------------------------------------------------------------------------------------------------------
+// Settings
+// ---------------------------------------------------------------------------------------------------------
 
 u64 setting(const char *name, u64 otherwise)
 {
@@ -54,14 +55,16 @@ Code injected(const char *what)
 {
     Code code = OK;
     for (Failure *next = failures; next < failures + 16 && next->turn; next++) {
-        if (strcmp(next->what, what) == 0 && __atomic_add_fetch(&next->seen, 1, __ATOMIC_RELAXED) == next->turn) {
+        if (strcmp(next->what, what) == 0 &&
+            __atomic_add_fetch(&next->seen, 1, __ATOMIC_RELAXED) == next->turn) {
             code = next->code;
         }
     }
     return code;
 }
 
-// The start and the end --------------------------------------------------------------------------------------------
+// The start and the end
+// --------------------------------------------------------------------------------------------
 
 static void at_exit(void)
 {
@@ -154,7 +157,8 @@ Code cuDriverGetVersion(int *version)
     return OK;
 }
 
-// Devices ----------------------------------------------------------------------------------------------------------
+// Devices
+// ----------------------------------------------------------------------------------------------------------
 
 Code cuDeviceGetCount(int *count)
 {
@@ -181,8 +185,8 @@ Code cuDeviceTotalMem_v2(size_t *bytes, int device)
     return basics("cuDeviceTotalMem");
 }
 
-// By their numbers: multiprocessors, unified addresses, the version of the architecture (9.0), host pointers as the
-// device's for registered memory, and memory operations of streams.
+// By their numbers: multiprocessors, unified addresses, the version of the architecture (9.0), host pointers
+// as the device's for registered memory, and memory operations of streams.
 Code cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -202,7 +206,8 @@ Code cuDeviceCanAccessPeer(int *can, int device, int peer)
     return basics("cuDeviceCanAccessPeer");
 }
 
-// Contexts: each device has one, and its handle is the device's address ---------------------------------------------
+// Contexts: each device has one, and its handle is the device's address
+// ---------------------------------------------
 
 Code cuDevicePrimaryCtxRetain(Device **context, int device)
 {
@@ -290,7 +295,8 @@ Code cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return OK;
 }
 
-// Modules: a module is its text, a function is its twin in kernels.c -----------------------------------------------
+// Modules: a module is its text, a function is its twin in kernels.c
+// -----------------------------------------------
 
 Code cuModuleLoadData(char **module, const char *text)
 {
@@ -334,7 +340,8 @@ Code cuFuncSetAttribute(const Kernel *function, int attribute, int value)
     return basics("cuFuncSetAttribute");
 }
 
-// Errors -----------------------------------------------------------------------------------------------------------
+// Errors
+// -----------------------------------------------------------------------------------------------------------
 
 static const struct {
     Code code;

@@ -1,6 +1,6 @@
-// The kernels of the cuda backend as C functions: the same names, the same arguments, the same effect; plain loops, and
-// nothing of how a GPU does it. Whoever adds a kernel adds its twin here: a function, and a line in the table.
-// Each address of a device goes through `reach`, which ends the kernel where a GPU would fault.
+// The kernels of the cuda backend as C functions: the same names, the same arguments, the same effect; plain
+// loops, and nothing of how a GPU does it. Whoever adds a kernel adds its twin here: a function, and a line
+// in the table. Each address of a device goes through `reach`, which ends the kernel where a GPU would fault.
 #include "standin.h"
 
 #include <stdlib.h>
@@ -156,7 +156,8 @@ static u32 half_of(float x)
     if (size >= 0x477ff000) { // half a step above the largest
         return sign | 0x7c00;
     }
-    if (size < 0x38800000) { // no exponent: added to a number whose last place is theirs, they are rounded to it
+    // no exponent: added to a number whose last place is theirs, they are rounded to it
+    if (size < 0x38800000) {
         return sign | ((bits_of(float_of(size) + 0.5f)) - 0x3f000000);
     }
     return sign | (rounded(size, 13) - (112 << 10));
@@ -177,7 +178,10 @@ static float floats(int way, float a, float b)
 
 static int64_t wide(int type, u32 bits)
 {
-    return type == I8 ? (int8_t)bits : type == I16 ? (int16_t)bits : type == I32 ? (int32_t)bits : (int64_t)bits;
+    return type == I8    ? (int8_t)bits
+           : type == I16 ? (int16_t)bits
+           : type == I32 ? (int32_t)bits
+                         : (int64_t)bits;
 }
 
 static u32 combined(int type, int way, u32 a, u32 b)
@@ -229,7 +233,8 @@ typedef struct {
     u64 len;
 } Entry;
 
-// From the end: a list has no order, and nobody may rely on one. A piece whose own ends overlap would come out as anything.
+// From the end: a list has no order, and nobody may rely on one. A piece whose own ends overlap would come
+// out as anything.
 static void copy_list(const Entry *list, u32 count)
 {
     while (count--) {

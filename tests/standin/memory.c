@@ -21,8 +21,8 @@ typedef struct {
     int kind;
     bool registered, lent;
     Device *device;
-    // Memory of another process: where its bytes are, how often it was opened, and with what. Registered memory: a second mapping
-    // of the pages that were there then, or NULL.
+    // Memory of another process: where its bytes are, how often it was opened, and with what. Registered
+    // memory: a second mapping of the pages that were there then, or NULL.
     u8 *bytes;
     u32 opened;
     Pass pass;
@@ -119,7 +119,8 @@ static u64 find_freed(const Device *device, u64 len)
     return 0;
 }
 
-// Where `len` bytes of an arena are free: where some were freed, behind some span of it, or at its start. 0 if nowhere.
+// Where `len` bytes of an arena are free: where some were freed, behind some span of it, or at its start. 0
+// if nowhere.
 static u64 find_room(const Device *device, u64 len)
 {
     u64 at = find_freed(device, len), end = device->arena + device->total;
@@ -127,7 +128,8 @@ static u64 find_room(const Device *device, u64 len)
         return at;
     }
     at = device->arena;
-    for (size_t place = find(at); place < count && spans[place].base < end && spans[place].base - at < len; place++) {
+    for (size_t place = find(at); place < count && spans[place].base < end && spans[place].base - at < len;
+         place++) {
         at = (spans[place].base + spans[place].len + GRAIN - 1) / GRAIN * GRAIN;
     }
     return at <= end && end - at >= len ? at : 0;
@@ -238,8 +240,8 @@ Code cuMemHostUnregister(u64 addr)
     return give_back("cuMemHostUnregister", addr, LOCKED, true);
 }
 
-// As a GPU does, the stand-in goes on using the pages that were registered when there is other memory at their addresses. Only
-// shared mappings can be mapped a second time.
+// As a GPU does, the stand-in goes on using the pages that were registered when there is other memory at
+// their addresses. Only shared mappings can be mapped a second time.
 static u8 *map_again(u64 addr, size_t len)
 {
     void *again = addr % PAGE ? MAP_FAILED : mremap((void *)addr, 0, len, MREMAP_MAYMOVE);
@@ -252,7 +254,12 @@ static Code add_locked(Device *here, u64 addr, size_t len, bool registered)
     bool is_known = memory_kind(addr, len) != PLAIN;
     if (!is_known) {
         u8 *bytes = registered ? map_again(addr, len) : NULL;
-        put((Span){.base = addr, .len = len, .kind = LOCKED, .registered = registered, .device = here, .bytes = bytes});
+        put((Span){.base = addr,
+                   .len = len,
+                   .kind = LOCKED,
+                   .registered = registered,
+                   .device = here,
+                   .bytes = bytes});
     }
     pthread_mutex_unlock(&lock);
     return is_known ? HOST_ALREADY_REGISTERED : OK;
@@ -340,7 +347,8 @@ int memory_kind(u64 addr, u64 len)
     return is_whole ? span->kind : PARTLY;
 }
 
-// What a copy takes a range for: by its first byte, and it must not end before the copy does. The lock is held.
+// What a copy takes a range for: by its first byte, and it must not end before the copy does. The lock is
+// held.
 int copied_kind(u64 addr, u64 len)
 {
     int kind = memory_kind(addr, len);
@@ -368,7 +376,8 @@ void *reach(u64 addr, u64 len)
     bool is_far = kind == DEVICE && kernel_of() && span->device != kernel_of();
     u8 *bytes = NULL;
     if (span && (kind == DEVICE || span->bytes)) {
-        bytes = span->bytes ? span->bytes + (addr - span->base) : span->device->bytes + (addr - span->device->arena);
+        bytes = span->bytes ? span->bytes + (addr - span->base)
+                            : span->device->bytes + (addr - span->device->arena);
     }
     pthread_mutex_unlock(&lock);
     if (len == 0) {
@@ -380,7 +389,8 @@ void *reach(u64 addr, u64 len)
     return bytes ? bytes : (void *)addr;
 }
 
-// Memory of other processes ----------------------------------------------------------------------------------------
+// Memory of other processes
+// ----------------------------------------------------------------------------------------
 
 Code cuIpcGetMemHandle(Pass *pass, u64 addr)
 {
@@ -394,7 +404,8 @@ Code cuIpcGetMemHandle(Pass *pass, u64 addr)
     bool is_there = span && span->kind == DEVICE && !span->bytes;
     if (is_there) {
         u64 offset = span->base - span->device->arena;
-        *pass = (Pass){.process = (u64)getpid(), .file = (u64)span->device->file, .offset = offset, .len = span->len};
+        *pass = (Pass){
+            .process = (u64)getpid(), .file = (u64)span->device->file, .offset = offset, .len = span->len};
         span->lent = true;
     }
     pthread_mutex_unlock(&lock);
@@ -416,7 +427,8 @@ static Span *find_opened(const Pass *pass)
 static u64 map_opened(Device *here, const Pass *pass)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)pass->process, (unsigned long long)pass->file);
+    snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)pass->process,
+             (unsigned long long)pass->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     u64 skip = pass->offset % PAGE, len = skip + pass->len;
     off_t offset = (off_t)(pass->offset - skip);
@@ -427,7 +439,12 @@ static u64 map_opened(Device *here, const Pass *pass)
         return 0;
     }
     u64 base = (u64)user + skip;
-    put((Span){.base = base, .len = pass->len, .kind = DEVICE, .device = here, .bytes = bytes + skip, .pass = *pass});
+    put((Span){.base = base,
+               .len = pass->len,
+               .kind = DEVICE,
+               .device = here,
+               .bytes = bytes + skip,
+               .pass = *pass});
     return base;
 }
 

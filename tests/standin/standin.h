@@ -1,24 +1,25 @@
-// A stand-in for the CUDA driver: the functions of libcuda.so.1 that the cuda backend calls, done by the CPU. It lets the
-// backend run where there is no GPU: order, asynchrony, errors and addresses are as the driver's documentation has them;
-// nothing about its speed means anything. It is never called a GPU.
+// A stand-in for the CUDA driver: the functions of libcuda.so.1 that the cuda backend calls, done by the CPU.
+// It lets the backend run where there is no GPU: order, asynchrony, errors and addresses are as the driver's
+// documentation has them; nothing about its speed means anything. It is never called a GPU.
 //
-// - Device memory is an arena that the process cannot touch: the CPU faults at a device address, as it should. The
-//   stand-in itself reaches the bytes through a second mapping, with `reach`. What was freed last is handed out first.
-// - Registered memory stays what it was, whatever is mapped at its addresses later, if it is a shared mapping of one piece.
-// - A stream is a queue that a thread of its own runs. Work that reaches memory which is neither a device's nor
-//   page-locked breaks its device as a GPU's would: error 700, and every later call fails.
+// - Device memory is an arena that the process cannot touch: the CPU faults at a device address, as it
+//   should. The stand-in itself reaches the bytes through a second mapping, with `reach`. What was freed last
+//   is handed out first.
+// - Registered memory stays what it was, whatever is mapped at its addresses later, if it is a shared mapping
+//   of one piece.
+// - A stream is a queue that a thread of its own runs. Work that reaches memory which is neither a device's
+//   nor page-locked breaks its device as a GPU's would: error 700, and every later call fails.
 // - Whoever uses a stream that was destroyed ends the process, with a line that says so.
 // - Kernels are C functions of the same names in kernels.c.
 //
-// Settings, all its own:
-//   STANDIN_DEVICES=n          devices, 1 if not said
-//   STANDIN_MEMORY=bytes       memory of each, 16 GiB if not said
-//   STANDIN_KEEP=bytes         free memory shrinks by so much whenever it is asked for, as if the driver took more for itself
-//   STANDIN_WAYS=n             streams share so many ways into the device: one that waits for a number holds up its neighbours
-//   STANDIN_FULL_BLOCKS=1      while work waits for room in its stream no other stream is given anything, as at times on an H200
-//   STANDIN_NO_WAITS=1         streams cannot wait for a number in memory
-//   STANDIN_JITTER=us          up to so many microseconds of sleep before some of the work
-//   STANDIN_FAIL=what:n:code   the n-th call of the function `what` returns `code`, or the n-th piece of work ends with
+// Settings, all its own: STANDIN_DEVICES=n          devices, 1 if not said STANDIN_MEMORY=bytes       memory
+// of each, 16 GiB if not said STANDIN_KEEP=bytes         free memory shrinks by so much whenever it is asked
+// for, as if the driver took more for itself STANDIN_WAYS=n             streams share so many ways into the
+// device: one that waits for a number holds up its neighbours STANDIN_FULL_BLOCKS=1      while work waits for
+// room in its stream no other stream is given anything, as at times on an H200 STANDIN_NO_WAITS=1
+// streams cannot wait for a number in memory STANDIN_JITTER=us          up to so many microseconds of sleep
+// before some of the work STANDIN_FAIL=what:n:code   the n-th call of the function `what` returns `code`, or
+// the n-th piece of work ends with
 //                              it if `what` is "work"; several with commas between them
 #ifndef FERRY_TESTS_STANDIN_H
 #define FERRY_TESTS_STANDIN_H
@@ -97,12 +98,14 @@ enum { PLAIN = 0, LOCKED = 1, DEVICE = 2, PARTLY = -1 };
 // One lock for everything but the bytes.
 extern pthread_mutex_t lock;
 
-// device.c ---------------------------------------------------------------------------------------------------------
+// device.c
+// ---------------------------------------------------------------------------------------------------------
 
 extern Device devices[];
 extern int device_count;
 u64 setting(const char *name, u64 otherwise);
-// What a call starts with: an error if the driver, the thread or the device cannot take it, or one was asked for.
+// What a call starts with: an error if the driver, the thread or the device cannot take it, or one was asked
+// for.
 Code enter(const char *call, Device **device);
 // Whether the n-th thing of this name was to fail, and with what.
 Code injected(const char *what);
@@ -115,7 +118,8 @@ extern _Thread_local bool in_callback;
 extern volatile bool is_over;
 extern u64 jitter, ways, full_blocks;
 
-// memory.c ---------------------------------------------------------------------------------------------------------
+// memory.c
+// ---------------------------------------------------------------------------------------------------------
 
 bool open_arena(Device *device);
 int memory_kind(u64 addr, u64 len);
@@ -123,7 +127,8 @@ int copied_kind(u64 addr, u64 len);
 // Where the bytes of a range are that a device may touch. Else the work ends here, and the device is lost.
 void *reach(u64 addr, u64 len);
 
-// stream.c ---------------------------------------------------------------------------------------------------------
+// stream.c
+// ---------------------------------------------------------------------------------------------------------
 
 // Ends the work that this thread runs.
 void fault(Code code) __attribute__((noreturn));

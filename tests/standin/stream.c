@@ -17,7 +17,8 @@ void nap(u64 us)
     nanosleep(&time, NULL);
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Running
+// ----------------------------------------------------------------------------------------------------------
 
 void fault(Code code)
 {
@@ -70,7 +71,8 @@ static void run(Work *work)
     current = NULL;
 }
 
-// Streams that are gone. They stay here, so that no other one gets their handle and whoever still uses it is caught.
+// Streams that are gone. They stay here, so that no other one gets their handle and whoever still uses it is
+// caught.
 static Stream *graves;
 
 // Ways into the device, if they are few: the streams that hold them up.
@@ -184,7 +186,8 @@ void drain(Device *device)
     }
 }
 
-// Streams ----------------------------------------------------------------------------------------------------------
+// Streams
+// ----------------------------------------------------------------------------------------------------------
 
 static Stream *make_stream(Device *device, u32 flags)
 {

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Copies -----------------------------------------------------------------------------------------------------------
+// Copies
+// ---------------------------------------------------------------------------------------------------------
 
 static void run_copy(Work *work)
 {
@@ -49,8 +50,9 @@ Code cuMemcpyAsync(u64 dst, u64 src, size_t len, Stream *stream)
 }
 
 // Pieces one after the other, until one is wrong.
-static Code copy_together(const u64 *dsts, const u64 *srcs, const size_t *lens, size_t count, const Hints *hints,
-                          const size_t *firsts, size_t hint_count, size_t *failed, Stream *stream)
+static Code copy_together(const u64 *dsts, const u64 *srcs, const size_t *lens, size_t count,
+                          const Hints *hints, const size_t *firsts, size_t hint_count, size_t *failed,
+                          Stream *stream)
 {
     const u32 in_the_stream = 1;
     Code code = injected("cuMemcpyBatchAsync");
@@ -59,7 +61,8 @@ static Code copy_together(const u64 *dsts, const u64 *srcs, const size_t *lens, 
     }
     // It is not for the streams of those who name none.
     bool is_named = (u64)stream > 2;
-    if (hint_count != 1 || firsts[0] != 0 || hints->sources_read != in_the_stream || hints->flags != 0 || !is_named) {
+    if (hint_count != 1 || firsts[0] != 0 || hints->sources_read != in_the_stream || hints->flags != 0 ||
+        !is_named) {
         return INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++) {
@@ -100,7 +103,8 @@ Code cuMemcpy2DAsync_v2(const Rectangle *rows, Stream *stream)
     return is_plain && fits ? copy("cuMemcpy2DAsync", rows, stream) : INVALID_VALUE;
 }
 
-// Fills ------------------------------------------------------------------------------------------------------------
+// Fills
+// ---------------------------------------------------------------------------------------------------------
 
 static void run_fill(Work *work)
 {
@@ -140,7 +144,8 @@ Code cuMemsetD32Async(u64 dst, u32 value, size_t count, Stream *stream)
     return fill("cuMemsetD32Async", dst, value, count, 4, stream);
 }
 
-// Values -----------------------------------------------------------------------------------------------------------
+// Values
+// ---------------------------------------------------------------------------------------------------------
 
 static bool has_come(u64 there, u64 value, u32 flags)
 {
@@ -171,7 +176,8 @@ static void run_write_value(Work *work)
     __atomic_store_n(at, work->value.value, __ATOMIC_RELEASE);
 }
 
-static Code put_value(const char *call, void (*run)(Work *work), Stream *stream, u64 addr, u64 value, u32 flags)
+static Code put_value(const char *call, void (*run)(Work *work), Stream *stream, u64 addr, u64 value,
+                      u32 flags)
 {
     Work *work = make_work(run, 0);
     work->value.addr = addr;
@@ -193,16 +199,16 @@ Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
     return put_value("cuStreamWriteValue64", run_write_value, stream, addr, value, flags);
 }
 
-// Kernels ----------------------------------------------------------------------------------------------------------
+// Kernels
+// ---------------------------------------------------------------------------------------------------------
 
 void run_kernel(Work *work)
 {
     work->kernel.kernel->run(&work->kernel.launch);
 }
 
-Code cuLaunchKernel(
-    const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u32 threads_y, u32 threads_z, u32 shared, Stream *stream,
-    void **args, void **extra)
+Code cuLaunchKernel(const Kernel *kernel, u32 x, u32 y, u32 z, u32 threads_x, u32 threads_y, u32 threads_z,
+                    u32 shared, Stream *stream, void **args, void **extra)
 {
     (void)shared;
     if (extra || x * y * z == 0 || threads_x * threads_y * threads_z - 1 >= 1024) {

@@ -1,5 +1,6 @@
-//! aclrtStreamAbort and aclrtDestroyStreamForce: what is dropped, who is told, and that nobody waits for ever. The tests take
-//! turns: some prove that calls sleep, which takes until nobody else in the process is at work.
+//! aclrtStreamAbort and aclrtDestroyStreamForce: what is dropped, who is told, and that nobody waits for
+//! ever. The tests take turns: some prove that calls sleep, which takes until nobody else in the process is
+//! at work.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard};

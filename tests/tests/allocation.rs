@@ -340,7 +340,8 @@ fn what_every_allocation_refuses() {
     }
 }
 
-/// The forms that wait: work of the device is done when they come back, and what cannot be freed is refused as ever.
+/// The forms that wait: work of the device is done when they come back, and what cannot be freed is refused
+/// as ever.
 // proves: X4
 #[test]
 fn freeing_with_a_wait_for_the_device() {

@@ -1,4 +1,5 @@
-//! What can be set of a stream and asked of it: priority, flags, attributes, overflow switches, cache hints, limits of cores.
+//! What can be set of a stream and asked of it: priority, flags, attributes, overflow switches, cache hints,
+//! limits of cores.
 
 use std::ptr::null_mut;
 

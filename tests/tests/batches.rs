@@ -46,8 +46,9 @@ fn each_source_goes_to_its_destination() {
 #[test]
 fn attributes_cover_the_copies_from_their_index_on() {
     use_device();
-    // Ten copies, the first six out of page-locked memory, the last four out of memory that acl did not make. Only the
-    // right borders make the second attribute true, because UNREGISTERED is wrong for page-locked memory.
+    // Ten copies, the first six out of page-locked memory, the last four out of memory that acl did not make.
+    // Only the right borders make the second attribute true, because UNREGISTERED is wrong for page-locked
+    // memory.
     let (dst, pinned, heap) = (Memory::device(LEN), Memory::pinned(LEN), Memory::heap(LEN));
     let data = pattern(LEN, 2);
     pinned.write(&data);

@@ -1,4 +1,5 @@
-//! Which copies come back at once and which wait, proved by holding the stream: a copy behind a closed gate cannot have run.
+//! Which copies come back at once and which wait, proved by holding the stream: a copy behind a closed gate
+//! cannot have run.
 
 use ferry_tests::kind::{BUFFERED, D2D, D2H, DEFAULT, H2D, H2H, INNER};
 use ferry_tests::*;
@@ -42,7 +43,8 @@ fn quarters(dst: usize, src: usize, len: usize, kind: i32, form: BatchForm, stre
     Batch::of(&items, attr).call(form, stream).0
 }
 
-/// A source that holds a pattern and a poisoned destination, one of them in device memory and the other in `host` memory.
+/// A source that holds a pattern and a poisoned destination, one of them in device memory and the other in
+/// `host` memory.
 fn ends(host: Home, kind: i32) -> (Memory, Memory, Vec<u8>) {
     let data = pattern(LEN, kind as u8 + 1);
     let (to, from) = if kind == H2D { (Home::Device, host) } else { (host, Home::Device) };
@@ -167,7 +169,8 @@ fn copies_inside_a_device_come_back_before_they_run() {
     }
 }
 
-/// Both streams of a fresh context that a synchronous call could be put behind: its default stream and a created one.
+/// Both streams of a fresh context that a synchronous call could be put behind: its default stream and a
+/// created one.
 fn hold_everything() -> [Gate; 2] {
     let mut context = 0;
     ok(aclrtCreateContext(&mut context, 0));

@@ -1,5 +1,6 @@
-//! Plain memory that runs into memory of the library, and the library's own mappings: each test in a process of its own,
-//! because finding a place right in front of the library's addresses needs a process in which nothing else moves.
+//! Plain memory that runs into memory of the library, and the library's own mappings: each test in a process
+//! of its own, because finding a place right in front of the library's addresses needs a process in which
+//! nothing else moves.
 
 use std::ffi::c_void;
 
@@ -16,7 +17,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Whether the engine named it. Files on disk, whose folder may be called anything, are named by their path.
+    /// Whether the engine named it. Files on disk, whose folder may be called anything, are named by their
+    /// path.
     fn is_of_the_engine(&self) -> bool {
         const NAMED: [&str; 3] = ["[anon:ferry:", "[anon_shmem:ferry:", "/memfd:ferry:"];
         NAMED.iter().any(|begin| self.name.starts_with(begin))
@@ -115,7 +117,8 @@ fn one_case() {
 }
 
 fn ends_where_the_library_begins() {
-    // SAFETY: sets one number of malloc's: threads get no heaps of their own that could move in next to the library.
+    // SAFETY: sets one number of malloc's: threads get no heaps of their own that could move in next to the
+    // library.
     assert_eq!(unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) }, 1);
     let before = mappings();
     use_device();
@@ -131,8 +134,8 @@ fn ends_where_the_library_begins() {
     pinned.assert_all(0x55, "page-locked memory behind");
 }
 
-/// Device memory has addresses that cannot be used and a mapping of the engine's own; both have a name, and neither is plain
-/// memory to a caller who got there by accident.
+/// Device memory has addresses that cannot be used and a mapping of the engine's own; both have a name, and
+/// neither is plain memory to a caller who got there by accident.
 fn has_a_name() {
     use_device();
     Memory::pinned(4096).fill(0x55);

@@ -1,5 +1,5 @@
-//! Builds every program of `tests/c` and `examples/c` with a C compiler, links it with the `libascendcl.so` that belongs to
-//! this test, and runs it.
+//! Builds every program of `tests/c` and `examples/c` with a C compiler, links it with the `libascendcl.so`
+//! that belongs to this test, and runs it.
 //!
 //! A program passes when it ends with 0 and its last line begins with `ok:`. The executables stay in
 //! `target/c-programs`, where valgrind can have them. What a program proves stands at its top.
@@ -13,7 +13,8 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// A safety net and no measurement: nothing here takes a tenth of it, and a program that hangs has to end somehow.
+/// A safety net and no measurement: nothing here takes a tenth of it, and a program that hangs has to end
+/// somehow.
 const LIMIT: Duration = Duration::from_secs(180);
 
 const FLAGS: [&str; 7] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-pthread"];
@@ -187,12 +188,14 @@ fn build_with(language: Language, path: &str, more: &[String]) -> PathBuf {
     program
 }
 
-/// Runs a program to its end. One at a time: some of them fill a device with streams, and all of them have threads.
+/// Runs a program to its end. One at a time: some of them fill a device with streams, and all of them have
+/// threads.
 fn run(program: &Path, settings: &[(&str, &str)]) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(program);
-    // The rpath decides which library it is, and what is set around the tests decides nothing but the backend and its devices.
+    // The rpath decides which library it is, and what is set around the tests decides nothing but the backend
+    // and its devices.
     command.env_remove("LD_LIBRARY_PATH");
     for (name, _) in std::env::vars_os() {
         let is_kept = name == "FERRY_BACKEND" || name == "FERRY_DEVICES";

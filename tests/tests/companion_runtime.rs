@@ -1,4 +1,5 @@
-//! libruntime.so, as the build script makes it: kernels are refused with a sentence, and what libascendcl.so has is found through it.
+//! libruntime.so, as the build script makes it: kernels are refused with a sentence, and what libascendcl.so
+//! has is found through it.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};

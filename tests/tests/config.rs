@@ -1,4 +1,5 @@
-//! What aclInit's JSON changes. Each case is a process of its own, since only the first aclInit's configuration counts.
+//! What aclInit's JSON changes. Each case is a process of its own, since only the first aclInit's
+//! configuration counts.
 
 use std::ffi::CString;
 use std::path::PathBuf;

@@ -1,7 +1,9 @@
-//! The descriptors of the process are the program's: what the library keeps open is out of the way of the standard ones, and the
-//! program may close all of it and open its own files under the same numbers. Each case is a process of its own.
+//! The descriptors of the process are the program's: what the library keeps open is out of the way of the
+//! standard ones, and the program may close all of it and open its own files under the same numbers. Each
+//! case is a process of its own.
 //!
-//! On the host backend only: on a GPU the driver keeps descriptors of its own, and those are not the library's to place or to miss.
+//! On the host backend only: on a GPU the driver keeps descriptors of its own, and those are not the
+//! library's to place or to miss.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -209,7 +211,8 @@ fn all_descriptors_closed() {
     ok(aclrtFree(device.addr));
     ok(aclrtFree(other.addr));
     assert!(copied.iter().all(|byte| *byte == 5));
-    // What was lent is kept until its importer, this process, ends: nobody can hear any more that it is done with it.
+    // What was lent is kept until its importer, this process, ends: nobody can hear any more that it is done
+    // with it.
     assert_eq!(
         resident_kib("ferry:device0-memory"),
         device.len >> 10,

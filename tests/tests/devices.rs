@@ -1,5 +1,5 @@
-//! Current device and context, and the count behind aclrtSetDevice and aclrtResetDevice. Counts belong to the process, so
-//! the tests of this file take turns and each leaves every count at 0.
+//! Current device and context, and the count behind aclrtSetDevice and aclrtResetDevice. Counts belong to the
+//! process, so the tests of this file take turns and each leaves every count at 0.
 
 use std::sync::{Mutex, MutexGuard};
 

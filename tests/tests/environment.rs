@@ -1,4 +1,5 @@
-//! What the environment changes. Each case is a child process: this program again, told by FERRY_TEST_CASE what to do.
+//! What the environment changes. Each case is a child process: this program again, told by FERRY_TEST_CASE
+//! what to do.
 
 use std::process::Command;
 
@@ -127,8 +128,8 @@ fn no_device(list: &str) {
     ok(aclFinalize());
 }
 
-/// Cores, vector cores and architecture; how busy the vector cores are; whether there are programs in threads. Products with
-/// none of the newest features have no overflow mode either.
+/// Cores, vector cores and architecture; how busy the vector cores are; whether there are programs in
+/// threads. Products with none of the newest features have no overflow mode either.
 fn numbers(want: [i64; 3], busy: i32, threads: bool) {
     use_device();
     let ask = |attr| {
@@ -240,7 +241,8 @@ fn small_memory() {
         assert_eq!(mem_info().0, before, "a free gives back what the allocation took");
         taken
     };
-    // Size, policy (0 huge first, 1 huge only, 2 normal only, 4 huge only for peers), bytes taken. 32 more bytes than asked.
+    // Size, policy (0 huge first, 1 huge only, 2 normal only, 4 huge only for peers), bytes taken. 32 more
+    // bytes than asked.
     let (page, granule) = (4096, 2 * MIB);
     for (size, policy, taken) in [
         (1, 0, page),
@@ -293,7 +295,8 @@ fn the_largest_memory() {
     ok(memory.free());
 }
 
-/// Devices that do not fit into the addresses of the process are refused, not made smaller. A GPU's memory takes none of them.
+/// Devices that do not fit into the addresses of the process are refused, not made smaller. A GPU's memory
+/// takes none of them.
 fn more_than_addresses(each: usize, why: &str) {
     if on_host() {
         refused_setting(&["FERRY_DEVICE_MEMORY", "FERRY_DEVICES", &each.to_string(), why]);
@@ -309,7 +312,8 @@ fn limit_addresses(bytes: u64) {
     assert!(!on_host() || unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } == 0);
 }
 
-/// A program that locks all that it will ever map, and may lock little: devices do not fit, and the message says why.
+/// A program that locks all that it will ever map, and may lock little: devices do not fit, and the message
+/// says why.
 fn memory_that_would_have_to_be_locked() {
     if !on_host() {
         return;

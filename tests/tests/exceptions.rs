@@ -1,4 +1,5 @@
-//! aclrtSetExceptionInfoCallback: one function for the whole process, so this is a program of its own, and one test.
+//! aclrtSetExceptionInfoCallback: one function for the whole process, so this is a program of its own, and
+//! one test.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +59,8 @@ fn a_function_hears_of_every_task_that_fails() {
         assert_eq!(told(garbage as *const aclrtExceptionInfo), [u32::MAX; 5], "{garbage:#x}");
     }
 
-    // Without a call that returns the error: a thread of the library's tells it. What a GPU finds out by itself nobody knows before.
+    // Without a call that returns the error: a thread of the library's tells it. What a GPU finds out by
+    // itself nobody knows before.
     if on_host() {
         fails(&desc, stream);
         eventually("it was told", || !TOLD.lock().unwrap().is_empty());

@@ -1,5 +1,5 @@
-//! aclrtSetStreamFailureMode: what a failure of one stream's work does to the others of its context. Each test has a context
-//! of its own: one that has stopped does not start again.
+//! aclrtSetStreamFailureMode: what a failure of one stream's work does to the others of its context. Each
+//! test has a context of its own: one that has stopped does not start again.
 
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2H, H2D, INNER};

@@ -1,5 +1,6 @@
-//! Memory that is gone when a copy comes to it fails the copy, and nothing else; every other fault and every signal that was sent takes
-//! the course that it would have taken without the library. Each case is a process: this program again.
+//! Memory that is gone when a copy comes to it fails the copy, and nothing else; every other fault and every
+//! signal that was sent takes the course that it would have taken without the library. Each case is a
+//! process: this program again.
 
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
@@ -217,7 +218,8 @@ fn first_gone(start: usize, len: usize) -> String {
     if len == SMALL { format!("{:#x}", start + HOLE) } else { "0x".into() }
 }
 
-/// Pageable memory, unmapped while a copy of it waits for its turn. Small pieces are the driver's where there is one.
+/// Pageable memory, unmapped while a copy of it waits for its turn. Small pieces are the driver's where there
+/// is one.
 fn plain() {
     use_device();
     let stream = stream();
@@ -342,7 +344,8 @@ fn noted() -> (usize, i32) {
     (CALLS.load(Ordering::SeqCst), CODE.load(Ordering::SeqCst))
 }
 
-/// Signals that were sent reach the program's handler with what was sent, also from inside the library's threads' copies.
+/// Signals that were sent reach the program's handler with what was sent, also from inside the library's
+/// threads' copies.
 fn sent_to_a_handler() {
     handle(0);
     // SAFETY: signals to this thread, which has a handler.
@@ -355,7 +358,8 @@ fn sent_to_a_handler() {
     }
 }
 
-/// A handler that makes memory accessible sees its own faults, again and again, and ours are none of its business.
+/// A handler that makes memory accessible sees its own faults, again and again, and ours are none of its
+/// business.
 fn repaired() {
     handle(libc::SA_NODEFER);
     let page = mapped(4096, -1);

@@ -1,5 +1,6 @@
-//! The child of a process that used the library: every call answers 107002 and says why. A program without the test harness,
-//! because a child that starts threads must come from a process that has none but the main one.
+//! The child of a process that used the library: every call answers 107002 and says why. A program without
+//! the test harness, because a child that starts threads must come from a process that has none but the main
+//! one.
 
 use ferry_tests::code::CONTEXT_NULL;
 use ferry_tests::kind::{D2H, H2D, INNER};
@@ -8,7 +9,8 @@ use ferry_tests::*;
 /// A way to make a child: as `fork`, if the system has it.
 type Way = fn() -> Option<i32>;
 
-/// The ways to make a child: `clone` with a function of its own ends in the system call, too. Some systems lack `_Fork`.
+/// The ways to make a child: `clone` with a function of its own ends in the system call, too. Some systems
+/// lack `_Fork`.
 const WAYS: [(&str, Way); 3] =
     [("fork", by_fork), ("_Fork", by_bare_fork), ("the system call", by_system_call)];
 
@@ -31,7 +33,8 @@ fn by_system_call() -> Option<i32> {
     Some(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32)
 }
 
-/// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went wrong.
+/// Runs `child` in a forked child and returns what it said: 0 for well, else the number of the row that went
+/// wrong.
 fn forked(fork: Way, child: impl FnOnce() -> i32) -> i32 {
     // The child calls the library and _exit and never returns into the test.
     match fork().unwrap_or_else(|| by_fork().expect("always there")) {
@@ -104,8 +107,8 @@ fn a_runtime_of_rust_does_not_survive_a_fork() {
     }
 }
 
-/// Devices that processes share have a table which no child inherits. There is no stream: its worker, which is not there in the child,
-/// would keep the memory.
+/// Devices that processes share have a table which no child inherits. There is no stream: its worker, which
+/// is not there in the child, would keep the memory.
 fn a_runtime_dropped_in_a_child_leaves_the_childs_memory_alone() {
     let folder = std::path::Path::new("/dev/shm").join(format!("ferry-fork-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder of a tmpfs");
@@ -136,7 +139,8 @@ fn a_runtime_dropped_in_a_child_leaves_the_childs_memory_alone() {
             });
             assert_eq!(
                 said, 0,
-                "by {way}, shared by {:?}: 1 if asking was not refused, 2 if the child inherits everything, 3 if it lost memory",
+                "by {way}, shared by {:?}: 1 if asking was not refused, 2 if the child inherits everything, \
+                 3 if it lost memory",
                 options.device_shared
             );
         }

@@ -1,4 +1,5 @@
-//! Boards and control CPUs, where host and device memory are one. Each case is a child process, with FERRY_SOC and FERRY_FORM.
+//! Boards and control CPUs, where host and device memory are one. Each case is a child process, with
+//! FERRY_SOC and FERRY_FORM.
 
 use ferry_tests::children::{self, Case};
 use ferry_tests::code::*;
@@ -135,7 +136,8 @@ fn cpu_touches_device_memory() {
     assert_eq!(attributes.location, location(1, 0));
 }
 
-/// Unmapped memory is out of the CPU's reach, also where the system refuses every new mapping: it may be another block's soon.
+/// Unmapped memory is out of the CPU's reach, also where the system refuses every new mapping: it may be
+/// another block's soon.
 fn hidden_without_a_mapping() {
     use_device();
     let (base, handle) = (reserve(PAGE), physical(PAGE));
@@ -239,7 +241,8 @@ fn copies(what: &str, call: Call, dst: Memory, src: Memory, kind: i32, waits: bo
     ok(aclrtDestroyStream(stream));
 }
 
-/// Kind 6 is for one device and kind 7 for two; peers do not exist in these forms, so nothing goes from one to another.
+/// Kind 6 is for one device and kind 7 for two; peers do not exist in these forms, so nothing goes from one
+/// to another.
 fn one_device_and_two() {
     use_device();
     let (here, host, heap, stream) = (Memory::device(64), Memory::pinned(64), Memory::heap(64), stream());

@@ -1,7 +1,9 @@
-//! The fuzz program of the C API on every product and form, each in a process of its own, since FERRY_SOC is read once.
+//! The fuzz program of the C API on every product and form, each in a process of its own, since FERRY_SOC is
+//! read once.
 //!
-//! `FERRY_FUZZ_CALLS=2000000` makes more calls in all, `FERRY_FUZZ_SEED=7` other ones, `FERRY_FUZZ_SKIP=70` leaves so many runs out. A failure tells product, seed and call, and
-//! which acts are left when it is cut down. Host backend only: there every freed and foreign address is recognised.
+//! `FERRY_FUZZ_CALLS=2000000` makes more calls in all, `FERRY_FUZZ_SEED=7` other ones, `FERRY_FUZZ_SKIP=70`
+//! leaves so many runs out. A failure tells product, seed and call, and which acts are left when it is cut
+//! down. Host backend only: there every freed and foreign address is recognised.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -102,7 +104,8 @@ fn one_product() {
     }
     let [accepted, refused] = all.totals();
     println!(
-        "fuzz {} {}: {} calls, {accepted} accepted, {refused} refused, {} left to race, {} bytes compared, acts {first:#x} to {seed:#x}",
+        "fuzz {} {}: {} calls, {accepted} accepted, {refused} refused, {} left to race, {} bytes compared, \
+         acts {first:#x} to {seed:#x}",
         row.soc, row.form, all.calls, all.races, all.bytes
     );
     for (name, [accepted, refused]) in &all.functions {

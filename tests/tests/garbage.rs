@@ -1,10 +1,11 @@
-//! Every function that the headers declare, called with garbage: each argument in turn is something that it must not be, or
-//! some number at the edge of its type, while the others are plausible. Nothing crashes or hangs, every answer is a code that
-//! the headers know, and memory, a stream and an event that have nothing to do with it go on working.
+//! Every function that the headers declare, called with garbage: each argument in turn is something that it
+//! must not be, or some number at the edge of its type, while the others are plausible. Nothing crashes or
+//! hangs, every answer is a code that the headers know, and memory, a stream and an event that have nothing
+//! to do with it go on working.
 //!
-//! Each function is a child process, so that a crash ends that child and is told with the call that caused it; on a GPU, where a
-//! process takes long to begin, several functions share one. What the functions are and what they take is read from the headers: one
-//! that they gain is called here without further ado.
+//! Each function is a child process, so that a crash ends that child and is told with the call that caused
+//! it; on a GPU, where a process takes long to begin, several functions share one. What the functions are and
+//! what they take is read from the headers: one that they gain is called here without further ado.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_void};
@@ -21,7 +22,8 @@ use ferry_tests::{Home, Memory, page_size};
 const LIMIT: u32 = 10;
 const INTERNAL_ERROR: i32 = 500000;
 
-/// Where every function is called: with memory of its own on the device, and where host and device memory are one.
+/// Where every function is called: with memory of its own on the device, and where host and device memory are
+/// one.
 const FORMS: [(&str, &str); 2] = [("Ascend910B1", "ep"), ("Ascend310P3", "ctrlcpu")];
 
 #[test]
@@ -439,7 +441,8 @@ impl Scene {
                 assert_ne!(code, INTERNAL_ERROR, "it fails inside: {}", self.library.message());
             }
             "const char *" if result != 0 => {
-                // SAFETY: the library says that this is text; if it is not, this process dies and its parent tells.
+                // SAFETY: the library says that this is text; if it is not, this process dies and its parent
+                // tells.
                 let _ = unsafe { CStr::from_ptr(result as *const c_char) }.to_bytes().len();
             }
             _ => {}

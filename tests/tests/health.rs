@@ -141,7 +141,8 @@ fn the_default_context_is_active_while_its_device_is_set() {
 // proves: D17
 #[test]
 fn a_device_drops_all_its_work() {
-    // Device 0, where no other test of this program has streams: an explicit context and the default one lose what they have.
+    // Device 0, where no other test of this program has streams: an explicit context and the default one lose
+    // what they have.
     ok(aclrtSetDevice(0));
     let (first, mut context) = (stream(), 0);
     ok(aclrtCreateContext(&mut context, 0));

@@ -1,5 +1,5 @@
-//! A process with no copies pending uses no CPU: the engine's threads sleep, nothing wakes them, and after a while they end. The tests take
-//! turns: they look at all threads of the process.
+//! A process with no copies pending uses no CPU: the engine's threads sleep, nothing wakes them, and after a
+//! while they end. The tests take turns: they look at all threads of the process.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -34,8 +34,8 @@ fn without_work_every_thread_of_the_engine_sleeps() {
     blocked::sleepers("ferry-");
 }
 
-/// Copies, which nobody waits for, so that only threads of the engine can do them; a function; an exported allocation; a
-/// wait for a value.
+/// Copies, which nobody waits for, so that only threads of the engine can do them; a function; an exported
+/// allocation; a wait for a value.
 fn use_every_thread(seed: u8) {
     let (stream, event, called) = (stream(), event(), event());
     let (device, host) = (Memory::device(4 << 20), Memory::holding(Home::Pinned, &pattern(4 << 20, seed)));

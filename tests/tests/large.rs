@@ -1,5 +1,5 @@
-//! Copies so large that several threads do them together: every byte is where a plain loop puts it, also where the ends overlap,
-//! beside other streams and with several threads that wait.
+//! Copies so large that several threads do them together: every byte is where a plain loop puts it, also
+//! where the ends overlap, beside other streams and with several threads that wait.
 
 use std::sync::Arc;
 use std::thread;

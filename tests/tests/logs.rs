@@ -97,7 +97,8 @@ impl Drop for Folder {
 const DEBUG: &str = "debug/plog";
 const RUN: &str = "run/plog";
 
-/// Number of the process in a line, after a look at its form: `[level] module(pid,name):time [file:line]thread text`.
+/// Number of the process in a line, after a look at its form:
+/// `[level] module(pid,name):time [file:line]thread text`.
 #[track_caller]
 fn process_of(line: &str, level: &str, module: &str) -> u32 {
     let rest = line.strip_prefix(&format!("[{level}] {module}(")).unwrap_or_else(|| panic!("{line}"));
@@ -305,7 +306,8 @@ fn lines_of_many_threads_stay_whole() {
 fn a_forked_child() {
     use_device();
     assert_eq!(aclrtSetDevice(4711), INVALID_DEVICEID);
-    // Threads that keep writing, so that one of them is likely to hold the lock of the files when the child is made.
+    // Threads that keep writing, so that one of them is likely to hold the lock of the files when the child
+    // is made.
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let threads: Vec<_> = (0..2)
         .map(|_| {

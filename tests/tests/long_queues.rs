@@ -1,5 +1,6 @@
-//! Queues that are long: what is done with one op does not depend on how many wait behind it, and dropping them takes no threads.
-//! The limit is against a hang: it is what far fewer functions take if each that returns touches all that wait behind it.
+//! Queues that are long: what is done with one op does not depend on how many wait behind it, and dropping
+//! them takes no threads. The limit is against a hang: it is what far fewer functions take if each that
+//! returns touches all that wait behind it.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -48,7 +49,8 @@ fn functions_in_front_of_many_copies_do_not_wait_for_them() {
     use_device();
     let (stream, device, host) =
         (stream(), Memory::device(64), Memory::holding(Home::Pinned, &pattern(64, 3)));
-    // If each moved all copies by one place, that would be four thousand million moves: several times the limit.
+    // If each moved all copies by one place, that would be four thousand million moves: several times the
+    // limit.
     let gate = queue(stream, FUNCTIONS / 10);
     for _ in 0..FUNCTIONS {
         ok(aclrtMemcpyAsync(device.addr, 64, host.addr, 64, H2D, stream));

@@ -1,5 +1,5 @@
-//! Zero bytes at the end of a buffer, which is how a loop over chunks ends: every copy and fill succeeds and touches nothing,
-//! whatever lies behind the buffer.
+//! Zero bytes at the end of a buffer, which is how a loop over chunks ends: every copy and fill succeeds and
+//! touches nothing, whatever lies behind the buffer.
 
 use ferry_tests::code::*;
 use ferry_tests::kind::*;

@@ -1,4 +1,5 @@
-//! Which function exists on which product and form. Each row is a child process: this program again with FERRY_SOC and FERRY_FORM.
+//! Which function exists on which product and form. Each row is a child process: this program again with
+//! FERRY_SOC and FERRY_FORM.
 
 use std::process::Command;
 
@@ -66,8 +67,8 @@ fn one_row() {
     }
 }
 
-/// Calls every function that the headers declare with nothing but zeros, in the library as programs load it. One that the
-/// product lacks says so before it looks at anything; any other has another complaint, or none.
+/// Calls every function that the headers declare with nothing but zeros, in the library as programs load it.
+/// One that the product lacks says so before it looks at anything; any other has another complaint, or none.
 fn every_function_of_the_headers(row: &Row) {
     let functions = headers::functions();
     assert!(functions.len() > 115, "the headers declare {} functions", functions.len());

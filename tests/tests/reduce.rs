@@ -1,5 +1,5 @@
-//! aclrtReduceAsync: what every type and kind makes of every sort of number, in which order, and which product has what. Products
-//! are processes: this program again with FERRY_SOC.
+//! aclrtReduceAsync: what every type and kind makes of every sort of number, in which order, and which
+//! product has what. Products are processes: this program again with FERRY_SOC.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ const MAX: i32 = 11;
 const MIN: i32 = 12;
 const EQUAL: i32 = 13;
 
-/// aclDataType, with what the oracle needs to know: bytes, and bits of the mantissa (0 for integers) or whether it has a sign.
+/// aclDataType, with what the oracle needs to know: bytes, and bits of the mantissa (0 for integers) or
+/// whether it has a sign.
 #[derive(Clone, Copy, Debug)]
 struct Type {
     number: i32,
@@ -41,8 +42,8 @@ const BF16: Type = float(27, 2, 7);
 /// What the largest product has.
 const EVERY: [Type; 7] = [FLOAT, FLOAT16, INT8, INT32, INT16, UINT32, BF16];
 
-/// The answer, by arithmetic that shares nothing with the library's: integers as wide ones, floats as doubles, which are exact or
-/// have digits enough that rounding twice is rounding once.
+/// The answer, by arithmetic that shares nothing with the library's: integers as wide ones, floats as
+/// doubles, which are exact or have digits enough that rounding twice is rounding once.
 mod oracle {
     use super::{MAX, MIN, SUM, Type};
 
@@ -112,8 +113,8 @@ mod oracle {
         // How many of the last place, where numbers of this size have it.
         let power = ((size.to_bits() >> 52) as i32 - 1023).clamp(1 - bias, bias + 1);
         let places = (size / 2_f64.powi(power - of.mantissa as i32)).round_ties_even();
-        // A number without an exponent has its places as they are; any other hides the first. One place too many carries on
-        // into the exponent, as it should.
+        // A number without an exponent has its places as they are; any other hides the first. One place too
+        // many carries on into the exponent, as it should.
         let bits = (((power + bias - 1) as u64) << of.mantissa).saturating_add(places as u64);
         sign | bits.min(u64::from(infinity)) as u32
     }
@@ -135,7 +136,8 @@ impl Dice {
             0 => vec![0, 1, 2, u32::MAX, 1 << top, (1 << top) - 1, (1 << top) + 1],
             mantissa => {
                 let (one, infinity) = (1 << mantissa, ((1 << (top - mantissa)) - 1) << mantissa);
-                // Zero, numbers without an exponent, the least that has one, the largest, what is none, and 1 with neighbours.
+                // Zero, numbers without an exponent, the least that has one, the largest, what is none, and 1
+                // with neighbours.
                 let plain = [
                     0,
                     1,
@@ -237,12 +239,13 @@ fn numbers() {
     }
 }
 
-/// Ends that overlap, or are the same, or lie across pieces of memory mapped next to each other: as if all of the source had been
-/// read first.
+/// Ends that overlap, or are the same, or lie across pieces of memory mapped next to each other: as if all of
+/// the source had been read first.
 fn overlaps() {
     const LEN: usize = 5 << 12;
     let (stream, mut dice) = (stream(), Dice(2));
-    // Pieces begin at a multiple of 4096; odd offsets put elements across every border, in the source and in the destination.
+    // Pieces begin at a multiple of 4096; odd offsets put elements across every border, in the source and in
+    // the destination.
     let mapped = Mapped::scattered(&[4096, 8192, 4096, 4096]);
     let plain = Memory::device(LEN);
     for of in EVERY {
@@ -309,7 +312,8 @@ fn support() {
     }
 }
 
-/// Where host and device memory are one, page-locked memory is the device's as well. Plain memory still is not.
+/// Where host and device memory are one, page-locked memory is the device's as well. Plain memory still is
+/// not.
 fn one_memory() {
     let (stream, mut dice) = (stream(), Dice(4));
     for (to, from) in
@@ -326,8 +330,9 @@ fn one_memory() {
     refused("plain memory", code, RT_PARAM_INVALID, &["src must be memory of device 0"]);
 }
 
-/// A reduction between two copies of one stream sees what the first brought and is seen by the second, and none of it happens
-/// inside the calls: even on an idle stream the result is there after synchronising, and not before.
+/// A reduction between two copies of one stream sees what the first brought and is seen by the second, and
+/// none of it happens inside the calls: even on an idle stream the result is there after synchronising, and
+/// not before.
 // proves: X1
 #[test]
 fn reductions_run_in_the_order_of_their_stream() {
@@ -355,7 +360,8 @@ fn reductions_run_in_the_order_of_their_stream() {
     }
 }
 
-/// A reduction keeps its memory: what is freed behind it is used again only when it has passed. One that is dropped does nothing.
+/// A reduction keeps its memory: what is freed behind it is used again only when it has passed. One that is
+/// dropped does nothing.
 #[test]
 fn freeing_and_aborting_with_a_reduction_queued() {
     use_device();

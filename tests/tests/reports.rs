@@ -1,5 +1,6 @@
-//! aclrtSubscribeReport, aclrtLaunchCallback, aclrtProcessReport, aclrtUnSubscribeReport: who runs a callback, when, and what
-//! becomes of those that nobody runs. Subscriptions belong to the process, so the tests of this file take turns.
+//! aclrtSubscribeReport, aclrtLaunchCallback, aclrtProcessReport, aclrtUnSubscribeReport: who runs a
+//! callback, when, and what becomes of those that nobody runs. Subscriptions belong to the process, so the
+//! tests of this file take turns.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The rules of the copy functions that are not about blocking and not about bad input: which bytes go where, what limits
-//! there are and on which side of them a call still works.
+//! The rules of the copy functions that are not about blocking and not about bad input: which bytes go where,
+//! what limits there are and on which side of them a call still works.
 
 use ferry_tests::code::RT_PARAM_INVALID;
 use ferry_tests::kind::{D2D, D2H, DEFAULT, H2D, H2H, INNER};
@@ -131,7 +131,8 @@ fn tasks_of_a_stream_run_in_the_order_given() {
     let stream = stream();
     let len = 64 * 1024;
     let data = pattern(len, 4);
-    // A chain: each copy takes what the one before it brought, and each source is spoilt behind the copy that used it.
+    // A chain: each copy takes what the one before it brought, and each source is spoilt behind the copy that
+    // used it.
     let links: Vec<Memory> = (0..64).map(|_| Memory::device(len)).collect();
     let (first, last) = (Memory::holding(Home::Pinned, &data), Memory::pinned(len));
     for round in 0..4 {

@@ -1,5 +1,6 @@
-//! What public programs do where the documents are silent or leave it undefined: it works, and `FERRY_STRICT=1` takes back exactly
-//! that (the table in docs/ENVIRONMENT.md). Each case is a child process, once for every value of the variable.
+//! What public programs do where the documents are silent or leave it undefined: it works, and
+//! `FERRY_STRICT=1` takes back exactly that (the table in docs/ENVIRONMENT.md). Each case is a child process,
+//! once for every value of the variable.
 
 use ferry_tests::code::*;
 use ferry_tests::kind::*;

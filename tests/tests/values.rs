@@ -76,7 +76,8 @@ fn a_wait_looks_when_its_stream_gets_there() {
     ok(aclrtValueWrite(cell.addr, 0, 0, one));
     ok(aclrtValueWait(cell.addr, 1, EQ, one));
     ok(aclrtValueWrite(cell.addr, 100, 0, one));
-    // A wait of another stream that comes later and is over: whoever looks after waits has had a look at both.
+    // A wait of another stream that comes later and is over: whoever looks after waits has had a look at
+    // both.
     ok(aclrtValueWait(cell.addr, 1, EQ, other));
     finish(other);
     gate.open();

@@ -1,8 +1,9 @@
 //! `cargo xtask abi`: the headers, the Rust signatures and the built library must say the same thing.
 //!
-//! Headers are compiled as C99 and C++11; prototypes are compared as text with the `extern "C"` functions (the mapping
-//! of types is in [`header`]); names with what the library exports; sizes, offsets and numbers by asking both compilers:
-//! a generated C program and `crates/capi/examples/layout.rs` print `name value` lines. It does not check behaviour.
+//! Headers are compiled as C99 and C++11; prototypes are compared as text with the `extern "C"` functions
+//! (the mapping of types is in [`header`]); names with what the library exports; sizes, offsets and numbers
+//! by asking both compilers: a generated C program and `crates/capi/examples/layout.rs` print `name value`
+//! lines. It does not check behaviour.
 
 mod header;
 mod source;
@@ -28,7 +29,8 @@ const HEADERS: &[&str] = &[
     "ferry_rt.h",
 ];
 
-/// Headers of the companion libraries, which declare nothing that libascendcl.so exports: they only have to compile.
+/// Headers of the companion libraries, which declare nothing that libascendcl.so exports: they only have to
+/// compile.
 const COMPANIONS: &[&str] = &[
     "acl/acl_mdl.h",
     "acl/acl_op.h",
@@ -311,7 +313,8 @@ fn numbers(text: &str) -> Result<BTreeMap<String, i64>, String> {
     text.lines().map(|l| line(l).ok_or_else(|| format!("not a name and a number: {l}"))).collect()
 }
 
-/// Structs have their documented size; where Rust has them too, every field lies at the same place. Enums are `i32`.
+/// Structs have their documented size; where Rust has them too, every field lies at the same place. Enums are
+/// `i32`.
 fn layout(
     header: &Header,
     source: &Source,

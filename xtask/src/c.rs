@@ -32,8 +32,8 @@ pub fn compile(root: &Path, library: &Path, source: &Path, folder: &str) -> Resu
     Ok(program)
 }
 
-/// Makes a command find this build of the library. `cargo xtask` itself runs with the debug folders first in the
-/// library path, so a path inside the program would not do.
+/// Makes a command find this build of the library. `cargo xtask` itself runs with the debug folders first in
+/// the library path, so a path inside the program would not do.
 pub fn with_library<'a>(command: &'a mut Command, library: &Path) -> &'a mut Command {
     command.env("LD_LIBRARY_PATH", library)
 }

@@ -1,5 +1,5 @@
-//! A client that others wrote: published bindings, built against `dist/` and run. Its package is `tests/client`, outside the
-//! workspace.
+//! A client that others wrote: published bindings, built against `dist/` and run. Its package is
+//! `tests/client`, outside the workspace.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::outcome::Outcome;
 use crate::shell::{self, cargo};
 use crate::{c, dist, tools};
 
-/// Builds the client against a fresh `dist/` and runs it. Without libclang, it does so without what bindgen makes of
-/// our headers.
+/// Builds the client against a fresh `dist/` and runs it. Without libclang, it does so without what bindgen
+/// makes of our headers.
 pub fn run(root: &Path) -> Result<Outcome, String> {
     dist::fill(root)?;
     shell::run(&mut client(root, "fmt --check"))?;

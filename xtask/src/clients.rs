@@ -1,6 +1,6 @@
-//! Programs that others wrote, on what people install: the published Rust bindings (`client.rs`), and torch with its adapter for Ascend,
-//! which are 5 GB. They come from the package index into an environment below cargo's folder, unless FERRY_TORCH_PYTHON names the
-//! interpreter of one that has them.
+//! Programs that others wrote, on what people install: the published Rust bindings (`client.rs`), and torch
+//! with its adapter for Ascend, which are 5 GB. They come from the package index into an environment below
+//! cargo's folder, unless FERRY_TORCH_PYTHON names the interpreter of one that has them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ const PACKAGES: [&str; 5] = ["torch==2.14.0", "torch_npu==2.14.0", "numpy", "pyy
 /// Every file in it is a program, except what they share.
 const PROGRAMS: &str = "tests/clients/torch";
 const SHARED: &str = "kit.py";
-/// Programs that are also run with nothing but a sourced set_env.sh and the wheel: they start processes in every way.
+/// Programs that are also run with nothing but a sourced set_env.sh and the wheel: they start processes in
+/// every way.
 const BY_WHEEL: [&str; 4] = ["settings.py", "loader.py", "processes.py", "together.py"];
 
 /// Runs all of them; a machine without torch and a way to get it runs the rest.

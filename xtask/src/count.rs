@@ -1,5 +1,5 @@
-//! Counts the instructions of one submitted copy and of a piece of a batch, so that a slower submit path shows whatever else
-//! the machine is doing: through C, and through Rust against the core's own call.
+//! Counts the instructions of one submitted copy and of a piece of a batch, so that a slower submit path
+//! shows whatever else the machine is doing: through C, and through Rust against the core's own call.
 //!
 //! A program runs twice under callgrind with different numbers of submissions; the difference, divided, has
 //! neither start-up nor first-time costs in it.
@@ -10,13 +10,13 @@ use std::process::Command;
 use crate::shell::{self, cargo_for_release};
 use crate::{c, outcome::Outcome};
 
-/// The most instructions that one page-locked `aclrtMemcpyAsync` may take: between the two allocations of the copy before, and to
-/// two that take turns.
+/// The most instructions that one page-locked `aclrtMemcpyAsync` may take: between the two allocations of the
+/// copy before, and to two that take turns.
 const LIMIT: u64 = 300;
 const OTHER_LIMIT: u64 = 440;
 
-/// How many allocations there are when there are many; finding one of them must cost no more than this many instructions
-/// on top of finding one of two.
+/// How many allocations there are when there are many; finding one of them must cost no more than this many
+/// instructions on top of finding one of two.
 const CROWD: u64 = 100_000;
 const CROWD_EXTRA: u64 = 20;
 
@@ -26,8 +26,8 @@ const FLOOR: u64 = 20;
 const FEW: u64 = 1_000;
 const MANY: u64 = 11_000;
 
-/// The most that a piece of a batch of this many may take, if all lie in one allocation on each side, and if they take turns
-/// among some.
+/// The most that a piece of a batch of this many may take, if all lie in one allocation on each side, and if
+/// they take turns among some.
 const PIECES: u64 = 4_096;
 const PIECE_LIMIT: u64 = 22;
 const TURNS: u64 = 8;
@@ -133,8 +133,8 @@ fn judge_rust(pairs: &[Pair]) -> Result<(), String> {
     }
 }
 
-/// A C program that submits as often as its first argument says, to as many allocations as its second, and the function in it
-/// that is counted.
+/// A C program that submits as often as its first argument says, to as many allocations as its second, and
+/// the function in it that is counted.
 struct Counted<'a> {
     root: &'a Path,
     release: &'a Path,
@@ -183,7 +183,8 @@ fn total(record: &str) -> Option<u64> {
 
 fn judge(alone: u64, other: u64, crowded: u64) -> Result<String, String> {
     let seen = format!(
-        "{alone} instructions per submitted page-locked copy (limit {LIMIT}), {other} to two allocations in turn (limit \
+        "{alone} instructions per submitted page-locked copy (limit {LIMIT}), {other} to two allocations in \
+         turn (limit \
          {OTHER_LIMIT}), {crowded} to {CROWD}"
     );
     match (alone, other) {
@@ -198,7 +199,8 @@ fn judge(alone: u64, other: u64, crowded: u64) -> Result<String, String> {
 
 fn judge_batch(piece: u64, turns: u64) -> Result<String, String> {
     let seen = format!(
-        "{piece} instructions per piece of a batch of {PIECES} (limit {PIECE_LIMIT}), {turns} if the pieces take turns among \
+        "{piece} instructions per piece of a batch of {PIECES} (limit {PIECE_LIMIT}), {turns} if the pieces \
+         take turns among \
          {TURNS} allocations (limit {TURNS_LIMIT})"
     );
     match (piece, turns) {

@@ -1,4 +1,5 @@
-//! The slow checks of `cargo xtask test --deep`: data races, memory errors, and what only shows after a long time.
+//! The slow checks of `cargo xtask test --deep`: data races, memory errors, and what only shows after a long
+//! time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +7,10 @@ use std::process::Command;
 use crate::shell::{self, cargo};
 use crate::{c, outcome::Outcome};
 
-/// Test programs that cannot run sanitized: a program of its own does not load a sanitized library, nor does this kind of program
-/// at run time; the fuzz program leaves copies to race on purpose; waits for values look at words that copies write; the sanitizer lets the child of a process with threads start none of
-/// its own; and what runs the compiler or other programs has no threads to watch.
+/// Test programs that cannot run sanitized: a program of its own does not load a sanitized library, nor does
+/// this kind of program at run time; the fuzz program leaves copies to race on purpose; waits for values look
+/// at words that copies write; the sanitizer lets the child of a process with threads start none of its own;
+/// and what runs the compiler or other programs has no threads to watch.
 const NOT_SANITIZED: &[&str] = &[
     "c_programs",
     "companion_runtime",
@@ -21,9 +23,10 @@ const NOT_SANITIZED: &[&str] = &[
     "examples",
 ];
 
-/// Tests left out of the others: some race on purpose, with memory that is unmapped or descriptors that are closed under a copy; some
-/// need addresses, mappings or forked children that the sanitizer takes or forbids; one looks for locked pages, which it does not lock,
-/// one for the signal of a fault, which it takes; and the rest try the model on a stand-in for the engine.
+/// Tests left out of the others: some race on purpose, with memory that is unmapped or descriptors that are
+/// closed under a copy; some need addresses, mappings or forked children that the sanitizer takes or forbids;
+/// one looks for locked pages, which it does not lock, one for the signal of a fault, which it takes; and the
+/// rest try the model on a stand-in for the engine.
 const NOT_SANITIZED_TESTS: &[&str] = &[
     "programs_with_races",
     "everything_at_once",
@@ -46,8 +49,8 @@ pub fn thread_sanitizer(root: &Path) -> Result<Outcome, String> {
     if !cfg!(target_arch = "x86_64") {
         return Ok(Outcome::Skipped("set up for x86-64 only".into()));
     }
-    // The standard library is built anew with the sanitizer in it. Without that, locks taken inside it are not seen,
-    // and what they protect is reported as races.
+    // The standard library is built anew with the sanitizer in it. Without that, locks taken inside it are
+    // not seen, and what they protect is reported as races.
     if !shell::rustup_has(&["component", "add", "rust-src"], || shell::has_rust_source(root)) {
         return Ok(Outcome::Skipped(
             "the source of the standard library is not there and rustup could not add it".into(),
@@ -69,7 +72,8 @@ fn sanitized(root: &Path, words: &str) -> Command {
     let mut command = cargo(root, words);
     command.args(["-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--target-dir"]);
     command.arg(shell::target_dir(root).join("tsan"));
-    // Neither the sanitizer nor building the standard library is stable yet; this lets the stable compiler offer both.
+    // Neither the sanitizer nor building the standard library is stable yet; this lets the stable compiler
+    // offer both.
     command.env("RUSTC_BOOTSTRAP", "1");
     shell::add_rustflags(&mut command, "-Zsanitizer=thread");
     command
@@ -97,7 +101,8 @@ pub fn memcheck(root: &Path) -> Result<Outcome, String> {
     shell::run(&mut cargo(root, "build -p ferry-capi"))?;
     let library = shell::target_dir(root).join("debug");
     let mut sources = entries(&root.join("tests/c"))?;
-    // Signals of faults that are sent and awaited are taken by valgrind, which runs the program's faults itself.
+    // Signals of faults that are sent and awaited are taken by valgrind, which runs the program's faults
+    // itself.
     sources.retain(|path| has_kind(path, "c") && !path.ends_with("sent_signals.c"));
     let failed: Vec<String> =
         sources.iter().filter_map(|source| memcheck_one(root, &library, source).err()).collect();
@@ -107,7 +112,8 @@ pub fn memcheck(root: &Path) -> Result<Outcome, String> {
 fn memcheck_one(root: &Path, library: &Path, source: &Path) -> Result<(), String> {
     let program = c::compile(root, library, source, "memcheck")?;
     let mut valgrind = shell::program(root, "valgrind");
-    // No search for leaks: it would read, and so touch, every page of the memory that the devices may one day need.
+    // No search for leaks: it would read, and so touch, every page of the memory that the devices may one day
+    // need.
     valgrind.args(["--quiet", "--error-exitcode=9", "--fair-sched=yes", "--leak-check=no"]).arg(&program);
     shell::run(c::with_library(&mut valgrind, library).env("FERRY_DEVICE_MEMORY", "256M"))
 }

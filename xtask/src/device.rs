@@ -1,4 +1,5 @@
-//! The conformance suite on the cuda backend: packed for a machine with a GPU, or run here over the stand-in for its driver.
+//! The conformance suite on the cuda backend: packed for a machine with a GPU, or run here over the stand-in
+//! for its driver.
 
 mod module;
 
@@ -13,7 +14,8 @@ use crate::tools;
 const ALONE: &[&str] = &["memory_given_back_is_unknown", "a_lost_gpu_fails_every_call_and_hangs_none"];
 /// Test programs without the harness of Rust's tests.
 const PLAIN: &[&str] = &["fork"];
-/// The tests: the backend's own, those through the C library, and those of the Rust API, less what only compiles or reads.
+/// The tests: the backend's own, those through the C library, and those of the Rust API, less what only
+/// compiles or reads.
 const TESTS: &[&str] = &[
     "-p ferry-backends --test cuda",
     "-p ferry-tests --tests",

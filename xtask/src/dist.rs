@@ -1,7 +1,8 @@
 //! `cargo xtask dist` and `cargo xtask install`: what people install, as one tree.
 //!
-//! Everything in it finds the rest by where it is itself, so the tree may be moved. There is one library file; the other
-//! names are links to it, because two copies in one process would not know each other's memory.
+//! Everything in it finds the rest by where it is itself, so the tree may be moved. There is one library
+//! file; the other names are links to it, because two copies in one process would not know each other's
+//! memory.
 
 mod elf;
 mod layout;
@@ -32,8 +33,8 @@ pub fn install(root: &Path, prefix: &Path) -> Result<(), String> {
     put(&build(root)?.0, prefix)
 }
 
-/// Puts the tree below a prefix. One at `.../ascend-toolkit/latest` has a copy of set_env.sh and the driver's files beside it, as
-/// toolkits have them; those of others are left alone.
+/// Puts the tree below a prefix. One at `.../ascend-toolkit/latest` has a copy of set_env.sh and the driver's
+/// files beside it, as toolkits have them; those of others are left alone.
 fn put(tree: &Tree, prefix: &Path) -> Result<(), String> {
     const LIST: &str = "driver/ferry-files";
     tree.put(prefix)?;
@@ -56,7 +57,8 @@ pub fn write_notices(root: &Path, file: &str, packages: &[&str]) -> Result<(), S
 /// What was built of the Python module: the wheel, or why there is none.
 type Wheel = Result<PathBuf, String>;
 
-/// Builds the library, the command and, where there is Python, the wheel, checks what they need, and gathers the tree.
+/// Builds the library, the command and, where there is Python, the wheel, checks what they need, and gathers
+/// the tree.
 fn build(root: &Path) -> Result<(Tree, Wheel), String> {
     shell::run(&mut shell::cargo_for_release(
         root,
@@ -128,8 +130,8 @@ fn check_places(root: &Path, file: &Path) -> Result<(), String> {
     }
 }
 
-/// A copy of a built file without debug information, which is most of its size and says much about the machine it was
-/// built on.
+/// A copy of a built file without debug information, which is most of its size and says much about the
+/// machine it was built on.
 fn strip(root: &Path, scratch: &Path, name: &str) -> Result<PathBuf, String> {
     let (built, stripped) = (shell::target_dir(root).join("release").join(name), scratch.join(name));
     shell::run(shell::program(root, "strip").arg("--strip-debug").arg("-o").arg(&stripped).arg(built))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask`: everything this repository checks about itself, as one program that needs no crate but one that
-//! splits Rust into tokens.
+//! `cargo xtask`: everything this repository checks about itself, as one program that needs no crate but one
+//! that splits Rust into tokens.
 //!
 //! `test` is the command of the README and of CI. The other commands are single steps of it that are worth
 //! running alone.
@@ -98,7 +98,8 @@ fn install(root: &Path, prefix: &str) -> Result<(), String> {
     dist::install(root, &prefix)
 }
 
-/// The top of the repository: the folder above this package. Cargo says where that is now: a checkout may be moved after it was built.
+/// The top of the repository: the folder above this package. Cargo says where that is now: a checkout may be
+/// moved after it was built.
 fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).parent().expect("xtask lies one folder below the top").to_owned()

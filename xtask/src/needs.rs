@@ -1,5 +1,5 @@
-//! What the steps need of a machine beside Rust and gcc, and which of it would have to be installed. A run of tests says that before
-//! its first step, in one list, so that nobody is surprised by what it leaves behind.
+//! What the steps need of a machine beside Rust and gcc, and which of it would have to be installed. A run of
+//! tests says that before its first step, in one list, so that nobody is surprised by what it leaves behind.
 
 use std::path::Path;
 
@@ -97,7 +97,9 @@ fn list(all: &[Install]) -> String {
     if all.is_empty() {
         return "nothing will be installed\n".into();
     }
-    let mut text = "will be installed, where that needs no questions (what cannot be is named by the step that lacks it):\n".to_owned();
+    let mut text = "will be installed, where that needs no questions (what cannot be is named by the step \
+        that lacks it):\n"
+        .to_owned();
     for group in all.chunk_by(|one, next| one.0 == next.0) {
         let what: Vec<&str> = group.iter().map(|(_, what)| what.as_str()).collect();
         text += &format!("  {}: {}\n", group[0].0, what.join(", "));

@@ -1,9 +1,11 @@
-//! The README's two commands where and as a newcomer may run them, all at once: in a copy of the checkout in a folder called `ferry`
-//! below one with blanks, entered through a link, with a HOME that cannot be written, on one CPU, and, where this runs as root and
-//! may make a mount namespace, as a user without rights on a machine that says it has 4 GiB.
+//! The README's two commands where and as a newcomer may run them, all at once: in a copy of the checkout in
+//! a folder called `ferry` below one with blanks, entered through a link, with a HOME that cannot be written,
+//! on one CPU, and, where this runs as root and may make a mount namespace, as a user without rights on a
+//! machine that says it has 4 GiB.
 //!
-//! What 4 GiB means here: `/proc/meminfo` says so, which decides the size of devices, and no process may have more than that of private
-//! memory (RLIMIT_DATA). All processes together are not limited, but on one CPU cargo starts one compiler at a time.
+//! What 4 GiB means here: `/proc/meminfo` says so, which decides the size of devices, and no process may have
+//! more than that of private memory (RLIMIT_DATA). All processes together are not limited, but on one CPU
+//! cargo starts one compiler at a time.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -59,7 +61,8 @@ impl Place {
             fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         }
         copy(root, &checkout, &["./target", "./dist", "./.git"])?;
-        // Tests know where they were built, and cargo takes those of the first place for new: not if the sources are newer.
+        // Tests know where they were built, and cargo takes those of the first place for new: not if the
+        // sources are newer.
         let touch = r#"find "$1" -name '*.rs' -exec touch {} +"#;
         shell::run(Command::new("sh").args(["-euc", touch, "touch"]).arg(&checkout))?;
         let built = shell::target_dir(root);
@@ -127,7 +130,8 @@ impl Place {
 }
 
 /// On one CPU, the first that this process may use.
-const PLAIN: &str = r#"cd "$PLACE/link"; exec taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" sh -euc "$COMMANDS""#;
+const PLAIN: &str = r#"cd "$PLACE/link"; exec taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" \
+    sh -euc "$COMMANDS""#;
 
 /// The same as another user, who finds the toolchain and Python where he may read them.
 const FOREIGN: &str = r#"
@@ -135,11 +139,12 @@ mount --make-rprivate /
 mount --bind "$PLACE/meminfo" /proc/meminfo
 mount --bind "$RUST" "$PLACE/rust"
 if [ -n "$PYTHON" ]; then mount --bind "$PYTHON" "$PLACE/python"; fi
-# A Python that knows where its library was, which this user may not read, is none: then the system's is taken.
-if ! setpriv --reuid "$NOBODY" --regid "$NOBODY" --clear-groups python3 -c 'import ssl'; then umount "$PLACE/python"; fi
+become="setpriv --reuid $NOBODY --regid $NOBODY --clear-groups"
+# A Python that knows where its library was, which this user may not read, is none: the system's is taken.
+if ! $become python3 -c 'import ssl'; then umount "$PLACE/python"; fi
 cd "$PLACE/link"
 cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
-exec setpriv --reuid "$NOBODY" --regid "$NOBODY" --clear-groups taskset -c "$cpu" prlimit --data="$BYTES" sh -euc "$COMMANDS"
+exec $become taskset -c "$cpu" prlimit --data="$BYTES" sh -euc "$COMMANDS"
 "#;
 
 /// `/proc/meminfo` of a machine with less memory.

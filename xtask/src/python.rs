@@ -1,7 +1,7 @@
 //! The Python module `acl`: its wheel, an environment that has it, and its tests.
 //!
-//! The wheel is built by the build backend that `pip install .` uses, in the same target folder as everything else, so that the
-//! library inside is the one that the other steps try.
+//! The wheel is built by the build backend that `pip install .` uses, in the same target folder as everything
+//! else, so that the library inside is the one that the other steps try.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Compiles and runs the programs of the README, in C, in Rust and in Python, so that a newcomer's first try works.
+//! Compiles and runs the programs of the README, in C, in Rust and in Python, so that a newcomer's first try
+//! works.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,8 @@ fn run_c(root: &Path, code: &str) -> Result<String, String> {
     shell::output(c::with_library(&mut shell::program(root, &program.to_string_lossy()), &library))
 }
 
-/// As a package of its own, which has the README's lines about dependencies, and the versions that the workspace has.
+/// As a package of its own, which has the README's lines about dependencies, and the versions that the
+/// workspace has.
 fn run_rust(root: &Path, code: &str, dependencies: &str) -> Result<String, String> {
     let package = shell::target_dir(root).join("readme-rust");
     fs::create_dir_all(package.join("src")).map_err(|e| format!("{}: {e}", package.display()))?;

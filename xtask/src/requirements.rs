@@ -1,8 +1,9 @@
 //! `cargo xtask requirements`: which test proves which documented statement.
 //!
-//! `docs/requirements.txt` lists every numbered statement of the documents with its state. A test claims numbers
-//! by a comment `// proves: R7 R44` (`# proves:` in Python) right above its function, or at the top of a C file or an
-//! example. This collects the claims, writes `docs/requirements.md`, and complains when list, claims and page do not fit together.
+//! `docs/requirements.txt` lists every numbered statement of the documents with its state. A test claims
+//! numbers by a comment `// proves: R7 R44` (`# proves:` in Python) right above its function, or at the top
+//! of a C file or an example. This collects the claims, writes `docs/requirements.md`, and complains when
+//! list, claims and page do not fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -207,9 +208,10 @@ fn judge(lines: &[Line], claims: &Claims) -> Vec<String> {
 fn page(lines: &[Line], claims: &Claims) -> String {
     let mut page = String::from(
         "# What the documents say, and which test proves it\n\n\
-         Written by `cargo xtask requirements` from `docs/requirements.txt` and the `proves:` comments of the\n\
-         tests; do not edit. R numbers come from the founding documents, N numbers from newer ones, D numbers are about\n\
-         the runtime around the copies, X numbers are rules that cut across functions.\n",
+         Written by `cargo xtask requirements` from `docs/requirements.txt` and the `proves:` comments of \
+         the\ntests; do not edit. R numbers come from the founding documents, N numbers from newer \
+         ones, D numbers are about\nthe runtime around the copies, X numbers are rules that cut across \
+         functions.\n",
     );
     for line in lines {
         match line {

@@ -1,8 +1,8 @@
-//! The shape of the code: which way imports point, that a name means one thing, how wide lines are, how many methods
-//! the traits of the border have, and that docs/ARCHITECTURE.md has every module on its map.
+//! The shape of the code: which way imports point, that a name means one thing, how wide lines are, how many
+//! methods the traits of the border have, and that docs/ARCHITECTURE.md has every module on its map.
 //!
-//! `cargo xtask shape` checks all of it in a few seconds. Followed by names of crates it shows everything that is
-//! wrong in them, also what `xtask/shape.allow` lists as known.
+//! `cargo xtask shape` checks all of it in a few seconds. Followed by names of crates it shows everything
+//! that is wrong in them, also what `xtask/shape.allow` lists as known.
 
 mod cycles;
 mod figures;

@@ -16,8 +16,8 @@ pub fn cargo(root: &Path, words: &str) -> Command {
     command
 }
 
-/// A cargo command whose products do not name the folders of this machine that packages come from. Whatever builds for
-/// release does it this way: other flags would build all of it a second time.
+/// A cargo command whose products do not name the folders of this machine that packages come from. Whatever
+/// builds for release does it this way: other flags would build all of it a second time.
 pub fn cargo_for_release(root: &Path, words: &str) -> Command {
     let mut command = cargo(root, words);
     command.env(RELEASE_FLAGS, release_flags(root));
@@ -62,7 +62,8 @@ pub fn program(root: &Path, name: &str) -> Command {
     command
 }
 
-/// The words of a line as a shell takes them: blanks separate, unless a backslash or quotes are before or around them.
+/// The words of a line as a shell takes them: blanks separate, unless a backslash or quotes are before or
+/// around them.
 pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = line.chars();

@@ -1,7 +1,7 @@
 //! The steps of `cargo xtask test`: what each runs, and the table at the end.
 //!
-//! A step that fails does not stop the ones after it, so that one run shows everything that is wrong. A step is
-//! skipped only when this machine lacks a tool, and then says which.
+//! A step that fails does not stop the ones after it, so that one run shows everything that is wrong. A step
+//! is skipped only when this machine lacks a tool, and then says which.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ pub fn names() -> String {
     STEPS.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Runs the steps in order and prints the table; an error when one of them failed. Naming a deep step runs it.
+/// Runs the steps in order and prints the table; an error when one of them failed. Naming a deep step runs
+/// it.
 pub fn run(root: &Path, deep: bool, only: &[&str]) -> Result<(), String> {
     if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
         return Err(format!("no step is called {unknown}; there are: {}", names()));

@@ -1,5 +1,5 @@
-//! Tools that a step needs and a machine may lack: from the system, else from Python's package index into a folder of
-//! cargo's, where they disturb nobody.
+//! Tools that a step needs and a machine may lack: from the system, else from Python's package index into a
+//! folder of cargo's, where they disturb nobody.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,8 @@ pub const CMAKE: Tool = Tool { name: "cmake", pip: "cmake", apt: "cmake" };
 pub const NINJA: Tool = Tool { name: "ninja", pip: "ninja", apt: "ninja-build" };
 
 impl Tool {
-    /// Its name if the system has it, else the path of the one that could be installed; an error says why there is none.
+    /// Its name if the system has it, else the path of the one that could be installed; an error says why
+    /// there is none.
     pub fn find(&self, root: &Path) -> Result<PathBuf, String> {
         if shell::exists(self.name) {
             return Ok(self.name.into());

@@ -1,4 +1,5 @@
-//! Virtual environments of Python: folders that have an interpreter and packages of their own and disturb nobody.
+//! Virtual environments of Python: folders that have an interpreter and packages of their own and disturb
+//! nobody.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,8 @@ pub struct Venv {
 }
 
 impl Venv {
-    /// The one in a folder, made from the machine's `python3` where it is not there. An error says what is missing.
+    /// The one in a folder, made from the machine's `python3` where it is not there. An error says what is
+    /// missing.
     pub fn open(folder: PathBuf) -> Result<Venv, String> {
         let venv = Venv { folder };
         if venv.works() {
@@ -51,8 +53,8 @@ impl Venv {
         shell::quiet(self.python().args(["-m", "pip", "--version"]))
     }
 
-    /// A command of its interpreter. What the caller's environment says of Python and of libraries is not passed on: cargo's
-    /// own library path, for one, would decide which library a program finds.
+    /// A command of its interpreter. What the caller's environment says of Python and of libraries is not
+    /// passed on: cargo's own library path, for one, would decide which library a program finds.
     pub fn python(&self) -> Command {
         self.wrapped(&[])
     }
@@ -89,7 +91,8 @@ impl Venv {
         Venv { folder: folder.to_owned() }.works()
     }
 
-    /// Makes sure of packages, by the names they are imported under; only those that are missing are installed.
+    /// Makes sure of packages, by the names they are imported under; only those that are missing are
+    /// installed.
     pub fn need(&self, packages: &[&'static str]) -> Result<(), String> {
         let missing = lacks(&self.folder, packages);
         if missing.is_empty() || self.install(&missing) {

@@ -1,4 +1,5 @@
-//! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a line each.
+//! Prints what Rust makes of the C types, for `cargo xtask abi` to hold against the headers: `name value`, a
+//! line each.
 
 use ascendcl::{
     aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtMallocAttrValue, aclrtMallocAttribute,

@@ -1,4 +1,5 @@
-/* The body of aclAppLog. Only C can walk through variable arguments here; what they make is handed to Rust. */
+/* The body of aclAppLog. Only C can walk through variable arguments here; what they make is handed to
+ * Rust. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -6,11 +7,12 @@
 
 /* In app_log.rs: whether anybody wants the line, and the line. */
 extern int ferry_app_log_wanted(int level, const char *fmt);
-extern void ferry_app_log_line(int level, const char *func, const char *file, uint32_t line, const char *text);
+extern void ferry_app_log_line(int level, const char *func, const char *file, uint32_t line,
+                               const char *text);
 
 /* Jumped to by aclAppLog in app_log.rs. */
-__attribute__((visibility("hidden"))) void ferry_app_log(int level, const char *func, const char *file, uint32_t line,
-                                                         const char *fmt, ...)
+__attribute__((visibility("hidden"))) void ferry_app_log(int level, const char *func, const char *file,
+                                                         uint32_t line, const char *fmt, ...)
 {
     /* Longer lines are cut: a log that keeps files of 20 MB has no room for them. */
     enum { MOST = 16 * 1024 };

@@ -1,6 +1,7 @@
-//! aclAppLog, which takes variable arguments. A variadic function written in C is not exported from a Rust library, and Rust
-//! cannot write one yet: the exported name jumps to C (`app_log.c`), which makes the text and comes back here. The way back
-//! has hidden names, so that the library exports nothing but the functions of the headers.
+//! aclAppLog, which takes variable arguments. A variadic function written in C is not exported from a Rust
+//! library, and Rust cannot write one yet: the exported name jumps to C (`app_log.c`), which makes the text
+//! and comes back here. The way back has hidden names, so that the library exports nothing but the functions
+//! of the headers.
 
 use crate::enter::{ends, enter, text};
 use ferry_acl::{
@@ -57,7 +58,10 @@ unsafe extern "C" fn wanted(level: i32, fmt: *const c_char) -> i32 {
         not_null("fmt", fmt as usize)?;
         readable(("fmt", fmt as usize, 1, 1))?;
         let level = Level::of(level).ok_or_else(|| {
-            refuse(format!("logLevel is {level}: valid are ACL_DEBUG (0), ACL_INFO (1), ACL_WARNING (2) and ACL_ERROR (3)"))
+            refuse(format!(
+                "logLevel is {level}: valid are ACL_DEBUG (0), ACL_INFO (1), ACL_WARNING (2) and \
+                ACL_ERROR (3)"
+            ))
         })?;
         if log::enabled(Module::App, level) {
             // C reads it next, and would not stop at the end of what is mapped.

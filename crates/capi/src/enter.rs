@@ -33,12 +33,14 @@ impl<T> Out<T> {
 
     /// Writes the value, at any alignment.
     pub fn set(self, value: T) {
-        // SAFETY: the bytes were just found writable, and the caller of the C function gave them to us to write.
+        // SAFETY: the bytes were just found writable, and the caller of the C function gave them to us to
+        // write.
         unsafe { self.0.write_unaligned(value) }
     }
 }
 
-/// A function of the user's; refuses NULL. It is declared as one that returns, as C has it, and called as one that may not.
+/// A function of the user's; refuses NULL. It is declared as one that returns, as C has it, and called as one
+/// that may not.
 pub fn callable(name: &'static str, function: Option<unsafe extern "C" fn(*mut c_void)>) -> Result<Function> {
     let function = function.ok_or_else(|| not_null(name, 0).expect_err("it is NULL"))?;
     // SAFETY: the two types differ only in what the caller expects of it.

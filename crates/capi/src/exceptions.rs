@@ -11,7 +11,8 @@ use ferry_acl::{callback::Function, exceptions, functions};
 pub unsafe extern "C" fn aclrtSetExceptionInfoCallback(callback: aclrtExceptionInfoCallback) -> aclError {
     enter(&functions::aclrtSetExceptionInfoCallback, || {
         type Given = unsafe extern "C" fn(*mut aclrtExceptionInfo);
-        // SAFETY: the two types differ in what the argument is called and in what the caller expects of the function.
+        // SAFETY: the two types differ in what the argument is called and in what the caller expects of the
+        // function.
         let function = callback.map(|function| unsafe { std::mem::transmute::<Given, Function>(function) });
         // SAFETY: the C contract.
         unsafe { exceptions::set(function) };
@@ -19,7 +20,8 @@ pub unsafe extern "C" fn aclrtSetExceptionInfoCallback(callback: aclrtExceptionI
     })
 }
 
-/// The number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the callback was given.
+/// The number of the task that failed, in its stream; 0xFFFFFFFF if `info` is not what the callback was
+/// given.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetTaskIdFromExceptionInfo(info: *const aclrtExceptionInfo) -> u32 {
     exceptions::of(info as usize, |exception| exception.task)

@@ -1,4 +1,5 @@
-//! What AscendCL does not have: streams that other libraries of the process know as well. Declared in `ferry_ext.h`.
+//! What AscendCL does not have: streams that other libraries of the process know as well. Declared in
+//! `ferry_ext.h`.
 
 use crate::{
     aclError, aclrtStream,

@@ -143,15 +143,16 @@ pub unsafe extern "C" fn aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64) -> ac
     })
 }
 
-/// Sets how long an operator may run, in seconds. There are no operators here, so nothing ever runs too long; copies have no
-/// such limit.
+/// Sets how long an operator may run, in seconds. There are no operators here, so nothing ever runs too long;
+/// copies have no such limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetOpExecuteTimeOut(timeout: u32) -> aclError {
     let _ = timeout;
     enter(&functions::aclrtSetOpExecuteTimeOut, || Ok(()))
 }
 
-/// Bytes of an element; 0 for what is no type. Needs nothing of the library, so it answers in a forked child too.
+/// Bytes of an element; 0 for what is no type. Needs nothing of the library, so it answers in a forked child
+/// too.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclDataTypeSize(dataType: i32) -> usize {
     info::data_type_size(dataType)

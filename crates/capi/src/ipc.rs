@@ -151,8 +151,8 @@ pub unsafe extern "C" fn aclrtMemExportToShareableHandleV2(
 /// As aclrtMemSetPidToShareableHandle, for handles of the V2 form.
 ///
 /// # Safety
-/// `shareableHandle` is NULL or valid for what `shareType` says, `pid` is NULL or valid for `pidNum` elements; neither changes during
-/// the call.
+/// `shareableHandle` is NULL or valid for what `shareType` says, `pid` is NULL or valid for `pidNum`
+/// elements; neither changes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMemSetPidToShareableHandleV2(
     shareableHandle: *mut c_void,
@@ -171,7 +171,8 @@ pub unsafe extern "C" fn aclrtMemSetPidToShareableHandleV2(
 /// As aclrtMemImportFromShareableHandle, for handles of the V2 form.
 ///
 /// # Safety
-/// `shareableHandle` is NULL or valid for what `shareType` says and does not change during the call; `handle` is NULL or valid.
+/// `shareableHandle` is NULL or valid for what `shareType` says and does not change during the call; `handle`
+/// is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMemImportFromShareableHandleV2(
     shareableHandle: *mut c_void,

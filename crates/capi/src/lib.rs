@@ -1,5 +1,6 @@
-//! libascendcl.so: the C ABI of AscendCL's runtime. Each function parses its arguments and calls the rule of the same name in
-//! `ferry-acl`; beside them there is only what the Python module needs (`private.rs`). The headers in `include/acl` are the contract, and `xtask abi` compares the two.
+//! libascendcl.so: the C ABI of AscendCL's runtime. Each function parses its arguments and calls the rule of
+//! the same name in `ferry-acl`; beside them there is only what the Python module needs (`private.rs`). The
+//! headers in `include/acl` are the contract, and `xtask abi` compares the two.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;

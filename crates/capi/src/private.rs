@@ -1,5 +1,6 @@
-//! What the Python module and the companion libraries call beside the C ABI. These names are in no header and may change with any
-//! version: the module asks [`ferryVersion`] first, and works with its own version only; companions are installed with their library.
+//! What the Python module and the companion libraries call beside the C ABI. These names are in no header and
+//! may change with any version: the module asks [`ferryVersion`] first, and works with its own version only;
+//! companions are installed with their library.
 
 use crate::{
     aclError, aclrtStream,
@@ -44,8 +45,8 @@ pub unsafe extern "C" fn ferryMemcpyAsyncWithCondition(
     })
 }
 
-/// aclrtLaunchCallback for a caller whose data must not leak: either `run` or `forget` is called with it, once, whatever happens;
-/// `forget` on any thread.
+/// aclrtLaunchCallback for a caller whose data must not leak: either `run` or `forget` is called with it,
+/// once, whatever happens; `forget` on any thread.
 ///
 /// # Safety
 /// Both functions may be called with `data` until one of them has been.
@@ -64,7 +65,8 @@ pub unsafe extern "C" fn ferryLaunchCallback(
     enter(&functions::aclrtLaunchCallback, || report::launch(stream as usize, blockType, launched?))
 }
 
-/// Refuses a call for an argument that C cannot be given, with this code, and keeps the message for aclGetRecentErrMsg.
+/// Refuses a call for an argument that C cannot be given, with this code, and keeps the message for
+/// aclGetRecentErrMsg.
 ///
 /// # Safety
 /// Both are C strings.
@@ -75,9 +77,10 @@ pub unsafe extern "C" fn ferryRefuse(function: *const c_char, note: *const c_cha
     call::refuse_call(&text(function), code, text(note).into_owned())
 }
 
-/// An operator that was to run in `stream` fails with this code and note, and goes on failing: all streams of the stream's context drop
-/// what they have, refuse new work with that code, and answer it to every synchronise until the context ends (aclrtResetDevice for a
-/// default one). The message is kept for aclGetRecentErrMsg and the code for aclrtPeekAtLastError. A bad handle answers its own code.
+/// An operator that was to run in `stream` fails with this code and note, and goes on failing: all streams of
+/// the stream's context drop what they have, refuse new work with that code, and answer it to every
+/// synchronise until the context ends (aclrtResetDevice for a default one). The message is kept for
+/// aclGetRecentErrMsg and the code for aclrtPeekAtLastError. A bad handle answers its own code.
 ///
 /// # Safety
 /// Both are C strings.
@@ -93,7 +96,8 @@ pub unsafe extern "C" fn ferryOperatorFailed(
     call::fail_operator(&text(function), stream as usize, code, text(note).into_owned())
 }
 
-/// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text, with its end.
+/// Whether the CPU may read, or also write, these bytes. If not, `note` receives up to `room` bytes of text,
+/// with its end.
 ///
 /// # Safety
 /// `note` has that room.
@@ -117,8 +121,8 @@ pub unsafe extern "C" fn ferryHostRange(
     }
 }
 
-/// Has the waits of this thread ask `check`, every 50 ms and while no lock of the library is held, whether to go on: what is not 0 ends
-/// them, and the call fails. NULL takes that back. Returns the one before.
+/// Has the waits of this thread ask `check`, every 50 ms and while no lock of the library is held, whether to
+/// go on: what is not 0 ends them, and the call fails. NULL takes that back. Returns the one before.
 ///
 /// # Safety
 /// `check` may be called on this thread until it is taken back, and does not unwind.
@@ -128,7 +132,8 @@ pub unsafe extern "C" fn ferryCheckWhileWaiting(check: Option<Check>) -> Option<
     unsafe { interrupt::watch(check) }
 }
 
-/// Drops all work of all streams, and returns when none of it touches memory any more. For a process that is about to end.
+/// Drops all work of all streams, and returns when none of it touches memory any more. For a process that is
+/// about to end.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryStop() -> aclError {
     // Whatever goes wrong here, the process ends.

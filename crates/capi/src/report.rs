@@ -32,7 +32,8 @@ pub extern "C" fn aclrtProcessReport(timeout: i32) -> aclError {
 /// Has the stream's thread run a function when the stream gets here.
 ///
 /// # Safety
-/// `fn_` may be called with `userData` on the subscribed thread until it has run or the stream is unsubscribed.
+/// `fn_` may be called with `userData` on the subscribed thread until it has run or the stream is
+/// unsubscribed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtLaunchCallback(
     fn_: aclrtCallback,

@@ -1,2 +1,3 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* libacl_tdt_channel.so: channels of tensors between host and device. The PyTorch adapter is linked with it. */
+/* libacl_tdt_channel.so: channels of tensors between host and device. The PyTorch adapter is linked with
+ * it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the functions of companion libraries are made of: arguments are looked at before they are read, and failures go to
- * libascendcl.so, which keeps the code and the message of the calling thread.
+ * What the functions of companion libraries are made of: arguments are looked at before they are read, and
+ * failures go to libascendcl.so, which keeps the code and the message of the calling thread.
  */
 #ifndef FERRY_BOUNDARY_H
 #define FERRY_BOUNDARY_H
@@ -23,7 +23,8 @@ extern aclError ferryHostRange(const void *ptr, size_t len, int32_t write, char 
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Refuses a call of `function`. */
-__attribute__((format(printf, 3, 4))) static inline aclError refuse(const char *function, aclError code, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static inline aclError refuse(const char *function, aclError code,
+                                                                    const char *format, ...)
 {
     char note[512];
     va_list args;
@@ -34,7 +35,8 @@ __attribute__((format(printf, 3, 4))) static inline aclError refuse(const char *
 }
 
 /* Makes sure that `count` elements can be read, or also written. */
-static inline aclError reach(const char *function, const char *name, const void *at, size_t count, size_t size, int write)
+static inline aclError reach(const char *function, const char *name, const void *at, size_t count,
+                             size_t size, int write)
 {
     char why[256] = "";
     size_t len;
@@ -51,7 +53,8 @@ static inline aclError reach(const char *function, const char *name, const void 
 }
 
 /* Makes sure that an array of a C count can be read; one of none may be NULL. */
-static inline aclError reach_list(const char *function, const char *name, const void *at, int count, size_t size)
+static inline aclError reach_list(const char *function, const char *name, const void *at, int count,
+                                  size_t size)
 {
     if (count < 0) {
         return refuse(function, ACL_ERROR_INVALID_PARAM, "%d elements of %s", count, name);
@@ -60,7 +63,8 @@ static inline aclError reach_list(const char *function, const char *name, const 
 }
 
 /* Makes sure that a C string can be read, and copies as much of it as fits `room`; 0 of it may be wanted. */
-static inline aclError read_text(const char *function, const char *name, const char *at, char *to, size_t room)
+static inline aclError read_text(const char *function, const char *name, const char *at, char *to,
+                                 size_t room)
 {
     enum { STEP = 64 }; /* divides the size of a page: no step crosses into the next one */
     size_t done = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Objects by handle. A handle is a kind, a generation and a place in a table, far outside of any address space: it is looked up and never
- * dereferenced, and one that was destroyed never comes back to life.
+ * Objects by handle. A handle is a kind, a generation and a place in a table, far outside of any address
+ * space: it is looked up and never dereferenced, and one that was destroyed never comes back to life.
  */
 #ifndef FERRY_OBJECTS_H
 #define FERRY_OBJECTS_H
@@ -77,7 +77,8 @@ static void *add_object(enum kind kind, struct object object)
     at = free_place();
     if (at != NOWHERE) {
         object.generation = objects[at].generation + 1;
-        handle = (uintptr_t)0x46 << 56 | (uintptr_t)kind << (INDEX_BITS + GENERATION_BITS) | object.generation << INDEX_BITS | at;
+        handle = (uintptr_t)0x46 << 56 | (uintptr_t)kind << (INDEX_BITS + GENERATION_BITS) |
+                 object.generation << INDEX_BITS | at;
         object.handle = handle;
         objects[at] = object;
     }
@@ -104,7 +105,8 @@ static aclError take_object(const char *function, enum kind kind, const void *ha
         return ACL_SUCCESS;
     }
     pthread_mutex_unlock(&objects_lock);
-    return refuse(function, ACL_ERROR_INVALID_PARAM, "%p is no %s, or one that was destroyed", handle, words[kind - TENSOR_DESC]);
+    return refuse(function, ACL_ERROR_INVALID_PARAM, "%p is no %s, or one that was destroyed", handle,
+                  words[kind - TENSOR_DESC]);
 }
 
 /* Ends an object; NULL is none. */

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Part of libacl_op_compiler.so: operators, all of which fail, their attributes, and the compiler's options. */
+/* Part of libacl_op_compiler.so: operators, all of which fail, their attributes, and the compiler's
+ * options. */
 
 /*
- * Fails, and has the stream fail from here on: all streams of its context answer this code to every synchronise and to new work until
- * the context ends, as aclrtResetDevice does for a device's own. A single failure would be overlooked: torch_npu drops everything that
- * is queued behind it, and raises once.
+ * Fails, and has the stream fail from here on: all streams of its context answer this code to every
+ * synchronise and to new work until the context ends, as aclrtResetDevice does for a device's own. A single
+ * failure would be overlooked: torch_npu drops everything that is queued behind it, and raises once.
  */
-EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs, const aclTensorDesc *const inputDesc[],
-                                         const aclDataBuffer *const inputs[], int numOutputs, const aclTensorDesc *const outputDesc[],
-                                         aclDataBuffer *const outputs[], const aclopAttr *attr, aclopEngineType engineType,
-                                         aclopCompileType compileFlag, const char *opPath, aclrtStream stream)
+EXPORTED aclError aclopCompileAndExecute(const char *opType, int numInputs,
+                                         const aclTensorDesc *const inputDesc[],
+                                         const aclDataBuffer *const inputs[], int numOutputs,
+                                         const aclTensorDesc *const outputDesc[],
+                                         aclDataBuffer *const outputs[], const aclopAttr *attr,
+                                         aclopEngineType engineType, aclopCompileType compileFlag,
+                                         const char *opPath, aclrtStream stream)
 {
     char name[256], note[512];
-    (void)numInputs, (void)inputDesc, (void)inputs, (void)numOutputs, (void)outputDesc, (void)outputs, (void)attr;
+    (void)numInputs, (void)inputDesc, (void)inputs, (void)numOutputs, (void)outputDesc, (void)outputs,
+        (void)attr;
     (void)engineType, (void)compileFlag, (void)opPath;
     if (read_text(__func__, "opType", opType, name, sizeof name) != ACL_SUCCESS) {
         strcpy(name, "?");
     }
     snprintf(note, sizeof note,
-             "operator %s: this runtime copies memory and has no operators; set TASK_QUEUE_ENABLE=0 for the Python line", name);
+             "operator %s: this runtime copies memory and has no operators; set TASK_QUEUE_ENABLE=0 for the "
+             "Python line",
+             name);
     return ferryOperatorFailed(__func__, note, ACL_ERROR_API_NOT_SUPPORT, stream);
 }
 
@@ -39,7 +46,8 @@ EXPORTED void aclopDestroyAttr(const aclopAttr *attr)
     end_object(__func__, ATTRIBUTES, attr);
 }
 
-/* What is the same for every value: the list and the name. Values are not kept, since no operator reads them. */
+/* What is the same for every value: the list and the name. Values are not kept, since no operator reads
+ * them. */
 static aclError set_attr(const char *function, const void *attr, const char *name)
 {
     struct object *object;
@@ -53,7 +61,8 @@ static aclError set_attr(const char *function, const void *attr, const char *nam
     return code;
 }
 
-static aclError set_attr_list(const char *function, const void *attr, const char *name, int count, const void *values, size_t size)
+static aclError set_attr_list(const char *function, const void *attr, const char *name, int count,
+                              const void *values, size_t size)
 {
     aclError code = reach_list(function, "values", values, count, size);
     return code == ACL_SUCCESS ? set_attr(function, attr, name) : code;
@@ -89,23 +98,26 @@ EXPORTED aclError aclopSetAttrString(aclopAttr *attr, const char *attrName, cons
     return code == ACL_SUCCESS ? set_attr(__func__, attr, attrName) : code;
 }
 
-EXPORTED aclError aclopSetAttrListBool(aclopAttr *attr, const char *attrName, int numValues, const uint8_t *values)
+EXPORTED aclError aclopSetAttrListBool(aclopAttr *attr, const char *attrName, int numValues,
+                                       const uint8_t *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListInt(aclopAttr *attr, const char *attrName, int numValues, const int64_t *values)
+EXPORTED aclError aclopSetAttrListInt(aclopAttr *attr, const char *attrName, int numValues,
+                                      const int64_t *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListFloat(aclopAttr *attr, const char *attrName, int numValues, const float *values)
+EXPORTED aclError aclopSetAttrListFloat(aclopAttr *attr, const char *attrName, int numValues,
+                                        const float *values)
 {
     return set_attr_list(__func__, attr, attrName, numValues, values, sizeof *values);
 }
 
-EXPORTED aclError aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int numLists, const int *numValues,
-                                          const int64_t *const values[])
+EXPORTED aclError aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int numLists,
+                                          const int *numValues, const int64_t *const values[])
 {
     aclError code = reach_list(__func__, "numValues", numValues, numLists, sizeof *numValues);
     int i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Part of libacl_op_compiler.so: what a runtime that copies memory cannot do. Kernels and dumps are refused; a profiler hears nothing. */
+/* Part of libacl_op_compiler.so: what a runtime that copies memory cannot do. Kernels and dumps are
+ * refused; a profiler hears nothing. */
 
 #include <time.h>
 
@@ -8,13 +9,15 @@
 /* Dumps of operators' tensors. There are none to dump, and nothing to end. */
 EXPORTED aclError aclmdlInitDump(void)
 {
-    return refuse(__func__, ACL_ERROR_API_NOT_SUPPORT, "there are no operators whose tensors could be dumped");
+    return refuse(__func__, ACL_ERROR_API_NOT_SUPPORT,
+                  "there are no operators whose tensors could be dumped");
 }
 
 EXPORTED aclError aclmdlSetDump(const char *dumpCfgPath)
 {
     (void)dumpCfgPath;
-    return refuse(__func__, ACL_ERROR_API_NOT_SUPPORT, "there are no operators whose tensors could be dumped");
+    return refuse(__func__, ACL_ERROR_API_NOT_SUPPORT,
+                  "there are no operators whose tensors could be dumped");
 }
 
 EXPORTED aclError aclmdlFinalizeDump(void)
@@ -23,7 +26,8 @@ EXPORTED aclError aclmdlFinalizeDump(void)
 }
 
 /* Kernels, in the runtime's newer interface; the older one is in kernels.h. */
-EXPORTED aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)
+EXPORTED aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options,
+                                          void **binHandle)
 {
     (void)data, (void)length, (void)options;
     clear(binHandle, sizeof *binHandle);
@@ -46,7 +50,8 @@ EXPORTED aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **
 }
 
 /* The profiler's side of the runtime: nobody listens. */
-EXPORTED int32_t MsprofRegisterCallback(uint32_t module, int32_t (*callback)(uint32_t type, void *data, uint32_t len))
+EXPORTED int32_t MsprofRegisterCallback(uint32_t module,
+                                        int32_t (*callback)(uint32_t type, void *data, uint32_t len))
 {
     (void)module, (void)callback;
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Part of libacl_op_compiler.so: tensor descriptors and data buffers. */
 
-/* Copies dimensions into an object that nobody else sees; `numDims` 0 with NULL is a scalar, or an optional input that is not there. */
+/* Copies dimensions into an object that nobody else sees; `numDims` 0 with NULL is a scalar, or an
+ * optional input that is not there. */
 static aclError copy_dims(const char *function, struct object *object, int numDims, const int64_t *dims)
 {
     aclError code = reach_list(function, "dims", dims, numDims, sizeof *dims);
@@ -18,7 +19,8 @@ static aclError copy_dims(const char *function, struct object *object, int numDi
 }
 
 /* NULL if the dimensions cannot be read. */
-EXPORTED aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims, aclFormat format)
+EXPORTED aclTensorDesc *aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t *dims,
+                                            aclFormat format)
 {
     struct object object = {.data_type = dataType, .format = format};
     aclTensorDesc *desc;
@@ -86,7 +88,9 @@ EXPORTED aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index,
         memcpy(dimSize, &object->dims[index], sizeof *dimSize); /* at any alignment */
     }
     give_back();
-    return index < count ? ACL_SUCCESS : refuse(__func__, ACL_ERROR_INVALID_PARAM, "index is %zu of %zu dimensions", index, count);
+    return index < count
+               ? ACL_SUCCESS
+               : refuse(__func__, ACL_ERROR_INVALID_PARAM, "index is %zu of %zu dimensions", index, count);
 }
 
 EXPORTED aclError aclSetTensorShape(aclTensorDesc *desc, int numDims, const int64_t *dims)
@@ -140,7 +144,8 @@ EXPORTED void aclSetTensorDescName(aclTensorDesc *desc, const char *name)
     }
 }
 
-/* Stands for the memory of a tensor, which is not looked at; NULL and 0 are an optional input that is not there. */
+/* Stands for the memory of a tensor, which is not looked at; NULL and 0 are an optional input that is not
+ * there. */
 EXPORTED aclDataBuffer *aclCreateDataBuffer(void *data, size_t size)
 {
     (void)data, (void)size;

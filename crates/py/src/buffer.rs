@@ -1,7 +1,7 @@
 //! Python's buffers: the memory of bytes, bytearray, memoryview, array and NumPy objects, without a copy.
 //!
-//! The stable interface has them since Python 3.11 only, and so has pyo3; but the functions are exported, and the struct has had
-//! this layout, since 3.3. So they are declared here.
+//! The stable interface has them since Python 3.11 only, and so has pyo3; but the functions are exported, and
+//! the struct has had this layout, since 3.3. So they are declared here.
 
 use crate::call::Why;
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*};
@@ -37,11 +37,13 @@ const SIMPLE: c_int = 0;
 /// PyBUF_STRIDES | PyBUF_FORMAT: items at any distance, with their type.
 const ITEMS: c_int = 0x0010 | 0x0008 | 0x0004;
 
-/// The memory of an object, which cannot go away or move while this lives. Let go of it while holding the interpreter.
+/// The memory of an object, which cannot go away or move while this lives. Let go of it while holding the
+/// interpreter.
 pub struct Buffer(Box<View>);
 
 impl Buffer {
-    /// The memory in one piece, as bytes. An object whose memory is not in one piece, or that has none, raises.
+    /// The memory in one piece, as bytes. An object whose memory is not in one piece, or that has none,
+    /// raises.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         Buffer::get(object, SIMPLE)
     }
@@ -54,7 +56,8 @@ impl Buffer {
 
     fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
         let mut view = Box::new(MaybeUninit::<View>::uninit());
-        // SAFETY: the object is alive, the interpreter held and the view writable; it does not move until it is released.
+        // SAFETY: the object is alive, the interpreter held and the view writable; it does not move until it
+        // is released.
         if unsafe { PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -75,7 +78,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Integers of an object's buffer as C's size_t: where they lie, or converted if they are of another width or not side by side.
+/// Integers of an object's buffer as C's size_t: where they lie, or converted if they are of another width or
+/// not side by side.
 pub enum Sizes {
     /// In the object's memory.
     There(Buffer, usize),
@@ -105,13 +109,15 @@ impl Sizes {
         }
         let in_a_row = stride as usize == size_of::<usize>() && view.buf.cast::<usize>().is_aligned();
         if width == size_of::<usize>() && in_a_row {
-            // SAFETY: `count` items of this width lie one behind the other, aligned, for as long as the view is held.
+            // SAFETY: `count` items of this width lie one behind the other, aligned, for as long as the view
+            // is held.
             let items = unsafe { std::slice::from_raw_parts(view.buf.cast::<isize>(), count) };
             if !signed || items.iter().all(|item| *item >= 0) {
                 return Ok(Ok(Sizes::There(buffer, count)));
             }
         }
-        // SAFETY: `count` items of `width` bytes lie `stride` apart from `buf` on, for as long as the view is held.
+        // SAFETY: `count` items of `width` bytes lie `stride` apart from `buf` on, for as long as the view is
+        // held.
         let items = (0..count).map(|index| unsafe {
             let at = view.buf.cast::<u8>().offset(index as isize * stride);
             read(at, width, signed)

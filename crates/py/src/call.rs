@@ -1,5 +1,6 @@
-//! What every function does alike: its arguments become C's, the interpreter is let go of, the C function is called, and its
-//! outputs and its code are returned. An API error is a code, never an exception; only a wrong Python type is one.
+//! What every function does alike: its arguments become C's, the interpreter is let go of, the C function is
+//! called, and its outputs and its code are returned. An API error is a code, never an exception; only a
+//! wrong Python type is one.
 
 use crate::{
     exit, interrupt,
@@ -19,8 +20,8 @@ pub type Address = usize;
 /// Bytes.
 pub type Size = usize;
 
-/// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a callback. Raises what
-/// the handler of a signal raised that ended such a wait.
+/// Calls into the library without holding the interpreter. Any call may wait: for a copy, for a lock, for a
+/// callback. Raises what the handler of a signal raised that ended such a wait.
 pub fn enter<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library) -> T + Send) -> PyResult<T> {
     let value = py.detach(|| exit::within(|| interrupt::within(|| body(library()))));
     interrupt::raised().map_or(Ok(value), Err)
@@ -31,7 +32,8 @@ pub fn enter_briefly<T: Send>(py: Python<'_>, body: impl FnOnce(&'static Library
     py.detach(|| exit::within(|| body(library())))
 }
 
-/// As `enter` for a call that may wait for ever and touches no memory: the end of the program does not wait for it.
+/// As `enter` for a call that may wait for ever and touches no memory: the end of the program does not wait
+/// for it.
 pub fn enter_to_rest<T: Send>(
     py: Python<'_>,
     body: impl FnOnce(&'static Library) -> T + Send,
@@ -47,8 +49,8 @@ pub fn enter_to_rest<T: Send>(
 /// ACL_ERROR_RT_PARAM_INVALID.
 const PARAM_INVALID: i32 = 107000;
 
-/// Refuses a call for an argument that is of the right type but nothing C can be given. Returns the code; the message is kept
-/// for acl.get_recent_err_msg.
+/// Refuses a call for an argument that is of the right type but nothing C can be given. Returns the code; the
+/// message is kept for acl.get_recent_err_msg.
 pub fn refuse(py: Python<'_>, function: &str, note: impl Display) -> i32 {
     refuse_as(py, function, PARAM_INVALID, note)
 }
@@ -122,7 +124,8 @@ macro_rules! numbers {
 
 numbers!(usize, u64, u32, u16, i32, u8);
 
-/// Numbers that name something, each with the code of a number that names nothing: one that C cannot have names nothing either.
+/// Numbers that name something, each with the code of a number that names nothing: one that C cannot have
+/// names nothing either.
 macro_rules! names {
     ($($(#[doc = $doc:expr])+ $name:ident = $code:expr;)*) => { $(
         $(#[doc = $doc])+
@@ -281,7 +284,8 @@ pub fn plain(name: &str) -> &str {
     name.strip_prefix("r#").unwrap_or(name)
 }
 
-/// Raises for an argument of the wrong type; else it is the argument, or code and words of why it cannot be given to C.
+/// Raises for an argument of the wrong type; else it is the argument, or code and words of why it cannot be
+/// given to C.
 pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
     match given {
         Ok(value) => Ok(Ok(value)),
@@ -290,8 +294,8 @@ pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
     }
 }
 
-/// Takes arguments as C has them, each under its own name. A wrong type raises, whatever the values of the others; for a value
-/// that C cannot have, `$refused` makes what the function returns out of the code.
+/// Takes arguments as C has them, each under its own name. A wrong type raises, whatever the values of the
+/// others; for a value that C cannot have, `$refused` makes what the function returns out of the code.
 macro_rules! take {
     ($py:ident, $function:expr, [$($arg:ident),*], $refused:expr) => {
         $(let $arg = $crate::call::of_type($arg.get($crate::call::plain(stringify!($arg))))?;)*
@@ -303,17 +307,20 @@ macro_rules! take {
 }
 pub(crate) use take;
 
-/// Functions that are one call of one C function: `fn name(arguments) -> (outputs) = cName(arguments and outputs)`.
+/// Functions that are one call of one C function:
+/// `fn name(arguments) -> (outputs) = cName(arguments and outputs)`.
 ///
-/// Each becomes a function of Python's that returns the code, or a tuple of the outputs and the code. Outputs are 0 where the
-/// C function writes none.
+/// Each becomes a function of Python's that returns the code, or a tuple of the outputs and the code. Outputs
+/// are 0 where the C function writes none.
 macro_rules! functions {
     ($module:literal: $(
         $(#[doc = $doc:expr])+
-        fn $name:ident($($arg:ident: $type:ty),*) $(-> ($($out:ident: $out_type:ty),+))? = $c:ident($($given:ident),*);
+        fn $name:ident($($arg:ident: $type:ty),*) $(-> ($($out:ident: $out_type:ty),+))?
+            = $c:ident($($given:ident),*);
     )*) => {
         $(
-            $crate::call::functions!{@one $module, [$($doc)+], $name, [$($arg: $type),*], [$($($out: $out_type),+)?], $c, [$($given),*]}
+            $crate::call::functions!{@one $module, [$($doc)+], $name, [$($arg: $type),*],
+                [$($($out: $out_type),+)?], $c, [$($given),*]}
         )*
 
         /// Adds the functions of this list to a module.
@@ -326,17 +333,21 @@ macro_rules! functions {
     (@one $module:literal, [$($doc:expr)+], $name:ident, [], $outs:tt, $c:ident, $given:tt) => {
         $crate::call::functions!{@body $module, [$($doc)+], (), $name, [], $outs, $c, $given}
     };
-    (@one $module:literal, [$($doc:expr)+], $name:ident, [$($arg:ident: $type:ty),+], $outs:tt, $c:ident, $given:tt) => {
-        $crate::call::functions!{@body $module, [$($doc)+], ($($arg),+, /), $name, [$($arg: $type),+], $outs, $c, $given}
+    (@one $module:literal, [$($doc:expr)+], $name:ident, [$($arg:ident: $type:ty),+], $outs:tt, $c:ident,
+        $given:tt) => {
+        $crate::call::functions!{@body $module, [$($doc)+], ($($arg),+, /), $name, [$($arg: $type),+], $outs,
+            $c, $given}
     };
-    (@body $module:literal, [$($doc:expr)+], $signature:tt, $name:ident, [$($arg:ident: $type:ty),*], [], $c:ident, [$($given:ident),*]) => {
+    (@body $module:literal, [$($doc:expr)+], $signature:tt, $name:ident, [$($arg:ident: $type:ty),*], [],
+        $c:ident, [$($given:ident),*]) => {
         $(#[doc = $doc])+
         #[pyo3::pyfunction]
         #[pyo3(signature = $signature)]
         #[allow(clippy::too_many_arguments)]
         fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<i32> {
             $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| code);
-            // SAFETY: the C function refuses what it cannot use; what is promised about memory, the caller promises.
+            // SAFETY: the C function refuses what it cannot use; what is promised about memory, the caller
+            // promises.
             $crate::call::enter(py, |library| unsafe { (library.functions.$c)($($given as _),*) })
         }
     };
@@ -346,14 +357,18 @@ macro_rules! functions {
         #[pyo3::pyfunction]
         #[pyo3(signature = $signature)]
         #[allow(clippy::too_many_arguments)]
-        fn $name(py: pyo3::Python<'_>, $($arg: $crate::call::Int<$type>),*) -> pyo3::PyResult<($($out_type,)+ i32)> {
-            $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*], |code| ($(<$out_type>::default(),)+ code));
+        fn $name(
+            py: pyo3::Python<'_>,
+            $($arg: $crate::call::Int<$type>),*
+        ) -> pyo3::PyResult<($($out_type,)+ i32)> {
+            $crate::call::take!(py, concat!($module, ".", stringify!($name)), [$($arg),*],
+                |code| ($(<$out_type>::default(),)+ code));
             $crate::call::enter(py, |library| {
                 $(let mut $out = <$out_type>::default();)+
                 let code = {
                     $(let $out = &raw mut $out;)+
-                    // SAFETY: outputs are writable; the C function refuses what it cannot use; what is promised about memory, the
-                    // caller promises.
+                    // SAFETY: outputs are writable; the C function refuses what it cannot use; what is
+                    // promised about memory, the caller promises.
                     unsafe { (library.functions.$c)($($given as _),*) }
                 };
                 ($($out,)+ code)

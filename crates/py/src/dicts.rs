@@ -1,5 +1,6 @@
-//! C structs as pyACL has them: dicts with the members' names as keys. A dict that is not built like the struct raises
-//! TypeError and says where; a number that does not fit its member is an API error, found when the argument is taken.
+//! C structs as pyACL has them: dicts with the members' names as keys. A dict that is not built like the
+//! struct raises TypeError and says where; a number that does not fit its member is an API error, found when
+//! the argument is taken.
 
 use crate::call::{Int, Number, Why, type_name};
 use ferry_abi::{
@@ -264,7 +265,8 @@ pub fn stream_attribute(attribute: i32) -> Option<&'static str> {
 pub struct StreamAttributes;
 
 impl StreamAttributes {
-    /// From a dict with the member that counts; any will do for an attribute that does not exist, which C refuses.
+    /// From a dict with the member that counts; any will do for an attribute that does not exist, which C
+    /// refuses.
     pub fn read(value: &Bound<'_, PyAny>, key: Option<&str>) -> PyResult<Read<StreamAttribute>> {
         let dict = dict_of(value, "value")?;
         let mut reader = Reader::new(dict, "value".into(), &STREAM_ATTRIBUTES)?;

@@ -20,9 +20,9 @@ fn function() -> MutexGuard<'static, Option<Py<PyAny>>> {
 
 /// Has fn(exception_info) called for every task of a stream that fails, on any thread.
 ///
-/// fn: takes an int, for acl.rt.get_task_id_from_exception_info and its kin to ask about, which is good while it runs. None, or
-/// nothing, ends that; the last one counts. It has been called when a call returns the error of the task. An exception that leaves
-/// the function is shown by sys.unraisablehook.
+/// fn: takes an int, for acl.rt.get_task_id_from_exception_info and its kin to ask about, which is good while
+/// it runs. None, or nothing, ends that; the last one counts. It has been called when a call returns the
+/// error of the task. An exception that leaves the function is shown by sys.unraisablehook.
 ///
 /// Returns ret: 0, or an error code. C: aclrtSetExceptionInfoCallback.
 #[pyfunction]
@@ -67,7 +67,8 @@ macro_rules! getters {
             ///
             /// info: what the function of acl.rt.set_exception_info_callback was given.
             ///
-            #[doc = concat!("Returns ", stringify!($number), ": an int, 4294967295 if info is not that. C: ", stringify!($c), ".")]
+            #[doc = concat!("Returns ", stringify!($number), ": an int, 4294967295 if info is not that. C: ",
+                stringify!($c), ".")]
             #[pyfunction]
             #[pyo3(signature = (info, /))]
             fn $name(py: Python<'_>, info: Int<Address>) -> PyResult<u32> {

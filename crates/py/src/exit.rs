@@ -1,10 +1,11 @@
-//! The end of the interpreter. It takes memory away that copies in flight may use, and ends every thread that tries to come
-//! back to it, in the middle of whatever that thread does. So when the program is over, all work is dropped, calls that touch
-//! memory and callbacks that run are waited for, and threads that wait in the library stay there.
+//! The end of the interpreter. It takes memory away that copies in flight may use, and ends every thread that
+//! tries to come back to it, in the middle of whatever that thread does. So when the program is over, all
+//! work is dropped, calls that touch memory and callbacks that run are waited for, and threads that wait in
+//! the library stay there.
 //!
-//! The program tells us by `atexit`, whose functions run in turn: those that were there before the module come after ours, and may
-//! wait for a thread of the program's that wants to call once more. So if the interpreter does not go on to its end, threads come
-//! back after a while.
+//! The program tells us by `atexit`, whose functions run in turn: those that were there before the module
+//! come after ours, and may wait for a thread of the program's that wants to call once more. So if the
+//! interpreter does not go on to its end, threads come back after a while.
 
 use crate::library::library;
 use pyo3::{ffi, prelude::*, types::PyTuple};
@@ -25,11 +26,12 @@ static ENDING: AtomicU64 = AtomicU64::new(0);
 /// When all that the end waits for was done.
 static ENDED: OnceLock<Instant> = OnceLock::new();
 
-/// How long after that the interpreter may take to go on to its end. If it takes longer, it may be waiting for a thread.
+/// How long after that the interpreter may take to go on to its end. If it takes longer, it may be waiting
+/// for a thread.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
-/// Calls of the library that may touch memory, and how long the end waits for them: they come to an end once the work of all
-/// streams is dropped, but a large copy takes its time.
+/// Calls of the library that may touch memory, and how long the end waits for them: they come to an end once
+/// the work of all streams is dropped, but a large copy takes its time.
 static CALLS: Count = Count::new(Duration::from_secs(30));
 
 /// Python functions that the library is calling. One that takes longer is cut off.
@@ -81,13 +83,15 @@ pub fn is_over() -> bool {
     ENDING.load(Ordering::SeqCst) != 0
 }
 
-/// Whether this thread is one of those that must not come back to a program that is over. A callback may come to its end.
+/// Whether this thread is one of those that must not come back to a program that is over. A callback may come
+/// to its end.
 fn is_over_for_this_thread() -> bool {
     let ending = ENDING.load(Ordering::SeqCst);
     ending != 0 && ending != this_thread() && CALLBACKS.get() == 0 && !is_waited_for_by_the_program()
 }
 
-/// Whether the program, though it is over, has not got to the end of the interpreter for so long that something must wait.
+/// Whether the program, though it is over, has not got to the end of the interpreter for so long that
+/// something must wait.
 fn is_waited_for_by_the_program() -> bool {
     ENDED.get().is_some_and(|ended| ended.elapsed() > ON_ITS_WAY) && is_finalizing() == Some(false)
 }
@@ -203,8 +207,8 @@ impl Drop for Calling {
     }
 }
 
-/// Calls a Python function that may wait. The interpreter ends a thread by unwinding its stack, and native frames of ours cannot
-/// be unwound so: a thread that is ended inside stays here.
+/// Calls a Python function that may wait. The interpreter ends a thread by unwinding its stack, and native
+/// frames of ours cannot be unwound so: a thread that is ended inside stays here.
 pub fn call<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     struct Stay;
     impl Drop for Stay {
@@ -220,8 +224,8 @@ pub fn call<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> Py
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
-// Declared here because it may unwind, and chosen because pyo3 does not use it: two declarations of one function that differ in
-// that are one to the compiler.
+// Declared here because it may unwind, and chosen because pyo3 does not use it: two declarations of one
+// function that differ in that are one to the compiler.
 unsafe extern "C-unwind" {
     fn PyObject_CallObject(function: *mut ffi::PyObject, args: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }

@@ -1,7 +1,7 @@
-//! Ctrl-C. Python handles signals in its main thread, and only while that runs Python code: a call that waits in the library would
-//! keep them waiting too. So calls of that thread have the library ask, every 50 ms of a wait, for signals to be handled (`check`).
-//! A handler that raises, as that of SIGINT does, ends the wait, and the call raises what the handler raised. One that does not
-//! raise leaves the wait as it is.
+//! Ctrl-C. Python handles signals in its main thread, and only while that runs Python code: a call that waits
+//! in the library would keep them waiting too. So calls of that thread have the library ask, every 50 ms of a
+//! wait, for signals to be handled (`check`). A handler that raises, as that of SIGINT does, ends the wait,
+//! and the call raises what the handler raised. One that does not raise leaves the wait as it is.
 
 use crate::{exit::this_thread, library::library};
 use pyo3::prelude::*;
@@ -32,7 +32,8 @@ pub fn within<T>(body: impl FnOnce() -> T) -> T {
         return body();
     }
     let watch = library().private.ferryCheckWhileWaiting;
-    // SAFETY: `check` may be called at any time on a thread that has let go of the interpreter, and lets no panic out.
+    // SAFETY: `check` may be called at any time on a thread that has let go of the interpreter, and lets no
+    // panic out.
     let before = unsafe { watch(Some(check)) };
     let value = body();
     // SAFETY: what was there before; its promise has not ended.

@@ -1,8 +1,9 @@
 //! The Python module `acl`: pyACL's functions, argument by argument, on top of libascendcl.so.
 //!
-//! This is the only code that knows Python, and it knows nothing else: each function takes its arguments apart, lets go of the
-//! interpreter and calls the C function of the library that the process has (`library`), so that Python, C and other
-//! extensions share one engine. `call` holds what all functions do alike.
+//! This is the only code that knows Python, and it knows nothing else: each function takes its arguments
+//! apart, lets go of the interpreter and calls the C function of the library that the process has
+//! (`library`), so that Python, C and other extensions share one engine. `call` holds what all functions do
+//! alike.
 
 mod buffer;
 mod call;
@@ -31,7 +32,8 @@ fn _acl(module: &Bound<'_, PyModule>) -> PyResult<()> {
     top::add_sys_to(&part(module, "sys")?)
 }
 
-/// Other interpreters of the process end before it does, and the engine with them. Python refuses by itself since 3.12.
+/// Other interpreters of the process end before it does, and the engine with them. Python refuses by itself
+/// since 3.12.
 fn only_in_the_first_interpreter(_py: Python<'_>) -> PyResult<()> {
     // SAFETY: the interpreter is held.
     match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {

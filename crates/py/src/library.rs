@@ -1,4 +1,5 @@
-//! Finds the library whose functions the module calls. Nothing is linked: a process has one engine, whoever loaded it first.
+//! Finds the library whose functions the module calls. Nothing is linked: a process has one engine, whoever
+//! loaded it first.
 
 use ferry_abi::{Functions, Private};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
@@ -99,8 +100,9 @@ fn load_ours(name: &str) -> PyResult<Loaded> {
     unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|why| cannot(&path, why))
 }
 
-/// The library's second name is a file of its own beside this module, empty but for that name and a need for the first: loaded
-/// too, it is what others get who ask for that name later, and not a second engine from wherever they would look.
+/// The library's second name is a file of its own beside this module, empty but for that name and a need for
+/// the first: loaded too, it is what others get who ask for that name later, and not a second engine from
+/// wherever they would look.
 fn load_second_name() -> PyResult<()> {
     // What has the first name only by its file's would not be what the second finds.
     if loaded_already(NAMES[0]).is_some() && loaded_already(NAMES[1]).is_none() {
@@ -118,7 +120,8 @@ fn cannot(path: &Path, why: libloading::Error) -> PyErr {
 fn too_many(paths: &[PathBuf]) -> PyErr {
     let paths = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
     PyImportError::new_err(format!(
-        "this process has loaded Ferry more than once, {paths}, and they do not know each other's memory: see that all that use \
+        "this process has loaded Ferry more than once, {paths}, and they do not know each other's memory: \
+         see that all that use \
          it find the same file (LD_LIBRARY_PATH)"
     ))
 }
@@ -129,7 +132,8 @@ fn check_version(loaded: &Loaded) -> PyResult<()> {
     let version = unsafe { loaded.get::<unsafe extern "C" fn() -> *const c_char>(VERSION) };
     let Ok(version) = version else {
         return Err(PyImportError::new_err(format!(
-            "this process has loaded {}, which is not Ferry's (it has no ferryVersion): Ferry's module acl cannot share it, \
+            "this process has loaded {}, which is not Ferry's (it has no ferryVersion): Ferry's module acl \
+             cannot share it, \
              and two libraries would not know each other's memory",
             path_of(loaded).display()
         )));
@@ -140,7 +144,8 @@ fn check_version(loaded: &Loaded) -> PyResult<()> {
         return Ok(());
     }
     Err(PyImportError::new_err(format!(
-        "this process has loaded Ferry {version}, {}, but this module acl is of Ferry {OURS}: install the same version of both",
+        "this process has loaded Ferry {version}, {}, but this module acl is of Ferry {OURS}: install the \
+         same version of both",
         path_of(loaded).display()
     )))
 }

@@ -44,17 +44,19 @@ struct Letter {
 }
 
 thread_local! {
-    /// What a callback of this thread's raised that is meant for the thread and not for the callback: KeyboardInterrupt, SystemExit.
+    /// What a callback of this thread's raised that is meant for the thread and not for the callback:
+    /// KeyboardInterrupt, SystemExit.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    /// Whether this thread is in acl.rt.process_report, which raises it; C code may call aclrtProcessReport by itself.
+    /// Whether this thread is in acl.rt.process_report, which raises it; C code may call aclrtProcessReport
+    /// by itself.
     static PROCESSING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Has the stream's thread call fn(user_data_list) when the stream gets here.
 ///
-/// The thread is the one that acl.rt.subscribe_report named, and calls from inside acl.rt.process_report. block_type: 0, the
-/// stream goes on at once, or 1, what comes behind in the stream waits until the function has returned. An exception that leaves
-/// the function is shown by sys.unraisablehook.
+/// The thread is the one that acl.rt.subscribe_report named, and calls from inside acl.rt.process_report.
+/// block_type: 0, the stream goes on at once, or 1, what comes behind in the stream waits until the function
+/// has returned. An exception that leaves the function is shown by sys.unraisablehook.
 ///
 /// Returns ret: 0, 107015 if the stream has no thread, or another error code. C: aclrtLaunchCallback.
 #[pyfunction]
@@ -79,10 +81,11 @@ fn launch_callback(
 
 /// Runs the callbacks of this thread that are due; waits for one if there is none.
 ///
-/// timeout: milliseconds, more than 0, or -1 for as long as it takes. KeyboardInterrupt and SystemExit of a callback are raised
-/// here.
+/// timeout: milliseconds, more than 0, or -1 for as long as it takes. KeyboardInterrupt and SystemExit of a
+/// callback are raised here.
 ///
-/// Returns ret: 0, 107012 if no stream has this thread, 507012 if the time was up, or another error code. C: aclrtProcessReport.
+/// Returns ret: 0, 107012 if no stream has this thread, 507012 if the time was up, or another error code. C:
+/// aclrtProcessReport.
 #[pyfunction]
 #[pyo3(signature = (timeout, /))]
 fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
@@ -135,6 +138,7 @@ fn tell(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
 /// # Safety
 /// As `run`.
 unsafe extern "C" fn forget(letter: *mut c_void) {
-    // SAFETY: the caller's word. Objects dropped without the interpreter are let go of when somebody next holds it.
+    // SAFETY: the caller's word. Objects dropped without the interpreter are let go of when somebody next
+    // holds it.
     drop(unsafe { Box::from_raw(letter.cast::<Letter>()) });
 }

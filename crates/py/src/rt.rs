@@ -16,7 +16,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr(
         "__doc__",
         "The runtime: devices, contexts, streams, events, memory and every way of copying it.\n\n\
-         Addresses, streams, events and contexts are ints. Every function returns its code, 0 for success, alone or behind \
+         Addresses, streams, events and contexts are ints. Every function returns its code, 0 for success, \
+         alone or behind \
          its outputs; acl.get_recent_err_msg() tells what a failed call found wrong.",
     )?;
     copy::add_to(module)?;

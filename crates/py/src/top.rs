@@ -25,7 +25,8 @@ pub fn add_sys_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 functions! { "acl":
-    /// Shuts acl down, however often it was initialised: all work is waited for, and the default contexts end.
+    /// Shuts acl down, however often it was initialised: all work is waited for, and the default contexts
+    /// end.
     ///
     /// Returns ret: 0, or 100037 if it was not initialised. C: aclFinalize.
     fn finalize()
@@ -50,8 +51,8 @@ functions! { "acl":
 ///
 /// config_path: the path of a JSON file, or nothing.
 ///
-/// Returns ret: 0, 100002 if it was initialised already, which counts and is no harm, 100003 if there is no such file, 100006 if it
-/// is not JSON, or another error code. C: aclInit.
+/// Returns ret: 0, 100002 if it was initialised already, which counts and is no harm, 100003 if there is no
+/// such file, 100006 if it is not JSON, or another error code. C: aclInit.
 #[pyfunction]
 #[pyo3(signature = (config_path = None, /))]
 fn init(py: Python<'_>, config_path: Option<Text>) -> PyResult<i32> {
@@ -100,7 +101,8 @@ fn float16_to_float(py: Python<'_>, value: Int<u16>) -> PyResult<f32> {
     Ok(enter_briefly(py, |library| unsafe { (library.functions.aclFloat16ToFloat)(value) }))
 }
 
-/// Turns a float of Python's into the nearest 16-bit one, the even one of two; infinity for what is too large.
+/// Turns a float of Python's into the nearest 16-bit one, the even one of two; infinity for what is too
+/// large.
 ///
 /// value: a float.
 ///
@@ -116,7 +118,8 @@ fn float_to_float16(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u16> {
 
 /// Tells the version of a package.
 ///
-/// pkgName: a str: 'cann', 'runtime', 'compiler', 'hccl', 'toolkit', 'opp', 'opp_kernel', 'driver' or 'firmware'.
+/// pkgName: a str: 'cann', 'runtime', 'compiler', 'hccl', 'toolkit', 'opp', 'opp_kernel', 'driver' or
+/// 'firmware'.
 ///
 /// Returns (version_str, ret). C: aclsysGetVersionStr.
 #[pyfunction]
@@ -129,7 +132,8 @@ fn get_version_str(py: Python<'_>, pkgName: Text) -> PyResult<(String, i32)> {
     enter(py, |library| {
         let mut version = [0 as c_char; ROOM];
         let function = library.functions.aclsysGetVersionStr;
-        // SAFETY: the name is a C string, which the function only reads, and the version has the documented room.
+        // SAFETY: the name is a C string, which the function only reads, and the version has the documented
+        // room.
         let code = unsafe { function(pkgName.as_ptr().cast_mut(), version.as_mut_ptr()) };
         version[ROOM - 1] = 0;
         // SAFETY: it ends, at the latest where a zero was just put.

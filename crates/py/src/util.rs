@@ -21,7 +21,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr(
         "__doc__",
         "Addresses of Python's objects, objects of addresses, and threads.\n\n\
-         An address is good only while the object it came from lives. NumPy is needed only by the functions that name it.",
+         An address is good only while the object it came from lives. NumPy is needed only by the functions \
+         that name it.",
     )?;
     module.add_function(wrap_pyfunction!(bytes_to_ptr, module)?)?;
     module.add_function(wrap_pyfunction!(ptr_to_bytes, module)?)?;
@@ -37,8 +38,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Tells where the bytes of an object are. Nothing is copied.
 ///
-/// data: bytes; also a bytearray, a memoryview or an array, if its memory is in one piece. Keep it alive, and do not resize it,
-/// while the address is used; do not have copies write to bytes, which never change.
+/// data: bytes; also a bytearray, a memoryview or an array, if its memory is in one piece. Keep it alive, and
+/// do not resize it, while the address is used; do not have copies write to bytes, which never change.
 ///
 /// Returns ptr: an int.
 #[pyfunction]
@@ -55,8 +56,8 @@ fn bytes_to_ptr(data: &Bound<'_, PyAny>) -> PyResult<Address> {
 
 /// Copies host memory into bytes.
 ///
-/// ptr: an address that the host can read. What it cannot, such as device memory on a host with cards, raises ValueError. size: how
-/// many bytes.
+/// ptr: an address that the host can read. What it cannot, such as device memory on a host with cards, raises
+/// ValueError. size: how many bytes.
 ///
 /// Returns bytes_out: bytes.
 #[pyfunction]
@@ -64,8 +65,8 @@ fn bytes_to_ptr(data: &Bound<'_, PyAny>) -> PyResult<Address> {
 fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyResult<Bound<'py, PyBytes>> {
     let (ptr, size) = (number(ptr, "ptr")?, number(size, "size")?);
     readable(py, ptr, size, false)?;
-    // SAFETY: the interpreter is held. Without a source the bytes are new, and not filled in: pages that are written for the first
-    // time take longer than the copy, so that is left for when others can run.
+    // SAFETY: the interpreter is held. Without a source the bytes are new, and not filled in: pages that are
+    // written for the first time take longer than the copy, so that is left for when others can run.
     let bytes = unsafe {
         let len = ffi::Py_ssize_t::try_from(size)?;
         Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), len))?
@@ -75,7 +76,8 @@ fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyR
     for done in (0..size).step_by(PIECE) {
         let (from, to, len) = (ptr + done, copy + done, PIECE.min(size - done));
         enter_briefly(py, |_| {
-            // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has the new bytes.
+            // SAFETY: that many bytes were just found readable, and the caller keeps them so; nobody else has
+            // the new bytes.
             unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) };
         });
         py.check_signals()?;
@@ -85,8 +87,8 @@ fn ptr_to_bytes<'py>(py: Python<'py>, ptr: Int<Address>, size: Int<Size>) -> PyR
 
 /// Tells where the items of a NumPy array are. Nothing is copied. Deprecated: use bytes_to_ptr.
 ///
-/// An ndarray whose items are not row by row in one piece prints a warning; the address is that of its first item. Keep the array
-/// alive while the address is used.
+/// An ndarray whose items are not row by row in one piece prints a warning; the address is that of its first
+/// item. Keep the array alive while the address is used.
 ///
 /// Returns ptr: an int.
 #[pyfunction]
@@ -101,12 +103,13 @@ fn numpy_to_ptr(py: Python<'_>, ndarray: &Bound<'_, PyAny>) -> PyResult<Address>
     address(ndarray)
 }
 
-/// Makes a NumPy array row by row in one piece, if it is not, and tells where its items are. Deprecated: use bytes_to_ptr.
+/// Makes a NumPy array row by row in one piece, if it is not, and tells where its items are. Deprecated: use
+/// bytes_to_ptr.
 ///
 /// ndarray: an array of any shape.
 ///
-/// Returns (ptr, data_out): the address, and the array it belongs to, which is the one that was given if nothing had to be
-/// copied. Keep it alive while the address is used.
+/// Returns (ptr, data_out): the address, and the array it belongs to, which is the one that was given if
+/// nothing had to be copied. Keep it alive while the address is used.
 #[pyfunction]
 #[pyo3(signature = (ndarray, /))]
 fn numpy_contiguous_to_ptr<'py>(
@@ -121,11 +124,13 @@ fn numpy_contiguous_to_ptr<'py>(
     Ok((address(&whole)?, whole))
 }
 
-/// Makes a NumPy array of host memory. It is a view: nothing is copied; what is written to it is written there. Deprecated.
+/// Makes a NumPy array of host memory. It is a view: nothing is copied; what is written to it is written
+/// there. Deprecated.
 ///
-/// ptr: an address that the host can read and write; what it cannot, such as device memory on a host with cards, raises
-/// ValueError. shape: a tuple of ints. npy_type: NumPy's number of the type: 0 bool, 1 int8, 2 uint8, 3 int16, 4 uint16, 5 int32,
-/// 6 uint32, 7 int64, 8 uint64, 9 longlong, 10 ulonglong, 11 float32, 12 float64, 23 float16.
+/// ptr: an address that the host can read and write; what it cannot, such as device memory on a host with
+/// cards, raises ValueError. shape: a tuple of ints. npy_type: NumPy's number of the type: 0 bool, 1 int8, 2
+/// uint8, 3 int16, 4 uint16, 5 int32, 6 uint32, 7 int64, 8 uint64, 9 longlong, 10 ulonglong, 11 float32, 12
+/// float64, 23 float16.
 ///
 /// The memory must stay while the array is used: the array does not keep it.
 ///
@@ -166,8 +171,8 @@ const WRITE: c_int = 0x200;
 
 /// Starts a thread that calls func(args_list).
 ///
-/// The thread has no context: it calls acl.rt.set_context first. An exception that leaves the function is shown by
-/// threading.excepthook. A program that is over does not wait for it.
+/// The thread has no context: it calls acl.rt.set_context first. An exception that leaves the function is
+/// shown by threading.excepthook. A program that is over does not wait for it.
 ///
 /// Returns (thr_id, ret): the id for acl.rt.subscribe_report and acl.util.stop_thread.
 #[pyfunction]

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /**
  * @file ge_error_codes.h
- * @brief Codes that pass through from the graph engine and the operator library; Ferry itself returns none of them.
+ * @brief Codes that pass through from the graph engine and the operator library; Ferry itself returns none of
+ * them.
  */
 #ifndef ACL_ERROR_CODES_GE_ERROR_CODES_H
 #define ACL_ERROR_CODES_GE_ERROR_CODES_H

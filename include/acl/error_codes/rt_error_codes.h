@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /**
  * @file rt_error_codes.h
- * @brief Codes of the runtime layer. Plain macros, so that `#if`, `switch` and binding generators can read them.
+ * @brief Codes of the runtime layer. Plain macros, so that `#if`, `switch` and binding generators can read
+ * them.
  */
 #ifndef ACL_ERROR_CODES_RT_ERROR_CODES_H
 #define ACL_ERROR_CODES_RT_ERROR_CODES_H
@@ -11,7 +12,8 @@
 /* 107xxx: the caller or the environment is at fault. */
 #define ACL_ERROR_RT_PARAM_INVALID 107000 /**< An argument failed checking at the runtime layer. */
 #define ACL_ERROR_RT_INVALID_DEVICEID 107001 /**< Device id not valid. */
-#define ACL_ERROR_RT_CONTEXT_NULL 107002 /**< Thread has no current context (no aclrtSetDevice / aclrtSetCurrentContext). */
+#define ACL_ERROR_RT_CONTEXT_NULL 107002 /**< Thread has no current context (no aclrtSetDevice /
+                                              aclrtSetCurrentContext). */
 #define ACL_ERROR_RT_STREAM_CONTEXT 107003 /**< Stream belongs to another context (also: another device). */
 #define ACL_ERROR_RT_MODEL_CONTEXT 107004 /**< Model belongs to another context. */
 #define ACL_ERROR_RT_STREAM_MODEL 107005 /**< Stream not part of this model. */
@@ -50,7 +52,8 @@
 #define ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD 107038 /**< Capture begin/end on different threads. */
 #define ACL_ERROR_RT_INSUFFICIENT_INPUT_ARRAY 107039 /**< Caller's array too small. */
 #define ACL_ERROR_RT_MODEL_UPDATE_FAILED 107040 /**< Model update failed. */
-#define ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC 107041 /**< Capture mode forbids an async call that would become synchronous. */
+#define ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC 107041 /**< Capture mode forbids an async call that would
+                                                          become synchronous. */
 #define ACL_ERROR_RT_SYMBOL_NOT_FOUND 107042 /**< Symbol not found. */
 #define ACL_ERROR_RT_INVALID_SYMBOL 107043 /**< Symbol not valid. */
 #define ACL_ERROR_RT_INVALID_DEVICE_FUNCTION 107044 /**< Kernel symbol not valid. */
@@ -137,7 +140,8 @@
 #define ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR 507054 /**< HBM multi-bit ECC fault. */
 #define ACL_ERROR_RT_SUSPECT_DEVICE_MEM_ERROR 507055 /**< Possible memory error on a peer device. */
 #define ACL_ERROR_RT_LINK_ERROR 507056 /**< Link between two devices lost. */
-#define ACL_ERROR_RT_SUSPECT_REMOTE_ERROR 507057 /**< Possible peer memory fault or local out-of-bounds access. */
+#define ACL_ERROR_RT_SUSPECT_REMOTE_ERROR 507057 /**< Possible peer memory fault or local out-of-bounds
+                                                      access. */
 #define ACL_ERROR_RT_DRV_INTERNAL_ERROR 507899 /**< Driver internal error. */
 #define ACL_ERROR_RT_AICPU_INTERNAL_ERROR 507900 /**< AI CPU internal error. */
 #define ACL_ERROR_RT_SOCKET_CLOSE 507901 /**< Host-device session closed. */

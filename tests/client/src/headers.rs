@@ -1,5 +1,5 @@
-//! Our headers as bindgen reads them. Sizes and offsets of structs are checked while this compiles; here a rectangle goes to
-//! the device and back through functions and types that came from them.
+//! Our headers as bindgen reads them. Sizes and offsets of structs are checked while this compiles; here a
+//! rectangle goes to the device and back through functions and types that came from them.
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, clippy::all)]
 mod acl {
@@ -23,7 +23,8 @@ pub fn rectangle() -> Result<(), Box<dyn Error>> {
     let from: Vec<u8> = (0..WIDTH * HEIGHT).map(|at| at as u8).collect();
     let mut to = vec![0xFF_u8; PITCH * HEIGHT];
     let (mut device, mut stream): (*mut c_void, acl::aclrtStream) = (null_mut(), null_mut());
-    // SAFETY: out pointers are writable; both host matrices are as large as said and live until the stream was waited for.
+    // SAFETY: out pointers are writable; both host matrices are as large as said and live until the stream
+    // was waited for.
     let codes = unsafe {
         let (down, up) = (acl::ACL_MEMCPY_HOST_TO_DEVICE, acl::ACL_MEMCPY_DEVICE_TO_HOST);
         [

@@ -1,5 +1,5 @@
-//! Moves memory through published bindings (`cann`, `cann-sys`) as a program of theirs would, and says `ok:` if every byte
-//! came back. With the feature `headers`, also through what bindgen makes of our headers.
+//! Moves memory through published bindings (`cann`, `cann-sys`) as a program of theirs would, and says `ok:`
+//! if every byte came back. With the feature `headers`, also through what bindgen makes of our headers.
 
 #[cfg(feature = "headers")]
 mod headers;

@@ -208,8 +208,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the call returns only when its copy is done, since pageable memory takes part; then everything that could hold it
-    /// up is let go, and what failed in the stream before is told before.
+    /// Whether the call returns only when its copy is done, since pageable memory takes part; then everything
+    /// that could hold it up is let go, and what failed in the stream before is told before.
     pub(super) fn waits(&mut self, rules: &Ends, slot: Option<usize>) -> Outcome<bool> {
         let waits = matches!(rules, Ok(Some((to, from))) if to.is_plain() || from.is_plain());
         if let (true, Some(slot)) = (waits, slot) {

@@ -140,8 +140,8 @@ impl World {
         Ok(())
     }
 
-    /// Has `stream` wait for all that `other` has been given, by an event. False if the two have no context in common that is
-    /// current.
+    /// Has `stream` wait for all that `other` has been given, by an event. False if the two have no context
+    /// in common that is current.
     pub(super) fn link(&mut self, other: usize, stream: usize) -> Outcome<bool> {
         let current =
             |slot: usize| self.streams[slot].is_alive && Some(self.streams[slot].context) == self.current;

@@ -163,7 +163,8 @@ impl World {
             let is_certain = !raced && !to.meets(&from);
             let op = slot.map(|slot| self.tick(slot));
             self.reads(&from, op);
-            // The destination is read, too: who writes a byte of an element meanwhile changes the bytes beside it, by a carry.
+            // The destination is read, too: who writes a byte of an element meanwhile changes the bytes
+            // beside it, by a carry.
             self.reads(&to, op);
             self.wrote(&to, bytes.as_ref().filter(|_| is_certain), op);
         }

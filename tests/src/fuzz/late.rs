@@ -267,7 +267,8 @@ impl World {
         if self.late == Late::Failing { self.wait_for_all() } else { Ok(()) }
     }
 
-    /// Work is about to be dropped. If that was to write the addresses of a copy, nobody knows what the copy does.
+    /// Work is about to be dropped. If that was to write the addresses of a copy, nobody knows what the copy
+    /// does.
     pub(super) fn before_work_goes(&mut self) -> Outcome {
         if self.late >= Late::Copy { self.wait_for_all() } else { Ok(()) }
     }

@@ -1,4 +1,5 @@
-//! Looks at the bytes: by copies to this thread, by the CPU where it may, and by functions that a stream runs in between.
+//! Looks at the bytes: by copies to this thread, by the CPU where it may, and by functions that a stream runs
+//! in between.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -163,7 +164,8 @@ unsafe extern "C" fn nothing(_: *mut c_void) {}
 unsafe extern "C" fn look_now(look: *mut c_void) {
     // SAFETY: a stream runs a function once, with the argument of its launch.
     let look = unsafe { Box::from_raw(look.cast::<Look>()) };
-    // SAFETY: page-locked memory that stays until the stream has passed this function, and that no unordered work writes.
+    // SAFETY: page-locked memory that stays until the stream has passed this function, and that no unordered
+    // work writes.
     let byte = unsafe { (look.addr as *const u8).read_volatile() };
     if byte != look.byte {
         look.tally.wrong.fetch_add(1, Ordering::AcqRel);

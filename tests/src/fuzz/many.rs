@@ -162,7 +162,8 @@ impl World {
         self.arrange(&uses, slot, true)
     }
 
-    /// The mirror follows; pieces are in no order, so that those which meet another's destination are unknown.
+    /// The mirror follows; pieces are in no order, so that those which meet another's destination are
+    /// unknown.
     fn moved_pieces(&mut self, code: i32, rules: Result<Pieces, Vec<i32>>, raced: bool, slot: Option<usize>) {
         let (SUCCESS, Ok(pieces)) = (code, rules) else { return };
         if pieces.is_empty() {

@@ -1,7 +1,9 @@
-//! The byte mirror: what every byte must be once all work submitted so far is done, and which work is still at it.
+//! The byte mirror: what every byte must be once all work submitted so far is done, and which work is still
+//! at it.
 //!
-//! A byte changes here when its op is submitted. That is right because an op never meets unfinished work that it is not ordered
-//! after: whoever submits asks for [`Mirror::conflicts`] first, and either orders the op or gives the bytes up as unknown.
+//! A byte changes here when its op is submitted. That is right because an op never meets unfinished work that
+//! it is not ordered after: whoever submits asks for [`Mirror::conflicts`] first, and either orders the op or
+//! gives the bytes up as unknown.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +109,8 @@ pub(super) type Bytes = (Vec<u8>, Vec<bool>);
 #[derive(Default)]
 pub(super) struct Conflict {
     pub(super) streams: Vec<usize>,
-    /// The op would change what unfinished work reads: then what that wrote would be unknown, and what was made of it.
+    /// The op would change what unfinished work reads: then what that wrote would be unknown, and what was
+    /// made of it.
     pub(super) spoils: bool,
 }
 
@@ -143,7 +146,8 @@ impl Mirror {
         self.views.insert(base, View { base, len, buffer, at, origin });
     }
 
-    /// All views in an order that has nothing to do with their addresses: those differ from process to process, and a run must not.
+    /// All views in an order that has nothing to do with their addresses: those differ from process to
+    /// process, and a run must not.
     pub(super) fn views_by_age(&self) -> Vec<View> {
         let mut all: Vec<_> = self.views.values().copied().collect();
         all.sort_by_key(|view| (view.buffer, view.at, view.origin));

@@ -1,12 +1,14 @@
-//! A fuzz program of the C API: random calls with good, odd and bad arguments, judged by rules of its own and a byte mirror.
+//! A fuzz program of the C API: random calls with good, odd and bad arguments, judged by rules of its own and
+//! a byte mirror.
 //!
-//! One thread makes the calls; streams are held back at random, so that order shows. For every call the allowed codes are stated
-//! from the documents (products, NULL, context, stream, values, addresses, in this order), and every byte is known unless
-//! unordered work met in it. Calls come from a seed, one number for each act, so that a failure can be repeated and cut down, or
-//! from a byte string, which a coverage-guided fuzzer can drive ([`bytes`]).
+//! One thread makes the calls; streams are held back at random, so that order shows. For every call the
+//! allowed codes are stated from the documents (products, NULL, context, stream, values, addresses, in this
+//! order), and every byte is known unless unordered work met in it. Calls come from a seed, one number for
+//! each act, so that a failure can be repeated and cut down, or from a byte string, which a coverage-guided
+//! fuzzer can drive ([`bytes`]).
 //!
-//! The model test (`tests/model`) is the deeper one for order: two threads, a second process, programs that are valid by
-//! construction. Here most of what is tested is what a program must not do, on every product.
+//! The model test (`tests/model`) is the deeper one for order: two threads, a second process, programs that
+//! are valid by construction. Here most of what is tested is what a program must not do, on every product.
 
 mod choose;
 mod clock;
@@ -182,8 +184,8 @@ pub fn acts(seeds: &[u64], slip: Option<Slip>) -> Result<Report, Difference> {
     })
 }
 
-/// Runs the acts that a byte string chooses until it is used up, and panics where the library differs: what a coverage-guided
-/// fuzzer calls.
+/// Runs the acts that a byte string chooses until it is used up, and panics where the library differs: what a
+/// coverage-guided fuzzer calls.
 pub fn bytes(data: &[u8]) {
     let mut world = World::new(Choose::Bytes(Vec::from(data).into_iter()), None);
     let outcome = run(&mut world, |world| {

@@ -51,7 +51,8 @@ impl World {
         call!(self, want, aclrtQueryEventWaitStatus(handle, &raw mut status)).map(drop)
     }
 
-    /// The device's address of host memory: only memory that was registered as mapped has one, which is not asked for here.
+    /// The device's address of host memory: only memory that was registered as mapped has one, which is not
+    /// asked for here.
     fn device_pointer(&mut self) -> Outcome {
         let host = self.some_area(Wanted::Host).map_or(self.holdings.hole, |area| area.base);
         let is_registered = self.mirror.around(host).is_some_and(|view| view.origin == Origin::Registered);

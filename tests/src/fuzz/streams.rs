@@ -14,7 +14,8 @@ use crate::{
 const STREAMS: usize = 10;
 
 impl World {
-    /// A handle for a call: mostly one that works here, else one of another context, a dead or an invented one.
+    /// A handle for a call: mostly one that works here, else one of another context, a dead or an invented
+    /// one.
     pub(super) fn some_stream(&mut self) -> usize {
         let here: Vec<_> =
             self.streams.iter().filter(|s| s.is_alive && Some(s.context) == self.current).collect();
@@ -102,7 +103,8 @@ impl World {
         Ok(())
     }
 
-    /// Work is about to be dropped: what it writes is unknown, and what other streams write that waited for it.
+    /// Work is about to be dropped: what it writes is unknown, and what other streams write that waited for
+    /// it.
     fn drop_work(&mut self) -> Outcome {
         self.before_work_goes()?;
         self.mirror.lose_unfinished(&self.host.clone());

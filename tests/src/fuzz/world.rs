@@ -1,4 +1,5 @@
-//! What a run knows: handles, memory, and what is ordered after what; every call is made and judged through here.
+//! What a run knows: handles, memory, and what is ordered after what; every call is made and judged through
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -194,7 +195,8 @@ impl World {
         Difference { call: self.report.calls, what, history }
     }
 
-    /// The code of what is undefined in the documents and works because public programs do it: FERRY_STRICT=1 refuses it.
+    /// The code of what is undefined in the documents and works because public programs do it: FERRY_STRICT=1
+    /// refuses it.
     pub(super) fn customary(&self) -> Vec<i32> {
         vec![if self.is_strict { RT_PARAM_INVALID } else { SUCCESS }]
     }
@@ -226,7 +228,8 @@ impl World {
         self.events.iter().position(|e| e.is_alive && e.handle == handle).ok_or(INVALID_HANDLE)
     }
 
-    /// What work submitted to the stream now comes after; without one, what a call on this thread comes after.
+    /// What work submitted to the stream now comes after; without one, what a call on this thread comes
+    /// after.
     fn clock(&self, stream: Option<usize>) -> Clock {
         let mut clock = self.host.clone();
         if let Some(stream) = stream {
@@ -242,8 +245,8 @@ impl World {
         (slot, stream.clock.tick(slot))
     }
 
-    /// Makes sure that the op, which reads and writes these, comes after everything it meets. True if it was left to race: then
-    /// what it writes is unknown.
+    /// Makes sure that the op, which reads and writes these, comes after everything it meets. True if it was
+    /// left to race: then what it writes is unknown.
     pub(super) fn arrange(
         &mut self,
         uses: &[(&Spot, bool)],

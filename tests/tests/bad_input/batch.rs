@@ -327,8 +327,8 @@ fn streams() {
     }
 }
 
-/// A refused batch copies nothing at all, not even the good items before the bad one: covered by every row above, because
-/// the good items would have changed the scene. Here is the proof that they are good.
+/// A refused batch copies nothing at all, not even the good items before the bad one: covered by every row
+/// above, because the good items would have changed the scene. Here is the proof that they are good.
 #[test]
 fn the_batch_that_the_rows_bend_is_good() {
     let s = Scene::new();

@@ -110,7 +110,8 @@ fn copying_by_a_descriptor() {
     }
 }
 
-/// Runs a copy that is accepted and then fails when it runs: the next synchronise tells, the one after has forgotten.
+/// Runs a copy that is accepted and then fails when it runs: the next synchronise tells, the one after has
+/// forgotten.
 fn fails_when_it_runs(s: &Scene, what: &str, function: &str, submit: impl FnOnce() -> i32) {
     expect(what, submit(), 0);
     let code = aclrtSynchronizeStream(s.stream);

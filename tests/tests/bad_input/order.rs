@@ -1,5 +1,5 @@
-//! Which mistake is told when a call makes several: NULL arguments, then the context, then the stream, then values, then
-//! addresses. And what a thread without a context may do.
+//! Which mistake is told when a call makes several: NULL arguments, then the context, then the stream, then
+//! values, then addresses. And what a thread without a context may do.
 
 use ferry_tests::code::{CONTEXT_NULL, FEATURE_NOT_SUPPORT, INVALID_HANDLE, INVALID_PARAM, RT_PARAM_INVALID};
 use ferry_tests::kind::{D2H, H2D, H2H, INNER};
@@ -9,7 +9,8 @@ use crate::scene::Scene;
 
 const GARBAGE: usize = 0xdead_beef_dead_beef;
 
-/// Every copy and fill on `dst`, `src` and `stream`, with a kind that the function takes. The rest of the arguments is good.
+/// Every copy and fill on `dst`, `src` and `stream`, with a kind that the function takes. The rest of the
+/// arguments is good.
 type Any = fn(dst: usize, src: usize, stream: usize) -> i32;
 
 /// The functions that take a stream.

@@ -1,4 +1,5 @@
-//! The memory that bad calls are aimed at, with neighbours on both sides, and the proof that nothing of it changed.
+//! The memory that bad calls are aimed at, with neighbours on both sides, and the proof that nothing of it
+//! changed.
 
 use ferry_tests::*;
 
@@ -71,7 +72,8 @@ impl Scene {
         self.everything.push((name, memory, bytes));
     }
 
-    /// Asserts the code of a call that must be refused, that its message names the function, and that nothing changed.
+    /// Asserts the code of a call that must be refused, that its message names the function, and that nothing
+    /// changed.
     #[track_caller]
     pub fn refuses(&self, function: &str, row: &str, want: i32, call: impl FnOnce() -> i32) {
         let what = format!("{function}: {row}");

@@ -1,4 +1,5 @@
-//! Memory between processes: what is exported here is read and written there, who may, and what remains when one of them dies.
+//! Memory between processes: what is exported here is read and written there, who may, and what remains when
+//! one of them dies.
 //!
 //! Most tests have two other processes, so that each has its memory for itself.
 

@@ -1,7 +1,7 @@
 //! Another process: this program again, which does what it is told over a pipe and answers line by line.
 //!
-//! A line is a call and its arguments; the answer is the code, and what the call gave. Memory is told by its address, which means
-//! something in that process only.
+//! A line is a call and its arguments; the answer is the code, and what the call gave. Memory is told by its
+//! address, which means something in that process only.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -235,7 +235,8 @@ fn fork() -> i32 {
     // SAFETY: the child does nothing but wait for the signal that ends it.
     match unsafe { libc::fork() } {
         0 => loop {
-            // SAFETY: waits for a signal. The parent may be killed: nobody but the test ends this process then.
+            // SAFETY: waits for a signal. The parent may be killed: nobody but the test ends this process
+            // then.
             unsafe { libc::pause() };
         },
         pid => pid,

@@ -1,18 +1,20 @@
 //! The interfaces that programs are written for, and what programs in Rust may do with page-locked memory.
 //!
-//! The safe Rust API lacks some of what the C ABI has (virtual and registered memory, a second process, copies that no stream
-//! carries out, resets, forced destruction, failures that stop everything): programs for it do not ask for that.
+//! The safe Rust API lacks some of what the C ABI has (virtual and registered memory, a second process,
+//! copies that no stream carries out, resets, forced destruction, failures that stop everything): programs
+//! for it do not ask for that.
 //!
-//! It also has a rule of its own. A copy owns the page-locked buffer that it uses, the whole of it, and what is left is a token.
-//! A program in Rust does only what that allows:
+//! It also has a rule of its own. A copy owns the page-locked buffer that it uses, the whole of it, and what
+//! is left is a token. A program in Rust does only what that allows:
 //!
-//! - A later copy of the buffer takes the token, and so comes after the copies before it, on whichever stream. The oracle is told:
-//!   they are in order as if events were between them.
-//! - Before the CPU looks at a buffer in flight, changes or shares it, or a batch takes it together with others, a step of its own
-//!   takes it back ([`Act::Land`]), which waits. As everything that waits, it comes after the gates that the thread holds.
+//! - A later copy of the buffer takes the token, and so comes after the copies before it, on whichever
+//!   stream. The oracle is told: they are in order as if events were between them.
+//! - Before the CPU looks at a buffer in flight, changes or shares it, or a batch takes it together with
+//!   others, a step of its own takes it back ([`Act::Land`]), which waits. As everything that waits, it comes
+//!   after the gates that the thread holds.
 //! - Buffers that one batch took come back together; only another batch of just these takes their token.
-//! - Memory of the host is one thread's between two barriers, except what is shared. A thread that waits with such memory in its
-//!   hands could otherwise keep the other from opening a gate.
+//! - Memory of the host is one thread's between two barriers, except what is shared. A thread that waits with
+//!   such memory in its hands could otherwise keep the other from opening a gate.
 //! - Freeing a buffer in flight drops its token.
 
 use std::collections::BTreeSet;
@@ -98,8 +100,8 @@ impl Lent {
         }
     }
 
-    /// Takes a buffer back, and those that travel with it. All these copies are waited for: one that was dropped did not wait
-    /// for the others.
+    /// Takes a buffer back, and those that travel with it. All these copies are waited for: one that was
+    /// dropped did not wait for the others.
     pub fn land(&mut self, buffer: usize) -> Vec<Point> {
         let at = self.flights.iter().position(|flight| flight.buffers.contains(&buffer));
         at.map_or(vec![], |at| self.flights.swap_remove(at).copies)

@@ -43,7 +43,8 @@ pub fn refused(answer: Result<(), String>) -> Result<(), String> {
 /// The contexts of the program that runs now, if it has its own.
 static CONTEXTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Makes `device` the calling thread's, if it is not, with the program's own context or the device's default one.
+/// Makes `device` the calling thread's, if it is not, with the program's own context or the device's default
+/// one.
 pub fn set_device(device: usize) -> Result<(), String> {
     thread_local!(static CURRENT: Cell<Option<(usize, usize)>> = const { Cell::new(None) });
     let wanted = (device, CONTEXTS[device].load(Ordering::Relaxed));

@@ -1,9 +1,10 @@
 //! Makes legal programs out of random wishes.
 //!
-//! A [`Wish`] names a slot, a stream, a share of a buffer. Building turns each into a step if it can be a legal one:
-//! it allocates what is missing, releases gates before a thread may sleep, puts barriers where two threads would
-//! quarrel over a handle, and orders conflicting accesses by an event or by synchronising. Some races are left in if
-//! the programs may have them. Removing a wish leaves a legal program: that is what shrinking does.
+//! A [`Wish`] names a slot, a stream, a share of a buffer. Building turns each into a step if it can be a
+//! legal one: it allocates what is missing, releases gates before a thread may sleep, puts barriers where two
+//! threads would quarrel over a handle, and orders conflicting accesses by an event or by synchronising. Some
+//! races are left in if the programs may have them. Removing a wish leaves a legal program: that is what
+//! shrinking does.
 
 use std::collections::BTreeSet;
 
@@ -311,9 +312,9 @@ impl Builder {
         self.program.steps.push(step);
     }
 
-    /// Resets an event as documented, on a stream that waits for it, and has the stream wait for the next record, which
-    /// another stream of the device makes. Until the next barrier both streams are this thread's: a record that waited for
-    /// the wait would never come.
+    /// Resets an event as documented, on a stream that waits for it, and has the stream wait for the next
+    /// record, which another stream of the device makes. Until the next barrier both streams are this
+    /// thread's: a record that waited for the wait would never come.
     pub fn reset(&mut self, thread: usize, event: usize, stream: usize) {
         let mut others = streams_of(EVENTS[event]).into_iter().filter(|s| *s != stream);
         let other = others.next_back().expect("two streams on each device");

@@ -78,8 +78,8 @@ impl<'a> Capi<'a> {
         Ok(capi)
     }
 
-    /// Ends everything the program left: the streams' work, then the handles and the memory. Goes on after a failure,
-    /// so that a program that went wrong takes nothing from the next, and reports the first.
+    /// Ends everything the program left: the streams' work, then the handles and the memory. Goes on after a
+    /// failure, so that a program that went wrong takes nothing from the next, and reports the first.
     pub fn close(self) -> Result<(), String> {
         self.open_gates();
         let mut results = vec![];
@@ -165,7 +165,8 @@ impl<'a> Capi<'a> {
             Way::Now => ok("aclrtMemcpy", unsafe { aclrtMemcpy(to, room, from, len, kind) }),
             Way::On(stream) | Way::Awaited(stream) if with_condition => {
                 let stream = self.stream(stream);
-                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
+                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited
+                // for.
                 let code = unsafe { aclrtMemcpyAsyncWithCondition(to, room, from, len, kind, stream) };
                 ok("aclrtMemcpyAsyncWithCondition", code)
             }
@@ -194,7 +195,8 @@ impl<'a> Capi<'a> {
             }
             Way::On(stream) | Way::Awaited(stream) => {
                 let stream = self.stream(stream);
-                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited for.
+                // SAFETY: the engine keeps what is freed until its tasks have passed; malloc memory is waited
+                // for.
                 let code = unsafe {
                     aclrtMemcpy2dAsync(to, dst.pitch, from, src.pitch, width, height, kind, stream)
                 };
@@ -233,8 +235,8 @@ impl<'a> Capi<'a> {
         let (d, m, s, z) = (dsts.as_mut_ptr(), rooms.as_mut_ptr(), srcs.as_mut_ptr(), sizes.as_mut_ptr());
         let (a, f, n, k) = (attrs.as_mut_ptr(), firsts.as_mut_ptr(), items.len(), attrs.len());
         let mut failed = 0;
-        // SAFETY: the arrays have the lengths given; the memory they name is allocated for the length of the call,
-        // and the engine keeps what is freed afterwards until its tasks have passed.
+        // SAFETY: the arrays have the lengths given; the memory they name is allocated for the length of the
+        // call, and the engine keeps what is freed afterwards until its tasks have passed.
         let code = unsafe {
             match (way, how.v2) {
                 (Way::Now, false) => aclrtMemcpyBatch(d, m, s, z, n, a, f, k, &mut failed),
@@ -254,7 +256,8 @@ impl<'a> Capi<'a> {
         let (to, room, len) = (self.memory.at(dst), self.memory.room(dst), dst.len);
         // Only the low byte of the value counts.
         let value = |b: u8| i32::from(b) | 0x7700;
-        // SAFETY: the range is allocated for the length of the call, and kept by the engine until its task has passed.
+        // SAFETY: the range is allocated for the length of the call, and kept by the engine until its task
+        // has passed.
         let code = unsafe {
             match (with, way) {
                 (Pattern::Byte(b), Way::Now) => aclrtMemset(to, room, value(b), len),
@@ -334,8 +337,8 @@ impl<'a> Capi<'a> {
             Act::Renew { stream } => self.abort(stream, true),
             Act::Halt { stream } => self.halt(stream),
             Act::Hold { gate, stream } => {
-                // An abort does not wait for a function that runs, so the gate is the function's too. One that is dropped
-                // leaves its count behind.
+                // An abort does not wait for a function that runs, so the gate is the function's too. One
+                // that is dropped leaves its count behind.
                 let gate = Arc::into_raw(self.gates[gate].clone()).cast_mut().cast();
                 // SAFETY: the function takes the count that it is given.
                 let code = unsafe { aclrtLaunchHostFunc(self.stream(stream), Some(wait_for_gate), gate) };

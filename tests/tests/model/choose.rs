@@ -426,7 +426,8 @@ impl Builder {
         items
     }
 
-    /// What a fill fills: on a stream page-locked or the device's own memory, else also malloc memory, but by bytes.
+    /// What a fill fills: on a stream page-locked or the device's own memory, else also malloc memory, but by
+    /// bytes.
     fn filled(&mut self, wish: &Wish, dst: Pick, len: u16, with: Pattern, sync: bool) -> Span {
         let words = matches!(with, Pattern::Word(_));
         let group = match (sync, words) {

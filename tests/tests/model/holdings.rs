@@ -1,4 +1,5 @@
-//! A program's memory, made and freed through the C ABI: allocations, windows, physical and registered memory.
+//! A program's memory, made and freed through the C ABI: allocations, windows, physical and registered
+//! memory.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -210,7 +211,8 @@ impl<'a> Holdings<'a> {
         Ok(())
     }
 
-    /// Calls `act` with an address of the span: its own, or one where physical memory is mapped, if need be for this.
+    /// Calls `act` with an address of the span: its own, or one where physical memory is mapped, if need be
+    /// for this.
     fn visit(&self, span: &Span, act: impl FnOnce(*mut c_void) -> Result<(), String>) -> Result<(), String> {
         if self.program.form(span.buffer) != Form::Physical {
             return act(self.at(span));

@@ -1,6 +1,7 @@
 //! What is mapped and what is registered after some steps: where the bytes of a span really are.
 //!
-//! A copy means the bytes that its addresses stand for when it is called, whatever is mapped there when it runs.
+//! A copy means the bytes that its addresses stand for when it is called, whatever is mapped there when it
+//! runs.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -74,7 +75,8 @@ impl Layout {
         Layout::cells_of(program, span).map(part).collect()
     }
 
-    /// Whether a call copies mapped memory between devices in a way that documents leave to asynchronous 1-D copies.
+    /// Whether a call copies mapped memory between devices in a way that documents leave to asynchronous 1-D
+    /// copies.
     pub fn is_mapped_across(program: &Program, act: &Act) -> bool {
         let across = |(d, s): &(Span, Span)| {
             let homes = [d, s].map(|span| program.home(span.buffer));
@@ -151,7 +153,8 @@ impl Layout {
 }
 
 impl Real {
-    /// Whether the order in which bytes are moved makes a difference, other than in one copy within one piece of addresses.
+    /// Whether the order in which bytes are moved makes a difference, other than in one copy within one piece
+    /// of addresses.
     pub fn is_tangled(&self, overlap_is_right: bool) -> bool {
         let meet = |a: &Span, b: &Span| a.buffer == b.buffer && a.at < b.at + b.len && b.at < a.at + a.len;
         let dsts: Vec<_> = self.moves.iter().map(|(d, _)| d).chain(&self.fills).collect();

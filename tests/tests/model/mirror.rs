@@ -7,7 +7,8 @@ use crate::program::{Act, Form, Program, Span, Timing};
 use crate::ranges::Ranges;
 
 impl Oracle {
-    /// Runs the program on the mirror, in an order that respects everything known, and notes what checks must see.
+    /// Runs the program on the mirror, in an order that respects everything known, and notes what checks must
+    /// see.
     pub fn expected(&self, program: &Program) -> Expected {
         let mut mirror = Mirror { oracle: self, buffers: vec![Memory::default(); program.buffers.len()] };
         let mut owner = vec![None; self.order.len()];

@@ -1,8 +1,9 @@
 //! Says which bytes a program must see: a byte mirror that knows what is ordered.
 //!
-//! Every step has the bytes it reads and writes, at a point of the [`Order`]. Two accesses to a byte, at least one
-//! of them a write, that are in no order are a race: a racing write leaves the byte unknown until an ordered write
-//! follows, a racing read has read something unknown. All other bytes are known, and every check must see them.
+//! Every step has the bytes it reads and writes, at a point of the [`Order`]. Two accesses to a byte, at
+//! least one of them a write, that are in no order are a race: a racing write leaves the byte unknown until
+//! an ordered write follows, a racing read has read something unknown. All other bytes are known, and every
+//! check must see them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,8 +20,8 @@ pub enum Place {
     Buffer(usize),
     /// A descriptor, as one piece. Its readers and writers must be ordered as listed.
     Desc(usize),
-    /// That a buffer is allocated, or what is mapped in each cell of a window, which a descriptor copy finds out when it
-    /// runs: it must change later.
+    /// That a buffer is allocated, or what is mapped in each cell of a window, which a descriptor copy finds
+    /// out when it runs: it must change later.
     Life(usize),
 }
 
@@ -117,8 +118,8 @@ impl Oracle {
         trial
     }
 
-    /// Accesses of which one was to come after the other, until tasks between them were dropped. Those that are over by the
-    /// time of the call are not concerned.
+    /// Accesses of which one was to come after the other, until tasks between them were dropped. Those that
+    /// are over by the time of the call are not concerned.
     fn undone_by(&self, after: &Order, call: Point) -> Vec<(usize, usize)> {
         let past = after.past(call);
         let meets = |a: &Access, b: &Access| {

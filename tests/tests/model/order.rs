@@ -1,12 +1,12 @@
 //! What happens before what: a graph of points, of which each thread and each stream is a chain.
 //!
-//! A call is a point of its thread; a task is a point of its stream, after its call and after the tasks submitted
-//! to the stream before (as far as this thread knows: two threads that submit at the same time are in no order).
-//! Synchronising calls, events, gates and barriers add the edges between chains. An edge the documents do not
-//! promise is left out, so "not ordered" may mean "not known to be".
+//! A call is a point of its thread; a task is a point of its stream, after its call and after the tasks
+//! submitted to the stream before (as far as this thread knows: two threads that submit at the same time are
+//! in no order). Synchronising calls, events, gates and barriers add the edges between chains. An edge the
+//! documents do not promise is left out, so "not ordered" may mean "not known to be".
 //!
-//! When an abort returns, every task of its stream has run or will never run. It waited for nothing else: what a
-//! dropped task would have waited for is no longer known to lie before what comes after the task.
+//! When an abort returns, every task of its stream has run or will never run. It waited for nothing else:
+//! what a dropped task would have waited for is no longer known to lie before what comes after the task.
 
 use std::collections::HashMap;
 
@@ -112,7 +112,8 @@ impl Order {
         Placed { call, task: call }
     }
 
-    /// Everything in the stream runs until the work that fails; the other streams of its device drop what they have not done.
+    /// Everything in the stream runs until the work that fails; the other streams of its device drop what
+    /// they have not done.
     fn halt(&mut self, thread: usize, stream: usize) -> Placed {
         let call = self.call(thread, self.tails[stream][thread].clone());
         let all = streams_of(STREAMS[stream]);
@@ -241,8 +242,8 @@ impl Order {
         past
     }
 
-    /// The points with an edge to `p`, those across streams only if asked for; a gate that is still closed opens after its
-    /// owner's latest call.
+    /// The points with an edge to `p`, those across streams only if asked for; a gate that is still closed
+    /// opens after its owner's latest call.
     fn into(&self, p: Point, across: bool) -> impl Iterator<Item = Point> + '_ {
         let end = self.starts.get(p + 1).copied().unwrap_or(self.before.len());
         let gate = self.gates.iter().find(|g| g.task == p);
@@ -321,8 +322,10 @@ mod tests {
             ("||", vec![(A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
             ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
             ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (A, 0, on(1)), (O, 0, wait(1, 0))]),
-            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, record(0, 2)), (O, 0, wait(1, 0)), (A, 0, on(1))]),
-            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, record(0, 2)), (O, 0, wait(1, 0)),
+                (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)),
+                (A, 0, on(1))]),
             ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, sync_event(0)), (A, 0, now())]),
             ("||", vec![(O, 0, record(0, 0)), (A, 0, on(0)), (O, 0, sync_event(0)), (A, 0, now())]),
             // a copy of malloc memory is waited for, in its place in the stream
@@ -346,16 +349,21 @@ mod tests {
             ("||", vec![(A, 0, on(0)), (O, 0, hold(0, 0)), (A, 0, now()), (O, 0, release(0))]),
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 1, now()), (O, 0, release(0))]),
             ("||", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (A, 0, on(1)), (O, 0, release(0))]),
-            ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)), (A, 0, now())]),
+            ("<-", vec![(O, 0, hold(0, 0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (A, 0, on(1)),
+                (A, 0, now())]),
             // after a reset, waits are for the next record
-            ("->", vec![(O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)), (A, 0, on(2)), (O, 0, record(0, 2)), (A, 0, on(1))]),
-            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)), (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("->", vec![(O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)), (A, 0, on(2)),
+                (O, 0, record(0, 2)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, reset(0, 1)), (O, 0, wait(1, 0)),
+                (O, 0, record(0, 2)), (A, 0, on(1))]),
             // an abort: what was dropped will not run, what it waited for may
             ("->", vec![(A, 0, on(0)), (O, 0, abort(0)), (A, 0, now())]),
             ("||", vec![(A, 0, on(0)), (O, 0, abort(1)), (A, 0, now())]),
             ("->", vec![(O, 0, hold(0, 0)), (A, 0, on(0)), (O, 0, abort(0)), (A, 0, on(0))]),
-            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(1)), (A, 0, on(1))]),
-            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(0)), (A, 0, on(1))]),
+            ("||", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(1)),
+                (A, 0, on(1))]),
+            ("->", vec![(A, 0, on(0)), (O, 0, record(0, 0)), (O, 0, wait(1, 0)), (O, 0, abort(0)),
+                (A, 0, on(1))]),
         ];
         let buffers = [0, 10].map(|slot| Buffer { slot, life: 0, len: 1, guard: 0 }).to_vec();
         let program = Program { buffers, ..Program::default() };

@@ -1,8 +1,9 @@
 //! A program as data: what two threads ask of a copy engine, step by step.
 //!
-//! A program says nothing about how it is carried out: an [`Executor`](crate::run::Executor) does that, and the
-//! [`Oracle`](crate::oracle::Oracle) says which bytes must be seen. The list of steps is one legal interleaving of
-//! the two threads; only barriers order one thread against the other. It prints like a program.
+//! A program says nothing about how it is carried out: an [`Executor`](crate::run::Executor) does that, and
+//! the [`Oracle`](crate::oracle::Oracle) says which bytes must be seen. The list of steps is one legal
+//! interleaving of the two threads; only barriers order one thread against the other. It prints like a
+//! program.
 
 use std::ops::Range;
 
@@ -22,9 +23,11 @@ pub const NULL_STREAM: usize = 2;
 /// Events by number: the device they belong to.
 pub const EVENTS: [usize; 4] = [0, 0, 1, 1];
 
-/// Copy descriptors by number: the device whose copies they describe. A descriptor may be copied over its neighbour.
+/// Copy descriptors by number: the device whose copies they describe. A descriptor may be copied over its
+/// neighbour.
 pub const DESCS: [usize; 6] = [0, 0, 1, 1, 0, 0];
-/// The last two are not descriptors but pairs of pointers to use with an offset: one in device memory, one page-locked.
+/// The last two are not descriptors but pairs of pointers to use with an offset: one in device memory, one
+/// page-locked.
 pub const FIRST_CELLS: usize = 4;
 pub const PINNED_CELLS: usize = 5;
 
@@ -56,7 +59,8 @@ pub const SLOTS: [(&str, Home, Form); 21] = [
 /// What physical memory and registered ranges are made of.
 pub const PAGE: usize = 4096;
 
-/// In how many places of a window physical memory can be mapped; each is as large as any physical memory of the program.
+/// In how many places of a window physical memory can be mapped; each is as large as any physical memory of
+/// the program.
 pub const CELLS: usize = 4;
 
 /// Where an allocation lives: device memory, page-locked host memory, or plain malloc.
@@ -298,13 +302,15 @@ pub enum Act {
     Renew {
         stream: usize,
     },
-    /// Work of the stream fails that is to stop all streams of its context: they drop what they have, and take nothing more.
+    /// Work of the stream fails that is to stop all streams of its context: they drop what they have, and
+    /// take nothing more.
     Halt {
         stream: usize,
     },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
-    /// Waits for the copy that has a page-locked buffer, and takes it back with those that travel with it: all of these.
+    /// Waits for the copy that has a page-locked buffer, and takes it back with those that travel with it:
+    /// all of these.
     Land {
         buffers: Vec<usize>,
     },
@@ -453,7 +459,8 @@ impl Act {
         }
     }
 
-    /// The buffers whose addresses become, or cease to be, something else: who uses them at the same time is in trouble.
+    /// The buffers whose addresses become, or cease to be, something else: who uses them at the same time is
+    /// in trouble.
     pub fn remakes(&self) -> Vec<usize> {
         match self {
             Act::Alloc { .. } | Act::Free { .. } | Act::Share { .. } => self.buffers(),

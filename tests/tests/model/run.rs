@@ -104,7 +104,8 @@ fn check(program: &Program, expected: &Expected, executor: &dyn Executor, step: 
     Ok(())
 }
 
-/// Ends the process with the program's text if a program never ends: a hang cannot be shrunk, but it can be read.
+/// Ends the process with the program's text if a program never ends: a hang cannot be shrunk, but it can be
+/// read.
 struct Watch(Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
 
 impl Watch {

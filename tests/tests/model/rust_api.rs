@@ -1,4 +1,5 @@
-//! The model test through the safe Rust API: programs written for it, see [`crate::api`], carried out by [`Safe`].
+//! The model test through the safe Rust API: programs written for it, see [`crate::api`], carried out by
+//! [`Safe`].
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,10 @@ fn traits(program: &Program, oracle: &Oracle, lent: &Lent, i: usize) -> Vec<&'st
     let of = |home| ends.iter().any(|end| program.home(end.buffer) == home);
     let is_all = |end: &Span| end.bytes() == (0..program.buffers[end.buffer].len);
     let busy = |b: usize| oracle.is_busy(b, i);
-    let names = |act: &Act, b: usize| matches!(act, Act::RunDesc { dst, src, .. } if [dst.buffer, src.buffer].contains(&b));
+    let names = |act: &Act, b: usize| {
+        let Act::RunDesc { dst, src, .. } = act else { return false };
+        [dst.buffer, src.buffer].contains(&b)
+    };
     let is_run = |b: usize| busy(b) && program.steps[..i].iter().any(|step| names(&step.act, b));
     let list = [
         ("copy that takes a buffer", !taken.is_empty() && !away),

@@ -1,8 +1,10 @@
-//! Carries programs out through the safe Rust API, with no unsafe code: programs for [`Api::Rust`](crate::api::Api) only.
+//! Carries programs out through the safe Rust API, with no unsafe code: programs for
+//! [`Api::Rust`](crate::api::Api) only.
 //!
-//! A page-locked buffer is at hand, owned by a copy in flight, or shared: [`Held`]. Most calls can be made in several ways that
-//! must make no difference to the bytes: a part of a buffer or a batch of one piece, owned or lent to a scope, waited for or awaited.
-//! Which one it is, the numbers of the step decide, so that a program does the same each time.
+//! A page-locked buffer is at hand, owned by a copy in flight, or shared: [`Held`]. Most calls can be made in
+//! several ways that must make no difference to the bytes: a part of a buffer or a batch of one piece, owned
+//! or lent to a scope, waited for or awaited. Which one it is, the numbers of the step decide, so that a
+//! program does the same each time.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! A stand-in for the engine: plain vectors, streams as lists of tasks, and a say in when tasks run.
 //!
-//! It shows that the oracle asks for nothing an engine need not do (any legal schedule passes), and, made faulty on
-//! purpose, that the model test sees each fault.
+//! It shows that the oracle asks for nothing an engine need not do (any legal schedule passes), and, made
+//! faulty on purpose, that the model test sees each fault.
 
 mod drops;
 mod owned;
@@ -133,7 +133,8 @@ impl<'a> Toy<'a> {
         state.memory[state.at[buffer]].copy_from_slice(bytes);
     }
 
-    /// Freed memory that is given out again, which only a faulty engine does: it does not know who is done with it.
+    /// Freed memory that is given out again, which only a faulty engine does: it does not know who is done
+    /// with it.
     fn again(&self, state: &State, buffer: usize) -> Option<usize> {
         let (home, form) = (self.program.home(buffer), self.program.form(buffer));
         let mapped = |b: usize| state.layout.mapped().any(|other| other == b);

@@ -1,7 +1,8 @@
 //! A second process, this test binary started again, that works on memory of the first one.
 //!
-//! It imports what the first exports and does one thing at a time: a line says what, a line answers when it is done. So
-//! its copies are calls of the first process as far as order goes, and the same mirror says what must be seen.
+//! It imports what the first exports and does one thing at a time: a line says what, a line answers when it
+//! is done. So its copies are calls of the first process as far as order goes, and the same mirror says what
+//! must be seen.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -118,7 +119,8 @@ impl Exports {
         Ok(there)
     }
 
-    /// A buffer is about to be freed: it is given back first, or left to the second process for the time being.
+    /// A buffer is about to be freed: it is given back first, or left to the second process for the time
+    /// being.
     pub fn end(&self, buffer: usize) -> Result<(), String> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&buffer);
         match held {

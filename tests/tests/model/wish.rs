@@ -33,7 +33,8 @@ pub enum Towards {
     InDevice,
 }
 
-/// What is asked for. Lengths and widths are shares of what is there, 0 to all; numbers choose among what fits.
+/// What is asked for. Lengths and widths are shares of what is there, 0 to all; numbers choose among what
+/// fits.
 #[derive(Clone, Debug)]
 pub enum Want {
     Copy {
@@ -94,7 +95,8 @@ pub enum Want {
         len: u16,
         run: bool,
     },
-    /// Runs the descriptor, which is set first if it is of no use as it is, or a copy of it made by the task before.
+    /// Runs the descriptor, which is set first if it is of no use as it is, or a copy of it made by the task
+    /// before.
     RunDesc {
         desc: usize,
         dst: Pick,
@@ -167,8 +169,8 @@ pub enum Want {
     Share {
         slot: usize,
     },
-    /// A page-locked buffer goes from one stream to another, which is aborted, perhaps to a third, and is taken back. Each
-    /// copy goes up or down.
+    /// A page-locked buffer goes from one stream to another, which is aborted, perhaps to a third, and is
+    /// taken back. Each copy goes up or down.
     Astray {
         host: Pick,
         device: Pick,
@@ -231,14 +233,16 @@ fn transfer() -> impl Strategy<Value = Want> {
         9 => copy.prop_map(|(towards, dst, src, len, kind, sync, with_condition)| {
             Want::Copy { towards, dst, src, len, kind, sync, with_condition }
         }),
-        1 => (pick(), pick(), len(), 0..8usize).prop_map(|(dst, src, len, kind)| Want::HostToHost { dst, src, len, kind }),
+        1 => (pick(), pick(), len(), 0..8usize)
+            .prop_map(|(dst, src, len, kind)| Want::HostToHost { dst, src, len, kind }),
         4 => copy2d.prop_map(|(towards, dst, src, width, height, gaps, sync)| {
             Want::Copy2d { towards, dst, src, width, height, gaps, sync }
         }),
         4 => (to, items, batching(), rarely()).prop_map(|(towards, items, how, sync)| {
             Want::Batch { towards, items, how, sync }
         }),
-        4 => (pick(), len(), pattern(), rarely()).prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
+        4 => (pick(), len(), pattern(), rarely())
+            .prop_map(|(dst, len, with, sync)| Want::Fill { dst, len, with, sync }),
     ]
 }
 
@@ -262,13 +266,15 @@ fn want_in_c() -> impl Strategy<Value = Want> {
         22 => transfer(),
         1 => transfer().prop_map(|want| Want::Careless(Box::new(want))),
         3 => (pick(), len(), 0..1000usize).prop_map(|(dst, len, seed)| Want::Poke { dst, len, seed }),
-        2 => (desc(), pick(), pick(), len()).prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
+        2 => (desc(), pick(), pick(), len())
+            .prop_map(|(desc, dst, src, len)| Want::SetDesc { desc, dst, src, len }),
         1 => desc().prop_map(|dst| Want::CopyDesc { dst }),
         5 => (desc(), pick(), pick(), len(), rarely()).prop_map(|(desc, dst, src, len, copied)| {
             Want::RunDesc { desc, dst, src, len, copied }
         }),
         4 => (0..SLOTS.len()).prop_map(|slot| Want::Free { slot }),
-        5 => (0..60usize, 0..CELLS, any::<bool>()).prop_map(|(slot, cell, fresh)| Want::Map { slot, cell, fresh }),
+        5 => (0..60usize, 0..CELLS, any::<bool>())
+            .prop_map(|(slot, cell, fresh)| Want::Map { slot, cell, fresh }),
         1 => (0..CELLS).prop_map(|cell| Want::Unmap { cell }),
         3 => (0..60usize, any::<u16>(), len()).prop_map(|(slot, at, len)| Want::Register { slot, at, len }),
         1 => (0..60usize).prop_map(|slot| Want::Unregister { slot }),
@@ -364,11 +370,13 @@ fn wish(api: Api) -> impl Strategy<Value = Wish> {
     })
 }
 
-/// Bytes between the guards of each slot: mostly few, some pages, now and then all more than an engine copies in one go.
+/// Bytes between the guards of each slot: mostly few, some pages, now and then all more than an engine copies
+/// in one go.
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     let few = || prop_oneof![5 => 1..300usize, 1 => 4000..12_300usize];
     let many = || (3usize << 19)..(3 << 19) + 300_000;
-    prop_oneof![11 => prop::collection::vec(few(), SLOTS.len()), 1 => prop::collection::vec(many(), SLOTS.len())]
+    prop_oneof![11 => prop::collection::vec(few(), SLOTS.len()),
+        1 => prop::collection::vec(many(), SLOTS.len())]
 }
 
 /// What a program is made from: how large each slot's allocations are, and what is wanted.

@@ -1,6 +1,6 @@
-//! Memory that is unregistered when its copies have passed, mapped anew at the same address and registered again, as a large `malloc`
-//! comes to lie again and again: copies move the new bytes, however busy other streams are. A device uses the pages that were locked,
-//! whatever is mapped there later.
+//! Memory that is unregistered when its copies have passed, mapped anew at the same address and registered
+//! again, as a large `malloc` comes to lie again and again: copies move the new bytes, however busy other
+//! streams are. A device uses the pages that were locked, whatever is mapped there later.
 
 use ferry_tests::kind::{D2H, H2D, H2H};
 use ferry_tests::*;
@@ -10,7 +10,8 @@ use crate::{PAGE, PINNED, POISON, registered};
 
 const LEN: usize = 16 * PAGE;
 
-/// Maps fresh memory at a place, or anywhere if that is 0. It is shared: the stand-in for a driver can keep only the pages of such.
+/// Maps fresh memory at a place, or anywhere if that is 0. It is shared: the stand-in for a driver can keep
+/// only the pages of such.
 fn pages(at: usize) -> Memory {
     let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS | fixed);
@@ -20,7 +21,8 @@ fn pages(at: usize) -> Memory {
     Memory { addr: addr as usize, len: LEN, home: Home::Mapped }
 }
 
-/// A stream that stands still before copies of other registered memory, of both the short way and the long one.
+/// A stream that stands still before copies of other registered memory, of both the short way and the long
+/// one.
 fn busy() -> (usize, Gate, [Memory; 3]) {
     let (stream, other, more, device) =
         (stream(), registered(LEN, PINNED), registered(LEN, PINNED), Memory::device(LEN));
@@ -134,8 +136,8 @@ fn memory_is_mapped_anew_after_fills_copies_inside_the_host_and_batches_of_sever
     end(others);
 }
 
-/// As long as a copy of it is queued the memory stays what it is: it can be registered again at once, and when all have passed it can
-/// be mapped anew like any other.
+/// As long as a copy of it is queued the memory stays what it is: it can be registered again at once, and
+/// when all have passed it can be mapped anew like any other.
 #[test]
 fn memory_with_copies_in_flight_is_registered_again_at_once() {
     use_device();

@@ -1,4 +1,5 @@
-//! Host memory that was registered: page-locked by aclrtHostRegisterV2 it is copied asynchronously, mapped it is not.
+//! Host memory that was registered: page-locked by aclrtHostRegisterV2 it is copied asynchronously, mapped it
+//! is not.
 
 mod alone;
 mod anew;

@@ -26,8 +26,8 @@ fn batch(dst: usize, src: usize, len: usize, kind: i32, form: BatchForm, stream:
     Batch::of(&[(dst, src, len)], attr).call(form, stream).0
 }
 
-/// Copies `len` bytes at `offset` of `host` in every way and both directions behind a gate, and tells whether the calls
-/// waited, which must be the same for all; the bytes must be right whichever it is.
+/// Copies `len` bytes at `offset` of `host` in every way and both directions behind a gate, and tells whether
+/// the calls waited, which must be the same for all; the bytes must be right whichever it is.
 fn waits(what: &str, host: Memory, offset: usize, len: usize) -> bool {
     let mut answers = Vec::new();
     for (name, call) in FORMS {

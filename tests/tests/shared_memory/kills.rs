@@ -1,8 +1,8 @@
 //! Processes that allocate and free all the time, and are killed at random moments, also while they start.
 //!
-//! What they hold is counted in one word that all of them see, a lane of 16 bits for each: a process counts a block after it
-//! has it and before it gives it back, so the sum is never more than what is really held. A process that is about to be killed is
-//! marked first, and its lane is left out.
+//! What they hold is counted in one word that all of them see, a lane of 16 bits for each: a process counts a
+//! block after it has it and before it gives it back, so the sum is never more than what is really held. A
+//! process that is about to be killed is marked first, and its lane is left out.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -16,7 +16,8 @@ const KILLS: usize = 200;
 /// Blocks of 1 MiB that there are, and that each process would like to have.
 const BLOCKS: u64 = 16;
 const WANTED: u64 = 8;
-/// So many allocations each process tries between two kills. None works on while another starts: that would only take long.
+/// So many allocations each process tries between two kills. None works on while another starts: that would
+/// only take long.
 const ROUNDS: u64 = 24;
 const DOOMED: u64 = 1 << 15;
 

@@ -1,5 +1,6 @@
-//! Device memory that the processes of a user share (FERRY_DEVICE_SHARED): what one takes is missing to the others, and comes back
-//! however it ends. Only devices of memory and threads need this: a GPU is shared by itself.
+//! Device memory that the processes of a user share (FERRY_DEVICE_SHARED): what one takes is missing to the
+//! others, and comes back however it ends. Only devices of memory and threads need this: a GPU is shared by
+//! itself.
 //!
 //! Every test has a folder of its own, so that it shares with nobody but its own processes.
 

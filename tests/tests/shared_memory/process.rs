@@ -1,4 +1,5 @@
-//! A process that shares device memory with others: this program again, which does what it is told over a pipe.
+//! A process that shares device memory with others: this program again, which does what it is told over a
+//! pipe.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,5 @@
-//! What a site does in its stream: every kind of copy and fill, each followed by a copy back of what it changed.
+//! What a site does in its stream: every kind of copy and fill, each followed by a copy back of what it
+//! changed.
 
 use ferry_tests::kind::*;
 use ferry_tests::*;

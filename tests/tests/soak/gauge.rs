@@ -29,7 +29,8 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// During the soak: work in flight makes each number go up and down; what leaks goes up with every act, and there are many.
+    /// During the soak: work in flight makes each number go up and down; what leaks goes up with every act,
+    /// and there are many.
     pub const BUSY: [Margin; 5] = [
         Margin { name: "KiB resident", of: |g| g.resident, percent: 4, more: 24 * 1024 },
         Margin { name: "KiB of heap", of: |g| g.heap, percent: 20, more: 24 * 1024 },
@@ -37,8 +38,9 @@ impl Margin {
         Margin { name: "threads", of: |g| g.threads, percent: 50, more: 24 },
         Margin { name: "file descriptors", of: |g| g.descriptors, percent: 0, more: 4 },
     ];
-    /// With everything given back: tables and lists keep the room that they needed once, and the C library's heap keeps pages with one
-    /// small thing in each, not always as many. A byte kept by every act would be more than this.
+    /// With everything given back: tables and lists keep the room that they needed once, and the C library's
+    /// heap keeps pages with one small thing in each, not always as many. A byte kept by every act would be
+    /// more than this.
     pub const AT_REST: [Margin; 5] = [
         Margin { name: "KiB resident", of: |g| g.resident, percent: 0, more: 32 * 1024 },
         Margin { name: "KiB of heap", of: |g| g.heap, percent: 0, more: 4 * 1024 },

@@ -1,4 +1,5 @@
-//! Streams that live for one act: aborted, destroyed without waiting, or with callbacks for this thread to run.
+//! Streams that live for one act: aborted, destroyed without waiting, or with callbacks for this thread to
+//! run.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +47,8 @@ impl Guest {
     }
 }
 
-/// Drops what a stream has to do, whether or not it stands in a host function; afterwards it works like any other.
+/// Drops what a stream has to do, whether or not it stands in a host function; afterwards it works like any
+/// other.
 pub fn abort(worker: &mut Worker, camp: usize, site: usize) {
     let (site, random) = worker.site(camp, site);
     let guest = Guest::new();

@@ -1,5 +1,5 @@
-//! Counts the bytes that this program, the library in it included, has allocated and not freed. Resident memory tells much
-//! less: an allocator keeps pages for as long as one small thing lies in each.
+//! Counts the bytes that this program, the library in it included, has allocated and not freed. Resident
+//! memory tells much less: an allocator keeps pages for as long as one small thing lies in each.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

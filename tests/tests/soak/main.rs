@@ -1,8 +1,8 @@
-//! Everything at once, for a long time: threads that copy, allocate, free, map, wait and synchronise at random, every byte
-//! that comes back compared, and at the end nothing lost and nothing kept.
+//! Everything at once, for a long time: threads that copy, allocate, free, map, wait and synchronise at
+//! random, every byte that comes back compared, and at the end nothing lost and nothing kept.
 //!
-//! Threads own what they use, so whatever differs is the library's doing. Three seconds by default; FERRY_SOAK_SECONDS makes it
-//! longer, FERRY_SOAK_SEED repeats other choices.
+//! Threads own what they use, so whatever differs is the library's doing. Three seconds by default;
+//! FERRY_SOAK_SECONDS makes it longer, FERRY_SOAK_SEED repeats other choices.
 
 mod acts;
 mod gauge;
@@ -55,7 +55,8 @@ fn soak_and_weigh(time: Duration, seed: u64) {
     after.assert_not_above(&before, Margin::AT_REST, "everything given back, compared with before");
 }
 
-/// One round: threads with new streams act for this long and give everything back. What the process held meanwhile.
+/// One round: threads with new streams act for this long and give everything back. What the process held
+/// meanwhile.
 fn soak(time: Duration, seed: u64) -> Vec<Gauge> {
     let board = Arc::new(Board::new(THREADS));
     let looks = std::thread::scope(|scope| {
@@ -82,8 +83,8 @@ fn soak(time: Duration, seed: u64) -> Vec<Gauge> {
     looks
 }
 
-/// What the process holds when nothing is under way: threads for host functions end a while after the last one, and what the
-/// C library keeps of freed memory is not ours.
+/// What the process holds when nothing is under way: threads for host functions end a while after the last
+/// one, and what the C library keeps of freed memory is not ours.
 fn rest() -> Gauge {
     eventually("threads without work end", || blocked::named("ferry-call").is_empty());
     // SAFETY: gives back memory that nobody uses.

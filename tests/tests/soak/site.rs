@@ -1,7 +1,8 @@
 //! A stream with the memory that belongs to it, and what that memory must hold once the stream is through.
 //!
-//! Every act changes a part of the ground and the shadow alike, and asks for that part back; what comes back is compared
-//! with what the shadow was then. So each copy that was accepted is seen done, and no two sites share a byte.
+//! Every act changes a part of the ground and the shadow alike, and asks for that part back; what comes back
+//! is compared with what the shadow was then. So each copy that was accepted is seen done, and no two sites
+//! share a byte.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -202,7 +203,8 @@ impl Site {
         self.shadow.len() - part.at
     }
 
-    /// Fresh bytes that no other act ever had: words of a number of the site, a number of the act, and a place.
+    /// Fresh bytes that no other act ever had: words of a number of the site, a number of the act, and a
+    /// place.
     pub fn stamped(&mut self, len: usize) -> Vec<u8> {
         self.stamp += 1;
         let word = |index: u64| (self.stamp << 12 | index & 0xfff).to_le_bytes();
@@ -374,7 +376,8 @@ fn descriptor_size() -> usize {
 unsafe extern "C" fn look_around(look: *mut c_void) {
     // SAFETY: a stream runs a host function once, with the argument of its launch.
     let look = unsafe { Box::from_raw(look.cast::<Look>()) };
-    // SAFETY: the outbox is there until the stream was waited for, and no copy behind this function writes this byte.
+    // SAFETY: the outbox is there until the stream was waited for, and no copy behind this function writes
+    // this byte.
     let in_time = look.byte.is_none_or(|(addr, want)| unsafe { (addr as *const u8).read_volatile() } == want);
     let in_order = look.tally.passed.fetch_add(1, Ordering::AcqRel) == look.number;
     if !in_time || !in_order {

@@ -1,4 +1,5 @@
-//! One thread of the soak: its contexts on both devices, its sites, and acts that need more than one site's stream.
+//! One thread of the soak: its contexts on both devices, its sites, and acts that need more than one site's
+//! stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +41,8 @@ impl Board {
     }
 }
 
-/// A context of one device and the sites in it. Even threads make contexts of their own, odd ones use the device's.
+/// A context of one device and the sites in it. Even threads make contexts of their own, odd ones use the
+/// device's.
 struct Camp {
     device: u32,
     own_context: Option<usize>,

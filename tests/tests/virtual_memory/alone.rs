@@ -153,7 +153,8 @@ fn nothing_is_left() {
             finish(stream);
         }
     };
-    // A driver takes its time, the more so beside other processes: enough that what was freed rests no more, and then some.
+    // A driver takes its time, the more so beside other processes: enough that what was freed rests no more,
+    // and then some.
     let (first, more) = if on_host() { (2000, 10_000) } else { (500, 1500) };
     (0..first).for_each(round);
     finish(stream);

@@ -1,4 +1,5 @@
-//! Copies and fills over pieces that are mapped next to each other while their physical memory is not, against a mirror.
+//! Copies and fills over pieces that are mapped next to each other while their physical memory is not,
+//! against a mirror.
 
 use ferry_tests::kind::{BUFFERED, D2D, D2H, DEFAULT, H2D, INNER};
 use ferry_tests::*;
@@ -151,7 +152,8 @@ fn halves(
     Batch::of(&items, attr).call(form, stream).0
 }
 
-/// Spans that matter: a few bytes on either side of each border, whole pieces, everything; and some by chance.
+/// Spans that matter: a few bytes on either side of each border, whole pieces, everything; and some by
+/// chance.
 fn spans(dice: &mut Dice) -> Vec<Span> {
     let mut spans = vec![Span { at: 0, len: LEN, there: 0 }, Span { at: 1, len: LEN - 2, there: 2 }];
     let mut border = 0;

@@ -1,4 +1,5 @@
-//! Physical memory of the host: page-locked, mapped like a device's, and the CPU may touch it where it is mapped.
+//! Physical memory of the host: page-locked, mapped like a device's, and the CPU may touch it where it is
+//! mapped.
 
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2H, H2D};

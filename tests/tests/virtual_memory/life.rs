@@ -1,4 +1,5 @@
-//! What becomes of mappings and physical memory: holes, remaps with copies queued, and who keeps what for how long.
+//! What becomes of mappings and physical memory: holes, remaps with copies queued, and who keeps what for how
+//! long.
 
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2D, D2H, H2D, H2H, INNER};
@@ -33,7 +34,8 @@ fn reserve_map_copy_unmap_free_release() {
     expect("after the release", aclrtMapMem(base, PAGE, 0, physical(PAGE), 0), RT_PARAM_INVALID);
 }
 
-/// Copies and fills over a place where nothing is mapped, at the start, in the middle and at the end: all are refused.
+/// Copies and fills over a place where nothing is mapped, at the start, in the middle and at the end: all are
+/// refused.
 #[test]
 fn holes_are_refused_and_nothing_changes() {
     use_device();
@@ -158,7 +160,8 @@ fn a_wish_for_an_address_is_met_where_it_can_be() {
     }
 }
 
-/// What was queued before an unmap reaches the memory that was mapped then; what is queued after reaches the new one.
+/// What was queued before an unmap reaches the memory that was mapped then; what is queued after reaches the
+/// new one.
 #[test]
 fn copies_queued_before_a_remap_reach_the_old_memory() {
     use_device();

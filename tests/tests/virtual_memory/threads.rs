@@ -1,4 +1,5 @@
-//! Threads that map, unmap, free and copy the same addresses: no crash, no torn bytes, and every refusal has a code.
+//! Threads that map, unmap, free and copy the same addresses: no crash, no torn bytes, and every refusal has
+//! a code.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,8 +9,8 @@ use ferry_tests::*;
 
 use crate::PAGE;
 
-/// One thread maps now this and now that memory over a border; each memory holds one number only, and nothing else is ever
-/// seen there, whether the copy was queued before a remap or after.
+/// One thread maps now this and now that memory over a border; each memory holds one number only, and nothing
+/// else is ever seen there, whether the copy was queued before a remap or after.
 #[test]
 fn copies_race_with_remaps() {
     use_device();

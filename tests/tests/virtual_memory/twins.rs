@@ -1,4 +1,5 @@
-//! Physical memory that is mapped twice: a copy from one mapping to the other meets its own bytes, and is as memmove.
+//! Physical memory that is mapped twice: a copy from one mapping to the other meets its own bytes, and is as
+//! memmove.
 
 use ferry_tests::kind::{D2D, INNER};
 use ferry_tests::*;

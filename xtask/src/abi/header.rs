@@ -244,7 +244,8 @@ mod tests {
     fn members_fields_and_macros_are_found() {
         let header = header(
             "#ifndef G\n#define G\n#define N 0x4U /**< n */\nextern \"C\" {\n\
-             typedef enum { A = 0, /* a */ B = 2 } E;\ntypedef union { int x; int y[2]; } U;\nvoid f(void);\n}\n#endif",
+             typedef enum { A = 0, /* a */ B = 2 } E;\ntypedef union { int x; int y[2]; } U;\n\
+             void f(void);\n}\n#endif",
         );
         assert_eq!(header.constants().collect::<Vec<_>>(), ["A", "B", "N"]);
         assert_eq!(header.structs["U"], ["x", "y"]);

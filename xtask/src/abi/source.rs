@@ -96,7 +96,8 @@ mod tests {
                 struct Private;
                 extern "C" fn on_signal(n: i32) {}
                 #[unsafe(no_mangle)]
-                pub unsafe extern "C" fn aclF(dst: *mut ffi::c_void, _n: usize, f: super::F,) -> aclError { 0 }
+                pub unsafe extern "C" fn aclF(dst: *mut ffi::c_void, _n: usize, f: super::F,) -> aclError
+                { 0 }
                 #[unsafe(no_mangle)] pub extern "C" fn ferryG() {}
                 #[unsafe(no_mangle)] #[unsafe(naked)] pub extern "C" fn aclV(a: u8) {}
                 "#,

@@ -1,6 +1,8 @@
-//! Just enough reading of C and Rust for the signatures of this project: tokens, and lists of tokens cut at commas.
+//! Just enough reading of C and Rust for the signatures of this project: tokens, and lists of tokens cut at
+//! commas.
 //!
-//! No preprocessor, no macros, no grammar: both sides are ours, and what is not understood is an error, never skipped.
+//! No preprocessor, no macros, no grammar: both sides are ours, and what is not understood is an error, never
+//! skipped.
 
 /// A function as both sides can state it; types are in Rust's spelling.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,5 @@
-//! The Python module as an installed wheel has it, made of what cargo built: the suite carries it, and needs no release build.
+//! The Python module as an installed wheel has it, made of what cargo built: the suite carries it, and needs
+//! no release build.
 
 use std::fs;
 use std::path::Path;

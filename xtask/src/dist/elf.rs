@@ -1,12 +1,13 @@
-//! What a built file says about itself to the loader, read with readelf: its name, its flags, the C library it needs.
+//! What a built file says about itself to the loader, read with readelf: its name, its flags, the C library
+//! it needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::shell;
 
-/// The oldest C library that what we build runs with. It is the one in which glibc became a single library: a build on
-/// anything newer needs it for its threads. Lower would need an older machine to build on.
+/// The oldest C library that what we build runs with. It is the one in which glibc became a single library: a
+/// build on anything newer needs it for its threads. Lower would need an older machine to build on.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 34);
 
 /// The library has its name, and stays once it is loaded: its threads would outlive it.
@@ -21,8 +22,8 @@ pub fn check_library(root: &Path, library: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The file needs nothing that came after [`GLIBC_FLOOR`]; otherwise an error with the names of the functions. Says
-/// which version it does need.
+/// The file needs nothing that came after [`GLIBC_FLOOR`]; otherwise an error with the names of the
+/// functions. Says which version it does need.
 pub fn check_glibc(root: &Path, file: &Path) -> Result<String, String> {
     let needs = needs(&readelf(root, "-V", file)?);
     let highest = needs.iter().filter_map(|name| number(name)).max();
@@ -45,7 +46,8 @@ fn readelf(root: &Path, what: &str, file: &Path) -> Result<String, String> {
     shell::output(shell::program(root, "readelf").env("LC_ALL", "C").args([what, "-W"]).arg(file))
 }
 
-/// The versions of glibc that the loader insists on. One that only weak symbols use is marked, and may be missing.
+/// The versions of glibc that the loader insists on. One that only weak symbols use is marked, and may be
+/// missing.
 fn needs(said: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.split_once("Name: GLIBC_")?.1;
@@ -59,8 +61,8 @@ fn needs(said: &str) -> Vec<String> {
     names
 }
 
-/// `GLIBC_2.34` as numbers; the third one of old versions does not matter here. Names without numbers stand for features
-/// of a newer loader.
+/// `GLIBC_2.34` as numbers; the third one of old versions does not matter here. Names without numbers stand
+/// for features of a newer loader.
 fn number(name: &str) -> Option<(u32, u32)> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))

@@ -1,7 +1,9 @@
-//! Where everything lies below the prefix: the tree of a CANN toolkit, so that programs written for one find what they look for.
+//! Where everything lies below the prefix: the tree of a CANN toolkit, so that programs written for one find
+//! what they look for.
 //!
-//! The real folders are those of `<arch>-linux`; `include`, `lib64`, `bin` and the like are second names. Files with versions are
-//! in the forms that programs read, and say what the library says (`tests/dist/rules.py` compares them).
+//! The real folders are those of `<arch>-linux`; `include`, `lib64`, `bin` and the like are second names.
+//! Files with versions are in the forms that programs read, and say what the library says
+//! (`tests/dist/rules.py` compares them).
 
 use std::env::consts::ARCH;
 use std::path::Path;
@@ -48,8 +50,8 @@ pub fn links(tree: &mut Tree) {
     }
 }
 
-/// The Python module, unpacked from its wheel, for those who have the tree in PYTHONPATH. Its library is the tree's. What a wheel has
-/// Python run when it starts (ferry_acl.pth) is run by sitecustomize.py there.
+/// The Python module, unpacked from its wheel, for those who have the tree in PYTHONPATH. Its library is the
+/// tree's. What a wheel has Python run when it starts (ferry_acl.pth) is run by sitecustomize.py there.
 pub fn module(root: &Path, tree: &mut Tree, unpacked: &Path) -> Result<(), String> {
     let folder = Path::new("python/site-packages");
     tree.folder(folder, unpacked)?;
@@ -87,12 +89,16 @@ pub fn versions(tree: &mut Tree) {
     tree.file("driver/version.info", driver_info());
 }
 
-/// No line before `version=` may have that word: one program takes the first that has. The path is left open: the tree may be
-/// moved.
+/// What the driver and the toolkit say they work with.
+const COMPATIBLE: &str =
+    "[V100R001C15],[V100R001C18],[V100R001C19],[V100R001C20],[V100R001C21],[V100R001C23]";
+
+/// No line before `version=` may have that word: one program takes the first that has. The path is left open:
+/// the tree may be moved.
 fn install_info() -> String {
     format!(
         "package_name=Ascend-cann-toolkit\nversion={CANN}\ninnerversion=V100R001C25SPC001B001\n\
-         compatible_version=[V100R001C15],[V100R001C18],[V100R001C19],[V100R001C20],[V100R001C21],[V100R001C23]\n\
+         compatible_version={COMPATIBLE}\n\
          arch={ARCH}\nos=linux\npath=\n"
     )
 }
@@ -111,13 +117,13 @@ fn version_cfg() -> String {
 fn driver_info() -> String {
     format!(
         "Version={DRIVER}\nascendhal_version=7.35.23\nInnerversion=V100R001C23SPC005B219\n\
-         compatible_version=[V100R001C15],[V100R001C18],[V100R001C19],[V100R001C20],[V100R001C21],[V100R001C23]\n\
+         compatible_version={COMPATIBLE}\n\
          package_version={DRIVER}\n"
     )
 }
 
-/// What lies outside of a tree at `.../ascend-toolkit/latest`: the copy of set_env.sh one folder up, and the driver two up. With the
-/// folder that both are below.
+/// What lies outside of a tree at `.../ascend-toolkit/latest`: the copy of set_env.sh one folder up, and the
+/// driver two up. With the folder that both are below.
 pub fn around<'a>(prefix: &'a Path, set_env: &str) -> Option<(&'a Path, Tree)> {
     let base = prefix.ends_with("ascend-toolkit/latest").then(|| prefix.ancestors().nth(2)).flatten()?;
     let mut tree = Tree::default();

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::shell::{self, cargo};
 
 const OPENING: &str = "\
-Ferry contains the packages below, each under its own licence. It also contains parts of the Rust standard library, which is
+Ferry contains the packages below, each under its own licence. It also \
+contains parts of the Rust standard library, which is
 under MIT or Apache-2.0.
 ";
 
-/// Names, versions and licence texts of every package that ends up in what is built from these packages of ours.
+/// Names, versions and licence texts of every package that ends up in what is built from these packages of
+/// ours.
 pub fn text(root: &Path, ours: &[&str]) -> Result<String, String> {
     let mut tree = cargo(root, "tree --edges normal --prefix none --no-dedupe --format {p}|{l}");
     let tree = shell::output(tree.args(ours.iter().flat_map(|name| ["--package", name])))?;
@@ -69,7 +71,8 @@ mod tests {
 
     #[test]
     fn only_packages_of_others_are_listed() {
-        let tree = "ferry-cli v0.1.0 (/src/ferry/crates/cli)|MIT OR Apache-2.0\nclap v4.6.7|MIT OR Apache-2.0\n\
+        let tree = "ferry-cli v0.1.0 (/src/ferry/crates/cli)|MIT OR Apache-2.0\n\
+                    clap v4.6.7|MIT OR Apache-2.0\n\
                     clap_derive v4.6.7 (proc-macro)|MIT\nclap v4.6.7|MIT OR Apache-2.0\n";
         let found = packages(tree);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["clap-4.6.7", "clap_derive-4.6.7"]);

@@ -1,11 +1,12 @@
-//! A tree of files to be put below a prefix: complete in memory, then written file by file, each of them at once.
+//! A tree of files to be put below a prefix: complete in memory, then written file by file, each of them at
+//! once.
 //!
-//! A file is written beside its place and renamed into it, so that whoever opens it sees the old one or the new one. The
-//! tree leaves a list of its files behind; the next one put there removes what it no longer has. It never touches
-//! anything else, and it does not replace a library that is not ours.
+//! A file is written beside its place and renamed into it, so that whoever opens it sees the old one or the
+//! new one. The tree leaves a list of its files behind; the next one put there removes what it no longer has.
+//! It never touches anything else, and it does not replace a library that is not ours.
 //!
-//! A folder may have a second name, which is a link to it. Where the prefix has a folder of that name with files of others
-//! (`include` of /usr/local), each of our files in it is a link instead.
+//! A folder may have a second name, which is a link to it. Where the prefix has a folder of that name with
+//! files of others (`include` of /usr/local), each of our files in it is a link instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -98,15 +99,17 @@ impl Tree {
         self.0.keys().any(|path| path.starts_with(&folder) && *path != folder).then_some(folder)
     }
 
-    /// Whether `path` passes through a link of this tree that is there already: then it is not the file that was listed.
+    /// Whether `path` passes through a link of this tree that is there already: then it is not the file that
+    /// was listed.
     fn is_behind_a_link(&self, prefix: &Path, path: &Path) -> bool {
         let is_link =
             |above: &Path| matches!(self.0.get(above), Some(entry) if entry.is_at(&prefix.join(above)));
         path.ancestors().skip(1).any(is_link)
     }
 
-    /// Finds out for each second name of a folder what the prefix has there. Somebody's link to the same place stays; one that leads
-    /// elsewhere is an error. In a folder with others' files, ours are links one by one.
+    /// Finds out for each second name of a folder what the prefix has there. Somebody's link to the same
+    /// place stays; one that leads elsewhere is an error. In a folder with others' files, ours are links one
+    /// by one.
     fn suit_folders(&mut self, prefix: &Path, ours: &[PathBuf]) -> Result<(), String> {
         let is_folder = |path: &&PathBuf| self.folder_behind(path).is_some();
         let names: Vec<PathBuf> = self.0.keys().filter(is_folder).cloned().collect();
@@ -145,7 +148,8 @@ impl Tree {
         }
     }
 
-    /// A prefix may be the home of another AscendCL; taking its library away must not be a slip of the keyboard.
+    /// A prefix may be the home of another AscendCL; taking its library away must not be a slip of the
+    /// keyboard.
     fn refuse_foreign_library(&self, prefix: &Path, ours: &[PathBuf]) -> Result<(), String> {
         let real = self.0.keys().filter(|path| path.ends_with("libascendcl.so")).cloned();
         for name in real.chain(["lib/libascendcl.so".into(), "lib64/libascendcl.so".into()]) {
@@ -154,7 +158,8 @@ impl Tree {
             let known = ours.iter().any(|our| *our == name || prefix.join(our).canonicalize().ok() == same);
             if fs::symlink_metadata(&path).is_ok() && !known {
                 return Err(format!(
-                    "{} is there and did not come from here ({LIST} does not list it): choose another prefix, or move it away",
+                    "{} is there and did not come from here ({LIST} does not list it): choose another \
+                     prefix, or move it away",
                     path.display()
                 ));
             }

@@ -1,6 +1,6 @@
-//! The step that tries what was built as its users would: `dist/` is filled, installed elsewhere, moved, and looked at as
-//! public programs look at a toolkit, from every shell; every C example is built against it through pkg-config and through CMake,
-//! and run; the wheel goes into a new environment of Python's.
+//! The step that tries what was built as its users would: `dist/` is filled, installed elsewhere, moved, and
+//! looked at as public programs look at a toolkit, from every shell; every C example is built against it
+//! through pkg-config and through CMake, and run; the wheel goes into a new environment of Python's.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -93,8 +93,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A tree that was moved satisfies the rules by which public programs find a toolkit: with its set_env.sh sourced in each shell,
-    /// and under its `ferry run`. Says which shells are not there.
+    /// A tree that was moved satisfies the rules by which public programs find a toolkit: with its set_env.sh
+    /// sourced in each shell, and under its `ferry run`. Says which shells are not there.
     fn as_a_toolkit(&self, tree: &Tree) -> Result<Vec<String>, String> {
         let (first, moved) = (self.scratch.join("first"), self.scratch.join("moved to"));
         super::put(tree, &first.join("ascend-toolkit/latest"))?;

@@ -1,4 +1,5 @@
-//! The wheel of the Python module `acl`, which the tree carries: checked when it is built, and tried as its users would.
+//! The wheel of the Python module `acl`, which the tree carries: checked when it is built, and tried as its
+//! users would.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,8 +60,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Installs it into a new environment away from the sources, and runs a program there: with nothing else of ours in sight, and
-/// beside an installed library, which C loads before the module or after it.
+/// Installs it into a new environment away from the sources, and runs a program there: with nothing else of
+/// ours in sight, and beside an installed library, which C loads before the module or after it.
 pub fn try_out(root: &Path, wheel: &Path, lib: &Path) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("ferry-wheel-{}", std::process::id()));
     let tried = try_in(&folder, root, wheel, lib);

@@ -1,7 +1,7 @@
 //! Import cycles: none that a folder takes part in, none of more than three modules within one folder.
 //!
-//! Seen from outside a folder is one node, with the file of its name. Seen from inside, that file is a module like
-//! the others. So the graph is looked at once for each folder.
+//! Seen from outside a folder is one node, with the file of its name. Seen from inside, that file is a module
+//! like the others. So the graph is looked at once for each folder.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

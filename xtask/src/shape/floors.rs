@@ -1,4 +1,5 @@
-//! Which way arrows point: between crates, between the backends and what is under both, between the floors of cuda.
+//! Which way arrows point: between crates, between the backends and what is under both, between the floors of
+//! cuda.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +25,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("cli", &["abi", "terminal", "ferry", "tour", "bench", "capi"]),
 ];
 
-/// The folders and files of `backends/cuda`, from the ground up. What is on one floor may import what is on it or
-/// below.
+/// The folders and files of `backends/cuda`, from the ground up. What is on one floor may import what is on
+/// it or below.
 const FLOORS: &[&[&str]] =
     &[&["driver"], &["memory", "stream"], &["order"], &["coalesce", "descriptors", "staging"], &["shared"]];
 

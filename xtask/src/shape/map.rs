@@ -1,4 +1,5 @@
-//! The map in docs/ARCHITECTURE.md: every module of the product with the first sentence that it says of itself.
+//! The map in docs/ARCHITECTURE.md: every module of the product with the first sentence that it says of
+//! itself.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,7 @@
 //! One name, one thing: a type's name is defined once in a crate, and means the same noun in all of them.
 //!
-//! The folders `host/` and `cuda/` of `backends` count as crates. `xtask/nouns.txt` has the names that several
-//! crates define, with the noun that each of them means.
+//! The folders `host/` and `cuda/` of `backends` count as crates. `xtask/nouns.txt` has the names that
+//! several crates define, with the noun that each of them means.
 
 use std::collections::{BTreeMap, BTreeSet};
 

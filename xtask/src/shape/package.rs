@@ -1,4 +1,5 @@
-//! The modules of one package, found from its root file as the compiler finds them, and what names in them mean.
+//! The modules of one package, found from its root file as the compiler finds them, and what names in them
+//! mean.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Offences that are known and wait to be mended: `xtask/shape.allow` names each with its measure. Whatever is not in
-//! it, or has grown, is an error; so is what is in it and no longer there, or smaller: the list only shrinks.
+//! Offences that are known and wait to be mended: `xtask/shape.allow` names each with its measure. Whatever
+//! is not in it, or has grown, is an error; so is what is in it and no longer there, or smaller: the list
+//! only shrinks.
 
 use std::collections::BTreeMap;
 

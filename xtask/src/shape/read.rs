@@ -1,8 +1,8 @@
 //! Reads Rust sources into modules: what each declares, imports and names.
 //!
-//! Works on tokens, so that paths inside macro calls count like all others. Knows as much of the grammar as it
-//! takes to tell items apart; what the compiler would refuse is read somehow. Code that only tests or model
-//! checkers build (`cfg(test)`, `cfg(loom)`) is left out, and its lines are counted as such.
+//! Works on tokens, so that paths inside macro calls count like all others. Knows as much of the grammar as
+//! it takes to tell items apart; what the compiler would refuse is read somehow. Code that only tests or
+//! model checkers build (`cfg(test)`, `cfg(loom)`) is left out, and its lines are counted as such.
 
 use std::ops::RangeInclusive;
 
@@ -197,7 +197,8 @@ impl Reader<'_> {
             methods += usize::from(members[at..end].iter().any(|token| is_word(token, "fn")));
             at = end;
         }
-        // Bounds stand between a colon and the braces; generics of the trait itself have brackets around theirs.
+        // Bounds stand between a colon and the braces; generics of the trait itself have brackets around
+        // theirs.
         let bounds = tokens.iter().skip(2).skip_while(|token| !is_mark(token, ':'));
         let bounds = bounds.take_while(|token| !is_word(token, "where"));
         let supertraits = bounds.filter_map(ident).collect();
@@ -399,8 +400,8 @@ fn skip_visibility(tokens: &[TokenTree], at: &mut usize) -> bool {
     let public = tokens.get(*at).is_some_and(|token| is_word(token, "pub"));
     if public {
         *at += 1;
-        if matches!(tokens.get(*at), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
-        {
+        let within = tokens.get(*at);
+        if matches!(within, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis) {
             *at += 1;
         }
     }

@@ -71,7 +71,8 @@ fn arrows_lead_to_where_things_are_defined() {
         ("fn f() { told!() }", to("c.rs")),
         // What a macro has defined.
         ("use crate::c::FEW;", to("c.rs")),
-        // No arrows: modules alone, re-exports alone, tests, other crates, fields and methods of the same name.
+        // No arrows: modules alone, re-exports alone, tests, other crates, fields and methods of the same
+        // name.
         ("use crate::b;", BTreeSet::new()),
         ("pub use crate::b::Thing;", BTreeSet::new()),
         ("#[cfg(test)] mod tests { use crate::Thing; }", BTreeSet::new()),
@@ -272,7 +273,9 @@ fn the_map_has_each_module_with_its_first_sentence() {
 
 #[test]
 fn dependencies_of_a_manifest_are_those_of_the_product() {
-    let text = "[package]\nname = \"ferry-acl\"\n[dependencies]\nferry.workspace = true\nferry-core = { path = \"x\" }\nlibc = \"1\"\n\
-                [target.\"cfg(loom)\".dependencies]\nferry-abi.workspace = true\n[dev-dependencies]\nferry-capi.workspace = true\n";
+    let text = "[package]\nname = \"ferry-acl\"\n[dependencies]\nferry.workspace = true\n\
+                ferry-core = { path = \"x\" }\nlibc = \"1\"\n\
+                [target.\"cfg(loom)\".dependencies]\nferry-abi.workspace = true\n\
+                [dev-dependencies]\nferry-capi.workspace = true\n";
     assert_eq!(floors::dependencies(text), ["ferry", "core", "abi"]);
 }

@@ -1,4 +1,5 @@
-//! How much a backend must offer: the traits of the border have few methods, those of their supertraits among them.
+//! How much a backend must offer: the traits of the border have few methods, those of their supertraits among
+//! them.
 
 use super::offence::Offence;
 use super::package::Package;

@@ -23,20 +23,22 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Copies many pieces, all from host to device or all from device to host, in the order of the stream.
 ///
-/// Ferry's own: pyACL's documents have no batch copies. dsts, dest_maxs, srcs, sizes: one entry for each piece; lists of ints, or
-/// one-dimensional integer arrays (NumPy, array, memoryview), which are read where they lie. num_batches: how many pieces; the
-/// arrays may be longer. attrs: a list of {'dstLoc': {'id': int, 'type': int}, 'srcLoc': {'id': int, 'type': int}}, with type 0
-/// for host memory, 1 for memory of device id, 2 for host memory that acl did not allocate (0 will do for that too).
-/// attrs_indexes: the piece from which on each attribute holds, the first 0, each larger than the one before (R59 to R62); a list
-/// or an array too. num_attrs: how many attributes. One for all pieces: attrs_indexes [0], num_attrs 1. stream: 0 is the default
-/// stream.
+/// Ferry's own: pyACL's documents have no batch copies. dsts, dest_maxs, srcs, sizes: one entry for each
+/// piece; lists of ints, or one-dimensional integer arrays (NumPy, array, memoryview), which are read where
+/// they lie. num_batches: how many pieces; the arrays may be longer. attrs: a list of {'dstLoc': {'id': int,
+/// 'type': int}, 'srcLoc': {'id': int, 'type': int}}, with type 0 for host memory, 1 for memory of device id,
+/// 2 for host memory that acl did not allocate (0 will do for that too). attrs_indexes: the piece from which
+/// on each attribute holds, the first 0, each larger than the one before (R59 to R62); a list or an array
+/// too. num_attrs: how many attributes. One for all pieces: attrs_indexes [0], num_attrs 1. stream: 0 is the
+/// default stream.
 ///
-/// With page-locked memory (acl.rt.malloc_host) the call returns before the copies are done (R45): synchronise before using
-/// either side (R46). If other host memory takes part, it blocks until they are (R44). The pieces are copied in no particular
-/// order (R55). The arrays themselves may change as soon as the call is back.
+/// With page-locked memory (acl.rt.malloc_host) the call returns before the copies are done (R45):
+/// synchronise before using either side (R46). If other host memory takes part, it blocks until they are
+/// (R44). The pieces are copied in no particular order (R55). The arrays themselves may change as soon as the
+/// call is back.
 ///
-/// Returns (fail_index, ret): the first piece that is at fault, or 18446744073709551615 if none is, and 0 or an error code; if it
-/// is not 0, nothing is copied. C: aclrtMemcpyBatchAsync.
+/// Returns (fail_index, ret): the first piece that is at fault, or 18446744073709551615 if none is, and 0 or
+/// an error code; if it is not 0, nothing is copied. C: aclrtMemcpyBatchAsync.
 #[pyfunction]
 #[pyo3(signature = (dsts, dest_maxs, srcs, sizes, num_batches, attrs, attrs_indexes, num_attrs, stream, /))]
 #[allow(clippy::too_many_arguments)]
@@ -73,8 +75,8 @@ fn memcpy_batch_async(
     let result = enter(py, |library| {
         let mut fail_index = NONE;
         let function = library.functions.aclrtMemcpyBatchAsync;
-        // SAFETY: the arrays are as long as they say and stay for the time of the call, which only reads them; it refuses what it
-        // cannot use, and what is promised about the pieces, the caller promises.
+        // SAFETY: the arrays are as long as they say and stay for the time of the call, which only reads
+        // them; it refuses what it cannot use, and what is promised about the pieces, the caller promises.
         let code = unsafe {
             function(
                 dsts as *mut *mut c_void,

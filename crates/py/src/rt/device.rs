@@ -21,16 +21,18 @@ functions! { "acl.rt":
 
     /// Makes a device current in this thread, with its default context.
     ///
-    /// device_id: 0 or more, less than acl.rt.get_device_count() tells. Each call counts: acl.rt.reset_device takes one back.
+    /// device_id: 0 or more, less than acl.rt.get_device_count() tells. Each call counts: acl.rt.reset_device
+    /// takes one back.
     ///
     /// Returns ret: 0, or 107001 if there is no such device. C: aclrtSetDevice.
     fn set_device(device_id: Device)
         = aclrtSetDevice(device_id);
 
-    /// Takes one set_device back. With the last one the work of the device is waited for, and its default context ends.
+    /// Takes one set_device back. With the last one the work of the device is waited for, and its default
+    /// context ends.
     ///
-    /// device_id: as given to acl.rt.set_device, by whatever thread. Streams of the default context end with it; memory, events
-    /// and other contexts stay.
+    /// device_id: as given to acl.rt.set_device, by whatever thread. Streams of the default context end with
+    /// it; memory, events and other contexts stay.
     ///
     /// Returns ret: 0, or 107002 if nothing is left to take back. C: aclrtResetDevice.
     fn reset_device(device_id: Device)
@@ -58,13 +60,15 @@ functions! { "acl.rt":
     ///
     /// device_id: any device; it need not be set.
     ///
-    /// Returns (device_status, ret): 0 normal, 1 abnormal; ret is 107001 if there is no such device. C: aclrtQueryDeviceStatus.
+    /// Returns (device_status, ret): 0 normal, 1 abnormal; ret is 107001 if there is no such device. C:
+    /// aclrtQueryDeviceStatus.
     fn query_device_status(device_id: Device) -> (device_status: i32)
         = aclrtQueryDeviceStatus(device_id, device_status);
 
     /// Drops all work of a device, of every context. Whoever waits for one of its streams is told so: 107023.
     ///
-    /// device_id: the device; it need not be current. timeout: milliseconds, at most 2160000, or 0 for as long as it takes.
+    /// device_id: the device; it need not be current. timeout: milliseconds, at most 2160000, or 0 for as
+    /// long as it takes.
     ///
     /// Returns ret: 0, or 107001 if there is no such device. C: aclrtDeviceTaskAbort.
     fn device_task_abort(device_id: Device, timeout: u32)
@@ -80,7 +84,8 @@ functions! { "acl.rt":
     ///
     /// user_dev_id: the number by which this process knows the device.
     ///
-    /// Returns (logic_dev_id, ret): ret is 107001 if there is no such device. C: aclrtGetLogicDevIdByUserDevId.
+    /// Returns (logic_dev_id, ret): ret is 107001 if there is no such device. C:
+    /// aclrtGetLogicDevIdByUserDevId.
     fn get_logic_dev_id_by_user_dev_id(user_dev_id: Device) -> (logic_dev_id: i32)
         = aclrtGetLogicDevIdByUserDevId(user_dev_id, logic_dev_id);
 
@@ -88,7 +93,8 @@ functions! { "acl.rt":
     ///
     /// device_id: any device.
     ///
-    /// Returns (active, flags, ret): active is 1 or 0, flags is 0; ret is 107001 if there is no such device. C: aclrtGetPrimaryCtxState.
+    /// Returns (active, flags, ret): active is 1 or 0, flags is 0; ret is 107001 if there is no such device.
+    /// C: aclrtGetPrimaryCtxState.
     fn get_primary_ctx_state(device_id: Device) -> (active: i32, flags: u32)
         = aclrtGetPrimaryCtxState(device_id, flags, active);
 
@@ -102,7 +108,8 @@ functions! { "acl.rt":
     ///
     /// timeout: milliseconds, more than 0, or -1 for as long as it takes.
     ///
-    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeDeviceWithTimeout.
+    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C:
+    /// aclrtSynchronizeDeviceWithTimeout.
     fn synchronize_device_with_timeout(timeout: i32)
         = aclrtSynchronizeDeviceWithTimeout(timeout);
 
@@ -114,7 +121,8 @@ functions! { "acl.rt":
     fn device_can_access_peer(dev_id: Device, peer_dev_id: Device) -> (can: i32)
         = aclrtDeviceCanAccessPeer(can, dev_id, peer_dev_id);
 
-    /// Lets the current device reach the memory of another one; the other direction needs a call of its own (X9).
+    /// Lets the current device reach the memory of another one; the other direction needs a call of its own
+    /// (X9).
     ///
     /// peer_dev_id: the other device. flag: 0.
     ///
@@ -140,10 +148,10 @@ functions! { "acl.rt":
 
     /// Tells how much memory of the current device is free, and how much there is.
     ///
-    /// attr: 0 DDR, 1 HBM; 2 DDR in huge pages, 3 DDR in normal pages, 4 HBM in huge pages, 5 HBM in normal pages; 6 to 9 as 2 to
-    /// 5, for copies between devices (P2P); 10 HBM in pages of 1 GiB, 11 the same for P2P; and without saying whether DDR or HBM,
-    /// 12 normal pages, 13 huge pages, 14 pages of 1 GiB, 15 to 17 the same for P2P. Huge pages have 2 MiB. Memory that the
-    /// product does not have is 0 and 0.
+    /// attr: 0 DDR, 1 HBM; 2 DDR in huge pages, 3 DDR in normal pages, 4 HBM in huge pages, 5 HBM in normal
+    /// pages; 6 to 9 as 2 to 5, for copies between devices (P2P); 10 HBM in pages of 1 GiB, 11 the same for
+    /// P2P; and without saying whether DDR or HBM, 12 normal pages, 13 huge pages, 14 pages of 1 GiB, 15 to
+    /// 17 the same for P2P. Huge pages have 2 MiB. Memory that the product does not have is 0 and 0.
     ///
     /// Returns (free, total, ret): bytes. C: aclrtGetMemInfo.
     fn get_mem_info(attr: i32) -> (free: Size, total: Size)
@@ -184,8 +192,9 @@ functions! { "acl.rt":
 ///
 /// device_id: the device; it need not be current.
 ///
-/// Returns (utilization_info, ret): a dict with cubeUtilization, vectorUtilization, aicpuUtilization and memoryUtilization in per
-/// cent, -1 where the device cannot tell, and utilizationExtend, which is 0. C: aclrtGetDeviceUtilizationRate.
+/// Returns (utilization_info, ret): a dict with cubeUtilization, vectorUtilization, aicpuUtilization and
+/// memoryUtilization in per cent, -1 where the device cannot tell, and utilizationExtend, which is 0. C:
+/// aclrtGetDeviceUtilizationRate.
 #[pyfunction]
 #[pyo3(signature = (device_id, /))]
 fn get_device_utilization_rate(py: Python<'_>, device_id: Int<Device>) -> PyResult<(Bound<'_, PyDict>, i32)> {

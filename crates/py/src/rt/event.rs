@@ -17,9 +17,9 @@ functions! { "acl.rt":
 
     /// Makes an event for some uses.
     ///
-    /// flag: or-ed, not 0: 0x1 streams wait for it and reset it, 0x2 it follows a stream's progress, 0x8 it takes the time, 0x10
-    /// only devices use it; or alone, 0x20 external or 0x40 between processes. Without 0x1 acl.rt.stream_wait_event and
-    /// acl.rt.reset_event refuse it.
+    /// flag: or-ed, not 0: 0x1 streams wait for it and reset it, 0x2 it follows a stream's progress, 0x8 it
+    /// takes the time, 0x10 only devices use it; or alone, 0x20 external or 0x40 between processes. Without
+    /// 0x1 acl.rt.stream_wait_event and acl.rt.reset_event refuse it.
     ///
     /// Returns (event, ret). C: aclrtCreateEventWithFlag.
     fn create_event_with_flag(flag: u32) -> (event: Address)
@@ -27,9 +27,9 @@ functions! { "acl.rt":
 
     /// Makes an event for some uses, of the newer kind.
     ///
-    /// flag: as in create_event_with_flag. Before it is first recorded acl.rt.query_event_status calls it complete.
-    /// acl.rt.reset_event, acl.rt.query_event and acl.rt.query_event_wait_status refuse it with 107000. Recorded again, it is a
-    /// new event to later waits.
+    /// flag: as in create_event_with_flag. Before it is first recorded acl.rt.query_event_status calls it
+    /// complete. acl.rt.reset_event, acl.rt.query_event and acl.rt.query_event_wait_status refuse it with
+    /// 107000. Recorded again, it is a new event to later waits.
     ///
     /// Returns (event, ret). C: aclrtCreateEventExWithFlag.
     fn create_event_ex_with_flag(flag: u32) -> (event: Address)
@@ -49,10 +49,11 @@ functions! { "acl.rt":
     fn record_event(event: Address, stream: Address)
         = aclrtRecordEvent(event, stream);
 
-    /// Has a stream take an event back to not recorded when it gets here: later waits are for the next record.
+    /// Has a stream take an event back to not recorded when it gets here: later waits are for the next
+    /// record.
     ///
-    /// event: one of acl.rt.create_event_with_flag with flag 0x1; any other is refused with 107000. stream: 0 is the default
-    /// stream.
+    /// event: one of acl.rt.create_event_with_flag with flag 0x1; any other is refused with 107000. stream: 0
+    /// is the default stream.
     ///
     /// Returns ret: 0, or an error code. C: aclrtResetEvent.
     fn reset_event(event: Address, stream: Address)
@@ -66,7 +67,8 @@ functions! { "acl.rt":
 
     /// Tells whether what an event recorded is done. It does not wait.
     ///
-    /// Returns (status, ret): 0 not ready, 1 complete; the other way round than acl.rt.query_event. C: aclrtQueryEventStatus.
+    /// Returns (status, ret): 0 not ready, 1 complete; the other way round than acl.rt.query_event. C:
+    /// aclrtQueryEventStatus.
     fn query_event_status(event: Address) -> (status: i32)
         = aclrtQueryEventStatus(event, status);
 
@@ -108,9 +110,11 @@ functions! { "acl.rt":
     fn event_get_timestamp(event: Address) -> (timestamp: u64)
         = aclrtEventGetTimestamp(event, timestamp);
 
-    /// Limits how long streams wait for events that they are told to wait for from here on, in the whole process.
+    /// Limits how long streams wait for events that they are told to wait for from here on, in the whole
+    /// process.
     ///
-    /// timeout: seconds; 0 is no limit. What takes longer is 107019 at the next acl.rt.synchronize_stream, and the stream goes on.
+    /// timeout: seconds; 0 is no limit. What takes longer is 107019 at the next acl.rt.synchronize_stream,
+    /// and the stream goes on.
     ///
     /// Returns ret: 0, or an error code. C: aclrtSetOpWaitTimeout.
     fn set_op_wait_timeout(timeout: u32)

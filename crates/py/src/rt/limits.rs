@@ -35,13 +35,15 @@ functions! { "acl.rt":
 
     /// Limits the cores of a stream. The last one counts.
     ///
-    /// stream: 0 is the default stream. type: 0 cube cores, 1 vector cores. value: 1 to as many as the product has.
+    /// stream: 0 is the default stream. type: 0 cube cores, 1 vector cores. value: 1 to as many as the
+    /// product has.
     ///
     /// Returns ret: 0, or 107000 for another type or value. C: aclrtSetStreamResLimit.
     fn set_stream_res_limit(stream: Address, r#type: i32, value: u32)
         = aclrtSetStreamResLimit(stream, r#type, value);
 
-    /// Tells how many cores a stream may use: what was set for it, else for its device, else what the product has.
+    /// Tells how many cores a stream may use: what was set for it, else for its device, else what the product
+    /// has.
     ///
     /// As set_stream_res_limit.
     ///
@@ -65,11 +67,13 @@ functions! { "acl.rt":
 
     /// Takes use_stream_res_in_current_thread back.
     ///
-    /// Returns ret: 0, or 107000 if this thread uses the limits of another stream, or none. C: aclrtUnuseStreamResInCurrentThread.
+    /// Returns ret: 0, or 107000 if this thread uses the limits of another stream, or none. C:
+    /// aclrtUnuseStreamResInCurrentThread.
     fn unuse_stream_res_in_current_thread(stream: Address)
         = aclrtUnuseStreamResInCurrentThread(stream);
 
-    /// Tells how many cores this thread may use: by the stream whose limits it uses, else by its device, else what the product has.
+    /// Tells how many cores this thread may use: by the stream whose limits it uses, else by its device, else
+    /// what the product has.
     ///
     /// type: 0 cube cores, 1 vector cores.
     ///

@@ -22,11 +22,13 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 functions! { "acl.rt":
-    /// Allocates device memory of the current device, 64-byte aligned, with 32 bytes or more to spare behind it.
+    /// Allocates device memory of the current device, 64-byte aligned, with 32 bytes or more to spare behind
+    /// it.
     ///
-    /// size: bytes, not 0. policy: 0 huge pages (2 MiB) above 1 MiB, else normal ones, 1 huge pages only, 2 normal pages only;
-    /// 3, 4 and 5 as 0, 1 and 2 for copies between devices (P2P); 6 pages of 1 GiB, 7 the same for P2P. The memory is not
-    /// zeroed. The host cannot read or write it, unless the program runs on a board.
+    /// size: bytes, not 0. policy: 0 huge pages (2 MiB) above 1 MiB, else normal ones, 1 huge pages only, 2
+    /// normal pages only; 3, 4 and 5 as 0, 1 and 2 for copies between devices (P2P); 6 pages of 1 GiB, 7 the
+    /// same for P2P. The memory is not zeroed. The host cannot read or write it, unless the program runs on a
+    /// board.
     ///
     /// Returns (dev_ptr, ret): ret is 207001 if there is no memory left. C: aclrtMalloc.
     fn malloc(size: Size, policy: i32) -> (dev_ptr: Address)
@@ -52,32 +54,36 @@ functions! { "acl.rt":
 
     /// Allocates page-locked host memory: copies of it are asynchronous (X3).
     ///
-    /// size: bytes, not 0. The memory starts at a multiple of 64 and is not zeroed; acl.util.ptr_to_numpy makes an array of it.
+    /// size: bytes, not 0. The memory starts at a multiple of 64 and is not zeroed; acl.util.ptr_to_numpy
+    /// makes an array of it.
     ///
     /// Returns (host_ptr, ret). C: aclrtMallocHost.
     fn malloc_host(size: Size) -> (host_ptr: Address)
         = aclrtMallocHost(host_ptr, size);
 
-    /// Frees page-locked host memory, at once (X4). Copies in flight that use it still may; an array made of it must not be used.
+    /// Frees page-locked host memory, at once (X4). Copies in flight that use it still may; an array made of
+    /// it must not be used.
     ///
-    /// Returns ret: 0, also if host_ptr is 0, or 107000 if it is not what malloc_host returned. C: aclrtFreeHost.
+    /// Returns ret: 0, also if host_ptr is 0, or 107000 if it is not what malloc_host returned. C:
+    /// aclrtFreeHost.
     fn free_host(host_ptr: Address)
         = aclrtFreeHost(host_ptr);
 
     /// Maps host memory of the program's for the device.
     ///
-    /// ptr: an address, a multiple of 4096 (else 107008). size: bytes. type: 0, mapped. The memory is not page-locked by this, and
-    /// must stay until acl.rt.host_unregister: keep the object that owns it alive.
+    /// ptr: an address, a multiple of 4096 (else 107008). size: bytes. type: 0, mapped. The memory is not
+    /// page-locked by this, and must stay until acl.rt.host_unregister: keep the object that owns it alive.
     ///
-    /// Returns (dev_ptr, ret): the address the device has it at, which copies must not use (X5). C: aclrtHostRegister.
+    /// Returns (dev_ptr, ret): the address the device has it at, which copies must not use (X5). C:
+    /// aclrtHostRegister.
     fn host_register(ptr: Address, size: u64, r#type: i32) -> (dev_ptr: Address)
         = aclrtHostRegister(ptr, size, r#type, dev_ptr);
 
     /// Page-locks or maps host memory of the program's, by flag.
     ///
-    /// ptr: an address, a multiple of 4096 (else 107008). size: bytes. flag: 0x10000000 page-locked, so that copies are
-    /// asynchronous, 0x2 mapped for the device, or both; 0x4 and 0x8 are refused with 207000. The memory must stay until
-    /// acl.rt.host_unregister: keep the object that owns it alive.
+    /// ptr: an address, a multiple of 4096 (else 107008). size: bytes. flag: 0x10000000 page-locked, so that
+    /// copies are asynchronous, 0x2 mapped for the device, or both; 0x4 and 0x8 are refused with 207000. The
+    /// memory must stay until acl.rt.host_unregister: keep the object that owns it alive.
     ///
     /// Returns ret: 0, or an error code. C: aclrtHostRegisterV2.
     fn host_register_v2(ptr: Address, size: u64, flag: u32)
@@ -85,7 +91,8 @@ functions! { "acl.rt":
 
     /// Tells the address that the device has registered host memory at.
     ///
-    /// ptr_host: an address in memory that was mapped by acl.rt.host_register or acl.rt.host_register_v2. flag: 0.
+    /// ptr_host: an address in memory that was mapped by acl.rt.host_register or acl.rt.host_register_v2.
+    /// flag: 0.
     ///
     /// Returns (ptr_device, ret): copies must not use it (X5). C: aclrtHostGetDevicePointer.
     fn host_get_device_pointer(ptr_host: Address, flag: u32) -> (ptr_device: Address)
@@ -93,7 +100,8 @@ functions! { "acl.rt":
 
     /// Takes host_register or host_register_v2 back.
     ///
-    /// ptr: the address that was registered. The memory must stay until copies in flight that use it are done.
+    /// ptr: the address that was registered. The memory must stay until copies in flight that use it are
+    /// done.
     ///
     /// Returns ret: 0, or 507911 if nothing is registered there. C: aclrtHostUnregister.
     fn host_unregister(ptr: Address)
@@ -102,10 +110,10 @@ functions! { "acl.rt":
 
 /// Allocates device memory with a configuration.
 ///
-/// size: bytes, not 0. policy: as in malloc, or-ed with 0x100 for low or 0x1000 for high bandwidth and 0x100000 for memory that the
-/// host only reads. cfg: {} for none, or {'attrs': [{'attr': int, 'value': dict}, ...], 'numAttrs': int}, where attr 1 has the
-/// value {'moduleId': int} (33 is the application), 2 {'deviceId': int}, the current device, and 3 {'vaFlag': int}, for host
-/// memory only.
+/// size: bytes, not 0. policy: as in malloc, or-ed with 0x100 for low or 0x1000 for high bandwidth and
+/// 0x100000 for memory that the host only reads. cfg: {} for none, or {'attrs': [{'attr': int, 'value':
+/// dict}, ...], 'numAttrs': int}, where attr 1 has the value {'moduleId': int} (33 is the application), 2
+/// {'deviceId': int}, the current device, and 3 {'vaFlag': int}, for host memory only.
 ///
 /// Returns (dev_ptr, ret). C: aclrtMallocWithCfg.
 #[pyfunction]
@@ -177,8 +185,8 @@ fn malloc_host_with_cfg(py: Python<'_>, size: Int<u64>, cfg: &Bound<'_, PyAny>) 
 
 /// Gives device memory a key by which other processes can import it.
 ///
-/// dev_ptr: what acl.rt.malloc returned. size: bytes. len: bytes of the key with its end, 65. flags: 0, only processes that
-/// acl.rt.ipc_mem_set_import_pid names may import it, or 1, any of this user.
+/// dev_ptr: what acl.rt.malloc returned. size: bytes. len: bytes of the key with its end, 65. flags: 0, only
+/// processes that acl.rt.ipc_mem_set_import_pid names may import it, or 1, any of this user.
 ///
 /// Returns (key, ret): a str, empty if ret is not 0. C: aclrtIpcMemGetExportKey.
 #[pyfunction]
@@ -190,7 +198,8 @@ fn ipc_mem_get_export_key(
     len: Int<Size>,
     flags: Int<u64>,
 ) -> PyResult<(String, i32)> {
-    /// More than any key needs; lengths above this have no room, and the C function would not take them either.
+    /// More than any key needs; lengths above this have no room, and the C function would not take them
+    /// either.
     const MOST: usize = 4096;
     let name = "acl.rt.ipc_mem_get_export_key";
     take!(py, name, [dev_ptr, size, len, flags], |code| (String::new(), code));

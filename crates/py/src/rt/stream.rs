@@ -48,13 +48,15 @@ functions! { "acl.rt":
     ///
     /// stream: 0 is the default stream. timeout: milliseconds, more than 0, or -1 for as long as it takes.
     ///
-    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C: aclrtSynchronizeStreamWithTimeout.
+    /// Returns ret: 0, 507046 if the time was up, or the first error of that work. C:
+    /// aclrtSynchronizeStreamWithTimeout.
     fn synchronize_stream_with_timeout(stream: Address, timeout: i32)
         = aclrtSynchronizeStreamWithTimeout(stream, timeout);
 
     /// Tells whether a stream has done its work. It does not wait.
     ///
-    /// Returns (status, ret): 0 complete, 1 not ready; ret is the first error of that work. C: aclrtStreamQuery.
+    /// Returns (status, ret): 0 complete, 1 not ready; ret is the first error of that work. C:
+    /// aclrtStreamQuery.
     fn stream_query(stream: Address) -> (status: i32)
         = aclrtStreamQuery(stream, status);
 
@@ -64,7 +66,8 @@ functions! { "acl.rt":
     fn stream_abort(stream: Address)
         = aclrtStreamAbort(stream);
 
-    /// Has a stream wait for an event: what is handed to it from here on comes after what was recorded. The call does not wait.
+    /// Has a stream wait for an event: what is handed to it from here on comes after what was recorded. The
+    /// call does not wait.
     ///
     /// The stream comes first here, and second in acl.rt.record_event.
     ///
@@ -103,7 +106,8 @@ functions! { "acl.rt":
     fn reset_overflow_status(stream: Address)
         = aclrtResetOverflowStatus(stream);
 
-    /// Gives a cache a hint, in stream order. There is no cache here: the arguments are looked at, and nothing else happens.
+    /// Gives a cache a hint, in stream order. There is no cache here: the arguments are looked at, and
+    /// nothing else happens.
     ///
     /// src, size: memory of the stream's device. cmo_type: 0 prefetch. stream: 0 is the default stream.
     ///
@@ -113,17 +117,19 @@ functions! { "acl.rt":
 
     /// Writes 64 bits of device memory, in stream order.
     ///
-    /// dev_addr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0. stream: 0 is the default stream.
+    /// dev_addr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0. stream: 0 is the
+    /// default stream.
     ///
     /// Returns ret: 0, or an error code. C: aclrtValueWrite.
     fn value_write(dev_addr: Address, value: u64, flag: u32, stream: Address)
         = aclrtValueWrite(dev_addr, value, flag, stream);
 
-    /// Has a stream wait until 64 bits of device memory, whoever writes them, are as wanted. The call does not wait.
+    /// Has a stream wait until 64 bits of device memory, whoever writes them, are as wanted. The call does
+    /// not wait.
     ///
-    /// devAddr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0 waits until *devAddr - value is not negative
-    /// (as a signed number), 1 until both are equal, 2 until *devAddr & value is not 0, 3 until ~(*devAddr | value) is not 0.
-    /// stream: 0 is the default stream.
+    /// devAddr: memory of the stream's device, a multiple of 8. value: 64 bits. flag: 0 waits until *devAddr
+    /// - value is not negative (as a signed number), 1 until both are equal, 2 until *devAddr & value is not
+    /// 0, 3 until ~(*devAddr | value) is not 0. stream: 0 is the default stream.
     ///
     /// Returns ret: 0, or an error code. C: aclrtValueWait.
     fn value_wait(devAddr: Address, value: u64, flag: u32, stream: Address)
@@ -132,9 +138,9 @@ functions! { "acl.rt":
 
 /// Makes a stream with a priority and flags.
 ///
-/// priority: 0, the highest, to 7; what lies outside is taken as the nearest. It changes nothing here. flag: or-ed, 0 for none:
-/// 0x1 fast launch, 0x2 fast synchronise, 0x4 persistent, 0x8 huge, 0x10 of the CPU's scheduler, 0x20 for devices only. With
-/// 0x4, 0x10 or 0x20 acl.rt.synchronize_stream returns at once.
+/// priority: 0, the highest, to 7; what lies outside is taken as the nearest. It changes nothing here. flag:
+/// or-ed, 0 for none: 0x1 fast launch, 0x2 fast synchronise, 0x4 persistent, 0x8 huge, 0x10 of the CPU's
+/// scheduler, 0x20 for devices only. With 0x4, 0x10 or 0x20 acl.rt.synchronize_stream returns at once.
 ///
 /// Returns (stream, ret). C: aclrtCreateStreamWithConfig.
 #[pyfunction]
@@ -156,8 +162,9 @@ fn create_stream_with_config(py: Python<'_>, priority: Int<u32>, flag: Int<u32>)
 
 /// Sets an attribute of a stream.
 ///
-/// stream: 0 is the default stream. stm_attr_type: 1 failure mode, 2 overflow check, 3 tag, 4 caching of operators' information, 5
-/// priority. value: a dict with failureMode, overflowSwitch, userCustomTag, cacheOpInfoSwitch or streamPriority, whichever it is.
+/// stream: 0 is the default stream. stm_attr_type: 1 failure mode, 2 overflow check, 3 tag, 4 caching of
+/// operators' information, 5 priority. value: a dict with failureMode, overflowSwitch, userCustomTag,
+/// cacheOpInfoSwitch or streamPriority, whichever it is.
 ///
 /// Returns ret: 0, 107000 for a value that makes no sense, or another error code. C: aclrtSetStreamAttribute.
 #[pyfunction]

@@ -15,7 +15,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 functions! { "acl.rt":
     /// Reserves a range of addresses, without memory behind it.
     ///
-    /// size: bytes, not 0. alignment: 0. expect_ptr: 0, or an address to have it at if that is free. flags: 0, or 1 for huge pages.
+    /// size: bytes, not 0. alignment: 0. expect_ptr: 0, or an address to have it at if that is free. flags:
+    /// 0, or 1 for huge pages.
     ///
     /// Returns (vir_ptr, ret). C: aclrtReserveMemAddress.
     fn reserve_mem_address(size: Size, alignment: Size, expect_ptr: Address, flags: u64) -> (vir_ptr: Address)
@@ -39,8 +40,8 @@ functions! { "acl.rt":
 
     /// Maps physical memory at reserved addresses.
     ///
-    /// vir_ptr: an address inside a range of acl.rt.reserve_mem_address. size: that of the physical memory. offset: 0. handle: what
-    /// acl.rt.malloc_physical returned. flags: 0.
+    /// vir_ptr: an address inside a range of acl.rt.reserve_mem_address. size: that of the physical memory.
+    /// offset: 0. handle: what acl.rt.malloc_physical returned. flags: 0.
     ///
     /// Returns ret: 0, or an error code. C: aclrtMapMem.
     fn map_mem(vir_ptr: Address, size: Size, offset: Size, handle: Address, flags: u64)
@@ -57,9 +58,10 @@ functions! { "acl.rt":
 
 /// Allocates physical memory, without an address.
 ///
-/// size: bytes, a multiple of the page that memAttr says: 4 KiB, 2 MiB or 1 GiB. prop: {'handleType': 0, 'allocationType': 0,
-/// 'memAttr': int, 'location': {'id': device, 'type': 1}, 'reserve': 0}, with memAttr as the attr of acl.rt.get_mem_info, such as
-/// 4 for huge pages or 5 for normal ones; reserve may be left out. flags: 0.
+/// size: bytes, a multiple of the page that memAttr says: 4 KiB, 2 MiB or 1 GiB. prop: {'handleType': 0,
+/// 'allocationType': 0, 'memAttr': int, 'location': {'id': device, 'type': 1}, 'reserve': 0}, with memAttr as
+/// the attr of acl.rt.get_mem_info, such as 4 for huge pages or 5 for normal ones; reserve may be left out.
+/// flags: 0.
 ///
 /// Returns (handle, ret). C: aclrtMallocPhysical.
 #[pyfunction]

@@ -18,8 +18,8 @@ impl Builder {
         (!self.oracle.order.lent.is_shared(buffer)).then_some(Act::Share { buffer })
     }
 
-    /// A buffer goes from one stream to another, which drops its copy: who takes it back, or takes it on, waits for the first one
-    /// too.
+    /// A buffer goes from one stream to another, which drops its copy: who takes it back, or takes it on,
+    /// waits for the first one too.
     pub(super) fn astray(
         &mut self,
         wish: &Wish,

@@ -22,7 +22,8 @@ pub enum Held {
     Shared(SharedBuffer<u8>),
 }
 
-/// The streams that a buffer has been to, the last one first, and how often each had been aborted when it came.
+/// The streams that a buffer has been to, the last one first, and how often each had been aborted when it
+/// came.
 pub struct Since(Vec<(usize, usize)>);
 
 impl Safe<'_> {
@@ -175,8 +176,8 @@ impl Safe<'_> {
         Since(streams)
     }
 
-    /// The page-locked end of a copy, if that is to be a copy and not a batch. An owned matrix starts where its buffer does, so a
-    /// rectangle of it cannot go round its edge; what is lent can.
+    /// The page-locked end of a copy, if that is to be a copy and not a batch. An owned matrix starts where
+    /// its buffer does, so a rectangle of it cannot go round its edge; what is lent can.
     fn near(&self, act: &Act, up: bool, lent: bool) -> Option<Near> {
         match act {
             _ if any(act).is_multiple_of(7) => None,
@@ -231,7 +232,8 @@ impl Safe<'_> {
         Ok(())
     }
 
-    /// Waits in one of the ways there are. A copy of the buffer may have been dropped only if its stream was aborted.
+    /// Waits in one of the ways there are. A copy of the buffer may have been dropped only if its stream was
+    /// aborted.
     fn wait_for<B: Unpin>(&self, token: InFlight<B>, Since(streams): Since) -> Outcome<B> {
         let waited = match streams[0].0 % 3 {
             0 => token.wait(),

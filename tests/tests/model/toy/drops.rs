@@ -6,7 +6,8 @@ use crate::layout::Layout;
 use crate::program::{Act, CELLS, STREAMS, Span};
 
 impl Toy<'_> {
-    /// A call that must be refused: it is if it reaches into a hole, or gives up addresses where something is mapped.
+    /// A call that must be refused: it is if it reaches into a hole, or gives up addresses where something is
+    /// mapped.
     pub(super) fn refuse(&self, state: &mut State, act: &Act) -> Result<(), String> {
         let hole = state.layout.real(self.program, act).is_none();
         let mut streams = self.program.streams(act).into_iter();
