@@ -3,15 +3,15 @@
 //!
 //! The helpers give nothing back by themselves: a test that fails must leave everything as it was for whoever
 //! looks at it, and a handle that a test has already destroyed must not be destroyed again behind its back.
-//! The one exception is [`Gate`], which opens when dropped, because a failing test must not hang the ones
-//! that run beside it.
+//! The one exception is [`Blocker`], which lets go when dropped, because a failing test must not hang the
+//! ones that run beside it.
 
 mod batch;
 pub mod blocked;
+mod blocker;
 mod calls;
 pub mod children;
 pub mod fuzz;
-mod gate;
 pub mod headers;
 mod mapped;
 mod memory;
@@ -27,8 +27,9 @@ pub use ascendcl::{
     aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
+pub use blocker::block;
 pub use calls::*;
-pub use gate::Gate;
+pub use ferry_blocker::Blocker;
 pub use mapped::{Mapped, NORMAL_PAGES, physical, properties, reserve};
 pub use memory::{Home, Memory, pattern};
 pub use wild::{Wild, page_size};

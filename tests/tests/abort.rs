@@ -20,18 +20,18 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// Makes a stream stand still until the gate is opened.
-type Hold = fn(usize) -> Gate;
+type Hold = fn(usize) -> Blocker;
 
 fn holders() -> [(&'static str, Hold); 2] {
     [
         ("a host function that runs", |stream| {
-            let gate = Gate::on(stream);
+            let gate = block(stream);
             gate.wait_until_reached();
             gate
         }),
         ("a wait for another stream", |stream| {
             let (other, event) = (ferry_tests::stream(), event());
-            let gate = Gate::on(other);
+            let gate = block(other);
             ok(aclrtRecordEvent(event, other));
             ok(aclrtStreamWaitEvent(stream, event));
             gate
@@ -58,7 +58,7 @@ fn queued_work_is_dropped_and_the_stream_is_told_once() {
         assert_eq!(event_status(event), EVENT_COMPLETE, "{what}: an event behind dropped work completes");
         assert_eq!(aclrtSynchronizeStream(stream), STREAM_ABORT, "{what}: told");
         ok(aclrtSynchronizeStream(stream)); // once
-        gate.open();
+        gate.unblock();
         dst.assert_all(POISON, what);
         ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, H2D, stream));
         finish(stream);
@@ -98,7 +98,7 @@ fn everybody_who_waits_is_told() {
             assert_eq!(call.join(), STREAM_ABORT, "{name} behind {what}");
         }
         ok(aclrtSynchronizeStream(stream)); // it has been told
-        gate.open();
+        gate.unblock();
         finish(stream);
         dst.assert_all(POISON, what);
     }
@@ -109,14 +109,14 @@ fn a_device_synchronise_is_told_too() {
     let _turn = turn();
     ok(aclrtSetDevice(1));
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     gate.wait_until_reached();
     ok(aclrtRecordEvent(event(), stream));
     let call = blocked::call(aclrtSynchronizeDevice).blocked("a held stream of the device");
     ok(aclrtStreamAbort(stream));
     assert_eq!(call.join(), STREAM_ABORT);
     ok(aclrtSynchronizeDevice());
-    gate.open();
+    gate.unblock();
 }
 
 #[test]
@@ -127,16 +127,16 @@ fn a_device_synchronise_that_is_told_still_waits_for_the_others() {
     for place in [0, 1] {
         let streams = [stream(), stream()];
         let (aborted, busy) = (streams[place], streams[1 - place]);
-        let gates = [aborted, busy].map(Gate::on);
-        gates.iter().for_each(Gate::wait_until_reached);
+        let gates = [aborted, busy].map(block);
+        gates.iter().for_each(Blocker::wait_until_reached);
         ok(aclrtRecordEvent(event(), aborted));
         let sync = move || (aclrtSynchronizeDevice(), stream_status(busy));
         let call = blocked::call(sync).blocked("two held streams");
         ok(aclrtStreamAbort(aborted));
         blocked::settle();
-        gates[1].open();
+        gates[1].unblock();
         assert_eq!(call.join(), (STREAM_ABORT, 0), "the other stream was busy");
-        gates[0].open();
+        gates[0].unblock();
     }
 }
 
@@ -152,14 +152,14 @@ unsafe extern "C" fn after_the_gate(open: *mut std::ffi::c_void) {
 fn later_work_comes_after_a_function_that_an_abort_found_running() {
     let _turn = turn();
     let (stream, open) = (stream(), AtomicBool::new(false));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     gate.wait_until_reached();
     ok(aclrtStreamAbort(stream));
     ok(aclrtLaunchHostFunc(stream, Some(after_the_gate), &raw const open as usize));
     blocked::settle();
     assert_eq!(ORDER.load(Ordering::SeqCst), 0);
     open.store(true, Ordering::SeqCst);
-    gate.open();
+    gate.unblock();
     expect("the launch of the gate was aborted", aclrtSynchronizeStream(stream), STREAM_ABORT);
     assert_eq!(ORDER.load(Ordering::SeqCst), 2);
 }
@@ -182,14 +182,14 @@ fn the_default_stream_can_be_aborted_and_a_query_tells_too() {
     let _turn = turn();
     let mut context = 0;
     ok(aclrtCreateContext(&mut context, 0));
-    let gate = Gate::on(0);
+    let gate = block(0);
     gate.wait_until_reached();
     ok(aclrtRecordEvent(event(), 0));
     ok(aclrtStreamAbort(0));
     let mut status = 7;
     assert_eq!((aclrtStreamQuery(0, &mut status), status), (STREAM_ABORT, 7));
     ok(aclrtStreamQuery(0, &mut status));
-    gate.open();
+    gate.unblock();
     ok(aclrtDestroyContext(context));
 }
 
@@ -247,7 +247,7 @@ fn a_forced_destroy_waits_for_nothing() {
         finish(other);
         expect("the handle is dead", aclrtSynchronizeStream(stream), INVALID_HANDLE);
         expect("the handle is dead", aclrtDestroyStreamForce(stream), INVALID_HANDLE);
-        gate.open();
+        gate.unblock();
         dst.assert_all(POISON, what);
     }
     expect("the default stream", aclrtDestroyStreamForce(0), RT_PARAM_INVALID);

@@ -355,7 +355,7 @@ fn freeing_with_a_wait_for_the_device() {
             stream(),
         );
         out.fill(0);
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         ok(aclrtMemcpyAsync(out.addr, LEN, pinned.addr, LEN, H2D, stream));
         let call = blocked::call(move || match host {
             true => aclrtFreeHostWithDevSync(pinned.addr),
@@ -363,7 +363,7 @@ fn freeing_with_a_wait_for_the_device() {
         });
         let pending = call.blocked("a free that waits for the device");
         out.assert_all(0, "the copy has not run");
-        gate.open();
+        gate.unblock();
         assert_eq!(pending.join(), 0);
         assert_eq!(stream_status(stream), STREAM_COMPLETE, "nothing is left to do");
         out.assert_holds(&pattern(LEN, 2), "the copy has run");

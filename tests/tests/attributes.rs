@@ -137,11 +137,11 @@ fn an_overflow_status_is_zeros_in_stream_order() {
     use_device();
     let (stream, status) = (stream(), Memory::device(128));
     let ones = Memory::holding(Home::Pinned, &[0xff; 128]);
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(status.addr, 128, ones.addr, 128, H2D, stream));
     ok(aclrtGetOverflowStatus(status.addr + 32, 64, stream));
     ok(aclrtResetOverflowStatus(stream));
-    gate.open();
+    gate.unblock();
     finish(stream);
     status.part(32, 64).assert_all(0, "the status");
     status.part(0, 32).assert_all(0xff, "before it");

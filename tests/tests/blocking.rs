@@ -62,14 +62,14 @@ fn copies_of_page_locked_memory_come_back_before_they_run() {
             let what = format!("{}, kind {kind}, page-locked", form.name);
             let (dst, src, data) = ends(Home::Pinned, kind);
             let stream = stream();
-            let gate = Gate::on(stream);
+            let gate = block(stream);
             let code =
                 blocked::call(move || (form.call)(dst.addr, src.addr, LEN, kind, stream)).returned(&what);
             assert_eq!(code, 0, "{what}");
             blocked::settle();
             dst.assert_all(POISON, &what);
             assert_eq!(stream_status(stream), STREAM_NOT_READY, "{what}");
-            gate.open();
+            gate.unblock();
             finish(stream);
             dst.assert_holds(&data, &what);
         }
@@ -85,11 +85,11 @@ fn copies_of_pageable_memory_come_back_when_they_are_done() {
             let what = format!("{}, kind {kind}, {host:?}", form.name);
             let (dst, src, data) = ends(host, kind);
             let stream = stream();
-            let gate = Gate::on(stream);
+            let gate = block(stream);
             let call =
                 blocked::call(move || (form.call)(dst.addr, src.addr, LEN, kind, stream)).blocked(&what);
             dst.assert_all(POISON, &what);
-            gate.open();
+            gate.unblock();
             assert_eq!(call.join(), 0, "{what}");
             dst.assert_holds(&data, &what);
         }
@@ -105,10 +105,10 @@ fn one_pageable_piece_makes_a_batch_wait() {
         let heap = Memory::holding(Home::Heap, &data[LEN / 2..]);
         let items = [(dst.addr, pinned.addr, LEN / 2), (dst.addr + LEN / 2, heap.addr, LEN / 2)];
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let call = blocked::call(move || Batch::of(&items, HOST_TO_DEVICE).call(form, stream).0);
         let call = call.blocked("a batch of page-locked and pageable memory");
-        gate.open();
+        gate.unblock();
         assert_eq!(call.join(), 0);
         dst.assert_holds(&data, "a batch of page-locked and pageable memory");
     }
@@ -125,16 +125,16 @@ fn the_default_kind_waits_for_pageable_memory_only() {
             let what = format!("{}, DEFAULT, {direction}, {host:?}", form.name);
             let (dst, src, data) = ends(host, direction);
             let (stream, call) = (stream(), form.call);
-            let gate = Gate::on(stream);
+            let gate = block(stream);
             let call = blocked::call(move || call(dst.addr, src.addr, LEN, DEFAULT, stream));
             if host == Home::Pinned {
                 assert_eq!(call.returned(&what), 0, "{what}");
                 dst.assert_all(POISON, &what);
-                gate.open();
+                gate.unblock();
                 finish(stream);
             } else {
                 let call = call.blocked(&what);
-                gate.open();
+                gate.unblock();
                 assert_eq!(call.join(), 0, "{what}");
             }
             dst.assert_holds(&data, &what);
@@ -159,11 +159,11 @@ fn copies_inside_a_device_come_back_before_they_run() {
         let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Device, &data));
         dst.fill(POISON);
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let code = blocked::call(move || (form.call)(dst.addr, src.addr, LEN, kind, stream)).returned(&what);
         assert_eq!(code, 0, "{what}");
         dst.assert_all(POISON, &what);
-        gate.open();
+        gate.unblock();
         finish(stream);
         dst.assert_holds(&data, &what);
     }
@@ -171,11 +171,11 @@ fn copies_inside_a_device_come_back_before_they_run() {
 
 /// Both streams of a fresh context that a synchronous call could be put behind: its default stream and a
 /// created one.
-fn hold_everything() -> [Gate; 2] {
+fn hold_everything() -> [Blocker; 2] {
     let mut context = 0;
     ok(aclrtCreateContext(&mut context, 0));
-    let gates = [Gate::on(0), Gate::on(stream())];
-    gates.iter().for_each(Gate::wait_until_reached);
+    let gates = [block(0), block(stream())];
+    gates.iter().for_each(Blocker::wait_until_reached);
     gates
 }
 
@@ -215,7 +215,7 @@ fn a_synchronous_copy_does_not_wait_for_queued_work_on_its_own_memory() {
     use_device();
     let (dst, src, data) = ends(Home::Pinned, H2D);
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, H2D, stream));
     // What the copy will bring is not there yet, and what is written now is overwritten when the copy runs.
     let other = Memory::pinned(LEN);
@@ -223,7 +223,7 @@ fn a_synchronous_copy_does_not_wait_for_queued_work_on_its_own_memory() {
         .returned("a read of memory that waits for a copy");
     other.assert_all(POISON, "memory that a queued copy has not reached");
     dst.fill(0x11);
-    gate.open();
+    gate.unblock();
     finish(stream);
     dst.assert_holds(&data, "the queued copy runs after the synchronous one");
 }
@@ -260,14 +260,14 @@ fn a_buffered_copy_has_taken_its_data_when_it_comes_back() {
                 let (dst, src) = (Memory::device(len), Memory::holding(host, &data));
                 dst.fill(POISON);
                 let (stream, call) = (stream(), form.call);
-                let gate = Gate::on(stream);
+                let gate = block(stream);
                 let code =
                     blocked::call(move || call(dst.addr, src.addr, len, BUFFERED, stream)).returned(&what);
                 assert_eq!(code, 0, "{what}");
                 src.fill(0x66);
                 ok(src.free());
                 dst.assert_all(POISON, &what);
-                gate.open();
+                gate.unblock();
                 finish(stream);
                 dst.assert_holds(&data, &what);
                 ok(dst.free());
@@ -292,11 +292,11 @@ fn asynchronous_fills_of_device_memory_come_back_before_they_run() {
         let memory = Memory::device(LEN);
         memory.fill(POISON);
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         assert_eq!(blocked::call(move || fill(memory.addr, stream)).returned(name), 0, "{name}");
         blocked::settle();
         memory.assert_all(POISON, name);
-        gate.open();
+        gate.unblock();
         finish(stream);
         memory.assert_holds(&unit.repeat(LEN / 4), name);
     }
@@ -308,11 +308,11 @@ fn a_word_fill_of_host_memory_is_not_put_on_the_stream() {
     let memory = Memory::pinned(LEN);
     memory.fill(POISON);
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     let call = blocked::call(move || aclrtMemsetD32Async(memory.addr, LEN, 0x0807_0605, LEN / 4, stream));
     assert_eq!(call.returned("aclrtMemsetD32Async of host memory"), 0);
     memory.assert_holds(&[5, 6, 7, 8].repeat(LEN / 4), "filled although the stream is held");
-    gate.open();
+    gate.unblock();
     finish(stream);
 }
 
@@ -331,14 +331,14 @@ fn a_descriptor_is_read_when_its_copy_runs() {
     ok(aclrtSetMemcpyDesc(desc.addr, INNER, old_src.addr, old_dst.addr, LEN, 0));
 
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     let call = blocked::call(move || aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
     assert_eq!(call.returned("aclrtMemcpyAsyncWithDesc"), 0);
     let set =
         blocked::call(move || aclrtSetMemcpyDesc(desc.addr, INNER, new_src.addr, new_dst.addr, LEN - 7, 0));
     assert_eq!(set.returned("aclrtSetMemcpyDesc"), 0);
     new_dst.assert_all(POISON, "the copy has not run yet");
-    gate.open();
+    gate.unblock();
     finish(stream);
     old_dst.assert_all(POISON, "where the descriptor pointed when the copy was submitted");
     let want = [&new[..LEN - 7], &[POISON; 7]].concat();
@@ -375,14 +375,14 @@ fn offset_copies_read_their_cells_when_they_run() {
         let dst_cell = Memory::holding(cells, &old_dst.addr.to_ne_bytes());
         let src_cell = Memory::holding(cells, &old_src.addr.to_ne_bytes());
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let call = blocked::call(move || {
             aclrtMemcpyAsyncWithOffset(dst_cell.addr, LEN, 64, src_cell.addr, 4096, 128, INNER, stream)
         });
         assert_eq!(call.returned(&what), 0, "{what}");
         dst_cell.write(&new_dst.addr.to_ne_bytes());
         src_cell.write(&new_src.addr.to_ne_bytes());
-        gate.open();
+        gate.unblock();
         finish(stream);
         old_dst.assert_all(POISON, &what);
         let want = [&[POISON; 64], &new[128..128 + 4096], &[POISON; LEN - 64 - 4096]].concat();

@@ -167,9 +167,9 @@ fn a_forced_reset_takes_the_default_context_away_whatever_the_count() {
         }
         let stream = stream();
         (0..resets_before).for_each(|_| ok(aclrtResetDevice(0)));
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let reset = blocked::call(|| aclrtResetDeviceForce(0)).blocked("it waits for tasks all the same");
-        gate.open();
+        gate.unblock();
         assert_eq!(reset.join(), 0);
         assert_eq!(current_device(), Err(CONTEXT_NULL));
         expect("a second forced reset", aclrtResetDeviceForce(0), CONTEXT_NULL);
@@ -188,10 +188,10 @@ fn the_last_reset_waits_for_work() {
     let (device, host) = (Memory::device(64), Memory::pinned(64));
     device.fill(9);
     host.fill(0);
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(host.addr, 64, device.addr, 64, D2H, stream));
     let reset = blocked::call(|| aclrtResetDevice(1)).blocked("work in the default context");
-    gate.open();
+    gate.unblock();
     assert_eq!(reset.join(), 0);
     host.assert_all(9, "the work was done before the reset came back");
 }
@@ -204,10 +204,10 @@ fn streams_with_configuration() {
     for (priority, flag) in [(0, 0), (0, 0x3), (7, 0x1), (99, 0x8), (0, 0x4000_0000)] {
         let mut stream = 0;
         ok(aclrtCreateStreamWithConfig(&mut stream, priority, flag));
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         assert_eq!(stream_status(stream), STREAM_NOT_READY);
         let wait = blocked::call(move || aclrtSynchronizeStream(stream)).blocked("a configured stream");
-        gate.open();
+        gate.unblock();
         assert_eq!(wait.join(), 0);
         ok(aclrtDestroyStream(stream));
     }
@@ -222,11 +222,11 @@ fn streams_that_the_host_does_not_wait_for() {
     for flag in [0x4, 0x10, 0x20] {
         let mut stream = 0;
         ok(aclrtCreateStreamWithConfig(&mut stream, 0, flag));
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let code =
             blocked::call(move || aclrtSynchronizeStream(stream)).returned("a stream that nobody waits for");
         assert_eq!(code, 0, "flag {flag:#x}");
-        gate.open();
+        gate.unblock();
     }
     ok(aclrtResetDevice(0));
 }

@@ -351,7 +351,7 @@ fn limbo_in_small_memory() {
     let stream = stream();
     let size = 40 * MIB;
     let (piece, host) = (Memory::device(size), Memory::holding(Home::Pinned, &[1; 64]));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(piece.addr, size, host.addr, 64, H2D, stream));
     ok(piece.free());
     let mut again = 0;
@@ -367,7 +367,7 @@ fn limbo_in_small_memory() {
         blocked::Outcome::Blocked(pending) => pending.join(),
     };
     expect("memory that a queued copy needs", code, MEMORY_ALLOCATION);
-    gate.open();
+    gate.unblock();
     finish(stream);
     // Many times more than there is, one piece after the other, with nobody synchronising.
     for _ in 0..50 {
@@ -377,13 +377,13 @@ fn limbo_in_small_memory() {
     }
     finish(stream);
     // A stream that is held by something that has no addresses keeps no memory.
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     for _ in 0..5 {
         let piece = Memory::device(size);
         piece.fill(7);
         ok(piece.free());
     }
-    gate.open();
+    gate.unblock();
     finish(stream);
 }
 

@@ -47,10 +47,10 @@ fn every_kind_of_event_may_be_recorded_again() {
         ok(aclrtRecordEvent(event, free));
         ok(aclrtSynchronizeEvent(event));
         assert_eq!(event_status(event), EVENT_COMPLETE);
-        let gate = Gate::on(held);
+        let gate = block(held);
         ok(aclrtRecordEvent(event, held));
         assert_eq!(event_status(event), EVENT_NOT_READY, "the latest record counts");
-        gate.open();
+        gate.unblock();
         ok(aclrtSynchronizeEvent(event));
         assert_eq!(event_status(event), EVENT_COMPLETE);
     }
@@ -62,7 +62,7 @@ fn a_wait_binds_to_the_latest_record_before_it() {
     for event in [event(), with_flag(SYNC), ex_with_flag(SYNC)] {
         let (held, free) = (stream(), stream());
         let (early, late) = (stream(), stream());
-        let gate = Gate::on(held);
+        let gate = block(held);
         ok(aclrtRecordEvent(event, held));
         ok(aclrtStreamWaitEvent(early, event));
         ok(aclrtRecordEvent(event, free));
@@ -76,7 +76,7 @@ fn a_wait_binds_to_the_latest_record_before_it() {
             STREAM_NOT_READY,
             "a wait before the second record still means the first"
         );
-        gate.open();
+        gate.unblock();
         finish(early);
     }
 }
@@ -86,12 +86,12 @@ fn a_record_captures_what_was_submitted_before_it() {
     use_device();
     let (stream, before) = (stream(), event());
     ok(aclrtRecordEvent(before, stream));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     let code =
         blocked::call(move || aclrtSynchronizeEvent(before)).returned("an event recorded before the gate");
     assert_eq!(code, 0);
     assert_eq!(event_status(before), EVENT_COMPLETE);
-    gate.open();
+    gate.unblock();
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn waits_of_a_stream_for_itself_and_in_a_chain() {
     let own = event();
     ok(aclrtRecordEvent(own, streams[0]));
     ok(aclrtStreamWaitEvent(streams[0], own));
-    let gate = Gate::on(streams[0]);
+    let gate = block(streams[0]);
     for pair in streams.windows(2) {
         let link = event();
         ok(aclrtRecordEvent(link, pair[0]));
@@ -110,7 +110,7 @@ fn waits_of_a_stream_for_itself_and_in_a_chain() {
     }
     blocked::settle();
     assert_eq!(stream_status(streams[31]), STREAM_NOT_READY);
-    gate.open();
+    gate.unblock();
     finish(streams[31]);
     assert!(streams.iter().all(|&s| stream_status(s) == STREAM_COMPLETE), "the last one waited for all");
 }
@@ -191,11 +191,11 @@ fn events_stay_with_their_device() {
     expect("wait for another device's event", aclrtStreamWaitEvent(stream, distant), STREAM_CONTEXT);
     // Looking and waiting on the host work from anywhere.
     ok(aclrtSetDevice(1));
-    let gate = Gate::on(distant_stream);
+    let gate = block(distant_stream);
     ok(aclrtRecordEvent(distant, distant_stream));
     use_device();
     assert_eq!(event_status(distant), EVENT_NOT_READY);
-    gate.open();
+    gate.unblock();
     ok(aclrtSynchronizeEvent(distant));
     assert_eq!(event_status(distant), EVENT_COMPLETE);
     in_new_thread(move || ok(aclrtSynchronizeEvent(distant)));
@@ -237,20 +237,20 @@ fn the_older_queries() {
     for event in [event(), with_flag(SYNC)] {
         let (held, waiting) = (stream(), stream());
         assert_eq!((old_status(event), wait_status(event)), (NOT_READY, COMPLETE), "never recorded");
-        let gate = Gate::on(held);
+        let gate = block(held);
         ok(aclrtRecordEvent(event, held));
         assert_eq!((old_status(event), wait_status(event)), (NOT_READY, COMPLETE), "nobody waits");
         ok(aclrtStreamWaitEvent(waiting, event));
         assert_eq!((old_status(event), wait_status(event)), (NOT_READY, NOT_READY));
-        gate.open();
+        gate.unblock();
         finish(waiting);
         assert_eq!((old_status(event), wait_status(event)), (COMPLETE, COMPLETE));
         // Work behind the wait is no concern of the event's.
         ok(aclrtStreamWaitEvent(waiting, event));
-        let behind = Gate::on(waiting);
+        let behind = block(waiting);
         behind.wait_until_reached();
         assert_eq!(wait_status(event), COMPLETE);
-        behind.open();
+        behind.unblock();
     }
     let newest = ex_with_flag(SYNC);
     let mut status = 7;
@@ -267,14 +267,14 @@ fn a_reset_is_a_task_and_later_waits_are_for_the_next_record() {
     let (early, late) = (stream(), stream());
     ok(aclrtRecordEvent(event, recorder));
     finish(recorder);
-    let gate = Gate::on(resetter);
+    let gate = block(resetter);
     ok(aclrtStreamWaitEvent(early, event));
     ok(aclrtResetEvent(event, resetter));
     assert_eq!(event_status(event), EVENT_COMPLETE, "the reset has not run");
     ok(aclrtSynchronizeEvent(event));
     ok(aclrtStreamWaitEvent(late, event));
     finish(early);
-    gate.open();
+    gate.unblock();
     finish(resetter);
     assert_eq!((event_status(event), old_status(event)), (EVENT_NOT_READY, NOT_READY), "the reset has run");
     let code = blocked::call(move || aclrtSynchronizeEvent(event)).returned("a reset event");
@@ -282,11 +282,11 @@ fn a_reset_is_a_task_and_later_waits_are_for_the_next_record() {
     blocked::settle();
     assert_eq!((stream_status(late), wait_status(event)), (STREAM_NOT_READY, NOT_READY));
     // The record counts when it is done, not when it is called.
-    let gate = Gate::on(recorder);
+    let gate = block(recorder);
     ok(aclrtRecordEvent(event, recorder));
     blocked::settle();
     assert_eq!((stream_status(late), event_status(event)), (STREAM_NOT_READY, EVENT_NOT_READY));
-    gate.open();
+    gate.unblock();
     finish(late);
     assert_eq!((event_status(event), wait_status(event)), (EVENT_COMPLETE, COMPLETE));
 }
@@ -343,7 +343,7 @@ fn timestamps_follow_the_device_clock() {
     };
     ok(aclrtRecordEvent(first, stream));
     finish(stream);
-    let gate = Gate::on(other);
+    let gate = block(other);
     ok(aclrtRecordEvent(second, other));
     let mut us = 7;
     expect("not complete", aclrtEventGetTimestamp(second, &mut us), EVENT_NOT_COMPLETE);
@@ -353,7 +353,7 @@ fn timestamps_follow_the_device_clock() {
     finish(stream);
     expect("no ACL_EVENT_TIME_LINE", aclrtEventGetTimestamp(untimed, &mut us), TIMESTAMP_INVALID);
     assert_eq!(us, 7, "a refused call writes nothing");
-    gate.open();
+    gate.unblock();
     finish(other);
     let mut ms = -1.0;
     ok(aclrtEventElapsedTime(&mut ms, first, second));

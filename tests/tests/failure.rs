@@ -57,7 +57,7 @@ fn stop_on_failure_stops_every_stream_of_the_context() {
     dst.fill(POISON);
     ok(aclrtSetStreamFailureMode(failing, STOP));
     // Everything behind the gates is queued when the failure comes.
-    let (gate, other_gate) = (Gate::on(failing), Gate::on(other));
+    let (gate, other_gate) = (block(failing), block(other));
     fail_on(failing);
     ok(aclrtMemsetAsync(dst.addr, LEN, 1, LEN, failing));
     ok(aclrtRecordEvent(event, failing));
@@ -66,11 +66,11 @@ fn stop_on_failure_stops_every_stream_of_the_context() {
     ok(aclrtStreamWaitEvent(blocked_one, never));
     ok(aclrtMemsetAsync(dst.addr, LEN, 3, LEN, blocked_one));
     let waiting = blocked::call(move || aclrtSynchronizeStream(blocked_one)).blocked("a wait for `other`");
-    gate.open();
+    gate.unblock();
     // `other` still stands in its function; who waits for it is let go all the same.
     assert_eq!(waiting.join(), RT_PARAM_INVALID);
     ok(aclrtSynchronizeEvent(event));
-    other_gate.open();
+    other_gate.unblock();
     for _ in 0..2 {
         for stream in [failing, other, blocked_one, 0] {
             assert_eq!(aclrtSynchronizeStream(stream), RT_PARAM_INVALID, "every stream, every time");
@@ -160,10 +160,10 @@ fn an_abort_is_no_failure() {
     let context = context();
     let stream = stream();
     ok(aclrtSetStreamFailureMode(stream, STOP));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtRecordEvent(event(), stream));
     ok(aclrtStreamAbort(stream));
-    gate.open();
+    gate.unblock();
     expect("the abort", aclrtSynchronizeStream(stream), STREAM_ABORT);
     ok(aclrtRecordEvent(event(), stream));
     finish(stream);
@@ -177,14 +177,14 @@ fn a_pageable_copy_that_was_dropped_does_not_return_success() {
     ok(aclrtSetStreamFailureMode(failing, STOP));
     let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Heap, &pattern(LEN, 1)));
     dst.fill(POISON);
-    let (gate, other_gate) = (Gate::on(failing), Gate::on(other));
+    let (gate, other_gate) = (block(failing), block(other));
     fail_on(failing);
     let (to, from) = (dst.addr, src.addr);
     let call = blocked::call(move || aclrtMemcpyAsync(to, LEN, from, LEN, H2D, other));
     let call = call.blocked("a pageable copy behind a gate");
-    gate.open();
+    gate.unblock();
     expect("the failure", aclrtSynchronizeStream(failing), RT_PARAM_INVALID);
-    other_gate.open();
+    other_gate.unblock();
     assert_eq!(call.join(), RT_PARAM_INVALID);
     dst.assert_all(POISON, "it never ran");
     ok(aclrtDestroyContext(context));

@@ -226,12 +226,12 @@ fn plain() {
     for len in if on_host() { [SMALL, LARGE] } else { [LARGE, LARGE] } {
         let (memory, device) = (mapped(len, -1), Memory::device(len));
         memory.fill(1);
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let (d, h) = (device.addr, memory.addr);
         let copy = move || aclrtMemcpyAsync(d, len, h, len, H2D, stream);
         let pending = blocked::call(copy).blocked("a copy of pageable memory behind a gate");
         unmap(memory.part(HOLE, len - HOLE));
-        gate.open();
+        gate.unblock();
         ok(pending.join());
         let words = [&first_gone(h, len), "cannot be read", "not mapped"];
         refused("plain memory", aclrtSynchronizeStream(stream), RT_PARAM_INVALID, &words);

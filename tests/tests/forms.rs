@@ -223,11 +223,11 @@ fn any_kind_between_any_memory() {
 /// Copies behind a gate and asserts that the call waits, or comes back before the copy has run.
 fn copies(what: &str, call: Call, dst: Memory, src: Memory, kind: i32, waits: bool, taken: bool) {
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     let outcome = blocked::call(move || call(dst.addr, LEN, src.addr, LEN, kind, stream));
     if waits {
         let pending = outcome.blocked(what);
-        gate.open();
+        gate.unblock();
         assert_eq!(pending.join(), 0, "{what}");
     } else {
         assert_eq!(outcome.returned(what), 0, "{what}: {:?}", message());
@@ -235,7 +235,7 @@ fn copies(what: &str, call: Call, dst: Memory, src: Memory, kind: i32, waits: bo
         if taken {
             bytes(src).fill(0);
         }
-        gate.open();
+        gate.unblock();
     }
     finish(stream);
     ok(aclrtDestroyStream(stream));
@@ -344,10 +344,10 @@ fn descriptors() {
         let (dst, src, desc) = (Memory::new(to, LEN), Memory::holding(from, &data), Memory::new(of, size));
         bytes(dst).fill(POISON);
         expect(&what, aclrtSetMemcpyDesc(desc.addr, INNER, src.addr, dst.addr, LEN, 0), 0);
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         expect(&what, aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream), 0);
         assert!(bytes(dst).iter().all(|byte| *byte == POISON), "{what}: too early");
-        gate.open();
+        gate.unblock();
         finish(stream);
         assert!(bytes(dst) == data, "{what}");
     }
@@ -417,10 +417,10 @@ fn virtual_memory() {
     // Other memory in its place, with copies queued to the old one.
     ok(aclrtMapMem(all.addr + PAGE, 3 * PAGE, 0, physical(3 * PAGE), 0));
     bytes(all)[PAGE..4 * PAGE].fill(0x11);
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemsetAsync(second, 3 * PAGE, 0x22, 3 * PAGE, stream));
     ok(aclrtUnmapMem(second));
-    gate.open();
+    gate.unblock();
     finish(stream);
     assert!(bytes(all)[PAGE..4 * PAGE].iter().all(|byte| *byte == 0x11), "the new memory");
     ok(aclrtMapMem(second, 3 * PAGE, 0, range.handles[1], 0));

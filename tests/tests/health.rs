@@ -151,15 +151,15 @@ fn a_device_drops_all_its_work() {
     memory.fill(1);
     let source = Memory::holding(Home::Pinned, &[2; 64]);
     let gates = {
-        let gate = Gate::on(second);
+        let gate = block(second);
         ok(aclrtMemcpyAsync(memory.addr, 64, source.addr, 64, H2D, second));
         ok(aclrtSetDevice(0));
-        [gate, Gate::on(first)]
+        [gate, block(first)]
     };
     ok(aclrtMemcpyAsync(memory.addr, 64, source.addr, 64, H2D, first));
-    gates.iter().for_each(Gate::wait_until_reached);
+    gates.iter().for_each(Blocker::wait_until_reached);
     ok(aclrtDeviceTaskAbort(0, 0));
-    gates.iter().for_each(Gate::open);
+    gates.iter().for_each(Blocker::unblock);
     expect("the default context's", aclrtSynchronizeStream(first), STREAM_ABORT);
     ok(aclrtSetCurrentContext(context));
     expect("the other context's", aclrtSynchronizeStream(second), STREAM_ABORT);

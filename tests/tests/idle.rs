@@ -42,10 +42,10 @@ fn use_every_thread(seed: u8) {
     ok(aclrtMemcpyAsync(device.addr, 4 << 20, host.addr, 4 << 20, H2D, stream));
     ok(aclrtRecordEvent(event, stream));
     eventually("a copy that nobody waits for", || event_status(event) == EVENT_COMPLETE);
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     gate.wait_until_reached();
     ok(aclrtRecordEvent(called, stream));
-    gate.open();
+    gate.unblock();
     eventually("a function that nobody waits for", || event_status(called) == EVENT_COMPLETE);
     device.assert_holds(&pattern(4 << 20, seed), "the copy");
     let mut key = [0; 65];

@@ -117,12 +117,12 @@ fn one_by_one() {
 fn one_ends_while_another_begins() {
     ok(aclInit(std::ptr::null()));
     use_device();
-    let gate = Gate::on(stream());
+    let gate = block(stream());
     let ends = blocked::call(|| aclFinalizeReference(std::ptr::null_mut())).blocked("a function still runs");
     ok(aclInit(std::ptr::null()));
     ok(aclrtSetDevice(1));
     let stream = stream();
-    gate.open();
+    gate.unblock();
     ok(ends.join());
     ok(aclrtSynchronizeStream(stream));
     ok(aclFinalize());

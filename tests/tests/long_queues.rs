@@ -23,8 +23,8 @@ unsafe extern "C" fn count(_: *mut c_void) {
 }
 
 /// Queues functions behind a gate.
-fn queue(stream: usize, functions: usize) -> Gate {
-    let gate = Gate::on(stream);
+fn queue(stream: usize, functions: usize) -> Blocker {
+    let gate = block(stream);
     gate.wait_until_reached();
     for _ in 0..functions {
         ok(aclrtLaunchHostFunc(stream, Some(count), 0));
@@ -38,7 +38,7 @@ fn many_functions_end_one_after_the_other() {
     use_device();
     let (stream, before) = (stream(), CALLED.load(Ordering::Relaxed));
     let gate = queue(stream, FUNCTIONS);
-    gate.open();
+    gate.unblock();
     ok(aclrtSynchronizeStreamWithTimeout(stream, LIMIT.as_millis() as i32));
     assert_eq!(CALLED.load(Ordering::Relaxed) - before, FUNCTIONS);
 }
@@ -55,7 +55,7 @@ fn functions_in_front_of_many_copies_do_not_wait_for_them() {
     for _ in 0..FUNCTIONS {
         ok(aclrtMemcpyAsync(device.addr, 64, host.addr, 64, H2D, stream));
     }
-    gate.open();
+    gate.unblock();
     ok(aclrtSynchronizeStreamWithTimeout(stream, LIMIT.as_millis() as i32));
     device.assert_holds(&pattern(64, 3), "the copies behind the functions");
 }
@@ -70,7 +70,7 @@ fn functions_that_an_abort_drops_take_no_threads() {
     ok(aclrtStreamAbort(stream));
     assert!(blocked::named("ferry-").len() <= threads, "threads were started to drop functions");
     assert_eq!(aclrtSynchronizeStream(stream), STREAM_ABORT);
-    gate.open();
+    gate.unblock();
     finish(stream);
     assert_eq!(CALLED.load(Ordering::Relaxed), before, "none has run");
 }

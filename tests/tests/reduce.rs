@@ -344,7 +344,7 @@ fn reductions_run_in_the_order_of_their_stream() {
         let (up, back) = (Memory::holding(Home::Pinned, &a), Memory::pinned(len));
         let (dst, src) = (Memory::holding(Home::Device, &old), Memory::holding(Home::Device, &b));
         back.fill(0);
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         ok(aclrtMemcpyAsync(dst.addr, len, up.addr, len, H2D, stream));
         ok(aclrtReduceAsync(dst.addr, src.addr, len as u64, SUM, of.number, stream, 0));
         ok(aclrtReduceAsync(dst.addr, src.addr, len as u64, MAX, of.number, stream, 0));
@@ -352,7 +352,7 @@ fn reductions_run_in_the_order_of_their_stream() {
         ok(aclrtMemsetAsync(dst.addr, len, 0, len, stream));
         dst.assert_holds(&old, "nothing has run");
         assert_eq!(stream_status(stream), STREAM_NOT_READY);
-        gate.open();
+        gate.unblock();
         finish(stream);
         let want = oracle::reduce(MAX, of, &oracle::reduce(SUM, of, &a, &b), &b);
         back.assert_holds(&want, "both reductions, between the copies");
@@ -368,22 +368,22 @@ fn freeing_and_aborting_with_a_reduction_queued() {
     let (stream, len, of, mut dice) = (stream(), 1 << 20, FLOAT, Dice(6));
     let [a, b] = [(); 2].map(|()| dice.elements(of, len / of.size));
     let (dst, src) = (Memory::holding(Home::Device, &a), Memory::holding(Home::Device, &b));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtReduceAsync(dst.addr, src.addr, len as u64, SUM, of.number, stream, 0));
     ok(src.free());
     let other = Memory::device(len);
     other.fill(0);
     let late = aclrtReduceAsync(dst.addr, src.addr, len as u64, SUM, of.number, stream, 0);
     refused("freed", late, RT_PARAM_INVALID, &["src", "freed"]);
-    gate.open();
+    gate.unblock();
     finish(stream);
     let sum = oracle::reduce(SUM, of, &a, &b);
     dst.assert_holds(&sum, "the source was still there");
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     gate.wait_until_reached();
     ok(aclrtReduceAsync(dst.addr, other.addr, len as u64, MIN, of.number, stream, 0));
     ok(aclrtStreamAbort(stream));
-    gate.open();
+    gate.unblock();
     dst.assert_holds(&sum, "dropped");
 }
 

@@ -163,11 +163,11 @@ fn waiting_has_a_limit() {
         expect("neither -1 nor above 0", aclrtProcessReport(bad), RT_PARAM_INVALID);
     }
     expect("nothing was launched", aclrtProcessReport(1), REPORT_TIMEOUT);
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     let (count, callback) = counter();
     launch(stream, NO_BLOCK, callback());
     expect("the stream has not come to it", aclrtProcessReport(20), REPORT_TIMEOUT);
-    gate.open();
+    gate.unblock();
     ok(aclrtProcessReport(60_000));
     assert_eq!(count.load(Ordering::SeqCst), 1);
     ok(aclrtUnSubscribeReport(this_thread(), stream));
@@ -261,12 +261,12 @@ fn an_abort_drops_callbacks_that_were_not_due() {
     let _turn = turn();
     let stream = subscribed();
     let (count, callback) = counter();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     gate.wait_until_reached();
     launch(stream, BLOCK, callback());
     launch(stream, NO_BLOCK, callback());
     ok(aclrtStreamAbort(stream));
-    gate.open();
+    gate.unblock();
     expect("the abort", aclrtSynchronizeStream(stream), STREAM_ABORT);
     expect("nothing is due", aclrtProcessReport(1), REPORT_TIMEOUT);
     let (later, callback) = counter();
@@ -287,10 +287,10 @@ fn a_context_that_has_stopped_runs_no_callbacks() {
     let desc = Memory::device(LEN);
     desc.fill(0);
     let (count, callback) = counter();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
     launch(stream, BLOCK, callback());
-    gate.open();
+    gate.unblock();
     expect("the failure", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
     expect("it was dropped", aclrtProcessReport(1), REPORT_TIMEOUT);
     expect("no more work", try_launch(stream, NO_BLOCK, || ()), RT_PARAM_INVALID);

@@ -156,7 +156,7 @@ fn the_null_stream_is_the_default_stream_of_the_current_context() {
     contexts.iter_mut().for_each(|c| ok(aclrtCreateContext(c, 0)));
     let (dst, src) = (Memory::device(64), Memory::holding(Home::Pinned, &[1; 64]));
     dst.fill(POISON);
-    let gate = Gate::on(0);
+    let gate = block(0);
     ok(aclrtMemcpyAsync(dst.addr, 64, src.addr, 64, H2D, 0));
     blocked::settle();
     dst.assert_all(POISON, "the default stream of the second context is held");
@@ -170,7 +170,7 @@ fn the_null_stream_is_the_default_stream_of_the_current_context() {
             .returned("a stream of another context than the held one");
         other.assert_all(1, "a stream of another context than the held one");
     }
-    gate.open();
+    gate.unblock();
     ok(aclrtSetCurrentContext(contexts[1]));
     finish(0);
     dst.assert_all(1, "the default stream of the second context");

@@ -71,12 +71,12 @@ fn events_without_flags() {
         ok(make(&mut end, 0));
         // It is for all that an event of aclrtCreateEvent is for.
         ok(aclrtRecordEvent(start, stream));
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         ok(aclrtRecordEvent(end, stream));
         ok(aclrtStreamWaitEvent(waiting, end));
         blocked::settle();
         assert_eq!((event_status(end), stream_status(waiting)), (EVENT_NOT_READY, STREAM_NOT_READY));
-        gate.open();
+        gate.unblock();
         finish(waiting);
         ok(aclrtSynchronizeEvent(end));
         assert_eq!(event_status(end), EVENT_COMPLETE);

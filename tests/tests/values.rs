@@ -22,13 +22,13 @@ fn value(cell: &Memory) -> u64 {
 fn a_write_is_a_task_of_its_stream() {
     use_device();
     let (stream, cell, seen) = (stream(), cell(7), Memory::pinned(24));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     for (turn, value) in [u64::MAX, 0, 0x0123_4567_89ab_cdef].into_iter().enumerate() {
         ok(aclrtValueWrite(cell.addr, value, 0, stream));
         ok(aclrtMemcpyAsync(seen.addr + 8 * turn, 8, cell.addr, 8, D2H, stream));
     }
     assert_eq!(value(&cell), 7, "nothing has run");
-    gate.open();
+    gate.unblock();
     finish(stream);
     let want = [u64::MAX, 0, 0x0123_4567_89ab_cdef].map(u64::to_ne_bytes).concat();
     seen.assert_holds(&want, "each value as long as it was there");
@@ -72,7 +72,7 @@ fn a_wait_looks_when_its_stream_gets_there() {
     use_device();
     let (one, other, cell) = (stream(), stream(), cell(1));
     // The cell is right when the calls are made, and wrong when the stream gets to the wait.
-    let gate = Gate::on(one);
+    let gate = block(one);
     ok(aclrtValueWrite(cell.addr, 0, 0, one));
     ok(aclrtValueWait(cell.addr, 1, EQ, one));
     ok(aclrtValueWrite(cell.addr, 100, 0, one));
@@ -80,7 +80,7 @@ fn a_wait_looks_when_its_stream_gets_there() {
     // both.
     ok(aclrtValueWait(cell.addr, 1, EQ, other));
     finish(other);
-    gate.open();
+    gate.unblock();
     eventually("the first write", || value(&cell) == 0);
     assert_eq!(stream_status(one), STREAM_NOT_READY);
     ok(aclrtValueWrite(cell.addr, 1, 0, other));

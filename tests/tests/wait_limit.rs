@@ -11,7 +11,7 @@ fn a_stream_that_waits_too_long_fails_and_goes_on() {
     let (records, waits, event) = (stream(), stream(), event());
     let (target, source) = (Memory::device(64), Memory::holding(Home::Pinned, &[2; 64]));
     target.fill(1);
-    let gate = Gate::on(records);
+    let gate = block(records);
     ok(aclrtRecordEvent(event, records));
     // Told to wait before there is a limit: none.
     let patient = stream();
@@ -34,7 +34,7 @@ fn a_stream_that_waits_too_long_fails_and_goes_on() {
     ok(aclrtCreateEventWithFlag(&mut other, 1));
     ok(aclrtRecordEvent(other, waits));
     ok(aclrtStreamWaitEvent(records, other));
-    gate.open();
+    gate.unblock();
     finish(waits);
     finish(patient);
     finish(records);
@@ -46,7 +46,7 @@ fn a_stream_that_waits_too_long_fails_and_goes_on() {
     finish(waits);
 
     // An aborted wait is over, and so is its limit.
-    let gate = Gate::on(records);
+    let gate = block(records);
     ok(aclrtRecordEvent(event, records));
     ok(aclrtStreamWaitEvent(waits, event));
     ok(aclrtStreamAbort(waits));
@@ -54,6 +54,6 @@ fn a_stream_that_waits_too_long_fails_and_goes_on() {
     finish(waits);
     ok(aclrtSetOpWaitTimeout(0));
     ok(aclrtStreamWaitEvent(waits, event));
-    gate.open();
+    gate.unblock();
     finish(waits);
 }

@@ -27,12 +27,12 @@ fn synchronising_calls_sleep_until_the_work_before_them_is_done() {
         let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Pinned, &data));
         dst.fill(POISON);
         let (stream, event) = (stream(), event());
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, H2D, stream));
         ok(aclrtRecordEvent(event, stream));
         let call = blocked::call(move || wait(stream, event)).blocked(name);
         dst.assert_all(POISON, name);
-        gate.open();
+        gate.unblock();
         assert_eq!(call.join(), 0, "{name}");
         dst.assert_holds(&data, name);
     }
@@ -45,17 +45,17 @@ fn a_device_synchronise_waits_for_the_streams_of_every_context() {
     ok(aclrtGetCurrentContext(&mut mine));
     let mut other = 0;
     ok(aclrtCreateContext(&mut other, 0));
-    let gate = Gate::on(0);
+    let gate = block(0);
     ok(aclrtSetCurrentContext(mine));
     let call = blocked::call(aclrtSynchronizeDevice).blocked("work in another context of the device");
-    gate.open();
+    gate.unblock();
     assert_eq!(call.join(), 0);
 }
 
 #[test]
 fn a_device_synchronise_does_not_wait_for_the_other_device() {
     ok(aclrtSetDevice(1));
-    let gate = Gate::on(stream());
+    let gate = block(stream());
     // Other tests keep device 0 busy from time to time, so the call may sleep, but not longer than they do.
     use_device();
     let call = std::thread::spawn(|| {
@@ -64,20 +64,20 @@ fn a_device_synchronise_does_not_wait_for_the_other_device() {
     });
     eventually("a synchronise of device 0 while device 1 is held", || call.is_finished());
     assert_eq!(call.join().unwrap(), 0);
-    gate.open();
+    gate.unblock();
 }
 
 #[test]
 fn a_wait_with_a_limit_says_when_it_gave_up() {
     use_device();
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     assert_eq!(aclrtSynchronizeStreamWithTimeout(stream, 1), STREAM_SYNC_TIMEOUT);
     assert!(message().unwrap_or_default().contains("aclrtSynchronizeStreamWithTimeout"));
     assert_eq!(aclrtSynchronizeStreamWithTimeout(stream, 20), STREAM_SYNC_TIMEOUT);
     // Giving up changes nothing: the stream still holds its work and can be waited for.
     assert_eq!(stream_status(stream), STREAM_NOT_READY);
-    gate.open();
+    gate.unblock();
     ok(aclrtSynchronizeStreamWithTimeout(stream, 60_000));
     for limit in [0, -2, i32::MIN] {
         expect(
@@ -95,7 +95,7 @@ fn waits_for_a_device_and_an_event_give_up_too() {
     let (stream, event) = (stream(), event());
     ok(aclrtSynchronizeDeviceWithTimeout(60_000));
     ok(aclrtSynchronizeEventWithTimeout(event, 1)); // never recorded: nothing to wait for
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtRecordEvent(event, stream));
     for limit in [1, 20] {
         assert_eq!(aclrtSynchronizeDeviceWithTimeout(limit), STREAM_SYNC_TIMEOUT);
@@ -106,7 +106,7 @@ fn waits_for_a_device_and_an_event_give_up_too() {
     let patient = blocked::call(|| aclrtSynchronizeDeviceWithTimeout(-1)).blocked("a device held by a gate");
     let waiting =
         blocked::call(move || aclrtSynchronizeEventWithTimeout(event, -1)).blocked("an event behind it");
-    gate.open();
+    gate.unblock();
     assert_eq!((patient.join(), waiting.join()), (0, 0));
     for limit in [0, -2, i32::MIN] {
         let what = "a limit that is neither -1 nor above 0";
@@ -138,10 +138,10 @@ fn queries_tell_held_from_done() {
     use_device();
     let (stream, event) = (stream(), event());
     assert_eq!(stream_status(stream), STREAM_COMPLETE, "a new stream");
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtRecordEvent(event, stream));
     assert_eq!((stream_status(stream), event_status(event)), (STREAM_NOT_READY, EVENT_NOT_READY));
-    gate.open();
+    gate.unblock();
     finish(stream);
     assert_eq!((stream_status(stream), event_status(event)), (STREAM_COMPLETE, EVENT_COMPLETE));
 }
@@ -156,7 +156,7 @@ fn an_event_links_two_streams_and_neither_call_waits() {
     middle.fill(POISON);
     last.fill(POISON);
     let (first, second, event) = (stream(), stream(), event());
-    let gate = Gate::on(first);
+    let gate = block(first);
     ok(aclrtMemcpyAsync(middle.addr, LEN, src.addr, LEN, H2D, first));
     let code = blocked::call(move || aclrtRecordEvent(event, first)).returned("aclrtRecordEvent");
     assert_eq!(code, 0);
@@ -166,7 +166,7 @@ fn an_event_links_two_streams_and_neither_call_waits() {
     blocked::settle();
     last.assert_all(POISON, "the second stream waits");
     assert_eq!(stream_status(second), STREAM_NOT_READY);
-    gate.open();
+    gate.unblock();
     finish(second);
     last.assert_holds(&data, "the second stream copied what the first one brought");
 }
@@ -179,7 +179,7 @@ fn streams_without_an_event_between_them_are_unordered() {
     let (dst, src) = (Memory::device(LEN), Memory::holding(Home::Pinned, &data));
     dst.fill(POISON);
     let (held, free) = (stream(), stream());
-    let _gate = Gate::on(held);
+    let _gate = block(held);
     ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, H2D, free));
     finish(free);
     dst.assert_holds(&data, "the other stream is held, this one is not");
@@ -189,22 +189,22 @@ fn streams_without_an_event_between_them_are_unordered() {
 fn destroying_an_event_never_waits_and_frees_no_one_early() {
     use_device();
     let (first, second, event) = (stream(), stream(), event());
-    let gate = Gate::on(first);
+    let gate = block(first);
     ok(aclrtRecordEvent(event, first));
     ok(aclrtStreamWaitEvent(second, event));
     let code = blocked::call(move || aclrtDestroyEvent(event)).returned("aclrtDestroyEvent");
     assert_eq!(code, 0);
     blocked::settle();
     assert_eq!(stream_status(second), STREAM_NOT_READY, "a wait outlives its event");
-    gate.open();
+    gate.unblock();
     finish(second);
 }
 
 #[test]
 fn sixty_four_streams_stand_in_host_functions_and_the_next_one_copies() {
     use_device();
-    let gates: Vec<Gate> = (0..64).map(|_| Gate::on(stream())).collect();
-    gates.iter().for_each(Gate::wait_until_reached);
+    let gates: Vec<Blocker> = (0..64).map(|_| block(stream())).collect();
+    gates.iter().for_each(Blocker::wait_until_reached);
     let data = pattern(LEN, 4);
     let (dst, src, back) = (Memory::device(LEN), Memory::holding(Home::Pinned, &data), Memory::pinned(LEN));
     let free = stream();
@@ -213,7 +213,7 @@ fn sixty_four_streams_stand_in_host_functions_and_the_next_one_copies() {
     finish(free);
     back.assert_holds(&data, "the 65th stream");
     // And a 65th host function still finds a thread.
-    let more = Gate::on(free);
+    let more = block(free);
     more.wait_until_reached();
 }
 
@@ -229,12 +229,12 @@ unsafe extern "C" fn note_order(place: *mut c_void) {
 fn host_functions_of_a_stream_run_one_after_the_other() {
     use_device();
     let stream = stream();
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     for place in 0..200 {
         ok(aclrtLaunchHostFunc(stream, Some(note_order), place));
     }
     assert_eq!(RAN.load(Ordering::SeqCst), 0);
-    gate.open();
+    gate.unblock();
     finish(stream);
     assert_eq!(RAN.load(Ordering::SeqCst), 200, "each found its predecessor done");
 }
@@ -252,7 +252,7 @@ fn work_goes_on_without_anyone_synchronising() {
     ok(aclrtMemcpyAsync(back.addr, LEN, dst.addr, LEN, D2H, second));
     ok(aclrtRecordEvent(last, second));
     // The gate's host function runs on a thread of the library, so nobody here asks for progress at all.
-    Gate::on(second).wait_until_reached();
+    block(second).wait_until_reached();
     back.assert_holds(&data, "everything before a host function that runs is done");
     assert_eq!(event_status(last), EVENT_COMPLETE);
     // The gate was dropped, so the stream runs dry, again without a call that waits.
@@ -269,7 +269,7 @@ fn freed_memory_still_serves_the_copies_queued_before() {
         let (dst, src) = (Memory::device(LEN), Memory::holding(home, &data));
         dst.fill(POISON);
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let direction = if home == Home::Pinned { H2D } else { D2D };
         ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, direction, stream));
         assert_eq!(blocked::call(move || src.free()).returned(&what), 0, "{what}");
@@ -281,7 +281,7 @@ fn freed_memory_still_serves_the_copies_queued_before() {
         // Nobody is given the same bytes while the copy still needs them.
         let others: Vec<Memory> = (0..64).map(|_| Memory::new(home, LEN)).collect();
         others.iter().for_each(|o| o.fill(0x99));
-        gate.open();
+        gate.unblock();
         finish(stream);
         dst.assert_holds(&data, &what);
         others.iter().for_each(|o| ok(o.free()));
@@ -297,7 +297,7 @@ fn a_copy_into_freed_memory_does_not_hit_its_next_owner() {
         let what = format!("memory allocated after {home:?} memory was freed under a queued copy");
         let (dst, src) = (Memory::new(home, LEN), Memory::holding(Home::Device, &data));
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let direction = if home == Home::Pinned { D2H } else { D2D };
         ok(aclrtMemcpyAsync(dst.addr, LEN, src.addr, LEN, direction, stream));
         assert_eq!(blocked::call(move || dst.free()).returned(&what), 0, "{what}");
@@ -309,7 +309,7 @@ fn a_copy_into_freed_memory_does_not_hit_its_next_owner() {
         }
         let others: Vec<Memory> = (0..8).map(|_| Memory::new(home, LEN)).collect();
         others.iter().for_each(|o| o.fill(POISON));
-        gate.open();
+        gate.unblock();
         finish(stream);
         others.iter().for_each(|o| o.assert_all(POISON, &what));
         others.iter().for_each(|o| ok(o.free()));

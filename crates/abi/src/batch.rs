@@ -68,7 +68,8 @@ impl<'m> Batch<'m> {
         const UNTOUCHED: usize = 0x0BAD;
         let mut failed = UNTOUCHED;
         let call = library.functions.aclrtMemcpyBatchAsync;
-        // SAFETY: the arrays are as long as said, and every span lies in memory that the library keeps, or waits for.
+        // SAFETY: the arrays are as long as said, and every span lies in memory that the library keeps, or
+        // waits for.
         let code = unsafe {
             call(
                 self.dsts.as_ptr().cast_mut(),

@@ -55,7 +55,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The library's words name the call and the code themselves, unless it is an earlier call's failure.
+            // The library's words name the call and the code themselves, unless it is an earlier call's
+            // failure.
             Error::Call { name, message, .. } if message.starts_with(name) => f.write_str(message),
             Error::Call { name, code, message } if message.is_empty() => {
                 write!(f, "{name} answered {}", named(*code))

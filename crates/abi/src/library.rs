@@ -1,5 +1,5 @@
-//! Finds libascendcl.so, loads it and holds its functions. Nothing is linked: the command takes the public C ABI, by name, as
-//! any program could.
+//! Finds libascendcl.so, loads it and holds its functions. Nothing is linked: the command takes the public C
+//! ABI, by name, as any program could.
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
@@ -118,7 +118,8 @@ impl Library {
         Ok(value)
     }
 
-    /// The number that a device has on this machine, which differs from its own where not all devices are visible.
+    /// The number that a device has on this machine, which differs from its own where not all devices are
+    /// visible.
     pub fn physical_number(&self, device: u32) -> Result<i64> {
         const PHY_CHIP_ID: i32 = 402;
         self.device_info(device, PHY_CHIP_ID)

@@ -1,9 +1,10 @@
 //! Memory of the three sorts that copies tell apart, and spans of it.
 //!
-//! A [`Span`] can only be made inside a [`Memory`], and borrows it. That makes the copy calls of this folder safe to
-//! write: the library keeps freed memory until the copies that use it have passed, and does not return before a copy
-//! that uses pageable memory is done. Host bytes are always reached through raw pointers and never borrowed, because a
-//! device may be writing them; bytes read too early are old or new, and the mirror notices.
+//! A [`Span`] can only be made inside a [`Memory`], and borrows it. That makes the copy calls of this folder
+//! safe to write: the library keeps freed memory until the copies that use it have passed, and does not
+//! return before a copy that uses pageable memory is done. Host bytes are always reached through raw pointers
+//! and never borrowed, because a device may be writing them; bytes read too early are old or new, and the
+//! mirror notices.
 
 // How long a block is matters; whether it is empty is never asked.
 #![allow(clippy::len_without_is_empty)]
@@ -122,7 +123,8 @@ impl Memory {
                 self.library.check("aclrtFreeHost", unsafe { (functions.aclrtFreeHost)(self.at.cast()) })
             }
             Home::Pageable => {
-                // SAFETY: `at` and `len` are those of the boxed slice that `new` made, and it is dropped once.
+                // SAFETY: `at` and `len` are those of the boxed slice that `new` made, and it is dropped
+                // once.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.at, self.len)) });
                 Ok(())
             }

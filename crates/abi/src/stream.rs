@@ -2,6 +2,8 @@
 
 use std::ffi::c_void;
 
+pub use ferry_blocker::Blocker;
+
 use crate::error::Result;
 use crate::library::Library;
 use crate::memory::Span;
@@ -18,7 +20,8 @@ pub struct Grid<'m> {
 }
 
 impl Grid<'_> {
-    /// Pageable memory has no bounds that the library could check, so the tour must not be wrong about its own.
+    /// Pageable memory has no bounds that the library could check, so the tour must not be wrong about its
+    /// own.
     pub fn assert_holds(&self, width: usize, height: usize) {
         let needed = height.saturating_sub(1) * self.pitch + width;
         assert!(needed <= self.span.len(), "the tour's matrix leaves its own memory");
@@ -106,6 +109,13 @@ impl Stream {
         self.library.check("aclrtLaunchHostFunc", code)
     }
 
+    /// Blocks the stream from here on: what was submitted before still runs.
+    pub fn block(&self) -> Result<Blocker> {
+        let (blocker, function) = Blocker::without_limit();
+        self.call(function)?;
+        Ok(blocker)
+    }
+
     /// aclrtLaunchCallback.
     pub fn call_back(&self, blocks: bool, work: impl FnOnce() + Send + 'static) -> Result<()> {
         let launch = self.library.functions.aclrtLaunchCallback;
@@ -145,7 +155,8 @@ impl Stream {
 
     /// aclrtMemcpyAsyncWithDesc.
     pub fn copy_by_descriptor(&self, descriptor: Span, kind: i32) -> Result<()> {
-        // SAFETY: the library checks what the descriptor says against the memory it knows, when the copy runs.
+        // SAFETY: the library checks what the descriptor says against the memory it knows, when the copy
+        // runs.
         let code =
             unsafe { (self.library.functions.aclrtMemcpyAsyncWithDesc)(descriptor.at(), kind, self.handle) };
         self.library.check("aclrtMemcpyAsyncWithDesc", code)
@@ -289,8 +300,8 @@ impl Drop for Event {
     }
 }
 
-/// Hands a closure to `launch` as a C function and its argument, which the library calls once at most if it accepts it. One
-/// that it accepts and then drops is lost: nobody tells.
+/// Hands a closure to `launch` as a C function and its argument, which the library calls once at most if it
+/// accepts it. One that it accepts and then drops is lost: nobody tells.
 fn boxed(work: impl FnOnce() + Send + 'static, launch: impl FnOnce(HostFunction, *mut c_void) -> i32) -> i32 {
     let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
     let argument = Box::into_raw(work);

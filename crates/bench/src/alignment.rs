@@ -1,8 +1,9 @@
 //! One run of bytes from and to many places in a page, of which the worst is shown.
 //!
-//! memcpy of the C library falls far behind on some processors where the target lies a little past the source in its page;
-//! the pairs look for that, and for odd addresses on either side. It is the moving of the bytes that is looked at: copies are
-//! handed over in a row and waited for once, since what a round trip costs has a case of its own.
+//! memcpy of the C library falls far behind on some processors where the target lies a little past the source
+//! in its page; the pairs look for that, and for odd addresses on either side. It is the moving of the bytes
+//! that is looked at: copies are handed over in a row and waited for once, since what a round trip costs has
+//! a case of its own.
 
 use ferry_abi::Result;
 use ferry_abi::session::Session;
@@ -20,8 +21,8 @@ const SOURCES: [usize; 4] = [0, 1, 64, 2051];
 const FURTHER: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
 const PAGE: usize = 4096;
 
-/// Bytes that a sample copies in all: what the one wait at its end costs, and the waking of a thread at its beginning,
-/// are measured elsewhere and are little beside so many.
+/// Bytes that a sample copies in all: what the one wait at its end costs, and the waking of a thread at its
+/// beginning, are measured elsewhere and are little beside so many.
 const SAMPLE: usize = 32 << 20;
 
 /// How many pairs are measured again, with more samples: the worst of many is often only the unluckiest.

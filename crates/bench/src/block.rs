@@ -1,5 +1,5 @@
-//! Memory that is measured: blocks of the three sorts that copies tell apart, written and read through the library where
-//! this process cannot reach them.
+//! Memory that is measured: blocks of the three sorts that copies tell apart, written and read through the
+//! library where this process cannot reach them.
 
 use std::cell::OnceCell;
 use std::ffi::c_void;

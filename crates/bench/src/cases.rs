@@ -71,7 +71,8 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
         if route.device == 0 {
             cases.extend(matrices(route, size));
         }
-        // Documented: a batch that stays in a device is refused. There, pieces are descriptors' business (`desc`).
+        // Documented: a batch that stays in a device is refused. There, pieces are descriptors' business
+        // (`desc`).
         if route.crosses() {
             cases.extend(batches(route, size));
         }
@@ -105,8 +106,8 @@ fn matrices(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Pieces of a batch and their length, and those of which several batches are queued. Of plain memory a batch is known from
-/// fewer.
+/// Pieces of a batch and their length, and those of which several batches are queued. Of plain memory a batch
+/// is known from fewer.
 const BATCHES: [(usize, usize); 7] =
     [(64, 4 * K), (4096, K), (4096, 4 * K), (1024, 16 * K), (4096, 32 * K), (1024, 128 * K), (64, 2 * M)];
 const QUEUED_BATCHES: [(usize, usize); 4] = [(4096, K), (4096, 4 * K), (1024, 16 * K), (1024, 128 * K)];
@@ -250,8 +251,8 @@ impl Work {
     }
 }
 
-/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there are any, else
-/// one that is not listed but for its size.
+/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there
+/// are any, else one that is not listed but for its size.
 pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
     if wanted.is_empty() {
         return Ok(cases);

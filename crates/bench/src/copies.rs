@@ -93,7 +93,8 @@ impl Lane for Ours {
         let (library, kind, stream) = (self.library, self.kind, self.stream.handle());
         match &mut self.calls {
             Calls::Copies(copies) => copies.iter().try_for_each(|Copy { dst, src, len }| {
-                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who submits also waits.
+                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
+                // submits also waits.
                 unsafe { call!(library, aclrtMemcpyAsync(*dst, *len, *src, *len, kind, stream)) }
             }),
             Calls::Rectangle { width, height, pitch } => {
@@ -181,7 +182,8 @@ impl Arrays {
         let (mut first, mut failed) = (0, 0);
         let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
         let (dsts, srcs) = (self.dsts.as_mut_ptr(), self.srcs.as_mut_ptr());
-        // SAFETY: the arrays are as long as said, and the pieces lie in blocks that live until the stream has passed them.
+        // SAFETY: the arrays are as long as said, and the pieces lie in blocks that live until the stream has
+        // passed them.
         unsafe {
             call!(
                 library,

@@ -1,5 +1,5 @@
-//! The CUDA driver itself, as a peer on the cuda backend: its copies one by one, its batches, its rectangles, on a stream of
-//! its own and between the very memory that ours uses. Found at run time; nothing is linked.
+//! The CUDA driver itself, as a peer on the cuda backend: its copies one by one, its batches, its rectangles,
+//! on a stream of its own and between the very memory that ours uses. Found at run time; nothing is linked.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -54,8 +54,8 @@ functions! {
     cuMemcpy2DAsync_v2: fn(*const Rectangle, Handle);
 }
 
-/// cuMemcpyBatchAsync as it is since CUDA 12.8: targets, sources, lengths, how many; attributes, the piece that each begins
-/// with, how many; which piece failed; the stream.
+/// cuMemcpyBatchAsync as it is since CUDA 12.8: targets, sources, lengths, how many; attributes, the piece
+/// that each begins with, how many; which piece failed; the stream.
 type Batch = unsafe extern "C" fn(
     *mut usize,
     *mut usize,
@@ -67,7 +67,8 @@ type Batch = unsafe extern "C" fn(
     *mut usize,
     Handle,
 ) -> Code;
-/// cuGetProcAddress since CUDA 12.0: the name, where the function goes, the version it is wanted in, flags, what was found.
+/// cuGetProcAddress since CUDA 12.0: the name, where the function goes, the version it is wanted in, flags,
+/// what was found.
 type Lookup = unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64, *mut i32) -> Code;
 
 /// A rectangle to move, as the driver wants it.
@@ -102,7 +103,8 @@ struct Attributes {
     flags: u32,
 }
 
-/// The driver, and a stream of a GPU's primary context, which is also the one that our backend uses. Both live until the end.
+/// The driver, and a stream of a GPU's primary context, which is also the one that our backend uses. Both
+/// live until the end.
 pub struct Cuda {
     functions: Functions,
     batch: Option<Batch>,
@@ -203,7 +205,8 @@ impl Cuda {
     }
 }
 
-/// The function has had other arguments since CUDA 13.0, and the driver keeps either: one is named by its version.
+/// The function has had other arguments since CUDA 13.0, and the driver keeps either: one is named by its
+/// version.
 fn find_batch(library: &libloading::Library) -> Option<Batch> {
     const VERSION: i32 = 12080;
     // SAFETY: the type is the prototype that the driver gives this name.
@@ -323,7 +326,8 @@ impl Lane for Peer {
         let (cuda, stream) = (&*self.cuda, self.cuda.stream);
         match &mut self.calls {
             Calls::Copies(pieces) => pieces.iter().try_for_each(|Piece { dst, src, len }| {
-                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who submits also waits.
+                // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
+                // submits also waits.
                 let code = unsafe { (cuda.functions.cuMemcpyAsync)(*dst, *src, *len, stream) };
                 cuda.check("cuMemcpyAsync", code)
             }),
@@ -366,7 +370,8 @@ impl Lane for Peer {
         &self.sides.dst
     }
 
-    /// The context is current only while CUDA has its turn: a program that knows AscendCL only has made none current.
+    /// The context is current only while CUDA has its turn: a program that knows AscendCL only has made none
+    /// current.
     fn enter(&mut self) -> Result<()> {
         self.cuda.push()
     }

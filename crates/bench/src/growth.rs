@@ -4,10 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use ferry_abi::hold::Hold;
 use ferry_abi::memory::Home;
 use ferry_abi::session::Session;
-use ferry_abi::stream::Stream;
+use ferry_abi::stream::{Blocker, Stream};
 use ferry_abi::{Library, Result, call, library};
 
 use crate::block::{Block, H2D};
@@ -59,7 +58,8 @@ impl Crowd {
         let streams = (0..of(Growth::Streams)).map(|_| session.stream()).collect::<Result<_>>()?;
         let target = |_| Block::new(library, Home::Device, LEN);
         let mut targets = (0..of(Growth::Allocations)).map(target).collect::<Result<Vec<_>>>()?;
-        // Here, not where it is timed: neighbours in time are none in memory, and our own list is still read in its order.
+        // Here, not where it is timed: neighbours in time are none in memory, and our own list is still read
+        // in its order.
         shape::shuffle(&mut targets);
         let src = Block::new(library, Home::Locked, LEN)?;
         shape::write_source(&src)?;
@@ -87,7 +87,8 @@ impl Crowd {
         Ok(begin.elapsed() / count as u32)
     }
 
-    /// To each allocation once, or as often to the one; never more than some outstanding, which is another case.
+    /// To each allocation once, or as often to the one; never more than some outstanding, which is another
+    /// case.
     fn over_allocations(&self) -> Result<Duration> {
         let begin = Instant::now();
         for index in 0..self.most {
@@ -105,10 +106,10 @@ impl Crowd {
         if self.many == 1 {
             return self.one_at_a_time();
         }
-        let hold = self.hold()?;
+        let blocker = self.block()?;
         let begin = Instant::now();
         self.submit_many(self.many)?;
-        drop(hold);
+        drop(blocker);
         self.streams[0].synchronise()?;
         Ok(begin.elapsed() / self.many as u32)
     }
@@ -124,20 +125,20 @@ impl Crowd {
 
     /// The last calls before the pile is complete, or the first.
     fn last_submits(&self) -> Result<Duration> {
-        let hold = self.hold()?;
+        let blocker = self.block()?;
         self.submit_many(self.many.saturating_sub(SUBMITTED))?;
         let begin = Instant::now();
         self.submit_many(SUBMITTED)?;
         let time = begin.elapsed();
-        drop(hold);
+        drop(blocker);
         self.streams[0].synchronise()?;
         Ok(time / SUBMITTED as u32)
     }
 
-    /// Keeps the stream from running what is submitted. Only the host backend is sure to take any number meanwhile: others
-    /// may block in the call until there is room again, for ever if nothing runs.
-    fn hold(&self) -> Result<Option<Hold>> {
-        (library::backend_name() == "host").then(|| Hold::new(&self.streams[0])).transpose()
+    /// Keeps the stream from running what is submitted. Only the host backend is sure to take any number
+    /// meanwhile: others may block in the call until there is room again, for ever if nothing runs.
+    fn block(&self) -> Result<Option<Blocker>> {
+        (library::backend_name() == "host").then(|| self.streams[0].block()).transpose()
     }
 }
 

@@ -26,8 +26,8 @@ pub trait Lane {
         self.wait()
     }
 
-    /// How long the copy takes from when the first of it begins until all of it is done, where that can be told apart from
-    /// the handing over.
+    /// How long the copy takes from when the first of it begins until all of it is done, where that can be
+    /// told apart from the handing over.
     fn time_alone(&mut self) -> Result<Duration> {
         let begin = Instant::now();
         self.submit()?;
@@ -51,7 +51,8 @@ pub trait Lane {
     }
 }
 
-/// Something long is put before a copy, so that all of it is handed over before the first of it begins: as often as that takes.
+/// Something long is put before a copy, so that all of it is handed over before the first of it begins: as
+/// often as that takes.
 pub struct Front {
     copies: usize,
 }
@@ -65,7 +66,8 @@ impl Front {
         Front { copies: 1 }
     }
 
-    /// Takes a sample: `go` is told how many long copies to put in front, and answers the time and whether they were enough.
+    /// Takes a sample: `go` is told how many long copies to put in front, and answers the time and whether
+    /// they were enough.
     pub fn sample(&mut self, mut go: impl FnMut(usize) -> Result<(Duration, bool)>) -> Result<Duration> {
         loop {
             let (time, is_enough) = go(self.copies)?;
@@ -96,8 +98,8 @@ pub enum Clock {
 const QUIET: Duration = Duration::from_millis(10);
 
 impl Clock {
-    /// One copy and a wait; small ones are repeated until a sample has moved `least` bytes, or the clock would be most of
-    /// what it shows.
+    /// One copy and a wait; small ones are repeated until a sample has moved `least` bytes, or the clock
+    /// would be most of what it shows.
     pub fn usual(shape: &Shape, least: usize) -> Clock {
         Clock::Whole { rounds: (least / shape.bytes().max(1)).clamp(1, 256), queued: 1 }
     }

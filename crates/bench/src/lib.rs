@@ -1,8 +1,8 @@
 //! `ferry bench`: every kind of copy beside what else would move the bytes, in one run.
 //!
-//! It goes through the public C ABI, as a user's program does. A case is measured as ours and its peers in turn, sample
-//! by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved is compared, unless told
-//! not to. docs/performance.md says what is measured and how to read it.
+//! It goes through the public C ABI, as a user's program does. A case is measured as ours and its peers in
+//! turn, sample by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved
+//! is compared, unless told not to. docs/performance.md says what is measured and how to read it.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -45,8 +45,8 @@ pub struct Options {
     /// List the cases and what they mean
     #[arg(long, short)]
     list: bool,
-    /// A case, or all whose names begin so, as in h2d or h2d/2d; other sizes than those listed as in h2d/2d/w512 or
-    /// h2d/batch/300x8K; may be repeated [all]
+    /// A case, or all whose names begin so, as in h2d or h2d/2d; other sizes than those listed as in
+    /// h2d/2d/w512 or h2d/batch/300x8K; may be repeated [all]
     #[arg(long = "test", short, value_name = "NAME")]
     tests: Vec<String>,
     /// Over how much memory on each side the pieces of a batch lie, as in 256M
@@ -64,10 +64,12 @@ pub struct Options {
     /// Print comma-separated values, for those who plot
     #[arg(long)]
     csv: bool,
-    /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it is installed
+    /// Measure others as well: on a GPU the CUDA driver itself, else PoCL through the OpenCL loader, where it
+    /// is installed
     #[arg(long)]
     peers: bool,
-    /// Measure where copy engines and kernels of this GPU overtake each other, and print it for FERRY_CUDA_PLAN
+    /// Measure where copy engines and kernels of this GPU overtake each other, and print it for
+    /// FERRY_CUDA_PLAN
     #[arg(long, conflicts_with_all = ["tests", "json", "csv", "peers", "list"])]
     tune: bool,
     /// Do not compare what was copied
@@ -268,8 +270,8 @@ fn may_lack() -> bool {
     library::is_other_product() || library::backend_name() != "host"
 }
 
-/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not enough, which
-/// is said.
+/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not
+/// enough, which is said.
 fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Result<usize> {
     let most = most(session)?;
     let mut region = spread.max((payload * 2).next_power_of_two());
@@ -285,7 +287,8 @@ fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Re
     Ok(region)
 }
 
-/// The longest block that any case may have: each contender has two, all at once, and some have a little more besides.
+/// The longest block that any case may have: each contender has two, all at once, and some have a little more
+/// besides.
 fn most(session: &Session) -> Result<usize> {
     Ok((session.library.memory_info()?.0 / 3).min(block::available_memory()? / 9))
 }

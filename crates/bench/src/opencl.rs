@@ -1,4 +1,5 @@
-//! OpenCL on the processor, as a peer: PoCL, or whatever the loader offers. Found at run time; nothing is linked.
+//! OpenCL on the processor, as a peer: PoCL, or whatever the loader offers. Found at run time; nothing is
+//! linked.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};

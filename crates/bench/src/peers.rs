@@ -43,7 +43,8 @@ pub enum Beside {
 /// The contenders of a case, ours first, and who is missing and why.
 type Field = (Vec<Box<dyn Contender>>, Option<String>);
 
-/// The peers there are. On a GPU none of the processor's own is among them: a copy that does not cross says nothing there.
+/// The peers there are. On a GPU none of the processor's own is among them: a copy that does not cross says
+/// nothing there.
 #[derive(Default)]
 pub struct Peers {
     has_memcpy: bool,

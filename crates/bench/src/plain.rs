@@ -110,7 +110,8 @@ impl Second {
 
 impl Job {
     /// # Safety
-    /// Both addresses are of host memory that holds the shape, and nobody else uses this part of it meanwhile.
+    /// Both addresses are of host memory that holds the shape, and nobody else uses this part of it
+    /// meanwhile.
     unsafe fn run(&self) {
         match &*self.shape {
             Shape::Line(piece) => {

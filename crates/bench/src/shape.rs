@@ -42,7 +42,8 @@ impl Shape {
         Shape::Line(Piece { dst: 0, src: 0, len })
     }
 
-    /// `count` pieces of `block` bytes, at places over `region` bytes that a fixed seed chooses for each side.
+    /// `count` pieces of `block` bytes, at places over `region` bytes that a fixed seed chooses for each
+    /// side.
     pub fn scattered(count: usize, block: usize, region: usize) -> Shape {
         let mut random = Random(SEED);
         let (dst, src) = (random.places(count, block, region), random.places(count, block, region));
@@ -82,7 +83,8 @@ impl Shape {
         }
     }
 
-    /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were compared.
+    /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were
+    /// compared.
     pub fn check(&self, who: &str, target: &dyn Bytes) -> Result<usize> {
         let mut pieces: Vec<Piece> = self.pieces().collect();
         pieces.sort_unstable_by_key(|piece| piece.dst);
@@ -178,7 +180,8 @@ impl Random {
         }
     }
 
-    /// Places of `block` bytes that do not overlap: some of those that the region is divided into, in no order.
+    /// Places of `block` bytes that do not overlap: some of those that the region is divided into, in no
+    /// order.
     fn places(&mut self, count: usize, block: usize, region: usize) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..region / block).collect();
         assert!(slots.len() >= count, "{count} pieces of {block} bytes do not fit into {region}");

@@ -60,8 +60,8 @@ pub fn measure(
         .collect())
 }
 
-/// Does the work once with each, onto a spoilt target, and compares all of it. What this takes is not measured: it is the
-/// warm-up before the samples, and after them it shows that nothing broke on the way.
+/// Does the work once with each, onto a spoilt target, and compares all of it. What this takes is not
+/// measured: it is the warm-up before the samples, and after them it shows that nothing broke on the way.
 fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Plan, verified: &mut [usize]) -> Result<()> {
     for (contender, verified) in contenders.iter_mut().zip(verified) {
         if plan.verify {

@@ -1,8 +1,10 @@
-//! `ferry bench --tune`: where the copy engines and the kernels of this GPU overtake each other, as a line for the environment.
+//! `ferry bench --tune`: where the copy engines and the kernels of this GPU overtake each other, as a line
+//! for the environment.
 //!
-//! The backend reads its plan when it starts, so the command runs itself once for every plan that is tried: kernels for all,
-//! engines for all, one by one and in one call, kernels with so many blocks. What is chosen is what loses least over all that was
-//! measured, by ratios: a place where both are about equal weighs next to nothing.
+//! The backend reads its plan when it starts, so the command runs itself once for every plan that is tried:
+//! kernels for all, engines for all, one by one and in one call, kernels with so many blocks. What is chosen
+//! is what loses least over all that was measured, by ratios: a place where both are about equal weighs next
+//! to nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,8 +19,8 @@ use crate::cases::short;
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
 
-/// What is tried, from the small to the large: lengths of pieces, how many of them, how many in the parameters of a launch,
-/// widths of rows, blocks.
+/// What is tried, from the small to the large: lengths of pieces, how many of them, how many in the
+/// parameters of a launch, widths of rows, blocks.
 const PIECES: [usize; 7] = [64 * K, 256 * K, 512 * K, M, 2 * M, 4 * M, 8 * M];
 const COUNTS: [usize; 5] = [2, 4, 8, 16, 32];
 const FEW: [usize; 4] = [16, 64, 128, 160];
@@ -34,10 +36,12 @@ const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_fro
 const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any";
 const TOGETHER: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
-/// More blocks than others have to be faster by this: what they take is taken from whatever else runs on the GPU.
+/// More blocks than others have to be faster by this: what they take is taken from whatever else runs on the
+/// GPU.
 const WORTH: f64 = 1.02;
 
-/// A way that bytes go: what the plan calls it, what the cases do, and cases that show whether there are enough blocks.
+/// A way that bytes go: what the plan calls it, what the cases do, and cases that show whether there are
+/// enough blocks.
 struct Way {
     name: &'static str,
     route: &'static str,
@@ -253,8 +257,8 @@ mod tests {
 
     #[test]
     fn the_plan_follows_what_was_measured() {
-        // The engine is better for pieces of 1 MiB and rows of 1 KiB to the device; from the device, a kernel is for 64 to 512
-        // bytes only.
+        // The engine is better for pieces of 1 MiB and rows of 1 KiB to the device; from the device, a kernel
+        // is for 64 to 512 bytes only.
         let engine_is_better = |case: &str| {
             let large = ["x1M", "x2M", "x4M", "x8M"].iter().any(|size| case.ends_with(size));
             let size = |text: &str| ferry::parse_size(text).expect("a size");

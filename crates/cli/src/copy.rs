@@ -1,7 +1,7 @@
 //! `ferry copy SRC DST`: a file goes through device memory and comes back, and every byte is compared.
 //!
-//! For people who set a machine up: do my bytes survive the trip, and how fast is it? It is also where we live with our
-//! own Rust API: the engine runs in this process, and libascendcl.so has no part in it.
+//! For people who set a machine up: do my bytes survive the trip, and how fast is it? It is also where we
+//! live with our own Rust API: the engine runs in this process, and libascendcl.so has no part in it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
-//! `ferry doctor [-- PROGRAM]`: what a program will find here, and what is in its way, one line each, with a remedy.
+//! `ferry doctor [-- PROGRAM]`: what a program will find here, and what is in its way, one line each, with a
+//! remedy.
 //!
-//! Nothing is changed, and the program is not started. The library is opened as a program would open it; files of the program are
-//! read, and Python is asked where its packages are.
+//! Nothing is changed, and the program is not started. The library is opened as a program would open it;
+//! files of the program are read, and Python is asked where its packages are.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

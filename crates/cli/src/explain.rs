@@ -1,6 +1,7 @@
 //! `ferry explain CODE`: what an error code means, what usually causes it, and what helps.
 //!
-//! Codes, names and meanings are read from the headers, which come with the command; causes and ways out are in `advice.rs`.
+//! Codes, names and meanings are read from the headers, which come with the command; causes and ways out are
+//! in `advice.rs`.
 
 use std::process::ExitCode;
 

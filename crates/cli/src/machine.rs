@@ -1,5 +1,5 @@
-//! The options that say what machine the library should pretend to be. They travel as the library's own environment
-//! variables, so that `ferry run` and a plain `FERRY_DEVICES=4 program` mean the same.
+//! The options that say what machine the library should pretend to be. They travel as the library's own
+//! environment variables, so that `ferry run` and a plain `FERRY_DEVICES=4 program` mean the same.
 
 use clap::ValueEnum;
 use ferry::BackendName;
@@ -53,8 +53,8 @@ impl Machine {
         .collect()
     }
 
-    /// Sets them for this process, and wants no log files unless somebody asked for them: what this command provokes, it
-    /// tells itself.
+    /// Sets them for this process, and wants no log files unless somebody asked for them: what this command
+    /// provokes, it tells itself.
     ///
     /// # Safety
     /// No other thread runs yet: setting a variable races with any thread that reads one.

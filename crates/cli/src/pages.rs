@@ -1,7 +1,8 @@
-//! `ferry pages DIR`: the man pages, shell completions and `set_env.sh`, made from the command's own definitions.
+//! `ferry pages DIR`: the man pages, shell completions and `set_env.sh`, made from the command's own
+//! definitions.
 //!
-//! For those who package the command (`cargo xtask dist` does), hence hidden from help. The files go where man and the
-//! shells look below a prefix; `set_env.sh` lies at its top.
+//! For those who package the command (`cargo xtask dist` does), hence hidden from help. The files go where
+//! man and the shells look below a prefix; `set_env.sh` lies at its top.
 
 use std::io;
 use std::path::{Path, PathBuf};

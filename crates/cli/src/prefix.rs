@@ -1,14 +1,15 @@
-//! The installed tree as programs see it, a CANN toolkit: which variables say where it is, and with which values.
+//! The installed tree as programs see it, a CANN toolkit: which variables say where it is, and with which
+//! values.
 //!
-//! One table has them. `ferry run` sets them for a program, `set_env.sh` for a shell (`ferry pages` writes it from the table),
-//! and `ferry doctor` compares them with what is set.
+//! One table has them. `ferry run` sets them for a program, `set_env.sh` for a shell (`ferry pages` writes it
+//! from the table), and `ferry doctor` compares them with what is set.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Variables that name the tree or a folder of it. The first five are set by every toolkit; the others are names that single
-/// programs read instead.
+/// Variables that name the tree or a folder of it. The first five are set by every toolkit; the others are
+/// names that single programs read instead.
 pub const HOMES: [(&str, &str); 9] = [
     ("ASCEND_TOOLKIT_HOME", ""),
     ("ASCEND_HOME_PATH", ""),
@@ -21,8 +22,8 @@ pub const HOMES: [(&str, &str); 9] = [
     ("NPU_TOOLKIT_HOME", ""),
 ];
 
-/// Lists that folders of the tree are put in front of, with ARCH for the processor. Folders of operators do not exist here; they are
-/// named as every toolkit names them.
+/// Lists that folders of the tree are put in front of, with ARCH for the processor. Folders of operators do
+/// not exist here; they are named as every toolkit names them.
 pub const LISTS: [(&str, &[&str]); 4] = [
     (
         "LD_LIBRARY_PATH",
@@ -49,8 +50,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The tree around a library's real path, which is `<arch>-linux/lib64/libascendcl.so` in it; `None` for a library that was
-    /// only built.
+    /// The tree around a library's real path, which is `<arch>-linux/lib64/libascendcl.so` in it; `None` for
+    /// a library that was only built.
     pub fn around(library: &Path) -> Option<Prefix> {
         let inner = format!("{}-linux/lib64", std::env::consts::ARCH);
         let folder = library.parent()?;
@@ -85,7 +86,8 @@ impl Prefix {
         LISTS.iter().map(|(name, _)| *name).filter(|name| self.breaks(name)).collect()
     }
 
-    /// Whether the tree's name cannot be in a list: lists are split at colons, and LD_LIBRARY_PATH at semicolons too.
+    /// Whether the tree's name cannot be in a list: lists are split at colons, and LD_LIBRARY_PATH at
+    /// semicolons too.
     fn breaks(&self, list: &str) -> bool {
         let splits = |byte: &u8| *byte == b':' || *byte == b';' && list == "LD_LIBRARY_PATH";
         self.home.as_os_str().as_bytes().iter().any(splits)

@@ -1,9 +1,11 @@
 //! `ferry run -- prog args`: an unmodified program finds our library wherever it looks for AscendCL's.
 //!
-//! The dynamic loader does the work: our file is preloaded, and a folder in which both names AscendCL has had lead to
-//! it comes first in the search path, so that `dlopen` by name finds it too. If the library is installed, the variables that say
-//! where a toolkit is name its tree, as `set_env.sh` would. Here the program is only started, waited for, sent the signals that
-//! come, and given a line when it was killed. The line about a device pointer that the CPU touched comes from the library inside the program (FERRY_FAULT_NOTE), which alone knows what the address was.
+//! The dynamic loader does the work: our file is preloaded, and a folder in which both names AscendCL has had
+//! lead to it comes first in the search path, so that `dlopen` by name finds it too. If the library is
+//! installed, the variables that say where a toolkit is name its tree, as `set_env.sh` would. Here the
+//! program is only started, waited for, sent the signals that come, and given a line when it was killed. The
+//! line about a device pointer that the CPU touched comes from the library inside the program
+//! (FERRY_FAULT_NOTE), which alone knows what the address was.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -72,7 +74,8 @@ fn start(args: &Args) -> std::result::Result<u8, (u8, Error)> {
     put_before("LD_LIBRARY_PATH", names.folder.as_os_str());
     command.args(&args.command[1..]).envs(variables).envs(args.machine.variables());
     command.env("FERRY_FAULT_NOTE", "1");
-    // SAFETY: between fork and exec it only makes the one system call that gives the program its signals back.
+    // SAFETY: between fork and exec it only makes the one system call that gives the program its signals
+    // back.
     unsafe { command.pre_exec(move || signals.restore()) };
     let child = command.spawn().map_err(|error| {
         let code = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
@@ -143,7 +146,8 @@ impl Drop for Names {
     }
 }
 
-/// A new folder that only this user can write. One with our number may be left over from a run that was killed.
+/// A new folder that only this user can write. One with our number may be left over from a run that was
+/// killed.
 fn fresh_folder() -> std::io::Result<PathBuf> {
     let mut outcome = Err(ErrorKind::AlreadyExists.into());
     let within = Some(std::env::temp_dir()).filter(|folder| !breaks_a_list(folder)).unwrap_or("/tmp".into());
@@ -165,8 +169,8 @@ fn second_name(folder: &Path, library: &Path) -> bool {
     second.canonicalize().is_ok_and(|target| target == library)
 }
 
-/// The loader splits its lists at colons, LD_PRELOAD at blanks too and LD_LIBRARY_PATH at semicolons, and puts other words in place of
-/// those that follow a `$`; there is no way to escape any of it.
+/// The loader splits its lists at colons, LD_PRELOAD at blanks too and LD_LIBRARY_PATH at semicolons, and
+/// puts other words in place of those that follow a `$`; there is no way to escape any of it.
 fn breaks_a_list(folder: &Path) -> bool {
     folder.as_os_str().as_bytes().iter().any(|byte| b":; \t\n$".contains(byte))
 }

@@ -1,7 +1,8 @@
 //! `npu-smi`: the devices, in the words and tables of the command that programs for Ascend run and read.
 //!
-//! The `ferry` command under the name `npu-smi`, or `ferry npu-smi`. Numbers of devices, memory and processes are true; what has no
-//! meaning without a card (power, temperature) is a constant or NA. What clients read of each answer is tested in `tests/smi`.
+//! The `ferry` command under the name `npu-smi`, or `ferry npu-smi`. Numbers of devices, memory and processes
+//! are true; what has no meaning without a card (power, temperature) is a constant or NA. What clients read
+//! of each answer is tested in `tests/smi`.
 
 mod cards;
 mod queries;

@@ -1,4 +1,5 @@
-//! `ferry tour` and `ferry role`, by which it starts itself again: the crate ferry-tour on the machine that the options say.
+//! `ferry tour` and `ferry role`, by which it starts itself again: the crate ferry-tour on the machine that
+//! the options say.
 
 use std::process::ExitCode;
 

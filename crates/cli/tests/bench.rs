@@ -1,4 +1,5 @@
-//! Runs `ferry bench` as a person would, with small sizes. No time is asserted: only that what it says is there and right.
+//! Runs `ferry bench` as a person would, with small sizes. No time is asserted: only that what it says is
+//! there and right.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

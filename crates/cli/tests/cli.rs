@@ -214,7 +214,8 @@ fn a_signal_that_is_sent_takes_its_course() {
     }
 }
 
-/// Everywhere that the library may be installed: the loader's lists have separators, and words that it replaces.
+/// Everywhere that the library may be installed: the loader's lists have separators, and words that it
+/// replaces.
 #[test]
 fn folders_with_odd_names_are_found_by_run() {
     let program = compile(

@@ -1,5 +1,6 @@
-//! `ferry bench --backend cuda --peers` and `ferry tour --backend cuda` over the stand-in driver: no GPU is needed, and no time means
-//! anything. What is looked at is that the driver's own copies are asked for rightly: every byte that they moved was compared.
+//! `ferry bench --backend cuda --peers` and `ferry tour --backend cuda` over the stand-in driver: no GPU is
+//! needed, and no time means anything. What is looked at is that the driver's own copies are asked for
+//! rightly: every byte that they moved was compared.
 
 use command::{ferry, output, text};
 use serde_json::Value;

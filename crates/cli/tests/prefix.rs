@@ -1,5 +1,5 @@
-//! The installed tree, as `ferry run`, `ferry doctor` and `set_env.sh` see it. The tree of these tests has the library and little else;
-//! `cargo xtask test --only dist` tries a whole one.
+//! The installed tree, as `ferry run`, `ferry doctor` and `set_env.sh` see it. The tree of these tests has
+//! the library and little else; `cargo xtask test --only dist` tries a whole one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn a_tree_whose_name_breaks_lists_is_named_all_the_same() {
     assert!(!said.status.success() && text(&said.stderr).contains("has a colon"), "{}", text(&said.stderr));
 }
 
-/// What `ASCEND_HOME_PATH` is after `set_env.sh` was sourced by this path in this shell, which may have options.
+/// What `ASCEND_HOME_PATH` is after `set_env.sh` was sourced by this path in this shell, which may have
+/// options.
 fn sourced(shell: &[&str], file: &Path) -> Option<String> {
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args(["-euc", ". \"$1\" && printf %s \"$ASCEND_HOME_PATH\"", "sh"]).arg(file);

@@ -1,6 +1,7 @@
 //! What thousands of futures cost. Alone in its process, since it counts the process's threads.
 
-use ferry::{InFlight, Result, Runtime};
+use ferry::{InFlight, Result, Runtime, Stream};
+use ferry_blocker::Blocker;
 use std::{
     fs,
     future::Future,
@@ -51,20 +52,13 @@ fn thousands_of_futures_cost_no_threads() -> Result<()> {
     streams.iter().try_for_each(|stream| stream.fill(&there, 0).and_then(|()| stream.synchronize()))?;
     let host = |number: usize| device.runtime().alloc_host_from(&[number as u32]);
 
-    // Every stream stands at its gate; whatever threads the engine needs for that are there.
-    let (stand, standing) = channel();
-    let gates: Vec<_> = streams
-        .iter()
-        .map(|stream| {
-            let ((open, opened), stand) = (channel::<()>(), stand.clone());
-            stream.call(move || {
-                stand.send(()).expect("somebody listens");
-                let _ = opened.recv();
-            })?;
-            Ok(open)
-        })
-        .collect::<Result<_>>()?;
-    streams.iter().for_each(|_| standing.recv_timeout(LIMIT).expect("it comes to its gate"));
+    // Every stream is blocked; whatever threads the engine needs for that are there.
+    let block = |stream: &Stream| {
+        let (blocker, function) = Blocker::new();
+        stream.call(function).map(|()| blocker)
+    };
+    let blockers = streams.iter().map(block).collect::<Result<Vec<_>>>()?;
+    blockers.iter().for_each(Blocker::wait_until_reached);
     let hosts = (0..FUTURES).map(host).collect::<Result<Vec<_>>>()?;
     // And the one that looks on for all futures, where the engine has such a thread.
     let mut first = streams[0].synchronized();
@@ -86,10 +80,10 @@ fn thousands_of_futures_cost_no_threads() -> Result<()> {
     assert!(tokens.iter_mut().all(|token| poll(token, &waker).is_pending()));
     let registered = start.elapsed();
     assert_eq!(threads(), before, "threads, with {FUTURES} futures pending");
-    assert_eq!(count.wakes.load(Ordering::SeqCst), 0, "the gates are closed");
+    assert_eq!(count.wakes.load(Ordering::SeqCst), 0, "the streams are blocked");
 
     let start = Instant::now();
-    drop(gates);
+    drop(blockers);
     heard.recv_timeout(LIMIT).expect("all are woken");
     let woken = start.elapsed();
     assert!(threads() <= before, "no more threads are needed to complete them");
@@ -99,7 +93,7 @@ fn thousands_of_futures_cost_no_threads() -> Result<()> {
     }
     assert_eq!(count.wakes.load(Ordering::SeqCst), FUTURES, "one wake each");
     println!(
-        "{FUTURES} copies: submitted in {submitted:?}, polled in {registered:?}, all woken {woken:?} after the gates"
+        "{FUTURES} copies: submitted in {submitted:?}, polled in {registered:?}, all woken {woken:?} after the streams went on"
     );
 
     let want: Vec<u32> = (0..FUTURES as u32).collect();

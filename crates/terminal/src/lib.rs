@@ -1,5 +1,6 @@
-//! How things look: colours and a line of progress, both only on a terminal, and numbers with units. And whether they were seen:
-//! everything that the command prints goes through here, and what could not be written is remembered for its end.
+//! How things look: colours and a line of progress, both only on a terminal, and numbers with units. And
+//! whether they were seen: everything that the command prints goes through here, and what could not be
+//! written is remembered for its end.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -84,8 +85,8 @@ pub fn put(text: &str) {
     put_by(|out| out.write_all(text.as_bytes()));
 }
 
-/// Has `write` write to standard output, and remembers if that failed. A reader that has seen enough (`ferry tour | head`) is no
-/// failure.
+/// Has `write` write to standard output, and remembers if that failed. A reader that has seen enough
+/// (`ferry tour | head`) is no failure.
 pub fn put_by(write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
     let mut out = io::stdout();
     let done = is_open().and_then(|()| write(&mut out)).and_then(|()| out.flush());

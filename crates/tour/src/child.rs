@@ -1,7 +1,7 @@
 //! Parts that need a second process: the command starts itself again, and the two talk in lines.
 //!
-//! What the other process does is a role. It compares bytes as parts do, and says at its end how many; whatever goes wrong there is
-//! the failure of the part here.
+//! What the other process does is a role. It compares bytes as parts do, and says at its end how many;
+//! whatever goes wrong there is the failure of the part here.
 
 use std::io::{BufRead, BufReader, Lines, Read, StdinLock, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,5 @@
-//! What every part is given: the library, devices that are set up, memory and streams on request, and a place where
-//! verified bytes are counted.
+//! What every part is given: the library, devices that are set up, memory and streams on request, and a place
+//! where verified bytes are counted.
 
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -101,7 +101,8 @@ impl Ctx {
         Ok(Proof { verified: self.verified, speed: Some(Speed::Calls { count, time }) })
     }
 
-    /// Does `work` a few times and answers with the shortest time, which is the one least disturbed by others.
+    /// Does `work` a few times and answers with the shortest time, which is the one least disturbed by
+    /// others.
     pub fn best(&self, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
         let mut best = Duration::MAX;
         for _ in 0..self.size(5, 2) {

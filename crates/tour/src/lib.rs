@@ -1,8 +1,8 @@
 //! `ferry tour`: every function of the founding documents, end to end, every byte checked.
 //!
-//! The tour is a list of parts. A part sets up memory, calls the library, and compares all memory it gave to the
-//! library, changed or not, with a mirror computed here by plain loops. To add one, write a function and put a row
-//! into the `PARTS` of its file.
+//! The tour is a list of parts. A part sets up memory, calls the library, and compares all memory it gave to
+//! the library, changed or not, with a mirror computed here by plain loops. To add one, write a function and
+//! put a row into the `PARTS` of its file.
 
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -25,6 +25,7 @@ mod part;
 mod parts;
 mod proof;
 mod table;
+mod waits;
 
 /// How the tour is done.
 #[derive(clap::Args)]
@@ -86,7 +87,8 @@ fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
     }
 }
 
-/// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it is.
+/// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it
+/// is.
 fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -11,8 +11,8 @@ pub struct Part {
     pub what: &'static str,
     /// The requirements that would be broken if it failed.
     pub proves: &'static str,
-    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`. A product that is
-    /// chosen may lack anything.
+    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`. A
+    /// product that is chosen may lack anything.
     pub everywhere: bool,
     /// Does it.
     pub run: fn(&mut Ctx) -> Result<Proof>,

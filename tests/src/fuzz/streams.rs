@@ -5,9 +5,9 @@ use super::clock::Clock;
 use super::world::{Outcome, Stream, Trouble, World, call};
 use crate::code::*;
 use crate::{
-    Gate, aclrtCreateStream, aclrtCreateStreamWithConfig, aclrtDestroyStream, aclrtDestroyStreamForce,
+    aclrtCreateStream, aclrtCreateStreamWithConfig, aclrtDestroyStream, aclrtDestroyStreamForce,
     aclrtStreamAbort, aclrtStreamGetId, aclrtStreamQuery, aclrtSynchronizeDevice,
-    aclrtSynchronizeDeviceWithTimeout, aclrtSynchronizeStream, aclrtSynchronizeStreamWithTimeout,
+    aclrtSynchronizeDeviceWithTimeout, aclrtSynchronizeStream, aclrtSynchronizeStreamWithTimeout, block,
 };
 
 /// Most that live at a time.
@@ -218,7 +218,7 @@ impl World {
         }
         let (_, number) = self.tick(slot);
         self.report.count("aclrtLaunchHostFunc", SUCCESS);
-        self.gates.push((slot, number, Gate::on(handle)));
+        self.gates.push((slot, number, block(handle)));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::mirror::{Bytes, Conflict, Mirror, Spot};
 use super::{Difference, Report, Slip};
 use crate::products::Row;
-use crate::{Gate, aclrtSetCurrentContext, aclrtSynchronizeDevice, code::*, message};
+use crate::{Blocker, aclrtSetCurrentContext, aclrtSynchronizeDevice, code::*, message};
 
 pub(super) type Outcome<T = ()> = Result<T, Difference>;
 
@@ -111,7 +111,7 @@ pub(super) struct World {
     /// What the host has seen done.
     pub(super) host: Clock,
     /// Functions that hold a stream until they are opened: the stream, the number of the op, the gate.
-    pub(super) gates: Vec<(usize, u64, Gate)>,
+    pub(super) gates: Vec<(usize, u64, Blocker)>,
     /// Device pairs (from, to) with access.
     pub(super) peers: BTreeSet<(u32, u32)>,
     /// How often each device was set.
@@ -367,7 +367,7 @@ impl World {
     /// Lets every stream go on that is held.
     pub(super) fn open_gates(&mut self) {
         for (.., gate) in std::mem::take(&mut self.gates) {
-            let gave_up = gate.open_anyway();
+            let gave_up = gate.release();
             assert!(!gave_up, "a call waited behind a gate: {}", self.difference(String::new()));
         }
     }

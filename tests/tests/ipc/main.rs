@@ -516,7 +516,7 @@ fn closing_with_copies_queued_returns_at_once_and_the_bytes_wait_for_them() {
     let mut there = 0;
     ok(aclrtIpcMemImportByKey(&mut there, other::key(&key).as_ptr(), 0));
     let (own, stream) = (Memory::device(LEN), stream());
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(own.addr, LEN, there, LEN, D2D, stream));
     ok(aclrtMemsetAsync(there, LEN, 0, LEN, stream));
     ok(aclrtIpcMemClose(other::key(&key).as_ptr()));
@@ -524,7 +524,7 @@ fn closing_with_copies_queued_returns_at_once_and_the_bytes_wait_for_them() {
     exporter.ok(&format!("free {addr}"));
     fill_up(&mut exporter);
     assert!(exporter.free_bytes() < all, "a copy is still going to write there");
-    gate.open();
+    gate.unblock();
     finish(stream);
     own.assert_holds(&pattern(LEN, 1), "what was in the exporter's memory when the copy was submitted");
     // Any call that looks at memory gives back what is over; this one asks for it.

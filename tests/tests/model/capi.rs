@@ -11,7 +11,7 @@ use crate::basics::*;
 use crate::holdings::Holdings;
 use crate::oracle::noise;
 use crate::program::*;
-use crate::run::{Executor, Gate};
+use crate::run::{Blocker, Executor};
 
 const EVENT_SYNC: u32 = 1;
 const STOP_ON_FAILURE: u64 = 1;
@@ -19,7 +19,7 @@ const STREAM_ABORT: i32 = 107023;
 
 unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
     // SAFETY: the launch gave a count of the gate away for this one call.
-    let gate = unsafe { Arc::from_raw(gate.cast::<Gate>()) };
+    let gate = unsafe { Arc::from_raw(gate.cast::<Blocker>()) };
     gate.wait();
 }
 
@@ -35,7 +35,7 @@ pub struct Capi<'a> {
     events: [usize; EVENTS.len()],
     descs: [usize; DESCS.len()],
     memory: Holdings<'a>,
-    gates: Vec<Arc<Gate>>,
+    gates: Vec<Arc<Blocker>>,
 }
 
 impl<'a> Capi<'a> {

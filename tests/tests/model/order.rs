@@ -37,7 +37,7 @@ impl Points {
 
 /// A held stream. Until it is released, the release lies after whatever its owner calls.
 #[derive(Clone)]
-struct Gate {
+struct Blocker {
     owner: usize,
     task: Point,
     release: Option<Point>,
@@ -62,7 +62,7 @@ pub struct Order {
     records: [Option<Point>; EVENTS.len()],
     /// After a reset, the waits for the next record.
     resets: [Option<Vec<Point>>; EVENTS.len()],
-    gates: Vec<Gate>,
+    gates: Vec<Blocker>,
     /// Edges by which tasks wait for other streams.
     across: HashMap<Point, Vec<Point>>,
     /// The tasks of each stream since it was last aborted.
@@ -199,7 +199,7 @@ impl Order {
             Act::Hold { gate, stream } => {
                 let points = self.task(thread, stream, None);
                 debug_assert_eq!(gate, self.gates.len(), "gates are numbered in order");
-                self.gates.push(Gate { owner: thread, task: points.task, release: None });
+                self.gates.push(Blocker { owner: thread, task: points.task, release: None });
                 points
             }
             Act::Release { gate } => {

@@ -23,12 +23,12 @@ pub trait Executor: Sync {
 
 /// What a host function that holds a stream waits for.
 #[derive(Default)]
-pub struct Gate {
+pub struct Blocker {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl Blocker {
     pub fn release(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();

@@ -20,7 +20,7 @@ use ferry::{Descriptor, DeviceBuffer, Event, Runtime, Stream};
 
 use crate::oracle::{first_bytes, noise};
 use crate::program::*;
-use crate::run::{Executor, Gate};
+use crate::run::{Blocker, Executor};
 use owned::Held;
 use tasks::block_on;
 
@@ -39,7 +39,7 @@ pub struct Safe<'a> {
     untold: [AtomicBool; STREAMS.len()],
     events: [Mutex<Option<Event>>; EVENTS.len()],
     descs: Vec<Descriptor>,
-    gates: Vec<Arc<Gate>>,
+    gates: Vec<Arc<Blocker>>,
     buffers: Vec<Mutex<Memory>>,
 }
 

@@ -42,7 +42,7 @@ enum Task {
     WaitNewest(usize),
     /// Until an event was recorded so often, and that record is done.
     WaitNext(usize, usize),
-    Gate(usize),
+    Blocker(usize),
 }
 
 #[derive(Default)]
@@ -199,7 +199,7 @@ impl<'a> Toy<'a> {
         }
         let Some(task) = state.streams[stream].tasks.front().cloned() else { return false };
         match task {
-            Task::Gate(gate) if !state.open[gate] => return false,
+            Task::Blocker(gate) if !state.open[gate] => return false,
             Task::Wait(other, count) if state.streams[other].done < count => return false,
             Task::WaitNext(event, nth) => match state.history[event].get(nth) {
                 Some((other, count)) if state.streams[*other].done >= *count => {}
@@ -434,7 +434,7 @@ impl Executor for Toy<'_> {
                 streams_of(STREAMS[*stream]).into_iter().for_each(|s| self.abort(&mut state, s));
                 state.stopped[STREAMS[*stream]] = true;
             }
-            Act::Hold { gate, stream } => self.submit(&mut state, *stream, Task::Gate(*gate)),
+            Act::Hold { gate, stream } => self.submit(&mut state, *stream, Task::Blocker(*gate)),
             Act::Release { gate } => {
                 state.open[*gate] = true;
                 self.changed.notify_all();

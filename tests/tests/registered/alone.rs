@@ -44,11 +44,11 @@ fn pages_are_locked() {
         ok(aclrtHostRegisterV2(memory.addr, memory.len, PINNED));
         assert_eq!(locked_kib(), before + 64, "round {round}");
         // Registered anew while a copy holds the old registration: the new one stays locked when that ends.
-        let (device, gate) = (Memory::device(64), Gate::on(stream));
+        let (device, gate) = (Memory::device(64), block(stream));
         ok(aclrtMemcpyAsync(device.addr, 64, memory.addr, 64, H2D, stream));
         ok(aclrtHostUnregister(memory.addr));
         ok(aclrtHostRegisterV2(memory.addr, memory.len, PINNED));
-        gate.open();
+        gate.unblock();
         finish(stream);
         ok(device.free()); // gives back what can be given back
         assert_eq!(locked_kib(), before + 64, "registered anew, round {round}");

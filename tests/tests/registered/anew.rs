@@ -23,10 +23,10 @@ fn pages(at: usize) -> Memory {
 
 /// A stream that stands still before copies of other registered memory, of both the short way and the long
 /// one.
-fn busy() -> (usize, Gate, [Memory; 3]) {
+fn busy() -> (usize, Blocker, [Memory; 3]) {
     let (stream, other, more, device) =
         (stream(), registered(LEN, PINNED), registered(LEN, PINNED), Memory::device(LEN));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     queue_others(stream, other, more, device);
     (stream, gate, [other, more, device])
 }
@@ -41,8 +41,8 @@ fn queue_others(stream: usize, other: Memory, more: Memory, device: Memory) {
 }
 
 /// Ends what `busy` began.
-fn end((stream, gate, memories): (usize, Gate, [Memory; 3])) {
-    gate.open();
+fn end((stream, gate, memories): (usize, Blocker, [Memory; 3])) {
+    gate.unblock();
     finish(stream);
     ok(aclrtDestroyStream(stream));
     let [other, more, device] = memories;
@@ -93,14 +93,14 @@ fn memory_mapped_anew_is_copied_though_its_stream_is_busy_with_other_memory() {
             pages(memory.addr);
             ok(aclrtHostRegisterV2(memory.addr, LEN, PINNED));
             copy(form, memory, there, kind, 1, first);
-            let gate = Gate::on(first);
+            let gate = block(first);
             queue_others(first, other, more, device);
             ok(aclrtHostUnregister(memory.addr));
             pages(memory.addr);
             ok(aclrtHostRegisterV2(memory.addr, LEN, PINNED));
             copy(form, memory, there, kind, 2, second);
             ok(aclrtHostUnregister(memory.addr));
-            gate.open();
+            gate.unblock();
             finish(first);
         }
     }
@@ -147,7 +147,7 @@ fn memory_with_copies_in_flight_is_registered_again_at_once() {
         pages(memory.addr);
         ok(aclrtHostRegisterV2(memory.addr, LEN, PINNED));
         memory.write(&pattern(LEN, 1));
-        let gate = Gate::on(first);
+        let gate = block(first);
         assert_eq!(form.1(early.addr, memory.addr, LEN, H2D, first), 0, "{}", form.0);
         for _ in 0..3 {
             let again =
@@ -157,7 +157,7 @@ fn memory_with_copies_in_flight_is_registered_again_at_once() {
             finish(second);
             device.assert_holds(&pattern(LEN, 1), form.0);
         }
-        gate.open();
+        gate.unblock();
         finish(first);
         early.assert_holds(&pattern(LEN, 1), form.0);
         ok(aclrtHostUnregister(memory.addr));

@@ -39,17 +39,17 @@ fn waits(what: &str, host: Memory, offset: usize, len: usize) -> bool {
             src.write(&data);
             dst.fill(POISON);
             let stream = stream();
-            let gate = Gate::on(stream);
+            let gate = block(stream);
             match blocked::call(move || call(dst.addr, src.addr, len, kind, stream)) {
                 blocked::Outcome::Returned(code) => {
                     assert_eq!(code, 0, "{what}");
                     dst.assert_all(POISON, &what);
-                    gate.open();
+                    gate.unblock();
                     answers.push(false);
                 }
                 blocked::Outcome::Blocked(pending) => {
                     dst.assert_all(POISON, &what);
-                    gate.open();
+                    gate.unblock();
                     assert_eq!(pending.join(), 0, "{what}");
                     dst.assert_holds(&data, &format!("{what}: when the call came back"));
                     answers.push(true);
@@ -127,7 +127,7 @@ fn what_was_queued_is_done_though_the_memory_is_unregistered() {
     let (memory, device, stream) = (registered(LEN, PINNED), Memory::device(LEN), stream());
     let back = registered(LEN, PINNED);
     memory.write(&pattern(LEN, 9));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(device.addr, LEN, memory.addr, LEN, H2D, stream));
     ok(aclrtMemcpyAsync(back.addr, LEN, device.addr, LEN, D2H, stream));
     let (one, two) = (memory.addr, back.addr);
@@ -135,7 +135,7 @@ fn what_was_queued_is_done_though_the_memory_is_unregistered() {
     assert_eq!(call.returned("aclrtHostUnregister with copies queued"), (0, 0));
     // Registered anew while the copies wait: what ends then is the old registration.
     ok(aclrtHostRegisterV2(memory.addr, LEN, PINNED));
-    gate.open();
+    gate.unblock();
     finish(stream);
     back.assert_holds(&pattern(LEN, 9), "there and back");
     assert!(!waits("registered anew", memory, 0, LEN));

@@ -52,7 +52,7 @@ impl Guest {
 pub fn abort(worker: &mut Worker, camp: usize, site: usize) {
     let (site, random) = worker.site(camp, site);
     let guest = Guest::new();
-    let gate = random.one_in(2).then(|| Gate::on(guest.stream));
+    let gate = random.one_in(2).then(|| block(guest.stream));
     if let Some(gate) = &gate {
         // A function that has not begun would be dropped too, and with it what it owns.
         gate.wait_until_reached();
@@ -61,7 +61,7 @@ pub fn abort(worker: &mut Worker, camp: usize, site: usize) {
     ok(aclrtStreamAbort(guest.stream));
     ok(aclrtSynchronizeEvent(guest.event));
     if let Some(gate) = gate {
-        gate.open();
+        gate.unblock();
     }
     // Somebody who waits for the whole device may have been told in our place.
     let code = aclrtSynchronizeStream(guest.stream);

@@ -309,12 +309,12 @@ impl Worker {
     /// A stream that stands still is not through, whoever asks.
     fn time_out(&mut self, camp: usize, site: usize) {
         let site = &mut self.camps[camp].sites[site];
-        let gate = Gate::on(site.stream);
+        let gate = block(site.stream);
         let part = site.part(&mut self.random);
         let code = aclrtSynchronizeStreamWithTimeout(site.stream, 1);
         assert_eq!(code, STREAM_SYNC_TIMEOUT, "{}: a stream behind a gate", site.name);
         assert_eq!(stream_status(site.stream), STREAM_NOT_READY, "{}: a stream behind a gate", site.name);
-        gate.open();
+        gate.unblock();
         site.read_back(part, 0, "time out", &mut self.random);
         site.settle(&mut self.random);
     }

@@ -66,7 +66,7 @@ fn queued_copies_hold_memory() {
         let handles = [made(NORMAL_PAGES, MIB), made(NORMAL_PAGES, MIB)];
         ok(aclrtMapMem(base, MIB, 0, handles[0], 0));
         ok(aclrtMapMem(base + MIB, MIB, 0, handles[1], 0));
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let data = pattern(2 * MIB, 4);
         host.write(&data);
         let back = host.part(2 * MIB, 2 * MIB);
@@ -85,7 +85,7 @@ fn queued_copies_hold_memory() {
         // What others get and write meanwhile is not what the copies use.
         let others: Vec<Memory> = (0..60).map(|_| Memory::device(MIB / 2)).collect();
         others.iter().for_each(|other| other.fill(0x99));
-        gate.open();
+        gate.unblock();
         finish(stream);
         back.assert_holds(&data, "through memory that was unmapped and freed meanwhile");
         others.into_iter().for_each(|other| {

@@ -36,11 +36,11 @@ fn host_memory_is_mapped_touched_and_copied() {
         let (data, device) = (pattern(len, 3), Memory::device(len));
         host.write(&data);
         let stream = stream();
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         // Page-locked: the calls come back though nothing can run.
         ok(aclrtMemcpyAsync(device.addr, len, base, len, H2D, stream));
         ok(aclrtMemcpyAsync(base + 64, 64, device.addr, 64, D2H, stream));
-        gate.open();
+        gate.unblock();
         finish(stream);
         device.assert_holds(&data, "from host memory that is mapped");
         host.part(64, 64).assert_holds(&data[..64], "and back");

@@ -177,7 +177,7 @@ fn copies_queued_before_a_remap_reach_the_old_memory() {
         (1..5).map(|seed| Memory::holding(Home::Pinned, &pattern(2 * PAGE, seed))).collect();
     let out = Memory::pinned(2 * PAGE);
 
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsync(base, 2 * PAGE, data[0].addr, 2 * PAGE, H2D, stream));
     ok(aclrtMemcpyAsync(out.addr, 2 * PAGE, base, 2 * PAGE, D2H, stream));
     ok(aclrtMemsetAsync(base, 2 * PAGE, 0x77, 16, stream));
@@ -185,7 +185,7 @@ fn copies_queued_before_a_remap_reach_the_old_memory() {
     ok(aclrtFreePhysical(old));
     ok(aclrtMapMem(base, PAGE, 0, new, 0));
     ok(aclrtMemcpyAsync(base, PAGE, data[1].addr, PAGE, H2D, stream));
-    gate.open();
+    gate.unblock();
     finish(stream);
 
     let first = data[0].read();
@@ -207,21 +207,21 @@ fn a_descriptor_copy_reaches_what_is_mapped_when_it_runs() {
     ok(aclrtMapMem(base, PAGE, 0, old, 0));
     at(base, PAGE).fill(1);
     ok(aclrtSetMemcpyDesc(desc.addr, INNER, src.addr, base, PAGE, 0));
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
     ok(aclrtUnmapMem(base));
     ok(aclrtMapMem(base, PAGE, 0, new, 0));
-    gate.open();
+    gate.unblock();
     finish(stream);
     at(base, PAGE).assert_holds(&pattern(PAGE, 8), "mapped when the copy ran");
     ok(aclrtUnmapMem(base));
     ok(aclrtMapMem(base, PAGE, 0, old, 0));
     at(base, PAGE).assert_all(1, "no longer mapped when the copy ran");
 
-    let gate = Gate::on(stream);
+    let gate = block(stream);
     ok(aclrtMemcpyAsyncWithDesc(desc.addr, INNER, stream));
     ok(aclrtUnmapMem(base));
-    gate.open();
+    gate.unblock();
     expect("nothing is mapped when the copy runs", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
 }
 

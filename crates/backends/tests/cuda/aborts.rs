@@ -9,12 +9,12 @@ fn aborting_drops_what_has_not_begun() {
     let status = Arc::new(ferry_core::Status::new(9, None));
     let queue = runtime.queue(0, QueueOptions::default(), status.clone()).expect("a queue");
     let there = device(&gpu, 64);
-    let (open, closed) = mpsc::channel::<()>();
+    let (open, function) = Blocker::new();
     let fill = |byte| Op::Fill(Fill { dst: there.at, len: 64, pattern: [byte; 4], device: Some(0) });
     // SAFETY: the block outlives the ops.
     unsafe {
         queue.submit(fill(1)).expect("submitted");
-        queue.submit(Op::Call(Box::new(move || while closed.recv().is_ok() {}))).expect("submitted");
+        queue.submit(Op::Call(Box::new(function))).expect("submitted");
         queue.submit(fill(2)).expect("submitted");
     }
     let fence = queue.fence().expect("a fence");
@@ -27,7 +27,7 @@ fn aborting_drops_what_has_not_begun() {
 
 /// What a stream may have to wait for: a function of the user's, or a fence that somebody raises.
 fn obstacles(stream: &Stream) -> [(&'static str, Then); 2] {
-    let (open, flag) = (gate(stream), Arc::new(Flag::default()));
+    let (open, flag) = (block(stream), Arc::new(Flag::default()));
     stream.wait_for(flag.clone()).expect("submitted");
     [("a function", Box::new(move || drop(open))), ("a fence", Box::new(move || flag.raise()))]
 }
@@ -44,7 +44,7 @@ fn a_fence_of_some_work_does_not_wait_for_the_host_behind_it() {
     let [function, fence] = obstacles(&stream);
     // Tickets: 1 and 2 are in the stream, 3 and 4 the obstacles, 5 between them and 6, which is one too.
     submit(&stream, || Op::Fill(Fill { dst: there.at, len, pattern: [5; 4], device: Some(0) }));
-    let last = gate(&stream);
+    let last = block(&stream);
     let fences: Vec<_> = (1..=6).map(|ticket| stream.fence_after(ticket)).collect();
     fences[1].wait(MINUTE).expect("what is behind it waits for us");
     assert!(read(&target) == read(&source) && fences[0].is_done() && stream.has_passed(2));
@@ -207,14 +207,8 @@ fn an_abort_does_not_wait_for_a_function() {
     let fill = |byte| {
         submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [byte; 4], device: Some(0) }))
     };
-    let (begun, begins) = mpsc::channel();
-    let (open, closed) = mpsc::channel::<()>();
-    let blocks = move || {
-        begun.send(()).expect("heard");
-        while closed.recv().is_ok() {}
-    };
-    stream.call(blocks).expect("submitted");
-    begins.recv_timeout(MINUTE.expect("a minute")).expect("begun");
+    let open = block(&stream);
+    open.wait_until_reached();
     let (ran, nosy) = (Arc::new(Mutex::new(false)), Nosy(stream.clone()));
     let told = ran.clone();
     let function = move || {
@@ -246,7 +240,7 @@ fn a_function_behind_a_failure_that_stops_all_is_dropped() {
     let under = || gpu.stream_under(Some(&halt), 0, QueueOptions::default()).expect("a stream");
     let (stream, other, slot) = (under(), under(), device(&gpu, DESCRIPTOR_LEN));
     stream.status().stop_all_on_failure();
-    let open = gate(&other);
+    let open = block(&other);
     submit(&stream, || {
         Op::Fill(Fill { dst: slot.at, len: DESCRIPTOR_LEN, pattern: [1; 4], device: Some(0) })
     });
@@ -269,7 +263,7 @@ fn an_op_behind_fences_waits_for_all_and_is_dropped_whole() {
     submit(&stream, || fill(1));
     for aborted in [false, true] {
         let byte = 2 + u8::from(aborted);
-        let (flag, open) = (Arc::new(Flag::default()), gate(&other));
+        let (flag, open) = (Arc::new(Flag::default()), block(&other));
         let behind: [Arc<dyn Fence>; 2] = [flag.clone(), other.fence().expect("a fence")];
         submit(&stream, || Op::After(Box::new((behind.to_vec(), fill(byte)))));
         let fence = stream.fence().expect("a fence");

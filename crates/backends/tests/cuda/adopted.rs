@@ -102,7 +102,7 @@ fn without_an_event() {
     let (busy, there) = (gpu.stream(0, QueueOptions::default()).expect("a stream"), device(&gpu, 4096));
     let fill = |byte| Op::Fill(Fill { dst: there.at, len: 4096, pattern: [byte; 4], device: Some(0) });
     let (their_stream, target) = (adopt(&other, ours.share().expect("shared")), locked(&other, &[0; 4096]));
-    let open = gate(&held);
+    let open = block(&held);
     busy.wait_for(held.fence().expect("a fence")).expect("submitted");
     submit(&busy, || fill(1));
     ours.wait_for(busy.fence().expect("a fence")).expect("submitted");
@@ -147,7 +147,7 @@ fn a_fence_is_never_behind_a_function_that_comes_at_the_same_time() {
         stream.wait_for(flag.clone()).expect("submitted");
         submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) }));
         let ticket = stream.newest();
-        let (open, fence) = race(round, || gate(&stream), || stream.fence_after(ticket));
+        let (open, fence) = race(round, || block(&stream), || stream.fence_after(ticket));
         other.wait_for(fence).expect("submitted");
         flag.raise();
         other.synchronize(Some(Duration::from_secs(60))).expect("the function waits for us");
@@ -254,7 +254,7 @@ fn memory_is_unregistered_while_a_shared_stream_is_held() {
     gpu.register(base, len).expect("registered");
     linear(&other, there.base, base, len);
     other.synchronize(MINUTE).expect("done");
-    let open = gate(&held);
+    let open = block(&held);
     let also = gpu.clone();
     at_once("unregistering", move || also.free(base, |_| Ok(()))).expect("unregistered");
     assert_eq!(gpu.memory().place(base, len, Access::Write), Ok(Place::Plain));
@@ -290,7 +290,7 @@ fn a_copy_that_another_stream_waited_for_has_passed() {
     let copy = first.newest();
     second.wait_for(first.mark().expect("marked")).expect("submitted");
     linear(&second, host.base, there.base, MIB);
-    let open = gate(&held);
+    let open = block(&held);
     first.wait_for(held.fence().expect("a fence")).expect("submitted");
     linear(&first, there.base, host.base, MIB);
     first.mark().expect("marked");
@@ -350,12 +350,12 @@ fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
     let (_lender, shared) = Lender::start(MIB);
     let held = theirs(&gpu).0;
     let import = || gpu.backend().import(&shared, 0, Origin::Imported).expect("imported");
-    let block = import();
-    let open = gate(&held);
+    let imported = import();
+    let open = block(&held);
     let also = gpu.clone();
     // SAFETY: nothing ever used it.
-    at_once("closing", move || unsafe { also.backend().free(&block) }).expect("closed");
-    let place = gpu.backend().locate(block.base, 64, Access::Read).map_err(|why| why.kind);
+    at_once("closing", move || unsafe { also.backend().free(&imported) }).expect("closed");
+    let place = gpu.backend().locate(imported.base, 64, Access::Read).map_err(|why| why.kind);
     assert_eq!(place, Err(Kind::BadAddress), "unknown from then on");
     let again = import();
     drop(open);
@@ -381,7 +381,7 @@ fn one_way() {
     let gpu = Arc::new(gpu);
     let held = theirs(&gpu).0;
     let streams: Vec<_> = (0..3).map(|_| theirs(&gpu).0).collect();
-    let (open, also) = (gate(&held), gpu.clone());
+    let (open, also) = (block(&held), gpu.clone());
     at_once("making a stream", move || also.stream(0, QueueOptions::default()).map(drop)).expect("a stream");
     drop(open);
     for len in [1, 5000, MIB, 9 * MIB + 5] {
@@ -415,7 +415,7 @@ fn a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs() {
         let (held, ours) = (theirs(&gpu).0, gpu.stream(0, QueueOptions::default()).expect("a stream"));
         copy(&ours, &pieces[..300]);
         ours.synchronize(MINUTE).expect("done");
-        let open = gate(&held);
+        let open = block(&held);
         let mark = held.fence().expect("a fence");
         copy(&ours, &pieces);
         let fence = ours.fence().expect("a fence");

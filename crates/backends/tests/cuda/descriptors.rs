@@ -18,7 +18,7 @@ fn descriptors_are_read_when_the_copy_runs() {
     {
         let words = locked(&gpu, &descriptor(&gpu, to.base + dst, from.base + src, len));
         // Held, so that the descriptor is written long after the copy through it was submitted.
-        let open = gate(&stream);
+        let open = block(&stream);
         submit(&stream, || Op::Fill(Fill { dst: to.at, len: MIB, pattern: [0x55; 4], device: Some(0) }));
         linear(&stream, slot.base + at, words.base, DESCRIPTOR_LEN);
         linear(&stream, from.base, source.base, MIB);
@@ -168,7 +168,7 @@ fn many_copies_in_a_row_are_done_as_if_one_after_the_other() {
             }
             linear(&stream, there.base, locked(&gpu, &arena).base, ARENA);
             // Held, so that all are there before the first one runs.
-            let open = gate(&stream);
+            let open = block(&stream);
             for number in 0..COUNT {
                 submit(&stream, || copy_through(&gpu, &there, DESCRIPTORS + number * DESCRIPTOR_LEN));
             }
@@ -246,7 +246,7 @@ fn a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told() {
             submit(&stream, || copy_through(&gpu, &slot, 0));
             stream.synchronize(MINUTE).expect("it is there");
             submit(&stream, || Op::Fill(Fill { dst: stays.at, len: 4096, pattern: [8; 4], device: Some(0) }));
-            let open = gate(&stream);
+            let open = block(&stream);
             if is_queued {
                 submit(&stream, || copy_through(&gpu, &slot, 0));
             }

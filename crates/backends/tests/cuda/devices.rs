@@ -144,7 +144,7 @@ fn memory_registered_again_in_other_parts_is_copied_whole() {
     let want = plain[base - plain.as_ptr() as usize..][..len].to_vec();
     let (there, small) = (device(&gpu, len), device(&gpu, 4096));
     let part = gpu.register(base + 4096, 2 * 4096).expect("registered");
-    let open = gate(&stream);
+    let open = block(&stream);
     linear(&stream, small.base, part.base, 4096);
     gpu.free(part.base, |_| Ok(())).expect("unregistered");
     let whole = gpu.register(base, len).expect("again, and more of it");

@@ -56,7 +56,7 @@ fn many_small_copies_arrive() {
     let (source, target) = (locked(&gpu, &noise(1, len)), locked(&gpu, &vec![0; len]));
     let (one, two) = (device(&gpu, len), device(&gpu, len));
     for gates in [false, true] {
-        let open = (gates && !are_shared()).then(|| gate(&stream));
+        let open = (gates && !are_shared()).then(|| block(&stream));
         scatter(&stream, one.base, source.base, MANY);
         scatter(&stream, two.base, one.base, MANY);
         scatter(&stream, target.base, two.base, MANY);
@@ -208,11 +208,11 @@ fn a_fence_of_some_gathered_copy_is_done_when_that_is() {
     let (there, source) = (device(&gpu, 10 * PIECE), locked(&gpu, &noise(4, 10 * PIECE)));
     for held in [false, true] {
         let stream = busy(&gpu);
-        let open = held.then(|| gate(&stream));
+        let open = held.then(|| block(&stream));
         scatter(&stream, there.base, source.base, 10);
         let (after, last) = (stream.fence_after(stream.newest() - 4), stream.newest());
         scatter(&stream, there.base, source.base, 10);
-        let shut = gate(&stream);
+        let shut = block(&stream);
         scatter(&stream, there.base, source.base, 10);
         assert!(!held || !after.is_done());
         drop(open);
@@ -372,7 +372,7 @@ fn descriptors_that_are_gathered_are_followed_in_order() {
         submit(&stream, || {
             Op::Fill(Fill { dst: there.at, len: count * PIECE, pattern: [0; 4], device: Some(0) })
         });
-        let open = held.then(|| gate(&stream));
+        let open = held.then(|| block(&stream));
         linear(&stream, there.base, source.base, PIECE);
         (0..count - 1).for_each(|number| follow(&gpu, &stream, &slots, number));
         linear(&stream, there.base, source.base, 1);
@@ -399,7 +399,7 @@ fn a_descriptor_that_waits_may_come_to_name_mapped_memory() {
     let (stream, there, source) = (stream(&gpu), device(&gpu, 4096), locked(&gpu, &noise(7, 4096)));
     linear(&stream, there.base, source.base, 4096);
     let slots = device(&gpu, DESCRIPTOR_LEN);
-    let open = gate(&stream);
+    let open = block(&stream);
     (0..3).for_each(|_| follow(&gpu, &stream, &slots, 0));
     let base = gpu.reserve(MIB, MIB, 0, Purpose::Mappings).expect("addresses");
     let piece = gpu.physical(0, 4096, 4096).expect("memory");

@@ -107,7 +107,7 @@ fn not_held() {
     let Some(gpu) = gpu("not_held") else { return };
     let (stream, there) = (shared(&gpu, 0), device(&gpu, 64));
     let fill = || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) });
-    let first = gate(&stream);
+    let first = block(&stream);
     submit(&stream, fill);
     let ((give, take), (told, hear)) = (mpsc::channel::<Arc<dyn Fence>>(), mpsc::channel());
     let (open, closed) = mpsc::channel::<()>();
@@ -152,7 +152,7 @@ fn a_copy_that_the_driver_refuses_halfway_is_submitted_at_once() {
 fn halfway() {
     let Some(gpu) = gpu("halfway") else { return };
     let (stream, there, plain) = (shared(&gpu, 0), device(&gpu, MIB), noise(5, MIB));
-    let (open, also, at) = (gate(&stream), stream.clone(), plain.as_ptr() as usize);
+    let (open, also, at) = (block(&stream), stream.clone(), plain.as_ptr() as usize);
     at_once("a copy", move || linear(&also, there.base, at, MIB));
     let behind = stream.fence().expect("a fence");
     assert_eq!(behind.wait(MOMENT).map_err(|why| why.kind), Err(Kind::Timeout));
@@ -206,7 +206,7 @@ fn what_was_freed_while_a_stream_was_held_goes_back_by_itself() {
     let test = "what_was_freed_while_a_stream_was_held_goes_back_by_itself";
     let (Some(gpu), Some(other)) = (gpu(test), gpu(test)) else { return };
     let (held, large) = (shared(&gpu, 0), device(&gpu, 300 * MIB));
-    let open = gate(&held);
+    let open = block(&held);
     // The other runtime knows only what the driver says.
     let is_there = move || other.memory().place(large.base, 1, Access::Read).is_ok();
     gpu.free(large.base, |_| Ok(())).expect("freed");

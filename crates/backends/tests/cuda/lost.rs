@@ -47,7 +47,7 @@ fn one_of_two() {
     let large = device(&gpu, 300 * MIB);
     let (breaking, held, waits) = (stream(&gpu), stream(&gpu), stream(&gpu));
     // Work of other streams that is in flight when it happens: behind a function, and behind that stream.
-    let open = gate(&held);
+    let open = block(&held);
     linear(&held, target.base, there.base, 4096);
     let behind = held.fence().expect("a fence");
     waits.wait_for(behind.clone()).expect("submitted");

@@ -15,6 +15,7 @@ mod room;
 mod staging;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
+use ferry_blocker::Blocker;
 use ferry_core::{
     Access, Block, Error, Event, Fence, Fill, Halt, Home, Indirect, Kind, Op, Place, Plan, QueueOptions,
     Request, Result, Rows, Runtime, Stream,
@@ -135,11 +136,11 @@ fn fetch(runtime: &Runtime, addr: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A function that holds its stream until the sender is dropped.
-fn gate(stream: &Stream) -> mpsc::Sender<()> {
-    let (open, closed) = mpsc::channel::<()>();
-    stream.call(move || while closed.recv().is_ok() {}).expect("submitted");
-    open
+/// Blocks a stream until the blocker is dropped.
+fn block(stream: &Stream) -> Blocker {
+    let (blocker, function) = Blocker::new();
+    stream.call(function).expect("submitted");
+    blocker
 }
 
 fn through(runtime: &Runtime, through: Through) -> Op {
@@ -283,7 +284,7 @@ fn an_event_behind_a_held_stream_holds_the_other() {
     let Some(gpu) = gpu("an_event_behind_a_held_stream_holds_the_other") else { return };
     let (first, second, third) = (stream(&gpu), stream(&gpu), stream(&gpu));
     let there = device(&gpu, 4096);
-    let open = gate(&first);
+    let open = block(&first);
     submit(&first, || Op::Fill(Fill { dst: there.at, len: 4096, pattern: [1; 4], device: Some(0) }));
     let mark = first.mark().expect("marked");
     second.wait_for(mark.clone()).expect("submitted");
@@ -356,7 +357,7 @@ fn pointer_cells_are_read_when_the_copy_runs() {
         let copy = || through(&gpu, Through::Cells { dst: cell(0, 3), src: cell(1, 100), len: 5000 });
         // SAFETY: 16 bytes of page-locked memory that nothing in flight uses.
         unsafe { ptr::write(addresses.base as *mut [usize; 2], [to.base, from.base]) };
-        let open = gate(&stream);
+        let open = block(&stream);
         submit(&stream, || Op::Fill(Fill { dst: to.at, len: 8192, pattern: [1; 4], device: Some(0) }));
         if home != addresses {
             linear(&stream, home.base, addresses.base, 16);
@@ -413,7 +414,7 @@ fn blocked_functions_hold_up_their_own_streams_only() {
     }
     let blocked: Vec<_> = (0..64).map(|_| stream(&gpu)).collect();
     let there = device(&gpu, 65 * 4096);
-    let gates: Vec<_> = blocked.iter().map(|stream| gate(stream)).collect();
+    let gates: Vec<_> = blocked.iter().map(|stream| block(stream)).collect();
     for (index, stream) in blocked.iter().enumerate() {
         submit(stream, || {
             Op::Fill(Fill {
@@ -462,7 +463,7 @@ fn freed_memory_is_kept_while_work_in_flight_uses_it() {
     let (there, source, target) =
         (device(&gpu, len), locked(&gpu, &noise(2, len)), locked(&gpu, &vec![0; len]));
     let want = read(&source);
-    let open = gate(&stream);
+    let open = block(&stream);
     linear(&stream, there.base, source.base, len);
     linear(&stream, target.base, there.base, len);
     for block in [&there, &source] {
@@ -488,7 +489,7 @@ fn work_outlives_its_stream() {
     let Some(gpu) = gpu("work_outlives_its_stream") else { return };
     let (doomed, len) = (stream(&gpu), 4096);
     let (there, source) = (device(&gpu, len), locked(&gpu, &noise(2, len)));
-    let open = gate(&doomed);
+    let open = block(&doomed);
     linear(&doomed, there.base, source.base, len);
     let fence = doomed.fence().expect("a fence");
     drop(doomed);

@@ -94,7 +94,7 @@ fn fill_one_of_two(gpu: &Runtime, fill: impl Fn(&Stream, usize, usize, usize) + 
     }
     [&full, &free].iter().for_each(|stream| stream.synchronize(MINUTE).expect("done"));
     held.share().expect("shared");
-    let (open, event) = (gate(&held), Event::new());
+    let (open, event) = (block(&held), Event::new());
     event.record(&held).expect("recorded");
     full.wait_for(event.latest().expect("recorded")).expect("submitted");
     thread::scope(|scope| {

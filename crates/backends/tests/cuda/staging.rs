@@ -206,7 +206,7 @@ fn copies_behind_a_wait_leave_room_for_the_one_they_wait_for() {
     let (first, len) = (stream(&gpu), 3 * MIB);
     let (there, source) = (device(&gpu, len), noise(1, len));
     let others: Vec<_> = (0..20).map(|_| (stream(&gpu), vec![0_u8; len])).collect();
-    let opened = gate(&first);
+    let opened = block(&first);
     linear(&first, there.base, source.as_ptr() as usize, len);
     let behind = first.fence().expect("a fence");
     for (stream, target) in &others {

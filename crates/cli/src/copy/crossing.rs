@@ -1,5 +1,5 @@
-//! Chunks on their way up to a device and down again: one thread reads and sends them, another compares and writes what
-//! came back, and the copies run meanwhile.
+//! Chunks on their way up to a device and down again: one thread reads and sends them, another compares and
+//! writes what came back, and the copies run meanwhile.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -87,7 +87,8 @@ impl Crossing {
     }
 }
 
-/// Reads and sends until there is no more, something fails, or nobody wants it. The failure comes after what was sent.
+/// Reads and sends until there is no more, something fails, or nobody wants it. The failure comes after what
+/// was sent.
 fn send(mut src: End, lanes: &Lanes, idle: &Receiver<Boat>, depart: &Sender<Result<Voyage>>) {
     while let Ok(mut boat) = idle.recv() {
         let voyage = match src.fill(&mut boat.sent) {
@@ -151,7 +152,8 @@ fn failed(error: impl Into<ferry::Error>) -> Error {
     Error::Setup(format!("a copy failed: {}", error.into()))
 }
 
-/// Puts wrong bytes where right ones must come, so that a copy that did nothing is noticed even in a file of zeros.
+/// Puts wrong bytes where right ones must come, so that a copy that did nothing is noticed even in a file of
+/// zeros.
 fn spoil(back: &mut [u8], sent: &[u8]) {
     for (back, sent) in back.chunks_mut(SPOILT).zip(sent.chunks(SPOILT)) {
         back[0] = !sent[0];

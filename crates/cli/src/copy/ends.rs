@@ -63,7 +63,8 @@ impl End {
         place(self) == place(other) && (kind.is_file() || kind.is_block_device())
     }
 
-    /// How many bytes there are to read, where that is known before reading: files that the system makes up say 0.
+    /// How many bytes there are to read, where that is known before reading: files that the system makes up
+    /// say 0.
     pub fn size(&self) -> Option<usize> {
         usize::try_from(self.about.len()).ok().filter(|size| self.about.is_file() && *size > 0)
     }

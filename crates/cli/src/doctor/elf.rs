@@ -1,4 +1,5 @@
-//! What one program or library wants from others, read from its ELF file: libraries, names, and names that it may look up itself.
+//! What one program or library wants from others, read from its ELF file: libraries, names, and names that it
+//! may look up itself.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,13 +18,15 @@ const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64
 /// Constants past this many bytes are data, not names that somebody looks up.
 const MOST_CONSTANTS: u64 = 64 << 20;
 
-/// An ELF file as far as the loader and we are interested in it. Of the names, only those of AscendCL's libraries.
+/// An ELF file as far as the loader and we are interested in it. Of the names, only those of AscendCL's
+/// libraries.
 #[derive(Default)]
 pub struct Object {
     pub path: PathBuf,
     /// The libraries that the loader is to find.
     pub needed: Vec<String>,
-    /// Where it says they are: the old way, which comes before LD_LIBRARY_PATH, and the new way, which comes after.
+    /// Where it says they are: the old way, which comes before LD_LIBRARY_PATH, and the new way, which comes
+    /// after.
     pub rpath: Vec<PathBuf>,
     pub runpath: Vec<PathBuf>,
     /// Names without which it does not start.
@@ -34,8 +37,8 @@ pub struct Object {
     pub asks: BTreeSet<String>,
 }
 
-/// Reads a file; `None` if it is no program or library of this processor, with sections. Pipes and devices may have no end, and are
-/// not opened.
+/// Reads a file; `None` if it is no program or library of this processor, with sections. Pipes and devices
+/// may have no end, and are not opened.
 pub fn read(path: &Path) -> Option<Object> {
     let cache = ReadCache::new(path.is_file().then(|| File::open(path).ok()).flatten()?);
     let mut object = Object { path: path.to_owned(), ..Object::default() };
@@ -133,7 +136,8 @@ fn is_acls(name: &str) -> bool {
     is_function(name) || NAMESPACES.iter().any(|start| name.starts_with(start))
 }
 
-/// `aclInit`, `aclrtMalloc`, `rtMemcpy`, `HcclAllReduce`, `MsprofReportApi`: a family, then a word with a capital.
+/// `aclInit`, `aclrtMalloc`, `rtMemcpy`, `HcclAllReduce`, `MsprofReportApi`: a family, then a word with a
+/// capital.
 fn is_function(name: &str) -> bool {
     const FAMILIES: [&str; 12] = [
         "aclrt", "aclmdl", "aclop", "aclnn", "aclprof", "acltdt", "aclsys", "acldump", "acl", "rt", "Hccl",

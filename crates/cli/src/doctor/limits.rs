@@ -1,4 +1,5 @@
-//! What the system lets a process have: locked memory, addresses, descriptors, threads, shared memory, and the C library.
+//! What the system lets a process have: locked memory, addresses, descriptors, threads, shared memory, and
+//! the C library.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

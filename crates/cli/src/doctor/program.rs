@@ -1,5 +1,5 @@
-//! One program: which AscendCL libraries it and its libraries need, what the loader finds for each and by which rule, and which names
-//! they want that nobody has.
+//! One program: which AscendCL libraries it and its libraries need, what the loader finds for each and by
+//! which rule, and which names they want that nobody has.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -152,8 +152,8 @@ fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
             continue;
         };
         findings.push(fine("python", format!("{name} in {}", folder.display())));
-        // Ours takes the library that is loaded, or its own. Of others, the modules at the top are what an import loads; what lies
-        // deeper is loaded by those, or never.
+        // Ours takes the library that is loaded, or its own. Of others, the modules at the top are what an
+        // import loads; what lies deeper is loaded by those, or never.
         if *name != "acl" {
             starts.extend(modules(folder));
         }
@@ -252,7 +252,8 @@ fn libraries(closure: &Closure, ours: &Ours) -> Vec<Finding> {
 
 /// Names that are wanted, and that neither we nor another library of the program have.
 fn names(closure: &Closure, ours: &Ours) -> Vec<Finding> {
-    // What a library of somebody else's in the program has is his; what is in the place of one of ours does not count.
+    // What a library of somebody else's in the program has is his; what is in the place of one of ours does
+    // not count.
     let is_theirs = |object: &&elf::Object| {
         object.path.file_name().is_none_or(|name| !ours.knows(&name.to_string_lossy()))
     };

@@ -1,4 +1,5 @@
-//! Where the loader will find the libraries of a program: its rules, applied to files, so that each answer can say which rule it was.
+//! Where the loader will find the libraries of a program: its rules, applied to files, so that each answer
+//! can say which rule it was.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -83,7 +84,8 @@ impl Search {
     }
 }
 
-/// `libc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6`, for each library. Empty where there is no ldconfig.
+/// `libc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6`, for each library. Empty where there is no
+/// ldconfig.
 fn cache() -> BTreeMap<String, PathBuf> {
     let word = if cfg!(target_arch = "aarch64") { "AArch64" } else { "x86-64" };
     let ask =

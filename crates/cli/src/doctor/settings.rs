@@ -1,5 +1,5 @@
-//! The environment: variables of ours that nobody knows, variables of a toolkit that lead nowhere or elsewhere, and which libascendcl.so
-//! comes first in LD_LIBRARY_PATH and LD_PRELOAD.
+//! The environment: variables of ours that nobody knows, variables of a toolkit that lead nowhere or
+//! elsewhere, and which libascendcl.so comes first in LD_LIBRARY_PATH and LD_PRELOAD.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Causes of error codes and ways out, as tables: first the codes that Ferry answers, then families of those that it never does.
+//! Causes of error codes and ways out, as tables: first the codes that Ferry answers, then families of those
+//! that it never does.
 
 use std::ops::RangeInclusive;
 

@@ -1,7 +1,8 @@
 //! Passing signals on to the program that `ferry run` started.
 //!
-//! The signals are blocked and taken one by one, so there are no handlers. A signal from the keyboard reaches the
-//! program by itself, because it is in the same group; only those that somebody sent to us alone are sent on.
+//! The signals are blocked and taken one by one, so there are no handlers. A signal from the keyboard reaches
+//! the program by itself, because it is in the same group; only those that somebody sent to us alone are sent
+//! on.
 
 use std::mem::MaybeUninit;
 
@@ -40,8 +41,8 @@ impl Signals {
     /// Blocks the signals that are passed on, and SIGCHLD, which says that the program ended.
     pub fn block() -> Signals {
         let (mut ours, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: `sigemptyset` initialises the set, `sigaddset` and `pthread_sigmask` then use it; all three fail
-        // only on bad arguments, and these are constants.
+        // SAFETY: `sigemptyset` initialises the set, `sigaddset` and `pthread_sigmask` then use it; all three
+        // fail only on bad arguments, and these are constants.
         unsafe {
             libc::sigemptyset(ours.as_mut_ptr());
             for signal in PASSED.iter().map(|(signal, _)| *signal).chain([libc::SIGCHLD]) {

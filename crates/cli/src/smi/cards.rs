@@ -1,5 +1,6 @@
-//! The devices as cards with chips. They are those that a program would get without ASCEND_RT_VISIBLE_DEVICES: the card's own command
-//! does not heed that either, and programs that set it look for a device by its number on the machine.
+//! The devices as cards with chips. They are those that a program would get without
+//! ASCEND_RT_VISIBLE_DEVICES: the card's own command does not heed that either, and programs that set it look
+//! for a device by its number on the machine.
 
 use std::ops::Range;
 
@@ -104,9 +105,9 @@ impl Cards {
         }
     }
 
-    /// What a device has, and what of it is in use. Where processes share its memory the backend knows. Else it is what the backend
-    /// knows of others (a GPU) or what the processes say, whichever is more; they may say more than there is, since each has a
-    /// device's memory for itself: then it is all in use.
+    /// What a device has, and what of it is in use. Where processes share its memory the backend knows. Else
+    /// it is what the backend knows of others (a GPU) or what the processes say, whichever is more; they may
+    /// say more than there is, since each has a device's memory for itself: then it is all in use.
     pub fn memory(&self, device: usize, processes: &[Process]) -> Result<Memory> {
         let info =
             self.runtime.device(device as u32).and_then(|device| device.memory_info()).map_err(failed)?;

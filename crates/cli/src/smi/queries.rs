@@ -27,7 +27,8 @@ pub fn list(cards: &Cards) -> String {
     text
 }
 
-/// `-m`: names of columns have single blanks in them and more between them; values are without blanks but for the name.
+/// `-m`: names of columns have single blanks in them and more between them; values are without blanks but for
+/// the name.
 pub fn mapping(cards: &Cards) -> String {
     let columns: &[&str] = match cards.product.bit {
         products::A3 => &["NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID", "Chip Name"],
@@ -197,7 +198,8 @@ fn board(cards: &Cards, card: usize) -> String {
     text
 }
 
-/// Programs put the product's name together from two lines, and tell by the names of these which two: one that has both is refused.
+/// Programs put the product's name together from two lines, and tell by the names of these which two: one
+/// that has both is refused.
 fn board_of_chip(cards: &Cards, card: usize, chip: usize, device: usize) -> String {
     let mut text = line("NPU ID", card);
     if cards.has_npu_name() {
@@ -216,7 +218,8 @@ fn board_of_chip(cards: &Cards, card: usize, chip: usize, device: usize) -> Stri
     text + &line("Firmware Version", "NA")
 }
 
-/// Programs tell devices of a machine apart by this: five groups of eight digits, another for each device and the same every time.
+/// Programs tell devices of a machine apart by this: five groups of eight digits, another for each device and
+/// the same every time.
 fn die(device: usize) -> String {
     format!("46455252 59000000 00000000 00000000 {:08X}", device + 1)
 }

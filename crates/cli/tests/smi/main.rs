@@ -1,4 +1,5 @@
-//! `npu-smi` as programs use it: by its name, for every product, with options in any order, read by each client's own rule.
+//! `npu-smi` as programs use it: by its name, for every product, with options in any order, read by each
+//! client's own rule.
 //!
 //! Other tests use devices meanwhile, so nothing here asks for a device that nobody uses.
 

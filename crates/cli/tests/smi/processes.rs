@@ -9,8 +9,8 @@ use crate::command::{ferry, output, text};
 use crate::compile::compile;
 use crate::standin::stand_in;
 
-/// Does a step for each line that it is sent, and says its number when that is done, and that of its child if it has one. The child
-/// is made by the system call: the library is not told, and closes nothing in it.
+/// Does a step for each line that it is sent, and says its number when that is done, and that of its child if
+/// it has one. The child is made by the system call: the library is not told, and closes nothing in it.
 const STEPS: &str = r#"
 #define _GNU_SOURCE
 #include <acl/acl.h>
@@ -72,7 +72,8 @@ impl Steps {
         Steps::start_with(settings, &[])
     }
 
-    /// With one argument its main thread leaves, and another one does the steps; the second of two is its name.
+    /// With one argument its main thread leaves, and another one does the steps; the second of two is its
+    /// name.
     fn start_with(settings: &[(&str, &str)], arguments: &[&str]) -> Steps {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         let program = PROGRAM.get_or_init(|| compile("npu-smi-steps", STEPS));

@@ -7,7 +7,8 @@ use ferry::{DeviceBuffer, Options, Runtime};
 
 use crate::{PRODUCTS, Product, last};
 
-/// The client, what it makes of the answers, and what it must find; `None` where it does not know the product.
+/// The client, what it makes of the answers, and what it must find; `None` where it does not know the
+/// product.
 type Rule = (&'static str, fn(&Product) -> String, fn(&Product) -> Option<String>);
 
 /// This process has some of this device, so that there is a process to find.
@@ -218,7 +219,8 @@ fn pids(product: &Product) -> String {
     found.collect::<Vec<_>>().contains(&std::process::id()).to_string()
 }
 
-/// Cards that are idle or have rows, by the word that monitors look for. Sixty-four of them cannot all be in use.
+/// Cards that are idle or have rows, by the word that monitors look for. Sixty-four of them cannot all be in
+/// use.
 fn idle(product: &Product) -> String {
     let table = product.says("info");
     let processes = table.split("Process id").nth(1).expect("processes");

@@ -1,9 +1,8 @@
 //! Stream::abort, and waits with a limit.
 
 use crate::{
-    device,
-    gate::{A_WHILE, Gate},
-    pattern, says,
+    blocker::{A_WHILE, block},
+    device, pattern, says,
 };
 use ferry::Kind;
 use std::sync::{
@@ -17,7 +16,7 @@ const LEN: usize = 5000;
 fn dropped_copies_move_nothing_and_give_their_buffers_back() {
     let (device, stream) = device();
     let there = device.alloc_from(&pattern(LEN, 1)).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     let up = stream.upload(&there, device.runtime().alloc_host_from(&pattern(LEN, 2)).unwrap()).unwrap();
     let down = stream.download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &there).unwrap();
@@ -30,7 +29,7 @@ fn dropped_copies_move_nothing_and_give_their_buffers_back() {
         assert_eq!(failed.buffer[..], want);
     }
     event.wait().expect("an event behind dropped work is reached");
-    gate.open();
+    gate.unblock();
     // It was told above; the stream goes on.
     stream.synchronize().unwrap();
     assert_eq!(stream.read_vec(&there).unwrap(), pattern(LEN, 1), "the upload was dropped");
@@ -46,7 +45,7 @@ fn what_is_dropped_may_abort_its_own_stream() {
     }
     let (_device, stream) = device();
     let stream = Arc::new(stream);
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     let aborts = Aborts(stream.clone());
     stream.call(move || drop(aborts)).unwrap();
@@ -57,7 +56,7 @@ fn what_is_dropped_may_abort_its_own_stream() {
         let _ = tell.send(());
     });
     assert!(told.recv_timeout(1000 * A_WHILE).is_ok(), "an abort inside of an abort returns");
-    gate.open();
+    gate.unblock();
     says(&stream.synchronize().unwrap_err(), Kind::Aborted, &[]);
 }
 
@@ -65,10 +64,10 @@ fn what_is_dropped_may_abort_its_own_stream() {
 fn an_abort_that_nobody_was_told_of_is_told_once() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(LEN).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.fill(&there, 7).unwrap();
     stream.abort();
-    gate.open();
+    gate.unblock();
     says(&stream.synchronize().unwrap_err(), Kind::Aborted, &[]);
     stream.synchronize().unwrap();
     assert_eq!(stream.read_vec(&there).unwrap(), vec![0; LEN]);
@@ -78,19 +77,19 @@ fn an_abort_that_nobody_was_told_of_is_told_once() {
 fn later_work_comes_after_a_function_that_an_abort_met_running() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(LEN).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     stream.abort();
     let token = stream.upload(&there, device.runtime().alloc_host(LEN).unwrap()).unwrap();
     assert!(!token.wait_timeout(A_WHILE), "the function is still running");
-    gate.open();
+    gate.unblock();
     token.wait().unwrap();
 }
 
 #[test]
 fn functions_that_are_dropped_drop_what_they_hold() {
     let (_, stream) = device();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     let (tell, hear) = channel::<()>();
     let held = Arc::new(());
@@ -98,7 +97,7 @@ fn functions_that_are_dropped_drop_what_they_hold() {
     // What is heard goes last.
     stream.call(move || drop((moved, tell))).unwrap();
     stream.abort();
-    gate.open();
+    gate.unblock();
     assert_eq!(hear.recv(), Err(RecvError), "not run");
     let _ = stream.synchronize();
     assert_eq!(Arc::strong_count(&held), 1);
@@ -108,14 +107,14 @@ fn functions_that_are_dropped_drop_what_they_hold() {
 fn waits_with_a_limit_say_that_it_took_longer() {
     let (device, stream) = device();
     let there = device.alloc::<u8>(LEN).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let token = stream.upload(&there, device.runtime().alloc_host(LEN).unwrap()).unwrap();
     let event = stream.record().unwrap();
     says(&stream.synchronize_timeout(A_WHILE).unwrap_err(), Kind::Timeout, &[]);
     assert!(!token.wait_timeout(A_WHILE) && !event.wait_timeout(A_WHILE) && !stream.is_idle());
     // A limit of nothing asks, and the longest there is does not overflow.
     assert!(!token.wait_timeout(std::time::Duration::ZERO));
-    gate.open();
+    gate.unblock();
     assert!(token.wait_timeout(std::time::Duration::MAX) && event.wait_timeout(std::time::Duration::MAX));
     stream.synchronize_timeout(std::time::Duration::MAX).unwrap();
     assert!(stream.is_idle());

@@ -1,6 +1,6 @@
 //! Buffers that go from stream to stream, and what is told of them; functions whose leftovers misbehave.
 
-use crate::{device, gate::Gate, says};
+use crate::{blocker::block, device, says};
 use ferry::{Kind, Stream};
 use std::{
     panic::panic_any,
@@ -19,12 +19,12 @@ fn what_went_wrong_on_an_earlier_stream_is_told() {
         let (device, first) = device();
         let [second, third] = [device.stream().unwrap(), device.stream().unwrap()];
         let (new, copy) = (device.alloc_from(&[7_u8]).unwrap(), device.alloc_zeroed::<u8>(1).unwrap());
-        let gate = Gate::on(&first);
+        let gate = block(&first);
         gate.wait_until_reached();
         let token = first.download(device.runtime().alloc_host_from(&[1_u8]).unwrap(), &new).unwrap();
         let stop = move || {
             first.abort();
-            gate.open();
+            gate.unblock();
         };
         let token = if is_done_before {
             stop();
@@ -108,7 +108,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn what_a_function_leaves_behind_does_not_stop_its_stream() {
     let (device, stream) = device();
     let other = device.stream().unwrap();
-    let gate = Gate::on(&other);
+    let gate = block(&other);
     // Queued behind a wait, so that an abort drops it.
     stream.wait_for(&other.record().unwrap()).unwrap();
     let (bomb, (tell, told)) = (Bomb, mpsc::channel());
@@ -116,7 +116,7 @@ fn what_a_function_leaves_behind_does_not_stop_its_stream() {
     stream.call(move || drop((bomb, waiter))).unwrap();
     stream.abort();
     told.recv_timeout(LONG).expect("its destructor has waited for the stream and come to an end");
-    gate.open();
+    gate.unblock();
     // A panic whose message panics when it is dropped.
     stream.call(|| panic_any(Bomb)).unwrap();
     let (tell, told) = mpsc::channel();

@@ -1,6 +1,6 @@
 //! Copies whose ends are read when they run.
 
-use crate::{device, error, gate::Gate, pattern, runtime, says};
+use crate::{blocker::block, device, error, pattern, runtime, says};
 use ferry::Kind;
 
 const LEN: usize = 4096;
@@ -28,10 +28,10 @@ fn what_is_copied_is_read_when_the_copy_runs() {
     let result = device.alloc_zeroed::<u8>(LEN).unwrap();
     let descriptor = device.descriptor().unwrap();
     descriptor.set(&result, &a).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.run(&descriptor).unwrap();
     descriptor.set(&result, &b).unwrap();
-    gate.open();
+    gate.unblock();
     assert_eq!(stream.read_vec(&result).unwrap(), pattern(LEN, 2));
     // A set that is refused changes nothing.
     assert!(descriptor.set(&result, a.slice(1..).unwrap()).is_err());
@@ -64,12 +64,12 @@ fn a_descriptor_is_set_in_stream_order() {
     let [first, second] = [0; 2].map(|_| device.alloc_zeroed::<u8>(LEN).unwrap());
     let descriptor = device.descriptor().unwrap();
     descriptor.set(&first, &a).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.run(&descriptor).unwrap();
     stream.set_descriptor(&descriptor, &second, &b).unwrap();
     stream.run(&descriptor).unwrap();
     drop((a, b));
-    gate.open();
+    gate.unblock();
     assert_eq!(stream.read_vec(&first).unwrap(), pattern(LEN, 4));
     assert_eq!(stream.read_vec(&second).unwrap(), pattern(LEN, 5));
 }
@@ -83,11 +83,11 @@ fn a_descriptor_holds_its_ends_though_an_abort_dropped_the_next_ones() {
     let descriptor = device.descriptor().unwrap();
     descriptor.set(&result, &a).unwrap();
     drop(a);
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     stream.set_descriptor(&descriptor, &result, &b).unwrap();
     stream.abort();
-    gate.open();
+    gate.unblock();
     says(&error(stream.synchronize()), Kind::Aborted, &[]);
     stream.run(&descriptor).unwrap();
     assert_eq!(stream.read_vec(&result).unwrap(), pattern(LEN, 6));
@@ -99,10 +99,10 @@ fn a_descriptor_that_goes_with_its_ends_copies_nothing() {
     let (a, b) = (device.alloc_from(&pattern(LEN, 8)).unwrap(), device.alloc_zeroed::<u8>(LEN).unwrap());
     let descriptor = device.descriptor().unwrap();
     descriptor.set(&b, &a).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.run(&descriptor).unwrap();
     drop((descriptor, a));
-    gate.open();
+    gate.unblock();
     says(&error(stream.synchronize()), Kind::BadDescriptor, &["Stream::run", "as read from the descriptor"]);
     assert_eq!(stream.read_vec(&b).unwrap(), [0; LEN], "nothing was copied");
 }
@@ -113,12 +113,12 @@ fn a_descriptor_may_go_before_its_copy_runs() {
     let (a, b) = (device.alloc_from(&pattern(LEN, 5)).unwrap(), device.alloc_zeroed::<u8>(LEN).unwrap());
     let descriptor = device.descriptor().unwrap();
     descriptor.set(&b, &a).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.run(&descriptor).unwrap();
     drop(descriptor);
     // Its memory is not used again before that: these would stand where it was.
     let others: Vec<_> = (0..600).map(|_| device.alloc_zeroed::<u64>(5).unwrap()).collect();
-    gate.open();
+    gate.unblock();
     assert_eq!(stream.read_vec(&b).unwrap(), pattern(LEN, 5));
     drop(others);
 }

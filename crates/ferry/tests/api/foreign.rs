@@ -1,6 +1,6 @@
 //! Two runtimes know nothing of each other: memory of one is refused by the streams of the other, events work.
 
-use crate::{device, error, gate::Gate, pattern, says};
+use crate::{blocker::block, device, error, pattern, says};
 use ferry::{Batch, Device, Kind, Stream};
 
 const LEN: usize = 100;
@@ -100,13 +100,13 @@ fn borrowed_pieces_of_another_runtime_are_refused() {
 fn tokens_of_another_runtime_are_refused_and_stay_in_flight() {
     let [(ours, stream), (theirs, their_stream)] = two();
     let (near, far) = (ours.alloc::<u8>(LEN).unwrap(), theirs.alloc::<u8>(LEN).unwrap());
-    let gate = Gate::on(&their_stream);
+    let gate = block(&their_stream);
     let token =
         their_stream.upload(&far, theirs.runtime().alloc_host_from(&pattern(LEN, 5)).unwrap()).unwrap();
     let failed = stream.upload(&near, token).unwrap_err();
     says(&failed.error, Kind::BadRoute, REFUSED);
     assert!(!failed.buffer.is_done(), "the token came back, as it was");
-    gate.open();
+    gate.unblock();
     assert_eq!(failed.buffer.wait().unwrap()[..], pattern(LEN, 5));
     assert_eq!(their_stream.read_vec(&far).unwrap(), pattern(LEN, 5));
     assert!(stream.is_idle());
@@ -128,7 +128,7 @@ fn descriptors_of_another_runtime_are_refused() {
 fn events_of_another_runtime_are_waited_for() {
     let [(ours, stream), (theirs, their_stream)] = two();
     let (near, far) = (ours.alloc_zeroed::<u8>(LEN).unwrap(), theirs.alloc_zeroed::<u8>(LEN).unwrap());
-    let gate = Gate::on(&their_stream);
+    let gate = block(&their_stream);
     their_stream.fill(&far, 1).unwrap();
     let event = their_stream.record().unwrap();
     stream.wait_for(&event).unwrap();
@@ -136,7 +136,7 @@ fn events_of_another_runtime_are_waited_for() {
     assert!(!stream.is_idle());
     // The other runtime goes, with its work queued.
     drop((theirs, their_stream, far));
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     assert!(event.is_done());
     assert_eq!(stream.read_vec(&near).unwrap(), [1; LEN]);

@@ -1,6 +1,6 @@
 //! What a product does not have, and what a runtime does not have.
 
-use crate::{device, error, gate::Gate, options, pattern, runtime, says};
+use crate::{blocker::block, device, error, options, pattern, runtime, says};
 use ferry::{Kind, Options, Runtime};
 
 #[test]
@@ -27,11 +27,11 @@ fn a_device_has_as_many_streams_as_its_product() {
     streams.push(device.stream().expect("one was given back"));
     // A stream that goes with work queued gives its place back too.
     let gone = streams.pop().unwrap();
-    let gate = Gate::on(&gone);
+    let gate = block(&gone);
     gone.fill(&there, 2).unwrap();
     drop(gone);
     let last = device.stream().unwrap();
-    gate.open();
+    gate.unblock();
     last.synchronize().unwrap();
 }
 
@@ -84,11 +84,11 @@ fn memory_that_runs_out_is_refused_and_comes_back() {
     says(&error(device.alloc::<u8>(2 << 20)), Kind::OutOfMemory, &["2097152", "device 0"]);
     says(&error(device.alloc_from(&vec![0_u8; 2 << 20])), Kind::OutOfMemory, &["device 0"]);
     // Freed with a copy in flight it is not there yet, and the error says so.
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.fill(most.slice(..1).unwrap(), 1).unwrap();
     drop(most);
     says(&error(device.alloc::<u8>(2 << 20)), Kind::OutOfMemory, &["come back when copies"]);
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     device.alloc::<u8>(total - (1 << 20)).expect("it is back");
 }

@@ -1,6 +1,6 @@
 //! Owned copies: whatever becomes of tokens, streams and handles, the work runs, in order, on memory that is still there.
 
-use crate::{device, gate::Gate, pattern, runtime};
+use crate::{blocker::block, device, pattern, runtime};
 use ferry::{Batch, SharedBuffer};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,7 @@ const LEN: usize = 10_000;
 fn a_panic_drops_tokens_and_not_their_copies() {
     let (device, stream) = device();
     let (first, second) = (device.alloc_zeroed::<u8>(LEN).unwrap(), device.alloc_zeroed::<u8>(LEN).unwrap());
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _up = stream.upload(&first, device.runtime().alloc_host_from(&pattern(LEN, 1)).unwrap()).unwrap();
         let _down = stream.download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &first).unwrap();
@@ -21,7 +21,7 @@ fn a_panic_drops_tokens_and_not_their_copies() {
         panic!("with two tokens alive");
     }));
     assert!(panicked.is_err());
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     assert_eq!(stream.read_vec(&second).unwrap(), pattern(LEN, 1));
 }
@@ -31,13 +31,13 @@ fn work_runs_after_its_stream_was_dropped() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(LEN).unwrap();
     let (tell, hear) = channel();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let token = stream.upload(&there, device.runtime().alloc_host_from(&pattern(LEN, 2)).unwrap()).unwrap();
     stream.call(move || tell.send(()).unwrap()).unwrap();
     let event = stream.record().unwrap();
     drop(stream);
     assert!(!token.is_done() && !event.is_done());
-    gate.open();
+    gate.unblock();
     token.wait().unwrap();
     event.wait().unwrap();
     hear.recv().expect("the function ran");
@@ -50,10 +50,10 @@ fn buffers_and_tokens_outlive_every_other_handle() {
     let device = runtime.device(0).unwrap();
     let (there, stream) = (device.alloc_zeroed::<u8>(LEN).unwrap(), device.stream().unwrap());
     let host = runtime.alloc_host_from(&pattern(LEN, 3)).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let token = stream.upload(&there, host).unwrap();
     drop((runtime, device, stream));
-    gate.open();
+    gate.unblock();
     let mut host = token.wait().unwrap();
     host[0] = 0;
     // Everything else is reached from a buffer.
@@ -70,13 +70,13 @@ fn everything_is_dropped_with_work_queued() {
     let gate = {
         let (device, stream) = device();
         let there = device.alloc::<u8>(LEN).unwrap();
-        let gate = Gate::on(&stream);
+        let gate = block(&stream);
         drop(stream.upload(&there, device.runtime().alloc_host_from(&pattern(LEN, 4)).unwrap()).unwrap());
         let back = stream.download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &there).unwrap();
         stream.call(move || tell.send(back.wait().unwrap()).unwrap()).unwrap();
         gate
     };
-    gate.open();
+    gate.unblock();
     let host = hear.recv().expect("the function runs, with nobody there");
     assert_eq!(host[..], pattern(LEN, 4));
 }
@@ -87,14 +87,14 @@ fn work_runs_with_the_whole_runtime_gone() {
     let (gate, event) = {
         let (device, stream) = device();
         let (there, other) = (device.alloc::<u8>(LEN).unwrap(), device.stream().unwrap());
-        let gate = Gate::on(&stream);
+        let gate = block(&stream);
         stream.fill(&there, 1).unwrap();
         let event = stream.record().unwrap();
         other.wait_for(&event).unwrap();
         other.call(move || tell.send("run").unwrap()).unwrap();
         (gate, event)
     };
-    gate.open();
+    gate.unblock();
     assert_eq!(hear.recv(), Ok("run"), "nobody waits for it, so nobody helps");
     assert!(event.is_done());
 }
@@ -103,7 +103,7 @@ fn work_runs_with_the_whole_runtime_gone() {
 fn copies_chain_through_one_device_buffer_without_waiting() {
     let (device, stream) = device();
     let there = device.alloc::<u8>(LEN).unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let mut chain = Vec::new();
     for seed in 0..20 {
         let host = device.runtime().alloc_host_from(&pattern(LEN, seed)).unwrap();
@@ -112,7 +112,7 @@ fn copies_chain_through_one_device_buffer_without_waiting() {
         chain.push((seed, up, down));
     }
     assert!(chain.iter().all(|(_, up, down)| !up.is_done() && !down.is_done()));
-    gate.open();
+    gate.unblock();
     for (seed, up, down) in chain.into_iter().rev() {
         assert_eq!(down.wait().unwrap()[..], pattern(LEN, seed), "download {seed}");
         assert_eq!(up.wait().unwrap()[..], pattern(LEN, seed), "upload {seed}");
@@ -124,7 +124,7 @@ fn parts_move_what_they_say_and_nothing_else() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(12).unwrap();
     let host = device.runtime().alloc_host_from(b"abcdefghijkl").unwrap();
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     // Three rows of two, out of rows of four, from the second column on.
     let part = host.into_matrix(3, 4, 4).unwrap().rect(.., 1..).unwrap().rect(.., ..2).unwrap();
     let token = stream.upload(there.slice(..6).unwrap(), part).unwrap().into_inner();
@@ -132,7 +132,7 @@ fn parts_move_what_they_say_and_nothing_else() {
     let token = stream.download(token.into_inner().into_slice(0..2).unwrap(), there.slice(4..6).unwrap());
     let token = token.unwrap().into_inner().into_matrix(2, 1, 6).unwrap();
     let token = stream.download(token, there.slice(..2).unwrap()).unwrap();
-    gate.open();
+    gate.unblock();
     assert_eq!(token.into_inner().wait().unwrap()[..], *b"bkcdefchijkl");
     assert_eq!(stream.read_vec(&there).unwrap(), *b"bcfgjkkl\0\0\0\0");
 }
@@ -141,7 +141,7 @@ fn parts_move_what_they_say_and_nothing_else() {
 fn a_shared_buffer_is_uploaded_many_times_at_once() {
     let (device, _) = device();
     let streams: Vec<_> = (0..4).map(|_| device.stream().unwrap()).collect();
-    let gates: Vec<_> = streams.iter().map(Gate::on).collect();
+    let gates: Vec<_> = streams.iter().map(block).collect();
     let shared = device.runtime().alloc_host_from(&pattern(LEN, 5)).unwrap().share();
     let there: Vec<_> = (0..100).map(|_| device.alloc_zeroed::<u8>(LEN).unwrap()).collect();
     let copies = there.iter().zip(streams.iter().cycle());
@@ -171,14 +171,14 @@ fn a_batch_in_flight_holds_all_of_its_buffers() {
         let range = index * LEN / 10..(index + 1) * LEN / 10;
         batch.push(there.slice(range).unwrap(), (9 - index, 0..LEN / 10)).unwrap();
     }
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let token = stream.upload_batch(batch).unwrap();
     // The token goes on to a second batch, which writes the same memory.
     let mut back = Batch::new(token);
     back.push(there.slice(..LEN / 10).unwrap(), (0, 0..LEN / 10)).unwrap();
     let token = stream.download_batch(back).unwrap();
     assert!(!token.is_done());
-    gate.open();
+    gate.unblock();
     let hosts = token.wait().unwrap();
     assert_eq!(hosts[0][..], pattern(LEN / 10, 9));
     let want: Vec<u8> = (0..10).rev().flat_map(|seed| pattern(LEN / 10, seed)).collect();

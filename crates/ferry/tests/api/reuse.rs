@@ -1,6 +1,6 @@
 //! Memory whose last owner goes while copies are in flight: it is used again when they have passed, and not before.
 
-use crate::{device, gate::Gate, pattern};
+use crate::{blocker::block, device, pattern};
 use ferry::{Device, HostBuffer, Runtime};
 use std::mem::forget;
 
@@ -42,12 +42,12 @@ fn an_upload_runs_though_its_token_was_dropped_and_keeps_its_memory_until_then()
     let host = runtime.alloc_host_from(&pattern(PAGE, 1)).unwrap();
     let base = addr(&host);
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     drop(stream.upload(&there, host).unwrap());
     for _ in 0..3 {
         assert!(junk(runtime).iter().all(|other| addr(other) != base), "used again in flight");
     }
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     assert_eq!(stream.read_vec(&there).unwrap(), pattern(PAGE, 1));
     assert!(comes_back(runtime, base), "leaked");
@@ -60,11 +60,11 @@ fn a_download_whose_token_was_dropped_writes_nobody_elses_memory() {
     let host = runtime.alloc_host::<u8>(PAGE).unwrap();
     let base = addr(&host);
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     drop(stream.download(host, &there).unwrap());
     drop(junk(runtime));
     let others = junk(runtime);
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     for other in &others {
         assert!(addr(other) != base && other.iter().all(|byte| *byte == JUNK));
@@ -80,9 +80,9 @@ fn a_forgotten_token_leaks_its_buffer_and_its_copy_runs() {
     let host = runtime.alloc_host_from(&pattern(PAGE, 3)).unwrap();
     let base = addr(&host);
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     forget(stream.upload(&there, host).unwrap());
-    gate.open();
+    gate.unblock();
     assert_eq!(stream.read_vec(&there).unwrap(), pattern(PAGE, 3));
     assert!(!comes_back(runtime, base), "nobody gave it up");
 }
@@ -109,7 +109,7 @@ fn device_memory_is_free_again_when_the_copies_that_use_it_have_passed() {
     let there = device.alloc::<u8>(PAGE).unwrap();
     let base = there.addr();
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let up = stream.upload(&there, device.runtime().alloc_host_from(&pattern(PAGE, 4)).unwrap()).unwrap();
     stream.copy(&result, &there).unwrap();
     let last = there.clone();
@@ -117,7 +117,7 @@ fn device_memory_is_free_again_when_the_copies_that_use_it_have_passed() {
     drop(last);
     assert_eq!(device.memory_info().unwrap().free, free - PAGE, "free with copies in flight");
     assert!(!comes_back_there(&device, base), "used again in flight");
-    gate.open();
+    gate.unblock();
     up.wait().unwrap();
     stream.synchronize().unwrap();
     assert_eq!(stream.read_vec(&result).unwrap(), pattern(PAGE, 4));
@@ -135,14 +135,14 @@ fn tokens_are_dropped_by_the_thousand() {
     let (runtime, there) = (device.runtime(), device.alloc_zeroed::<u32>(COUNT).unwrap());
     let free = device.memory_info().unwrap().free;
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     for number in 0..COUNT {
         let host = runtime.alloc_host_from(&[number as u32 + 1]).unwrap();
         let passing = device.alloc::<u32>(1).unwrap();
         drop(stream.upload(&passing, host).unwrap());
         stream.copy(there.slice(number..number + 1).unwrap(), &passing).unwrap();
     }
-    gate.open();
+    gate.unblock();
     stream.synchronize().unwrap();
     let want: Vec<u32> = (1..=COUNT as u32).collect();
     assert_eq!(stream.read_vec(&there).unwrap(), want);
@@ -155,10 +155,10 @@ fn staged_bytes_are_taken_before_the_call_returns() {
     let there = device.alloc_zeroed::<u8>(PAGE).unwrap();
     let mut plain = pattern(PAGE, 5);
 
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     stream.write_staged(&there, &plain).unwrap();
     plain.fill(JUNK);
     drop(junk(device.runtime()));
-    gate.open();
+    gate.unblock();
     assert_eq!(stream.read_vec(&there).unwrap(), pattern(PAGE, 5));
 }

@@ -1,9 +1,8 @@
 //! Scopes: nothing that was lent is in use when `Stream::scope` is over, however it ends.
 
 use crate::{
-    device,
-    gate::{A_WHILE, Gate},
-    pattern, runtime, says,
+    blocker::{A_WHILE, block},
+    device, pattern, runtime, says,
 };
 use ferry::{Kind, Result, Stream};
 use std::{
@@ -20,7 +19,7 @@ const LEN: usize = 5000;
 /// says when its body is over.
 pub fn is_held<R: Send>(stream: &Stream, scope: impl FnOnce(Sender<()>) -> R + Send) -> R {
     thread::scope(|threads| {
-        let gate = Gate::on(stream);
+        let gate = block(stream);
         let (tell_body, body) = channel();
         let (tell_end, end) = channel();
         let run = threads.spawn(move || {
@@ -31,7 +30,7 @@ pub fn is_held<R: Send>(stream: &Stream, scope: impl FnOnce(Sender<()>) -> R + S
         // With a limit: a body that panics half-way waits for the gate.
         body.recv_timeout(Duration::from_secs(60)).expect("the body gets to its end");
         assert!(end.recv_timeout(A_WHILE).is_err(), "the scope is over with work in flight");
-        gate.open();
+        gate.unblock();
         run.join().expect("the scope returns")
     })
 }

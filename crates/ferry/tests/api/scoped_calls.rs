@@ -1,9 +1,8 @@
 //! Functions of a scope borrow too: the scope is not over before they are gone, run or not.
 
 use crate::{
-    device,
-    gate::{A_WHILE, Gate},
-    pattern, says,
+    blocker::{A_WHILE, block},
+    device, pattern, says,
     scoped::is_held,
 };
 use ferry::{Kind, Result};
@@ -83,7 +82,7 @@ fn functions_that_are_dropped_are_gone_with_what_they_hold() {
     }
     let (_, stream) = device();
     let (touched, ran) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     gate.wait_until_reached();
     let result = stream.scope(|scope| {
         for _ in 0..10 {
@@ -99,7 +98,7 @@ fn functions_that_are_dropped_are_gone_with_what_they_hold() {
     });
     assert_eq!((ran.into_inner(), touched.into_inner()), (0, 10));
     says(&result.unwrap_err(), Kind::Aborted, &[]);
-    gate.open();
+    gate.unblock();
 }
 
 #[test]
@@ -135,12 +134,12 @@ fn copies_that_a_function_submits_are_waited_for() {
         // The copy that the function submits comes to stand behind a second gate, which the function puts there.
         thread::scope(|threads| {
             let (on, from, to) = (&stream, &there, &mut host);
-            let first = Gate::on(&stream);
+            let first = block(&stream);
             let run = threads.spawn(move || {
                 let ended = catch_unwind(AssertUnwindSafe(|| {
                     on.scope(|scope| -> Result<()> {
                         scope.call(move || {
-                            let gate = Gate::on(scope.stream());
+                            let gate = block(scope.stream());
                             drop(scope.download(to, from).unwrap());
                             tell_lent.send(gate).unwrap();
                         })?;
@@ -154,13 +153,13 @@ fn copies_that_a_function_submits_are_waited_for() {
                 let _ = tell_end.send(());
                 drop(ended);
             });
-            first.open();
+            first.unblock();
             let second = lent.recv().unwrap();
             assert!(
                 over.recv_timeout(A_WHILE).is_err(),
                 "ended {name}: the scope is over with a copy in flight"
             );
-            second.open();
+            second.unblock();
             run.join().unwrap();
         });
         assert_eq!(host[..], pattern(LEN, 2), "{name}");

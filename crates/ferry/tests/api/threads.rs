@@ -1,6 +1,6 @@
 //! Which types may go to other threads, and that they can.
 
-use crate::{device, gate::Gate, pattern};
+use crate::{blocker::block, device, pattern};
 use ferry::*;
 use std::{
     cell::Cell,
@@ -111,13 +111,13 @@ fn tokens_are_waited_for_and_dropped_by_other_threads() {
         drop(dropped);
         kept.into_iter().map(|(_, token)| token.wait().unwrap()).collect::<Vec<_>>()
     });
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     for _ in 0..100 {
         let host = device.runtime().alloc_host::<u8>(LEN).unwrap();
         send.send(stream.download(host, &there).unwrap()).unwrap();
     }
     drop(send);
-    gate.open();
+    gate.unblock();
     let hosts = waiting.join().unwrap();
     assert_eq!(hosts.len(), 50);
     assert!(hosts.iter().all(|host| host[..] == pattern(LEN, 1)));

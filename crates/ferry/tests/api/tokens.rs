@@ -1,9 +1,8 @@
 //! Tokens that later copies take in place of a buffer: the order holds, and the buffer comes back when nothing uses it.
 
 use crate::{
-    device, error,
-    gate::{A_WHILE, Gate},
-    pattern, says,
+    blocker::{A_WHILE, block},
+    device, error, pattern, says,
 };
 use ferry::{Batch, DeviceBuffer, HostBuffer, InFlight, Kind, Stream};
 use std::{
@@ -18,10 +17,10 @@ const LEN: usize = 5000;
 fn a_copy_on_the_same_stream_takes_the_token_over() {
     let (device, stream) = device();
     let (a, b) = (device.alloc::<u8>(LEN).unwrap(), device.alloc_from(&pattern(LEN, 2)).unwrap());
-    let gate = Gate::on(&stream);
+    let gate = block(&stream);
     let token = stream.upload(&a, device.runtime().alloc_host_from(&pattern(LEN, 1)).unwrap()).unwrap();
     let token = stream.download(token, &b).unwrap();
-    gate.open();
+    gate.unblock();
     assert_eq!(token.wait().unwrap()[..], pattern(LEN, 2));
     assert_eq!(stream.read_vec(&a).unwrap(), pattern(LEN, 1), "read before it was written");
 }
@@ -31,11 +30,11 @@ fn a_copy_on_another_stream_comes_after_the_token_it_took() {
     let (device, first) = device();
     let second = device.stream().unwrap();
     let (a, b) = (device.alloc::<u8>(LEN).unwrap(), device.alloc_from(&pattern(LEN, 2)).unwrap());
-    let gate = Gate::on(&first);
+    let gate = block(&first);
     let token = first.upload(&a, device.runtime().alloc_host_from(&pattern(LEN, 1)).unwrap()).unwrap();
     let token = second.download(token, &b).unwrap();
     assert!(!second.record().unwrap().wait_timeout(A_WHILE), "the second stream waits for the first");
-    gate.open();
+    gate.unblock();
     assert_eq!(token.wait().unwrap()[..], pattern(LEN, 2));
     assert_eq!(first.read_vec(&a).unwrap(), pattern(LEN, 1));
 }
@@ -45,13 +44,13 @@ fn a_token_goes_to_and_fro_as_often_as_one_likes() {
     let (device, first) = device();
     let streams = [first, device.stream().unwrap(), device.stream().unwrap()];
     let there = device.alloc_from(&pattern(LEN, 3)).unwrap();
-    let gate = Gate::on(&streams[0]);
+    let gate = block(&streams[0]);
     let mut token = streams[0].download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &there).unwrap();
     for round in 0..3000 {
         token = streams[round % 3].upload(&there, token).unwrap();
     }
     assert!(!token.is_done());
-    gate.open();
+    gate.unblock();
     assert_eq!(token.wait().unwrap()[..], pattern(LEN, 3));
 }
 
@@ -61,11 +60,11 @@ fn a_token_that_is_done_needs_no_wait_on_another_stream() {
     let (second, there) = (device.stream().unwrap(), device.alloc::<u8>(LEN).unwrap());
     let token = first.upload(&there, device.runtime().alloc_host_from(&pattern(LEN, 1)).unwrap()).unwrap();
     first.synchronize().unwrap();
-    let gate = Gate::on(&first);
+    let gate = block(&first);
     assert!(token.is_done());
     let token = second.upload(&there, token).unwrap();
     token.wait().expect("the first stream stands at the gate, and that is no matter");
-    gate.open();
+    gate.unblock();
 }
 
 /// The second stream was told to wait for the first, and an abort dropped that.
@@ -74,7 +73,7 @@ fn no_copy_of_any_stream_uses_a_buffer_that_comes_back() {
     let (device, first) = device();
     let second = device.stream().unwrap();
     let (a, b) = (device.alloc::<u8>(LEN).unwrap(), device.alloc_from(&pattern(LEN, 2)).unwrap());
-    let gate = Gate::on(&first);
+    let gate = block(&first);
     let token = first.upload(&a, device.runtime().alloc_host_from(&pattern(LEN, 1)).unwrap()).unwrap();
     let token = second.download(token, &b).unwrap();
     second.abort();
@@ -83,7 +82,7 @@ fn no_copy_of_any_stream_uses_a_buffer_that_comes_back() {
     assert!(!token.wait_timeout(A_WHILE));
     let mut token = pin!(token);
     assert!(token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    gate.open();
+    gate.unblock();
     first.synchronize().unwrap();
     let Poll::Ready(waited) = token.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("both streams are done");
@@ -110,7 +109,7 @@ fn a_copy_after_an_abort_comes_after_every_copy_before() {
         let (device, first) = device();
         let (second, third) = (device.stream().unwrap(), device.stream().unwrap());
         let (a, b) = (device.alloc_from(&pattern(LEN, 2)).unwrap(), device.alloc::<u8>(LEN).unwrap());
-        let gate = Gate::on(&first);
+        let gate = block(&first);
         let token = first.download(device.runtime().alloc_host::<u8>(LEN).unwrap(), &a).unwrap();
         let token = second.upload(&b, token).unwrap();
         second.abort();
@@ -118,7 +117,7 @@ fn a_copy_after_an_abort_comes_after_every_copy_before() {
         let token = next(last, &b, token);
         let reached = last.record().unwrap();
         assert!(!reached.wait_timeout(A_WHILE), "{name}: read before the first stream has written it");
-        gate.open();
+        gate.unblock();
         let host = match token.wait() {
             Ok(host) => host,
             Err(failed) => failed.buffer, // the abort may be told here too

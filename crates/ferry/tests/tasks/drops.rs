@@ -1,7 +1,8 @@
 //! Futures that are dropped half-way: the executor goes on, the copy goes on, and the memory is nobody else's until it is done.
 
-use crate::kit::{Bell, LIMIT, block_on, device, futures, hold, poll};
+use crate::kit::{Bell, LIMIT, block, block_on, device, futures, poll};
 use ferry::{Device, HostBuffer, InFlight, Result, Stream};
+use ferry_blocker::Blocker;
 use std::{
     collections::BTreeSet,
     sync::mpsc::channel,
@@ -24,7 +25,7 @@ fn on_one_thread<F: Future>(body: F) -> F::Output {
 fn dropping_futures_in_flight_does_not_block_the_executor() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let (tell, done) = channel();
     let executor = move || {
         on_one_thread(async {
@@ -34,7 +35,7 @@ fn dropping_futures_in_flight_does_not_block_the_executor() {
                 assert_eq!(poll(future.as_mut(), &Bell::new().into()), Poll::Pending);
             }
             // The one thread that there is opens the gate after all were dropped: who waited here would wait for ever.
-            let opener = tokio::spawn(async move { gate.open() });
+            let opener = tokio::spawn(async move { gate.unblock() });
             drop((all, unpolled));
             opener.await.expect("no panic");
             stream.synchronized().await.expect("done");
@@ -50,14 +51,14 @@ fn dropping_futures_in_flight_does_not_block_the_executor() {
 fn a_task_that_is_cancelled_at_an_await_lets_its_copy_go_on() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(5).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     on_one_thread(async {
         let token = stream.upload(&there, device.runtime().alloc_host_from(b"hello")?)?;
         let task = tokio::spawn(async { token.await.map(drop) });
         tokio::task::yield_now().await;
         task.abort();
         assert!(task.await.expect_err("cancelled").is_cancelled());
-        gate.open();
+        gate.unblock();
         stream.synchronized().await
     })
     .expect("done");
@@ -68,7 +69,7 @@ fn a_task_that_is_cancelled_at_an_await_lets_its_copy_go_on() {
 fn the_loser_of_a_select_goes_on_or_is_asked_again() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(5).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     on_one_thread(async {
         let runtime = device.runtime();
         let mut kept = stream.upload(there.slice(..2)?, runtime.alloc_host_from(b"ke")?)?;
@@ -86,7 +87,7 @@ fn the_loser_of_a_select_goes_on_or_is_asked_again() {
             assert!(timeout(Duration::from_millis(1), stream.synchronized()).await.is_err());
             assert!(timeout(Duration::from_millis(1), &event).await.is_err());
         }
-        gate.open();
+        gate.unblock();
         assert_eq!(kept.await?[..], *b"ke");
         event.await;
         Ok::<_, ferry::Error>(())
@@ -113,14 +114,14 @@ fn lose(token: InFlight<HostBuffer<u32>>, number: usize) {
 fn a_dropped_upload_sends_the_bytes_it_was_given() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u32>(MANY * LEN / 4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     for (number, host) in buffers(&device, MANY, 0).expect("memory").into_iter().enumerate() {
         let part = there.slice(number * LEN / 4..(number + 1) * LEN / 4).expect("inside");
         lose(stream.upload(part, host).expect("sent"), number);
     }
     // Would be in the old ones' place if that were free.
     let others = buffers(&device, 2 * MANY, 1_000_000).expect("memory");
-    gate.open();
+    gate.unblock();
     let bytes = stream.read_vec(&there).expect("read");
     for (number, part) in bytes.chunks(LEN / 4).enumerate() {
         assert!(part.iter().all(|word| *word == number as u32), "buffer {number}");
@@ -132,12 +133,12 @@ fn a_dropped_upload_sends_the_bytes_it_was_given() {
 fn a_dropped_download_writes_into_nobody_elses_memory() {
     let (device, stream) = device();
     let there = device.alloc_from(&[u32::MAX; LEN / 4]).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     for (number, host) in buffers(&device, MANY, 0).expect("memory").into_iter().enumerate() {
         lose(stream.download(host, &there).expect("sent"), number);
     }
     let others = buffers(&device, 2 * MANY, 1_000_000).expect("memory");
-    gate.open();
+    gate.unblock();
     stream.synchronize().expect("done");
     for (number, other) in others.iter().enumerate() {
         assert!(other.iter().all(|word| *word == 1_000_000 + number as u32), "buffer {number}");
@@ -145,10 +146,10 @@ fn a_dropped_download_writes_into_nobody_elses_memory() {
 }
 
 /// A stream at a gate with a copy, an event and a function behind it, and somebody who hears of the function.
-fn at_a_gate() -> (crate::kit::Gate, Stream, Vec<(&'static str, crate::kit::Task)>, impl Fn() -> bool) {
+fn at_a_gate() -> (Blocker, Stream, Vec<(&'static str, crate::kit::Task)>, impl Fn() -> bool) {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(5).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let all = futures(&stream, &there).expect("submitted");
     let (tell, heard) = channel();
     stream.call(move || tell.send(()).expect("somebody listens")).expect("submitted");
@@ -162,7 +163,7 @@ fn a_future_is_all_that_must_be_kept() {
         let (name, mut future) = all.swap_remove(kind);
         drop((stream, all));
         assert_eq!(poll(future.as_mut(), &Bell::new().into()), Poll::Pending, "{name}");
-        gate.open();
+        gate.unblock();
         block_on(future);
         assert!(heard(), "{name}: what was submitted later runs too");
     }
@@ -172,7 +173,7 @@ fn a_future_is_all_that_must_be_kept() {
 fn work_runs_to_its_end_when_nothing_is_kept() {
     let (gate, stream, all, heard) = at_a_gate();
     drop((stream, all));
-    gate.open();
+    gate.unblock();
     assert!(heard());
 }
 
@@ -183,7 +184,7 @@ fn memory_comes_back_when_futures_are_gone() {
     let before = free();
     let mut addresses = BTreeSet::new();
     for turn in 0..40 {
-        let gate = hold(&stream);
+        let gate = block(&stream);
         let there = device.alloc::<u32>(100 * LEN / 4).expect("memory");
         let mut tokens = Vec::new();
         for (number, host) in buffers(&device, 100, turn).expect("memory").into_iter().enumerate() {
@@ -195,7 +196,7 @@ fn memory_comes_back_when_futures_are_gone() {
         assert!(free() <= before - 100 * LEN, "in use");
         let kept = tokens.split_off(50);
         tokens.into_iter().enumerate().for_each(|(number, token)| lose(token, number));
-        gate.open();
+        gate.unblock();
         kept.into_iter().for_each(|token| drop(block_on(token).expect("copied")));
         let end = Instant::now() + LIMIT;
         while free() < before && Instant::now() < end {}

@@ -1,6 +1,6 @@
 //! The same tasks under tokio, smol and the least that an executor can be.
 
-use crate::kit::{LIMIT, block_on, device, futures, hold};
+use crate::kit::{LIMIT, block, block_on, device, futures};
 use ferry::{Batch, Device, Error, InFlight, Kind, Reached, Result, Stream, Synchronized};
 use std::{future::Future, pin::pin};
 use tokio::{runtime::Builder, task::JoinSet, time::timeout};
@@ -95,9 +95,9 @@ fn under_nothing_but_block_on() {
 fn what_is_awaited_behind_a_gate_is_done_when_it_opens() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(16).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let all = futures(&stream, &there).expect("submitted");
-    let opener = std::thread::spawn(move || gate.open());
+    let opener = std::thread::spawn(move || gate.unblock());
     block_on(async {
         for (_, future) in all {
             future.await;
@@ -111,11 +111,11 @@ fn a_token_goes_on_to_another_stream_and_is_awaited_there() {
     let (device, first) = device();
     let second = device.stream().expect("a stream");
     let (a, b) = (device.alloc_from(b"old").expect("memory"), device.alloc_from(b"new").expect("memory"));
-    let gate = hold(&first);
+    let gate = block(&first);
     let token = first.upload(&a, device.runtime().alloc_host_from(b"hay").expect("memory")).expect("sent");
     let mut token = pin!(second.download(token, &b).expect("sent"));
     assert!(!token.is_done(), "the upload is at the gate");
-    gate.open();
+    gate.unblock();
     assert_eq!(block_on(token.as_mut()).expect("copied")[..], *b"new");
     assert_eq!(first.read_vec(&a).expect("read"), *b"hay", "sent before it was written again");
 }
@@ -127,13 +127,13 @@ fn tasks_are_told_of_aborts_and_failures() {
     let host = || device.runtime().alloc_host_from(b"abc").expect("memory");
     let kind = |result: Result<()>| result.map_err(|error: Error| error.kind);
 
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let (token, synchronized) = (stream.upload(&there, host()).expect("sent"), stream.synchronized());
     stream.abort();
     assert_eq!(kind(block_on(synchronized)), Err(Kind::Aborted));
     let failed = block_on(token).expect_err("dropped");
     assert_eq!((failed.error.kind, &failed.buffer[..]), (Kind::Aborted, &b"abc"[..]));
-    gate.open();
+    gate.unblock();
     assert_eq!(kind(block_on(stream.synchronized())), Ok(()), "both were told");
 
     stream.run(&device.descriptor().expect("memory")).expect("sent");
@@ -149,10 +149,10 @@ fn tasks_are_told_of_aborts_and_failures() {
 #[test]
 fn everyone_who_awaits_an_aborted_stream_is_told() {
     let (_device, stream) = device();
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let both = [stream.synchronized(), stream.synchronized()];
     stream.abort();
-    gate.open();
+    gate.unblock();
     for synchronized in both {
         assert_eq!(block_on(synchronized).map_err(|error| error.kind), Err(Kind::Aborted));
     }

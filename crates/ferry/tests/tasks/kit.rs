@@ -1,13 +1,14 @@
-//! What the tests are made of: a device, a gate that holds a stream up, futures of every kind, an executor and wakers.
+//! What the tests are made of: a device, a stream that is blocked, futures of every kind, an executor and wakers.
 
 use ferry::{Batch, Device, DeviceBuffer, Event, Result, Runtime, Stream};
+use ferry_blocker::Blocker;
 use std::{
     future::{Future, IntoFuture},
     pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Sender, channel},
+        mpsc::Sender,
     },
     task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
     thread::{self, Thread},
@@ -24,29 +25,12 @@ pub fn device() -> (Device, Stream) {
     (device, stream)
 }
 
-/// Holds a stream up until it is opened or dropped.
-#[must_use]
-pub struct Gate(Sender<()>);
-
-impl Gate {
-    pub fn open(self) {
-        drop(self.0);
-    }
-}
-
-/// Returns when the stream stands at the gate.
-pub fn hold(stream: &Stream) -> Gate {
-    let (open, opened) = channel::<()>();
-    let (stand, standing) = channel();
-    stream
-        .call(move || {
-            stand.send(()).expect("somebody listens");
-            // An error is the gate's end of the channel being dropped.
-            let _ = opened.recv();
-        })
-        .expect("a function");
-    standing.recv().expect("the stream comes to the gate");
-    Gate(open)
+/// Blocks a stream, and returns when it stands still.
+pub fn block(stream: &Stream) -> Blocker {
+    let (blocker, function) = Blocker::new();
+    stream.call(function).expect("a function");
+    blocker.wait_until_reached();
+    blocker
 }
 
 /// A future, whatever it gives.

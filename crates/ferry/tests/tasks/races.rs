@@ -1,6 +1,6 @@
 //! Futures against copies that are about as fast as a poll: no wake is lost, whichever comes first.
 
-use crate::kit::{Bell, Dice, LIMIT, block_on, device, futures, hold, poll};
+use crate::kit::{Bell, Dice, LIMIT, block, block_on, device, futures, poll};
 use std::{
     sync::mpsc::channel,
     task::Poll,
@@ -61,7 +61,7 @@ fn no_wake_is_lost_between_threads_that_pass_a_future_on() {
             count
         });
         // The first ones are not done when they are polled.
-        let mut gate = Some(hold(&stream));
+        let mut gate = Some(block(&stream));
         while Instant::now() < end || gate.is_some() {
             for (_, mut future) in futures(&stream, &there).expect("submitted") {
                 let bell = Bell::new();
@@ -111,13 +111,13 @@ fn work_is_done_though_its_runtime_goes_while_it_comes_back() {
     for turn in 0..100 {
         let (device, stream) = device();
         let there = device.alloc_zeroed::<u8>(1).expect("memory");
-        let gate = hold(&stream);
+        let gate = block(&stream);
         stream.upload(&there, device.runtime().alloc_host(1).expect("memory")).map(drop).expect("submitted");
         let event = stream.record().expect("an event");
         let pause = dice.roll(4000);
         let opener = thread::spawn(move || {
             (0..pause).for_each(|_| std::hint::spin_loop());
-            gate.open();
+            gate.unblock();
         });
         // The event is all that is left.
         drop((there, stream, device));

@@ -1,6 +1,6 @@
 //! Who is woken, how often, and what a waker may do.
 
-use crate::kit::{Bell, LIMIT, block_on, device, futures, hold, hooked, look_on, poll};
+use crate::kit::{Bell, LIMIT, block, block_on, device, futures, hooked, look_on, poll};
 use ferry::{HostBuffer, InFlight, Kind};
 use std::{
     future::IntoFuture,
@@ -15,7 +15,7 @@ use std::{
 fn only_the_waker_of_the_last_poll_is_woken() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let (tell, heard) = channel();
     let mut all = Vec::new();
     for (name, mut future) in futures(&stream, &there).expect("submitted") {
@@ -26,7 +26,7 @@ fn only_the_waker_of_the_last_poll_is_woken() {
         all.push((name, future, first, last));
     }
     assert!(heard.try_recv().is_err(), "the gate is closed");
-    gate.open();
+    gate.unblock();
     all.iter().for_each(|_| heard.recv_timeout(LIMIT).expect("somebody is woken"));
     for (name, mut future, first, last) in all {
         assert_eq!((first.rung(), last.rung()), (0, 1), "{name}");
@@ -39,7 +39,7 @@ fn only_the_waker_of_the_last_poll_is_woken() {
 fn polls_that_nobody_asked_for_cost_one_waker_and_one_wake() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let (tell, heard) = channel();
     for (name, mut future) in futures(&stream, &there).expect("submitted") {
         let bell = Bell::heard_by(tell.clone());
@@ -51,7 +51,7 @@ fn polls_that_nobody_asked_for_cost_one_waker_and_one_wake() {
         std::mem::forget(future);
         std::mem::forget(bell);
     }
-    gate.open();
+    gate.unblock();
     (0..6).for_each(|_| heard.recv_timeout(LIMIT).expect("all are woken"));
     stream.synchronize().expect("done");
     assert!(heard.try_recv().is_err(), "and once each");
@@ -62,7 +62,7 @@ fn a_copy_that_is_done_before_its_future_is_registered_wakes_it() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
     for kind in 0..6 {
-        let gate = Mutex::new(Some(hold(&stream)));
+        let gate = Mutex::new(Some(block(&stream)));
         let (name, mut future) = futures(&stream, &there).expect("submitted").swap_remove(kind);
         let event = stream.record().expect("an event");
         let (tell, heard) = channel();
@@ -83,7 +83,7 @@ fn a_copy_that_is_done_while_its_future_changes_hands_is_not_lost() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
     for kind in 0..6 {
-        let gate = Mutex::new(Some(hold(&stream)));
+        let gate = Mutex::new(Some(block(&stream)));
         let (name, mut future) = futures(&stream, &there).expect("submitted").swap_remove(kind);
         let (tell_first, first) = channel();
         let (tell_second, second) = channel();
@@ -92,7 +92,7 @@ fn a_copy_that_is_done_while_its_future_changes_hands_is_not_lost() {
         // Cloned after the future has seen that it must wait: the first waker is woken before it knows of the second.
         let waker = hooked(Bell::heard_by(tell_second), move || {
             if let Some(gate) = gate.lock().expect("whole").take() {
-                gate.open();
+                gate.unblock();
                 first.lock().expect("whole").recv_timeout(LIMIT).expect("the waker known by then");
             }
         });
@@ -113,7 +113,7 @@ fn a_waker_that_panics_harms_nobody() {
     }
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let (tell, heard) = channel();
     let mut all = futures(&stream, &there).expect("submitted");
     let mut more = futures(&stream, &there).expect("submitted");
@@ -121,7 +121,7 @@ fn a_waker_that_panics_harms_nobody() {
         assert_eq!(poll(doomed.as_mut(), &Arc::new(Bomb).into()), Poll::Pending);
         assert_eq!(poll(other.as_mut(), &Bell::heard_by(tell.clone()).into()), Poll::Pending);
     }
-    gate.open();
+    gate.unblock();
     (0..more.len()).for_each(|_| heard.recv_timeout(LIMIT).expect("the others are woken"));
     for (name, future) in all.iter_mut().chain(&mut more) {
         assert_eq!(poll(future.as_mut(), Waker::noop()), Poll::Ready(()), "{name}");
@@ -149,12 +149,12 @@ fn a_waker_that_is_replaced_may_wait_for_the_stream_when_it_goes() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
     for kind in 0..6 {
-        let gate = hold(&stream);
+        let gate = block(&stream);
         let (name, mut future) = futures(&stream, &there).expect("submitted").swap_remove(kind);
         let event = stream.record().expect("an event");
         let (tell, done) = channel();
         let settle = move || {
-            gate.open();
+            gate.unblock();
             tell.send(event.wait_timeout(LIMIT)).expect("somebody listens");
         };
         let waker = Waker::from(Arc::new(Settler(Mutex::new(Some(Box::new(settle))))));
@@ -174,7 +174,7 @@ fn a_waker_that_is_replaced_may_wait_for_the_stream_when_it_goes() {
 fn a_future_that_is_dropped_lets_go_of_its_waker() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let bell = Bell::new();
     for (name, mut future) in futures(&stream, &there).expect("submitted") {
         assert_eq!(poll(future.as_mut(), &bell.clone().into()), Poll::Pending, "{name}");
@@ -182,7 +182,7 @@ fn a_future_that_is_dropped_lets_go_of_its_waker() {
         drop(future);
         assert_eq!(Arc::strong_count(&bell), 1, "{name}: what waits behind the gate holds no task");
     }
-    gate.open();
+    gate.unblock();
     stream.synchronize().expect("done");
     assert_eq!(bell.rung(), 0, "nobody waits any more");
 }
@@ -191,7 +191,7 @@ fn a_future_that_is_dropped_lets_go_of_its_waker() {
 fn a_future_may_be_polled_on_one_thread_and_finished_on_another() {
     let (device, stream) = device();
     let there = device.alloc_zeroed::<u8>(4).expect("memory");
-    let gate = hold(&stream);
+    let gate = block(&stream);
     let mut all = futures(&stream, &there).expect("submitted");
     for _ in 0..3 {
         let mut here = all;
@@ -205,7 +205,7 @@ fn a_future_may_be_polled_on_one_thread_and_finished_on_another() {
     }
     let waiting: Vec<_> =
         all.into_iter().map(|(_, future)| thread::spawn(move || block_on(future))).collect();
-    gate.open();
+    gate.unblock();
     waiting.into_iter().for_each(|thread| thread.join().expect("woken"));
 }
 

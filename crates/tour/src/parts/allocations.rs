@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 
-use ferry_abi::hold::must_wait;
 use ferry_abi::memory::{self, Home, Span};
 use ferry_abi::{Library, MallocAttribute, MallocConfig, Result, call, kind};
 
@@ -10,6 +9,7 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::part::Part;
 use crate::proof::Proof;
+use crate::waits::must_wait;
 
 pub const PARTS: &[Part] = &[
     Part {
@@ -35,7 +35,8 @@ struct Block {
 
 impl Block {
     fn span(&self, len: usize) -> Span<'_> {
-        // SAFETY: the library made the memory, at least this long, and is the only one that is given the span.
+        // SAFETY: the library made the memory, at least this long, and is the only one that is given the
+        // span.
         unsafe { Span::of(self, self.at, len) }
     }
 }

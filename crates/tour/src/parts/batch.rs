@@ -111,7 +111,8 @@ fn other_forms(ctx: &mut Ctx) -> Result<Proof> {
     ctx.moved(total, time)
 }
 
-/// One block's place on both sides. Blocks of the first group live on device 0, the others on the last device.
+/// One block's place on both sides. Blocks of the first group live on device 0, the others on the last
+/// device.
 struct Block {
     group: usize,
     host: usize,
@@ -119,7 +120,8 @@ struct Block {
     len: usize,
 }
 
-/// Blocks in host memory and in memory of one or two devices, in different orders and with gaps, and their mirrors.
+/// Blocks in host memory and in memory of one or two devices, in different orders and with gaps, and their
+/// mirrors.
 struct Scatter {
     blocks: Vec<Block>,
     ids: [usize; 2],

@@ -1,8 +1,7 @@
-//! Which calls wait for their copy and which do not, seen by holding the stream, without a clock.
+//! Which calls wait for their copy and which do not, seen while the stream is blocked, without a clock.
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::ensure;
-use ferry_abi::hold::{Hold, must_wait};
 use ferry_abi::memory::{self, Home, Memory};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Library, Result, kind};
@@ -11,6 +10,7 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::part::Part;
 use crate::proof::Proof;
+use crate::waits::must_wait;
 
 use super::matrix;
 
@@ -66,7 +66,7 @@ fn locked(ctx: &mut Ctx) -> Result<Proof> {
     for (dst, src, kind) in directions(Home::Locked) {
         let (stream, source) = (ctx.stream()?, ctx.memory(src, &after)?);
         let targets = CALLS.iter().map(|_| ctx.memory(dst, &before)).collect::<Result<Vec<_>>>()?;
-        let hold = Hold::new(&stream)?;
+        let blocker = stream.block()?;
         for ((_, call), target) in CALLS.iter().zip(&targets) {
             call(ctx.library, &stream, target, &source, kind)?;
         }
@@ -74,7 +74,7 @@ fn locked(ctx: &mut Ctx) -> Result<Proof> {
         for ((name, _), target) in CALLS.iter().zip(&targets) {
             ctx.verify(&format!("the target of {name} while its stream is held"), target, &before)?;
         }
-        hold.release();
+        blocker.unblock();
         stream.synchronise()?;
         for ((name, _), target) in CALLS.iter().zip(&targets) {
             ctx.verify(&format!("the target of {name}"), target, &after)?;
@@ -96,18 +96,19 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
     ctx.proof()
 }
 
-/// The stream is held, so the copy runs after the source was written over, for page-locked and pageable memory alike.
+/// The stream is held, so the copy runs after the source was written over, for page-locked and pageable
+/// memory alike.
 fn staged(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after, later) = (pattern(1, LEN), pattern(2, LEN), pattern(3, LEN));
     for home in [Home::Locked, Home::Pageable] {
         let (stream, source) = (ctx.stream()?, ctx.memory(home, &after)?);
         let target = ctx.memory(Home::Device, &before)?;
-        let hold = Hold::new(&stream)?;
+        let blocker = stream.block()?;
         stream.copy(target.all(), source.all(), kind::HOST_TO_BUF_TO_DEVICE)?;
         source.put(&later)?;
         source.free()?;
         ctx.verify("the target while its stream is held", &target, &before)?;
-        hold.release();
+        blocker.unblock();
         stream.synchronise()?;
         ctx.verify("the target", &target, &after)?;
     }
@@ -118,11 +119,11 @@ fn past_streams(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Pageable, &after)?);
     let (stream, default) = (ctx.stream()?, Stream::default_of_context(ctx.library));
-    let holds = [Hold::new(&stream)?, Hold::new(&default)?];
+    let blockers = [stream.block()?, default.block()?];
     memory::copy(ctx.library, target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     ctx.verify("the target while both streams are held", &target, &after)?;
     ensure(!default.is_done()?, "aclrtStreamQuery of the held default stream", "not ready", "complete")?;
-    drop(holds);
+    drop(blockers);
     default.synchronise()?;
     stream.synchronise()?;
     ctx.proof()

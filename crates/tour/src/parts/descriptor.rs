@@ -134,7 +134,8 @@ fn other_kinds(ctx: &mut Ctx) -> Result<Proof> {
     ctx.proof()
 }
 
-/// The source cell is written over by an earlier copy of the stream; the target cell is in page-locked memory.
+/// The source cell is written over by an earlier copy of the stream; the target cell is in page-locked
+/// memory.
 fn cells(ctx: &mut Ctx) -> Result<Proof> {
     let (len, skip) = (ctx.size(1 << 20, 4096), 96);
     let (mut to, first, second) = (pattern(1, len + skip), pattern(2, len), pattern(3, len + 2 * skip));

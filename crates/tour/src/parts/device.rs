@@ -10,7 +10,8 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::proof::Proof;
 
-/// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device 0 only.
+/// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device
+/// 0 only.
 pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.large();
     let (mut near, far) = (Around::new(1, len), pattern(2, len));

@@ -1,7 +1,6 @@
 //! What else events do: they are reset, tell the time, and are asked in the older ways.
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::hold::Hold;
 use ferry_abi::memory::Home;
 use ferry_abi::stream::{Event, Stream};
 use ferry_abi::{Library, Result, call, kind};
@@ -41,7 +40,8 @@ fn reset_in(library: &Library, event: &Event, stream: &Stream) -> Result<()> {
     unsafe { call!(library, aclrtResetEvent(event.handle(), stream.handle())) }
 }
 
-/// Each round is a record, a wait, and a reset once the waiting stream has passed: as programs use one event many times.
+/// Each round is a record, a wait, and a reset once the waiting stream has passed: as programs use one event
+/// many times.
 fn reset(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.size(1 << 20, 1 << 16);
     let (first, second) = (ctx.stream()?, ctx.stream()?);
@@ -85,13 +85,13 @@ fn timestamps(ctx: &mut Ctx) -> Result<Proof> {
     let events = (0..16).map(|_| Event::with_flags(library, SYNC_AND_TIME)).collect::<Result<Vec<_>>>()?;
     let never = timestamp(library, &events[0]).map(drop);
     refused("the time of an event never recorded", 107006, never)?;
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     for event in &events {
         stream.record(event)?;
         stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     }
     refused("the time of an event not reached", 507006, timestamp(library, &events[0]).map(drop))?;
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     let times = events.iter().map(|event| timestamp(library, event)).collect::<Result<Vec<_>>>()?;
     ensure(times.is_sorted() && times[0] > 0, "times of one stream", "in order", format!("{times:?}"))?;
@@ -119,7 +119,7 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
     let bytes = pattern(1, 4096);
     let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &pattern(2, 4096))?);
     let (first, second, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
-    let hold = Hold::new(&first)?;
+    let blocker = first.block()?;
     first.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     first.record(&event)?;
     ensure(
@@ -135,7 +135,7 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
         "1 and 1",
         format!("{:?}", older(library, &event)?),
     )?;
-    hold.release();
+    blocker.unblock();
     second.synchronise()?;
     ensure(
         older(library, &event)? == [0, 0],
@@ -146,10 +146,10 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
     let newest = Event::newest(library, SYNC)?;
     ensure(newest.is_done()?, "an event of ExWithFlag never recorded", "complete", "not ready")?;
     refused("aclrtQueryEvent of it", 107000, older(library, &newest).map(drop))?;
-    let hold = Hold::new(&first)?;
+    let blocker = first.block()?;
     first.record(&newest)?;
     ensure(!newest.is_done()?, "the same behind a hold", "not ready", "complete")?;
-    hold.release();
+    blocker.unblock();
     newest.synchronise()?;
     ctx.verify("the target", &target, &bytes)?;
     ctx.proof()

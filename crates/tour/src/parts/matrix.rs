@@ -135,7 +135,7 @@ fn copy_2d(library: &Library, dst: Grid, src: Grid, width: usize, height: usize,
     library.check("aclrtMemcpy2d", code)
 }
 
-/// Submits one matrix copy to the device on `stream`, for parts that hold it.
+/// Submits one matrix copy to the device on `stream`, for parts that block it.
 pub fn submit(stream: &Stream, dst: &Memory, src: &Memory, kind: i32) -> Result<()> {
     const PITCH: usize = 64;
     let height = dst.len().min(src.len()) / PITCH;

@@ -1,7 +1,7 @@
 //! The parts of the tour, in groups. A file is a group, or what some of them share.
 //!
-//! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a second process
-//! (`crate::child`). Nothing here prints.
+//! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a
+//! second process (`crate::child`). Nothing here prints.
 
 use crate::child::Role;
 use crate::part::Part;

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::hold::Hold;
 use ferry_abi::memory::Home;
 use ferry_abi::stream::Stream;
 use ferry_abi::{Result, kind};
@@ -22,8 +21,8 @@ pub const PARTS: &[Part] = &[
     Part { what: "memory freed while its copies wait", proves: "X4", everywhere: false, run: freed },
 ];
 
-/// In by the first stream, out by the second; only the second is waited for. The right bytes are the last of several
-/// to be copied in, so that a second stream that does not wait is very likely to bring out others.
+/// In by the first stream, out by the second; only the second is waited for. The right bytes are the last of
+/// several to be copied in, so that a second stream that does not wait is very likely to bring out others.
 fn event(ctx: &mut Ctx) -> Result<Proof> {
     const NOISE: usize = 7;
     let len = ctx.size(16 << 20, 1 << 20);
@@ -59,7 +58,7 @@ fn held(ctx: &mut Ctx) -> Result<Proof> {
     let source = ctx.memory(Home::Locked, &after)?;
     let targets = [ctx.memory(Home::Device, &before)?, ctx.memory(Home::Device, &before)?];
     let (first, waiting, free, event) = (ctx.stream()?, ctx.stream()?, ctx.stream()?, ctx.event()?);
-    let hold = Hold::new(&first)?;
+    let blocker = first.block()?;
     first.record(&event)?;
     waiting.wait_for(&event)?;
     waiting.copy(targets[0].all(), source.all(), kind::HOST_TO_DEVICE)?;
@@ -69,7 +68,7 @@ fn held(ctx: &mut Ctx) -> Result<Proof> {
     ensure(!event.is_done()?, "aclrtQueryEventStatus behind a hold", "not ready", "complete")?;
     refused("waiting 20 ms for a held stream", 507046, waiting.synchronise_within(20))?;
     ctx.verify("the target of the stream that waits", &targets[0], &before)?;
-    hold.release();
+    blocker.unblock();
     waiting.synchronise_within(60_000)?;
     ctx.verify("the target of the stream that waited", &targets[0], &after)?;
     ctx.proof()
@@ -132,14 +131,15 @@ fn many(ctx: &mut Ctx) -> Result<Proof> {
     ctx.moved(STREAMS as usize * len * 3, time)
 }
 
-/// Source and middle are freed behind a hold; new blocks of the same size are made and written meanwhile.
+/// Source and middle are freed while the stream is blocked; new blocks of the same size are made and written
+/// meanwhile.
 fn freed(ctx: &mut Ctx) -> Result<Proof> {
     let len = 1 << 16;
     let (bytes, noise) = (pattern(1, len), pattern(2, len));
     let (source, middle) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &noise)?);
     let target = ctx.memory(Home::Locked, &noise)?;
     let (stream, other) = (ctx.stream()?, ctx.stream()?);
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
     stream.copy(target.all(), middle.all(), kind::DEVICE_TO_HOST)?;
     // SAFETY: both are only given to the library, which made them.
@@ -149,7 +149,7 @@ fn freed(ctx: &mut Ctx) -> Result<Proof> {
     let late = other.copy(old_middle, old_source, kind::HOST_TO_DEVICE);
     refused("a copy between freed blocks", 107000, late)?;
     let news = [ctx.memory(Home::Locked, &noise)?, ctx.memory(Home::Device, &noise)?];
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     ctx.verify("what passed through freed memory", &target, &bytes)?;
     ctx.verify("new page-locked memory", &news[0], &noise)?;

@@ -1,7 +1,7 @@
-//! Other machines and other endings, each in a process of its own: fewer devices, boards, processors on the card, and ways to end.
+//! Other machines and other endings, each in a process of its own: fewer devices, boards, processors on the
+//! card, and ways to end.
 
 use ferry_abi::error::{NOT_SUPPORTED, ensure, refused};
-use ferry_abi::hold::must_wait;
 use ferry_abi::memory::{self, Home, Memory, Span};
 use ferry_abi::stream::{Grid, Stream};
 use ferry_abi::{Error, Library, Result, call, kind, library};
@@ -11,6 +11,7 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::part::Part;
 use crate::proof::Proof;
+use crate::waits::must_wait;
 
 pub const PARTS: &[Part] = &[
     Part {
@@ -101,7 +102,8 @@ fn unified(ctx: &mut Ctx, soc: &str, form: &str) -> Result<Proof> {
 /// Writes memory of any sort by the CPU.
 fn touch(memory: &Memory, bytes: &[u8]) {
     assert_eq!(bytes.len(), memory.len(), "a block is written as a whole");
-    // SAFETY: host and device memory are one in this process; the block is as long as `bytes`, which is other memory.
+    // SAFETY: host and device memory are one in this process; the block is as long as `bytes`, which is other
+    // memory.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.all().at().cast(), bytes.len()) };
 }
 
@@ -159,7 +161,8 @@ fn take_back(library: &Library) -> Result<u64> {
     Ok(left)
 }
 
-/// A device reset by force waits for its streams' work and ends every use of it; a library ends with its last user.
+/// A device reset by force waits for its streams' work and ends every use of it; a library ends with its last
+/// user.
 fn endings_role(ctx: &mut Ctx, _: &mut Parent) -> Result<()> {
     let (library, len) = (ctx.library, 1 << 16);
     // SAFETY: NULL is a documented argument: no configuration file.

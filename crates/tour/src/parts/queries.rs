@@ -121,7 +121,8 @@ fn versions(ctx: &mut Ctx) -> Result<Proof> {
         let mut whole: [c_char; 128] = [-1; 128];
         let mut version = PackageVersion { whole, parts: [[-1; 64]; 4], reserved: [-1; 128] };
         let (mut number, name) = (-1, name.as_ptr().cast_mut());
-        // SAFETY: the name is a C string that is only read, the text has the documented size, all are writable.
+        // SAFETY: the name is a C string that is only read, the text has the documented size, all are
+        // writable.
         unsafe {
             call!(library, aclsysGetVersionStr(name, whole.as_mut_ptr()))?;
             call!(library, aclsysGetVersionNum(name, &mut number))?;

@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::hold::{Hold, must_wait};
 use ferry_abi::memory::{self, Home, Memory, Span};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Library, Location, PointerAttributes, Result, call, kind};
@@ -12,6 +11,7 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::part::Part;
 use crate::proof::Proof;
+use crate::waits::must_wait;
 
 pub const PARTS: &[Part] = &[
     Part {
@@ -116,12 +116,12 @@ fn pinned(ctx: &mut Ctx) -> Result<Proof> {
     ensure(location(library, host.at())? == 0, "where pinned memory is", 0, location(library, host.at())?)?;
     let (source, target) = (ctx.memory(Home::Device, &from)?, ctx.memory(Home::Device, &old)?);
     let stream = ctx.stream()?;
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(host, source.all(), kind::DEVICE_TO_HOST)?;
     stream.copy(target.all(), host, kind::HOST_TO_DEVICE)?;
     ctx.verify_bytes("pinned memory while its stream is held", &plain.bytes()?, &pattern(1, plain.len()))?;
     ctx.verify("the target while its stream is held", &target, &old)?;
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     ctx.verify_bytes("pinned memory", &seen(&plain, first, len)?, &from)?;
     ctx.verify("the target", &target, &from)?;

@@ -91,7 +91,8 @@ impl Drop for Imported {
     }
 }
 
-/// The other process is refused until it is listed, changes the bytes, and still has them when they are freed here.
+/// The other process is refused until it is listed, changes the bytes, and still has them when they are freed
+/// here.
 fn by_key(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, ctx.small());
     let memory = ctx.memory(Home::Device, &pattern(1, len))?;

@@ -1,7 +1,6 @@
 //! Streams that are stopped: by an abort, by force, by a failure; and waits that give up.
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::hold::Hold;
 use ferry_abi::memory::Home;
 use ferry_abi::stream::Stream;
 use ferry_abi::{Handle, Library, Result, call, kind};
@@ -53,24 +52,24 @@ fn aborted(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
     let (stream, other, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     for _ in 0..100 {
         stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     }
     stream.record(&event)?;
     other.wait_for(&event)?;
     let (library, enter) = (ctx.library, ctx.entry());
-    let (hold, told) = std::thread::scope(|scope| {
+    let (blocker, told) = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             enter()?;
             stream.synchronise()
         });
         // Whether it waits already or comes a moment later, it is the one to be told.
         match abort(library, &stream) {
-            Ok(()) => Ok((hold, waiter.join().unwrap_or(Ok(())))),
+            Ok(()) => Ok((blocker, waiter.join().unwrap_or(Ok(())))),
             // Or it would wait for ever.
             Err(error) => {
-                hold.release();
+                blocker.unblock();
                 Err(error)
             }
         }
@@ -79,7 +78,7 @@ fn aborted(ctx: &mut Ctx) -> Result<Proof> {
     stream.synchronise()?;
     other.synchronise()?;
     event.synchronise()?;
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     ctx.verify("the target of dropped copies", &target, &before)?;
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
@@ -92,7 +91,7 @@ fn by_force(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
     let (stream, other, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     stream.record(&event)?;
     other.wait_for(&event)?;
@@ -101,7 +100,7 @@ fn by_force(ctx: &mut Ctx) -> Result<Proof> {
     other.synchronise()?;
     event.synchronise()?;
     refused("a stream that is destroyed", 107017, stream.synchronise())?;
-    hold.release();
+    blocker.unblock();
     ctx.verify("the target of a dropped copy", &target, &before)?;
     ctx.proof()
 }
@@ -129,7 +128,8 @@ impl Drop for Context<'_> {
     }
 }
 
-/// The work that fails is a descriptor that nobody has set. Without the mode, later work runs; with it, none does.
+/// The work that fails is a descriptor that nobody has set. Without the mode, later work runs; with it, none
+/// does.
 fn stopped(ctx: &mut Ctx) -> Result<Proof> {
     const STOP: u64 = 1;
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
@@ -163,7 +163,7 @@ fn timeouts(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
     let (library, stream, event) = (ctx.library, ctx.stream()?, ctx.event()?);
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     stream.record(&event)?;
     let within = |limit_ms: i32| {
@@ -180,7 +180,7 @@ fn timeouts(ctx: &mut Ctx) -> Result<Proof> {
         refused("waiting 10 ms for a held stream", code, outcome)?;
     }
     ctx.verify("the target while its stream is held", &target, &before)?;
-    hold.release();
+    blocker.unblock();
     within(60_000).into_iter().collect::<Result<()>>()?;
     ensure(stream.is_done()?, "aclrtStreamQuery after all of them", "complete", "not ready")?;
     ctx.verify("the target", &target, &after)?;

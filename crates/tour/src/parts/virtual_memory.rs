@@ -1,7 +1,6 @@
 //! Copies into, out of and inside reserved addresses with several pieces of physical memory behind them.
 
 use ferry_abi::error::refused;
-use ferry_abi::hold::Hold;
 use ferry_abi::memory::{self, Home, get, put};
 use ferry_abi::peer::PeerAccess;
 use ferry_abi::{Result, kind};
@@ -72,24 +71,24 @@ fn mapped_anew(ctx: &mut Ctx) -> Result<Proof> {
     range.map(0, &pieces[0])?;
     put(library, range.all(), &old)?;
     let (source, stream) = (ctx.memory(Home::Locked, &bytes)?, ctx.stream()?);
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(range.all(), source.all(), kind::HOST_TO_DEVICE)?;
     range.unmap(0)?;
     range.map(0, &pieces[1])?;
     put(library, range.all(), &new)?;
     other.map(0, &pieces[0])?;
     ctx.verify_bytes("the first memory, stream held", &get(library, other.all())?, &old)?;
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     ctx.verify_bytes("the first memory", &get(library, other.all())?, &bytes)?;
     ctx.verify_bytes("the second memory", &get(library, range.all())?, &new)?;
     // Freed and unmapped with a copy queued: it still brings out the bytes.
-    let hold = Hold::new(&stream)?;
+    let blocker = stream.block()?;
     stream.copy(source.all(), range.all(), kind::DEVICE_TO_HOST)?;
     range.unmap(0)?;
     let [_, second] = pieces;
     second.free()?;
-    hold.release();
+    blocker.unblock();
     stream.synchronise()?;
     ctx.verify("what came out of unmapped memory", &source, &new)?;
     ctx.proof()
@@ -143,7 +142,8 @@ fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     // SAFETY: given to the library only, which made it.
     let gone = unsafe { range.all().outlive() };
     drop(range);
-    // How much memory is free says nothing: a GPU's driver and other programs take of it and give back at any time.
+    // How much memory is free says nothing: a GPU's driver and other programs take of it and give back at any
+    // time.
     let copy = stream.copy(gone.part(0, len), source.all().part(0, len), kind::HOST_TO_DEVICE);
     refused("a copy to what was unmapped and released", 107000, copy)?;
     ctx.proof()
