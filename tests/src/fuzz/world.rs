@@ -367,8 +367,8 @@ impl World {
     /// Lets every stream go on that is held.
     pub(super) fn open_gates(&mut self) {
         for (.., gate) in std::mem::take(&mut self.gates) {
-            let gave_up = gate.release();
-            assert!(!gave_up, "a call waited behind a gate: {}", self.difference(String::new()));
+            let in_time = gate.release();
+            assert!(in_time, "a call waited behind a gate: {}", self.difference(String::new()));
         }
     }
 
