@@ -15,11 +15,13 @@ use std::{
     ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive},
 };
 
-/// Pieces of device memory, each with its part of page-locked memory: [`Stream::upload_batch`](crate::Stream::upload_batch) copies them
-/// all to the device, [`Stream::download_batch`](crate::Stream::download_batch) all of them back.
+/// Pieces of device memory, each with its part of page-locked memory:
+/// [`Stream::upload_batch`](crate::Stream::upload_batch) copies them all to the device,
+/// [`Stream::download_batch`](crate::Stream::download_batch) all of them back.
 ///
-/// A batch is over one page-locked buffer (or whatever else a copy can own, or a scope can lend), and a piece names elements of
-/// it; or over a `Vec` of them, and a piece names the buffer too. This moves the blocks 7, 2 and 5 of a cache:
+/// A batch is over one page-locked buffer (or whatever else a copy can own, or a scope can lend), and a piece
+/// names elements of it; or over a `Vec` of them, and a piece names the buffer too. This moves the blocks 7,
+/// 2 and 5 of a cache:
 ///
 /// ```
 /// use ferry::Batch;
@@ -55,8 +57,8 @@ struct Piece {
     len: usize,
 }
 
-/// Where a piece of a batch lies on the host: some elements (`2..5`, `..`), or a buffer of several and some of its elements
-/// (`(1, 2..5)`).
+/// Where a piece of a batch lies on the host: some elements (`2..5`, `..`), or a buffer of several and some
+/// of its elements (`(1, 2..5)`).
 ///
 /// ```
 /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -98,7 +100,8 @@ impl<R: RangeBounds<usize>> From<(usize, R)> for Spot {
     }
 }
 
-/// The page-locked memory of a batch: whatever is [`HostRead`], or a `Vec` of it, or the token of an earlier batch.
+/// The page-locked memory of a batch: whatever is [`HostRead`], or a `Vec` of it, or the token of an earlier
+/// batch.
 ///
 /// ```
 /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -242,7 +245,8 @@ impl<'d, H: HostPool> Batch<'d, H> {
     /// Adds a piece: elements of a device, and where they are on the host. As many here as there.
     ///
     /// # Errors
-    /// The numbers of elements differ, or the host's part does not exist. The piece is not added, and the batch stays as it was.
+    /// The numbers of elements differ, or the host's part does not exist. The piece is not added, and the
+    /// batch stays as it was.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;

@@ -1,4 +1,5 @@
-//! Where work is that uses some memory: the ops of one stream, and what other streams did with the memory before.
+//! Where work is that uses some memory: the ops of one stream, and what other streams did with the memory
+//! before.
 
 use crate::{Error, Result, wake::Watch};
 use ferry_core::{Fence, Stream as CoreStream, Ticket};
@@ -22,8 +23,8 @@ pub struct Course {
 
 #[derive(Default)]
 struct Rest {
-    /// What other streams did with the memory before. This stream waits for it, but whoever is given the memory back must not find
-    /// them at it, and wants to know what came of it.
+    /// What other streams did with the memory before. This stream waits for it, but whoever is given the
+    /// memory back must not find them at it, and wants to know what came of it.
     earlier: Vec<Step>,
     /// What is known to have gone wrong with steps that are done.
     wrong: Option<Error>,
@@ -67,7 +68,8 @@ impl Course {
         Course { rest: None, step: Step { stream, from, upto } }
     }
 
-    /// The op `ticket` uses the memory as well, after this. It is of the same stream, or the other one is given.
+    /// The op `ticket` uses the memory as well, after this. It is of the same stream, or the other one is
+    /// given.
     #[inline]
     pub(crate) fn go_on(&mut self, stream: Option<Arc<CoreStream>>, ticket: Ticket) {
         if stream.is_none() && self.rest.is_none() {

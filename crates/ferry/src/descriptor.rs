@@ -1,7 +1,7 @@
 //! Copies whose ends are read when they run.
 //!
-//! The words of a descriptor are device memory that no safe program can reach: whoever could write them could write any address
-//! that the device can.
+//! The words of a descriptor are device memory that no safe program can reach: whoever could write them could
+//! write any address that the device can.
 
 use crate::{
     Device, DeviceBuffer, DeviceSlice, Element, HostBuffer, Kind, Result, Stream,
@@ -15,9 +15,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A copy inside a device, written down in device memory: [`Stream::run`] reads it when its turn comes, not when it is submitted. So
-/// a copy that is queued already can be pointed elsewhere: at once by [`set`](Self::set), or in stream order by
-/// [`Stream::set_descriptor`].
+/// A copy inside a device, written down in device memory: [`Stream::run`] reads it when its turn comes, not
+/// when it is submitted. So a copy that is queued already can be pointed elsewhere: at once by
+/// [`set`](Self::set), or in stream order by [`Stream::set_descriptor`].
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -61,8 +61,9 @@ impl Descriptor {
         Ok(Descriptor { words: device.alloc_zeroed(DESCRIPTOR_WORDS)?, named: Mutex::default() })
     }
 
-    /// From here on the descriptor says: copy `src` to `dst`. All three are on one device. Copies that were submitted and have
-    /// not run yet do what it says now; one that runs at this very moment may find half of it written and fail.
+    /// From here on the descriptor says: copy `src` to `dst`. All three are on one device. Copies that were
+    /// submitted and have not run yet do what it says now; one that runs at this very moment may find half of
+    /// it written and fail.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -127,8 +128,9 @@ impl Descriptor {
 }
 
 impl Stream {
-    /// As [`Descriptor::set`], in stream order: when the stream comes to it, the descriptor is written; what runs before finds what it
-    /// said until then. What is named this way stays allocated until [`Descriptor::set`] is called, or the descriptor is dropped.
+    /// As [`Descriptor::set`], in stream order: when the stream comes to it, the descriptor is written; what
+    /// runs before finds what it said until then. What is named this way stays allocated until
+    /// [`Descriptor::set`] is called, or the descriptor is dropped.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -153,7 +155,8 @@ impl Stream {
         let mut named = descriptor.named();
         let token = self.upload(descriptor.words(), HostBuffer::copied(&runtime, &words)?)?;
         let by = Some((self.core().clone(), token.ticket()));
-        // An abort may drop this one, so nothing that was named before is let go of; but the same ends need be there once.
+        // An abort may drop this one, so nothing that was named before is let go of; but the same ends need
+        // be there once.
         match named.iter_mut().find(|named| named.is_again(&ends, self.core())) {
             Some(again) => again.by = by,
             None => named.push(Named { ends, by }),

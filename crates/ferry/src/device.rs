@@ -10,12 +10,12 @@ use bytemuck::Pod;
 use ferry_core::{DeviceId, Home};
 use std::{fmt, marker::PhantomData, ops::RangeBounds, sync::Arc};
 
-/// Device memory for some elements: a shared handle, cheap to clone. The memory is freed with the last clone; copies that were
-/// submitted before then still run.
+/// Device memory for some elements: a shared handle, cheap to clone. The memory is freed with the last clone;
+/// copies that were submitted before then still run.
 ///
-/// A shared handle is enough to write, since only streams touch the bytes, and each in order. What two streams do is in no order
-/// unless an [`Event`](crate::Event) puts it in one: bytes that both write, or that one writes while the other reads, come out
-/// unspecified, and nothing worse happens.
+/// A shared handle is enough to write, since only streams touch the bytes, and each in order. What two
+/// streams do is in no order unless an [`Event`](crate::Event) puts it in one: bytes that both write, or that
+/// one writes while the other reads, come out unspecified, and nothing worse happens.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -41,7 +41,8 @@ pub(crate) struct Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // Nobody can name it any more. The memory itself is used again when every copy submitted by now has passed.
+        // Nobody can name it any more. The memory itself is used again when every copy submitted by now has
+        // passed.
         let freed = self.runtime.core.free(self.base, |_| Ok(()));
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
@@ -203,7 +204,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     ///
     /// ```
     /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(20)?;
-    /// assert!(buffer.slice(8..)?.matrix_pitched(3, 4, 5).is_err(), "that takes 14 elements, and 12 are left");
+    /// assert!(buffer.slice(8..)?.matrix_pitched(3, 4, 5).is_err(), "takes 14 elements of 12");
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<DeviceMatrix<'a, T>> {

@@ -1,4 +1,5 @@
-//! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as [`Options`] does.
+//! For the workspace's own crates, not for programs: opens the engine itself, and reads settings as
+//! [`Options`] does.
 
 pub use crate::options::{VISIBLE, count, setting, switch, var};
 pub use ferry_backends::{
@@ -37,12 +38,14 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
         }
         BackendName::Cuda if is_unified => {
             return Err(Kind::Unsupported.because(
-                "the cuda backend has host and device memory apart: forms in which they are one need FERRY_BACKEND=host",
+                "the cuda backend has host and device memory apart: forms in which they are one need \
+                 FERRY_BACKEND=host",
             ));
         }
         BackendName::Cuda if options.device_shared.is_some() => {
             return Err(Kind::BadSetting.because(
-                "FERRY_DEVICE_SHARED: processes share the memory of a GPU anyway; it is for FERRY_BACKEND=host",
+                "FERRY_DEVICE_SHARED: processes share the memory of a GPU anyway; it is for \
+                 FERRY_BACKEND=host",
             ));
         }
         BackendName::Cuda => {

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-/// A point in a stream's work: everything that was submitted before [`Stream::record`](crate::Stream::record). A value that never
-/// changes, cheap to clone; another stream, a thread or a task can wait for it.
+/// A point in a stream's work: everything that was submitted before
+/// [`Stream::record`](crate::Stream::record). A value that never changes, cheap to clone; another stream, a
+/// thread or a task can wait for it.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -81,8 +82,9 @@ impl Event {
         self.is_done() || self.mark.wait(Some(limit)).is_ok()
     }
 
-    /// The time from `earlier` to this one, on the device's clock; zero if this one came first. `None` before both are done, and if
-    /// they are not of one device. Wait for the later one first: that a token before it is done is not enough.
+    /// The time from `earlier` to this one, on the device's clock; zero if this one came first. `None` before
+    /// both are done, and if they are not of one device. Wait for the later one first: that a token before it
+    /// is done is not enough.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;

@@ -68,8 +68,8 @@ impl fmt::Display for Extent {
     }
 }
 
-/// The rectangle of bytes that a copy between the two moves, for elements of `size` bytes. Shapes agree if they are the same, or
-/// if one of the two is linear and has as many elements.
+/// The rectangle of bytes that a copy between the two moves, for elements of `size` bytes. Shapes agree if
+/// they are the same, or if one of the two is linear and has as many elements.
 pub(crate) fn join(dst: Extent, src: Extent, size: usize) -> Result<Rows> {
     let (rows, cols, dst_pitch, src_pitch) = if dst.is_like(&src) {
         (dst.rows, dst.cols, dst.pitch, src.pitch)
@@ -137,8 +137,8 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// `rows` rows of `cols` elements, `pitch` elements apart, if they lie in `len` elements. The last row needs its columns, not
-    /// its pitch.
+    /// `rows` rows of `cols` elements, `pitch` elements apart, if they lie in `len` elements. The last row
+    /// needs its columns, not its pitch.
     pub(crate) fn new(rows: usize, cols: usize, pitch: usize, len: usize) -> Result<Grid> {
         if pitch < cols {
             let note = format!("a pitch of {pitch} elements is less than a row of {cols}");

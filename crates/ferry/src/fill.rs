@@ -15,7 +15,8 @@ use bytemuck::Pod;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "device memory cannot be filled with `{Self}`",
-    note = "a fill repeats a value of 1, 2 or 4 bytes; `Stream::fill_bytes` fills elements of any type with one byte"
+    note = "a fill repeats a value of 1, 2 or 4 bytes; `Stream::fill_bytes` fills elements of any type with \
+        one byte"
 )]
 pub trait FillValue: Pod + Sealed {
     #[doc(hidden)]

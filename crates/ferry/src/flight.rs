@@ -1,4 +1,5 @@
-//! Copies in flight: the token that holds a buffer until its copy has passed, and the error that gives one back.
+//! Copies in flight: the token that holds a buffer until its copy has passed, and the error that gives one
+//! back.
 
 use crate::{
     Error, Kind, Result,
@@ -16,15 +17,18 @@ use std::{
     time::Duration,
 };
 
-/// A copy that was handed over to a stream, and the buffer that it uses. Nobody can touch the buffer before the copy is done:
-/// [`wait`](Self::wait) or `.await` gives it back.
+/// A copy that was handed over to a stream, and the buffer that it uses. Nobody can touch the buffer before
+/// the copy is done: [`wait`](Self::wait) or `.await` gives it back.
 ///
-/// A later copy takes the token in place of the buffer, without waiting: it runs after the token's copy, whichever stream that is
-/// on (on the same stream that costs nothing, on another one a wait is put in front).
+/// A later copy takes the token in place of the buffer, without waiting: it runs after the token's copy,
+/// whichever stream that is on (on the same stream that costs nothing, on another one a wait is put in
+/// front).
 ///
-/// As a future it wakes its task from a thread of the engine: a waker may do anything but wait for the stream.
+/// As a future it wakes its task from a thread of the engine: a waker may do anything but wait for the
+/// stream.
 ///
-/// Dropping or forgetting a token detaches: the copy goes on, and the buffer's memory is used again only when it has passed.
+/// Dropping or forgetting a token detaches: the copy goes on, and the buffer's memory is used again only when
+/// it has passed.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -38,8 +42,9 @@ use std::{
 /// assert_eq!(host[..], *b"hello");
 /// # Ok::<(), ferry::Error>(())
 /// ```
-// In this order the last word is `upto`, and a processor that moves words in pairs moves it alone (a buffer has three words): what
-// was written just now is not read again together with something else, which takes long.
+// In this order the last word is `upto`, and a processor that moves words in pairs moves it alone (a buffer
+// has three words): what was written just now is not read again together with something else, which takes
+// long.
 #[repr(C)]
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
@@ -58,8 +63,9 @@ impl<B> InFlight<B> {
     /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
     ///
     /// # Errors
-    /// The copy was dropped by [`Stream::abort`](crate::Stream::abort), or it failed, or work before it in the stream failed
-    /// and nobody has called [`Stream::synchronize`](crate::Stream::synchronize) to hear of it. The buffer comes back all the same.
+    /// The copy was dropped by [`Stream::abort`](crate::Stream::abort), or it failed, or work before it in
+    /// the stream failed and nobody has called [`Stream::synchronize`](crate::Stream::synchronize) to hear of
+    /// it. The buffer comes back all the same.
     ///
     /// # Panics
     /// If the token was polled as a future and has given its buffer out.
@@ -76,7 +82,8 @@ impl<B> InFlight<B> {
         self.land(waited)
     }
 
-    /// Waits for at most `limit`, and says whether the copy is done: then [`wait`](Self::wait) returns at once.
+    /// Waits for at most `limit`, and says whether the copy is done: then [`wait`](Self::wait) returns at
+    /// once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -121,7 +128,8 @@ impl<B> InFlight<B> {
         &self.course
     }
 
-    /// The token of the op `ticket`, which uses the buffer after this one: of the same stream, or the other one is given.
+    /// The token of the op `ticket`, which uses the buffer after this one: of the same stream, or the other
+    /// one is given.
     pub(crate) fn then(mut self, stream: Option<Handle>, ticket: Ticket) -> InFlight<B> {
         self.course.go_on(stream, ticket);
         self

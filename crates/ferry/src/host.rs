@@ -19,11 +19,12 @@ use std::{
     sync::Arc,
 };
 
-/// Page-locked host memory, owned, as `Vec` owns plain memory. Copies of it are asynchronous: [`Stream::upload`] and
-/// [`Stream::download`] take the buffer and give a token, and the buffer comes back from the token. It reads and writes like a
-/// slice.
+/// Page-locked host memory, owned, as `Vec` owns plain memory. Copies of it are asynchronous:
+/// [`Stream::upload`] and [`Stream::download`] take the buffer and give a token, and the buffer comes back
+/// from the token. It reads and writes like a slice.
 ///
-/// [`Runtime::alloc_host`] and [`Runtime::alloc_host_from`] make one. Dropping it frees it; nothing else has to be done first.
+/// [`Runtime::alloc_host`] and [`Runtime::alloc_host_from`] make one. Dropping it frees it; nothing else has
+/// to be done first.
 ///
 /// [`Stream::upload`]: crate::Stream::upload
 /// [`Stream::download`]: crate::Stream::download
@@ -50,7 +51,8 @@ struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Nobody can look at it any more. The memory itself is used again when every copy submitted by now has passed.
+        // Nobody can look at it any more. The memory itself is used again when every copy submitted by now
+        // has passed.
         let freed = self.runtime.core.free(self.base, |_| Ok(()));
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
@@ -210,7 +212,8 @@ impl<T: Pod> Whole for HostBuffer<T> {
 /// assert_eq!(other.iter().sum::<i32>(), 6);
 /// # Ok::<(), ferry::Error>(())
 /// ```
-// There is no way back to a buffer that can be written: a token that was dropped may still have a copy reading this.
+// There is no way back to a buffer that can be written: a token that was dropped may still have a copy
+// reading this.
 pub struct SharedBuffer<T>(Arc<HostBuffer<T>>);
 
 impl<T: Pod> SharedBuffer<T> {
@@ -286,8 +289,8 @@ impl<T: Pod> Whole for SharedBuffer<T> {
     }
 }
 
-/// A part of page-locked memory, as `[T]` is a part of a `Vec`: always behind a reference. It reads and writes like a slice, and
-/// a [`scope`](crate::Stream::scope) takes it for a copy.
+/// A part of page-locked memory, as `[T]` is a part of a `Vec`: always behind a reference. It reads and
+/// writes like a slice, and a [`scope`](crate::Stream::scope) takes it for a copy.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;

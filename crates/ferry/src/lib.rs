@@ -1,7 +1,8 @@
-//! Moves memory between a program and accelerator devices, and makes the usual mistake of it impossible: host memory cannot be read,
-//! changed or freed while a copy still uses it, because that does not compile. Copies are asynchronous and run in streams, as in AscendCL
-//! and CUDA; whoever wants a result waits for it, in a thread or in a task. The devices are emulated by the machine's own memory and
-//! threads, with the rules of Ascend products, or are NVIDIA GPUs; a program is the same for both.
+//! Moves memory between a program and accelerator devices, and makes the usual mistake of it impossible: host
+//! memory cannot be read, changed or freed while a copy still uses it, because that does not compile. Copies
+//! are asynchronous and run in streams, as in AscendCL and CUDA; whoever wants a result waits for it, in a
+//! thread or in a task. The devices are emulated by the machine's own memory and threads, with the rules of
+//! Ascend products, or are NVIDIA GPUs; a program is the same for both.
 //!
 //! ```
 //! fn main() -> ferry::Result<()> {
@@ -31,9 +32,10 @@
 //!                                        +-------+  the next copy takes the token, without waiting
 //! ```
 //!
-//! Copies that own their buffer give a token, [`InFlight`]; copies that borrow live in a [`scope`](Stream::scope). Dropping a token,
-//! forgetting it, a panic, an abort: none of these lets a copy touch memory that is somebody else's by then. Device memory is a
-//! shared handle ([`DeviceBuffer`]), which the CPU never sees.
+//! Copies that own their buffer give a token, [`InFlight`]; copies that borrow live in a
+//! [`scope`](Stream::scope). Dropping a token, forgetting it, a panic, an abort: none of these lets a copy
+//! touch memory that is somebody else's by then. Device memory is a shared handle ([`DeviceBuffer`]), which
+//! the CPU never sees.
 //!
 //! # The types
 //!
@@ -53,7 +55,8 @@
 //! 1. [The first copy](guide::first_copy)
 //! 2. [Page-locked memory](guide::page_locked)
 //! 3. [Streams and events](guide::streams_and_events)
-//! 4. [What a copy owns](guide::ownership): tokens and scopes, and what happens on drop, forget, panic and abort
+//! 4. [What a copy owns](guide::ownership): tokens and scopes, and what happens on drop, forget, panic and
+//!    abort
 //! 5. [Rows and columns](guide::matrices): 2-D copies
 //! 6. [Batches](guide::batches), for KV caches
 //! 7. [Descriptors](guide::descriptors)
@@ -61,7 +64,8 @@
 //! 9. [Errors](guide::errors)
 //! 10. [Products and backends](guide::products): options and the environment
 //!
-//! Coming [from aclrt calls](guide::from_aclrt) or [from cudarc](guide::from_cudarc): tables of what takes the place of what.
+//! Coming [from aclrt calls](guide::from_aclrt) or [from cudarc](guide::from_cudarc): tables of what takes
+//! the place of what.
 //!
 //! `examples/rust` has numbered programs, twins of those in C.
 

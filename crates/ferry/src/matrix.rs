@@ -1,4 +1,5 @@
-//! Matrices: rows of elements a pitch apart, in page-locked or device memory. Views, which copy and own nothing.
+//! Matrices: rows of elements a pitch apart, in page-locked or device memory. Views, which copy and own
+//! nothing.
 
 use crate::{
     DeviceSlice, HostSlice, InFlight, Result,
@@ -10,9 +11,9 @@ use bytemuck::Pod;
 use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
 
-/// A matrix in device memory. [`Stream::upload`](crate::Stream::upload), [`download`](crate::Stream::download) and
-/// [`copy`](crate::Stream::copy) take it wherever they take a slice; the other end has the same rows and columns, or is linear and
-/// has as many elements.
+/// A matrix in device memory. [`Stream::upload`](crate::Stream::upload),
+/// [`download`](crate::Stream::download) and [`copy`](crate::Stream::copy) take it wherever they take a
+/// slice; the other end has the same rows and columns, or is linear and has as many elements.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -31,7 +32,8 @@ pub struct DeviceMatrix<'a, T> {
     grid: Grid,
 }
 
-/// A matrix in page-locked memory, to be read: [`HostSlice::matrix`]. A [`scope`](crate::Stream::scope) uploads it.
+/// A matrix in page-locked memory, to be read: [`HostSlice::matrix`]. A [`scope`](crate::Stream::scope)
+/// uploads it.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -48,7 +50,8 @@ pub struct HostMatrix<'a, T> {
     grid: Grid,
 }
 
-/// A matrix in page-locked memory, to be written: [`HostSlice::matrix_mut`]. A [`scope`](crate::Stream::scope) downloads to it.
+/// A matrix in page-locked memory, to be written: [`HostSlice::matrix_mut`]. A
+/// [`scope`](crate::Stream::scope) downloads to it.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -117,15 +120,18 @@ macro_rules! shape {
 
 shape!(
     DeviceMatrix,
-    "let buffer = ferry::Runtime::new()?.device(0)?.alloc::<u8>(7)?;\nlet matrix = buffer.matrix_pitched(2, 3, 4)?;"
+    "let buffer = ferry::Runtime::new()?.device(0)?.alloc::<u8>(7)?;\n\
+     let matrix = buffer.matrix_pitched(2, 3, 4)?;"
 );
 shape!(
     HostMatrix,
-    "let host = ferry::Runtime::new()?.alloc_host::<u8>(7)?;\nlet matrix = host.matrix_pitched(2, 3, 4)?;"
+    "let host = ferry::Runtime::new()?.alloc_host::<u8>(7)?;\n\
+     let matrix = host.matrix_pitched(2, 3, 4)?;"
 );
 shape!(
     HostMatrixMut,
-    "let mut host = ferry::Runtime::new()?.alloc_host::<u8>(7)?;\nlet matrix = host.matrix_pitched_mut(2, 3, 4)?;"
+    "let mut host = ferry::Runtime::new()?.alloc_host::<u8>(7)?;\n\
+     let matrix = host.matrix_pitched_mut(2, 3, 4)?;"
 );
 
 impl<'a, T: Pod> DeviceMatrix<'a, T> {

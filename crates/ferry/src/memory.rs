@@ -1,5 +1,5 @@
-//! What can be an end of a copy. Three traits, which this crate alone implements: [`HostRead`], [`HostWrite`], [`OnDevice`];
-//! and what memory consists of.
+//! What can be an end of a copy. Three traits, which this crate alone implements: [`HostRead`],
+//! [`HostWrite`], [`OnDevice`]; and what memory consists of.
 
 use crate::{
     InFlight, Result,
@@ -19,7 +19,8 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// What memory consists of: any [`bytemuck::Pod`], by a name whose compiler message says what is wrong with a type.
+/// What memory consists of: any [`bytemuck::Pod`], by a name whose compiler message says what is wrong with a
+/// type.
 ///
 /// ```
 /// fn bytes_of<T: ferry::Element>(count: usize) -> usize {
@@ -30,7 +31,8 @@ pub(crate) mod sealed {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not plain data",
     label = "cannot be an element of memory that copies write",
-    note = "elements are `bytemuck::Pod`: numbers, arrays of them, and `repr(C)` structs of those, without padding, references or `bool`",
+    note = "elements are `bytemuck::Pod`: numbers, arrays of them, and `repr(C)` structs of those, without \
+        padding, references or `bool`",
     note = "a type of your own becomes one by deriving or implementing `bytemuck::Pod`"
 )]
 pub trait Element: Pod {}
@@ -41,15 +43,20 @@ impl<T: Pod> Element for T {}
 /// Page-locked host memory that a copy may read.
 ///
 /// What is owned goes along with the copy and comes back from the [`InFlight`](crate::InFlight) token:
-/// [`HostBuffer`](crate::HostBuffer), [`SharedBuffer`](crate::SharedBuffer), a [`Part`](crate::Part) of either, or the token of
-/// an earlier copy. What is borrowed (`&HostSlice`, `&mut HostSlice`, [`HostMatrix`](crate::HostMatrix),
-/// [`HostMatrixMut`](crate::HostMatrixMut)) can be lent inside a [`scope`](crate::Stream::scope).
+/// [`HostBuffer`](crate::HostBuffer), [`SharedBuffer`](crate::SharedBuffer), a [`Part`](crate::Part) of
+/// either, or the token of an earlier copy. What is borrowed (`&HostSlice`, `&mut HostSlice`,
+/// [`HostMatrix`](crate::HostMatrix), [`HostMatrixMut`](crate::HostMatrixMut)) can be lent inside a
+/// [`scope`](crate::Stream::scope).
 ///
 /// ```
 /// use ferry::{Device, DeviceBuffer, HostRead, InFlight, Result, Stream};
 ///
 /// /// Works for whatever owns page-locked memory.
-/// fn send<S: HostRead<Elem = f32> + 'static>(stream: &Stream, to: &DeviceBuffer<f32>, what: S) -> Result<InFlight<S::Buffer>> {
+/// fn send<S: HostRead<Elem = f32> + 'static>(
+///     stream: &Stream,
+///     to: &DeviceBuffer<f32>,
+///     what: S,
+/// ) -> Result<InFlight<S::Buffer>> {
 ///     Ok(stream.upload(to, what)?)
 /// }
 /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -63,7 +70,8 @@ impl<T: Pod> Element for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not page-locked host memory that a copy can use",
     label = "page-locked memory is expected here",
-    note = "an asynchronous copy takes a `HostBuffer<T>`, a `SharedBuffer<T>`, a `Part` of one, or the `InFlight` token of an earlier copy",
+    note = "an asynchronous copy takes a `HostBuffer<T>`, a `SharedBuffer<T>`, a `Part` of one, or the \
+        `InFlight` token of an earlier copy",
     note = "a plain slice is copied by `Stream::write` and `Stream::read`, which wait until the copy is done",
     note = "page-locked memory can be lent, instead of given away, inside `Stream::scope`"
 )]
@@ -84,7 +92,8 @@ pub trait HostRead: sealed::Sealed + Sized {
         None
     }
 
-    /// The op `ticket` uses the memory too: told before `fly`. Its stream is given, unless that is the one of `course`.
+    /// The op `ticket` uses the memory too: told before `fly`. Its stream is given, unless that is the one of
+    /// `course`.
     #[doc(hidden)]
     #[inline]
     fn go_on(&mut self, stream: &mut Option<Handle>, ticket: Ticket, key: Key) {
@@ -114,14 +123,16 @@ pub trait HostRead: sealed::Sealed + Sized {
     message = "`{Self}` is not page-locked host memory that a copy can write",
     label = "memory to write is expected here",
     note = "a download takes a `HostBuffer<T>`, a `Part` of one, or the `InFlight` token of an earlier copy",
-    note = "inside `Stream::scope` it also takes what is lent: `&mut HostBuffer<T>`, `&mut HostSlice<T>` or `HostMatrixMut<T>`",
+    note = "inside `Stream::scope` it also takes what is lent: `&mut HostBuffer<T>`, `&mut HostSlice<T>` or \
+        `HostMatrixMut<T>`",
     note = "shared memory (`SharedBuffer`, `&HostSlice`, `HostMatrix`) can only be read",
     note = "a plain `&mut [T]` is written by `Stream::read`, which waits until the copy is done"
 )]
 pub trait HostWrite: HostRead {}
 
-/// Device memory: `&DeviceBuffer`, [`DeviceSlice`](crate::DeviceSlice), [`DeviceMatrix`](crate::DeviceMatrix). A shared handle is
-/// enough to read and to write it, since the CPU never sees it and a stream keeps its copies in order.
+/// Device memory: `&DeviceBuffer`, [`DeviceSlice`](crate::DeviceSlice),
+/// [`DeviceMatrix`](crate::DeviceMatrix). A shared handle is enough to read and to write it, since the CPU
+/// never sees it and a stream keeps its copies in order.
 ///
 /// ```
 /// use ferry::{OnDevice, Result, Stream};

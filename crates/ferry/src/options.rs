@@ -1,5 +1,5 @@
-//! What a runtime is made of, given by the program or by the environment. The one place that reads it for Rust and C programs;
-//! what only the C library heeds is read in `ferry-acl`, with the helpers from here.
+//! What a runtime is made of, given by the program or by the environment. The one place that reads it for
+//! Rust and C programs; what only the C library heeds is read in `ferry-acl`, with the helpers from here.
 
 use crate::{
     Error, Kind, Observer, Result,
@@ -14,15 +14,15 @@ const MOST_MEMORY: usize = 16 << 40;
 const MOST_BLOCKS: usize = 1024;
 const MOST_STAGERS: usize = 256;
 
-/// Where processes that share device memory find each other, unless they name a folder: every process of a machine, or of a
-/// container, has it.
+/// Where processes that share device memory find each other, unless they name a folder: every process of a
+/// machine, or of a container, has it.
 pub const SHARED_FOLDER: &str = "/dev/shm";
 
 /// Which devices this process sees.
 pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 
-/// Which backend to open, how, and the product that its devices pass for. The default is two devices of the host backend, as
-/// Ascend910B1 cards.
+/// Which backend to open, how, and the product that its devices pass for. The default is two devices of the
+/// host backend, as Ascend910B1 cards.
 ///
 /// ```
 /// use ferry::{BackendName, Options, products::Form};
@@ -40,17 +40,17 @@ pub const VISIBLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 pub struct Options {
     /// The way to reach devices.
     pub backend: BackendName,
-    /// Number of devices. `None` is two of the host backend, and one for each GPU of the cuda backend; there more devices share
-    /// the GPUs.
+    /// Number of devices. `None` is two of the host backend, and one for each GPU of the cuda backend; there
+    /// more devices share the GPUs.
     pub devices: Option<usize>,
-    /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not exist are passed
-    /// over. `None` is all of them.
+    /// Only the devices with these numbers are opened, and numbered anew in this order; those that do not
+    /// exist are passed over. `None` is all of them.
     pub visible: Option<Vec<u32>>,
     /// Bytes of each device; `None` is half of what this machine has, or what the GPU has.
     pub device_memory: Option<usize>,
-    /// The folder by which the processes of a user find each other that share one budget of memory for each device; the first
-    /// one's size counts. What `FERRY_DEVICE_SHARED=1` means is [`SHARED_FOLDER`]. `None` is memory of this process's own. The host
-    /// backend only.
+    /// The folder by which the processes of a user find each other that share one budget of memory for each
+    /// device; the first one's size counts. What `FERRY_DEVICE_SHARED=1` means is [`SHARED_FOLDER`]. `None`
+    /// is memory of this process's own. The host backend only.
     pub device_shared: Option<PathBuf>,
     /// The product that is emulated. [`Options::soc`] sets it together with its name.
     pub product: &'static Product,
@@ -126,10 +126,11 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`, `FERRY_DEVICE_MEMORY`,
-    /// `FERRY_DEVICE_SHARED`, `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`, `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md`
-    /// describes; the default for each that is not set. A `FERRY_` variable that makes no sense is an error of
-    /// [`Kind::BadSetting`] that lists the valid values.
+    /// What the environment says: `FERRY_BACKEND`, `FERRY_DEVICES`, `ASCEND_RT_VISIBLE_DEVICES`,
+    /// `FERRY_DEVICE_MEMORY`, `FERRY_DEVICE_SHARED`, `FERRY_SOC`, `FERRY_FORM`, `FERRY_CUDA_PLAN`,
+    /// `FERRY_CUDA_BLOCKS` and `FERRY_CUDA_STAGERS`, which `docs/ENVIRONMENT.md` describes; the default for
+    /// each that is not set. A `FERRY_` variable that makes no sense is an error of [`Kind::BadSetting`] that
+    /// lists the valid values.
     ///
     /// ```
     /// // FERRY_DEVICES, if that is set.
@@ -160,8 +161,8 @@ impl Options {
         })
     }
 
-    /// The same with the product of this SoC name; an error of [`Kind::BadSetting`] that lists the valid names if there is none.
-    /// The form stays as it is.
+    /// The same with the product of this SoC name; an error of [`Kind::BadSetting`] that lists the valid
+    /// names if there is none. The form stays as it is.
     ///
     /// ```
     /// use ferry::Options;
@@ -181,8 +182,8 @@ impl Options {
         Ok(Options { product, soc, ..self })
     }
 
-    /// Whether host and device memory are one, as on boards and control CPUs, where the application runs on the device. The
-    /// host backend only.
+    /// Whether host and device memory are one, as on boards and control CPUs, where the application runs on
+    /// the device. The host backend only.
     ///
     /// ```
     /// assert!(!ferry::Options::default().is_unified());
@@ -191,7 +192,8 @@ impl Options {
         self.form != Form::Ep
     }
 
-    /// Refuses numbers out of range, and a product, a name and a form that do not go together: the fields can be set one by one.
+    /// Refuses numbers out of range, and a product, a name and a form that do not go together: the fields can
+    /// be set one by one.
     pub(crate) fn check(&self) -> Result<()> {
         let (product, soc) = (self.product, &self.soc);
         if !product.names.contains(&soc.as_str()) {
@@ -310,8 +312,8 @@ fn cuda(var: impl Fn(&str) -> Option<String>) -> Result<Settings> {
     Ok(Settings { constants, stagers })
 }
 
-/// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and what came before
-/// it counts: "1, 2,3" is device 1.
+/// Documented: numbers in ascending order with commas between them. What is anything else ends the list, and
+/// what came before it counts: "1, 2,3" is device 1.
 fn visible(text: &str) -> Vec<u32> {
     let mut ids: Vec<u32> = Vec::new();
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! A part of an owned buffer, which travels with the buffer: what an owned copy of less than the whole is made of.
+//! A part of an owned buffer, which travels with the buffer: what an owned copy of less than the whole is
+//! made of.
 
 use crate::{
     Failed, InFlight, Result,
@@ -23,8 +24,9 @@ pub trait Whole: HostRead<Buffer = Self> {
     fn elements(&self) -> usize;
 }
 
-/// An owned buffer of which copies use a part only: some elements, or the rows of a matrix. [`HostBuffer::into_slice`] and
-/// [`HostBuffer::into_matrix`] make one; [`into_inner`](Self::into_inner) is the buffer again.
+/// An owned buffer of which copies use a part only: some elements, or the rows of a matrix.
+/// [`HostBuffer::into_slice`] and [`HostBuffer::into_matrix`] make one; [`into_inner`](Self::into_inner) is
+/// the buffer again.
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;

@@ -1,5 +1,5 @@
-//! The products that can be emulated, the forms they come in, and the limits that differ. Which C function exists where is not
-//! here: only `ferry-acl` knows C's names.
+//! The products that can be emulated, the forms they come in, and the limits that differ. Which C function
+//! exists where is not here: only `ferry-acl` knows C's names.
 
 use crate::{Kind, Result};
 
@@ -61,8 +61,8 @@ pub struct Product {
     pub cores: Cores,
 }
 
-/// What a product computes with, as programs ask for it: nominal numbers, since nothing is computed here. SoCs of one
-/// product differ a little; these are those of its first.
+/// What a product computes with, as programs ask for it: nominal numbers, since nothing is computed here.
+/// SoCs of one product differ a little; these are those of its first.
 ///
 /// ```
 /// use ferry::products::{Cores, Product};
@@ -307,7 +307,8 @@ impl Form {
         }
     }
 
-    /// The form of this name, if the product exists in it; otherwise an error of [`Kind::BadSetting`] that lists the valid ones.
+    /// The form of this name, if the product exists in it; otherwise an error of [`Kind::BadSetting`] that
+    /// lists the valid ones.
     ///
     /// ```
     /// use ferry::products::{Form, Product};
@@ -324,7 +325,8 @@ impl Form {
             ("rc", "200I") => Ok(Form::Rc),
             ("ctrlcpu", "INF") => Ok(Form::CtrlCpu),
             _ => Err(Kind::BadSetting.because(format!(
-                "FERRY_FORM={name} with {}: valid are ep, rc (with Ascend310B...) and ctrlcpu (with Ascend310P...)",
+                "FERRY_FORM={name} with {}: valid are ep, rc (with Ascend310B...) and ctrlcpu (with \
+                 Ascend310P...)",
                 product.soc
             ))),
         }

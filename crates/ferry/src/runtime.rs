@@ -17,13 +17,14 @@ use std::{
 const NORMAL_PAGE: usize = 4 << 10;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A backend and all that was made with it. A handle, cheap to clone: streams, buffers and events hold one too, so the last of
-/// them to go closes the runtime. Several runtimes know nothing of each other.
+/// A backend and all that was made with it. A handle, cheap to clone: streams, buffers and events hold one
+/// too, so the last of them to go closes the runtime. Several runtimes know nothing of each other.
 ///
 /// ```
 /// use ferry::{Options, Runtime};
 ///
-/// let runtime = Runtime::open(&Options { devices: Some(4), device_memory: Some(64 << 20), ..Default::default() })?;
+/// let options = Options { devices: Some(4), device_memory: Some(64 << 20), ..Default::default() };
+/// let runtime = Runtime::open(&options)?;
 /// assert_eq!(runtime.device_count(), 4);
 /// # Ok::<(), ferry::Error>(())
 /// ```
@@ -78,7 +79,8 @@ pub struct MemoryInfo {
 }
 
 impl Runtime {
-    /// Opens what the environment asks for ([`Options::from_env`]): without any settings, two devices of the host backend.
+    /// Opens what the environment asks for ([`Options::from_env`]): without any settings, two devices of the
+    /// host backend.
     ///
     /// ```
     /// let runtime = ferry::Runtime::new()?;
@@ -362,7 +364,8 @@ impl Shared {
         submitted.and(waited)
     }
 
-    /// Copies these rows, of which the host side may be plain memory that the caller has borrowed, before it returns.
+    /// Copies these rows, of which the host side may be plain memory that the caller has borrowed, before it
+    /// returns.
     pub(crate) fn copy_at_once(&self, device: DeviceId, rows: Rows) -> Result<()> {
         self.at_once(device, |core| {
             let plan = |memory: &ferry_core::Memory| Plan::new([rows], memory, |_, _| Ok(())).map(Op::Copy);

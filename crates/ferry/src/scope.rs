@@ -38,16 +38,16 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 impl Stream {
-    /// Runs `body`, which may lend page-locked memory to copies instead of giving it away, and waits at the end until the copies are
-    /// done: then the borrows end. As `std::thread::scope` does for threads; it waits also if `body` fails or panics. What `body`
-    /// may lend lives longer than the call of `scope`.
+    /// Runs `body`, which may lend page-locked memory to copies instead of giving it away, and waits at the
+    /// end until the copies are done: then the borrows end. As `std::thread::scope` does for threads; it
+    /// waits also if `body` fails or panics. What `body` may lend lives longer than the call of `scope`.
     ///
-    /// There are no scopes for tasks: a future that waits at its end can be leaked half-way, and the borrows would end with copies
-    /// in flight. A task gives buffers away instead.
+    /// There are no scopes for tasks: a future that waits at its end can be leaked half-way, and the borrows
+    /// would end with copies in flight. A task gives buffers away instead.
     ///
     /// # Errors
-    /// What `body` returns; or that some of the scope's copies were dropped by [`abort`](Self::abort), or that work before them in the
-    /// stream failed.
+    /// What `body` returns; or that some of the scope's copies were dropped by [`abort`](Self::abort), or
+    /// that work before them in the stream failed.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -87,7 +87,8 @@ struct End<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
 
 impl Drop for End<'_, '_, '_> {
     fn drop(&mut self) {
-        // Functions first: one that borrows the scope may still be handing copies over. When all are gone nobody can.
+        // Functions first: one that borrows the scope may still be handing copies over. When all are gone
+        // nobody can.
         self.0.calls.wait();
         // What went wrong is told later; here it only matters that nothing is in use any more.
         let _ = self.0.verdict();
@@ -95,7 +96,8 @@ impl Drop for End<'_, '_, '_> {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// The stream that it lends to. What is given to the stream itself, and not to the scope, is not waited for at the end.
+    /// The stream that it lends to. What is given to the stream itself, and not to the scope, is not waited
+    /// for at the end.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -113,8 +115,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         &self.stream
     }
 
-    /// As [`Stream::upload`], of memory that is lent: `&HostSlice`, `&HostBuffer`, [`HostMatrix`](crate::HostMatrix), or the token
-    /// of an earlier copy.
+    /// As [`Stream::upload`], of memory that is lent: `&HostSlice`, `&HostBuffer`,
+    /// [`HostMatrix`](crate::HostMatrix), or the token of an earlier copy.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -135,13 +137,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     where
         S: HostRead + 'scope,
     {
-        // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which ends when this copy
-        // has passed. What is owned, see `Stream::upload`.
+        // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which
+        // ends when this copy has passed. What is owned, see `Stream::upload`.
         unsafe { self.stream.lend(Way::Up, dst, src, Some(&self.notes)) }
     }
 
-    /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`, [`HostMatrixMut`](crate::HostMatrixMut),
-    /// or the token of an earlier copy. The token gives the borrow back, if it is wanted before the scope ends.
+    /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`,
+    /// [`HostMatrixMut`](crate::HostMatrixMut), or the token of an earlier copy. The token gives the borrow
+    /// back, if it is wanted before the scope ends.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -235,8 +238,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn call<F: FnOnce() + Send + 'scope>(&'scope self, function: F) -> Result<()> {
         let job = Job { function: Some(function), _call: Calls::begin(&self.calls) };
         let boxed: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
-        // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what it borrows with it,
-        // run or not: whatever becomes of its place in the stream.
+        // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what
+        // it borrows with it, run or not: whatever becomes of its place in the stream.
         let boxed: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(boxed) };
         self.stream.core().call_then(as_here(boxed), |ticket| self.notes.add(ticket)).map(drop)
     }
@@ -268,7 +271,8 @@ impl<F: FnOnce()> Job<F> {
     }
 }
 
-/// The functions of a scope that are not gone yet. An abort lets the stream pass a function that still runs, so tickets do not tell.
+/// The functions of a scope that are not gone yet. An abort lets the stream pass a function that still runs,
+/// so tickets do not tell.
 #[derive(Default)]
 struct Calls {
     count: Mutex<usize>,

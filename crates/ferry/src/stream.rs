@@ -1,4 +1,5 @@
-//! A stream: copies, fills, functions and events in the order they were submitted. How copies are lent memory: `stream/lend.rs`.
+//! A stream: copies, fills, functions and events in the order they were submitted. How copies are lent
+//! memory: `stream/lend.rs`.
 
 mod lend;
 
@@ -18,11 +19,12 @@ use ferry_core::{
 pub(crate) use lend::Notes;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Runs copies one after the other, in the order they were submitted, while the program goes on. Streams run side by side, unless
-/// an [`Event`] puts one behind the other. A handle, cheap to clone; when the last one is dropped the work still runs to its end.
+/// Runs copies one after the other, in the order they were submitted, while the program goes on. Streams run
+/// side by side, unless an [`Event`] puts one behind the other. A handle, cheap to clone; when the last one
+/// is dropped the work still runs to its end.
 ///
-/// Methods that copy name the destination first. Where they take device memory, they take a `&DeviceBuffer`, a
-/// [`DeviceSlice`](crate::DeviceSlice) or a [`DeviceMatrix`](crate::DeviceMatrix).
+/// Methods that copy name the destination first. Where they take device memory, they take a `&DeviceBuffer`,
+/// a [`DeviceSlice`](crate::DeviceSlice) or a [`DeviceMatrix`](crate::DeviceMatrix).
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
@@ -77,7 +79,8 @@ impl Stream {
     /// Copies page-locked memory to a device. The copy owns `src` until it is done: the token gives it back.
     ///
     /// # Errors
-    /// The shapes differ, or the two ends belong to different runtimes. Nothing is copied, and `src` comes back with the error.
+    /// The shapes differ, or the two ends belong to different runtimes. Nothing is copied, and `src` comes
+    /// back with the error.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -96,12 +99,13 @@ impl Stream {
     where
         S: HostRead + 'static,
     {
-        // SAFETY: what lives for ever is owned, and the memory of what is owned is used again only when the copy has passed; or it
-        // is borrowed for ever.
+        // SAFETY: what lives for ever is owned, and the memory of what is owned is used again only when the
+        // copy has passed; or it is borrowed for ever.
         unsafe { self.lend(Way::Up, dst, src, None) }
     }
 
-    /// Copies device memory to page-locked memory. The copy owns `dst` until it is done: the token gives it back.
+    /// Copies device memory to page-locked memory. The copy owns `dst` until it is done: the token gives it
+    /// back.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
@@ -127,10 +131,12 @@ impl Stream {
         unsafe { self.lend(Way::Down, src, dst, None) }
     }
 
-    /// Copies inside a device, or from one device to another. There is nothing to own: later work of this stream comes after it.
+    /// Copies inside a device, or from one device to another. There is nothing to own: later work of this
+    /// stream comes after it.
     ///
     /// # Errors
-    /// The shapes differ, an end belongs to another runtime, or the product has no 2-D copies inside a device.
+    /// The shapes differ, an end belongs to another runtime, or the product has no 2-D copies inside a
+    /// device.
     ///
     /// ```
     /// let runtime = ferry::Runtime::new()?;
@@ -158,9 +164,9 @@ impl Stream {
         unsafe { self.submit(rows) }.map(drop)
     }
 
-    /// Copies plain memory to a device, and waits until that is done: it is in its place in the stream, behind everything that was
-    /// submitted before. Page-locked memory in a [`HostBuffer`](crate::HostBuffer) is copied without waiting by
-    /// [`upload`](Self::upload).
+    /// Copies plain memory to a device, and waits until that is done: it is in its place in the stream,
+    /// behind everything that was submitted before. Page-locked memory in a [`HostBuffer`](crate::HostBuffer)
+    /// is copied without waiting by [`upload`](Self::upload).
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -180,8 +186,8 @@ impl Stream {
         self.wait_through(ticket)
     }
 
-    /// Copies plain memory to a device without waiting for it: the bytes are taken into page-locked memory before this returns, and
-    /// copied from there when the stream comes to it.
+    /// Copies plain memory to a device without waiting for it: the bytes are taken into page-locked memory
+    /// before this returns, and copied from there when the stream comes to it.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -199,7 +205,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Copies device memory to plain memory, and waits until that is done, as [`write`](Self::write) does the other way.
+    /// Copies device memory to plain memory, and waits until that is done, as [`write`](Self::write) does the
+    /// other way.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -310,8 +317,8 @@ impl Stream {
         unsafe { self.lend_batch(Way::Down, batch, None) }
     }
 
-    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone by then, nothing is
-    /// copied, and [`synchronize`](Self::synchronize) tells.
+    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone
+    /// by then, nothing is copied, and [`synchronize`](Self::synchronize) tells.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -335,15 +342,17 @@ impl Stream {
             let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
             Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
         };
-        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it runs.
+        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
+        // runs.
         unsafe { self.core().submit(make) }.map(drop)
     }
 
-    /// Runs `function` on a thread of its own when everything before it is done; what comes after waits for it. It may block. A
-    /// panic in it is a failure of the stream. [`Scope::call`](crate::Scope::call) takes functions that borrow.
+    /// Runs `function` on a thread of its own when everything before it is done; what comes after waits for
+    /// it. It may block. A panic in it is a failure of the stream. [`Scope::call`](crate::Scope::call) takes
+    /// functions that borrow.
     ///
-    /// What it may not do is wait for this very stream, by [`synchronize`](Self::synchronize), [`read`](Self::read) or a token of
-    /// a later copy: the stream waits for it.
+    /// What it may not do is wait for this very stream, by [`synchronize`](Self::synchronize),
+    /// [`read`](Self::read) or a token of a later copy: the stream waits for it.
     ///
     /// ```
     /// let stream = ferry::Runtime::new()?.device(0)?.stream()?;
@@ -368,7 +377,8 @@ impl Stream {
         self.core().mark().map(|mark| Event::new(mark, clock))
     }
 
-    /// What is submitted from here on runs after `event`, which any stream may have recorded. The program does not wait.
+    /// What is submitted from here on runs after `event`, which any stream may have recorded. The program
+    /// does not wait.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;
@@ -394,7 +404,8 @@ impl Stream {
     /// Waits until everything submitted so far is done.
     ///
     /// # Errors
-    /// The first failure of the stream's work that nobody was told of, or that an [`abort`](Self::abort) dropped some of it.
+    /// The first failure of the stream's work that nobody was told of, or that an [`abort`](Self::abort)
+    /// dropped some of it.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -435,8 +446,9 @@ impl Stream {
         Synchronized(Course::so_far(self.core().clone()))
     }
 
-    /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise say `Kind::Aborted`;
-    /// the stream can be used again. A function that runs goes on, and later work comes after it.
+    /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise
+    /// say `Kind::Aborted`; the stream can be used again. A function that runs goes on, and later work comes
+    /// after it.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;

@@ -1,4 +1,5 @@
-//! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No thread waits.
+//! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No
+//! thread waits.
 
 use ferry_core::{Fence, backend::survives};
 use std::{
@@ -43,7 +44,8 @@ impl Drop for Watch {
     }
 }
 
-/// Who is to be woken. The lock is never held while a waker is cloned, woken or dropped: that is somebody's code.
+/// Who is to be woken. The lock is never held while a waker is cloned, woken or dropped: that is somebody's
+/// code.
 struct Alarm(Mutex<Option<Waker>>);
 
 impl Alarm {

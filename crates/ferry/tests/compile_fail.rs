@@ -1,5 +1,6 @@
-//! Programs that misuse the safe interface do not compile. Each file in `compile_fail` is one: its first line says the mistake, and
-//! lines `//@ error: E0382` say what the compiler answers. `done_right` does the same things right, under the same names.
+//! Programs that misuse the safe interface do not compile. Each file in `compile_fail` is one: its first line
+//! says the mistake, and lines `//@ error: E0382` say what the compiler answers. `done_right` does the same
+//! things right, under the same names.
 //!
 //! To record the messages anew, after a change of the interface or with another compiler:
 //! `TRYBUILD=overwrite cargo test -p ferry --test compile_fail`.
@@ -12,7 +13,8 @@ use std::{
     process::Command,
 };
 
-/// The compiler whose words the `.stderr` files hold. Others say the same in other words, and only what is wrong is compared.
+/// The compiler whose words the `.stderr` files hold. Others say the same in other words, and only what is
+/// wrong is compared.
 const RECORDED_WITH: &str = "rustc 1.95.";
 
 const DONE_RIGHT: [&str; 3] = [

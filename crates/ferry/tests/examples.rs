@@ -1,5 +1,5 @@
-//! Runs the programs of `examples/rust`. `cargo test` has built them, into the folder beside the tests; `cargo test --test examples`
-//! has not, and runs what `cargo build --examples` left there.
+//! Runs the programs of `examples/rust`. `cargo test` has built them, into the folder beside the tests;
+//! `cargo test --test examples` has not, and runs what `cargo build --examples` left there.
 
 use std::{env, fs, path::PathBuf, process::Command};
 

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// A copy that a function of the scope hands over, after the body is gone, is waited for too: else the borrow would end with the
-/// copy in flight. Whether the body returned, failed or panicked.
+/// A copy that a function of the scope hands over, after the body is gone, is waited for too: else the borrow
+/// would end with the copy in flight. Whether the body returned, failed or panicked.
 #[test]
 fn what_a_function_lends_is_waited_for() -> Result<()> {
     let device = Runtime::new()?.device(0)?;

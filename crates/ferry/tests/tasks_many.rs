@@ -93,7 +93,8 @@ fn thousands_of_futures_cost_no_threads() -> Result<()> {
     }
     assert_eq!(count.wakes.load(Ordering::SeqCst), FUTURES, "one wake each");
     println!(
-        "{FUTURES} copies: submitted in {submitted:?}, polled in {registered:?}, all woken {woken:?} after the streams went on"
+        "{FUTURES} copies: submitted in {submitted:?}, polled in {registered:?}, all woken {woken:?} after \
+         the streams went on"
     );
 
     let want: Vec<u32> = (0..FUTURES as u32).collect();

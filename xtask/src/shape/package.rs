@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::read::{self, Import, Source, UseAs};
+use super::read::{self, Import, Outline, UseAs};
 
 /// A package of the workspace.
 pub struct Package {
@@ -17,7 +17,7 @@ pub struct Package {
 /// A module in its place in the tree.
 pub struct Module {
     /// What its text says.
-    pub read: Source,
+    pub read: Outline,
     pub name: String,
     pub parent: Option<usize>,
     /// Children by name.
@@ -126,7 +126,7 @@ impl Package {
         files: Files<'_>,
         below: &Path,
         name: String,
-        read: Source,
+        read: Outline,
         parent: usize,
     ) -> Result<usize, String> {
         let at = self.modules.len();
@@ -305,7 +305,7 @@ fn opening(text: &str) -> String {
 }
 
 /// Lines outside of tests that are comments and nothing else.
-fn comments(text: &str, read: &Source) -> usize {
+fn comments(text: &str, read: &Outline) -> usize {
     let is_test = |line: usize| read.tests.iter().any(|lines| lines.contains(&line));
     let lines = text.lines().zip(1..).filter(|&(_, line)| !is_test(line));
     lines.filter(|(text, _)| text.trim_start().starts_with("//")).count()

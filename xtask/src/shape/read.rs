@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 
 /// A module as its text says it: a file, or an inline `mod x { .. }` of one.
 #[derive(Default)]
-pub struct Source {
+pub struct Outline {
     /// Names of the items that it defines, modules left out.
     pub items: Vec<String>,
     /// Whether it has code of its own, rather than declarations and re-exports alone.
@@ -75,14 +75,14 @@ pub enum UseAs {
 pub struct Child {
     pub name: String,
     /// What is between the braces; nothing where the module is a file.
-    pub inline: Option<Source>,
+    pub inline: Option<Outline>,
     pub conditional: bool,
 }
 
 /// Reads one file.
-pub fn read(text: &str) -> Result<Source, String> {
+pub fn read(text: &str) -> Result<Outline, String> {
     let stream: TokenStream = text.parse().map_err(|e| format!("is no Rust: {e}"))?;
-    let mut module = Source::default();
+    let mut module = Outline::default();
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     Reader { module: &mut module, conditional: false }.items(&tokens, Body::Module);
     Ok(module)
@@ -96,7 +96,7 @@ enum Body {
 }
 
 struct Reader<'a> {
-    module: &'a mut Source,
+    module: &'a mut Outline,
     conditional: bool,
 }
 
@@ -209,7 +209,7 @@ impl Reader<'_> {
     fn child(&mut self, name: String, tokens: &[TokenTree]) {
         let inline = match tokens.last() {
             Some(TokenTree::Group(group)) => {
-                let mut module = Source::default();
+                let mut module = Outline::default();
                 let mut reader = Reader { module: &mut module, conditional: self.conditional };
                 reader.items(&flat(group), Body::Module);
                 Some(module)

@@ -234,6 +234,7 @@ fn lines_have_at_most_110_columns() {
     let found = wide(&format!("\n{}\n{}\n", words(112), words(200)));
     assert_eq!(found, ["\n    a.rs:2: 112", "\n    a.rs:3: 200"]);
     assert_eq!(wide(&format!("// https://{}", "x".repeat(120))), Vec::<String>::new(), "an address");
+    assert_eq!(wide(&format!("    /// | a row {}|", words(120))), Vec::<String>::new(), "of a table");
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! What it costs to submit work through this crate, against the core's own call: `cargo bench -p ferry --bench submit`.
+//! What it costs to submit work through this crate, against the core's own call:
+//! `cargo bench -p ferry --bench submit`.
 //!
-//! The two sides of a pair run in turn, sample by sample, so that whatever else the machine does happens to both. Only submitting is
-//! measured; the work runs to its end between samples. A stream that is held by a function shows submitting alone, and is
-//! judged; one that runs shows it with a worker at the other end, which depends on who gets the processor when.
+//! The two sides of a pair run in turn, sample by sample, so that whatever else the machine does happens to
+//! both. Only submitting is measured; the work runs to its end between samples. A stream that is held by a
+//! function shows submitting alone, and is judged; one that runs shows it with a worker at the other end,
+//! which depends on who gets the processor when.
 //!
-//! `cargo xtask count` counts instructions instead: `submit list` names the pairs, `submit count SIDE NUMBER PAIR` submits.
+//! `cargo xtask count` counts instructions instead: `submit list` names the pairs,
+//! `submit count SIDE NUMBER PAIR` submits.
 
 mod sample;
 mod ways;
@@ -16,7 +19,8 @@ use ways::{Pair, Setup};
 /// Submissions of a sample. As many as a queue of the host backend has room for without growing.
 const LOOP: usize = 1000;
 const SAMPLES: usize = 57;
-/// How often everything is opened anew: where memory lies and on which processors threads run is chance, and different each time.
+/// How often everything is opened anew: where memory lies and on which processors threads run is chance, and
+/// different each time.
 const ROUNDS: usize = 7;
 
 fn main() -> ExitCode {

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs `body` and takes the time. `cargo xtask count` counts the instructions of `body` instead, which it knows by this name.
+/// Runs `body` and takes the time. `cargo xtask count` counts the instructions of `body` instead, which it
+/// knows by this name.
 pub fn measured<R>(body: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();
     let result = counted(body);
@@ -19,7 +20,8 @@ fn counted<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Holds a stream until it is dropped: what is submitted meanwhile stays where it is, and nothing else happens.
+/// Holds a stream until it is dropped: what is submitted meanwhile stays where it is, and nothing else
+/// happens.
 pub struct Hold {
     _let_go: Sender<()>,
 }
@@ -49,7 +51,8 @@ impl Costs {
         self.0.push(took.as_secs_f64() * 1e9 / pieces as f64);
     }
 
-    /// How many times as much as `other` this is: of the ratios of samples that were taken next to each other, the middle one.
+    /// How many times as much as `other` this is: of the ratios of samples that were taken next to each
+    /// other, the middle one.
     pub fn over(&self, other: &Costs) -> f64 {
         quantile(self.0.iter().zip(&other.0).map(|(this, other)| this / other), 0.5)
     }

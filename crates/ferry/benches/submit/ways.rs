@@ -1,4 +1,5 @@
-//! The pairs that are compared: work submitted by the core's own call, and the same work submitted through this crate.
+//! The pairs that are compared: work submitted by the core's own call, and the same work submitted through
+//! this crate.
 
 use crate::sample::{Hold, measured};
 use ferry::{Batch, Failed, HostBuffer, InFlight, Options, Part, Result, Runtime, Stream, engine};
@@ -7,10 +8,11 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 /// The most that this crate may cost, as a multiple of the core.
 const LIMIT: f64 = 1.10;
-/// The same for rows, whose shapes are compared, and for pieces, of which empty ones are left out: the core's caller does neither;
-/// and for a token made anew, which holds its stream: that is an atomic addition.
+/// The same for rows, whose shapes are compared, and for pieces, of which empty ones are left out: the core's
+/// caller does neither; and for a token made anew, which holds its stream: that is an atomic addition.
 const MORE_LIMIT: f64 = 1.15;
-/// The same for bytes in one piece, which go a shorter way than the core's call that everything is compared with.
+/// The same for bytes in one piece, which go a shorter way than the core's call that everything is compared
+/// with.
 const SHORT_LIMIT: f64 = 0.75;
 
 /// What every copy moves; a row of it, if it has rows.
@@ -20,8 +22,8 @@ const PITCH: usize = 128;
 /// What a batch consists of.
 const PIECES: usize = 4096;
 
-/// One side of a comparison: submits this many times, and says how long that took. What comes before and after is not counted,
-/// waiting above all. The stream is held meanwhile, or runs.
+/// One side of a comparison: submits this many times, and says how long that took. What comes before and
+/// after is not counted, waiting above all. The stream is held meanwhile, or runs.
 type Side<'a> = Box<dyn FnMut(usize, bool) -> Duration + 'a>;
 
 /// The same work, submitted in two ways.
@@ -60,7 +62,8 @@ impl Core {
         unsafe { self.stream.submit(plan) }.expect("a good plan")
     }
 
-    /// The side that copies `len` bytes from `src` to `dst` again and again. Nothing of it is known when this is compiled.
+    /// The side that copies `len` bytes from `src` to `dst` again and again. Nothing of it is known when this
+    /// is compiled.
     fn linear<'a>(&'a self, dst: usize, src: usize, len: usize) -> Side<'a> {
         let (dst, src, len) = black_box((dst, src, len));
         self.side(move |_| {
@@ -185,7 +188,8 @@ impl Setup {
     fn kept(&self, most: usize) -> Result<Pair<'_>> {
         let device = self.core.alloc(Home::Device(0), BYTES)?;
         let hosts = (0..most).map(|_| self.core.alloc(Home::Host, BYTES)).collect::<Result<Vec<_>>>()?;
-        // Who wants to wait for each of them and free it keeps what it is, as large as a buffer, and its ticket.
+        // Who wants to wait for each of them and free it keeps what it is, as large as a buffer, and its
+        // ticket.
         let mut blocks: Vec<_> = black_box(hosts.into_iter().map(|host| (host, BYTES, 0_usize)).collect());
         let mut kept = Vec::with_capacity(most);
         let core = move |count, held: bool| {

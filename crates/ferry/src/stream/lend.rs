@@ -1,5 +1,6 @@
-//! How memory is lent to a copy, for streams and for scopes. Submitting through this crate costs what the core's own call costs, or
-//! little more, and less where the core has a short way: `cargo bench -p ferry --bench submit`.
+//! How memory is lent to a copy, for streams and for scopes. Submitting through this crate costs what the
+//! core's own call costs, or little more, and less where the core has a short way:
+//! `cargo bench -p ferry --bench submit`.
 
 use super::{Stream, Way, foreign};
 use crate::{
@@ -63,8 +64,8 @@ impl Stream {
     /// Copies between a device and what `host` keeps.
     ///
     /// # Safety
-    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the copy has passed:
-    /// whatever becomes of the token.
+    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the
+    /// copy has passed: whatever becomes of the token.
     #[inline(always)]
     pub(crate) unsafe fn lend<D, S>(
         &self,
@@ -128,8 +129,8 @@ impl Stream {
         unsafe { self.submit_rows(&rows, tally) }
     }
 
-    /// Copies between shapes that differ, if that can be done, and what other streams use. Asks again where the two lie: what is
-    /// handed over in memory would have to be written there by every copy.
+    /// Copies between shapes that differ, if that can be done, and what other streams use. Asks again where
+    /// the two lie: what is handed over in memory would have to be written there by every copy.
     ///
     /// # Safety
     /// As `lend`.

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-/// The copy that was to fill the buffer was dropped, so what went on from there is not what was asked for: the token says so,
-/// whichever stream it is on by then.
+/// The copy that was to fill the buffer was dropped, so what went on from there is not what was asked for:
+/// the token says so, whichever stream it is on by then.
 #[test]
 fn what_went_wrong_on_an_earlier_stream_is_told() {
     for is_done_before in [false, true] {

@@ -257,7 +257,8 @@ proptest! {
             device.runtime().alloc_host_from(&host).unwrap(),
         ).unwrap();
         for (up, stream, near, far, len) in links {
-            let (part, place) = (token.into_slice(near..near + len).unwrap(), real.slice(far..far + len).unwrap());
+            let (part, place) = (token.into_slice(near..near + len).unwrap(),
+                real.slice(far..far + len).unwrap());
             let stream = &streams[stream];
             token = if up {
                 there[far..far + len].copy_from_slice(&host[near..near + len]);

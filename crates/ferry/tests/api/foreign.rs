@@ -1,4 +1,5 @@
-//! Two runtimes know nothing of each other: memory of one is refused by the streams of the other, events work.
+//! Two runtimes know nothing of each other: memory of one is refused by the streams of the other, events
+//! work.
 
 use crate::{blocker::block, device, error, pattern, says};
 use ferry::{Batch, Device, Kind, Stream};

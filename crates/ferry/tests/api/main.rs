@@ -1,6 +1,7 @@
-//! What the API promises when a program runs, as far as types cannot: what happens to memory whose token is dropped, forgotten or
-//! sent away, to scopes that fail or panic, and to arguments that make no sense. Copies are held in flight by a function in
-//! their stream that blocks it, so no test depends on how fast anything is.
+//! What the API promises when a program runs, as far as types cannot: what happens to memory whose token is
+//! dropped, forgotten or sent away, to scopes that fail or panic, and to arguments that make no sense. Copies
+//! are held in flight by a function in their stream that blocks it, so no test depends on how fast anything
+//! is.
 
 mod aborts;
 mod blocker;

@@ -1,4 +1,5 @@
-//! Owned copies: whatever becomes of tokens, streams and handles, the work runs, in order, on memory that is still there.
+//! Owned copies: whatever becomes of tokens, streams and handles, the work runs, in order, on memory that is
+//! still there.
 
 use crate::{blocker::block, device, pattern, runtime};
 use ferry::{Batch, SharedBuffer};

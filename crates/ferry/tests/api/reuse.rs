@@ -1,4 +1,5 @@
-//! Memory whose last owner goes while copies are in flight: it is used again when they have passed, and not before.
+//! Memory whose last owner goes while copies are in flight: it is used again when they have passed, and not
+//! before.
 
 use crate::{blocker::block, device, pattern};
 use ferry::{Device, HostBuffer, Runtime};

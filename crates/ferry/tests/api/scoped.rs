@@ -15,8 +15,8 @@ use std::{
 
 const LEN: usize = 5000;
 
-/// Runs `scope` on a thread of its own with the stream held up, and checks that it is not over before the stream goes on. `scope`
-/// says when its body is over.
+/// Runs `scope` on a thread of its own with the stream held up, and checks that it is not over before the
+/// stream goes on. `scope` says when its body is over.
 pub fn is_held<R: Send>(stream: &Stream, scope: impl FnOnce(Sender<()>) -> R + Send) -> R {
     thread::scope(|threads| {
         let gate = block(stream);

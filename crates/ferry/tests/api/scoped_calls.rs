@@ -131,7 +131,8 @@ fn copies_that_a_function_submits_are_waited_for() {
         let mut host = device.runtime().alloc_host::<u8>(LEN).unwrap();
         let (tell_lent, lent) = channel();
         let (tell_end, over) = channel();
-        // The copy that the function submits comes to stand behind a second gate, which the function puts there.
+        // The copy that the function submits comes to stand behind a second gate, which the function puts
+        // there.
         thread::scope(|threads| {
             let (on, from, to) = (&stream, &there, &mut host);
             let first = block(&stream);

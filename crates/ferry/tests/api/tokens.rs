@@ -1,4 +1,5 @@
-//! Tokens that later copies take in place of a buffer: the order holds, and the buffer comes back when nothing uses it.
+//! Tokens that later copies take in place of a buffer: the order holds, and the buffer comes back when
+//! nothing uses it.
 
 use crate::{
     blocker::{A_WHILE, block},
@@ -93,7 +94,8 @@ fn no_copy_of_any_stream_uses_a_buffer_that_comes_back() {
     assert_eq!(first.read_vec(&a).unwrap(), pattern(LEN, 1));
 }
 
-/// As above, and the token goes on to a third copy: on the stream that was aborted, on a third one, in a batch.
+/// As above, and the token goes on to a third copy: on the stream that was aborted, on a third one, in a
+/// batch.
 #[test]
 fn a_copy_after_an_abort_comes_after_every_copy_before() {
     type Next = fn(&Stream, &DeviceBuffer<u8>, InFlight<HostBuffer<u8>>) -> InFlight<HostBuffer<u8>>;

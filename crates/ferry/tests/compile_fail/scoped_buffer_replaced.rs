@@ -2,7 +2,9 @@
 //@ error: E0506
 use ferry::{DeviceBuffer, HostBuffer, Result, Stream};
 
-fn misuse(stream: &Stream, there: &DeviceBuffer<u8>, mut host: HostBuffer<u8>, other: HostBuffer<u8>) -> Result<()> {
+type Buffer = HostBuffer<u8>;
+
+fn misuse(stream: &Stream, there: &DeviceBuffer<u8>, mut host: Buffer, other: Buffer) -> Result<()> {
     stream.scope(|scope| {
         scope.upload(there, &host)?;
         host = other;

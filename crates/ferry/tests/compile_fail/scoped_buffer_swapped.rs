@@ -2,7 +2,9 @@
 //@ error: E0499
 use ferry::{DeviceBuffer, HostBuffer, Result, Stream};
 
-fn misuse(stream: &Stream, there: &DeviceBuffer<u8>, mut host: HostBuffer<u8>, mut other: HostBuffer<u8>) -> Result<()> {
+type Buffer = HostBuffer<u8>;
+
+fn misuse(stream: &Stream, there: &DeviceBuffer<u8>, mut host: Buffer, mut other: Buffer) -> Result<()> {
     stream.scope(|scope| {
         scope.download(&mut host, there)?;
         std::mem::swap(&mut host, &mut other);

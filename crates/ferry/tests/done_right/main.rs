@@ -1,4 +1,5 @@
-//! What the programs in `compile_fail` get wrong, done right: each test bears the name of the program that it is the twin of.
+//! What the programs in `compile_fail` get wrong, done right: each test bears the name of the program that it
+//! is the twin of.
 
 mod memory;
 mod owned;

@@ -1,4 +1,5 @@
-//! Futures that are dropped half-way: the executor goes on, the copy goes on, and the memory is nobody else's until it is done.
+//! Futures that are dropped half-way: the executor goes on, the copy goes on, and the memory is nobody else's
+//! until it is done.
 
 use crate::kit::{Bell, LIMIT, block, block_on, device, futures, poll};
 use ferry::{Device, HostBuffer, InFlight, Result, Stream};
@@ -12,7 +13,8 @@ use std::{
 };
 use tokio::{runtime::Builder, time::timeout};
 
-/// More than the ranges that rest before a backend uses them again: memory that is free too early is handed out again here.
+/// More than the ranges that rest before a backend uses them again: memory that is free too early is handed
+/// out again here.
 const MANY: usize = 600;
 const LEN: usize = 4096;
 
@@ -34,7 +36,8 @@ fn dropping_futures_in_flight_does_not_block_the_executor() {
             for (_, future) in &mut all {
                 assert_eq!(poll(future.as_mut(), &Bell::new().into()), Poll::Pending);
             }
-            // The one thread that there is opens the gate after all were dropped: who waited here would wait for ever.
+            // The one thread that there is opens the gate after all were dropped: who waited here would wait
+            // for ever.
             let opener = tokio::spawn(async move { gate.unblock() });
             drop((all, unpolled));
             opener.await.expect("no panic");

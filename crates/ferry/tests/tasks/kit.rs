@@ -1,4 +1,5 @@
-//! What the tests are made of: a device, a stream that is blocked, futures of every kind, an executor and wakers.
+//! What the tests are made of: a device, a stream that is blocked, futures of every kind, an executor and
+//! wakers.
 
 use ferry::{Batch, Device, DeviceBuffer, Event, Result, Runtime, Stream};
 use ferry_blocker::Blocker;
@@ -112,7 +113,8 @@ impl Wake for Bell {
     }
 }
 
-/// A waker that calls `on_clone` whenever it is cloned: the moment between a future's look at its copy and its taking the waker.
+/// A waker that calls `on_clone` whenever it is cloned: the moment between a future's look at its copy and
+/// its taking the waker.
 pub fn hooked(bell: Arc<Bell>, on_clone: impl Fn() + Send + Sync + 'static) -> Waker {
     type Hooked = (Arc<Bell>, Box<dyn Fn() + Send + Sync>);
     static TABLE: RawWakerVTable = RawWakerVTable::new(

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long each of these goes on, and how often at least: where others use the machine or the GPU a turn may take long.
+/// How long each of these goes on, and how often at least: where others use the machine or the GPU a turn may
+/// take long.
 const SPELL: Duration = Duration::from_millis(800);
 const TURNS: usize = 100;
 
@@ -22,7 +23,8 @@ fn no_wake_is_lost_while_wakers_change() {
         let all = futures(&stream, &there).expect("submitted");
         let picked = dice.roll(all.len() as u64) as usize;
         let (name, mut future) = all.into_iter().nth(picked).expect("one of them");
-        // A few polls with one waker after the other, from at once to a little later; then the last one must be heard.
+        // A few polls with one waker after the other, from at once to a little later; then the last one must
+        // be heard.
         let (polls, pause) = (1 + dice.roll(4), dice.roll(60));
         let mut last = None;
         for _ in 0..polls {

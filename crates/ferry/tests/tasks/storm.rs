@@ -1,4 +1,5 @@
-//! A storm: tasks on several streams await, drop, race and forget copies at random, and every byte is checked.
+//! A storm: tasks on several streams await, drop, race and forget copies at random, and every byte is
+//! checked.
 
 use crate::kit::{Bell, Dice, LIMIT, device, poll};
 use ferry::{Device, DeviceBuffer, DeviceSlice, HostBuffer, InFlight, Result, Stream};
@@ -11,7 +12,8 @@ const STEPS: usize = 1500;
 
 type Token = InFlight<HostBuffer<u32>>;
 
-/// One task's ship: a stream and its own device memory, of which `model` knows the word that each slot is full of.
+/// One task's ship: a stream and its own device memory, of which `model` knows the word that each slot is
+/// full of.
 struct Ship {
     device: Device,
     stream: Stream,

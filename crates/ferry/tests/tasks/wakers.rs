@@ -89,7 +89,8 @@ fn a_copy_that_is_done_while_its_future_changes_hands_is_not_lost() {
         let (tell_second, second) = channel();
         assert_eq!(poll(future.as_mut(), &Bell::heard_by(tell_first).into()), Poll::Pending, "{name}");
         let first = Mutex::new(first);
-        // Cloned after the future has seen that it must wait: the first waker is woken before it knows of the second.
+        // Cloned after the future has seen that it must wait: the first waker is woken before it knows of the
+        // second.
         let waker = hooked(Bell::heard_by(tell_second), move || {
             if let Some(gate) = gate.lock().expect("whole").take() {
                 gate.unblock();
