@@ -1,7 +1,15 @@
-//! Functions of the user's that the library calls: aclrtLaunchCallback's and aclrtLaunchHostFunc's.
+//! Functions of the user's that the library calls, such as those of aclrtLaunchCallback and
+//! aclrtLaunchHostFunc.
 //!
-//! They have to return. A C++ exception that leaves one ends the process, with a message that names it. Where the thread is the user's
-//! the function may end it, or leave by longjmp: the frames between hold nothing that would have to be given back.
+//! They have to return. A C++ exception that leaves one ends the process, with a message that names it. Where
+//! the thread is the user's the function may end it, or leave by longjmp: the frames between have nothing to
+//! drop.
+//!
+//! `mailbox.rs` keeps callbacks for the threads that run them, `turns.rs` is where such a thread is. Nothing
+//! here knows the tables of the process: arrows point up, to `state` and `rules/report.rs`.
+
+pub(crate) mod mailbox;
+pub mod turns;
 
 use crate::log::{self, Level, Module};
 use std::{
@@ -11,20 +19,21 @@ use std::{
 };
 
 /// A C function. It may leave in other ways than by returning.
-pub type Function = unsafe extern "C-unwind" fn(*mut c_void);
+pub type UserFunction = unsafe extern "C-unwind" fn(*mut c_void);
 /// A C function that gives back what the argument stands for.
-pub type Forget = unsafe extern "C" fn(*mut c_void);
+pub type ForgetFunction = unsafe extern "C" fn(*mut c_void);
 
-/// A function and its argument. Unless it is taken to be run, `forget` is called with the argument in the end.
+/// A function and its argument. Unless it is taken to be run, `forget` is called with the argument in the
+/// end.
 pub struct Callback {
     ready: Ready,
-    forget: Option<Forget>,
+    forget: Option<ForgetFunction>,
 }
 
 /// A function that is about to run.
 #[derive(Clone, Copy)]
 pub struct Ready {
-    function: Function,
+    function: UserFunction,
     data: usize,
     /// The call that launched it.
     by: &'static str,
@@ -34,8 +43,14 @@ impl Callback {
     /// The function and argument that the call `by` was given.
     ///
     /// # Safety
-    /// The function may be called with `data`, or `forget` instead, once, on any thread that the call lets run it.
-    pub unsafe fn new(by: &'static str, function: Function, data: usize, forget: Option<Forget>) -> Callback {
+    /// The function may be called with `data`, or `forget` instead, once, on any thread that the call lets
+    /// run it.
+    pub unsafe fn new(
+        by: &'static str,
+        function: UserFunction,
+        data: usize,
+        forget: Option<ForgetFunction>,
+    ) -> Callback {
         Callback { ready: Ready { function, data, by }, forget }
     }
 
@@ -71,8 +86,8 @@ impl Ready {
 /// See [`Ready::run_deep`].
 pub const DEPTH: usize = 8 << 10;
 
-/// What leaves the function, other than the end of its thread, comes no further than to this frame: that is what `extern "C"` does. It
-/// has nothing to drop: such a frame would keep the thread from ending.
+/// What leaves the function, other than the end of its thread, comes no further than to this frame: that is
+/// what `extern "C"` does. It has nothing to drop: such a frame would keep the thread from ending.
 #[inline(never)]
 extern "C" fn shield(ready: &Ready, may_end_thread: bool) {
     call(ready, may_end_thread);
@@ -131,7 +146,8 @@ fn place(function: *const c_void) -> String {
     format!(" ({name}{}+{:#x})", text(info.dli_fname), function as usize - info.dli_fbase as usize)
 }
 
-/// Whether a C++ exception is on its way, and not the end of a thread. Where C++ cannot be asked it is taken for the latter.
+/// Whether a C++ exception is on its way, and not the end of a thread. Where C++ cannot be asked it is taken
+/// for the latter.
 fn exception_is_in_flight() -> bool {
     /// As the C++ ABI has it.
     #[repr(C)]

@@ -1,4 +1,5 @@
-//! AscendCL's numbers, as far as the rules use them. The headers are the contract; `xtask abi` compares the two.
+//! AscendCL's numbers, as far as the rules use them. The headers are the contract; `xtask abi` compares the
+//! two.
 
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident = $value:expr;)*) => {

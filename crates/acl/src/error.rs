@@ -1,4 +1,5 @@
-//! An error as AscendCL reports it: a code and a note. The one place that turns the engine's kinds into codes.
+//! An error as AscendCL reports it: a code and a note. The one place that turns the engine's kinds into
+//! codes.
 
 use crate::constants as c;
 use std::{borrow::Cow, ops::Deref};

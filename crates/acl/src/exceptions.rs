@@ -1,27 +1,23 @@
 //! aclrtSetExceptionInfoCallback: a function of the user's that hears of every task of a stream that failed.
 //!
-//! A failure is noted on the thread where it happens, which may hold locks. The function runs on the thread of `waits.rs`, or, if that
-//! comes first, on a thread whose call is about to return an error: whoever learns of a failure by a code has had the function run.
+//! A failure is noted on the thread where it happens, which may hold locks. The function runs on the thread
+//! of `waits.rs`, or, if that comes first, on a thread whose call is about to return an error: by the time a
+//! program sees the code of a failure, the function has run.
 
 use crate::{
-    Result,
-    callback::{Callback, Function},
+    callback::{Callback, UserFunction},
     error::Error,
+    fork::is_forked,
     handles::{Handles, Named},
-    state::{self, lock, with_here},
-    stream::StreamEntry,
     waits,
 };
-use ferry_core::{Kind, Ticket};
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use ferry_core::{Kind, Ticket, sync::lock};
+use std::{cell::Cell, collections::VecDeque, sync::Mutex};
 
 /// What is told of a failure that nothing is known of.
-const NOTHING: u32 = u32::MAX;
+const UNKNOWN: u32 = u32::MAX;
 /// As many failures wait to be told at most; the latest are left out.
-const MOST: usize = 1024;
+const MAX_DUE: usize = 1024;
 
 /// A task that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +41,26 @@ impl Named for Exception {
 
 /// The function of the user's, and what it is yet to hear of.
 struct Due {
-    function: Option<Function>,
+    function: Option<UserFunction>,
     failures: VecDeque<Exception>,
 }
 
 static DUE: Mutex<Due> = Mutex::new(Due { function: None, failures: VecDeque::new() });
-/// Held while the function runs.
+/// Locked while the function runs.
 static RUNNING: Mutex<()> = Mutex::new(());
+/// The failure that the function is told of, by handle.
+static TOLD: Handles<Exception> = Handles::new();
+
+thread_local! {
+    /// Whether the function runs on this thread.
+    static TELLS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// aclrtSetExceptionInfoCallback: the last one counts, and `None` is none.
 ///
 /// # Safety
 /// The function may be called on any thread, with a handle of an exception, until another one is set.
-pub unsafe fn set(function: Option<Function>) {
+pub unsafe fn set(function: Option<UserFunction>) {
     let mut due = lock(&DUE);
     due.function = function;
     if function.is_none() {
@@ -65,26 +68,33 @@ pub unsafe fn set(function: Option<Function>) {
     }
 }
 
-/// Notes that a task of a stream failed.
-pub(crate) fn note(entry: &StreamEntry, ticket: Ticket, error: &ferry_core::Error) {
+impl Exception {
+    /// The failure of a task: its number, its stream's number, the thread that used the stream last, and the
+    /// device.
+    pub(crate) fn new(
+        task: Ticket,
+        stream: u32,
+        thread: u32,
+        device: u32,
+        error: &ferry_core::Error,
+    ) -> Exception {
+        let code = match error.kind {
+            Kind::Lost => UNKNOWN,
+            _ => Error::from(error.clone()).code as u32,
+        };
+        Exception { handle: 0, task: task as u32, stream, thread, device, code }
+    }
+}
+
+/// Notes a failure, if there is a function to be told.
+pub(crate) fn note(failure: impl FnOnce() -> Exception) {
     let mut due = lock(&DUE);
-    if due.function.is_none() || due.failures.len() == MOST {
+    if due.function.is_none() || due.failures.len() == MAX_DUE {
         return;
     }
-    let code = match error.kind {
-        Kind::Lost => NOTHING,
-        _ => Error::from(error.clone()).code as u32,
-    };
-    due.failures.push_back(Exception {
-        handle: 0,
-        task: ticket as u32,
-        stream: Handles::<StreamEntry>::index(entry.handle) as u32,
-        thread: entry.user(),
-        device: entry.device,
-        code,
-    });
+    due.failures.push_back(failure());
     drop(due);
-    waits::nudge();
+    waits::run_soon(run_due);
 }
 
 /// Whether the function is yet to hear of something.
@@ -92,48 +102,38 @@ pub(crate) fn are_due() -> bool {
     !lock(&DUE).failures.is_empty()
 }
 
-/// Has the function hear of every failure so far. On a thread that it runs on there is nothing to do.
+/// Has the function hear of every failure so far, unless it is what runs on this thread.
 pub(crate) fn run_due() {
-    if !are_due() {
-        return;
+    if are_due() && !TELLS.replace(true) {
+        tell_all();
+        TELLS.set(false);
     }
-    let _ = with_here(|here| {
-        if here.tells.replace(true) {
-            return Ok(());
-        }
-        let told = tell_all();
-        here.tells.set(false);
-        told
-    });
 }
 
-fn tell_all() -> Result<()> {
+fn tell_all() {
     let _running = lock(&RUNNING);
     while let Some((function, failure)) = next() {
-        tell(function, failure)?;
+        tell(function, failure);
     }
-    Ok(())
 }
 
-fn next() -> Option<(Function, Exception)> {
+fn next() -> Option<(UserFunction, Exception)> {
     let mut due = lock(&DUE);
     let failure = due.failures.pop_front()?;
     due.function.map(|function| (function, failure))
 }
 
-fn tell(function: Function, failure: Exception) -> Result<()> {
-    let exceptions = &state::engine()?.exceptions;
-    let told = exceptions.insert(|handle| Exception { handle, ..failure });
+fn tell(function: UserFunction, failure: Exception) {
+    let told = TOLD.insert(|handle| Exception { handle, ..failure });
     // SAFETY: the promise to `set`.
     let callback = unsafe { Callback::new("aclrtSetExceptionInfoCallback", function, told.handle, None) };
     callback.take().run_here();
-    exceptions.remove(told.handle);
-    Ok(())
+    TOLD.remove(told.handle);
 }
 
-/// What aclrtGet...FromExceptionInfo tell, while the function runs that was given `info`; 0xFFFFFFFF otherwise.
+/// What aclrtGet...FromExceptionInfo tell, while the function runs that was given `info`; 0xFFFFFFFF
+/// otherwise.
 pub fn of(info: usize, part: impl FnOnce(&Exception) -> u32) -> u32 {
-    let engine = if state::is_forked() { None } else { state::opened() };
-    let found: Option<Arc<Exception>> = engine.and_then(|engine| engine.exceptions.get(info));
-    found.map_or(NOTHING, |exception| part(&exception))
+    let found = if is_forked() { None } else { TOLD.get(info) };
+    found.map_or(UNKNOWN, |exception| part(&exception))
 }

@@ -2,47 +2,51 @@
 
 use crate::{
     Error, Result,
-    state::{Engine, Here, engine, lock, with_here},
+    state::{
+        process::{Engine, engine},
+        thread::Here,
+    },
 };
-use ferry_core::{Access, Block};
+use ferry_core::{Access, Block, sync::lock};
 use std::{collections::VecDeque, sync::Mutex};
 
-const REMEMBERED: usize = 1024;
+/// How many freed allocations are remembered.
+const MAX_FREED: usize = 1024;
 
-/// The allocations freed last, and who freed them when.
-#[derive(Default)]
-pub struct Graves(Mutex<VecDeque<Grave>>);
+/// The allocations that were freed last, the latest at the end.
+static FREED: Mutex<VecDeque<FreedBlock>> = Mutex::new(VecDeque::new());
 
-struct Grave {
+/// An allocation that was freed.
+struct FreedBlock {
     block: Block,
+    /// The number of the thread that freed it.
     thread: u64,
+    /// How many calls that thread had made by then.
     call: u64,
 }
 
-impl Graves {
-    /// Remembers a block that was just freed.
-    pub fn dig(&self, block: Block, here: &Here) {
-        let mut graves = lock(&self.0);
-        if graves.len() == REMEMBERED {
-            graves.pop_front();
-        }
-        graves.push_back(Grave { block, thread: here.number, call: here.calls.get() });
+/// Remembers a block that was just freed by a call of this thread.
+pub(crate) fn remember_freed(here: &Here, block: Block) {
+    let mut freed = lock(&FREED);
+    if freed.len() == MAX_FREED {
+        freed.pop_front();
     }
+    freed.push_back(FreedBlock { block, thread: here.number, call: here.calls.get() });
+}
 
-    fn find(&self, addr: usize, here: &Here) -> Option<String> {
-        let graves = lock(&self.0);
-        let grave =
-            graves.iter().rev().find(|grave| addr.wrapping_sub(grave.block.base) < grave.block.len)?;
-        let who = match grave.thread == here.number {
-            true => format!("{} calls ago", here.calls.get() - grave.call),
-            false => "by another thread".into(),
-        };
-        Some(format!("freed {who} (it was {})", grave.block))
-    }
+/// When the block that `addr` was part of was freed, if it was.
+fn freed(here: &Here, addr: usize) -> Option<String> {
+    let freed = lock(&FREED);
+    let found = freed.iter().rev().find(|freed| addr.wrapping_sub(freed.block.base) < freed.block.len)?;
+    let who = match found.thread == here.number {
+        true => format!("{} calls ago", here.calls.get() - found.call),
+        false => "by another thread".into(),
+    };
+    Some(format!("freed {who} (it was {})", found.block))
 }
 
 /// `addr` in words.
-fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
+fn describe(here: &Here, engine: &Engine, addr: usize) -> String {
     let memory = engine.runtime.memory();
     if let Some(block) = memory.table().find(addr) {
         return match addr - block.base {
@@ -50,7 +54,7 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
             offset => format!("offset {offset} of {block}"),
         };
     }
-    if let Some(freed) = engine.graves.find(addr, here) {
+    if let Some(freed) = freed(here, addr) {
         return freed;
     }
     match (memory.place(addr, 0, Access::Read), memory.place(addr, 1, Access::Read)) {
@@ -64,29 +68,26 @@ fn describe(engine: &Engine, here: &Here, addr: usize) -> String {
     }
 }
 
-/// Runs the body of a call; a refusal also says what the call's addresses, by their argument names, belong to.
+/// Runs the body of a call; a refusal also says what the call's addresses, by their argument names, belong
+/// to.
 #[inline]
-pub fn explaining<T, const N: usize>(
+pub(crate) fn explaining<T, const N: usize>(
+    here: &Here,
     addresses: [(&'static str, usize); N],
     body: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    body().map_err(|error| with_addresses(error, &addresses))
+    body().map_err(|error| with_addresses(here, error, &addresses))
 }
 
 /// The error, and what each address belongs to.
 #[cold]
-pub fn with_addresses(error: Error, addresses: &[(&'static str, usize)]) -> Error {
-    let words = engine().and_then(|engine| {
-        with_here(|here| {
-            let word = |(name, addr): &(&str, usize)| {
-                format!("{name} {addr:#x} is {}", describe(engine, here, *addr))
-            };
-            let given = addresses.iter().filter(|(_, addr)| *addr != 0);
-            Ok(given.map(word).collect::<Vec<_>>().join("; "))
-        })
-    });
-    match words {
-        Ok(words) if !words.is_empty() => error.and(words),
-        _ => error,
+pub(crate) fn with_addresses(here: &Here, error: Error, addresses: &[(&'static str, usize)]) -> Error {
+    let Ok(engine) = engine() else { return error };
+    let describe =
+        |(name, addr): &(&str, usize)| format!("{name} {addr:#x} is {}", describe(here, engine, *addr));
+    let given = addresses.iter().filter(|(_, addr)| *addr != 0);
+    match given.map(describe).collect::<Vec<_>>().join("; ") {
+        words if words.is_empty() => error,
+        words => error.and(words),
     }
 }

@@ -262,7 +262,8 @@ impl Function {
         self.on.products & product.bit != 0 && self.on.forms & form as u8 != 0
     }
 
-    /// Whether the function exists on the product and form of this process; if not, it does nothing and says so.
+    /// Whether the function exists on the product and form of this process; if not, it does nothing and says
+    /// so.
     #[inline]
     pub fn allowed(&self) -> Result<()> {
         if self.on == EVERYWHERE {

@@ -1,7 +1,7 @@
-//! Handles given to C: a tag, a generation and an index, looked up here and never dereferenced. A generation is used once,
-//! so a destroyed handle never comes back to life.
+//! Handles given to C: a tag, a generation and an index, looked up here and never dereferenced. A generation
+//! is used once, so a destroyed handle never comes back to life.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What a handle names. The tag is part of its number, so that a stream passed as an event is recognised.
 pub trait Named {
@@ -16,31 +16,38 @@ const TOP: usize = 0x46 << 56;
 
 /// A table of objects by handle.
 pub struct Handles<T> {
-    slots: RwLock<Slots<T>>,
+    slots: RwLock<HandleSlots<T>>,
 }
 
-struct Slots<T> {
-    all: Vec<Slot<T>>,
+struct HandleSlots<T> {
+    all: Vec<HandleSlot<T>>,
     free: Vec<usize>,
 }
 
-struct Slot<T> {
+struct HandleSlot<T> {
     generation: usize,
     value: Option<Arc<T>>,
 }
 
-impl<T: Named> Default for Handles<T> {
-    fn default() -> Self {
-        Handles { slots: RwLock::new(Slots { all: Vec::new(), free: Vec::new() }) }
-    }
-}
-
 impl<T: Named> Handles<T> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Handles { slots: RwLock::new(HandleSlots { all: Vec::new(), free: Vec::new() }) }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HandleSlots<T>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HandleSlots<T>> {
+        self.slots.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Stores the object that `make` builds from its own handle.
     pub fn insert(&self, make: impl FnOnce(usize) -> T) -> Arc<T> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.write();
         let index = slots.free.pop().unwrap_or_else(|| {
-            slots.all.push(Slot { generation: 0, value: None });
+            slots.all.push(HandleSlot { generation: 0, value: None });
             slots.all.len() - 1
         });
         let slot = &mut slots.all[index];
@@ -52,14 +59,14 @@ impl<T: Named> Handles<T> {
     /// The object, if the handle is of this kind and was not destroyed.
     pub fn get(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = Self::split(handle)?;
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.read();
         slots.all.get(index).filter(|slot| slot.generation == generation)?.value.clone()
     }
 
     /// Takes the object out: the handle is dead from here on.
     pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = Self::split(handle)?;
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.write();
         let value = slots.all.get_mut(index).filter(|slot| slot.generation == generation)?.value.take()?;
         if generation + 1 < 1 << GENERATION_BITS {
             slots.free.push(index);
@@ -69,7 +76,7 @@ impl<T: Named> Handles<T> {
 
     /// All objects now.
     pub fn all(&self) -> Vec<Arc<T>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.read();
         slots.all.iter().filter_map(|slot| slot.value.clone()).collect()
     }
 
@@ -101,7 +108,7 @@ mod tests {
 
     #[test]
     fn handles_live_once_and_know_their_kind() {
-        let (cats, dogs) = (Handles::<Cat>::default(), Handles::<Dog>::default());
+        let (cats, dogs) = (Handles::<Cat>::new(), Handles::<Dog>::new());
         let mut first = 0;
         cats.insert(|handle| {
             first = handle;

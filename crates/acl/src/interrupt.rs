@@ -1,28 +1,29 @@
-//! Waits that a signal may end. Python handles signals in its main thread, between two instructions of the interpreter: a wait
-//! inside the library would keep Ctrl-C from it. A thread that gives a [`Check`] has its waits cut into slices of 50 ms, and the
-//! check is asked between two of them, while no lock is held; if it says so, the wait ends with `INTERRUPTED`. Threads
-//! without one, which are all threads of a C program, wait in one go.
+//! Waits that a signal may end.
 //!
-//! An interrupted call leaves no copy behind that still touches the caller's memory (`copy.rs`).
+//! An interpreter such as Python's handles signals in its main thread, between two of its instructions: a
+//! wait inside the library would keep Ctrl-C from it. A thread that gives a [`Check`] has its waits cut into
+//! slices of 50 ms, and the check is asked between two of them, while no lock is held; if it says so, the
+//! wait ends with `INTERRUPTED`. Threads without one, which are all threads of a C program, wait in one go.
+//!
+//! An interrupted call leaves no copy behind that still touches the caller's memory (`rules/target.rs`).
 
 use crate::{
     Result,
     constants::{ACL_ERROR_RT_CONTEXT_NULL, ACL_ERROR_RT_STREAM_SYNC_TIMEOUT},
-    state::{FORKED, Here, is_forked, with_here},
+    fork::{FORKED, is_forked},
+    state::thread::{Check, Here, with_here},
 };
 use ferry_core::{Kind, PATIENCE, Rows};
 use std::time::{Duration, Instant};
-
-/// Handles signals; not 0 if one of them is to end the wait.
-pub type Check = unsafe extern "C" fn() -> i32;
 
 /// How long a wait goes on until signals are handled.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// The most that is copied until signals are handled.
-const PIECE: usize = 256 << 20;
+const MAX_PIECE: usize = 256 << 20;
 
-/// What an interrupted wait fails with; whoever gave the check knows better.
+/// What an interrupted wait fails with. The caller that gave the check knows the cause and does not show
+/// this.
 const INTERRUPTED: Kind = Kind::Native(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
 
 /// Has the waits of this thread ask `check`. Returns the one before.
@@ -33,11 +34,6 @@ pub unsafe fn watch(check: Option<Check>) -> Option<Check> {
     with_here(|here| Ok(here.check.replace(check))).unwrap_or(None)
 }
 
-/// Whether a signal may end the waits of this thread.
-pub(crate) fn is_watched() -> bool {
-    with_here(|here| Ok(here.is_watched())).unwrap_or(false)
-}
-
 impl Here {
     /// Whether a signal may end the waits of this thread.
     #[inline]
@@ -46,11 +42,10 @@ impl Here {
     }
 }
 
-/// Has signals handled, where somebody asked for that. Fails if one of them ends the call.
-pub(crate) fn ask() -> ferry_core::Result<()> {
-    let check = with_here(|here| Ok(here.check.get())).unwrap_or(None);
+/// Has signals handled, if this thread has a check. Fails if one of them ends the call.
+pub(crate) fn ask(here: &Here) -> ferry_core::Result<()> {
     // SAFETY: the promise to `watch`.
-    match check.map_or(0, |check| unsafe { check() }) {
+    match here.check.get().map_or(0, |check| unsafe { check() }) {
         // A handler may have forked; in the child nothing comes to an end.
         0 if is_forked() => Err(Kind::Native(ACL_ERROR_RT_CONTEXT_NULL).because(FORKED.to_string_lossy())),
         0 => Ok(()),
@@ -63,12 +58,14 @@ pub(crate) fn is_interrupted(error: &ferry_core::Error) -> bool {
     error.kind == INTERRUPTED
 }
 
-/// Waits up to `limit` by `wait`, which can do that as often as it likes; `Kind::Timeout` if it was too short.
+/// Waits up to `limit` by `wait`, which can do that as often as it likes; `Kind::Timeout` if it was too
+/// short.
 pub(crate) fn wait(
+    here: &Here,
     limit: Option<Duration>,
     mut wait: impl FnMut(Option<Duration>) -> ferry_core::Result<()>,
 ) -> ferry_core::Result<()> {
-    if !is_watched() {
+    if !here.is_watched() {
         return wait(limit);
     }
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -76,7 +73,7 @@ pub(crate) fn wait(
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match wait(Some(left.map_or(SLICE, |left| left.min(SLICE)))) {
             Err(error) if error.kind == Kind::Timeout => {
-                ask()?;
+                ask(here)?;
                 if left.is_some_and(|left| left <= SLICE) {
                     return Err(error);
                 }
@@ -87,8 +84,11 @@ pub(crate) fn wait(
 }
 
 /// Makes memory by `make`, which waits for freed memory as long as it is told.
-pub(crate) fn find_room<T>(make: impl Fn(Duration) -> ferry_core::Result<T>) -> ferry_core::Result<T> {
-    if !is_watched() {
+pub(crate) fn find_room<T>(
+    here: &Here,
+    make: impl Fn(Duration) -> ferry_core::Result<T>,
+) -> ferry_core::Result<T> {
+    if !here.is_watched() {
         return make(PATIENCE);
     }
     let end = Instant::now() + PATIENCE;
@@ -97,7 +97,7 @@ pub(crate) fn find_room<T>(make: impl Fn(Duration) -> ferry_core::Result<T>) -> 
         match make(SLICE) {
             // If it came back at once, there is nothing to wait for.
             Err(error) if error.kind == Kind::OutOfMemory && begin.elapsed() >= SLICE && begin < end => {
-                ask()?
+                ask(here)?
             }
             other => return other,
         }
@@ -107,8 +107,8 @@ pub(crate) fn find_room<T>(make: impl Fn(Duration) -> ferry_core::Result<T>) -> 
 /// A rectangle in pieces after which signals can be handled: of whole rows, or parts of the one there is.
 pub(crate) fn pieces(rows: Rows) -> impl Iterator<Item = Rows> {
     let (count, most) = match rows.height {
-        1 => (rows.width, PIECE),
-        _ => (rows.height, (PIECE / rows.width.max(1)).max(1)),
+        1 => (rows.width, MAX_PIECE),
+        _ => (rows.height, (MAX_PIECE / rows.width.max(1)).max(1)),
     };
     (0..count).step_by(most).map(move |done| {
         let next = most.min(count - done);
@@ -126,13 +126,17 @@ pub(crate) fn pieces(rows: Rows) -> impl Iterator<Item = Rows> {
 
 /// Whether a copy is worth being cut.
 pub(crate) fn is_large(rows: &Rows) -> bool {
-    rows.width.saturating_mul(rows.height) > PIECE
+    rows.width.saturating_mul(rows.height) > MAX_PIECE
 }
 
-/// Waits for what is about to end, where a signal may end the wait: afterwards there is nothing left to wait for in the midst of
-/// ending it.
-pub(crate) fn before<T>(ending: impl FnOnce() -> Vec<T>, wait: impl Fn(&T) -> Result<()>) -> Result<()> {
-    if is_watched() { ending().iter().try_for_each(wait) } else { Ok(()) }
+/// Waits for what is about to end, where a signal may end the wait: afterwards nothing is left to wait for
+/// while it is being ended.
+pub(crate) fn before<T>(
+    here: &Here,
+    ending: impl FnOnce() -> Vec<T>,
+    wait: impl Fn(&T) -> Result<()>,
+) -> Result<()> {
+    if here.is_watched() { ending().iter().try_for_each(wait) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -141,9 +145,12 @@ mod tests {
 
     #[test]
     fn pieces_are_the_whole_in_order() {
-        let linear = Rows::linear(0x10, 0x20, PIECE + 5);
+        let linear = Rows::linear(0x10, 0x20, MAX_PIECE + 5);
         let cut: Vec<_> = pieces(linear).collect();
-        assert_eq!(cut, [Rows::linear(0x10, 0x20, PIECE), Rows::linear(0x10 + PIECE, 0x20 + PIECE, 5)]);
+        assert_eq!(
+            cut,
+            [Rows::linear(0x10, 0x20, MAX_PIECE), Rows::linear(0x10 + MAX_PIECE, 0x20 + MAX_PIECE, 5)]
+        );
         assert_eq!(pieces(Rows::linear(1, 2, 3)).collect::<Vec<_>>(), [Rows::linear(1, 2, 3)]);
         let rows =
             Rows { dst: 0, dst_pitch: 200 << 20, src: 7, src_pitch: 100 << 20, width: 100 << 20, height: 5 };

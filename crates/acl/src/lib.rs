@@ -1,49 +1,39 @@
-//! AscendCL's rules in plain Rust: devices, contexts, streams and events by handle, what each copy kind demands, which code
-//! answers which mistake. C knows these functions through `capi`; nothing here knows C, and nothing below here knows AscendCL.
+//! AscendCL's rules in plain Rust: devices, contexts, streams and events by handle, what each copy kind
+//! demands, which code answers which mistake. State of a process and of a thread (current context, recent
+//! messages) lives here and nowhere else. C calls these rules through `capi`; nothing below here knows
+//! AscendCL.
 //!
-//! State of a process and of a thread (current context, recent messages) lives here and nowhere else.
+//! No C types come here: pointers and strings are checked and converted by `capi`. Five places meet the C
+//! library because what they do exists in C only: the destructor of a thread's state (`state/thread.rs`,
+//! `state/pthread_key.rs`), the search for a second copy of the library (`state/duplicate.rs`), the functions
+//! of the user's that are called (`callback.rs`), the check that a wait asks (`interrupt.rs`), and the system
+//! calls of sockets and logs (`ipc/socket.rs`, `log/`).
+//!
+//! Arrows, from below to the top:
+//!
+//! ```text
+//! constants <- error <- arguments, handles, version <- settings <- functions
+//!          log, fork, callback, waits <- exceptions <- state <- interrupt, explain, messages <- ipc <- rules <- call
+//! ```
 
-pub mod batch;
+pub mod arguments;
 pub mod call;
 pub mod callback;
-mod config;
 pub mod constants;
-pub mod context;
-pub mod copy;
-pub mod descriptor;
-pub mod device;
 pub mod error;
-pub mod event;
 pub mod exceptions;
 mod explain;
-pub mod fill;
+mod fork;
 pub mod functions;
-pub mod handles;
-pub mod health;
-pub mod ids;
-pub mod info;
-pub mod init;
+mod handles;
 pub mod interrupt;
-pub mod ipc;
-mod keys;
-pub mod kinds;
-pub mod limits;
+mod ipc;
 pub mod log;
-pub mod memory;
 pub mod messages;
-pub mod params;
-pub mod python;
-pub mod reduce;
-pub mod register;
-pub mod report;
-pub mod rt;
+pub mod rules;
 pub mod settings;
 pub mod state;
-pub mod stream;
-mod twin;
-pub mod values;
 pub mod version;
-pub mod virtual_memory;
 mod waits;
 
 pub use error::{Error, Result};

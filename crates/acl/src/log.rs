@@ -1,12 +1,13 @@
-//! Logs, where and how the ASCEND_ variables want them. A line that nobody wants costs a comparison; one that cannot be
-//! written is lost, and no call fails because of it. Nothing is logged for a call that succeeds, but for the start, the end and
-//! the choice of a device.
+//! Logs, where and how the ASCEND_ variables want them. A line that nobody wants costs a comparison; one that
+//! cannot be written is lost, and no call fails because of it. Nothing is logged for a call that succeeds,
+//! but for the start, the end and the choice of a device.
 
 mod files;
 mod settings;
 mod time;
 
 use ferry::engine::fork::Mark;
+use ferry_core::sync::lock;
 pub(crate) use files::print;
 use settings::{EVENT, Settings};
 use std::{
@@ -108,7 +109,8 @@ enum Kind {
     Run = 1,
 }
 
-/// The files of each kind. In a forked child somebody who does not exist there may hold a lock, so the child starts with none.
+/// The files of each kind. In a forked child somebody who does not exist there may hold a lock, so the child
+/// starts with none.
 static FILES: [AtomicPtr<Mutex<files::Files>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Set in the process whose files these are.
 static OWNER: Mark = Mark::new();
@@ -122,7 +124,8 @@ fn log() -> &'static Settings {
     })
 }
 
-/// Documented: `[level] module(pid,name):time [file:line]text`, and the thread's number comes before the text.
+/// Documented: `[level] module(pid,name):time [file:line]text`, and the thread's number comes before the
+/// text.
 fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
     let log = log();
     let (name, pid) = (&log.process, std::process::id());
@@ -140,7 +143,7 @@ fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
     }
     let Some(folder) = &log.folder else { return };
     let folder = folder.join(["debug", "run"][kind as usize]).join("plog");
-    crate::state::lock(files_of(kind)).append(&folder, log, line.as_bytes());
+    lock(files_of(kind)).append(&folder, log, line.as_bytes());
 }
 
 fn files_of(kind: Kind) -> &'static Mutex<files::Files> {

@@ -1,12 +1,14 @@
-//! What aclGetRecentErrMsg and aclrtGetLastError tell about calls that failed: this thread's, or, if aclInit's configuration
-//! says so, everybody's.
+//! What aclGetRecentErrMsg and aclrtGetLastError tell about calls that failed: those of this thread, or, if
+//! aclInit's configuration says so, of all threads.
 
 use crate::{
     Result, constants as c,
     error::fail,
-    state::{self, lock},
+    fork::{FORKED, is_forked},
+    state::thread::{Here, with_here},
 };
 use ferry::engine::fork;
+use ferry_core::sync::lock;
 use std::{
     ffi::{CStr, CString},
     mem,
@@ -16,11 +18,12 @@ use std::{
     },
 };
 
-/// Messages kept for a thread that never asks for them.
-const MOST: usize = 16;
+/// How many messages are kept for a thread that never asks for them.
+const MAX_MESSAGES: usize = 16;
 
 /// Whether threads share their messages.
 static SHARING: AtomicBool = AtomicBool::new(false);
+/// The messages that threads share.
 static SHARED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Lets all threads share their messages from here on, or not; what was shared and not taken is gone.
@@ -29,20 +32,20 @@ pub(crate) fn share(on: bool) {
     lock(&SHARED).clear();
 }
 
-/// In a forked child nobody may be left to let go of the lock.
+/// Not in a forked child, where the thread that had the lock may not exist.
 fn is_sharing() -> bool {
-    SHARING.load(Ordering::Relaxed) && !state::is_forked()
+    SHARING.load(Ordering::Relaxed) && !is_forked()
 }
 
 /// Remembers a failure.
 pub(crate) fn keep(code: i32, text: String) {
     let push = |messages: &mut Vec<String>| {
-        if messages.len() == MOST {
+        if messages.len() == MAX_MESSAGES {
             messages.remove(0);
         }
         messages.push(text);
     };
-    let _ = state::with_here(|here| {
+    let _ = with_here(|here| {
         here.last_error.set(code);
         if is_sharing() {
             push(&mut lock(&SHARED))
@@ -55,11 +58,11 @@ pub(crate) fn keep(code: i32, text: String) {
 
 /// Shows the messages, newest on top, once. The text is valid until this thread's next call of this.
 pub fn take<T>(show: impl FnOnce(Option<&CStr>) -> T) -> T {
-    if state::is_forked() && !fork::by_c_library() {
-        return show(Some(state::FORKED)); // nothing else can be kept there
+    if is_forked() && !fork::by_c_library() {
+        return show(Some(FORKED)); // nothing else can be kept there
     }
     let mut show = Some(show);
-    let shown = state::with_here(|here| {
+    let shown = with_here(|here| {
         let mut messages = here.messages.take();
         if is_sharing() {
             messages.append(&mut mem::take(&mut *lock(&SHARED)));
@@ -78,18 +81,16 @@ pub fn take<T>(show: impl FnOnce(Option<&CStr>) -> T) -> T {
     }
 }
 
-/// aclrtPeekAtLastError, and with `reset` aclrtGetLastError: the code of this thread's last call that failed. A call that
-/// succeeds does not change it.
-pub fn last_error(level: i32, reset: bool) -> Result<i32> {
+/// aclrtPeekAtLastError, and with `reset` aclrtGetLastError: the code of this thread's last call that failed.
+/// A call that succeeds does not change it.
+pub fn last_error(here: &Here, level: i32, reset: bool) -> Result<i32> {
     if level != c::ACL_RT_THREAD_LEVEL {
         let note = format!("level is {level}: it must be ACL_RT_THREAD_LEVEL (0)");
         return Err(fail(c::ACL_ERROR_INVALID_PARAM, note));
     }
-    state::with_here(|here| {
-        let code = here.last_error.get();
-        if reset {
-            here.last_error.set(c::ACL_SUCCESS);
-        }
-        Ok(code)
-    })
+    let code = here.last_error.get();
+    if reset {
+        here.last_error.set(c::ACL_SUCCESS);
+    }
+    Ok(code)
 }

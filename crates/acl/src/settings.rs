@@ -20,8 +20,9 @@ pub struct Settings {
     pub verbose: bool,
     /// Explain a crash on a device pointer.
     pub fault_note: bool,
-    /// Refuse what public programs do where the documents are silent or leave it undefined. The whole list is a table in
-    /// `docs/ENVIRONMENT.md`, and every place that heeds it has a test both ways (`tests/tests/strict.rs`).
+    /// Refuse what public programs do where the documents are silent or leave it undefined. The whole list is
+    /// a table in `docs/ENVIRONMENT.md`, and every place that heeds it has a test both ways
+    /// (`tests/tests/strict.rs`).
     pub strict: bool,
 }
 

@@ -1,7 +1,6 @@
-//! The versions we say we are: that of the API, and that of the CANN packages we stand in for, which is a setting
-//! (`FERRY_CANN_VERSION`), because programs choose their calls by it.
+//! The versions we say we are: that of the API, and that of the CANN packages we stand in for, which is a
+//! setting (`FERRY_CANN_VERSION`), because programs choose their calls by it.
 
-use crate::{Result, call::refuse, settings::settings};
 use ferry::Kind;
 use std::str::FromStr;
 
@@ -12,12 +11,6 @@ pub struct Version(String);
 /// Bytes of a version's text, its end included, and of each part of it.
 const TEXT_SIZE: usize = 128;
 const PART_SIZE: usize = 64;
-
-/// The packages, in the order of aclCANNPackageName, and those that only have a name.
-const PACKAGES: [&str; 9] =
-    ["cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", "driver", "firmware"];
-/// How many of them aclCANNPackageName numbers.
-const NUMBERED: usize = 8;
 
 impl Default for Version {
     fn default() -> Self {
@@ -53,8 +46,8 @@ impl Version {
         [(); 4].map(|()| parts.next().filter(|part| !part.is_empty()).unwrap_or("0"))
     }
 
-    /// A number that is larger for a later version. What comes before a release (8.0.RC3, 9.0.0-beta.1) is less than the
-    /// release itself.
+    /// A number that is larger for a later version. What comes before a release (8.0.RC3, 9.0.0-beta.1) is
+    /// less than the release itself.
     pub fn number(&self) -> i32 {
         let [major, minor, release, patch] = self.parts().map(|part| (leading(part), digits(part) == part));
         let whole = major.0.min(200) * 10_000_000 + minor.0.min(99) * 100_000 + release.0.min(99) * 1000;
@@ -75,30 +68,6 @@ fn leading(part: &str) -> i32 {
 /// The digits at the start.
 fn digits(part: &str) -> &str {
     &part[..part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len())]
-}
-
-/// aclsysGetVersionStr and aclsysGetVersionNum: the version of the package of this name, in whatever case it is written.
-pub fn of_package(name: &str) -> Result<&'static Version> {
-    let settings = settings()?;
-    let is_name = |package: &str| match settings.strict {
-        true => package == name,
-        false => package.eq_ignore_ascii_case(name),
-    };
-    if PACKAGES.into_iter().any(is_name) {
-        return Ok(&settings.cann_version);
-    }
-    Err(refuse(format!(
-        "pkgName is '{name}': no such package is installed; there are: {}",
-        PACKAGES.join(", ")
-    )))
-}
-
-/// aclsysGetCANNVersion: the version of the package of this number.
-pub fn of_package_number(number: i32) -> Result<&'static Version> {
-    if usize::try_from(number).is_ok_and(|number| number < NUMBERED) {
-        return Ok(&settings()?.cann_version);
-    }
-    Err(refuse(format!("name is {number}: not a member of aclCANNPackageName (0 to {})", NUMBERED - 1)))
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
-//! Waits of streams that no work of a stream ends: for a value in memory, and for an event no longer than a limit. One thread looks
-//! after all of them; it starts with the first and ends when there has been none for a while. It also runs the user's function for
-//! failures (`exceptions.rs`).
+//! Waits of streams that no work of a stream ends: for a value in memory, and for an event no longer than a
+//! limit.
+//!
+//! One thread polls all of them. It starts with the first and ends when there has been none for a while. It
+//! also runs errands for others, which must not run on the thread where they come up (`exceptions.rs`). It
+//! knows the engine's runtime and nothing of AscendCL's objects.
 
-use crate::{
-    Result,
-    constants::ACL_ERROR_RT_DRV_INTERNAL_ERROR,
-    error::fail,
-    exceptions,
-    state::{Engine, lock},
-};
 use ferry::engine::threads::{self, CALL_STACK};
-use ferry_core::{Block, Error, Fence, Gate, Home, Op, Plan, QueueOptions, Request, Rows, Stream};
+use ferry_core::{
+    Block, Error, Fence, Gate, Home, Kind, Op, Plan, QueueOptions, Request, Result, Rows, Runtime, Stream,
+    sync::lock,
+};
 use std::{
     collections::{HashMap, hash_map::Entry},
     mem,
@@ -18,15 +17,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the thread sleeps between two looks: at first, and in the end if nothing happens.
-const SHORTEST: Duration = Duration::from_micros(20);
-const LONGEST: Duration = Duration::from_millis(1);
+/// How long the thread sleeps between two polls at first.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
+/// How long it sleeps in the end, if nothing happens.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a stream waits for.
 pub(crate) enum Until {
     /// 64 bits of memory of the stream's device, by the user's address, are as the function says.
     Value(usize, Box<dyn Fn(u64) -> bool + Send>),
-    /// The gate is opened by somebody else, at the latest so long after the stream came to it; else the stream's work fails.
+    /// The gate is opened elsewhere, at the latest so long after the stream came to it; else the stream's
+    /// work fails.
     Limit(Duration, Error),
 }
 
@@ -40,12 +41,15 @@ struct Wait {
     passed: Arc<dyn Fence>,
     until: Until,
     since: Option<Instant>,
-    engine: &'static Engine,
+    runtime: &'static Runtime,
 }
 
+/// What the thread has to do.
 #[derive(Default)]
-struct State {
+struct Duties {
     waits: Vec<Wait>,
+    /// What is to run once, as soon as possible.
+    errand: Option<fn()>,
     /// How many waits are about to be added.
     coming: usize,
     /// Something has happened that the thread may not have seen.
@@ -53,13 +57,14 @@ struct State {
     is_running: bool,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { waits: Vec::new(), coming: 0, has_news: false, is_running: false });
+static DUTIES: Mutex<Duties> =
+    Mutex::new(Duties { waits: Vec::new(), errand: None, coming: 0, has_news: false, is_running: false });
 static CHANGED: Condvar = Condvar::new();
 
-/// Has later work of the stream wait, and gives the fence behind that. `gate` may be opened by others as well.
-pub(crate) fn hold(
-    engine: &'static Engine,
+/// Has later work of the stream wait, and gives the fence behind that. `gate` may be opened elsewhere as
+/// well.
+pub(crate) fn block(
+    runtime: &'static Runtime,
     stream: &Arc<Stream>,
     gate: Arc<Gate>,
     until: Until,
@@ -67,65 +72,68 @@ pub(crate) fn hold(
     start(1)?;
     let made = stream.fence().and_then(|before| {
         let passed = stream.wait_for(gate.clone())?;
-        Ok(Wait { stream: stream.clone(), before, gate, passed, until, since: None, engine })
+        Ok(Wait { stream: stream.clone(), before, gate, passed, until, since: None, runtime })
     });
-    let mut state = lock(&STATE);
-    state.coming -= 1;
+    let mut duties = lock(&DUTIES);
+    duties.coming -= 1;
     let wait = made?;
     let passed = wait.passed.clone();
-    state.waits.push(wait);
-    state.has_news = true;
-    drop(state);
+    duties.waits.push(wait);
+    duties.has_news = true;
+    drop(duties);
     CHANGED.notify_all();
     Ok(passed)
 }
 
-/// Has the thread look at once whether there is something to run.
-pub(crate) fn nudge() {
-    drop(start(0)); // without a thread, whoever is told of the failure has it run
+/// Has the thread run this, once, as soon as possible. If there is no thread to be had, it does not run.
+pub(crate) fn run_soon(errand: fn()) {
+    lock(&DUTIES).errand = Some(errand);
+    drop(start(0));
     CHANGED.notify_all();
 }
 
-/// Starts the thread if it does not run, and keeps it for so many that are to come.
+/// Starts the thread if it does not run, and keeps it for so many waits that are to come.
 fn start(coming: usize) -> Result<()> {
-    let mut state = lock(&STATE);
-    if !state.is_running {
+    let mut duties = lock(&DUTIES);
+    if !duties.is_running {
         threads::spawn("ferry-waits".into(), CALL_STACK, run)
-            .map_err(|why| fail(ACL_ERROR_RT_DRV_INTERNAL_ERROR, format!("a thread for waits: {why}")))?;
-        state.is_running = true;
+            .map_err(|why| Kind::Device.because(format!("a thread for waits: {why}")))?;
+        duties.is_running = true;
     }
-    state.coming += coming;
-    state.has_news = true;
+    duties.coming += coming;
+    duties.has_news = true;
     Ok(())
 }
 
 fn run() {
-    let (mut reader, mut pause) = (Reader::default(), SHORTEST);
+    let (mut reader, mut pause) = (Reader::default(), SHORTEST_PAUSE);
     loop {
-        exceptions::run_due();
-        let mut waits = mem::take(&mut lock(&STATE).waits);
+        let errand = lock(&DUTIES).errand.take();
+        errand.iter().for_each(|run| run());
+        let mut waits = mem::take(&mut lock(&DUTIES).waits);
         let before = waits.len();
         waits.retain_mut(|wait| !wait.is_over(&mut reader));
-        let mut state = lock(&STATE);
+        let mut duties = lock(&DUTIES);
         let is_over = waits.len() < before;
-        state.waits.append(&mut waits);
-        if mem::take(&mut state.has_news) || is_over {
-            pause = SHORTEST;
+        duties.waits.append(&mut waits);
+        if mem::take(&mut duties.has_news) || is_over {
+            pause = SHORTEST_PAUSE;
             continue;
         }
-        pause = LONGEST.min(pause * 2);
-        let is_idle = state.waits.is_empty() && state.coming == 0;
+        pause = LONGEST_PAUSE.min(pause * 2);
+        let is_idle = duties.waits.is_empty() && duties.coming == 0;
         let limit = if is_idle { threads::IDLE } else { pause };
-        let (mut state, waited) = CHANGED.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner);
-        if is_idle && waited.timed_out() && !state.has_news {
-            state.is_running = false;
+        let (mut duties, waited) =
+            CHANGED.wait_timeout(duties, limit).unwrap_or_else(PoisonError::into_inner);
+        if is_idle && waited.timed_out() && !duties.has_news {
+            duties.is_running = false;
             return;
         }
     }
 }
 
 impl Wait {
-    /// Looks whether the wait is over, and lets the stream go on then.
+    /// Whether the wait is over; if so, the stream goes on.
     fn is_over(&mut self, reader: &mut Reader) -> bool {
         if self.passed.is_done() {
             return true;
@@ -135,7 +143,7 @@ impl Wait {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let failure = match &self.until {
-            Until::Value(addr, holds) => match reader.read(self.engine, self.stream.device(), *addr) {
+            Until::Value(addr, holds) => match reader.read(self.runtime, self.stream.device(), *addr) {
                 Ok(value) if !holds(value) => return false,
                 Ok(_) => None,
                 Err(error) => {
@@ -154,30 +162,30 @@ impl Wait {
     }
 }
 
-/// Reads memory of devices by copies of the thread's own, into page-locked memory that it gives back when it ends.
+/// Reads memory of devices by copies of the thread's own, into page-locked memory that it gives back when it
+/// ends.
 #[derive(Default)]
 struct Reader {
     streams: HashMap<u32, Arc<Stream>>,
-    cell: Option<(&'static Engine, Block)>,
+    cell: Option<(&'static Runtime, Block)>,
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some((engine, cell)) = self.cell.take() {
-            drop(engine.runtime.free(cell.base, |_| Ok(())));
+        if let Some((runtime, cell)) = self.cell.take() {
+            drop(runtime.free(cell.base, |_| Ok(())));
         }
     }
 }
 
 impl Reader {
     /// 64 bits at the user's address.
-    fn read(&mut self, engine: &'static Engine, device: u32, addr: usize) -> ferry_core::Result<u64> {
-        let runtime = &engine.runtime;
+    fn read(&mut self, runtime: &'static Runtime, device: u32, addr: usize) -> Result<u64> {
         let cell = match self.cell {
             Some((_, cell)) => cell,
             None => {
                 let cell = runtime.alloc(&Request { home: Home::Host, len: 8, page: 4096 })?;
-                self.cell.insert((engine, cell)).1
+                self.cell.insert((runtime, cell)).1
             }
         };
         let stream = match self.streams.entry(device) {
@@ -185,7 +193,8 @@ impl Reader {
             Entry::Vacant(room) => room.insert(runtime.stream(device, QueueOptions { waited: true })?),
         };
         let rows = Rows::linear(cell.base, addr, 8);
-        // SAFETY: both ends are memory that the runtime knows, or the plan is refused; it stays until the copy has passed.
+        // SAFETY: both ends are memory that the runtime knows, or the plan is refused; it stays until the
+        // copy has passed.
         unsafe {
             stream.submit(|memory| {
                 let plan = Plan::new(Some(rows), memory, |_, _| Ok(()));

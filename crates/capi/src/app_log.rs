@@ -5,7 +5,7 @@
 
 use crate::enter::{ends, enter, text};
 use ferry_acl::{
-    call::{not_null, readable, refuse},
+    arguments::{not_null, readable, refuse},
     functions,
     log::{self, Level, Module, Place},
 };
@@ -54,7 +54,7 @@ global_asm!(
 /// Whether anybody wants the line. A function without a result can only leave its complaint in the messages.
 unsafe extern "C" fn wanted(level: i32, fmt: *const c_char) -> i32 {
     let mut wanted = false;
-    enter(&functions::aclAppLog, || {
+    enter(&functions::aclAppLog, |_| {
         not_null("fmt", fmt as usize)?;
         readable(("fmt", fmt as usize, 1, 1))?;
         let level = Level::of(level).ok_or_else(|| {
@@ -82,7 +82,7 @@ unsafe extern "C" fn line(
     line: u32,
     message: *const c_char,
 ) {
-    enter(&functions::aclAppLog, || {
+    enter(&functions::aclAppLog, |_| {
         // SAFETY: the C contract of aclAppLog.
         let (func, file) = unsafe { (text("func", func)?, text("file", file)?) };
         // SAFETY: `ferry_app_log` made it just now.

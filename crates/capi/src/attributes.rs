@@ -1,10 +1,13 @@
 //! What can be set of a stream and asked of it, and limits of cores.
 
 use crate::{
-    aclError, aclrtStream, aclrtStreamAttrValue,
     enter::{Out, array, enter},
+    types::{aclError, aclrtStream, aclrtStreamAttrValue},
 };
-use ferry_acl::{fill, functions, limits, stream::attributes, values};
+use ferry_acl::{
+    functions,
+    rules::{attributes, fill, limits, values},
+};
 use std::ffi::c_void;
 
 /// The priority of a stream: 0 is the highest.
@@ -13,9 +16,9 @@ use std::ffi::c_void;
 /// `priority` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtStreamGetPriority(stream: aclrtStream, priority: *mut u32) -> aclError {
-    enter(&functions::aclrtStreamGetPriority, || {
+    enter(&functions::aclrtStreamGetPriority, |here| {
         let out = Out::new("priority", priority)?;
-        out.set(attributes::priority(stream as usize)?);
+        out.set(attributes::priority(here, stream as usize)?);
         Ok(())
     })
 }
@@ -26,9 +29,9 @@ pub unsafe extern "C" fn aclrtStreamGetPriority(stream: aclrtStream, priority: *
 /// `flags` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtStreamGetFlags(stream: aclrtStream, flags: *mut u32) -> aclError {
-    enter(&functions::aclrtStreamGetFlags, || {
+    enter(&functions::aclrtStreamGetFlags, |here| {
         let out = Out::new("flags", flags)?;
-        out.set(attributes::flags(stream as usize)?);
+        out.set(attributes::flags(here, stream as usize)?);
         Ok(())
     })
 }
@@ -36,7 +39,9 @@ pub unsafe extern "C" fn aclrtStreamGetFlags(stream: aclrtStream, flags: *mut u3
 /// Keeps whether a stream is to look for overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetStreamOverflowSwitch(stream: aclrtStream, flag: u32) -> aclError {
-    enter(&functions::aclrtSetStreamOverflowSwitch, || attributes::set_overflow_switch(stream as usize, flag))
+    enter(&functions::aclrtSetStreamOverflowSwitch, |here| {
+        attributes::set_overflow_switch(here, stream as usize, flag)
+    })
 }
 
 /// Whether a stream is to look for overflows.
@@ -45,9 +50,9 @@ pub extern "C" fn aclrtSetStreamOverflowSwitch(stream: aclrtStream, flag: u32) -
 /// `flag` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetStreamOverflowSwitch(stream: aclrtStream, flag: *mut u32) -> aclError {
-    enter(&functions::aclrtGetStreamOverflowSwitch, || {
+    enter(&functions::aclrtGetStreamOverflowSwitch, |here| {
         let out = Out::new("flag", flag)?;
-        out.set(attributes::overflow_switch(stream as usize)?);
+        out.set(attributes::overflow_switch(here, stream as usize)?);
         Ok(())
     })
 }
@@ -62,11 +67,11 @@ pub unsafe extern "C" fn aclrtSetStreamAttribute(
     stmAttrType: i32,
     value: *mut aclrtStreamAttrValue,
 ) -> aclError {
-    enter(&functions::aclrtSetStreamAttribute, || {
+    enter(&functions::aclrtSetStreamAttribute, |here| {
         // SAFETY: the C contract.
         let value = unsafe { array("value", value, 1) }?[0];
         // SAFETY: every member of the union lies in its first 64 bits, and all bits are valid numbers.
-        attributes::set(stream as usize, stmAttrType, unsafe { value.failureMode })
+        attributes::set(here, stream as usize, stmAttrType, unsafe { value.failureMode })
     })
 }
 
@@ -80,9 +85,9 @@ pub unsafe extern "C" fn aclrtGetStreamAttribute(
     stmAttrType: i32,
     value: *mut aclrtStreamAttrValue,
 ) -> aclError {
-    enter(&functions::aclrtGetStreamAttribute, || {
+    enter(&functions::aclrtGetStreamAttribute, |here| {
         let out = Out::new("value", value)?;
-        let found = attributes::get(stream as usize, stmAttrType)?;
+        let found = attributes::get(here, stream as usize, stmAttrType)?;
         out.set(aclrtStreamAttrValue { reserve: [found as u32, (found >> 32) as u32, 0, 0] });
         Ok(())
     })
@@ -98,16 +103,16 @@ pub unsafe extern "C" fn aclrtGetOverflowStatus(
     outputSize: usize,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtGetOverflowStatus, || {
+    enter(&functions::aclrtGetOverflowStatus, |here| {
         // SAFETY: the C contract.
-        unsafe { fill::overflow_status(outputAddr as usize, outputSize, stream as usize) }
+        unsafe { fill::overflow_status(here, outputAddr as usize, outputSize, stream as usize) }
     })
 }
 
 /// Forgets overflows, of which there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtResetOverflowStatus(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtResetOverflowStatus, || attributes::flags(stream as usize).map(drop))
+    enter(&functions::aclrtResetOverflowStatus, |here| attributes::flags(here, stream as usize).map(drop))
 }
 
 /// A hint to a cache, which there is none of.
@@ -118,13 +123,15 @@ pub extern "C" fn aclrtCmoAsync(
     cmoType: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtCmoAsync, || fill::cache_hint(src as usize, size, cmoType, stream as usize))
+    enter(&functions::aclrtCmoAsync, |here| {
+        fill::cache_hint(here, src as usize, size, cmoType, stream as usize)
+    })
 }
 
 /// Limits the cores of a device for this process.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetDeviceResLimit(deviceId: i32, type_: i32, value: u32) -> aclError {
-    enter(&functions::aclrtSetDeviceResLimit, || limits::set_of_device(deviceId, type_, value))
+    enter(&functions::aclrtSetDeviceResLimit, |_| limits::set_of_device(deviceId, type_, value))
 }
 
 /// The cores of a device that this process may use.
@@ -133,7 +140,7 @@ pub extern "C" fn aclrtSetDeviceResLimit(deviceId: i32, type_: i32, value: u32) 
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetDeviceResLimit(deviceId: i32, type_: i32, value: *mut u32) -> aclError {
-    enter(&functions::aclrtGetDeviceResLimit, || {
+    enter(&functions::aclrtGetDeviceResLimit, |_| {
         let out = Out::new("value", value)?;
         out.set(limits::of_device(deviceId, type_)?);
         Ok(())
@@ -143,13 +150,15 @@ pub unsafe extern "C" fn aclrtGetDeviceResLimit(deviceId: i32, type_: i32, value
 /// Ends all limits of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtResetDeviceResLimit(deviceId: i32) -> aclError {
-    enter(&functions::aclrtResetDeviceResLimit, || limits::reset_of_device(deviceId))
+    enter(&functions::aclrtResetDeviceResLimit, |_| limits::reset_of_device(deviceId))
 }
 
 /// Limits the cores of a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetStreamResLimit(stream: aclrtStream, type_: i32, value: u32) -> aclError {
-    enter(&functions::aclrtSetStreamResLimit, || limits::set_of_stream(stream as usize, type_, value))
+    enter(&functions::aclrtSetStreamResLimit, |here| {
+        limits::set_of_stream(here, stream as usize, type_, value)
+    })
 }
 
 /// The cores that a stream may use.
@@ -162,9 +171,9 @@ pub unsafe extern "C" fn aclrtGetStreamResLimit(
     type_: i32,
     value: *mut u32,
 ) -> aclError {
-    enter(&functions::aclrtGetStreamResLimit, || {
+    enter(&functions::aclrtGetStreamResLimit, |here| {
         let out = Out::new("value", value)?;
-        out.set(limits::of_stream(stream as usize, type_)?);
+        out.set(limits::of_stream(here, stream as usize, type_)?);
         Ok(())
     })
 }
@@ -172,19 +181,21 @@ pub unsafe extern "C" fn aclrtGetStreamResLimit(
 /// Ends all limits of a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtResetStreamResLimit(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtResetStreamResLimit, || limits::reset_of_stream(stream as usize))
+    enter(&functions::aclrtResetStreamResLimit, |here| limits::reset_of_stream(here, stream as usize))
 }
 
 /// Has this thread use a stream's limits.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtUseStreamResInCurrentThread(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtUseStreamResInCurrentThread, || limits::use_in_thread(stream as usize))
+    enter(&functions::aclrtUseStreamResInCurrentThread, |here| limits::use_in_thread(here, stream as usize))
 }
 
 /// Ends the use of a stream's limits.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtUnuseStreamResInCurrentThread(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtUnuseStreamResInCurrentThread, || limits::unuse_in_thread(stream as usize))
+    enter(&functions::aclrtUnuseStreamResInCurrentThread, |here| {
+        limits::unuse_in_thread(here, stream as usize)
+    })
 }
 
 /// The cores that this thread may use.
@@ -193,9 +204,9 @@ pub extern "C" fn aclrtUnuseStreamResInCurrentThread(stream: aclrtStream) -> acl
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetResInCurrentThread(type_: i32, value: *mut u32) -> aclError {
-    enter(&functions::aclrtGetResInCurrentThread, || {
+    enter(&functions::aclrtGetResInCurrentThread, |here| {
         let out = Out::new("value", value)?;
-        out.set(limits::of_thread(type_)?);
+        out.set(limits::of_thread(here, type_)?);
         Ok(())
     })
 }
@@ -211,9 +222,9 @@ pub unsafe extern "C" fn aclrtValueWrite(
     flag: u32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtValueWrite, || {
+    enter(&functions::aclrtValueWrite, |here| {
         // SAFETY: the C contract.
-        unsafe { values::write(devAddr as usize, value, flag, stream as usize) }
+        unsafe { values::write(here, devAddr as usize, value, flag, stream as usize) }
     })
 }
 
@@ -225,5 +236,7 @@ pub extern "C" fn aclrtValueWait(
     flag: u32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtValueWait, || values::wait(devAddr as usize, value, flag, stream as usize))
+    enter(&functions::aclrtValueWait, |here| {
+        values::wait(here, devAddr as usize, value, flag, stream as usize)
+    })
 }

@@ -1,19 +1,21 @@
 //! Copies, fills and reductions.
 
 use crate::{
-    aclError, aclrtMemcpyBatchAttr, aclrtStream,
     enter::{Out, enter, enter_quickly, given, seen},
+    types::{aclError, aclrtMemcpyBatchAttr, aclrtStream},
 };
 use ferry_acl::{
     Error, Result,
-    batch::{self, Attr, Batch, Location, Refusal},
-    call::all_readable,
-    copy::{self, Async, On},
-    descriptor::{self, Behind},
-    fill,
+    arguments::all_readable,
     functions::{self, Function},
-    reduce,
-    state::Here,
+    rules::{
+        batch::{self, Attr, Batch, BatchRefusal, Location},
+        copy::{self, Async},
+        descriptor::{self, Behind},
+        fill, reduce,
+        target::On,
+    },
+    state::thread::Here,
 };
 use std::ffi::c_void;
 
@@ -30,7 +32,9 @@ pub unsafe extern "C" fn aclrtMemcpy(
     _kind: i32,
 ) -> aclError {
     // SAFETY: the C contract.
-    enter(&functions::aclrtMemcpy, || unsafe { copy::memcpy(dst as usize, destMax, src as usize, count) })
+    enter(&functions::aclrtMemcpy, |here| unsafe {
+        copy::memcpy(here, dst as usize, destMax, src as usize, count)
+    })
 }
 
 /// Copies in stream order; page-locked memory asynchronously, pageable memory before it returns.
@@ -89,10 +93,10 @@ pub unsafe extern "C" fn aclrtMemcpy2d(
     height: usize,
     kind: i32,
 ) -> aclError {
-    enter(&functions::aclrtMemcpy2d, || {
+    enter(&functions::aclrtMemcpy2d, |here| {
         let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
         // SAFETY: the C contract keeps both matrices alive during the call.
-        unsafe { copy::memcpy_2d(rows, kind, On::ThisThread) }
+        unsafe { copy::memcpy_2d(here, rows, kind, On::ThisThread) }
     })
 }
 
@@ -111,10 +115,10 @@ pub unsafe extern "C" fn aclrtMemcpy2dAsync(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpy2dAsync, || {
+    enter(&functions::aclrtMemcpy2dAsync, |here| {
         let rows = copy::rows(dst as usize, dpitch, src as usize, spitch, width, height);
         // SAFETY: the C contract keeps both matrices alive until the copy is done.
-        unsafe { copy::memcpy_2d(rows, kind, On::Stream(stream as usize)) }
+        unsafe { copy::memcpy_2d(here, rows, kind, On::Stream(stream as usize)) }
     })
 }
 
@@ -177,9 +181,9 @@ pub unsafe extern "C" fn aclrtMemcpyBatchV2(
     numAttrs: usize,
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
-    enter(&functions::aclrtMemcpyBatchV2, || {
+    enter(&functions::aclrtMemcpyBatchV2, |here| {
         // SAFETY: the C contract.
-        unsafe { arrays.copy(On::ThisThread) }.map_err(|refusal| refusal.error)
+        unsafe { arrays.copy(here, On::ThisThread) }.map_err(|refusal| refusal.error)
     })
 }
 
@@ -200,9 +204,9 @@ pub unsafe extern "C" fn aclrtMemcpyBatchAsyncV2(
     stream: aclrtStream,
 ) -> aclError {
     let arrays = Arrays { dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs };
-    enter(&functions::aclrtMemcpyBatchAsyncV2, || {
+    enter(&functions::aclrtMemcpyBatchAsyncV2, |here| {
         // SAFETY: the C contract.
-        unsafe { arrays.copy(On::Stream(stream as usize)) }.map_err(|refusal| refusal.error)
+        unsafe { arrays.copy(here, On::Stream(stream as usize)) }.map_err(|refusal| refusal.error)
     })
 }
 
@@ -222,10 +226,10 @@ impl Arrays {
     /// # Safety
     /// As the C functions.
     unsafe fn copy_and_tell(&self, function: &Function, failIndex: *mut usize, on: On) -> aclError {
-        enter(function, || {
+        enter(function, |here| {
             let out = Out::new("failIndex", failIndex)?;
             // SAFETY: passed on.
-            let result = unsafe { self.copy(on) };
+            let result = unsafe { self.copy(here, on) };
             out.set(result.as_ref().map_or_else(|refusal| refusal.fail_index, |()| usize::MAX));
             result.map_err(|refusal| refusal.error)
         })
@@ -233,7 +237,7 @@ impl Arrays {
 
     /// # Safety
     /// As the C functions.
-    unsafe fn copy(&self, on: On) -> Result<(), Refusal> {
+    unsafe fn copy(&self, here: &Here, on: On) -> Result<(), BatchRefusal> {
         batch::arrays_given([
             ("dsts", self.dsts as usize),
             ("destMaxs", self.destMaxs as usize),
@@ -272,12 +276,12 @@ impl Arrays {
             attrs_indexes: &attrs_indexes,
         };
         // SAFETY: the C contract keeps every piece alive until the copy is done.
-        unsafe { batch::memcpy_batch(&batch, on) }
+        unsafe { batch::memcpy_batch(here, &batch, on) }
     }
 }
 
 fn attr(attr: &aclrtMemcpyBatchAttr) -> Attr {
-    let location = |loc: crate::aclrtMemLocation| Location { id: loc.id, kind: loc.type_ };
+    let location = |loc: crate::types::aclrtMemLocation| Location { id: loc.id, kind: loc.type_ };
     Attr { dst: location(attr.dstLoc), src: location(attr.srcLoc), reserved_is_zero: attr.rsv == [0; 16] }
 }
 
@@ -287,7 +291,7 @@ fn attr(attr: &aclrtMemcpyBatchAttr) -> Attr {
 /// `descSize` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetMemcpyDescSize(kind: i32, descSize: *mut usize) -> aclError {
-    enter(&functions::aclrtGetMemcpyDescSize, || {
+    enter(&functions::aclrtGetMemcpyDescSize, |_| {
         let out = Out::new("descSize", descSize)?;
         out.set(descriptor::size(kind)?);
         Ok::<(), Error>(())
@@ -307,9 +311,9 @@ pub unsafe extern "C" fn aclrtSetMemcpyDesc(
     count: usize,
     _config: *mut c_void,
 ) -> aclError {
-    enter(&functions::aclrtSetMemcpyDesc, || {
+    enter(&functions::aclrtSetMemcpyDesc, |here| {
         // SAFETY: the C contract.
-        unsafe { descriptor::set(desc as usize, kind, srcAddr as usize, dstAddr as usize, count) }
+        unsafe { descriptor::set(here, desc as usize, kind, srcAddr as usize, dstAddr as usize, count) }
     })
 }
 
@@ -323,9 +327,9 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithDesc(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsyncWithDesc, || {
+    enter(&functions::aclrtMemcpyAsyncWithDesc, |here| {
         // SAFETY: the C contract.
-        unsafe { descriptor::memcpy_async(desc as usize, kind, stream as usize) }
+        unsafe { descriptor::memcpy_async(here, desc as usize, kind, stream as usize) }
     })
 }
 
@@ -344,11 +348,11 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithOffset(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsyncWithOffset, || {
+    enter(&functions::aclrtMemcpyAsyncWithOffset, |here| {
         let dst = Behind { cell: dst as usize, offset: dstDataOffset };
         let src = Behind { cell: src as usize, offset: srcDataOffset };
         // SAFETY: the C contract.
-        unsafe { descriptor::memcpy_async_with_offset(dst, destMax, src, count, kind, stream as usize) }
+        unsafe { descriptor::memcpy_async_with_offset(here, dst, destMax, src, count, kind, stream as usize) }
     })
 }
 
@@ -364,8 +368,8 @@ pub unsafe extern "C" fn aclrtMemset(
     count: usize,
 ) -> aclError {
     // SAFETY: the C contract.
-    enter(&functions::aclrtMemset, || unsafe {
-        fill::memset(devPtr as usize, maxCount, value, count, On::ThisThread)
+    enter(&functions::aclrtMemset, |here| unsafe {
+        fill::memset(here, devPtr as usize, maxCount, value, count, On::ThisThread)
     })
 }
 
@@ -381,9 +385,9 @@ pub unsafe extern "C" fn aclrtMemsetAsync(
     count: usize,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemsetAsync, || {
+    enter(&functions::aclrtMemsetAsync, |here| {
         // SAFETY: the C contract.
-        unsafe { fill::memset(devPtr as usize, maxCount, value, count, On::Stream(stream as usize)) }
+        unsafe { fill::memset(here, devPtr as usize, maxCount, value, count, On::Stream(stream as usize)) }
     })
 }
 
@@ -393,9 +397,9 @@ pub unsafe extern "C" fn aclrtMemsetAsync(
 /// The range is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMemsetD32(ptr: *mut c_void, memSize: usize, value: u32, N: usize) -> aclError {
-    enter(&functions::aclrtMemsetD32, || {
+    enter(&functions::aclrtMemsetD32, |here| {
         // SAFETY: the C contract.
-        unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::ThisThread) }
+        unsafe { fill::memset_d32(here, ptr as usize, memSize, value, N, On::ThisThread) }
     })
 }
 
@@ -411,9 +415,9 @@ pub unsafe extern "C" fn aclrtMemsetD32Async(
     N: usize,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemsetD32Async, || {
+    enter(&functions::aclrtMemsetD32Async, |here| {
         // SAFETY: the C contract.
-        unsafe { fill::memset_d32(ptr as usize, memSize, value, N, On::Stream(stream as usize)) }
+        unsafe { fill::memset_d32(here, ptr as usize, memSize, value, N, On::Stream(stream as usize)) }
     })
 }
 
@@ -431,10 +435,18 @@ pub unsafe extern "C" fn aclrtReduceAsync(
     stream: aclrtStream,
     _reserve: *mut c_void,
 ) -> aclError {
-    enter(&functions::aclrtReduceAsync, || {
+    enter(&functions::aclrtReduceAsync, |here| {
         // SAFETY: the C contract.
         unsafe {
-            reduce::reduce_async(dst as usize, src as usize, count as usize, kind, r#type, stream as usize)
+            reduce::reduce_async(
+                here,
+                dst as usize,
+                src as usize,
+                count as usize,
+                kind,
+                r#type,
+                stream as usize,
+            )
         }
     })
 }

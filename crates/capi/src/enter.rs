@@ -2,8 +2,8 @@
 
 use ferry_acl::{
     Result,
-    call::{Given, not_null, readable, writable},
-    callback::Function,
+    arguments::{Given, not_null, readable, writable},
+    callback::UserFunction,
 };
 use std::{
     borrow::Cow,
@@ -41,10 +41,13 @@ impl<T> Out<T> {
 
 /// A function of the user's; refuses NULL. It is declared as one that returns, as C has it, and called as one
 /// that may not.
-pub fn callable(name: &'static str, function: Option<unsafe extern "C" fn(*mut c_void)>) -> Result<Function> {
+pub fn callable(
+    name: &'static str,
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> Result<UserFunction> {
     let function = function.ok_or_else(|| not_null(name, 0).expect_err("it is NULL"))?;
     // SAFETY: the two types differ only in what the caller expects of it.
-    Ok(unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut c_void), Function>(function) })
+    Ok(unsafe { std::mem::transmute::<unsafe extern "C" fn(*mut c_void), UserFunction>(function) })
 }
 
 /// A C string that can be read, or `None` for NULL. What is no UTF-8 in it is replaced.

@@ -1,13 +1,13 @@
 //! Events.
 
 use crate::{
-    aclError, aclrtEvent, aclrtStream,
     enter::{Out, enter},
+    types::{aclError, aclrtEvent, aclrtStream},
 };
 use ferry_acl::{
-    call::not_null,
-    event::{self, Made},
+    arguments::not_null,
     functions,
+    rules::event::{self, Made},
 };
 
 /// Makes an event for waiting and timing.
@@ -16,9 +16,9 @@ use ferry_acl::{
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
-    enter(&functions::aclrtCreateEvent, || {
+    enter(&functions::aclrtCreateEvent, |here| {
         let out = Out::new("event", event)?;
-        out.set(event::create_plain()? as aclrtEvent);
+        out.set(event::create_plain(here)? as aclrtEvent);
         Ok(())
     })
 }
@@ -29,9 +29,9 @@ pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
-    enter(&functions::aclrtCreateEventWithFlag, || {
+    enter(&functions::aclrtCreateEventWithFlag, |here| {
         let out = Out::new("event", event)?;
-        out.set(event::create(flag, Made::WithFlag)? as aclrtEvent);
+        out.set(event::create(here, flag, Made::WithFlag)? as aclrtEvent);
         Ok(())
     })
 }
@@ -42,9 +42,9 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
 /// `event` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
-    enter(&functions::aclrtCreateEventExWithFlag, || {
+    enter(&functions::aclrtCreateEventExWithFlag, |here| {
         let out = Out::new("event", event)?;
-        out.set(event::create(flag, Made::ExWithFlag)? as aclrtEvent);
+        out.set(event::create(here, flag, Made::ExWithFlag)? as aclrtEvent);
         Ok(())
     })
 }
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag
 /// Destroys an event; never blocks.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
-    enter(&functions::aclrtDestroyEvent, || {
+    enter(&functions::aclrtDestroyEvent, |_| {
         not_null("event", event as usize)?;
         event::destroy(event as usize)
     })
@@ -61,18 +61,18 @@ pub extern "C" fn aclrtDestroyEvent(event: aclrtEvent) -> aclError {
 /// Captures what was submitted to the stream so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtRecordEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtRecordEvent, || {
+    enter(&functions::aclrtRecordEvent, |here| {
         not_null("event", event as usize)?;
-        event::record(event as usize, stream as usize)
+        event::record(here, event as usize, stream as usize)
     })
 }
 
 /// From here on in the stream the event counts as not recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtResetEvent(event: aclrtEvent, stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtResetEvent, || {
+    enter(&functions::aclrtResetEvent, |here| {
         not_null("event", event as usize)?;
-        event::reset(event as usize, stream as usize)
+        event::reset(here, event as usize, stream as usize)
     })
 }
 
@@ -82,7 +82,7 @@ pub extern "C" fn aclrtResetEvent(event: aclrtEvent, stream: aclrtStream) -> acl
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i32) -> aclError {
-    enter(&functions::aclrtQueryEventStatus, || {
+    enter(&functions::aclrtQueryEventStatus, |_| {
         not_null("event", event as usize)?;
         let out = Out::new("status", status)?;
         out.set(event::query_status(event as usize)?);
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut i
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtQueryEvent(event: aclrtEvent, status: *mut i32) -> aclError {
-    enter(&functions::aclrtQueryEvent, || {
+    enter(&functions::aclrtQueryEvent, |_| {
         not_null("event", event as usize)?;
         let out = Out::new("status", status)?;
         out.set(event::query(event as usize)?);
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn aclrtQueryEvent(event: aclrtEvent, status: *mut i32) ->
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtQueryEventWaitStatus(event: aclrtEvent, status: *mut i32) -> aclError {
-    enter(&functions::aclrtQueryEventWaitStatus, || {
+    enter(&functions::aclrtQueryEventWaitStatus, |_| {
         not_null("event", event as usize)?;
         let out = Out::new("status", status)?;
         out.set(event::query_waits(event as usize)?);
@@ -121,18 +121,18 @@ pub unsafe extern "C" fn aclrtQueryEventWaitStatus(event: aclrtEvent, status: *m
 /// Waits for what the event captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeEvent(event: aclrtEvent) -> aclError {
-    enter(&functions::aclrtSynchronizeEvent, || {
+    enter(&functions::aclrtSynchronizeEvent, |here| {
         not_null("event", event as usize)?;
-        event::synchronize(event as usize, None)
+        event::synchronize(here, event as usize, None)
     })
 }
 
 /// Waits for what the event captured, for at most `timeout` milliseconds; -1 waits for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeEventWithTimeout(event: aclrtEvent, timeout: i32) -> aclError {
-    enter(&functions::aclrtSynchronizeEventWithTimeout, || {
+    enter(&functions::aclrtSynchronizeEventWithTimeout, |here| {
         not_null("event", event as usize)?;
-        event::synchronize_within(event as usize, timeout)
+        event::synchronize_within(here, event as usize, timeout)
     })
 }
 
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn aclrtEventElapsedTime(
     startEvent: aclrtEvent,
     endEvent: aclrtEvent,
 ) -> aclError {
-    enter(&functions::aclrtEventElapsedTime, || {
+    enter(&functions::aclrtEventElapsedTime, |_| {
         let out = Out::new("ms", ms)?;
         not_null("startEvent", startEvent as usize)?;
         not_null("endEvent", endEvent as usize)?;
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn aclrtEventElapsedTime(
 /// `timestamp` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *mut u64) -> aclError {
-    enter(&functions::aclrtEventGetTimestamp, || {
+    enter(&functions::aclrtEventGetTimestamp, |_| {
         not_null("event", event as usize)?;
         let out = Out::new("timestamp", timestamp)?;
         out.set(event::timestamp_us(event as usize)?);
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *m
 /// How long streams wait for events at most, in seconds; 0 is no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetOpWaitTimeout(timeout: u32) -> aclError {
-    enter(&functions::aclrtSetOpWaitTimeout, || {
+    enter(&functions::aclrtSetOpWaitTimeout, |_| {
         event::limit_waits(timeout);
         Ok(())
     })

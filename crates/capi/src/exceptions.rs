@@ -1,7 +1,10 @@
 //! A function of the user's that hears of failed tasks, and what it may ask.
 
-use crate::{aclError, aclrtExceptionInfo, aclrtExceptionInfoCallback, enter::enter};
-use ferry_acl::{callback::Function, exceptions, functions};
+use crate::{
+    enter::enter,
+    types::{aclError, aclrtExceptionInfo, aclrtExceptionInfoCallback},
+};
+use ferry_acl::{callback::UserFunction, exceptions, functions};
 
 /// Has `callback` called for every task that fails; NULL ends that.
 ///
@@ -9,11 +12,12 @@ use ferry_acl::{callback::Function, exceptions, functions};
 /// `callback` may be called on any thread until another one is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtSetExceptionInfoCallback(callback: aclrtExceptionInfoCallback) -> aclError {
-    enter(&functions::aclrtSetExceptionInfoCallback, || {
+    enter(&functions::aclrtSetExceptionInfoCallback, |_| {
         type Given = unsafe extern "C" fn(*mut aclrtExceptionInfo);
         // SAFETY: the two types differ in what the argument is called and in what the caller expects of the
         // function.
-        let function = callback.map(|function| unsafe { std::mem::transmute::<Given, Function>(function) });
+        let function =
+            callback.map(|function| unsafe { std::mem::transmute::<Given, UserFunction>(function) });
         // SAFETY: the C contract.
         unsafe { exceptions::set(function) };
         Ok(())

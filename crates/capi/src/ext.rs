@@ -2,10 +2,10 @@
 //! `ferry_ext.h`.
 
 use crate::{
-    aclError, aclrtStream,
     enter::{Out, enter},
+    types::{aclError, aclrtStream},
 };
-use ferry_acl::{functions, stream};
+use ferry_acl::{functions, rules::stream};
 use std::ffi::c_void;
 
 /// Makes a stream of the current context over a stream of another library.
@@ -14,10 +14,10 @@ use std::ffi::c_void;
 /// `native` is a stream of the backend's driver that outlives the new one; `stream` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferryStreamAdopt(native: *mut c_void, stream: *mut aclrtStream) -> aclError {
-    enter(&functions::ferryStreamAdopt, || {
+    enter(&functions::ferryStreamAdopt, |here| {
         let out = Out::new("stream", stream)?;
         // SAFETY: the C contract.
-        out.set(unsafe { stream::adopt(native as usize)? } as aclrtStream);
+        out.set(unsafe { stream::adopt(here, native as usize)? } as aclrtStream);
         Ok(())
     })
 }
@@ -28,9 +28,9 @@ pub unsafe extern "C" fn ferryStreamAdopt(native: *mut c_void, stream: *mut aclr
 /// `native` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferryStreamNative(stream: aclrtStream, native: *mut *mut c_void) -> aclError {
-    enter(&functions::ferryStreamNative, || {
+    enter(&functions::ferryStreamNative, |here| {
         let out = Out::new("native", native)?;
-        out.set(stream::native(stream as usize)? as *mut c_void);
+        out.set(stream::native(here, stream as usize)? as *mut c_void);
         Ok(())
     })
 }

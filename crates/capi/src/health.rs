@@ -1,11 +1,16 @@
 //! Faults of devices, memory that is used, and other questions about devices.
 
 use crate::{
-    aclError, aclFloat16, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtMemUceInfo, aclrtMemUceInfoArray,
-    aclrtMemUsageInfo, aclrtUuid,
     enter::{Out, array, enter},
+    types::{
+        aclError, aclFloat16, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtMemUceInfo, aclrtMemUceInfoArray,
+        aclrtMemUsageInfo, aclrtUuid,
+    },
 };
-use ferry_acl::{functions, health, info};
+use ferry_acl::{
+    functions,
+    rules::{health, info},
+};
 use std::ffi::c_char;
 
 /// Whether a device works.
@@ -14,7 +19,7 @@ use std::ffi::c_char;
 /// `deviceStatus` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtQueryDeviceStatus(deviceId: i32, deviceStatus: *mut i32) -> aclError {
-    enter(&functions::aclrtQueryDeviceStatus, || {
+    enter(&functions::aclrtQueryDeviceStatus, |_| {
         let out = Out::new("deviceStatus", deviceStatus)?;
         out.set(health::status(deviceId)?);
         Ok(())
@@ -24,7 +29,7 @@ pub unsafe extern "C" fn aclrtQueryDeviceStatus(deviceId: i32, deviceStatus: *mu
 /// Drops all work of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDeviceTaskAbort(deviceId: i32, timeout: u32) -> aclError {
-    enter(&functions::aclrtDeviceTaskAbort, || health::abort(deviceId, timeout))
+    enter(&functions::aclrtDeviceTaskAbort, |_| health::abort(deviceId, timeout))
 }
 
 /// Ranges of a device with memory errors, of which there are none.
@@ -38,7 +43,7 @@ pub unsafe extern "C" fn aclrtGetMemUceInfo(
     arraySize: usize,
     retSize: *mut usize,
 ) -> aclError {
-    enter(&functions::aclrtGetMemUceInfo, || {
+    enter(&functions::aclrtGetMemUceInfo, |_| {
         let out = Out::new("retSize", retSize)?;
         let found = health::memory_errors(deviceId, arraySize)?;
         if arraySize > 0 {
@@ -60,7 +65,7 @@ pub unsafe extern "C" fn aclrtMemUceRepair(
     arraySize: usize,
 ) -> aclError {
     let _ = memUceInfoArray;
-    enter(&functions::aclrtMemUceRepair, || health::repair_memory(deviceId, arraySize))
+    enter(&functions::aclrtMemUceRepair, |_| health::repair_memory(deviceId, arraySize))
 }
 
 /// What is wrong with a device.
@@ -69,7 +74,7 @@ pub unsafe extern "C" fn aclrtMemUceRepair(
 /// `errorInfo` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetErrorVerbose(deviceId: i32, errorInfo: *mut aclrtErrorInfo) -> aclError {
-    enter(&functions::aclrtGetErrorVerbose, || {
+    enter(&functions::aclrtGetErrorVerbose, |_| {
         let out = Out::new("errorInfo", errorInfo)?;
         let errorType = health::error_kind(deviceId)?;
         let detail = aclrtErrorInfoDetail { uceInfo: aclrtMemUceInfoArray::default() };
@@ -84,7 +89,7 @@ pub unsafe extern "C" fn aclrtGetErrorVerbose(deviceId: i32, errorInfo: *mut acl
 /// `errorInfo` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtRepairError(deviceId: i32, errorInfo: *const aclrtErrorInfo) -> aclError {
-    enter(&functions::aclrtRepairError, || {
+    enter(&functions::aclrtRepairError, |_| {
         // SAFETY: the C contract.
         let kind = unsafe { array("errorInfo", errorInfo, 1) }?[0].errorType;
         health::repair(deviceId, kind)
@@ -97,7 +102,7 @@ pub unsafe extern "C" fn aclrtRepairError(deviceId: i32, errorInfo: *const aclrt
 /// `uuid` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtDeviceGetUuid(deviceId: i32, uuid: *mut aclrtUuid) -> aclError {
-    enter(&functions::aclrtDeviceGetUuid, || {
+    enter(&functions::aclrtDeviceGetUuid, |_| {
         let out = Out::new("uuid", uuid)?;
         out.set(aclrtUuid { bytes: info::uuid(deviceId)?.map(|byte| byte as c_char) });
         Ok(())
@@ -115,7 +120,7 @@ pub unsafe extern "C" fn aclrtGetMemUsageInfo(
     inputNum: usize,
     outputNum: *mut usize,
 ) -> aclError {
-    enter(&functions::aclrtGetMemUsageInfo, || {
+    enter(&functions::aclrtGetMemUsageInfo, |_| {
         let outs = (Out::new("memUsageInfo", memUsageInfo)?, Out::new("outputNum", outputNum)?);
         let (now, peak) = info::memory_usage(deviceId, inputNum)?;
         let mut name = [0; 32];
@@ -140,7 +145,7 @@ pub unsafe extern "C" fn aclrtDeviceGetStreamPriorityRange(
     leastPriority: *mut i32,
     greatestPriority: *mut i32,
 ) -> aclError {
-    enter(&functions::aclrtDeviceGetStreamPriorityRange, || {
+    enter(&functions::aclrtDeviceGetStreamPriorityRange, |_| {
         let outs =
             (Out::new("leastPriority", leastPriority)?, Out::new("greatestPriority", greatestPriority)?);
         let (least, greatest) = info::priorities();
@@ -161,7 +166,7 @@ pub unsafe extern "C" fn aclrtGetPrimaryCtxState(
     active: *mut i32,
 ) -> aclError {
     let _ = flags;
-    enter(&functions::aclrtGetPrimaryCtxState, || {
+    enter(&functions::aclrtGetPrimaryCtxState, |_| {
         let out = Out::new("active", active)?;
         out.set(info::primary_is_active(deviceId)?.into());
         Ok(())
@@ -174,7 +179,7 @@ pub unsafe extern "C" fn aclrtGetPrimaryCtxState(
 /// `actualTimeout` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtSetOpExecuteTimeOutV2(timeout: u64, actualTimeout: *mut u64) -> aclError {
-    enter(&functions::aclrtSetOpExecuteTimeOutV2, || {
+    enter(&functions::aclrtSetOpExecuteTimeOutV2, |_| {
         Out::new("actualTimeout", actualTimeout)?.set(timeout);
         Ok(())
     })

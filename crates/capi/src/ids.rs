@@ -1,10 +1,10 @@
 //! The numbers of a device.
 
 use crate::{
-    aclError,
     enter::{Out, enter},
+    types::aclError,
 };
-use ferry_acl::{functions, ids};
+use ferry_acl::{functions, rules::ids};
 
 /// The driver's number of a device.
 ///
@@ -12,7 +12,7 @@ use ferry_acl::{functions, ids};
 /// `logicDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetLogicDevIdByUserDevId(userDevid: i32, logicDevId: *mut i32) -> aclError {
-    enter(&functions::aclrtGetLogicDevIdByUserDevId, || {
+    enter(&functions::aclrtGetLogicDevIdByUserDevId, |_| {
         let out = Out::new("logicDevId", logicDevId)?;
         out.set(ids::of_user(userDevid)?);
         Ok(())
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn aclrtGetLogicDevIdByUserDevId(userDevid: i32, logicDevI
 /// `userDevid` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetUserDevIdByLogicDevId(logicDevId: i32, userDevid: *mut i32) -> aclError {
-    enter(&functions::aclrtGetUserDevIdByLogicDevId, || {
+    enter(&functions::aclrtGetUserDevIdByLogicDevId, |_| {
         let out = Out::new("userDevid", userDevid)?;
         out.set(ids::user_of(logicDevId)?);
         Ok(())
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn aclrtGetUserDevIdByLogicDevId(logicDevId: i32, userDevi
 /// `logicDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetLogicDevIdByPhyDevId(phyDevId: i32, logicDevId: *mut i32) -> aclError {
-    enter(&functions::aclrtGetLogicDevIdByPhyDevId, || {
+    enter(&functions::aclrtGetLogicDevIdByPhyDevId, |_| {
         let out = Out::new("logicDevId", logicDevId)?;
         out.set(ids::logic_of_physical(phyDevId)?);
         Ok(())
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn aclrtGetLogicDevIdByPhyDevId(phyDevId: i32, logicDevId:
 /// `phyDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetPhyDevIdByLogicDevId(logicDevId: i32, phyDevId: *mut i32) -> aclError {
-    enter(&functions::aclrtGetPhyDevIdByLogicDevId, || {
+    enter(&functions::aclrtGetPhyDevIdByLogicDevId, |_| {
         let out = Out::new("phyDevId", phyDevId)?;
         out.set(ids::of_user(logicDevId)?);
         Ok(())
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn aclrtGetPhyDevIdByLogicDevId(logicDevId: i32, phyDevId:
 /// `userDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetUserDevIdByPhyDevId(phyDevId: i32, userDevId: *mut i32) -> aclError {
-    enter(&functions::aclrtGetUserDevIdByPhyDevId, || {
+    enter(&functions::aclrtGetUserDevIdByPhyDevId, |_| {
         let out = Out::new("userDevId", userDevId)?;
         out.set(ids::user_of(phyDevId)?);
         Ok(())
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn aclrtGetUserDevIdByPhyDevId(phyDevId: i32, userDevId: *
 /// `phyDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetPhyDevIdByUserDevId(userDevId: i32, phyDevId: *mut i32) -> aclError {
-    enter(&functions::aclrtGetPhyDevIdByUserDevId, || {
+    enter(&functions::aclrtGetPhyDevIdByUserDevId, |_| {
         let out = Out::new("phyDevId", phyDevId)?;
         out.set(ids::of_user(userDevId)?);
         Ok(())

@@ -1,10 +1,13 @@
 //! Questions about devices, and parameters.
 
 use crate::{
-    aclError, aclrtUtilizationInfo,
     enter::{Out, enter},
+    types::{aclError, aclrtUtilizationInfo},
 };
-use ferry_acl::{device, functions, info, params};
+use ferry_acl::{
+    functions,
+    rules::{device, info, params},
+};
 use std::ptr;
 
 /// A number of a device: cores, cache.
@@ -13,7 +16,7 @@ use std::ptr;
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclGetDeviceCapability(deviceId: u32, deviceInfo: i32, value: *mut i64) -> aclError {
-    enter(&functions::aclGetDeviceCapability, || {
+    enter(&functions::aclGetDeviceCapability, |_| {
         let out = Out::new("value", value)?;
         out.set(info::capability(deviceId, deviceInfo)?);
         Ok(())
@@ -26,7 +29,7 @@ pub unsafe extern "C" fn aclGetDeviceCapability(deviceId: u32, deviceInfo: i32, 
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetDeviceInfo(deviceId: u32, attr: i32, value: *mut i64) -> aclError {
-    enter(&functions::aclrtGetDeviceInfo, || {
+    enter(&functions::aclrtGetDeviceInfo, |_| {
         let out = Out::new("value", value)?;
         out.set(info::attribute(deviceId, attr)?);
         Ok(())
@@ -42,7 +45,7 @@ pub unsafe extern "C" fn aclrtGetDeviceUtilizationRate(
     deviceId: i32,
     utilizationInfo: *mut aclrtUtilizationInfo,
 ) -> aclError {
-    enter(&functions::aclrtGetDeviceUtilizationRate, || {
+    enter(&functions::aclrtGetDeviceUtilizationRate, |_| {
         let out = Out::new("utilizationInfo", utilizationInfo)?;
         let found = info::utilization(deviceId)?;
         out.set(aclrtUtilizationInfo {
@@ -62,7 +65,7 @@ pub unsafe extern "C" fn aclrtGetDeviceUtilizationRate(
 /// `pid` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtDeviceGetBareTgid(pid: *mut i32) -> aclError {
-    enter(&functions::aclrtDeviceGetBareTgid, || {
+    enter(&functions::aclrtDeviceGetBareTgid, |_| {
         let out = Out::new("pid", pid)?;
         out.set(info::bare_tgid());
         Ok(())
@@ -72,7 +75,7 @@ pub unsafe extern "C" fn aclrtDeviceGetBareTgid(pid: *mut i32) -> aclError {
 /// Keeps a mode for the current device.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetDeviceSatMode(mode: i32) -> aclError {
-    enter(&functions::aclrtSetDeviceSatMode, || info::set_sat_mode(mode))
+    enter(&functions::aclrtSetDeviceSatMode, |here| info::set_sat_mode(here, mode))
 }
 
 /// The mode that was set for the current device.
@@ -81,9 +84,9 @@ pub extern "C" fn aclrtSetDeviceSatMode(mode: i32) -> aclError {
 /// `mode` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetDeviceSatMode(mode: *mut i32) -> aclError {
-    enter(&functions::aclrtGetDeviceSatMode, || {
+    enter(&functions::aclrtGetDeviceSatMode, |here| {
         let out = Out::new("mode", mode)?;
-        out.set(info::sat_mode()?);
+        out.set(info::sat_mode(here)?);
         Ok(())
     })
 }
@@ -98,7 +101,7 @@ pub unsafe extern "C" fn aclrtDevicePeerAccessStatus(
     peerDeviceId: i32,
     status: *mut i32,
 ) -> aclError {
-    enter(&functions::aclrtDevicePeerAccessStatus, || {
+    enter(&functions::aclrtDevicePeerAccessStatus, |_| {
         let out = Out::new("status", status)?;
         out.set(device::peer_access_status(deviceId, peerDeviceId)?.into());
         Ok(())
@@ -108,7 +111,7 @@ pub unsafe extern "C" fn aclrtDevicePeerAccessStatus(
 /// Sets a parameter of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetSysParamOpt(opt: i32, value: i64) -> aclError {
-    enter(&functions::aclrtSetSysParamOpt, || params::set(opt, value))
+    enter(&functions::aclrtSetSysParamOpt, |_| params::set(opt, value))
 }
 
 /// A parameter of the process.
@@ -117,7 +120,7 @@ pub extern "C" fn aclrtSetSysParamOpt(opt: i32, value: i64) -> aclError {
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtGetSysParamOpt(opt: i32, value: *mut i64) -> aclError {
-    enter(&functions::aclrtGetSysParamOpt, || {
+    enter(&functions::aclrtGetSysParamOpt, |_| {
         let out = Out::new("value", value)?;
         out.set(params::get(opt)?);
         Ok(())
@@ -127,7 +130,7 @@ pub unsafe extern "C" fn aclrtGetSysParamOpt(opt: i32, value: *mut i64) -> aclEr
 /// Sets a parameter of the current context.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtCtxSetSysParamOpt(opt: i32, value: i64) -> aclError {
-    enter(&functions::aclrtCtxSetSysParamOpt, || params::set_in_context(opt, value))
+    enter(&functions::aclrtCtxSetSysParamOpt, |here| params::set_in_context(here, opt, value))
 }
 
 /// A parameter of the current context.
@@ -136,9 +139,9 @@ pub extern "C" fn aclrtCtxSetSysParamOpt(opt: i32, value: i64) -> aclError {
 /// `value` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64) -> aclError {
-    enter(&functions::aclrtCtxGetSysParamOpt, || {
+    enter(&functions::aclrtCtxGetSysParamOpt, |here| {
         let out = Out::new("value", value)?;
-        out.set(params::get_in_context(opt)?);
+        out.set(params::get_in_context(here, opt)?);
         Ok(())
     })
 }
@@ -148,7 +151,7 @@ pub unsafe extern "C" fn aclrtCtxGetSysParamOpt(opt: i32, value: *mut i64) -> ac
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetOpExecuteTimeOut(timeout: u32) -> aclError {
     let _ = timeout;
-    enter(&functions::aclrtSetOpExecuteTimeOut, || Ok(()))
+    enter(&functions::aclrtSetOpExecuteTimeOut, |_| Ok(()))
 }
 
 /// Bytes of an element; 0 for what is no type. Needs nothing of the library, so it answers in a forked child

@@ -1,13 +1,15 @@
 //! Initialisation and messages.
 
 use crate::{
-    aclError,
     enter::{Out, bytes, enter},
+    types::aclError,
 };
 use ferry_acl::{
     Result,
     functions::{self, Function},
-    init, messages,
+    messages,
+    rules::init,
+    state::thread::Here,
 };
 use std::{
     ffi::{CStr, OsString, c_char},
@@ -22,7 +24,7 @@ use std::{
 /// `configPath` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclInit(configPath: *const c_char) -> aclError {
-    enter(&functions::aclInit, || {
+    enter(&functions::aclInit, |_| {
         // SAFETY: the C contract.
         let path = unsafe { bytes("configPath", configPath) }?.map(OsString::from_vec);
         init::init(path.as_deref().map(Path::new))
@@ -41,9 +43,9 @@ pub extern "C" fn aclFinalize() -> aclError {
 /// `refCount` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclFinalizeReference(refCount: *mut u64) -> aclError {
-    enter(&functions::aclFinalizeReference, || {
+    enter(&functions::aclFinalizeReference, |here| {
         let out = Out::unless_null("refCount", refCount)?;
-        let left = init::finalize_reference()?;
+        let left = init::finalize_reference(here)?;
         if let Some(out) = out {
             out.set(left);
         }
@@ -54,20 +56,20 @@ pub unsafe extern "C" fn aclFinalizeReference(refCount: *mut u64) -> aclError {
 /// The code of this thread's last call that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtPeekAtLastError(level: i32) -> aclError {
-    or_refusal(&functions::aclrtPeekAtLastError, || messages::last_error(level, false))
+    or_refusal(&functions::aclrtPeekAtLastError, |here| messages::last_error(here, level, false))
 }
 
 /// The same, and forgets it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
-    or_refusal(&functions::aclrtGetLastError, || messages::last_error(level, true))
+    or_refusal(&functions::aclrtGetLastError, |here| messages::last_error(here, level, true))
 }
 
 /// What `ask` finds, or the code of its refusal.
-fn or_refusal(function: &Function, ask: impl FnOnce() -> Result<aclError>) -> aclError {
+fn or_refusal(function: &Function, ask: impl FnOnce(&Here) -> Result<aclError>) -> aclError {
     let mut found = 0;
-    let refused = enter(function, || {
-        found = ask()?;
+    let refused = enter(function, |here| {
+        found = ask(here)?;
         Ok(())
     });
     if refused != 0 { refused } else { found }
@@ -83,7 +85,7 @@ pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetSocName() -> *const c_char {
     let mut name = ptr::null();
-    enter(&functions::aclrtGetSocName, || {
+    enter(&functions::aclrtGetSocName, |_| {
         name = init::soc_name()?.as_ptr();
         Ok(())
     });

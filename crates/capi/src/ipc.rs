@@ -1,14 +1,17 @@
 //! Memory between processes.
 
 use crate::{
-    aclError, aclrtDrvMemHandle,
     enter::{Out, array, enter, text},
+    types::{aclError, aclrtDrvMemHandle},
 };
 use ferry_acl::{
     Result,
-    call::not_null,
+    arguments::not_null,
     functions,
-    ipc::{self, KEY_LEN, shareable},
+    rules::{
+        export_key::{self, KEY_LEN},
+        shareable,
+    },
 };
 use std::ffi::{c_char, c_void};
 
@@ -24,10 +27,10 @@ pub unsafe extern "C" fn aclrtIpcMemGetExportKey(
     len: usize,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtIpcMemGetExportKey, || {
+    enter(&functions::aclrtIpcMemGetExportKey, |here| {
         not_null("devPtr", devPtr as usize)?;
         let out = Out::new("key", key.cast::<[u8; KEY_LEN]>())?;
-        out.set(ipc::export_key(devPtr as usize, size, len, flags)?);
+        out.set(export_key::export_key(here, devPtr as usize, size, len, flags)?);
         Ok(())
     })
 }
@@ -38,10 +41,10 @@ pub unsafe extern "C" fn aclrtIpcMemGetExportKey(
 /// `key` is NULL or a C string, `pid` is NULL or valid for `num` elements; neither changes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtIpcMemSetImportPid(key: *const c_char, pid: *mut i32, num: usize) -> aclError {
-    enter(&functions::aclrtIpcMemSetImportPid, || {
+    enter(&functions::aclrtIpcMemSetImportPid, |_| {
         // SAFETY: the C contract: the string and the array stay as they are during the call.
         let (key, pids) = unsafe { (key_text("key", key)?, array("pid", pid.cast_const(), num)?) };
-        ipc::set_import_pids(&key, &pids)
+        export_key::set_import_pids(&key, &pids)
     })
 }
 
@@ -55,11 +58,11 @@ pub unsafe extern "C" fn aclrtIpcMemImportByKey(
     key: *const c_char,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtIpcMemImportByKey, || {
+    enter(&functions::aclrtIpcMemImportByKey, |here| {
         let out = Out::new("devPtr", devPtr)?;
         // SAFETY: the C contract: the string stays as it is during the call.
         let key = unsafe { key_text("key", key)? };
-        out.set(ipc::import_by_key(&key, flags)? as *mut c_void);
+        out.set(export_key::import_by_key(here, &key, flags)? as *mut c_void);
         Ok(())
     })
 }
@@ -70,9 +73,9 @@ pub unsafe extern "C" fn aclrtIpcMemImportByKey(
 /// `key` is NULL or a C string that does not change during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtIpcMemClose(key: *const c_char) -> aclError {
-    enter(&functions::aclrtIpcMemClose, || {
+    enter(&functions::aclrtIpcMemClose, |here| {
         // SAFETY: the C contract: the string stays as it is during the call.
-        ipc::close(&unsafe { key_text("key", key)? })
+        export_key::close(here, &unsafe { key_text("key", key)? })
     })
 }
 
@@ -87,10 +90,10 @@ pub unsafe extern "C" fn aclrtMemExportToShareableHandle(
     flags: u64,
     shareableHandle: *mut u64,
 ) -> aclError {
-    enter(&functions::aclrtMemExportToShareableHandle, || {
+    enter(&functions::aclrtMemExportToShareableHandle, |here| {
         not_null("handle", handle as usize)?;
         let out = Out::new("shareableHandle", shareableHandle)?;
-        out.set(shareable::export(handle as usize, handleType, flags)?);
+        out.set(shareable::export(here, handle as usize, handleType, flags)?);
         Ok(())
     })
 }
@@ -105,7 +108,7 @@ pub unsafe extern "C" fn aclrtMemSetPidToShareableHandle(
     pid: *mut i32,
     pidNum: usize,
 ) -> aclError {
-    enter(&functions::aclrtMemSetPidToShareableHandle, || {
+    enter(&functions::aclrtMemSetPidToShareableHandle, |_| {
         // SAFETY: the C contract: the array stays as it is during the call.
         let pids = unsafe { array("pid", pid.cast_const(), pidNum)? };
         shareable::set_pids(shareableHandle, &pids)
@@ -122,9 +125,9 @@ pub unsafe extern "C" fn aclrtMemImportFromShareableHandle(
     deviceId: i32,
     handle: *mut aclrtDrvMemHandle,
 ) -> aclError {
-    enter(&functions::aclrtMemImportFromShareableHandle, || {
+    enter(&functions::aclrtMemImportFromShareableHandle, |here| {
         let out = Out::new("handle", handle)?;
-        out.set(shareable::import(shareableHandle, deviceId)? as aclrtDrvMemHandle);
+        out.set(shareable::import(here, shareableHandle, deviceId)? as aclrtDrvMemHandle);
         Ok(())
     })
 }
@@ -140,10 +143,10 @@ pub unsafe extern "C" fn aclrtMemExportToShareableHandleV2(
     shareType: i32,
     shareableHandle: *mut c_void,
 ) -> aclError {
-    enter(&functions::aclrtMemExportToShareableHandleV2, || {
+    enter(&functions::aclrtMemExportToShareableHandleV2, |here| {
         not_null("handle", handle as usize)?;
         let out = Out::new("shareableHandle", shareableHandle.cast::<u64>())?;
-        out.set(shareable::export_v2(handle as usize, flags, shareType)?);
+        out.set(shareable::export_v2(here, handle as usize, flags, shareType)?);
         Ok(())
     })
 }
@@ -160,7 +163,7 @@ pub unsafe extern "C" fn aclrtMemSetPidToShareableHandleV2(
     pid: *mut i32,
     pidNum: usize,
 ) -> aclError {
-    enter(&functions::aclrtMemSetPidToShareableHandleV2, || {
+    enter(&functions::aclrtMemSetPidToShareableHandleV2, |_| {
         // SAFETY: the C contract: both stay as they are during the call.
         let (shareable, pids) =
             unsafe { (shareable_at(shareableHandle)?, array("pid", pid.cast_const(), pidNum)?) };
@@ -180,11 +183,11 @@ pub unsafe extern "C" fn aclrtMemImportFromShareableHandleV2(
     flags: u64,
     handle: *mut aclrtDrvMemHandle,
 ) -> aclError {
-    enter(&functions::aclrtMemImportFromShareableHandleV2, || {
+    enter(&functions::aclrtMemImportFromShareableHandleV2, |here| {
         // SAFETY: the C contract: the handle stays as it is during the call.
         let shareable = unsafe { shareable_at(shareableHandle)? };
         let out = Out::new("handle", handle)?;
-        out.set(shareable::import_v2(shareable, shareType, flags)? as aclrtDrvMemHandle);
+        out.set(shareable::import_v2(here, shareable, shareType, flags)? as aclrtDrvMemHandle);
         Ok(())
     })
 }

@@ -1,6 +1,9 @@
 //! libascendcl.so: the C ABI of AscendCL's runtime. Each function parses its arguments and calls the rule of
-//! the same name in `ferry-acl`; beside them there is only what the Python module needs (`private.rs`). The
-//! headers in `include/acl` are the contract, and `xtask abi` compares the two.
+//! the same name in `ferry-acl`; beside them there is only what the Python module and the companion libraries
+//! need (`private.rs`). The headers in `include/acl` are the contract, and `xtask abi` compares the two.
+//!
+//! Arrows: `types` and `enter` <- one module for each family of functions. None of those needs another, but
+//! for the keys of `ipc`, which `rt` reads too.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;
@@ -53,5 +56,5 @@ pub use virtual_memory::*;
 static LOADED: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
-    ferry_acl::state::load();
+    ferry_acl::state::thread::load();
 }

@@ -1,15 +1,17 @@
 //! Allocation.
 
 use crate::{
-    aclError, aclrtMallocConfig, aclrtMemLocation, aclrtPtrAttributes,
     enter::{Out, array, enter},
+    types::{aclError, aclrtMallocConfig, aclrtMemLocation, aclrtPtrAttributes},
 };
 use ferry_acl::{
     Result,
-    call::not_null,
+    arguments::not_null,
     functions,
-    memory::{self, Attribute, Padding},
-    register,
+    rules::{
+        memory::{self, MallocAttribute, Padding},
+        register,
+    },
 };
 use std::ffi::c_void;
 
@@ -19,9 +21,9 @@ use std::ffi::c_void;
 /// `devPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMalloc(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
-    enter(&functions::aclrtMalloc, || {
+    enter(&functions::aclrtMalloc, |here| {
         let out = Out::new("devPtr", devPtr)?;
-        out.set(memory::malloc(size, policy, Padding::Usual)? as *mut c_void);
+        out.set(memory::malloc(here, size, policy, Padding::Usual)? as *mut c_void);
         Ok(())
     })
 }
@@ -32,9 +34,9 @@ pub unsafe extern "C" fn aclrtMalloc(devPtr: *mut *mut c_void, size: usize, poli
 /// `devPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMallocAlign32(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
-    enter(&functions::aclrtMallocAlign32, || {
+    enter(&functions::aclrtMallocAlign32, |here| {
         let out = Out::new("devPtr", devPtr)?;
-        out.set(memory::malloc(size, policy, Padding::Align32)? as *mut c_void);
+        out.set(memory::malloc(here, size, policy, Padding::Align32)? as *mut c_void);
         Ok(())
     })
 }
@@ -45,9 +47,9 @@ pub unsafe extern "C" fn aclrtMallocAlign32(devPtr: *mut *mut c_void, size: usiz
 /// `devPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMallocCached(devPtr: *mut *mut c_void, size: usize, policy: i32) -> aclError {
-    enter(&functions::aclrtMallocCached, || {
+    enter(&functions::aclrtMallocCached, |here| {
         let out = Out::new("devPtr", devPtr)?;
-        out.set(memory::malloc_cached(size, policy)? as *mut c_void);
+        out.set(memory::malloc_cached(here, size, policy)? as *mut c_void);
         Ok(())
     })
 }
@@ -63,11 +65,11 @@ pub unsafe extern "C" fn aclrtMallocWithCfg(
     policy: i32,
     cfg: *mut aclrtMallocConfig,
 ) -> aclError {
-    enter(&functions::aclrtMallocWithCfg, || {
+    enter(&functions::aclrtMallocWithCfg, |here| {
         let out = Out::new("devPtr", devPtr)?;
         // SAFETY: the C contract.
         let config = unsafe { config(cfg) }?;
-        out.set(memory::malloc_with(size, policy, &config)? as *mut c_void);
+        out.set(memory::malloc_with(here, size, policy, &config)? as *mut c_void);
         Ok(())
     })
 }
@@ -83,11 +85,11 @@ pub unsafe extern "C" fn aclrtMallocForTaskScheduler(
     policy: i32,
     cfg: *mut aclrtMallocConfig,
 ) -> aclError {
-    enter(&functions::aclrtMallocForTaskScheduler, || {
+    enter(&functions::aclrtMallocForTaskScheduler, |here| {
         let out = Out::new("devPtr", devPtr)?;
         // SAFETY: the C contract.
         let config = unsafe { config(cfg) }?;
-        out.set(memory::malloc_with(size, policy, &config)? as *mut c_void);
+        out.set(memory::malloc_with(here, size, policy, &config)? as *mut c_void);
         Ok(())
     })
 }
@@ -96,7 +98,7 @@ pub unsafe extern "C" fn aclrtMallocForTaskScheduler(
 ///
 /// # Safety
 /// The settings do not change during the call.
-unsafe fn config(cfg: *mut aclrtMallocConfig) -> Result<Vec<Attribute>> {
+unsafe fn config(cfg: *mut aclrtMallocConfig) -> Result<Vec<MallocAttribute>> {
     if cfg.is_null() {
         return Ok(Vec::new());
     }
@@ -107,11 +109,11 @@ unsafe fn config(cfg: *mut aclrtMallocConfig) -> Result<Vec<Attribute>> {
     }
     // SAFETY: the caller's promise.
     let attrs = unsafe { array("cfg->attrs", given.attrs.cast_const(), given.numAttrs) }?;
-    let read = |one: &crate::aclrtMallocAttribute| {
+    let read = |one: &crate::types::aclrtMallocAttribute| {
         let is_module = one.attr == ferry_acl::constants::ACL_RT_MEM_ATTR_MODULE_ID;
         // SAFETY: every bit pattern is a value of either member, and the array was found readable.
         let value = unsafe { if is_module { one.value.moduleId.into() } else { one.value.deviceId } };
-        Attribute { attr: one.attr, value }
+        MallocAttribute { attr: one.attr, value }
     };
     Ok(attrs.iter().map(read).collect())
 }
@@ -119,13 +121,13 @@ unsafe fn config(cfg: *mut aclrtMallocConfig) -> Result<Vec<Attribute>> {
 /// Waits for the device of the memory, then frees it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFreeWithDevSync(devPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtFreeWithDevSync, || memory::free_with_sync(devPtr as usize))
+    enter(&functions::aclrtFreeWithDevSync, |here| memory::free_with_sync(here, devPtr as usize))
 }
 
 /// Frees memory of aclrtMalloc; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFree(devPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtFree, || memory::free(devPtr as usize))
+    enter(&functions::aclrtFree, |here| memory::free(here, devPtr as usize))
 }
 
 /// Allocates page-locked host memory.
@@ -134,9 +136,9 @@ pub extern "C" fn aclrtFree(devPtr: *mut c_void) -> aclError {
 /// `hostPtr` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtMallocHost(hostPtr: *mut *mut c_void, size: usize) -> aclError {
-    enter(&functions::aclrtMallocHost, || {
+    enter(&functions::aclrtMallocHost, |here| {
         let out = Out::new("hostPtr", hostPtr)?;
-        out.set(memory::malloc_host(size)? as *mut c_void);
+        out.set(memory::malloc_host(here, size)? as *mut c_void);
         Ok(())
     })
 }
@@ -151,11 +153,11 @@ pub unsafe extern "C" fn aclrtMallocHostWithCfg(
     size: u64,
     cfg: *mut aclrtMallocConfig,
 ) -> aclError {
-    enter(&functions::aclrtMallocHostWithCfg, || {
+    enter(&functions::aclrtMallocHostWithCfg, |here| {
         let out = Out::new("ptr", ptr)?;
         // SAFETY: the C contract.
         let config = unsafe { config(cfg) }?;
-        out.set(memory::malloc_host_with(size as usize, &config)? as *mut c_void);
+        out.set(memory::malloc_host_with(here, size as usize, &config)? as *mut c_void);
         Ok(())
     })
 }
@@ -163,7 +165,7 @@ pub unsafe extern "C" fn aclrtMallocHostWithCfg(
 /// Waits for the current device, then frees memory of aclrtMallocHost.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFreeHostWithDevSync(hostPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtFreeHostWithDevSync, || memory::free_host_with_sync(hostPtr as usize))
+    enter(&functions::aclrtFreeHostWithDevSync, |here| memory::free_host_with_sync(here, hostPtr as usize))
 }
 
 /// Maps host memory for devices.
@@ -177,10 +179,10 @@ pub unsafe extern "C" fn aclrtHostRegister(
     r#type: i32,
     devPtr: *mut *mut c_void,
 ) -> aclError {
-    enter(&functions::aclrtHostRegister, || {
+    enter(&functions::aclrtHostRegister, |here| {
         not_null("ptr", ptr as usize)?;
         let out = Out::new("devPtr", devPtr)?;
-        out.set(register::register(ptr as usize, size as usize, r#type)? as *mut c_void);
+        out.set(register::register(here, ptr as usize, size as usize, r#type)? as *mut c_void);
         Ok(())
     })
 }
@@ -191,7 +193,9 @@ pub unsafe extern "C" fn aclrtHostRegister(
 /// The memory stays mapped until it is unregistered and no copy uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtHostRegisterV2(ptr: *mut c_void, size: u64, flag: u32) -> aclError {
-    enter(&functions::aclrtHostRegisterV2, || register::register_v2(ptr as usize, size as usize, flag))
+    enter(&functions::aclrtHostRegisterV2, |here| {
+        register::register_v2(here, ptr as usize, size as usize, flag)
+    })
 }
 
 /// The address on devices of registered, mapped memory.
@@ -204,10 +208,10 @@ pub unsafe extern "C" fn aclrtHostGetDevicePointer(
     pDevice: *mut *mut c_void,
     flag: u32,
 ) -> aclError {
-    enter(&functions::aclrtHostGetDevicePointer, || {
+    enter(&functions::aclrtHostGetDevicePointer, |here| {
         not_null("pHost", pHost as usize)?;
         let out = Out::new("pDevice", pDevice)?;
-        out.set(register::device_pointer(pHost as usize, flag)? as *mut c_void);
+        out.set(register::device_pointer(here, pHost as usize, flag)? as *mut c_void);
         Ok(())
     })
 }
@@ -215,13 +219,13 @@ pub unsafe extern "C" fn aclrtHostGetDevicePointer(
 /// Undoes aclrtHostRegister and aclrtHostRegisterV2; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtHostUnregister(ptr: *mut c_void) -> aclError {
-    enter(&functions::aclrtHostUnregister, || register::unregister(ptr as usize))
+    enter(&functions::aclrtHostUnregister, |here| register::unregister(here, ptr as usize))
 }
 
 /// Frees memory of aclrtMallocHost; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFreeHost(hostPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtFreeHost, || memory::free_host(hostPtr as usize))
+    enter(&functions::aclrtFreeHost, |here| memory::free_host(here, hostPtr as usize))
 }
 
 /// What a pointer belongs to.
@@ -233,7 +237,7 @@ pub unsafe extern "C" fn aclrtPointerGetAttributes(
     ptr: *const c_void,
     attributes: *mut aclrtPtrAttributes,
 ) -> aclError {
-    enter(&functions::aclrtPointerGetAttributes, || {
+    enter(&functions::aclrtPointerGetAttributes, |_| {
         not_null("ptr", ptr as usize)?;
         let out = Out::new("attributes", attributes)?;
         let found = memory::attributes(ptr as usize)?;
@@ -253,12 +257,12 @@ pub unsafe extern "C" fn aclrtMemGetAddressRange(
     pbase: *mut *mut c_void,
     psize: *mut usize,
 ) -> aclError {
-    enter(&functions::aclrtMemGetAddressRange, || {
+    enter(&functions::aclrtMemGetAddressRange, |here| {
         if pbase.is_null() {
             not_null("psize (and pbase)", psize as usize)?;
         }
         let outs = (Out::unless_null("pbase", pbase)?, Out::unless_null("psize", psize)?);
-        let (base, size) = memory::address_range(ptr as usize)?;
+        let (base, size) = memory::address_range(here, ptr as usize)?;
         outs.0.into_iter().for_each(|out| out.set(base as *mut c_void));
         outs.1.into_iter().for_each(|out| out.set(size));
         Ok(())

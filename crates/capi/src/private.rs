@@ -3,16 +3,17 @@
 //! companions are installed with their library.
 
 use crate::{
-    aclError, aclrtStream,
     enter::{callable, enter},
+    types::{aclError, aclrtStream},
 };
 use ferry_acl::{
     call,
     callback::Callback,
     constants::{ACL_ERROR_INTERNAL_ERROR, ACL_SUCCESS},
     functions,
-    interrupt::{self, Check},
-    python, report,
+    interrupt::{self},
+    rules::{copy::Async, pyacl, report, stream},
+    state::{process, thread::Check},
 };
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -38,10 +39,11 @@ pub unsafe extern "C" fn ferryMemcpyAsyncWithCondition(
     kind: i32,
     stream: aclrtStream,
 ) -> aclError {
-    enter(&functions::aclrtMemcpyAsyncWithCondition, || {
+    enter(&functions::aclrtMemcpyAsyncWithCondition, |here| {
         let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
+        let copy = Async { dst, dest_max: destMax, src, count, kind, stream };
         // SAFETY: the C contract keeps both ranges alive until the copy is done.
-        unsafe { python::memcpy_async_with_condition(dst, destMax, src, count, kind, stream) }
+        unsafe { pyacl::memcpy_async_with_condition(here, copy) }
     })
 }
 
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn ferryLaunchCallback(
         // SAFETY: the caller's promise.
         unsafe { Callback::new("aclrtLaunchCallback", function, data as usize, Some(forget)) }
     });
-    enter(&functions::aclrtLaunchCallback, || report::launch(stream as usize, blockType, launched?))
+    enter(&functions::aclrtLaunchCallback, |here| report::launch(here, stream as usize, blockType, launched?))
 }
 
 /// Refuses a call for an argument that C cannot be given, with this code, and keeps the message for
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn ferryHostRange(
     note: *mut c_char,
     room: usize,
 ) -> aclError {
-    match catch_unwind(|| python::host_range(ptr as usize, len, write != 0)) {
+    match catch_unwind(|| pyacl::host_range(ptr as usize, len, write != 0)) {
         Ok(Ok(())) => ACL_SUCCESS,
         Ok(Err(error)) => {
             let text = error.note.bytes().take(room.saturating_sub(1)).chain([0]).take(room);
@@ -137,12 +139,12 @@ pub unsafe extern "C" fn ferryCheckWhileWaiting(check: Option<Check>) -> Option<
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryStop() -> aclError {
     // Whatever goes wrong here, the process ends.
-    let _ = catch_unwind(python::stop);
+    let _ = catch_unwind(stream::abort_all);
     ACL_SUCCESS
 }
 
 /// Whether this copy of the library has been used: another one in the same process asks.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryInUse() -> i32 {
-    python::in_use().into()
+    process::in_use().into()
 }

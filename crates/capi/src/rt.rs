@@ -5,12 +5,14 @@ use crate::{
     ipc::key_text,
 };
 use ferry_acl::{
-    call::{call_here, not_null, refuse},
+    arguments::{not_null, refuse},
     constants::ACL_MEMCPY_DEFAULT,
-    copy::Async,
-    functions, ids, info,
-    ipc::{self, KEY_LEN},
-    rt,
+    functions,
+    rules::{
+        copy::Async,
+        export_key::{self, KEY_LEN},
+        ids, info, rt,
+    },
 };
 use std::ffi::{c_char, c_void};
 
@@ -20,7 +22,7 @@ use std::ffi::{c_char, c_void};
 /// `pid` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtDeviceGetBareTgid(pid: *mut u32) -> i32 {
-    enter(&functions::rtDeviceGetBareTgid, || {
+    enter(&functions::rtDeviceGetBareTgid, |_| {
         Out::new("pid", pid)?.set(info::bare_tgid() as u32);
         Ok(())
     })
@@ -37,7 +39,7 @@ pub unsafe extern "C" fn rtGetDeviceInfo(
     infoType: i32,
     value: *mut i64,
 ) -> i32 {
-    enter(&functions::rtGetDeviceInfo, || {
+    enter(&functions::rtGetDeviceInfo, |_| {
         let out = Out::new("value", value)?;
         out.set(rt::device_info(deviceId, moduleType, infoType)?);
         Ok(())
@@ -55,10 +57,10 @@ pub unsafe extern "C" fn rtIpcSetMemoryName(
     name: *mut c_char,
     len: u32,
 ) -> i32 {
-    enter(&functions::rtIpcSetMemoryName, || {
+    enter(&functions::rtIpcSetMemoryName, |here| {
         not_null("ptr", ptr as usize)?;
         let out = Out::new("name", name.cast::<[u8; KEY_LEN]>())?;
-        out.set(ipc::export_key(ptr as usize, size as usize, len as usize, 0)?);
+        out.set(export_key::export_key(here, ptr as usize, size as usize, len as usize, 0)?);
         Ok(())
     })
 }
@@ -75,11 +77,11 @@ pub unsafe extern "C" fn rtSetIpcMemorySuperPodPid(
     num: i32,
 ) -> i32 {
     let _ = sdid;
-    enter(&functions::rtSetIpcMemorySuperPodPid, || {
+    enter(&functions::rtSetIpcMemorySuperPodPid, |_| {
         let count = usize::try_from(num).map_err(|_| refuse(format!("num is {num}: it must be positive")))?;
         // SAFETY: the C contract: the string and the array stay as they are during the call.
         let (key, pids) = unsafe { (key_text("name", name)?, array("pid", pid.cast_const(), count)?) };
-        ipc::set_import_pids(&key, &pids)
+        export_key::set_import_pids(&key, &pids)
     })
 }
 
@@ -89,11 +91,11 @@ pub unsafe extern "C" fn rtSetIpcMemorySuperPodPid(
 /// `ptr` is NULL or valid; `name` is NULL or a C string that does not change during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtIpcOpenMemory(ptr: *mut *mut c_void, name: *const c_char) -> i32 {
-    enter(&functions::rtIpcOpenMemory, || {
+    enter(&functions::rtIpcOpenMemory, |here| {
         let out = Out::new("ptr", ptr)?;
         // SAFETY: the C contract: the string stays as it is during the call.
         let key = unsafe { key_text("name", name)? };
-        out.set(ipc::import_by_key(&key, 0)? as *mut c_void);
+        out.set(export_key::import_by_key(here, &key, 0)? as *mut c_void);
         Ok(())
     })
 }
@@ -101,9 +103,9 @@ pub unsafe extern "C" fn rtIpcOpenMemory(ptr: *mut *mut c_void, name: *const c_c
 /// Ends one import, by its address.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtIpcCloseMemory(ptr: *const c_void) -> i32 {
-    enter(&functions::rtIpcCloseMemory, || {
+    enter(&functions::rtIpcCloseMemory, |here| {
         not_null("ptr", ptr as usize)?;
-        rt::close(ptr as usize)
+        rt::close(here, ptr as usize)
     })
 }
 
@@ -113,22 +115,22 @@ pub extern "C" fn rtIpcCloseMemory(ptr: *const c_void) -> i32 {
 /// `name` is NULL or a C string that does not change during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtIpcDestroyMemoryName(name: *const c_char) -> i32 {
-    enter(&functions::rtIpcDestroyMemoryName, || {
+    enter(&functions::rtIpcDestroyMemoryName, |_| {
         // SAFETY: the C contract: the string stays as it is during the call.
-        ipc::withdraw(&unsafe { key_text("name", name)? })
+        export_key::withdraw(&unsafe { key_text("name", name)? })
     })
 }
 
 /// Lets two devices reach each other's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtEnableP2P(devIdDes: u32, phyIdSrc: u32, flag: u32) -> i32 {
-    enter(&functions::rtEnableP2P, || rt::set_peers(devIdDes, phyIdSrc, flag, true))
+    enter(&functions::rtEnableP2P, |_| rt::set_peers(devIdDes, phyIdSrc, flag, true))
 }
 
 /// Undoes rtEnableP2P.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtDisableP2P(devIdDes: u32, phyIdSrc: u32) -> i32 {
-    enter(&functions::rtDisableP2P, || rt::set_peers(devIdDes, phyIdSrc, 0, false))
+    enter(&functions::rtDisableP2P, |_| rt::set_peers(devIdDes, phyIdSrc, 0, false))
 }
 
 /// The driver's number of a device.
@@ -137,7 +139,7 @@ pub extern "C" fn rtDisableP2P(devIdDes: u32, phyIdSrc: u32) -> i32 {
 /// `logicDevId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtGetLogicDevIdByUserDevId(userDevId: i32, logicDevId: *mut i32) -> i32 {
-    enter(&functions::rtGetLogicDevIdByUserDevId, || {
+    enter(&functions::rtGetLogicDevIdByUserDevId, |_| {
         let out = Out::new("logicDevId", logicDevId)?;
         out.set(ids::of_user(userDevId)?);
         Ok(())
@@ -158,7 +160,7 @@ pub unsafe extern "C" fn rtMemcpyAsyncWithoutCheckKind(
     stream: *mut c_void,
 ) -> i32 {
     let _ = kind;
-    call_here(&functions::rtMemcpyAsyncWithoutCheckKind, |here| {
+    enter(&functions::rtMemcpyAsyncWithoutCheckKind, |here| {
         let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
         let (dest_max, count) = (destMax as usize, count as usize);
         let copy = Async { dst, dest_max, src, count, kind: ACL_MEMCPY_DEFAULT, stream };

@@ -1,10 +1,15 @@
 //! Streams and host functions.
 
 use crate::{
-    aclError, aclrtEvent, aclrtHostFunc, aclrtStream,
     enter::{Out, callable, enter},
+    types::{aclError, aclrtEvent, aclrtHostFunc, aclrtStream},
 };
-use ferry_acl::{call::not_null, callback::Callback, event, functions, stream};
+use ferry_acl::{
+    arguments::not_null,
+    callback::Callback,
+    functions,
+    rules::{event, stream},
+};
 use std::ffi::c_void;
 
 /// Makes a stream of the current context.
@@ -13,9 +18,9 @@ use std::ffi::c_void;
 /// `stream` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtCreateStream(stream: *mut aclrtStream) -> aclError {
-    enter(&functions::aclrtCreateStream, || {
+    enter(&functions::aclrtCreateStream, |here| {
         let out = Out::new("stream", stream)?;
-        out.set(stream::create(0, 0)? as aclrtStream);
+        out.set(stream::create(here, 0, 0)? as aclrtStream);
         Ok(())
     })
 }
@@ -30,9 +35,9 @@ pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
     priority: u32,
     flag: u32,
 ) -> aclError {
-    enter(&functions::aclrtCreateStreamWithConfig, || {
+    enter(&functions::aclrtCreateStreamWithConfig, |here| {
         let out = Out::new("stream", stream)?;
-        out.set(stream::create(priority, flag)? as aclrtStream);
+        out.set(stream::create(here, priority, flag)? as aclrtStream);
         Ok(())
     })
 }
@@ -40,32 +45,32 @@ pub unsafe extern "C" fn aclrtCreateStreamWithConfig(
 /// Waits for a stream's tasks and destroys it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyStream(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtDestroyStream, || stream::destroy(stream as usize))
+    enter(&functions::aclrtDestroyStream, |here| stream::destroy(here, stream as usize))
 }
 
 /// Destroys a stream and drops its tasks.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtDestroyStreamForce(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtDestroyStreamForce, || stream::destroy_force(stream as usize))
+    enter(&functions::aclrtDestroyStreamForce, |here| stream::destroy_force(here, stream as usize))
 }
 
 /// Drops a stream's tasks.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtStreamAbort(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtStreamAbort, || stream::abort(stream as usize))
+    enter(&functions::aclrtStreamAbort, |here| stream::abort(here, stream as usize))
 }
 
 /// Waits for everything submitted to a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStream(stream: aclrtStream) -> aclError {
-    enter(&functions::aclrtSynchronizeStream, || stream::synchronize(stream as usize, None))
+    enter(&functions::aclrtSynchronizeStream, |here| stream::synchronize(here, stream as usize, None))
 }
 
 /// Waits for everything submitted to a stream, for at most `timeout` milliseconds; -1 waits for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout: i32) -> aclError {
-    enter(&functions::aclrtSynchronizeStreamWithTimeout, || {
-        stream::synchronize_within(stream as usize, timeout)
+    enter(&functions::aclrtSynchronizeStreamWithTimeout, |here| {
+        stream::synchronize_within(here, stream as usize, timeout)
     })
 }
 
@@ -75,9 +80,9 @@ pub extern "C" fn aclrtSynchronizeStreamWithTimeout(stream: aclrtStream, timeout
 /// `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32) -> aclError {
-    enter(&functions::aclrtStreamQuery, || {
+    enter(&functions::aclrtStreamQuery, |here| {
         let out = Out::new("status", status)?;
-        out.set(stream::query(stream as usize)?);
+        out.set(stream::query(here, stream as usize)?);
         Ok(())
     })
 }
@@ -85,7 +90,7 @@ pub unsafe extern "C" fn aclrtStreamQuery(stream: aclrtStream, status: *mut i32)
 /// What a failure of a stream's work does to the streams of its context.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtSetStreamFailureMode(stream: aclrtStream, mode: u64) -> aclError {
-    enter(&functions::aclrtSetStreamFailureMode, || stream::set_failure_mode(stream as usize, mode))
+    enter(&functions::aclrtSetStreamFailureMode, |here| stream::set_failure_mode(here, stream as usize, mode))
 }
 
 /// A small number of a stream.
@@ -94,9 +99,9 @@ pub extern "C" fn aclrtSetStreamFailureMode(stream: aclrtStream, mode: u64) -> a
 /// `streamId` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclrtStreamGetId(stream: aclrtStream, streamId: *mut i32) -> aclError {
-    enter(&functions::aclrtStreamGetId, || {
+    enter(&functions::aclrtStreamGetId, |here| {
         let out = Out::new("streamId", streamId)?;
-        out.set(stream::id(stream as usize)?);
+        out.set(stream::id(here, stream as usize)?);
         Ok(())
     })
 }
@@ -104,9 +109,9 @@ pub unsafe extern "C" fn aclrtStreamGetId(stream: aclrtStream, streamId: *mut i3
 /// Later tasks of the stream wait for what the event has captured.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtStreamWaitEvent(stream: aclrtStream, event: aclrtEvent) -> aclError {
-    enter(&functions::aclrtStreamWaitEvent, || {
+    enter(&functions::aclrtStreamWaitEvent, |here| {
         not_null("event", event as usize)?;
-        event::stream_wait(stream as usize, event as usize)
+        event::stream_wait(here, stream as usize, event as usize)
     })
 }
 
@@ -120,10 +125,10 @@ pub unsafe extern "C" fn aclrtLaunchHostFunc(
     fn_: aclrtHostFunc,
     args: *mut c_void,
 ) -> aclError {
-    enter(&functions::aclrtLaunchHostFunc, || {
+    enter(&functions::aclrtLaunchHostFunc, |here| {
         let function = callable("fn", fn_)?;
         // SAFETY: the C contract lets a thread of ours call the function with its argument.
         let callback = unsafe { Callback::new("aclrtLaunchHostFunc", function, args as usize, None) };
-        stream::launch_host_func(stream as usize, callback)
+        stream::launch_host_func(here, stream as usize, callback)
     })
 }

@@ -1,15 +1,16 @@
 //! Versions.
 
 use crate::{
-    aclCANNPackageVersion, aclError,
     enter::{Out, enter, text},
+    types::{aclCANNPackageVersion, aclError},
 };
 use ferry_acl::{
     Result,
-    call::{not_null, writable},
+    arguments::{not_null, writable},
     constants::{ACL_MAJOR_VERSION, ACL_MINOR_VERSION, ACL_PATCH_VERSION},
     functions,
-    version::{self, Version},
+    rules::info,
+    version::Version,
 };
 use std::ffi::c_char;
 
@@ -23,7 +24,7 @@ pub unsafe extern "C" fn aclrtGetVersion(
     minorVersion: *mut i32,
     patchVersion: *mut i32,
 ) -> aclError {
-    enter(&functions::aclrtGetVersion, || {
+    enter(&functions::aclrtGetVersion, |_| {
         let major = Out::new("majorVersion", majorVersion)?;
         let minor = Out::new("minorVersion", minorVersion)?;
         let patch = Out::new("patchVersion", patchVersion)?;
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn aclrtGetVersion(
 /// `pkgName` is NULL or a C string; `versionStr` is NULL or has room for 128 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclsysGetVersionStr(pkgName: *mut c_char, versionStr: *mut c_char) -> aclError {
-    enter(&functions::aclsysGetVersionStr, || {
+    enter(&functions::aclsysGetVersionStr, |_| {
         not_null("versionStr", versionStr as usize)?;
         // SAFETY: the C contract.
         let text = unsafe { package(pkgName) }?.text();
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn aclsysGetVersionStr(pkgName: *mut c_char, versionStr: *
 /// `pkgName` is NULL or a C string; `versionNum` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclsysGetVersionNum(pkgName: *mut c_char, versionNum: *mut i32) -> aclError {
-    enter(&functions::aclsysGetVersionNum, || {
+    enter(&functions::aclsysGetVersionNum, |_| {
         let out = Out::new("versionNum", versionNum)?;
         // SAFETY: the C contract.
         out.set(unsafe { package(pkgName) }?.number());
@@ -73,9 +74,9 @@ pub unsafe extern "C" fn aclsysGetVersionNum(pkgName: *mut c_char, versionNum: *
 /// `version` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aclsysGetCANNVersion(name: i32, version: *mut aclCANNPackageVersion) -> aclError {
-    enter(&functions::aclsysGetCANNVersion, || {
+    enter(&functions::aclsysGetCANNVersion, |_| {
         let out = Out::new("version", version)?;
-        let version = version::of_package_number(name)?;
+        let version = info::of_package_number(name)?;
         let [major, minor, release, patch] = version.parts();
         out.set(aclCANNPackageVersion {
             version: chars(version.text()),
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn aclsysGetCANNVersion(name: i32, version: *mut aclCANNPa
 unsafe fn package(name: *mut c_char) -> Result<&'static Version> {
     not_null("pkgName", name as usize)?;
     // SAFETY: the caller's promise.
-    version::of_package(&unsafe { text("pkgName", name) }?.unwrap_or_default())
+    info::of_package(&unsafe { text("pkgName", name) }?.unwrap_or_default())
 }
 
 /// Text in an array of C, with zeros behind it; what does not fit is cut.

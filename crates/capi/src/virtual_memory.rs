@@ -1,14 +1,15 @@
 //! Reserved addresses, physical memory, and mappings of the one at the other.
 
 use crate::{
-    aclError, aclrtDrvMemHandle, aclrtMemAccessDesc, aclrtMemLocation, aclrtPhysicalMemProp,
     enter::{Out, array, enter},
+    types::{aclError, aclrtDrvMemHandle, aclrtMemAccessDesc, aclrtMemLocation, aclrtPhysicalMemProp},
 };
 use ferry_acl::{
     Result, functions,
-    virtual_memory::{
-        self, Properties,
-        mapped::{self, Access},
+    rules::virtual_memory::{
+        self,
+        mapped::{self, AccessRequest},
+        physical::{self, Properties},
     },
 };
 use std::ffi::c_void;
@@ -25,9 +26,9 @@ pub unsafe extern "C" fn aclrtReserveMemAddress(
     expectPtr: *mut c_void,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtReserveMemAddress, || {
+    enter(&functions::aclrtReserveMemAddress, |here| {
         let out = Out::new("virPtr", virPtr)?;
-        out.set(virtual_memory::reserve(size, alignment, expectPtr as usize, flags)? as *mut c_void);
+        out.set(virtual_memory::reserve(here, size, alignment, expectPtr as usize, flags)? as *mut c_void);
         Ok(())
     })
 }
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn aclrtReserveMemAddress(
 /// Gives reserved addresses back.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtReleaseMemAddress(virPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtReleaseMemAddress, || virtual_memory::release(virPtr as usize))
+    enter(&functions::aclrtReleaseMemAddress, |here| virtual_memory::release(here, virPtr as usize))
 }
 
 /// Allocates physical memory.
@@ -49,11 +50,11 @@ pub unsafe extern "C" fn aclrtMallocPhysical(
     prop: *const aclrtPhysicalMemProp,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtMallocPhysical, || {
+    enter(&functions::aclrtMallocPhysical, |here| {
         let out = Out::new("handle", handle)?;
         // SAFETY: the C contract.
         let properties = unsafe { properties(prop) }?;
-        out.set(virtual_memory::malloc_physical(size, &properties, flags)? as aclrtDrvMemHandle);
+        out.set(physical::malloc_physical(here, size, &properties, flags)? as aclrtDrvMemHandle);
         Ok(())
     })
 }
@@ -76,7 +77,7 @@ unsafe fn properties(prop: *const aclrtPhysicalMemProp) -> Result<Properties> {
 /// Frees physical memory, once it is no longer mapped.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtFreePhysical(handle: aclrtDrvMemHandle) -> aclError {
-    enter(&functions::aclrtFreePhysical, || virtual_memory::free_physical(handle as usize))
+    enter(&functions::aclrtFreePhysical, |_| physical::free_physical(handle as usize))
 }
 
 /// Maps physical memory at reserved addresses.
@@ -88,15 +89,15 @@ pub extern "C" fn aclrtMapMem(
     handle: aclrtDrvMemHandle,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtMapMem, || {
-        virtual_memory::map(virPtr as usize, size, offset, handle as usize, flags)
+    enter(&functions::aclrtMapMem, |here| {
+        virtual_memory::map(here, virPtr as usize, size, offset, handle as usize, flags)
     })
 }
 
 /// Undoes aclrtMapMem; returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtUnmapMem(virPtr: *mut c_void) -> aclError {
-    enter(&functions::aclrtUnmapMem, || virtual_memory::unmap(virPtr as usize))
+    enter(&functions::aclrtUnmapMem, |here| virtual_memory::unmap(here, virPtr as usize))
 }
 
 /// The granularity of physical memory.
@@ -109,11 +110,11 @@ pub unsafe extern "C" fn aclrtMemGetAllocationGranularity(
     option: i32,
     granularity: *mut usize,
 ) -> aclError {
-    enter(&functions::aclrtMemGetAllocationGranularity, || {
+    enter(&functions::aclrtMemGetAllocationGranularity, |here| {
         let out = Out::new("granularity", granularity)?;
         // SAFETY: the C contract.
         let properties = unsafe { properties(prop) }?;
-        out.set(virtual_memory::granularity(&properties, option)?);
+        out.set(physical::granularity(here, &properties, option)?);
         Ok(())
     })
 }
@@ -130,9 +131,11 @@ pub unsafe extern "C" fn aclrtReserveMemAddressNoUCMemory(
     expectPtr: *mut c_void,
     flags: u64,
 ) -> aclError {
-    enter(&functions::aclrtReserveMemAddressNoUCMemory, || {
+    enter(&functions::aclrtReserveMemAddressNoUCMemory, |here| {
         let out = Out::new("virPtr", virPtr)?;
-        out.set(virtual_memory::reserve_exactly(size, alignment, expectPtr as usize, flags)? as *mut c_void);
+        out.set(
+            virtual_memory::reserve_exactly(here, size, alignment, expectPtr as usize, flags)? as *mut c_void
+        );
         Ok(())
     })
 }
@@ -148,17 +151,17 @@ pub unsafe extern "C" fn aclrtMemSetAccess(
     desc: *mut aclrtMemAccessDesc,
     count: usize,
 ) -> aclError {
-    enter(&functions::aclrtMemSetAccess, || {
+    enter(&functions::aclrtMemSetAccess, |here| {
         // SAFETY: the C contract.
         let given = unsafe { array("desc", desc, count) }?;
         let given: Vec<_> = given.iter().map(access).collect();
-        mapped::set_access(virPtr as usize, size, &given)
+        mapped::set_access(here, virPtr as usize, size, &given)
     })
 }
 
-fn access(desc: &aclrtMemAccessDesc) -> Access {
+fn access(desc: &aclrtMemAccessDesc) -> AccessRequest {
     let aclrtMemAccessDesc { flags, location, rsv } = *desc;
-    Access { flags, location: location.type_, id: location.id, is_plain: rsv == [0; 12] }
+    AccessRequest { flags, location: location.type_, id: location.id, is_plain: rsv == [0; 12] }
 }
 
 /// The access that a place has to what is mapped.
@@ -171,11 +174,11 @@ pub unsafe extern "C" fn aclrtMemGetAccess(
     location: *mut aclrtMemLocation,
     flag: *mut u64,
 ) -> aclError {
-    enter(&functions::aclrtMemGetAccess, || {
+    enter(&functions::aclrtMemGetAccess, |here| {
         let out = Out::new("flag", flag)?;
         // SAFETY: the C contract.
         let place = unsafe { array("location", location, 1) }?[0];
-        out.set(mapped::access(virPtr as usize, place.type_, place.id)? as u64);
+        out.set(mapped::access(here, virPtr as usize, place.type_, place.id)? as u64);
         Ok(())
     })
 }
@@ -189,9 +192,9 @@ pub unsafe extern "C" fn aclrtMemRetainAllocationHandle(
     virPtr: *mut c_void,
     handle: *mut aclrtDrvMemHandle,
 ) -> aclError {
-    enter(&functions::aclrtMemRetainAllocationHandle, || {
+    enter(&functions::aclrtMemRetainAllocationHandle, |here| {
         let out = Out::new("handle", handle)?;
-        out.set(mapped::retain(virPtr as usize)? as aclrtDrvMemHandle);
+        out.set(mapped::retain(here, virPtr as usize)? as aclrtDrvMemHandle);
         Ok(())
     })
 }
@@ -205,10 +208,10 @@ pub unsafe extern "C" fn aclrtMemGetAllocationPropertiesFromHandle(
     handle: aclrtDrvMemHandle,
     prop: *mut aclrtPhysicalMemProp,
 ) -> aclError {
-    enter(&functions::aclrtMemGetAllocationPropertiesFromHandle, || {
+    enter(&functions::aclrtMemGetAllocationPropertiesFromHandle, |_| {
         let out = Out::new("prop", prop)?;
         let Properties { handle_type, allocation_type, attribute, location, id, reserve } =
-            virtual_memory::properties_of(handle as usize)?;
+            physical::properties_of(handle as usize)?;
         out.set(aclrtPhysicalMemProp {
             handleType: handle_type,
             allocationType: allocation_type,

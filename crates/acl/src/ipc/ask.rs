@@ -1,11 +1,11 @@
-//! The importer's side: asks the exporter for memory, and holds the lease. Never waits for ever: an exporter that is dead, stopped
-//! or not Ferry at all is told apart as far as that is possible, and given up on.
+//! The importer's side: asks the exporter for memory, and keeps the lease. Never waits for ever: an exporter
+//! that is dead, stopped or not Ferry at all is told apart as far as that is possible.
 
 use super::{
     socket::{Peer, Socket, process, user, wait, watch},
     wire::{ANSWER, Answer, GOODBYE, Name},
 };
-use crate::{Error, Result, call::refuse, constants as c, error::fail, interrupt};
+use crate::{Error, Result, arguments::refuse, constants as c, error::fail, interrupt, state::thread::Here};
 use ferry::engine::files::Kept;
 use ferry_core::{Kind, Shared};
 use std::{
@@ -17,14 +17,14 @@ use std::{
 };
 
 /// How long an exporter may take to answer: it may be busy, or swapped out, or stopped.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// As long as this lives, the exporter keeps the memory.
-pub struct Lease {
+pub struct ImportLease {
     socket: Socket,
 }
 
-impl Drop for Lease {
+impl Drop for ImportLease {
     fn drop(&mut self) {
         // An exporter that does not hear this keeps the memory until this process ends, and no harm is done.
         let _ = self.socket.send(&GOODBYE, None);
@@ -32,28 +32,28 @@ impl Drop for Lease {
 }
 
 /// Memory of another process.
-pub struct Loaned {
+pub struct ImportedMemory {
     /// The memory.
     pub shared: Shared,
     /// The physical number of its device.
     pub device: u32,
     /// What keeps it.
-    pub lease: Lease,
+    pub lease: ImportLease,
 }
 
-/// Asks for what goes under `name`, and waits for the answer at most for `patience`.
-pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
-    let end = Instant::now() + patience;
-    let connected = Socket::connect(name.socket, end).map_err(|error| match error.kind() {
+/// Asks for what goes under `name`, and waits at most `limit` for the answer.
+pub fn ask(here: &Here, name: &Name, limit: Duration) -> Result<ImportedMemory> {
+    let end = Instant::now() + limit;
+    let connected = Socket::connect(here, name.socket, end).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             gone("its process has ended, or it is in another network namespace")
         }
-        io::ErrorKind::TimedOut => silent(patience),
+        io::ErrorKind::TimedOut => silent(limit),
         io::ErrorKind::Interrupted => fail(c::ACL_ERROR_RT_IPC_ERROR, "a signal ended the wait"),
         _ => broken(&error),
     });
-    // From here on whatever fails says goodbye: the exporter may have granted the memory already.
-    let lease = Lease { socket: connected? };
+    // From here on whatever fails says goodbye: the exporter may have shared the memory already.
+    let lease = ImportLease { socket: connected? };
     let exporter = lease.socket.peer().map_err(|error| broken(&error))?;
     if exporter.uid != user() {
         let note = format!("the exporter belongs to user {}, this process to user {}", exporter.uid, user());
@@ -64,13 +64,19 @@ pub fn ask(name: &Name, patience: Duration) -> Result<Loaned> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(broken(&error)),
         _ => {}
     }
-    let (answer, files) = hear(&lease.socket, exporter, end, patience)?;
-    let (device, shared) = made_sense_of(answer, files)?;
-    Ok(Loaned { shared, device, lease })
+    let (answer, files) = receive(here, &lease.socket, exporter, end, limit)?;
+    let (device, shared) = understood(answer, files)?;
+    Ok(ImportedMemory { shared, device, lease })
 }
 
 /// Waits for the answer, or for the end of the exporter.
-fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Result<(Answer, Vec<OwnedFd>)> {
+fn receive(
+    here: &Here,
+    socket: &Socket,
+    exporter: Peer,
+    end: Instant,
+    limit: Duration,
+) -> Result<(Answer, Vec<OwnedFd>)> {
     // A forked child of a dead exporter may hold its socket: watch the process itself, too.
     let process = match exporter.pid {
         0 => None,
@@ -78,14 +84,14 @@ fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Re
     };
     let mut set = vec![watch(socket)];
     set.extend(process.as_ref().map(watch));
-    wait_for_any(&mut set, end)?;
+    wait_for_any(here, &mut set, end)?;
     if set[0].revents == 0 {
         let dead = set.get(1).is_some_and(|entry| entry.revents != 0);
-        return Err(if dead { gone("its process has ended") } else { silent(patience) });
+        return Err(if dead { gone("its process has ended") } else { silent(limit) });
     }
     let mut bytes = [0; ANSWER];
     let received = match socket.receive(&mut bytes) {
-        // It left before it took the question, but may have left an answer: one that turns everybody away.
+        // It left before it took the question, but may have left an answer: one that refuses every importer.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => socket.receive(&mut bytes),
         other => other,
     };
@@ -100,10 +106,10 @@ fn hear(socket: &Socket, exporter: Peer, end: Instant, patience: Duration) -> Re
     Ok((answer.ok_or_else(strange)?, files))
 }
 
-/// Waits until one of `set` has something to say, or until `end`. Fails if a signal ended that.
-fn wait_for_any(set: &mut [libc::pollfd], end: Instant) -> Result<()> {
+/// Waits until one of `set` is ready, or until `end`. Fails if a signal ended that.
+fn wait_for_any(here: &Here, set: &mut [libc::pollfd], end: Instant) -> Result<()> {
     let mut failed = None;
-    let waited = interrupt::wait(Some(end.saturating_duration_since(Instant::now())), |limit| {
+    let waited = interrupt::wait(here, Some(end.saturating_duration_since(Instant::now())), |limit| {
         failed = wait(set, limit.map(|limit| Instant::now() + limit)).err();
         let is_over = failed.is_some() || set.iter().any(|entry| entry.revents != 0);
         if is_over { Ok(()) } else { Err(Kind::Timeout.because("no answer")) }
@@ -115,9 +121,9 @@ fn wait_for_any(set: &mut [libc::pollfd], end: Instant) -> Result<()> {
     }
 }
 
-fn made_sense_of(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {
+fn understood(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {
     match answer {
-        Answer::Granted { device, offset, len } => {
+        Answer::Shared { device, offset, len } => {
             let file = files.pop().filter(|_| files.is_empty());
             let shared = file.and_then(|file| sound(file, offset, len));
             let strange = || fail(c::ACL_ERROR_RT_IPC_ERROR, "the exporter's answer brings no such memory");
@@ -158,8 +164,8 @@ fn gone(why: &str) -> Error {
     fail(c::ACL_ERROR_RT_IPC_ERROR, format!("the exporter is gone: {why}"))
 }
 
-fn silent(patience: Duration) -> Error {
-    let note = format!("the exporter did not answer within {patience:?}: it may be stopped");
+fn silent(limit: Duration) -> Error {
+    let note = format!("the exporter did not answer within {limit:?}: it may be stopped");
     fail(c::ACL_ERROR_RT_IPC_ERROR, note)
 }
 

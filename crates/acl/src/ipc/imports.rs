@@ -1,9 +1,9 @@
-//! What this process has imported, and how often. To import again what is here already gives the same address or handle; each
-//! import is undone by itself, and the memory goes with the last.
+//! What this process has imported, and how often. To import again what is here already gives the same address
+//! or handle; each import is undone by itself, and the memory goes with the last.
 
-use super::{service::Source, wire::Name};
-use crate::{Result, call::refuse, constants as c, error::fail, interrupt, state::lock};
-use ferry_core::Kind;
+use super::{exports::Source, wire::Name};
+use crate::{Result, arguments::refuse, constants as c, error::fail, interrupt, state::thread::Here};
+use ferry_core::{Kind, sync::lock};
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, Condvar, LazyLock, Mutex, OnceLock},
@@ -11,20 +11,20 @@ use std::{
 };
 
 #[derive(Default)]
-struct Imports {
+struct ImportTable {
     by_name: HashMap<Name, Import>,
     /// By the address or handle. The two are told apart: a number may come from the program.
     by_source: HashMap<Source, Name>,
 }
 
 enum Import {
-    /// Somebody imports it.
+    /// A thread is importing it.
     Underway(Arc<Outcome>),
     /// Where the memory is, or what its handle is, and how often it was imported.
     Here { value: usize, count: usize },
 }
 
-/// What comes of an import, and the thread that is at it.
+/// The result of an import, once there is one, and the thread that imports.
 struct Outcome {
     thread: ThreadId,
     value: OnceLock<Result<usize>>,
@@ -40,28 +40,28 @@ pub enum Ended {
     Last(usize),
 }
 
-static IMPORTS: LazyLock<Mutex<Imports>> = LazyLock::new(Mutex::default);
+static IMPORTS: LazyLock<Mutex<ImportTable>> = LazyLock::new(Mutex::default);
 /// An import is no longer under way.
-static SETTLED: Condvar = Condvar::new();
+static FINISHED: Condvar = Condvar::new();
 
-/// The address or handle of what goes under `name`: what is here already, or what `import` brings. Whoever asks meanwhile waits for
-/// that, and is told the same.
-pub fn begin(name: Name, import: impl FnOnce() -> Result<usize>) -> Result<usize> {
-    let mut turn = loop {
+/// The address or handle of what goes under `name`: what is here already, or what `import` brings. Other
+/// threads that ask meanwhile wait for that, and get the same.
+pub fn begin(here: &Here, name: Name, import: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    let mut importing = loop {
         match enter(name) {
             Entered::Here(value) => return Ok(value),
-            Entered::First(turn) => break turn,
-            Entered::Second(outcome) => wait_for(&outcome)?,
+            Entered::First(importing) => break importing,
+            Entered::Second(outcome) => wait_for(here, &outcome)?,
         }
     };
-    turn.came = import();
-    turn.came.clone()
+    importing.result = import();
+    importing.result.clone()
 }
 
-/// What somebody finds who wants to import.
+/// What a thread finds that wants to import.
 enum Entered {
     Here(usize),
-    First(Turn),
+    First(Importing),
     Second(Arc<Outcome>),
 }
 
@@ -70,10 +70,10 @@ fn enter(name: Name) -> Entered {
         Entry::Vacant(vacant) => {
             let outcome = Arc::new(Outcome { thread: thread::current().id(), value: OnceLock::new() });
             vacant.insert(Import::Underway(outcome.clone()));
-            Entered::First(Turn {
+            Entered::First(Importing {
                 name,
                 outcome,
-                came: Err(fail(c::ACL_ERROR_RT_IPC_ERROR, "it was not finished")),
+                result: Err(fail(c::ACL_ERROR_RT_IPC_ERROR, "it was not finished")),
             })
         }
         Entry::Occupied(mut there) => match there.get_mut() {
@@ -86,39 +86,39 @@ fn enter(name: Name) -> Entered {
     }
 }
 
-/// The right to import something. Tells those who wait what came of it when dropped.
-struct Turn {
+/// The right to import something. When dropped, it gives the result to the threads that wait for it.
+struct Importing {
     name: Name,
     outcome: Arc<Outcome>,
-    came: Result<usize>,
+    result: Result<usize>,
 }
 
-impl Drop for Turn {
+impl Drop for Importing {
     fn drop(&mut self) {
         let mut all = lock(&IMPORTS);
-        match self.came {
+        match self.result {
             Ok(value) => {
                 all.by_source.insert((self.name.what, value), self.name);
                 all.by_name.insert(self.name, Import::Here { value, count: 1 });
             }
             Err(_) => drop(all.by_name.remove(&self.name)),
         }
-        let _ = self.outcome.value.set(self.came.clone());
-        SETTLED.notify_all();
+        let _ = self.outcome.value.set(self.result.clone());
+        FINISHED.notify_all();
     }
 }
 
 /// Waits until another thread's import is over, and fails as it did. A signal may end that.
-fn wait_for(outcome: &Outcome) -> Result<()> {
+fn wait_for(here: &Here, outcome: &Outcome) -> Result<()> {
     if outcome.thread == thread::current().id() {
         return Err(refuse("this thread is importing it: a signal's handler cannot wait for that"));
     }
-    let is_open = |_: &mut Imports| outcome.value.get().is_none();
-    interrupt::wait(None, |limit| {
+    let is_open = |_: &mut ImportTable| outcome.value.get().is_none();
+    interrupt::wait(here, None, |limit| {
         let all = lock(&IMPORTS);
         match limit {
-            None => drop(SETTLED.wait_while(all, is_open)),
-            Some(limit) => drop(SETTLED.wait_timeout_while(all, limit, is_open)),
+            None => drop(FINISHED.wait_while(all, is_open)),
+            Some(limit) => drop(FINISHED.wait_timeout_while(all, limit, is_open)),
         }
         if outcome.value.get().is_some() { Ok(()) } else { Err(Kind::Timeout.because("not imported yet")) }
     })?;
@@ -145,4 +145,9 @@ pub fn end(name: &Name) -> Ended {
 /// The name under which something was imported.
 pub fn name_of(source: Source) -> Option<Name> {
     lock(&IMPORTS).by_source.get(&source).copied()
+}
+
+/// Undoes one import of what is about to be freed. Whether it stays, since it was imported more than once.
+pub fn stays(source: Source) -> bool {
+    name_of(source).is_some_and(|name| matches!(end(&name), Ended::OneOfMany))
 }

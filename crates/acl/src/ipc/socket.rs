@@ -1,7 +1,8 @@
-//! The system calls behind the service: sockets that keep message borders, their peers, descriptors that travel, and processes
-//! that can be watched. Names are abstract: nothing is left on disk, and the name goes when the last socket does.
+//! The system calls behind the service: sockets that preserve message boundaries, their peers, descriptors
+//! that are passed, and processes that can be watched. Names are abstract: nothing is left on disk, and the
+//! name goes with the last socket.
 
-use crate::interrupt;
+use crate::{interrupt, state::thread::Here};
 use ferry::engine::files::{Kept, all_above};
 use std::{
     io::{
@@ -16,8 +17,8 @@ use std::{
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A socket that ends for everybody when dropped: a forked child's copy does not keep the connection. Every use fails once the
-/// program has closed its descriptor, whatever it has put there.
+/// A socket that is shut down when dropped: a forked child's copy does not keep the connection. Every use
+/// fails once the program has closed its descriptor, even if it has opened another file under that number.
 pub struct Socket(Kept);
 
 /// Who is on the other side, as the kernel saw it when the connection was made.
@@ -45,7 +46,8 @@ impl AsRef<Kept> for Socket {
 }
 
 impl Socket {
-    /// A socket that listens under this number; fails with `AddrInUse` if somebody does already. Accepting never blocks.
+    /// A socket that listens under this number; fails with `AddrInUse` if another socket does already.
+    /// Accepting never blocks.
     pub fn listen(number: u32) -> io::Result<Socket> {
         let socket = Socket::new(libc::SOCK_NONBLOCK)?;
         let (address, len) = address(number);
@@ -56,11 +58,11 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A connection to the socket of this number.
-    pub fn connect(number: u32, end: Instant) -> io::Result<Socket> {
+    /// A connection to the socket of this number. Waits until `end`, unless a signal ends that.
+    pub fn connect(here: &Here, number: u32, end: Instant) -> io::Result<Socket> {
         let socket = Socket::new(0)?;
         let (address, len) = address(number);
-        let is_watched = interrupt::is_watched();
+        let is_watched = here.is_watched();
         loop {
             // Connecting waits while too many others do, for as long as sending may take.
             let left = left(end).ok_or(io::ErrorKind::TimedOut)?;
@@ -69,10 +71,21 @@ impl Socket {
             match check(unsafe { libc::connect(socket.fd()?, (&raw const address).cast(), len) }) {
                 Ok(_) => return Ok(socket),
                 Err(error) if matches!(error.kind(), Interrupted | WouldBlock) => {
-                    interrupt::ask().map_err(|_| Interrupted)?;
+                    interrupt::ask(here).map_err(|_| Interrupted)?;
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Wakes the thread that listens under this number, by a connection that says nothing. Never waits: where
+    /// too many others wait to be accepted, the thread is awake.
+    pub fn knock(number: u32) {
+        let Ok(socket) = Socket::new(libc::SOCK_NONBLOCK) else { return };
+        let (address, len) = address(number);
+        if let Ok(fd) = socket.fd() {
+            // SAFETY: the address is valid for `len` bytes.
+            unsafe { libc::connect(fd, (&raw const address).cast(), len) };
         }
     }
 
@@ -81,7 +94,7 @@ impl Socket {
         let (listener, flags) = (self.fd()?, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
         // SAFETY: the peer's address is not asked for.
         let accept = || unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) };
-        // SAFETY: the call just returned this descriptor and nobody else has it.
+        // SAFETY: the call just returned this descriptor and only this code has it.
         let accepted = || Ok(unsafe { OwnedFd::from_raw_fd(check(retrying(accept))?) });
         Ok(Socket(Kept::open(accepted)?))
     }
@@ -127,8 +140,8 @@ impl Socket {
         if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Takes the next message and the descriptors that came with it, without waiting. 0 bytes: the other side is gone. A message
-    /// longer than `bytes` comes back as longer.
+    /// Takes the next message and the descriptors that came with it, without waiting. 0 bytes: the other side
+    /// is gone. A message longer than `bytes` comes back as longer.
     pub fn receive(&self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let mut control = Control::new();
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -147,7 +160,7 @@ impl Socket {
 
     fn new(flags: i32) -> io::Result<Socket> {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
-        // SAFETY: takes numbers only; the descriptor is new and nobody else has it.
+        // SAFETY: takes numbers only; the descriptor is new and only this code has it.
         let new = || unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) };
         Ok(Socket(Kept::open::<OwnedFd>(new)?))
     }
@@ -164,8 +177,8 @@ impl Socket {
     }
 }
 
-/// Room for a message's descriptor and a few that should not be there, aligned as their header is. The kernel closes what does
-/// not fit.
+/// Room for a message's descriptor and a few that should not be there, aligned as their header is. The kernel
+/// closes what does not fit.
 struct Control([MaybeUninit<libc::cmsghdr>; 4]);
 
 impl Control {
@@ -179,7 +192,8 @@ impl Control {
         message.msg_control = self.0.as_mut_ptr().cast();
         // SAFETY: arithmetic on a length.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
-        // SAFETY: the control part is zeroed, aligned, and holds a header and one descriptor; so the first header is not NULL.
+        // SAFETY: the control part is zeroed, aligned, and holds a header and one descriptor; so the first
+        // header is not NULL.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(message);
             (*header).cmsg_level = libc::SOL_SOCKET;
@@ -235,7 +249,7 @@ fn address(number: u32) -> (libc::sockaddr_un, libc::socklen_t) {
     (address, len as libc::socklen_t)
 }
 
-/// Waits until one of `set` has something to say, or until `end`.
+/// Waits until one of `set` is ready, or until `end`.
 pub fn wait(set: &mut [libc::pollfd], end: Option<Instant>) -> io::Result<()> {
     loop {
         let limit_ms = match end {
@@ -254,7 +268,7 @@ pub fn wait(set: &mut [libc::pollfd], end: Option<Instant>) -> io::Result<()> {
     }
 }
 
-/// What to wait for; nothing, if the program has closed it.
+/// The entry of poll that waits for this to be readable; for nothing, if the program has closed it.
 pub fn watch(kept: &impl AsRef<Kept>) -> libc::pollfd {
     let fd = kept.as_ref().get().map_or(-1, |fd| fd.as_raw_fd());
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -281,7 +295,7 @@ pub fn process(pid: i32) -> io::Result<Option<Process>> {
     let open = || {
         // SAFETY: takes numbers only.
         let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 })?;
-        // SAFETY: the call just returned this descriptor, closed on exec, and nobody else has it.
+        // SAFETY: the call just returned this descriptor, closed on exec, and only this code has it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     match Kept::of_process(pid, open) {

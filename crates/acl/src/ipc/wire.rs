@@ -1,6 +1,8 @@
-//! What exporter and importer say to each other, and the names under which exports go: nothing here touches a socket.
+//! What exporter and importer say to each other, and the names under which exports go: nothing here touches a
+//! socket.
 //!
-//! One question, one answer, both of fixed size and sent whole. The answer to a granted question brings the descriptor.
+//! One question, one answer, both of fixed size and sent whole. An answer that shares memory brings the
+//! descriptor.
 
 /// The most a connection may say.
 pub const QUESTION: usize = 32;
@@ -15,9 +17,10 @@ pub const KEY_TEXT: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry-1\n");
 const KEY_HEAD: &str = "ferry-device-memory-key-";
 
-/// What kind of memory is lent. Each kind has secrets of its own, so that one is never taken for the other.
+/// What kind of memory is exported. Each kind has secrets of its own, so that one is never taken for the
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lent {
+pub enum ExportKind {
     /// An allocation, under an export key.
     Allocation = 1,
     /// Physical memory, under a shareable handle.
@@ -29,8 +32,8 @@ pub enum Lent {
 pub struct Name {
     /// The exporter's socket.
     pub socket: u32,
-    /// What is lent.
-    pub what: Lent,
+    /// What is exported.
+    pub what: ExportKind,
     /// Known to those who were told; 32 bits of it for a shareable handle.
     pub secret: u128,
 }
@@ -50,7 +53,7 @@ impl Name {
         let (socket, secret) = digits.split_at(8);
         let socket = u32::from_str_radix(socket, 16).ok()?;
         let secret = u128::from_str_radix(secret, 16).ok()?;
-        Some(Name { socket, what: Lent::Allocation, secret })
+        Some(Name { socket, what: ExportKind::Allocation, secret })
     }
 
     /// The shareable handle.
@@ -61,7 +64,11 @@ impl Name {
     /// The name that a shareable handle stands for. Neither half of one that was given out is 0.
     pub fn from_handle(handle: u64) -> Option<Name> {
         let (socket, secret) = ((handle >> 32) as u32, handle as u32);
-        (socket != 0 && secret != 0).then_some(Name { socket, what: Lent::Physical, secret: secret.into() })
+        (socket != 0 && secret != 0).then_some(Name {
+            socket,
+            what: ExportKind::Physical,
+            secret: secret.into(),
+        })
     }
 
     /// What the importer sends.
@@ -77,8 +84,8 @@ impl Name {
     pub fn from_question(socket: u32, bytes: &[u8]) -> Option<Name> {
         let bytes: &[u8; QUESTION] = bytes.try_into().ok()?;
         let what = match (word(bytes, 0), word(bytes, 1)) {
-            (MAGIC, 1) => Lent::Allocation,
-            (MAGIC, 2) => Lent::Physical,
+            (MAGIC, 1) => ExportKind::Allocation,
+            (MAGIC, 2) => ExportKind::Physical,
             _ => return None,
         };
         let secret = u128::from(word(bytes, 3)) << 64 | u128::from(word(bytes, 2));
@@ -90,7 +97,7 @@ impl Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Here it is: the descriptor comes with this answer.
-    Granted {
+    Shared {
         /// The physical number of the device.
         device: u32,
         /// Where in the file it begins.
@@ -112,7 +119,7 @@ impl Answer {
     /// As it is sent.
     pub fn to_bytes(self) -> [u8; ANSWER] {
         let words = match self {
-            Answer::Granted { device, offset, len } => [MAGIC, 0, device.into(), offset, len],
+            Answer::Shared { device, offset, len } => [MAGIC, 0, device.into(), offset, len],
             Answer::Unknown => [MAGIC, 1, 0, 0, 0],
             Answer::Freed => [MAGIC, 2, 0, 0, 0],
             Answer::NotListed => [MAGIC, 3, 0, 0, 0],
@@ -133,7 +140,7 @@ impl Answer {
         }
         let (device, offset, len) = (word(bytes, 2).try_into().ok()?, word(bytes, 3), word(bytes, 4));
         Some(match word(bytes, 1) {
-            0 => Answer::Granted { device, offset, len },
+            0 => Answer::Shared { device, offset, len },
             1 => Answer::Unknown,
             2 => Answer::Freed,
             3 => Answer::NotListed,
@@ -156,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_key_is_64_printable_characters_and_comes_back() {
-        let name = Name { socket: 0xfe_dcba, what: Lent::Allocation, secret: SECRET };
+        let name = Name { socket: 0xfe_dcba, what: ExportKind::Allocation, secret: SECRET };
         let key = name.to_key();
         assert_eq!(key.len(), KEY_TEXT);
         assert!(key.bytes().all(|c| c.is_ascii_graphic()));
@@ -172,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_handle_comes_back_and_has_no_empty_half() {
-        let name = Name { socket: 0x8000_0001, what: Lent::Physical, secret: 0xf000_0002 };
+        let name = Name { socket: 0x8000_0001, what: ExportKind::Physical, secret: 0xf000_0002 };
         assert_eq!(name.to_handle(), 0x8000_0001_f000_0002);
         assert_eq!(Name::from_handle(name.to_handle()), Some(name));
         for garbage in [0, 1, 1 << 32] {
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn questions_come_back_and_junk_does_not() {
-        for what in [Lent::Allocation, Lent::Physical] {
+        for what in [ExportKind::Allocation, ExportKind::Physical] {
             let name = Name { socket: 7, what, secret: SECRET };
             let question = name.to_question();
             assert_eq!(Name::from_question(7, &question), Some(name));
@@ -198,15 +205,15 @@ mod tests {
 
     #[test]
     fn answers_come_back_and_junk_does_not() {
-        let granted = Answer::Granted { device: 3, offset: 1 << 40, len: 5 };
-        for answer in [granted, Answer::Unknown, Answer::Freed, Answer::NotListed, Answer::Full] {
+        let shared = Answer::Shared { device: 3, offset: 1 << 40, len: 5 };
+        for answer in [shared, Answer::Unknown, Answer::Freed, Answer::NotListed, Answer::Full] {
             assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
         }
-        let mut bent = granted.to_bytes();
+        let mut bent = shared.to_bytes();
         bent[8] = 9;
         assert_eq!(Answer::from_bytes(&bent), None);
         assert_eq!(Answer::from_bytes(&[]), None);
-        bent = granted.to_bytes();
+        bent = shared.to_bytes();
         bent[20] = 1;
         assert_eq!(Answer::from_bytes(&bent), None, "a device beyond 32 bits");
     }

@@ -1,4 +1,5 @@
-//! The files of logs: made with the first line, a new one after 20 MB, the oldest deleted when there are too many.
+//! The files of logs: made with the first line, a new one after 20 MB, the oldest deleted when there are too
+//! many.
 
 use super::settings::Settings;
 use ferry::engine::files::Kept;
@@ -72,10 +73,11 @@ fn is_passing(why: &io::Error) -> bool {
     why.raw_os_error().is_some_and(|code| PASSING.contains(&code))
 }
 
-/// Prints a line on standard output or error at once and in one piece, past the buffers of C and Rust. What cannot be printed is
-/// lost and harms nobody: a reader that has gone does not end the program by SIGPIPE.
+/// Prints a line on standard output or error at once and in one piece, past the buffers of C and Rust. What
+/// cannot be printed is lost and harms nobody: a reader that has gone does not end the program by SIGPIPE.
 pub fn print(file: i32, line: &[u8]) {
-    // SAFETY: sets of signals on the stack, valid for the calls. A SIGPIPE that was pending before is not taken away.
+    // SAFETY: sets of signals on the stack, valid for the calls. A SIGPIPE that was pending before is not
+    // taken away.
     unsafe {
         let (mut pipe, mut pending, mut old): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
             mem::zeroed();

@@ -12,7 +12,8 @@ const MOST_FILES: usize = 1000;
 
 pub const EVENT: &str = "EVENT";
 
-/// The modules that public documents and their examples name. Any other name in ASCEND_MODULE_LOG_LEVEL voids it.
+/// The modules that public documents and their examples name. Any other name in ASCEND_MODULE_LOG_LEVEL voids
+/// it.
 const MODULES: [&str; 12] = [
     "ASCENDCL",
     "RUNTIME",

@@ -1,4 +1,5 @@
-//! The time of day for log lines. The zone is asked for once: a forked child must not meet the C library's lock.
+//! The time of day for log lines. The zone is asked for once: a forked child must not meet the C library's
+//! lock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -57,7 +58,8 @@ impl Moment {
     }
 }
 
-/// Year, month and day of a day counted from 1970. Years begin in March here, so that a leap day is the last of its year.
+/// Year, month and day of a day counted from 1970. Years begin in March here, so that a leap day is the last
+/// of its year.
 fn day(since_1970: i64) -> [i64; 3] {
     let days = since_1970 + 719_468; // since 1 March of the year 0
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

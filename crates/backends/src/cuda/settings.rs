@@ -14,6 +14,14 @@ pub struct Settings {
     pub stagers: Option<usize>,
 }
 
+impl Settings {
+    /// What copies take from other work of a GPU, in words.
+    pub fn footprint(&self) -> String {
+        let Constants { blocks_in, blocks_out, .. } = &self.constants;
+        format!(" (copy kernels of {blocks_in} blocks in, {blocks_out} out)")
+    }
+}
+
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident = $value:expr,)*) => {
         /// The numbers by which the planner chooses between copy engines and kernels. As text: `name=value`, with commas between

@@ -1,0 +1,143 @@
+//! How contexts and streams come into the tables and leave them.
+
+use super::{
+    context::Context,
+    process::{Engine, Primary},
+    stream::{StreamAttributes, StreamEntry, this_thread},
+};
+use crate::{
+    Result,
+    callback::mailbox,
+    constants as c,
+    error::fail,
+    exceptions::{self, Exception},
+    handles::Handles,
+};
+use ferry_core::{QueueOptions, Stream, sync::lock};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+/// The flags there are; a stream with others is a plain one.
+const ALL_STREAM_FLAGS: u32 = 0x3f;
+
+impl Engine {
+    /// Makes a context with its default stream.
+    pub(crate) fn make_context(&self, device: u32, explicit: bool) -> Result<Arc<Context>> {
+        let context = self.contexts.insert(|handle| Context::new(handle, device, explicit));
+        match self.make_stream(&context, 0, true) {
+            Ok(stream) => {
+                let _ = context.default_stream.set(stream);
+                self.account(device).enter();
+                Ok(context)
+            }
+            Err(error) => {
+                self.contexts.remove(context.handle);
+                Err(error)
+            }
+        }
+    }
+
+    /// The default context of a device, made if there is none; `note` records who wants it.
+    pub(crate) fn primary(&self, device: u32, note: impl FnOnce(&mut Primary)) -> Result<Arc<Context>> {
+        let mut primary = lock(&self.device(device)?.primary);
+        let context = match &primary.context {
+            Some(context) => context.clone(),
+            None => primary.context.insert(self.make_context(device, false)?).clone(),
+        };
+        note(&mut primary);
+        Ok(context)
+    }
+
+    /// Waits for the streams of a context and takes them and itself out of the tables.
+    pub(crate) fn end_context(&self, context: &Context) {
+        if context.alive.swap(false, Ordering::AcqRel) {
+            self.account(context.device).leave();
+        }
+        self.contexts.remove(context.handle);
+        for entry in self.streams.all() {
+            if entry.context == context.handle {
+                let _ = entry.stream.synchronize(None);
+                self.end_stream(&entry);
+            }
+        }
+    }
+
+    /// Makes a stream of a context.
+    pub(crate) fn make_stream(
+        &self,
+        context: &Context,
+        flags: u32,
+        is_default: bool,
+    ) -> Result<Arc<StreamEntry>> {
+        let (halt, options) = (Some(&context.halt), QueueOptions::default());
+        let make = || self.runtime.stream_under(halt, context.device, options);
+        self.add_stream(context, flags, is_default, make)
+    }
+
+    /// Adds the stream that `make` makes to the tables, if the device may have one more.
+    pub(crate) fn add_stream(
+        &self,
+        context: &Context,
+        flags: u32,
+        is_default: bool,
+        make: impl FnOnce() -> ferry_core::Result<Arc<Stream>>,
+    ) -> Result<Arc<StreamEntry>> {
+        let device = self.device(context.device)?;
+        let most = self.settings.options.product.max_streams;
+        if device.streams.fetch_add(1, Ordering::Relaxed) >= most {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
+            let note = format!(
+                "device {} has {most} streams, which is as many as {} allows",
+                context.device, self.settings.options.soc
+            );
+            return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
+        }
+        let stream = make().inspect_err(|_| {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
+        })?;
+        let entry = self.streams.insert(|handle| StreamEntry {
+            handle,
+            context: context.handle,
+            device: context.device,
+            stream,
+            flags: if flags & !ALL_STREAM_FLAGS == 0 { flags } else { 0 },
+            is_default,
+            alive: AtomicBool::new(true),
+            has_mode: AtomicBool::new(false),
+            attributes: StreamAttributes::default(),
+            user: AtomicU32::new(this_thread()),
+        });
+        report_failures(&entry);
+        // A context that ended meanwhile may have listed its streams before this one was among them.
+        if !context.is_alive() {
+            self.end_stream(&entry);
+            return Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, "the context ended while its stream was made"));
+        }
+        Ok(entry)
+    }
+
+    /// Takes a stream out of the tables. Its work was waited for, or may go on.
+    pub(crate) fn end_stream(&self, entry: &StreamEntry) {
+        entry.alive.store(false, Ordering::Release);
+        mailbox::forget(entry.handle);
+        if self.streams.remove(entry.handle).is_some()
+            && let Ok(device) = self.device(entry.device)
+        {
+            device.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has failed tasks of the stream told to the function of aclrtSetExceptionInfoCallback.
+fn report_failures(entry: &Arc<StreamEntry>) {
+    let weak = Arc::downgrade(entry);
+    entry.stream.status().listen(Box::new(move |ticket, error| {
+        if let Some(entry) = weak.upgrade() {
+            let stream = Handles::<StreamEntry>::index(entry.handle) as u32;
+            let failure = || Exception::new(ticket, stream, entry.user(), entry.device, error);
+            exceptions::note(failure);
+        }
+    }));
+}
