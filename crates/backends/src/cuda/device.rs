@@ -1,22 +1,22 @@
 //! One GPU: its primary context, its kernels, and what its queues share.
 
-use super::{
-    bell::Bells,
-    bounce::Bounces,
+use crate::cuda::{
+    coalesce::sender::Sender,
+    descriptors::reports::Sealing,
+    driver::errors,
     driver::{self, Code, Driver, Handle},
-    errors,
-    events::Events,
-    fence::Watcher,
-    holds::Holds,
-    latch::Words,
-    queue::Lane,
-    registered::Registered,
-    reports::Sealing,
-    ring::{Lists, Loan},
-    sender::Sender,
-    settings::{Constants, Settings},
-    stage::Desks,
-    streams::Spares,
+    memory::registered::Registered,
+    order::fence::Watcher,
+    order::queue::Lane,
+    shared::bounce::Bounces,
+    shared::holds::Holds,
+    shared::latch::Words,
+    staging::crew::Desks,
+    stream::bell::Bells,
+    stream::events::Events,
+    stream::ring::{Lists, Loan},
+    stream::settings::{Constants, Settings},
+    stream::streams::Spares,
     workers::Workers,
 };
 use crate::{litter::Litter, threads::cancel::Cancelling};
@@ -31,8 +31,8 @@ use std::{
 };
 
 /// The kernels, made of the sources of these names by regenerate.sh.
-const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-const REDUCE: &str = concat!(include_str!("reduce.ptx"), "\0");
+const PTX: &str = concat!(include_str!("kernels/kernels.ptx"), "\0");
+const REDUCE: &str = concat!(include_str!("kernels/reduce.ptx"), "\0");
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
@@ -44,26 +44,26 @@ pub struct Device {
     /// The planner's numbers for this GPU.
     pub constants: Apart<Constants>,
     lists: Lists,
-    pub(super) bells: Bells,
+    pub bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
     handle: i32,
-    pub(super) context: Handle,
+    pub context: Handle,
     /// Of streams that are shared with other libraries, those of other devices too.
-    pub(super) holds: Arc<Holds>,
+    pub holds: Arc<Holds>,
     /// What the driver has page-locked for all devices.
-    pub(super) registered: Arc<Mutex<Registered>>,
+    pub registered: Arc<Mutex<Registered>>,
     /// For those streams.
-    pub(super) words: Words,
+    pub words: Words,
     /// Whoever submits looks at it.
     lost: Apart<OnceLock<Error>>,
     kernels: OnceLock<[Handle; 4]>,
     reducing: OnceLock<[Handle; 2]>,
-    pub(super) spares: Spares,
+    pub spares: Spares,
     /// For copies that go through memory of the host.
-    pub(super) bounces: Bounces,
+    pub bounces: Bounces,
     /// For descriptors that the GPU reads.
-    pub(super) sealing: Sealing,
+    pub sealing: Sealing,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
 }
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn the_shipped_kernels_were_made_of_the_shipped_sources() {
         assert_eq!(cksum(b"123456789"), 930_766_865, "as POSIX has it");
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/kernels");
         let files = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         let sources: Vec<_> = files.filter(|path| path.extension().is_some_and(|it| it == "cu")).collect();
         assert!(!sources.is_empty(), "{}", folder.display());

@@ -6,73 +6,42 @@
 //! the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they have given it back the
 //! GPU faults and every later call fails, as in any CUDA program.
 
-mod adopt;
-mod apart;
-mod backlog;
-mod beforehand;
-mod bell;
-mod bounce;
-mod commands;
-mod crowd;
+mod coalesce;
+mod descriptors;
 mod device;
 mod driver;
-mod errors;
-mod events;
-mod fence;
-mod foreign;
-mod gather;
-mod holds;
 mod host;
-mod ipc;
-mod latch;
-mod late;
-mod ledger;
-mod live;
 mod memory;
-mod own;
-mod page;
-mod pieces;
-mod planner;
-mod points;
-mod pool;
-mod queue;
-mod quick;
-mod quota;
-mod reduce;
-mod registered;
-mod relay;
-mod reports;
-mod ring;
-mod sealed;
-mod sender;
-mod sending;
-pub mod settings;
-mod stage;
-mod streams;
-mod unheld;
-mod visits;
+mod order;
+mod shared;
+mod staging;
+mod stream;
 mod workers;
 
 use crate::{fault, host::outside::Outside, usage::Usage};
 use device::Device;
 use driver::Driver;
-use fence::Watcher;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
     Sheet, Status,
     sync::{Arc, Mutex, Weak, lock},
     table::GRANULE,
 };
-use holds::Holds;
-use ipc::{Import, Imports, Ticket};
-use memory::whole;
-use page::Page;
-use pieces::Pieces;
-use queue::{CudaQueue, Lane};
-use quota::Quota;
-use registered::Registered;
-use settings::Settings;
+use memory::blocks::whole;
+use memory::ipc::Import;
+use memory::ipc::Imports;
+use memory::ipc::Ticket;
+use memory::pieces::Pieces;
+use memory::quota::Quota;
+use memory::registered::Registered;
+use order::fence::Watcher;
+use order::queue::CudaQueue;
+use order::queue::Lane;
+use shared::holds::Holds;
 use std::sync::OnceLock;
+use stream::page::Page;
+pub use stream::settings;
+use stream::settings::Settings;
 use workers::Workers;
 
 /// Which GPUs are devices, and how much of them.
@@ -315,7 +284,7 @@ impl Backend for Cuda {
         let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
         if block.base != block.at {
-            return Ok(live::FOR_THE_HOST);
+            return Ok(descriptors::live::FOR_THE_HOST);
         }
         let device = self.device(id)?;
         let _here = device.enter()?;

@@ -1,0 +1,316 @@
+//! Small copies that are held back for some microseconds, to be sent as one. It knows nothing of CUDA.
+//!
+//! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions whose copies may be
+//! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
+//! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
+
+use crate::cuda::{
+    coalesce::apart::{are_apart, meetings},
+    coalesce::quick::{Lock, quickly},
+    descriptors::sealed::SealedOp,
+    stream::planner::Way,
+    stream::ring::Entry,
+};
+use ferry_core::{
+    Ticket,
+    sync::{Apart, AtomicU64, Ordering},
+};
+use std::mem;
+
+/// After so many copies of a busy queue that were not gathered the sender is asked to look at its window: there may be many more.
+const EAGER: u32 = 4;
+/// A window with so many copies or bytes is sent, however much the GPU has to do.
+const DUE: (usize, usize) = (512, 2 << 20);
+/// At this size whoever submits sends it: something holds the sender up.
+const FULL: (usize, usize) = (768, 4 << 20);
+/// A window takes no more than this.
+const MOST: (usize, usize) = (1024, 16 << 20);
+/// The same for a run that waits in a backlog: there is time to make it longer.
+const MOST_IN_BACKLOG: (usize, usize) = (4096, 256 << 20);
+
+/// What can be gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Copies of one way.
+    Copies(Way),
+    /// Copies through descriptors.
+    Sealed,
+}
+
+/// Copies of one sort, submitted one after the other with nothing in between.
+#[derive(Debug, Default)]
+pub struct Run {
+    sort: Option<Sort>,
+    first: Ticket,
+    count: usize,
+    bytes: usize,
+    entries: Vec<Entry>,
+    sealed: Vec<SealedOp>,
+}
+
+impl Run {
+    /// A run that uses the memory of a list that is done with.
+    fn reusing(mut entries: Vec<Entry>) -> Run {
+        entries.clear();
+        Run { entries, ..Run::default() }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The ticket of its first copy.
+    pub fn first(&self) -> Ticket {
+        self.first
+    }
+
+    /// The ticket of its last copy.
+    pub fn last(&self) -> Ticket {
+        self.first + self.count as Ticket - 1
+    }
+
+    /// How many copies there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What they are, unless there are none.
+    pub fn sort(&self) -> Option<Sort> {
+        self.sort
+    }
+
+    /// How many bytes they have; those of descriptors nobody knows.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The copies through descriptors.
+    pub fn sealed(&self) -> &[SealedOp] {
+        &self.sealed
+    }
+
+    /// Leaves out the first entries, which are on their way. Whether these were all.
+    pub fn leave_out(&mut self, entries: usize) -> bool {
+        self.entries.drain(..entries);
+        self.entries.is_empty()
+    }
+
+    /// The list, to be used again.
+    pub fn into_list(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    fn reaches(&self, size: (usize, usize)) -> bool {
+        self.count >= size.0 || self.bytes >= size.1
+    }
+
+    /// Whether a copy of this sort, the next after the last one here, may wait in a backlog with those.
+    pub fn has_room(&self, sort: Sort) -> bool {
+        self.has_room_up_to(MOST_IN_BACKLOG, sort)
+    }
+
+    #[inline]
+    fn has_room_up_to(&self, most: (usize, usize), sort: Sort) -> bool {
+        self.is_empty() || self.sort == Some(sort) && !self.reaches(most)
+    }
+
+    /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
+    #[inline]
+    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) {
+        self.begin_or_go_on(ticket, Sort::Copies(way), copy.len as usize);
+        match self.entries.last_mut() {
+            Some(last) if continues(last, &copy) => last.len += copy.len,
+            _ => {
+                self.entries.push(copy);
+                own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + AHEAD));
+            }
+        }
+    }
+
+    /// The same for a copy through a descriptor.
+    pub fn add_sealed(&mut self, op: SealedOp) {
+        self.begin_or_go_on(op.ticket, Sort::Sealed, 1);
+        self.sealed.push(op);
+    }
+
+    #[inline]
+    fn begin_or_go_on(&mut self, ticket: Ticket, sort: Sort, bytes: usize) {
+        if self.is_empty() {
+            (self.first, self.sort) = (ticket, Some(sort));
+        }
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    /// The copies in portions to be done one after the other; those of one portion are independent.
+    pub fn portions(&self) -> impl Iterator<Item = &[Entry]> {
+        let mut ends = if are_apart(&self.entries) { Vec::new() } else { meetings(&self.entries) };
+        ends.push(self.entries.len());
+        let mut from = 0;
+        ends.into_iter().map(move |end| &self.entries[mem::replace(&mut from, end)..end])
+    }
+}
+
+/// How many entries ahead.
+const AHEAD: usize = 8;
+
+/// Whoever sent the list has read its memory, and it is about to be written again: the processor fetches it for that in time.
+#[inline]
+fn own_soon(entry: *const Entry) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing whatever the address is.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) entry, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = entry;
+}
+
+/// Whether `next` goes on where `last` ends, on both sides, and the two are one copy whose ends do not overlap. If they did the
+/// second would read what the first writes.
+fn continues(last: &Entry, next: &Entry) -> bool {
+    let touches = last.dst + last.len == next.dst && last.src + last.len == next.src;
+    touches && last.dst.abs_diff(last.src) >= last.len + next.len
+}
+
+/// What is being gathered of a lane, and its tickets.
+#[derive(Debug, Default)]
+struct Window {
+    run: Run,
+    /// The newest ticket of the lane.
+    last: Ticket,
+    /// Whether copies are taken.
+    open: bool,
+    /// Whether the sender was asked to look at this window.
+    watched: bool,
+    /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
+    attended: bool,
+    /// Copies since the queue was idle, or seemed so, that could have been gathered.
+    missed: u32,
+}
+
+/// What became of a copy that was offered to a window.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It is in the window; whether whoever put it there is to send it, unless somebody else is about to.
+    Yes(Ticket, bool),
+    /// It is not, and goes straight into the stream; whether the sender is to be asked to watch the window.
+    No(bool),
+    /// It is not, before what is in the window has left it.
+    Full,
+}
+
+/// A window, and what can be seen of it without a lock.
+#[derive(Default)]
+pub struct Gather {
+    window: Apart<Lock<Window>>,
+    /// See [`Glance`].
+    glance: Apart<AtomicU64>,
+}
+
+/// What somebody sees who looks at a window from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// There is nothing in it.
+    Empty,
+    /// There is something: the ticket of the first copy, and whether there is enough to be sent.
+    Holds(Ticket, bool),
+}
+
+impl Gather {
+    /// One that gathers nothing, and whose next ticket is the one after `last`.
+    pub fn after(last: Ticket) -> Gather {
+        Gather { window: Apart(Lock::new(Window { last, ..Window::default() })), ..Gather::default() }
+    }
+
+    /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
+    #[inline]
+    pub fn offer(
+        &self,
+        sort: Sort,
+        passed: impl FnOnce() -> Ticket,
+        add: impl FnOnce(&mut Run, Ticket),
+    ) -> Taken {
+        let mut window = quickly(&self.window);
+        if !window.open || !window.attended {
+            return Taken::No(window.open && window.miss(passed()));
+        }
+        if !window.run.has_room_up_to(MOST, sort) {
+            return Taken::Full;
+        }
+        window.last += 1;
+        let ticket = window.last;
+        add(&mut window.run, ticket);
+        self.show(&window.run);
+        Taken::Yes(ticket, window.run.reaches(FULL))
+    }
+
+    /// Counts an op that is not gathered, and comes behind all that was.
+    pub fn count(&self) -> Ticket {
+        let mut window = quickly(&self.window);
+        debug_assert!(window.run.is_empty(), "sent first");
+        window.last += 1;
+        window.last
+    }
+
+    /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
+    pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
+        let mut window = quickly(&self.window);
+        if window.run.is_empty() {
+            return Err(list);
+        }
+        let run = mem::replace(&mut window.run, Run::reusing(list));
+        self.show(&window.run);
+        Ok(run)
+    }
+
+    /// From here on copies are taken, or not.
+    pub fn set_open(&self, open: bool) {
+        quickly(&self.window).open = open;
+    }
+
+    /// What can be seen from outside. May be late by what others do now.
+    pub fn glance(&self) -> Glance {
+        match self.glance.load(Ordering::Relaxed) {
+            0 => Glance::Empty,
+            seen => Glance::Holds(seen >> 1, seen & 1 == 1),
+        }
+    }
+
+    /// The sender looks at the window from now on.
+    pub fn attend(&self) {
+        quickly(&self.window).attended = true;
+    }
+
+    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is something in the
+    /// window.
+    pub fn leave(&self) -> bool {
+        let mut window = quickly(&self.window);
+        window.watched = !window.run.is_empty();
+        window.attended = window.watched;
+        window.missed = 0;
+        !window.watched
+    }
+
+    fn show(&self, run: &Run) {
+        let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(DUE)) };
+        // Written seldom: each time takes it away from who looks.
+        if self.glance.load(Ordering::Relaxed) != seen {
+            self.glance.store(seen, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Window {
+    /// A copy was not gathered. Says whether the sender is to be asked for the next ones.
+    fn miss(&mut self, passed: Ticket) -> bool {
+        self.missed = if passed >= self.last { 0 } else { self.missed + 1 };
+        let asks = self.missed >= EAGER && !self.watched;
+        self.watched |= asks;
+        asks
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

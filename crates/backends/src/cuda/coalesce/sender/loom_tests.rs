@@ -1,0 +1,143 @@
+//! The hand-over between those who gather and the thread that sends, under the model checker.
+
+use super::*;
+use crate::cuda::{
+    coalesce::gather::{Sort, Taken},
+    stream::{planner::Way, ring::Entry},
+};
+use ferry_core::sync::{AtomicUsize, Ordering};
+
+#[derive(Default)]
+struct Fake {
+    gather: Gather,
+    sent: AtomicUsize,
+}
+
+impl Fake {
+    fn busy() -> Arc<Fake> {
+        let lane = Arc::new(Fake::default());
+        lane.gather.set_open(true);
+        lane.gather.count();
+        lane
+    }
+
+    /// Submits a copy. The sender is asked for the first one that it does not look at, and not for the fourth as elsewhere: so it
+    /// may come and go between two.
+    fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
+        let copy = Entry { dst: 0, src: 100, len: 1 };
+        for _ in 0..4 {
+            match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
+            {
+                Taken::Yes(..) => return,
+                Taken::Full => unreachable!("few copies"),
+                Taken::No(true) => add(sender, self.clone()),
+                Taken::No(false) => {}
+            }
+        }
+        self.gather.count();
+        self.sent.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Gathers for Fake {
+    fn gather(&self) -> &Gather {
+        &self.gather
+    }
+
+    fn try_send(self: &Arc<Self>) -> usize {
+        let sent = self.gather.take(Vec::new()).map_or(0, |run| run.count());
+        self.sent.fetch_add(sent, Ordering::AcqRel);
+        sent
+    }
+}
+
+/// As [`Sender::watch`], and somebody serves already.
+fn add(sender: &Sender<Fake>, lane: Arc<Fake>) {
+    sender.put(&mut lock(&sender.shift), Watched::new(lane));
+}
+
+/// As [`Sender::serve`], but goes on until nothing is looked at and `end` was, so what it has lost sight of is never sent.
+fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
+    let mut goes_on = true;
+    while goes_on || !lock(&sender.shift).lanes.is_empty() {
+        assert!(sender.wait());
+        let turn = lock(&sender.shift).look(Instant::now(), &sender.pace);
+        let Some(turn) = turn else { continue };
+        goes_on &= !Arc::ptr_eq(&turn.lane.lane, end);
+        if !sender.take(turn, Instant::now()) {
+            return;
+        }
+    }
+}
+
+/// A sender that waits for nothing.
+fn sender() -> Arc<Sender<Fake>> {
+    let pace = Pace { least: Duration::ZERO, most: Duration::ZERO, near: Duration::ZERO, ..PACE };
+    let sender = Sender::new(pace, false);
+    lock(&sender.shift).serves = true;
+    Arc::new(sender)
+}
+
+fn check(what: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(what);
+}
+
+/// Submits copies beside a sender, and something happens behind each but the last.
+fn all_are_sent(between: impl Fn(&Arc<Fake>) + Send + Sync + 'static) {
+    check(move || {
+        let (sender, lane, end) = (sender(), Fake::busy(), Fake::busy());
+        let (its_sender, its_end) = (sender.clone(), end.clone());
+        let thread = loom::thread::spawn(move || serve_up_to(&its_sender, &its_end));
+        for _ in 0..2 {
+            lane.submit(&sender);
+            between(&lane);
+        }
+        lane.submit(&sender);
+        add(&sender, end);
+        thread.join().expect("it ends");
+        assert_eq!(lane.sent.load(Ordering::Acquire), 3);
+    });
+}
+
+#[test]
+fn every_copy_is_sent_though_the_sender_comes_and_goes() {
+    all_are_sent(|_| ());
+}
+
+#[test]
+fn the_last_copy_is_sent_though_others_sent_those_before() {
+    all_are_sent(|lane| {
+        lane.try_send();
+    });
+}
+
+#[test]
+fn no_lane_is_lost_when_the_sender_is_relieved() {
+    check(|| {
+        let (sender, end) = (sender(), Fake::busy());
+        let lanes = [Fake::busy(), Fake::busy()];
+        for lane in &lanes {
+            lane.submit(&sender);
+            lane.gather.attend();
+            lane.submit(&sender);
+        }
+        let serve = || {
+            let (sender, end) = (sender.clone(), end.clone());
+            loom::thread::spawn(move || serve_up_to(&sender, &end))
+        };
+        let mut serves = serve();
+        if sender.guarded().is_some_and(|turn| sender.relieve(turn)) {
+            let first = mem::replace(&mut serves, serve());
+            lanes[0].submit(&sender);
+            first.join().expect("it goes");
+        } else {
+            lanes[0].submit(&sender);
+        }
+        add(&sender, end.clone());
+        serves.join().expect("it ends");
+        assert_eq!(lanes.each_ref().map(|lane| lane.sent.load(Ordering::Acquire)), [3, 2]);
+        assert_eq!(lock(&sender.shift).away, 0);
+    });
+}

@@ -1,0 +1,153 @@
+use super::*;
+use crate::cuda::{
+    coalesce::gather::{Sort, Taken},
+    stream::{planner::Way, ring::Entry},
+    workers::Workers,
+};
+use std::sync::mpsc;
+
+const US: Duration = Duration::from_micros(1);
+
+const PACE: Pace = Pace {
+    least: US.saturating_mul(3),
+    most: US.saturating_mul(12),
+    near: US.saturating_mul(50),
+    start: US.saturating_mul(5),
+    launch: US.saturating_mul(4),
+    speed: 1000,
+};
+
+#[test]
+fn a_window_is_sent_when_the_gpu_needs_work_or_there_is_much_or_after_a_while() {
+    let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
+    let mut at = |us: u32, glance| {
+        let ask = watched.ask(glance, start + us * US, &PACE);
+        if ask == Ask::Send {
+            watched.sent(20_000, start + us * US, &PACE);
+        }
+        ask
+    };
+    assert_eq!(at(0, Glance::Holds(1, false)), Ask::Nothing, "there may be more");
+    assert_eq!(at(2, Glance::Holds(1, false)), Ask::Nothing);
+    assert_eq!(
+        at(3, Glance::Holds(1, false)),
+        Ask::Send,
+        "the GPU has nothing to do until 8, and then until 32"
+    );
+    assert_eq!(at(16, Glance::Holds(40, false)), Ask::Nothing);
+    assert_eq!(at(26, Glance::Holds(40, false)), Ask::Nothing, "it has enough to do");
+    assert_eq!(at(27, Glance::Holds(40, false)), Ask::Send, "and then until 56");
+    assert_eq!(at(28, Glance::Holds(50, false)), Ask::Nothing);
+    assert_eq!(at(29, Glance::Holds(50, true)), Ask::Send, "so much, and then until 80");
+    assert_eq!(at(30, Glance::Holds(60, false)), Ask::Nothing);
+    assert_eq!(at(41, Glance::Holds(60, false)), Ask::Nothing);
+    assert_eq!(at(42, Glance::Holds(60, false)), Ask::Send, "long enough, whatever it has to do");
+}
+
+#[test]
+fn a_window_that_stays_empty_is_left_alone() {
+    let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
+    let mut at = |us: u32, glance| watched.ask(glance, start + us * US, &PACE);
+    assert_eq!(at(0, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(49, Glance::Empty), Ask::Nothing, "near, in case there is more");
+    assert_eq!(at(50, Glance::Empty), Ask::Leave);
+    assert_eq!(at(51, Glance::Holds(9, false)), Ask::Nothing);
+    assert_eq!(at(54, Glance::Holds(9, false)), Ask::Send);
+    assert_eq!(at(55, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(104, Glance::Empty), Ask::Nothing);
+    assert_eq!(at(105, Glance::Empty), Ask::Leave);
+}
+
+/// A lane without a stream.
+struct Fake {
+    gather: Gather,
+    sent: mpsc::Sender<usize>,
+    /// The driver keeps whoever sends until somebody says so here.
+    room: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+impl Fake {
+    fn busy(sent: &mpsc::Sender<usize>) -> Arc<Fake> {
+        let lane = Fake { gather: Gather::default(), sent: sent.clone(), room: Mutex::default() };
+        lane.gather.set_open(true);
+        lane.gather.count();
+        Arc::new(lane)
+    }
+
+    /// Submits a copy. Says whether it was gathered.
+    fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Workers>) -> bool {
+        let copy = Entry { dst: to, src: 1 << 40, len: 8 };
+        match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
+            Taken::Yes(..) => return true,
+            Taken::No(true) => sender.watch(workers, self.clone()),
+            Taken::No(false) => {}
+            Taken::Full => panic!("the others would have been sent"),
+        }
+        self.gather.count();
+        false
+    }
+}
+
+impl Gathers for Fake {
+    fn gather(&self) -> &Gather {
+        &self.gather
+    }
+
+    fn try_send(self: &Arc<Self>) -> usize {
+        let Ok(run) = self.gather.take(Vec::new()) else { return 0 };
+        if let Some(room) = lock(&self.room).take() {
+            room.recv().expect("there is room at last");
+        }
+        self.sent.send(run.count()).expect("counted below");
+        run.bytes()
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn copies_are_sent_though_nobody_asks_for_it() {
+    let (sender, workers) = (Arc::new(Sender::<Fake>::default()), Arc::new(Workers::default()));
+    let (sent, count) = mpsc::channel();
+    let lanes: Vec<_> = (0..3).map(|_| Fake::busy(&sent)).collect();
+    let mut gathered = 0;
+    for round in 0..2000 {
+        for lane in &lanes[..1 + round % 3] {
+            gathered += usize::from(lane.submit(0x1000 * round as u64, &sender, &workers));
+        }
+        if round % 20 == 0 {
+            while gathered > 0 {
+                gathered -= count.recv_timeout(LONG).expect("sent");
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_without_room_hold_up_no_other() {
+    let near = Pace { near: LONG, ..super::PACE };
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Arc::new(Workers::default()));
+    let (sent, count) = mpsc::channel();
+    let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
+    let is_gathered = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
+    for lane in &lanes {
+        while !is_gathered(lane) {}
+        assert_eq!(count.recv_timeout(LONG), Ok(1), "somebody looks at it from now on");
+    }
+    for _ in 0..3 {
+        let mut doors = Vec::new();
+        for lane in &lanes[1..] {
+            let (open, room) = mpsc::channel();
+            *lock(&lane.room) = Some(room);
+            assert!(is_gathered(lane));
+            doors.push(open);
+        }
+        assert!(is_gathered(&lanes[0]));
+        assert_eq!(count.recv_timeout(LONG), Ok(1), "what the others may wait for");
+        assert_eq!(count.try_recv(), Err(mpsc::TryRecvError::Empty));
+        for open in doors {
+            open.send(()).expect("it waits for that");
+            assert_eq!(count.recv_timeout(LONG), Ok(1));
+        }
+    }
+}

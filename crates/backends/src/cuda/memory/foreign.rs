@@ -1,0 +1,149 @@
+//! Memory of other libraries in the process: what the driver says an address is.
+//!
+//! Device memory, that of pools and managed memory among it, and page-locked memory are allocations with a start and a length.
+//! Where memory was mapped (cuMemMap, as PyTorch's expandable segments do) the driver calls all addresses that were set aside the
+//! allocation, though most of them may have nothing behind them: there a block is what was mapped at once, and a range may go on
+//! into the next one.
+
+use crate::cuda::{
+    Cuda,
+    driver::{Attribute, Driver, MEMORY_DEVICE},
+};
+use crate::{nobodys, probe};
+use ferry_core::{Access, Block, DeviceId, Home, Kind, Origin, Result, sync::lock, table::GRANULE};
+
+/// A block of another library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Foreign {
+    block: Block,
+    /// Mapped piece by piece: what comes next may belong to it.
+    is_mapped: bool,
+}
+
+impl Driver {
+    /// The block around `addr`, if it is memory of a device or page-locked. A context is current.
+    fn locate(&self, addr: usize) -> Result<Option<Foreign>> {
+        let (mut kind, mut device, mut base, mut len, mut context) =
+            (0_u32, 0_u32, 0_usize, 0_usize, 0_usize);
+        self.ask(
+            addr,
+            [
+                (Attribute::MemoryType, (&raw mut kind).cast()),
+                (Attribute::Device, (&raw mut device).cast()),
+                (Attribute::Start, (&raw mut base).cast()),
+                (Attribute::Len, (&raw mut len).cast()),
+                (Attribute::Context, (&raw mut context).cast()),
+            ],
+        )?;
+        if kind == 0 || base == 0 || len == 0 {
+            return Ok(None);
+        }
+        let home = if kind == MEMORY_DEVICE { Home::Device(device) } else { Home::Host };
+        let mapping = if context == 0 { self.mapping(addr) } else { None };
+        let ((base, len), is_mapped) = (mapping.unwrap_or((base, len)), mapping.is_some());
+        let block = Block { base, len, home, at: base, page: GRANULE, origin: Origin::Allocated };
+        Ok(Some(Foreign { block, is_mapped }))
+    }
+
+    /// The start and length of what was mapped at once around `addr`. Memory of a pool belongs to no context either, but is an
+    /// allocation. Older drivers do not know.
+    fn mapping(&self, addr: usize) -> Option<(usize, usize)> {
+        let (mut pool, mut base, mut len) = (0_usize, 0_usize, 0_usize);
+        let asked = self.ask(
+            addr,
+            [
+                (Attribute::Pool, (&raw mut pool).cast()),
+                (Attribute::MappingStart, (&raw mut base).cast()),
+                (Attribute::MappingLen, (&raw mut len).cast()),
+            ],
+        );
+        (asked.is_ok() && pool == 0 && len > 0).then_some((base, len))
+    }
+}
+
+impl Foreign {
+    /// The same with the blocks that `next` finds behind it, until it reaches `end`, if they are mapped to the same home.
+    fn up_to(self, end: usize, mut next: impl FnMut(usize) -> Result<Option<Foreign>>) -> Result<Block> {
+        let mut block = self.block;
+        while self.is_mapped && block.base + block.len < end {
+            match next(block.base + block.len)? {
+                Some(more) if more.is_mapped && more.block.home == block.home => block.len += more.block.len,
+                _ => break,
+            }
+        }
+        Ok(block)
+    }
+}
+
+impl Cuda {
+    /// As [`Backend::locate`](ferry_core::Backend::locate).
+    pub fn locate_foreign(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
+        let reached = lock(&self.pieces).reached(addr, len);
+        if let Some(home) = reached {
+            return Err(nobodys::refusal(addr, len, &nobodys::name(home)));
+        }
+        if lock(&self.imports).meets(addr, len) {
+            return Err(nobodys::refusal(addr, len, nobodys::IMPORTED));
+        }
+        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
+        if is_table || self.driver.is_own(addr, len) {
+            return Err(nobodys::refusal(addr, len, nobodys::OWN));
+        }
+        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
+        let was_registered = lock(&self.registered).meets(addr, len);
+        let found = if was_registered { None } else { self.foreign(addr, len)? };
+        match found {
+            // Host memory that is page-locked in part only is pageable.
+            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
+                Ok(Some(block))
+            }
+            _ => probe::accessible(addr, len, access).map(|()| None),
+        }
+    }
+
+    /// Memory of another library around `addr`, as far as `len` bytes from there need.
+    fn foreign(&self, addr: usize, len: usize) -> Result<Option<Block>> {
+        let _here = self.any_device()?.enter()?;
+        let Some(found) = self.driver.locate(addr)? else { return Ok(None) };
+        let block = found.up_to(addr.saturating_add(len), |next| self.driver.locate(next))?;
+        self.as_seen_here(block).map(Some)
+    }
+
+    /// Another library's block, with its GPU by our number.
+    fn as_seen_here(&self, block: Block) -> Result<Block> {
+        let Home::Device(ordinal) = block.home else { return Ok(block) };
+        match self.ordinals.iter().position(|known| *known == ordinal) {
+            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
+            None => {
+                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
+                Err(Kind::BadAddress.because(note))
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A block of 16 bytes that starts at this multiple of 16.
+    fn block(number: usize, device: u32, is_mapped: bool) -> Foreign {
+        let (base, home) = (16 * number, Home::Device(device));
+        let block = Block { base, len: 16, home, at: base, page: GRANULE, origin: Origin::Allocated };
+        Foreign { block, is_mapped }
+    }
+
+    #[test]
+    fn a_range_goes_on_through_what_is_mapped_on_one_device() {
+        let all =
+            [block(1, 0, true), block(2, 0, true), block(3, 0, true), block(4, 1, true), block(6, 0, false)];
+        let next = |addr| Ok(all.iter().copied().find(|foreign| foreign.block.base == addr));
+        for (start, end, want) in [(1, 32, 16), (1, 33, 32), (2, 64, 32), (1, 100, 48), (4, 100, 16)] {
+            let from = next(16 * start).unwrap().unwrap();
+            assert_eq!(from.up_to(end, next).map(|block| block.len), Ok(want), "{start} to {end}");
+        }
+        let alone = block(5, 0, false).up_to(100, next).map(|block| block.len);
+        assert_eq!(alone, Ok(16), "an allocation ends where it ends, whatever is behind it");
+    }
+}

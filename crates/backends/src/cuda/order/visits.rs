@@ -1,0 +1,174 @@
+//! The host's part of the work of a lane: users' functions, copies of pageable memory, waits for somebody else's fence. The lane
+//! is held until it is done.
+
+use crate::cuda::{
+    coalesce::sending::Work,
+    driver::{self, Code, Handle},
+    order::backlog::Part,
+    order::fence::{Wait, of_cuda},
+    order::queue::{Lane, Next},
+    workers::Job,
+};
+use ferry_core::{
+    Fence, Kind, Op, Result, Ticket,
+    backend::survives,
+    sync::{Arc, Mutex, lock},
+};
+use std::ffi::c_void;
+
+impl Lane {
+    /// Runs `work` on a thread of its own at once; it puts its own part into the stream.
+    pub fn aside(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        work: impl FnOnce(&Arc<Lane>) -> Result<()> + Send + 'static,
+    ) -> Next {
+        let lane = self.clone();
+        self.device.workers.run(Box::new(move || {
+            if lane.begin(ticket) {
+                let done = lane.device.enter().and_then(|_here| work(&lane));
+                lane.note(ticket, done);
+            }
+            lane.resume(ticket);
+        }));
+        Next::IsHeld(Part::Bytes)
+    }
+
+    /// Has the host move bytes when the stream gets here: whoever submits, if he waits at once, else a thread of its own.
+    pub fn by_host(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<Next> {
+        if !self.waited {
+            let lane = self.clone();
+            return self.when_reached(ticket, Part::Bytes, move || lane.note(ticket, work()));
+        }
+        // SAFETY: the stream is alive.
+        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
+        self.device.check("the GPU's work", code)?;
+        work().map(|()| Next::Follows)
+    }
+
+    /// Runs `work` on a thread of its own when the stream gets here.
+    pub fn when_reached(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        part: Part,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Next> {
+        let visit = Box::new(Visit { lane: self.clone(), ticket, part, work: Box::new(work) });
+        if self.status.passed() + 1 >= ticket || self.is_empty() == Ok(true) {
+            self.device.workers.run(Box::new(move || visit.run(driver::SUCCESS)));
+            return Ok(Next::IsHeld(part));
+        }
+        let visit = Box::into_raw(visit);
+        // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
+        let code =
+            unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
+        if code != driver::SUCCESS {
+            // SAFETY: the driver has refused it, so it is still ours.
+            let visit = unsafe { Box::from_raw(visit) };
+            self.discard(Op::Call(visit.work));
+        }
+        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(part))
+    }
+
+    /// Lets the stream wait for the fences, one after the other, and then do the op if there is one.
+    pub fn wait_for(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        mut fences: Vec<Arc<dyn Fence>>,
+        then: Option<Op>,
+    ) -> Result<Next> {
+        let Some(fence) = fences.pop() else {
+            return then.map_or(Ok(Next::Follows), |op| self.try_launch(ticket, op));
+        };
+        // Whoever goes on takes what is left to do: this call, or the job that looks again.
+        let left = Arc::new(Mutex::new(Some((fences, then))));
+        let take = |left: &Mutex<Option<_>>| lock(left).take().expect("taken once");
+        let (lane, later, same) = (self.clone(), left.clone(), fence.clone());
+        let again = move || {
+            Box::new(move || {
+                let (mut fences, then): (Vec<_>, _) = take(&later);
+                fences.push(same);
+                lane.wait_again(ticket, fences, then);
+            }) as Job
+        };
+        match of_cuda(&*fence).map_or(Wait::UntilDone, |point| point.wait_in_stream(again)) {
+            Wait::Passed => {}
+            Wait::For(event) => {
+                event.hold(self.stream)?;
+                self.crowd.comes_behind(event);
+            }
+            Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
+            Wait::UntilDone => {
+                let (lane, workers) = (self.clone(), self.device.workers.clone());
+                let (fences, then) = take(&left);
+                fence.when_done(Box::new(move || {
+                    workers.run(Box::new(move || lane.wait_again(ticket, fences, then)));
+                }));
+                return Ok(Next::IsHeld(Part::Wait));
+            }
+        }
+        let (fences, then) = take(&left);
+        self.wait_for(ticket, fences, then)
+    }
+
+    /// What held the lane is done, or has come into its stream: goes on with what is left.
+    fn wait_again(self: Arc<Self>, ticket: Ticket, mut fences: Vec<Arc<dyn Fence>>, then: Option<Op>) {
+        let mut state = lock(&self.state);
+        if !state.backlog.is_held_by(ticket) {
+            return;
+        }
+        let next = match (fences.len(), then) {
+            (_, Some(op)) => Some(Op::After(Box::new((fences, op)))),
+            (0, None) => None,
+            (_, None) => fences.pop().map(Op::Wait),
+        };
+        if let Some(op) = next {
+            state.backlog.again(ticket, Work::Op(op));
+        }
+        drop(state);
+        self.resume(ticket);
+    }
+}
+
+/// Work for the host that a stream comes upon.
+struct Visit {
+    lane: Arc<Lane>,
+    ticket: Ticket,
+    part: Part,
+    work: Job,
+}
+
+/// Called by the driver on a thread of its own, which has other streams to serve and may not call the driver.
+unsafe extern "C" fn reached(_: Handle, code: Code, visit: *mut c_void) {
+    // SAFETY: `when_reached` gave this box away to be taken here, once.
+    let visit = unsafe { Box::from_raw(visit.cast::<Visit>()) };
+    let workers = visit.lane.device.workers.clone();
+    workers.run(Box::new(move || visit.run(code)));
+}
+
+impl Visit {
+    fn run(self, code: Code) {
+        let Visit { lane, ticket, part, work } = self;
+        lane.note(ticket, lane.device.check("the GPU's work", code));
+        // Said before the part begins: from then on there is no other way to know.
+        lane.settle(ticket - 1);
+        let is_wanted = lane.begin(ticket);
+        let run = move || {
+            if is_wanted {
+                work()
+            }
+        };
+        if !survives(run) {
+            lane.fail(ticket, Kind::Device.because("a function of the user's panicked"));
+        }
+        if part == Part::Call {
+            // Nothing of it is in the stream, so the next one need not ask there.
+            lane.settle(ticket);
+        }
+        lane.resume(ticket);
+    }
+}

@@ -1,0 +1,120 @@
+//! Page-locked memory of a lane, which what it copies goes through where it must: pageable memory in a shared stream (relay.rs), and
+//! copies inside a device whose two ends share bytes, where no kernel may do them. Copy engines move those portion by portion,
+//! in an order in which nothing is written over before it was read.
+
+use crate::cuda::{device::Device, driver::Driver, order::queue::Lane};
+use ferry_core::{
+    Result,
+    sync::{Arc, AtomicBool, Mutex, Ordering, lock},
+};
+
+/// Chunks: while the CPU has one the device has the other.
+pub const CHUNKS: usize = 2;
+/// Bytes of a chunk.
+pub const CHUNK: usize = 512 << 10;
+
+/// What one lane has of it: its stream keeps portions apart.
+pub struct Bounce {
+    device: Arc<Device>,
+    at: usize,
+    is_used: AtomicBool,
+}
+
+/// Those that no lane has. They are kept: to give memory back the driver waits for all streams.
+#[derive(Default)]
+pub struct Bounces(Mutex<Vec<usize>>);
+
+impl Bounce {
+    /// Some room. The context is current.
+    pub fn new(device: &Arc<Device>) -> Result<Bounce> {
+        let spare = lock(&device.bounces.0).pop();
+        let at = spare.map_or_else(|| device.page_locked(CHUNKS * CHUNK), Ok)?;
+        Ok(Bounce { device: device.clone(), at, is_used: AtomicBool::new(false) })
+    }
+
+    /// Where the chunks are, for somebody who uses them.
+    pub fn chunks(&self) -> [usize; CHUNKS] {
+        self.is_used.store(true, Ordering::Relaxed);
+        std::array::from_fn(|index| self.at + index * CHUNK)
+    }
+
+    /// Whether something may be on its way through it.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Bounce {
+    /// The lane has waited for its stream.
+    fn drop(&mut self) {
+        lock(&self.device.bounces.0).push(self.at);
+    }
+}
+
+impl Bounces {
+    /// Gives all memory back. The context is current, and all lanes are gone.
+    pub fn close(&self, driver: &Driver) {
+        for at in lock(&self.0).drain(..) {
+            // SAFETY: made by `Bounce::new`, and the lane that had it has waited for its stream.
+            unsafe { driver.give_page_locked(at) };
+        }
+    }
+}
+
+impl Lane {
+    /// The lane's own, made when first needed: in a shared stream, and beside one, that is when the stream is shared, for later the
+    /// driver may wait for that stream. The context is current.
+    pub fn bounce(&self) -> Result<&Bounce> {
+        match self.bounce.get() {
+            Some(bounce) => Ok(bounce),
+            None => Ok(self.bounce.get_or_init({
+                let made = Bounce::new(&self.device)?;
+                || made
+            })),
+        }
+    }
+
+    /// A row whose ends may share bytes. The context is current.
+    pub fn copy_bounced(&self, dst: usize, src: usize, len: usize) -> Result<()> {
+        let [chunk, _] = self.bounce()?.chunks();
+        portions(len, dst > src).try_for_each(|(skip, part)| {
+            self.copy_row(chunk, src + skip, part)?;
+            self.copy_row(dst + skip, chunk, part)
+        })
+    }
+}
+
+/// Where portions of `len` bytes begin and how long they are, the last one first if the row moves up.
+fn portions(len: usize, is_up: bool) -> impl Iterator<Item = (usize, usize)> {
+    let count = len.div_ceil(CHUNK);
+    (0..count).map(move |number| {
+        let skip = CHUNK * if is_up { count - 1 - number } else { number };
+        (skip, CHUNK.min(len - skip))
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_portion_is_written_over_before_it_was_read() {
+        for (len, from, to) in [
+            (1, 0, 0),
+            (CHUNK, 0, 1),
+            (3 * CHUNK + 5, 1, 0),
+            (3 * CHUNK + 5, 0, 1),
+            (2_000_000, 0, 900_000),
+            (2_000_000, 900_000, 0),
+        ] {
+            let mut bytes: Vec<u8> = (0..len + from + to).map(|at| (at * 7 / 3) as u8).collect();
+            let mut want = bytes.clone();
+            want.copy_within(from..from + len, to);
+            for (skip, part) in portions(len, to > from) {
+                let bounced = bytes[from + skip..][..part].to_vec();
+                bytes[to + skip..][..part].copy_from_slice(&bounced);
+            }
+            assert!(bytes == want, "{len} bytes from {from} to {to}");
+        }
+    }
+}

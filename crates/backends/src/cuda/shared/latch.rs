@@ -1,0 +1,198 @@
+//! How the host holds a CUDA stream that others use as well: the stream waits until a number in page-locked memory is large
+//! enough. No thread of the driver is blocked meanwhile, only the stream.
+
+use crate::cuda::{
+    device::Device,
+    driver::{self, Handle},
+};
+use ferry_core::{
+    Fence, Kind, Result, Ticket,
+    sync::{Arc, Mutex, lock},
+};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Holds one stream, as often as need be.
+pub struct Latch {
+    device: Arc<Device>,
+    word: Word,
+    holds: Mutex<Holds>,
+}
+
+/// What holds the stream, by number. All numbers below the first that is still there are over.
+#[derive(Default)]
+struct Holds {
+    newest: u64,
+    open: BTreeMap<u64, Place>,
+}
+
+/// Where a stream is held.
+#[derive(Clone)]
+pub struct Place {
+    /// Right behind this op.
+    pub behind: Ticket,
+    /// Done when the stream has come to the hold.
+    pub before: Arc<dyn Fence>,
+}
+
+impl Holds {
+    fn add(&mut self, place: Place) -> u64 {
+        self.newest += 1;
+        self.open.insert(self.newest, place);
+        self.newest
+    }
+
+    /// Takes one away, and says up to which number all are gone.
+    fn remove(&mut self, number: u64) -> u64 {
+        self.open.remove(&number);
+        self.open.keys().next().map_or(self.newest, |first| first - 1)
+    }
+}
+
+/// The stream is let go when this is dropped.
+pub struct Hold {
+    latch: Arc<Latch>,
+    number: u64,
+}
+
+impl Latch {
+    /// One that holds nothing. The context is current.
+    pub fn new(device: &Arc<Device>) -> Result<Arc<Latch>> {
+        if !device.can_hold_streams() {
+            let note =
+                "sharing streams with other libraries needs a driver and a GPU with cuStreamWaitValue64";
+            return Err(Kind::Unsupported.because(note));
+        }
+        let word = device.words.take(device)?;
+        let holds = Mutex::new(Holds { newest: word.value(), ..Holds::default() });
+        Ok(Arc::new(Latch { device: device.clone(), word, holds }))
+    }
+
+    /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not wait.
+    pub fn hold(self: &Arc<Self>, place: Place) -> Hold {
+        self.device.holds.begin();
+        let number = lock(&self.holds).add(place);
+        Hold { latch: self.clone(), number }
+    }
+
+    /// The number of the newest hold.
+    pub fn newest(&self) -> u64 {
+        lock(&self.holds).newest
+    }
+
+    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before it. The context is
+    /// current.
+    pub fn put(&self, stream: Handle, number: u64) -> Result<()> {
+        let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
+        // SAFETY: the stream is alive, and words stay where they are as long as the device.
+        let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
+        self.device.check("cuStreamWaitValue64", code)
+    }
+
+    /// Done when the stream has come to the first hold behind the op `ticket`, if there is one.
+    pub fn before_hold(&self, ticket: Ticket) -> Option<Arc<dyn Fence>> {
+        let holds = lock(&self.holds);
+        holds.open.values().find(|place| place.behind >= ticket).map(|place| place.before.clone())
+    }
+}
+
+impl Hold {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = lock(&self.latch.holds);
+        let over = holds.remove(self.number);
+        // Under the lock: the number never goes back.
+        self.latch.word.set(over);
+        drop(holds);
+        let Device { holds, workers, .. } = &*self.latch.device;
+        holds.end(workers);
+    }
+}
+
+impl Drop for Latch {
+    fn drop(&mut self) {
+        self.device.words.give(Word(self.word.0));
+    }
+}
+
+/// The address of a number in page-locked memory that devices read.
+pub struct Word(usize);
+
+impl Word {
+    fn cell(&self) -> &AtomicU64 {
+        // SAFETY: a word of a page of `Words`, which is aligned and lives as long as the device.
+        unsafe { &*(self.0 as *const AtomicU64) }
+    }
+
+    fn value(&self) -> u64 {
+        self.cell().load(Ordering::Acquire)
+    }
+
+    fn set(&self, value: u64) {
+        self.cell().store(value, Ordering::Release);
+    }
+}
+
+/// Numbers in page-locked memory, handed out again and again. A stream may still have to look at one that was given back: so
+/// they only ever grow, and nothing that waits for an old value waits.
+#[derive(Default)]
+pub struct Words(Mutex<Pages>);
+
+#[derive(Default)]
+struct Pages {
+    pages: Vec<usize>,
+    spare: Vec<Word>,
+}
+
+const PAGE: usize = 4096;
+
+impl Words {
+    /// A number of its own. The context is current.
+    fn take(&self, device: &Device) -> Result<Word> {
+        let mut pages = lock(&self.0);
+        if let Some(word) = pages.spare.pop() {
+            return Ok(word);
+        }
+        let at = device.page_locked(PAGE)?;
+        pages.pages.push(at);
+        let words = (at..at + PAGE).step_by(size_of::<u64>()).map(Word);
+        words.clone().for_each(|word| word.set(0));
+        pages.spare.extend(words);
+        Ok(pages.spare.pop().expect("a page of them"))
+    }
+
+    fn give(&self, word: Word) {
+        lock(&self.0).spare.push(word);
+    }
+
+    /// What to free when the device goes.
+    pub fn pages(&mut self) -> Vec<usize> {
+        std::mem::take(&mut lock(&self.0).pages)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use ferry_core::Gate;
+
+    #[test]
+    fn a_later_hold_that_is_over_does_not_end_an_earlier_one() {
+        let mut holds = Holds { newest: 7, ..Holds::default() };
+        let place = Place { behind: 0, before: Gate::new() };
+        assert_eq!([1, 2, 3].map(|_| holds.add(place.clone())), [8, 9, 10]);
+        assert_eq!(holds.remove(10), 7, "8 and 9 are still there");
+        assert_eq!(holds.remove(8), 8);
+        assert_eq!(holds.add(place), 11);
+        assert_eq!(holds.remove(9), 10);
+        assert_eq!(holds.remove(11), 11, "nothing is left");
+    }
+}

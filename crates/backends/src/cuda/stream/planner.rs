@@ -1,0 +1,369 @@
+//! Which engine of a GPU does a copy: its copy engines, or a kernel of ours. Pure: a shape, a way and a table of numbers give
+//! the answer.
+//!
+//! A copy engine has the link to itself and is best for what is large or alone, but each copy that it is given costs about as
+//! much as moving 150 KiB, and several together, given all pieces in one call, about 30. A kernel moves a whole list for the price of one launch; it takes multiprocessors while it runs and
+//! comes near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers are in
+//! [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
+
+use crate::cuda::stream::settings::Constants;
+use ferry_core::Rows;
+
+/// The largest pitch that the driver takes.
+const MAX_PITCH: usize = i32::MAX as usize;
+
+/// So many pieces at once fill the link.
+const UNDER_WAY: usize = 128;
+
+/// Between what the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From page-locked memory to a GPU.
+    In,
+    /// From a GPU to page-locked memory.
+    Out,
+    /// Inside a GPU.
+    Within,
+    /// From one GPU to another. Kernels cannot: not every GPU reaches the memory of every other.
+    Across,
+}
+
+/// What is to be copied, as far as the choice depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One row.
+    Row {
+        /// Whether its two ends share bytes.
+        meets: bool,
+    },
+    /// Single rows, independent of each other.
+    Pieces {
+        /// How many.
+        count: usize,
+        /// Bytes of all together.
+        bytes: usize,
+        /// Bytes of the longest.
+        most: usize,
+    },
+    /// Several rows of one rectangle.
+    Rows {
+        /// Bytes in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// The power of two that every row starts at a multiple of, 16 at most.
+        unit: usize,
+        /// Bytes from one row of the destination to the next.
+        dst_pitch: usize,
+        /// Bytes from one row of the source to the next.
+        src_pitch: usize,
+        /// Whether its two ends may share bytes.
+        meets: bool,
+    },
+}
+
+/// What does a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// A copy engine, row by row.
+    Each,
+    /// Copy engines, all pieces in one call.
+    Together,
+    /// A copy engine, as a rectangle.
+    Rectangle,
+    /// A kernel with the list in its parameters.
+    Inline {
+        /// Blocks of the launch.
+        blocks: u32,
+    },
+    /// A kernel that reads its list from page-locked memory.
+    List {
+        /// Blocks of the launch.
+        blocks: u32,
+    },
+    /// The kernel for rectangles.
+    Grid {
+        /// Blocks of the launch.
+        blocks: u32,
+    },
+    /// The kernel for ends that share bytes.
+    Move,
+    /// Copy engines, through memory of the host: for ends that share bytes.
+    Bounce,
+}
+
+impl Shape {
+    /// The shape of one rectangle.
+    pub fn of(rows: &Rows) -> Shape {
+        let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+        if height == 1 {
+            return Shape::Row { meets: dst.abs_diff(src) < width };
+        }
+        let bits = dst | dst_pitch | src | src_pitch | width | 16;
+        Shape::Rows {
+            width,
+            height,
+            unit: bits & bits.wrapping_neg(),
+            dst_pitch,
+            src_pitch,
+            meets: may_meet(rows),
+        }
+    }
+}
+
+/// Whether a rectangle's two ends may share bytes. Columns of one matrix do not, though their rows lie between each other.
+fn may_meet(rows: &Rows) -> bool {
+    let apart = rows.dst.abs_diff(rows.src);
+    let pitch = if rows.dst < rows.src { rows.dst_pitch } else { rows.src_pitch };
+    let beside = rows.dst_pitch == rows.src_pitch
+        && (rows.width..=pitch - rows.width.min(pitch)).contains(&(apart % pitch));
+    apart < (rows.height - 1) * pitch + rows.width && !beside
+}
+
+/// What does a copy of this shape.
+pub fn choose(shape: &Shape, way: Way, constants: &Constants) -> Engine {
+    match *shape {
+        Shape::Row { meets: true } if constants.blocks(way) == 0 => Engine::Bounce,
+        Shape::Row { meets: true } => Engine::Move,
+        Shape::Row { .. } => Engine::Each,
+        Shape::Pieces { count, bytes, most } => choose_for_pieces(count, bytes, most, way, constants),
+        Shape::Rows { .. } => choose_for_rows(shape, way, constants),
+    }
+}
+
+fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constants: &Constants) -> Engine {
+    let size = bytes / count.max(1);
+    let is_worth_a_launch = count >= constants.list_from(way) && size < constants.engine_from(way);
+    let share = share(bytes, way, constants);
+    // No piece is cut, or each may leave a rest.
+    let parts = if most <= share { count } else { count + bytes / share };
+    let blocks = parts.min(constants.blocks(way)) as u32;
+    let goes_together = count >= constants.together_from && (size >= constants.together_size || blocks == 0);
+    match way {
+        Way::Across => Engine::Each,
+        Way::In | Way::Out if goes_together => Engine::Together,
+        _ if !is_worth_a_launch || blocks == 0 => Engine::Each,
+        _ if parts <= constants.inline_most => Engine::Inline { blocks },
+        _ => Engine::List { blocks },
+    }
+}
+
+fn choose_for_rows(shape: &Shape, way: Way, constants: &Constants) -> Engine {
+    let Shape::Rows { width, height, unit, dst_pitch, src_pitch, meets } = *shape else {
+        unreachable!("the caller has looked")
+    };
+    let (blocks, bytes) = (constants.blocks(way) as u32, width * height);
+    // What a copy engine makes of rows depends on how they lie in the host's memory.
+    let host_pitch = if way == Way::In { src_pitch } else { dst_pitch };
+    let is_for_a_kernel = match way {
+        Way::Across => false,
+        Way::Within => bytes >= constants.rows_within_bytes && constants.widths(way).contains(&width),
+        _ if unit < constants.rows_unit => false,
+        _ if constants.widths(way).contains(&width) => bytes >= constants.rows_bytes,
+        _ if bytes < constants.rows_other_bytes => false,
+        _ if host_pitch == width => width <= constants.rows_packed_most,
+        _ => host_pitch >= constants.rows_far && width <= constants.rows_far_most,
+    };
+    match is_for_a_kernel && !meets && blocks > 0 {
+        true => Engine::Grid { blocks },
+        false if dst_pitch.max(src_pitch) <= MAX_PITCH => Engine::Rectangle,
+        false => Engine::Each,
+    }
+}
+
+/// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them under way to fill the
+/// link, or the device.
+pub fn share(bytes: usize, way: Way, constants: &Constants) -> usize {
+    let parts = if way == Way::Within { 8 * constants.blocks_within } else { UNDER_WAY };
+    let even = bytes / parts.max(1);
+    even.next_power_of_two().min(constants.share_most).max(constants.share_least)
+}
+
+/// How many threads of a kernel go to one piece, for pieces of this length on average: each reads four cells of 16 bytes at
+/// once, and the shorter the pieces are the more of them are under way.
+pub fn lanes(len: usize) -> u32 {
+    if len <= 512 {
+        8
+    } else if len <= 1024 {
+        16
+    } else {
+        32
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const K: usize = 1 << 10;
+    const M: usize = 1 << 20;
+    const ALIGNED: usize = 16;
+
+    fn chosen(shape: Shape, way: Way) -> Engine {
+        let constants = Constants { blocks_within: 132, ..Constants::default() };
+        choose(&shape, way, &constants)
+    }
+
+    fn pieces(count: usize, size: usize) -> Shape {
+        Shape::Pieces { count, bytes: count * size, most: size }
+    }
+
+    /// Rows with these pitches at the host's end; those at the device's do not matter.
+    fn rows(width: usize, bytes: usize, pitch: usize) -> Shape {
+        let (dst_pitch, src_pitch) = (pitch, pitch);
+        Shape::Rows { width, height: bytes / width, unit: ALIGNED, dst_pitch, src_pitch, meets: false }
+    }
+
+    /// The rows of the table in docs/performance.md, and what lies around them.
+    #[test]
+    fn every_measured_batch_goes_to_its_winner() {
+        use Engine::{Each, Inline, List, Together};
+        let link = List { blocks: 32 };
+        for (way, shape, want) in [
+            (Way::In, pieces(4096, 4 * K), link),
+            (Way::In, pieces(4096, K), link),
+            (Way::In, pieces(1024, 16 * K), link),
+            (Way::Out, pieces(4096, 4 * K), link),
+            (Way::Out, pieces(4096, K), link),
+            (Way::In, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Way::Out, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(160, 4 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(161, 4 * K), link),
+            (Way::In, pieces(512, 128 * K), link),
+            (Way::Out, pieces(512, 128 * K), link),
+            (Way::In, pieces(512, 256 * K), link),
+            (Way::In, pieces(256, 512 * K), Together),
+            (Way::In, pieces(64, 2 * M), Together),
+            (Way::Out, pieces(2, 4 * M), Together),
+            (Way::In, pieces(1, 4 * M), Each),
+            (Way::In, pieces(4, 64 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(8, 64 * K), Inline { blocks: 32 }),
+            (Way::In, pieces(64, 128 * K), link),
+            (Way::In, pieces(3, 4 * K), Each),
+            (Way::In, pieces(4, 4 * K), Inline { blocks: 4 }),
+            (Way::In, pieces(1, 64), Each),
+            (Way::Within, pieces(4096, 4 * K), List { blocks: 132 }),
+            (Way::Within, pieces(64, 4 * K), Inline { blocks: 64 }),
+            (Way::Within, pieces(64, 4 * M), List { blocks: 132 }),
+            (Way::Within, pieces(4, 64 * M), Each),
+            (Way::Within, pieces(2, 64), Inline { blocks: 2 }),
+            (Way::Within, pieces(1, 64), Each),
+            (Way::Across, pieces(4096, 4 * K), Each),
+        ] {
+            assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
+        let constants = Constants::default().apart();
+        for (size, want) in [(512 * K, Engine::List { blocks: 32 }), (2 * M, Engine::Each)] {
+            assert_eq!(choose(&pieces(64, size), Way::In, &constants), want, "{size} bytes");
+        }
+    }
+
+    #[test]
+    fn every_measured_rectangle_goes_to_its_winner() {
+        use Engine::{Grid, Rectangle};
+        let (link, all) = (Grid { blocks: 32 }, Grid { blocks: 132 });
+        for (width, into, out, within) in [
+            (16, link, Rectangle, all),
+            (32, link, Rectangle, all),
+            (64, Rectangle, Rectangle, all),
+            (256, Rectangle, Rectangle, all),
+            (K, Rectangle, Rectangle, all),
+            (4 * K, Rectangle, Rectangle, all),
+            (64 * K, Rectangle, Rectangle, all),
+        ] {
+            for (way, want) in [(Way::In, into), (Way::Out, out), (Way::Within, within)] {
+                assert_eq!(chosen(rows(width, 64 * M, 2 * width), way), want, "{way:?} width {width}");
+                assert_eq!(chosen(rows(width, 32 * K, 2 * width), way), Rectangle, "few {way:?} {width}");
+            }
+            assert_eq!(chosen(rows(width, 64 * M, 2 * width), Way::Across), Rectangle);
+        }
+        for (width, pitch, want) in [
+            (16, 16, link),
+            (64, 64, link),
+            (256, 256, Rectangle),
+            (64, 4 * K, link),
+            (128, 4 * K, link),
+            (K, 4 * K, Rectangle),
+        ] {
+            assert_eq!(chosen(rows(width, 4 * M, pitch), Way::In), want, "width {width} pitch {pitch}");
+            assert_eq!(chosen(rows(width, 4 * M, pitch), Way::Out), want, "width {width} pitch {pitch}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_cut_so_that_every_thread_has_some() {
+        let constants = Constants { blocks_within: 132, ..Constants::default() };
+        for (way, bytes, want) in [
+            (Way::In, 256 * K, 4 * K),
+            (Way::In, M, 8 * K),
+            (Way::In, 8 * M, 32 * K),
+            (Way::Within, 8 * M, 8 * K),
+            (Way::Within, 512 * M, 32 * K),
+            (Way::Within, 0, 4 * K),
+        ] {
+            assert_eq!(share(bytes, way, &constants), want, "{way:?} {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn one_row_is_the_copy_engines_unless_its_ends_meet_in_a_gpu() {
+        for way in [Way::In, Way::Out, Way::Within, Way::Across] {
+            assert_eq!(chosen(Shape::Row { meets: false }, way), Engine::Each);
+        }
+        let row = Shape::Row { meets: true };
+        assert_eq!(chosen(row, Way::Within), Engine::Move);
+        assert_eq!(choose(&row, Way::Within, &Constants::NO_KERNELS), Engine::Bounce, "no kernels at all");
+    }
+
+    #[test]
+    fn what_a_kernel_does_badly_or_the_driver_not_at_all_goes_elsewhere() {
+        let row = |unit, pitch, meets| {
+            let (dst_pitch, src_pitch) = (pitch, 128);
+            Shape::Rows { width: 32, height: M, unit, dst_pitch, src_pitch, meets }
+        };
+        for (way, shape, want) in [
+            (Way::In, row(2, 128, false), Engine::Rectangle),
+            (Way::In, row(4, 128, false), Engine::Grid { blocks: 32 }),
+            (Way::Within, row(1, 128, false), Engine::Grid { blocks: 132 }),
+            (Way::Within, row(16, 128, true), Engine::Rectangle),
+            (Way::Within, row(16, MAX_PITCH + 1, true), Engine::Each),
+            (Way::Across, row(16, MAX_PITCH + 1, false), Engine::Each),
+            (Way::In, row(16, MAX_PITCH + 1, false), Engine::Grid { blocks: 32 }),
+        ] {
+            assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
+        }
+        let none = Constants { blocks_in: 0, ..Constants::default() };
+        assert_eq!(choose(&pieces(64, K), Way::In, &none), Engine::Together, "no blocks, no kernels");
+        assert_eq!(choose(&pieces(64, K), Way::In, &Constants::NO_KERNELS), Engine::Each, "out of reach");
+        assert_eq!(choose(&rows(16, M, 32), Way::In, &none), Engine::Rectangle);
+    }
+
+    #[test]
+    fn a_shape_knows_its_alignment_and_whether_its_ends_meet() {
+        let rows = |dst, dst_pitch, src, src_pitch, width, height| {
+            Shape::of(&Rows { dst, dst_pitch, src, src_pitch, width, height })
+        };
+        for (got, unit, meets) in [
+            (rows(0x1000, 128, 0x9000, 64, 64, 8), 16, false),
+            (rows(0x1000, 128, 0x9004, 64, 64, 8), 4, false),
+            (rows(0x1000, 128, 0x9000, 64, 63, 8), 1, false),
+            (rows(0x1000, 130, 0x9000, 64, 64, 8), 2, false),
+            (rows(0x1000, 128, 0x1040, 128, 64, 8), 16, false),
+            (rows(0x1040, 128, 0x1000, 128, 64, 8), 16, false),
+            (rows(0x1000, 128, 0x1030, 128, 64, 8), 16, true),
+            (rows(0x1000, 128, 0x1050, 128, 64, 8), 16, true),
+            (rows(0x1000, 128, 0x1080, 128, 64, 8), 16, true),
+            (rows(0x1000, 128, 0x1040, 64, 64, 8), 16, true),
+            (rows(0x1000, 128, 0x1400, 128, 64, 8), 16, false),
+        ] {
+            let Shape::Rows { unit: has, meets: may, .. } = got else { panic!("{got:?}") };
+            assert_eq!((has, may), (unit, meets), "{got:?}");
+        }
+        assert_eq!(rows(8, 8, 16, 8, 8, 1), Shape::Row { meets: false });
+        assert_eq!(rows(8, 9, 16, 9, 9, 1), Shape::Row { meets: true });
+    }
+}

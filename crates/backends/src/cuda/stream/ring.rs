@@ -1,0 +1,374 @@
+//! Lists of pieces for kernels, in page-locked memory of a device that is used again and again.
+//!
+//! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the list, so that the host
+//! knows without a call of the driver that the slot is free. Nobody ever waits for a slot: when all are lent out the pieces go with the
+//! launches themselves.
+
+use crate::cuda::driver::Handle;
+use ferry_core::{
+    Line, Result,
+    sync::{Mutex, lock, spin_loop},
+};
+use std::{
+    mem::{self, MaybeUninit},
+    ptr, slice,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Pieces that fit into the parameters of a launch: the same as in kernels.cu.
+pub const FEW: usize = 160;
+/// Pieces of a slot.
+pub const ROOM: usize = 4096;
+/// Slots at most: the same as in kernels.cu.
+const SLOTS: usize = 64;
+/// Slots that are made at a time.
+const GROUP: usize = 8;
+/// How often is looked whether all are back when they are given back themselves: some hundred microseconds.
+const LOOKS: u32 = 10_000;
+/// Bytes of a group: the lists, and then the numbers of the last loans that came back.
+const GROUP_LEN: usize = GROUP * (ROOM * size_of::<Entry>() + size_of::<AtomicU64>());
+
+/// A piece for a kernel: the same as in kernels.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// First byte of the destination.
+    pub dst: u64,
+    /// First byte of the source.
+    pub src: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+const _: () = assert!(size_of::<Line>() == size_of::<Entry>() && align_of::<Line>() == align_of::<Entry>());
+
+impl Entry {
+    /// The lines of a plan, as they are.
+    pub fn of(lines: &[Line]) -> &[Entry] {
+        // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where addresses have 64 bits.
+        unsafe { slice::from_raw_parts(lines.as_ptr().cast(), lines.len()) }
+    }
+
+    /// The same in parts of at most `share` bytes.
+    #[inline]
+    pub fn cut(self, share: u64) -> impl Iterator<Item = Entry> {
+        (0..self.len).step_by(share as usize).map(move |done| Entry {
+            dst: self.dst + done,
+            src: self.src + done,
+            len: share.min(self.len - done),
+        })
+    }
+
+    /// Whether its two ends share bytes.
+    #[inline]
+    pub fn meets(&self) -> bool {
+        self.dst.abs_diff(self.src) < self.len
+    }
+}
+
+/// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
+/// fetched before it is written, nor looked for in a CPU when it is read. [`written`] comes before the GPU is told.
+pub fn write(room: &mut [MaybeUninit<Line>], entries: &[Entry]) {
+    let to = room[..entries.len()].as_mut_ptr().cast();
+    // SAFETY: an entry is three words.
+    let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
+    // SAFETY: there is room for as many.
+    unsafe { stream(to, words) };
+}
+
+/// # Safety
+/// There is room for the words.
+unsafe fn stream(to: *mut u64, words: &[u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the CPU has AVX, and the caller's promise.
+        return unsafe { stream_fours(to, words) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
+}
+
+/// Four words at once, to places that are multiples of as many: what waits to be written takes less room in the CPU then, and it
+/// goes on meanwhile.
+///
+/// # Safety
+/// There is room for the words.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn stream_fours(to: *mut u64, words: &[u64]) {
+    use std::arch::x86_64::{_mm_stream_si64, _mm256_loadu_si256, _mm256_stream_si256};
+    const FOUR: usize = 4 * size_of::<u64>();
+    let head = ((to as usize).next_multiple_of(FOUR) - to as usize) / size_of::<u64>();
+    let (head, others) = words.split_at(head.min(words.len()));
+    let (fours, tail) = others.as_chunks::<4>();
+    let one = |(at, word): (usize, &u64)| {
+        // SAFETY: in the room.
+        unsafe { _mm_stream_si64(to.add(at).cast(), *word as i64) }
+    };
+    head.iter().enumerate().for_each(one);
+    for (index, four) in fours.iter().enumerate() {
+        // SAFETY: in the room, and aligned.
+        unsafe {
+            let place = to.add(head.len() + 4 * index).cast();
+            _mm256_stream_si256(place, _mm256_loadu_si256(four.as_ptr().cast()));
+        }
+    }
+    (words.len() - tail.len()..).zip(tail).for_each(one);
+}
+
+/// What this thread has written is in memory before anything that it writes from here on.
+pub fn written() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every such CPU has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
+/// The slots of a device.
+#[derive(Default)]
+pub struct Lists(Mutex<Slots>);
+
+#[derive(Default)]
+struct Slots {
+    groups: Vec<usize>,
+    /// The number of the newest loan of each slot.
+    lent: Vec<u64>,
+    count: u64,
+}
+
+/// A slot that is the caller's. If it is not [`sent`](Self::sent) it is free again when this goes.
+pub struct Loan {
+    /// The number of the slot.
+    pub slot: u32,
+    /// What the kernel has to write when it ends,
+    pub number: u64,
+    /// and where.
+    pub back: Handle,
+    list: Handle,
+    /// How many entries were added.
+    len: usize,
+    is_sent: bool,
+}
+
+impl Lists {
+    /// A slot, if one is free or can be made: `make` gives page-locked memory of this length.
+    pub fn lend(&self, make: impl FnOnce(usize) -> Result<Handle>) -> Result<Option<Loan>> {
+        let mut slots = lock(&self.0);
+        let free = match slots.find() {
+            None if slots.lent.len() < SLOTS => Some(slots.add(make(GROUP_LEN)?)),
+            found => found,
+        };
+        Ok(free.map(|slot| slots.lend(slot)))
+    }
+
+    /// The memory of the slots, to be given back; none if a kernel may still read one.
+    pub fn close(&self) -> Vec<Handle> {
+        let mut slots = lock(&self.0);
+        // A kernel says so a moment after its end was heard of.
+        let is_idle = (0..LOOKS).any(|_| {
+            spin_loop();
+            (0..slots.lent.len()).all(|slot| slots.is_back(slot))
+        });
+        let groups = mem::take(&mut *slots).groups;
+        if is_idle { groups } else { Vec::new() }
+    }
+}
+
+impl Slots {
+    fn add(&mut self, group: Handle) -> usize {
+        let first = self.lent.len();
+        self.groups.push(group);
+        self.lent.resize(first + GROUP, 0);
+        // SAFETY: in fresh memory of a group's length, which nobody else knows; no loan has the number 0.
+        unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP) };
+        first
+    }
+
+    /// The first that is free: of those it is likeliest that the CPU has its memory at hand.
+    fn find(&self) -> Option<usize> {
+        (0..self.lent.len()).find(|slot| self.is_back(*slot))
+    }
+
+    fn is_back(&self, slot: usize) -> bool {
+        // SAFETY: a word of a group, which kernels and hosts write as a whole.
+        let back = unsafe { AtomicU64::from_ptr(self.back(slot) as *mut u64) };
+        back.load(Ordering::Acquire) == self.lent[slot]
+    }
+
+    fn lend(&mut self, slot: usize) -> Loan {
+        self.count += 1;
+        self.lent[slot] = self.count;
+        Loan {
+            slot: slot as u32,
+            number: self.count,
+            back: self.back(slot),
+            list: self.groups[slot / GROUP] + slot % GROUP * ROOM * size_of::<Entry>(),
+            len: 0,
+            is_sent: false,
+        }
+    }
+
+    fn back(&self, slot: usize) -> Handle {
+        let lists = GROUP * ROOM * size_of::<Entry>();
+        self.groups[slot / GROUP] + lists + slot % GROUP * size_of::<AtomicU64>()
+    }
+}
+
+impl Loan {
+    /// Room behind what was added; entries are lines to the core.
+    pub fn room(&mut self) -> &mut [MaybeUninit<Line>] {
+        let rest = self.list + self.len * size_of::<Entry>();
+        // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is sent.
+        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Line>, ROOM - self.len) }
+    }
+
+    /// The first of the room were added.
+    ///
+    /// # Safety
+    /// They are written, as many as this.
+    pub unsafe fn wrote(&mut self, count: usize) {
+        self.len += count;
+    }
+
+    /// Writes lines behind the others; false if they do not all fit, and then none is written.
+    pub fn add(&mut self, entries: &[Entry]) -> bool {
+        let fits = entries.len() <= ROOM - self.len;
+        if fits {
+            write(self.room(), entries);
+            self.len += entries.len();
+        }
+        fits
+    }
+
+    /// What was added.
+    pub fn lines(&self) -> &[Line] {
+        // SAFETY: so many entries were written, which are lines to the core, and no kernel ever writes to the list.
+        unsafe { slice::from_raw_parts(self.list as *const Line, self.len) }
+    }
+
+    /// How many entries were added.
+    pub fn count(&self) -> u32 {
+        self.len as u32
+    }
+
+    /// Where the list is, for the GPU too. What was added is there for it to read.
+    pub fn list(&self) -> Handle {
+        self.list
+    }
+
+    /// A kernel that reads the list is in its stream: the slot comes back by it.
+    pub fn sent(mut self) {
+        self.is_sent = true;
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            // What was written comes before what the next one writes.
+            written();
+            // SAFETY: the word of the slot, which is ours.
+            unsafe { AtomicU64::from_ptr(self.back as *mut u64) }.store(self.number, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Memory that is never given back; it need not be page-locked here.
+    fn memory(len: usize) -> Result<Handle> {
+        Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as Handle)
+    }
+
+    fn lend(lists: &Lists) -> Option<Loan> {
+        lists.lend(memory).expect("memory")
+    }
+
+    /// What the last block of a kernel does.
+    fn read(back: Handle, number: u64) {
+        // SAFETY: the word of a loan of these tests.
+        unsafe { AtomicU64::from_ptr(back as *mut u64) }.store(number, Ordering::Release);
+    }
+
+    #[test]
+    fn a_slot_is_lent_again_when_its_list_was_read_and_not_before() {
+        let lists = Lists::default();
+        let sent: Vec<_> = (0..SLOTS)
+            .map(|_| {
+                let loan = lend(&lists).expect("a free slot");
+                let key = (loan.slot, loan.number, loan.back);
+                loan.sent();
+                key
+            })
+            .collect();
+        assert!(lend(&lists).is_none(), "all are lent out");
+        let (slot, number, back) = sent[17];
+        read(back, number - 1);
+        assert!(lend(&lists).is_none(), "an older loan says nothing");
+        read(back, number);
+        let again = lend(&lists).expect("it is back");
+        assert!(again.slot == slot && again.number > number);
+        assert!(lend(&lists).is_none());
+        drop(again);
+        assert_eq!(lend(&lists).map(|loan| loan.slot), Some(slot), "it was never sent");
+    }
+
+    #[test]
+    fn lists_of_two_loans_lie_apart() {
+        let lists = Lists::default();
+        let mut loans: Vec<_> = (0..GROUP + 1).map(|_| lend(&lists).expect("a free slot")).collect();
+        for (number, loan) in loans.iter_mut().enumerate() {
+            loan.room().fill(MaybeUninit::new(Line { dst: number, src: 1, len: 2 }));
+        }
+        for (number, loan) in loans.iter_mut().enumerate() {
+            // SAFETY: written above.
+            let all = loan.room().iter().all(|line| unsafe { line.assume_init() }.dst == number);
+            assert!(all, "list {number}");
+        }
+        drop(loans);
+        assert_eq!(lists.close().len(), 2, "of a group and one more");
+    }
+
+    #[test]
+    fn a_list_is_written_whole_wherever_it_starts() {
+        let entry = |number: u64| Entry { dst: 3 * number, src: 3 * number + 1, len: 3 * number + 2 };
+        let entries: Vec<_> = (1..9).map(entry).collect();
+        for start in 0..5 {
+            for count in 0..entries.len() {
+                let mut room = [MaybeUninit::new(Line::default()); 12];
+                write(&mut room[start..], &entries[..count]);
+                written();
+                // SAFETY: initialised above.
+                let room = room.map(|line| unsafe { line.assume_init() });
+                let room = Entry::of(&room);
+                assert_eq!(room[start..start + count], entries[..count], "{count} from {start} on");
+                let others = room[..start].iter().chain(&room[start + count..]);
+                assert!(others.copied().eq([Entry::default(); 12].into_iter().take(12 - count)));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_a_kernel_may_read_is_kept() {
+        let lists = Lists::default();
+        let loan = lend(&lists).expect("a free slot");
+        loan.sent();
+        assert_eq!(lists.close(), []);
+    }
+
+    #[test]
+    fn a_piece_is_cut_into_shares_and_a_rest() {
+        for (len, want) in [(1, vec![1]), (256, vec![256]), (257, vec![256, 1]), (700, vec![256, 256, 188])] {
+            let parts: Vec<_> = Entry { dst: 1000, src: 5, len }.cut(256).collect();
+            assert_eq!(parts.iter().map(|part| part.len).collect::<Vec<_>>(), want);
+            let mut done = 0;
+            for part in parts {
+                assert_eq!((part.dst, part.src), (1000 + done, 5 + done));
+                done += part.len;
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What the cuda backend can be told: the planner's numbers and how many threads stage pageable memory. Read from text here;
+//! from the environment by whoever opens the backend.
+
+use crate::cuda::{stream::planner::Way, stream::ring::FEW};
+use ferry_core::{Error, Kind, Result};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
+
+/// All of it. The default is what an H200 was measured to want.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The planner's numbers.
+    pub constants: Constants,
+    /// Threads that stage pageable memory; `None` is as many as the CPUs suggest.
+    pub stagers: Option<usize>,
+}
+
+impl Settings {
+    /// What copies take from other work of a GPU, in words.
+    pub fn footprint(&self) -> String {
+        let Constants { blocks_in, blocks_out, .. } = &self.constants;
+        format!(" (copy kernels of {blocks_in} blocks in, {blocks_out} out)")
+    }
+}
+
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident = $value:expr,)*) => {
+        /// The numbers by which the planner chooses between copy engines and kernels. As text: `name=value`, with commas between
+        /// them; what is not named keeps its default.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Constants { $($(#[$doc])* pub $name: usize,)* }
+
+        impl Default for Constants {
+            fn default() -> Self {
+                Constants::DEFAULT
+            }
+        }
+
+        impl Constants {
+            const DEFAULT: Constants = Constants { $($name: $value,)* };
+            /// The names, in the order of the text.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            fn by_name(&mut self, name: &str) -> Option<&mut usize> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+
+            fn values(&self) -> Vec<usize> {
+                vec![$(self.$name),*]
+            }
+        }
+    };
+}
+
+constants! {
+    /// Fewer pieces than this go to the copy engine one by one, between host and device.
+    list_from = 4,
+    /// The same inside a device.
+    list_from_within = 2,
+    /// So many pieces go into the parameters of a launch; more are a list in page-locked memory.
+    inline_most = FEW,
+    /// Pieces of this size, on average, are large enough for the copy engine, between host and device.
+    engine_from = 2 << 20,
+    /// The same inside a device.
+    engine_from_within = 32 << 20,
+    /// Pieces of this size, on average, are large enough for several copy engines at once, between host and device, where the driver
+    /// takes them all in one call; those of any size are where no kernel has blocks,
+    together_size = 512 << 10,
+    /// if there are so many.
+    together_from = 2,
+    /// Pieces up to this size are never cut for a kernel.
+    share_least = 4 << 10,
+    /// Longer ones always are.
+    share_most = 32 << 10,
+    /// Single copies up to this size are gathered with their neighbours.
+    gather_most = 64 << 10,
+    /// Blocks of a kernel that copies to the device; 0 is no kernels.
+    blocks_in = 32,
+    /// Blocks of a kernel that copies from the device; 0 is no kernels.
+    blocks_out = 32,
+    /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
+    blocks_within = usize::MAX,
+    /// Rows from this width on go to a kernel on their way to the device,
+    rows_in_from = 1,
+    /// up to this one,
+    rows_in_most = 40,
+    /// and on their way from it from this one on,
+    rows_out_from = 1,
+    /// up to this one,
+    rows_out_most = 0,
+    /// if they have so many bytes together.
+    rows_bytes = 128 << 10,
+    /// Rows that lie next to each other in the host's memory go to a kernel up to this width,
+    rows_packed_most = 64,
+    /// and those that are so far apart there
+    rows_far = 4 << 10,
+    /// up to this one,
+    rows_far_most = 128,
+    /// if they have so many bytes together.
+    rows_other_bytes = 1 << 20,
+    /// Rows inside the device go to a kernel up to this width,
+    rows_within_most = usize::MAX,
+    /// if they have so many bytes together.
+    rows_within_bytes = 64 << 10,
+    /// Between host and device, rows that do not all start at multiples of this power of two are left to the copy engine.
+    rows_unit = 4,
+}
+
+impl Constants {
+    /// For memory that kernels cannot reach.
+    pub const NO_KERNELS: Constants =
+        Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT.apart() };
+
+    /// The same for those who cannot hand over all pieces in one call.
+    pub const fn apart(self) -> Constants {
+        Constants { together_from: usize::MAX, ..self }
+    }
+
+    /// Blocks of a kernel that copies this way.
+    pub fn blocks(&self, way: Way) -> usize {
+        match way {
+            Way::In => self.blocks_in,
+            Way::Out => self.blocks_out,
+            Way::Within => self.blocks_within,
+            Way::Across => 0,
+        }
+    }
+
+    /// Fewer pieces than this go one by one.
+    pub fn list_from(&self, way: Way) -> usize {
+        if way == Way::Within { self.list_from_within } else { self.list_from }
+    }
+
+    /// Pieces of this size are the copy engine's.
+    pub fn engine_from(&self, way: Way) -> usize {
+        if way == Way::Within { self.engine_from_within } else { self.engine_from }
+    }
+
+    /// Widths of rows that go to a kernel however they lie.
+    pub fn widths(&self, way: Way) -> RangeInclusive<usize> {
+        match way {
+            Way::In => self.rows_in_from..=self.rows_in_most,
+            Way::Out => self.rows_out_from..=self.rows_out_most,
+            Way::Within => 1..=self.rows_within_most,
+            Way::Across => RangeInclusive::new(1, 0),
+        }
+    }
+
+    /// The same with this many blocks for kernels between host and device.
+    pub fn with_blocks(self, blocks: usize) -> Constants {
+        Constants { blocks_in: blocks, blocks_out: blocks, ..self }
+    }
+
+    /// The same for a GPU with so many multiprocessors.
+    pub fn on(&self, multiprocessors: usize) -> Constants {
+        Constants { blocks_within: self.blocks_within.min(multiprocessors), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Constants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<_> = Self::NAMES
+            .iter()
+            .zip(self.values())
+            .map(|(name, value)| match value {
+                usize::MAX => format!("{name}=any"),
+                value => format!("{name}={value}"),
+            })
+            .collect();
+        f.write_str(&pairs.join(","))
+    }
+}
+
+impl FromStr for Constants {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut constants = Constants::default();
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| bad(pair))?;
+            let place = constants.by_name(name).ok_or_else(|| bad(pair))?;
+            *place = number(value).ok_or_else(|| bad(pair))?;
+        }
+        constants.check()?;
+        Ok(constants)
+    }
+}
+
+impl Constants {
+    /// What the kernels cannot do.
+    fn check(&self) -> Result<()> {
+        let refuse = |note| Err(Kind::BadSetting.because(note));
+        if self.share_least.min(self.share_most) < LEAST_SHARE {
+            return refuse(format!("share_least and share_most are {LEAST_SHARE} at least"));
+        }
+        if self.inline_most > FEW {
+            return refuse(format!("inline_most is {FEW} at most"));
+        }
+        Ok(())
+    }
+}
+
+/// Pieces are not cut into smaller ones than these.
+const LEAST_SHARE: usize = 256;
+
+/// A number, with K, M or G behind it for powers of 1024; or `any`, which is more than there can be.
+fn number(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ if text == "any" => return Some(usize::MAX),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+fn bad(pair: &str) -> Error {
+    let names = Constants::NAMES.join(", ");
+    Kind::BadSetting.because(format!("'{pair}' is not name=number with one of the names: {names}"))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_changes_what_it_names_and_nothing_else() {
+        let read: Constants = "engine_from=1M, blocks_in=8,rows_in_most=any".parse().expect("good text");
+        let want = Constants {
+            engine_from: 1 << 20,
+            blocks_in: 8,
+            rows_in_most: usize::MAX,
+            ..Constants::default()
+        };
+        assert_eq!(read, want);
+        assert_eq!("".parse(), Ok(Constants::default()));
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_again() {
+        let odd = Constants { list_from: 7, rows_far: usize::MAX, ..Constants::default() };
+        for constants in [Constants::default(), odd] {
+            assert_eq!(constants.to_string().parse(), Ok(constants));
+        }
+        assert!(Constants::default().to_string().starts_with("list_from=4,list_from_within=2,"));
+    }
+
+    #[test]
+    fn bad_text_is_refused_with_the_names() {
+        for text in
+            ["engine_from", "engine_from=", "engine_from=2T", "engines=2", "=2", "blocks_in=-1", "a=b=c"]
+        {
+            let why = text.parse::<Constants>().err().unwrap_or_else(|| panic!("'{text}' was taken"));
+            assert_eq!(why.kind, Kind::BadSetting);
+            assert!(why.note.contains("inline_most, engine_from, "), "{why}");
+        }
+        for (text, says) in [("share_most=16", "256 at least"), ("inline_most=161", "160 at most")] {
+            let why = text.parse::<Constants>().expect_err(text);
+            assert!(why.note.contains(says), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_bounds_the_blocks_inside_it() {
+        let constants = Constants::default().with_blocks(24).on(132);
+        assert_eq!((constants.blocks_in, constants.blocks_out, constants.blocks_within), (24, 24, 132));
+        let fewer: Constants = "blocks_within=40".parse().expect("good text");
+        assert_eq!(fewer.on(132).blocks_within, 40);
+    }
+}
