@@ -45,8 +45,8 @@ pub fn set(here: &Here, handle: usize, attribute: i32, value: u64) -> Result<()>
     let word = value as u32;
     match attribute {
         ACL_STREAM_ATTR_FAILURE_MODE if handle == 0 => Err(refuse(
-            "stream is NULL: the failure mode of the default stream is not an attribute; aclrtSetStreamFailureMode sets it on \
-             some products",
+            "stream is NULL: the failure mode of the default stream is not an attribute; \
+             aclrtSetStreamFailureMode sets it on some products",
         )),
         ACL_STREAM_ATTR_FAILURE_MODE => set_failure_mode(here, handle, value),
         ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK => {

@@ -120,7 +120,7 @@ fn wait_for_all(here: &Here, limit: Option<Duration>) -> Result<()> {
     let context = here.context()?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let counts = |entry: &Arc<StreamEntry>| {
-        // That another context has stopped for good is told to those who use it.
+        // That another context has stopped for good is reported by calls in that context.
         let stopped = entry.context != context.handle && entry.stream.status().is_halted();
         entry.device == context.device && !stopped
     };

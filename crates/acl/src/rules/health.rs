@@ -10,7 +10,7 @@ use crate::{
 use ferry_core::Kind;
 
 /// Documented: as many ranges with memory errors are told at most.
-const MOST_RANGES: usize = 128;
+const MAX_RANGES: usize = 128;
 /// Documented: 36 minutes, in milliseconds.
 const LONGEST_ABORT: u32 = 36 * 60 * 1000;
 
@@ -33,7 +33,8 @@ pub fn abort(id: i32, timeout: u32) -> Result<()> {
     let device = known_device(engine, id)?;
     if timeout > LONGEST_ABORT {
         let note = format!(
-            "timeout is {timeout}: it is in milliseconds, at most {LONGEST_ABORT} (36 minutes), or 0 for no limit"
+            "timeout is {timeout}: it is in milliseconds, at most {LONGEST_ABORT} (36 minutes), or 0 for no \
+             limit"
         );
         return Err(refuse(note));
     }
@@ -64,10 +65,10 @@ pub fn repair_memory(id: i32, count: usize) -> Result<()> {
 }
 
 fn not_too_many(count: usize) -> Result<()> {
-    if count <= MOST_RANGES {
+    if count <= MAX_RANGES {
         return Ok(());
     }
-    Err(refuse(format!("arraySize is {count}: at most {MOST_RANGES}")))
+    Err(refuse(format!("arraySize is {count}: at most {MAX_RANGES}")))
 }
 
 /// aclrtGetErrorVerbose: the kind of a device's fault, which is none.

@@ -37,7 +37,8 @@ pub fn capability(device: u32, what: i32) -> Result<i64> {
         ACL_DEVICE_INFO_VECTOR_CORE_NUM => Ok(cores.vector),
         ACL_DEVICE_INFO_L2_SIZE => Ok(cores.l2),
         _ => Err(refuse(format!(
-            "deviceInfo is {what}: valid are ACL_DEVICE_INFO_AI_CORE_NUM (0), _VECTOR_CORE_NUM (1) and _L2_SIZE (2)"
+            "deviceInfo is {what}: valid are ACL_DEVICE_INFO_AI_CORE_NUM (0), _VECTOR_CORE_NUM (1) and \
+             _L2_SIZE (2)"
         ))),
     }
 }

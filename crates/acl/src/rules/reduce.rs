@@ -85,7 +85,9 @@ fn combine_of(kind: i32, product: &Product) -> Result<Combine> {
             Err(lacks(format!("kind is {name}: {} has {} only", product.soc, names.join(", "))))
         }
         None if kind == ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL => Err(lacks(
-            "kind is ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: no document says what it does; there are SUM, MAX and MIN".into(),
+            "kind is ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: no document says what it does; there are SUM, MAX \
+             and MIN"
+                .into(),
         )),
         None => Err(fail(
             ACL_ERROR_INVALID_PARAM,
