@@ -1,10 +1,10 @@
 //! Copies through descriptors and pointer cells: addresses are read when the task runs.
 
+use super::target::{On, Target, inner_only};
 use crate::{
     Result,
     arguments::{not_null, refuse, within},
     explain::explaining,
-    rules::target::{On, Target, inner_only},
     state::thread::Here,
 };
 use ferry_core::{

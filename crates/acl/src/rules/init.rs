@@ -1,5 +1,6 @@
 //! aclInit and aclFinalize.
 
+use super::{config::InitConfig, context, device};
 use crate::{
     Result,
     constants::*,
@@ -7,7 +8,6 @@ use crate::{
     interrupt,
     log::{self, Level, Module},
     messages,
-    rules::{config::InitConfig, context, device},
     settings::settings,
     state::{
         process::{engine, opened},

@@ -1,5 +1,6 @@
 //! Allocation: sizes are rounded as documented, so that the documented padding may be used and no more.
 
+use super::register;
 use crate::{
     Result,
     arguments::{not_null, refuse},
@@ -8,7 +9,6 @@ use crate::{
     explain::{explaining, remember_freed},
     interrupt,
     ipc::{self, wire::ExportKind},
-    rules::register,
     state::{
         process::{Engine, engine},
         thread::Here,

@@ -1,16 +1,10 @@
 //! Reductions: aclrtReduceAsync. Which kinds and types there are is documented product by product.
 
-use crate::{
-    Result,
-    arguments::refuse,
-    constants::*,
-    error::fail,
-    rules::{
-        descriptor::device_of,
-        target::{On, Target, between},
-    },
-    state::thread::Here,
+use super::{
+    descriptor::device_of,
+    target::{On, Target, between},
 };
+use crate::{Result, arguments::refuse, constants::*, error::fail, state::thread::Here};
 use ferry::products::{A2, A3, B200I, B950, INF, Product, TRN};
 use ferry_core::{
     Ends, Kind, Memory, Op, Reduction,

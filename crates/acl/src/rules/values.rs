@@ -1,5 +1,9 @@
 //! 64-bit cells of device memory that streams write and wait for: aclrtValueWrite and aclrtValueWait.
 
+use super::{
+    fill::on_device,
+    target::{On, Target},
+};
 use crate::{
     Result,
     arguments::{not_null, refuse},
@@ -7,10 +11,6 @@ use crate::{
     error::fail,
     explain::explaining,
     interrupt,
-    rules::{
-        fill::on_device,
-        target::{On, Target},
-    },
     state::thread::Here,
     waits::{self, Until},
 };

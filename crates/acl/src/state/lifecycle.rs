@@ -106,7 +106,7 @@ impl Engine {
             is_default,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
-            attributes: StreamSettings::default(),
+            settings: StreamSettings::default(),
             user: AtomicU32::new(this_thread()),
         });
         report_failures(&entry);

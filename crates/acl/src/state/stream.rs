@@ -33,7 +33,7 @@ pub struct StreamEntry {
     /// Whether its failure mode was set, which can be done once.
     pub(crate) has_mode: AtomicBool,
     /// What was set of it by aclrtSetStreamAttribute and its relatives.
-    pub(crate) attributes: StreamSettings,
+    pub(crate) settings: StreamSettings,
     /// The system's number of the thread that used the stream last.
     pub(super) user: AtomicU32,
 }

@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     explain::explaining,
     state::{
-        process::{Engine, engine, known_device},
+        process::{Engine, engine},
         thread::Here,
     },
 };
@@ -142,7 +142,8 @@ impl AccessRequest {
 fn place(engine: &Engine, name: &str, location: i32, id: u32) -> Result<Home> {
     match location {
         ACL_MEM_LOCATION_TYPE_HOST => Ok(Home::Host),
-        ACL_MEM_LOCATION_TYPE_DEVICE => known_device(engine, id as i32)
+        ACL_MEM_LOCATION_TYPE_DEVICE => engine
+            .known_device(id as i32)
             .or_else(|error| engine.user_device(id as i32).map_err(|_| error))
             .map(Home::Device),
         other => Err(refuse(format!(

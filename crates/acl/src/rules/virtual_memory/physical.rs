@@ -10,7 +10,7 @@ use crate::{
     ipc::{self, wire::ExportKind},
     rules::memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
     state::{
-        process::{Engine, engine, known_device},
+        process::{Engine, engine},
         thread::Here,
     },
 };
@@ -99,7 +99,7 @@ impl Properties {
     /// Where it is to be.
     fn site(&self, engine: &Engine) -> Result<Site> {
         match self.location {
-            ACL_MEM_LOCATION_TYPE_DEVICE => Ok(Site::Device(known_device(engine, self.id as i32)?)),
+            ACL_MEM_LOCATION_TYPE_DEVICE => Ok(Site::Device(engine.known_device(self.id as i32)?)),
             ACL_MEM_LOCATION_TYPE_HOST => Ok(Site::Host(None)),
             ACL_MEM_LOCATION_TYPE_HOST_NUMA if nodes::exists(self.id) => Ok(Site::Host(Some(self.id))),
             ACL_MEM_LOCATION_TYPE_HOST_NUMA => Err(refuse(format!(
