@@ -49,18 +49,18 @@ pub fn writable(name: &'static str, addr: usize, len: usize) -> Result<()> {
 }
 
 /// An array that a caller gave: its name, its address, how many elements it has and how large they are.
-pub type Given = (&'static str, usize, usize, usize);
+pub type ArrayArgument = (&'static str, usize, usize, usize);
 
 /// Makes sure that an array of `count` elements of `size` bytes can be read.
-pub fn readable((name, addr, count, size): Given) -> Result<()> {
+pub fn readable((name, addr, count, size): ArrayArgument) -> Result<()> {
     not_null(name, addr)?;
     let len = count.checked_mul(size).ok_or_else(|| refuse(format!("{name}: {count} elements overflow")))?;
     probe::accessible(addr, len, Access::Read).map_err(|why| refuse(format!("{name}: {why}")))
 }
 
 /// Makes sure of several arrays. Asking costs a system call, so those whose pages touch, as they mostly do,
-/// are asked for at once; if that is refused, one by one. Nobody is asked about those on the stack.
-pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
+/// are asked for at once; if that is refused, one by one. Those on the stack are readable anyway.
+pub fn all_readable<const N: usize>(arrays: [ArrayArgument; N]) -> Result<()> {
     if together(arrays).is_some_and(|mut ranges| {
         ranges.all(|range| probe::accessible(range.start, range.len(), Access::Read).is_ok())
     }) {
@@ -70,7 +70,7 @@ pub fn all_readable<const N: usize>(arrays: [Given; N]) -> Result<()> {
 }
 
 /// The pages of the arrays as few ranges; `None` if one is no array at all.
-fn together<const N: usize>(arrays: [Given; N]) -> Option<impl Iterator<Item = Range<usize>>> {
+fn together<const N: usize>(arrays: [ArrayArgument; N]) -> Option<impl Iterator<Item = Range<usize>>> {
     let page = probe::page_size();
     let (mut pages, mut found) = ([const { 0..0 }; N], 0);
     for (_, addr, count, size) in arrays {
@@ -115,7 +115,7 @@ mod tests {
     fn arrays_whose_pages_touch_are_asked_for_at_once() {
         let page = probe::page_size();
         let at = |first: usize, offset: usize| 1000 * page + first * page + offset;
-        let few = |arrays: [Given; 3]| {
+        let few = |arrays: [ArrayArgument; 3]| {
             let found = together(arrays)?;
             Some(found.map(|range| (range.start / page - 1000, range.end / page - 1000)).collect::<Vec<_>>())
         };

@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     exceptions,
     fork::{FORKED, is_forked},
-    functions::Function,
+    functions::ApiFunction,
     log::{self, Level, Module},
     messages,
     rules::stream,
@@ -26,7 +26,7 @@ use std::{
 /// Runs the body of a C function with the state of this thread: no panic leaves it, and a failure becomes a
 /// code and a message of this thread.
 #[inline]
-pub fn call(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     let cancelling = Cancelling::off();
     let code = guarded(function, body);
     cancelling.back();
@@ -37,7 +37,7 @@ pub fn call(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 
 /// to. In the short way the thread can be cancelled, so it makes no system call where that happens.
 #[inline(always)]
 pub fn call_quickly(
-    function: &Function,
+    function: &ApiFunction,
     short: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
@@ -50,7 +50,7 @@ pub fn call_quickly(
 }
 
 #[inline]
-fn guarded(function: &Function, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
+fn guarded(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i32 {
     if is_forked() {
         return refuse_in_child(function.name);
     }

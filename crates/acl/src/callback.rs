@@ -26,13 +26,13 @@ pub type ForgetFunction = unsafe extern "C" fn(*mut c_void);
 /// A function and its argument. Unless it is taken to be run, `forget` is called with the argument in the
 /// end.
 pub struct Callback {
-    ready: Ready,
+    ready: ReadyCallback,
     forget: Option<ForgetFunction>,
 }
 
 /// A function that is about to run.
 #[derive(Clone, Copy)]
-pub struct Ready {
+pub struct ReadyCallback {
     function: UserFunction,
     data: usize,
     /// The call that launched it.
@@ -51,11 +51,11 @@ impl Callback {
         data: usize,
         forget: Option<ForgetFunction>,
     ) -> Callback {
-        Callback { ready: Ready { function, data, by }, forget }
+        Callback { ready: ReadyCallback { function, data, by }, forget }
     }
 
     /// Takes it to be run.
-    pub fn take(mut self) -> Ready {
+    pub fn take(mut self) -> ReadyCallback {
         self.forget = None;
         self.ready
     }
@@ -68,7 +68,7 @@ impl Drop for Callback {
     }
 }
 
-impl Ready {
+impl ReadyCallback {
     /// Runs it, at least `DEPTH` bytes below the caller's frame.
     pub fn run_deep(self) {
         let room = [0_u8; DEPTH];
@@ -83,27 +83,27 @@ impl Ready {
     }
 }
 
-/// See [`Ready::run_deep`].
+/// See [`ReadyCallback::run_deep`].
 pub const DEPTH: usize = 8 << 10;
 
 /// What leaves the function, other than the end of its thread, comes no further than to this frame: that is
 /// what `extern "C"` does. It has nothing to drop: such a frame would keep the thread from ending.
 #[inline(never)]
-extern "C" fn shield(ready: &Ready, may_end_thread: bool) {
+extern "C" fn shield(ready: &ReadyCallback, may_end_thread: bool) {
     call(ready, may_end_thread);
 }
 
 #[inline(never)]
-fn call(ready: &Ready, may_end_thread: bool) {
+fn call(ready: &ReadyCallback, may_end_thread: bool) {
     let left = Left { ready, may_end_thread };
-    // SAFETY: the promise to `Callback::new`: a `Ready` is made to be run once.
+    // SAFETY: the promise to `Callback::new`: a `ReadyCallback` is made to be run once.
     unsafe { (ready.function)(ready.data as *mut c_void) };
     std::mem::forget(left);
 }
 
 /// Dropped only if a function has left without returning.
 struct Left<'a> {
-    ready: &'a Ready,
+    ready: &'a ReadyCallback,
     may_end_thread: bool,
 }
 
@@ -118,9 +118,9 @@ impl Drop for Left<'_> {
     }
 }
 
-impl Ready {
+impl ReadyCallback {
     fn end_process(&self, what: &str) -> ! {
-        let Ready { function, by, .. } = self;
+        let ReadyCallback { function, by, .. } = self;
         let text = format!(
             "ferry: the function at {:p}{}, given to {by}, {what}: it has to return. The process ends.\n",
             *function,

@@ -8,7 +8,7 @@ use crate::{
     callback::{Callback, UserFunction},
     error::Error,
     fork::is_forked,
-    handles::{Handles, Named},
+    handles::{HandleKind, Handles},
     waits,
 };
 use ferry_core::{Kind, Ticket, sync::lock};
@@ -35,7 +35,7 @@ pub struct Exception {
     pub code: u32,
 }
 
-impl Named for Exception {
+impl HandleKind for Exception {
     const TAG: usize = 5;
 }
 

@@ -19,5 +19,5 @@ pub(crate) fn is_forked() -> bool {
 
 /// What every call in a forked child says.
 pub(crate) const FORKED: &CStr =
-    c"this process was forked from one that uses Ferry: devices do not survive a fork; use acl after exec, or initialise it in the \
-      child only";
+    c"this process was forked from one that uses Ferry: devices do not survive a fork; use acl after exec, \
+      or initialise it in the child only";

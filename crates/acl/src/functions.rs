@@ -4,7 +4,7 @@ use crate::{Result, constants as c, error::fail, settings::settings};
 use ferry::products::{A2, A3, B200I, B950, Form, PRODUCTS, Product, TRN};
 
 /// A C function as the rules see it: its name, and where it exists.
-pub struct Function {
+pub struct ApiFunction {
     /// The C name.
     pub name: &'static str,
     on: Where,
@@ -36,10 +36,10 @@ macro_rules! table {
     ($($name:ident: $on:ident;)*) => {
         $(
             #[allow(non_upper_case_globals, missing_docs)]
-            pub const $name: Function = Function { name: stringify!($name), on: $on };
+            pub const $name: ApiFunction = ApiFunction { name: stringify!($name), on: $on };
         )*
         /// All of them.
-        pub static ALL: &[Function] = &[$($name),*];
+        pub static ALL: &[ApiFunction] = &[$($name),*];
     };
 }
 
@@ -255,7 +255,7 @@ table! {
     aclrtMemcpyAsyncWithOffset: NEWEST_AND_TRN;
 }
 
-impl Function {
+impl ApiFunction {
     /// Whether the function exists on this product in this form.
     #[inline]
     pub fn exists_on(&self, product: &Product, form: Form) -> bool {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What a handle names. The tag is part of its number, so that a stream passed as an event is recognised.
-pub trait Named {
+pub trait HandleKind {
     /// A small number of this kind of object.
     const TAG: usize;
 }
@@ -29,7 +29,7 @@ struct HandleSlot<T> {
     value: Option<Arc<T>>,
 }
 
-impl<T: Named> Handles<T> {
+impl<T: HandleKind> Handles<T> {
     /// An empty table.
     pub const fn new() -> Self {
         Handles { slots: RwLock::new(HandleSlots { all: Vec::new(), free: Vec::new() }) }
@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     struct Cat;
-    impl Named for Cat {
+    impl HandleKind for Cat {
         const TAG: usize = 1;
     }
     struct Dog;
-    impl Named for Dog {
+    impl HandleKind for Dog {
         const TAG: usize = 2;
     }
 

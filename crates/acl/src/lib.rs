@@ -13,7 +13,8 @@
 //!
 //! ```text
 //! constants <- error <- arguments, handles, version <- settings <- functions
-//!          log, fork, callback, waits <- exceptions <- state <- interrupt, explain, messages <- ipc <- rules <- call
+//!     log, fork, callback, waits <- exceptions <- state
+//!         <- interrupt, explain, messages <- ipc <- rules <- call
 //! ```
 
 pub mod arguments;

@@ -1,6 +1,6 @@
-//! Logs, where and how the ASCEND_ variables want them. A line that nobody wants costs a comparison; one that
-//! cannot be written is lost, and no call fails because of it. Nothing is logged for a call that succeeds,
-//! but for the start, the end and the choice of a device.
+//! Logs, where and how the ASCEND_ variables want them. A line below the wanted level costs a comparison; one
+//! that cannot be written is lost, and no call fails because of it. Nothing is logged for a call that
+//! succeeds, but for the start, the end and the choice of a device.
 
 mod files;
 mod settings;
@@ -9,7 +9,7 @@ mod time;
 use ferry::engine::fork::Mark;
 use ferry_core::sync::lock;
 pub(crate) use files::print;
-use settings::{EVENT, Settings};
+use settings::{EVENT, LogSettings};
 use std::{
     panic::Location,
     sync::{
@@ -31,7 +31,7 @@ pub enum Level {
     Error = 3,
 }
 
-/// Who writes a line.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
     /// The rules of the C functions.
@@ -63,19 +63,19 @@ impl Module {
 
 /// Where a line was written.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct SourceLine<'a> {
     /// The source file.
     pub file: &'a str,
     /// The line in it.
     pub line: u32,
 }
 
-/// Whether anybody wants lines like this.
+/// Whether lines like this are written.
 pub fn enabled(module: Module, level: Level) -> bool {
     level as u8 >= log().levels[module as usize]
 }
 
-/// Writes what `text` says, if anybody wants it.
+/// Writes what `text` returns, if such lines are written.
 #[track_caller]
 pub(crate) fn write(module: Module, level: Level, text: impl FnOnce() -> String) {
     if enabled(module, level) {
@@ -83,60 +83,60 @@ pub(crate) fn write(module: Module, level: Level, text: impl FnOnce() -> String)
     }
 }
 
-/// The same for a line of another source; the caller has asked whether anybody wants it.
-pub fn write_from(module: Module, level: Level, place: Place, text: &str) {
-    put(Kind::Debug, level.name(), module, place, text);
+/// The same for a line of another source; the caller has asked whether such lines are written.
+pub fn write_from(module: Module, level: Level, place: SourceLine, text: &str) {
+    put(LogFolder::Debug, level.name(), module, place, text);
 }
 
 /// Writes a line about the life of the process to the other folder of logs.
 #[track_caller]
 pub(crate) fn event(text: impl FnOnce() -> String) {
     if log().events {
-        put(Kind::Run, EVENT, Module::Ascendcl, here(), &text());
+        put(LogFolder::Run, EVENT, Module::Ascendcl, here(), &text());
     }
 }
 
 #[track_caller]
-fn here() -> Place<'static> {
+fn here() -> SourceLine<'static> {
     let caller = Location::caller();
-    Place { file: caller.file().rsplit('/').next().unwrap_or_default(), line: caller.line() }
+    SourceLine { file: caller.file().rsplit('/').next().unwrap_or_default(), line: caller.line() }
 }
 
 /// The two kinds of logs, each with a folder and files of its own.
 #[derive(Clone, Copy)]
-enum Kind {
+enum LogFolder {
     Debug = 0,
     Run = 1,
 }
 
-/// The files of each kind. In a forked child somebody who does not exist there may hold a lock, so the child
-/// starts with none.
+/// The files of each kind. In a forked child a thread that does not exist there may have locked them, so the
+/// child starts with none.
 static FILES: [AtomicPtr<Mutex<files::Files>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Set in the process whose files these are.
 static OWNER: Mark = Mark::new();
 
-fn log() -> &'static Settings {
-    static LOG: OnceLock<Settings> = OnceLock::new();
+fn log() -> &'static LogSettings {
+    static LOG: OnceLock<LogSettings> = OnceLock::new();
     LOG.get_or_init(|| {
         // Without it a child writes into its parent's file, and that is all.
         let _ = OWNER.set();
-        Settings::read(|name| std::env::var_os(name))
+        LogSettings::read(|name| std::env::var_os(name))
     })
 }
 
 /// Documented: `[level] module(pid,name):time [file:line]text`, and the thread's number comes before the
 /// text.
-fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
+fn put(kind: LogFolder, level: &str, module: Module, place: SourceLine, text: &str) {
     let log = log();
     let (name, pid) = (&log.process, std::process::id());
     // SAFETY: takes nothing and cannot fail.
     let thread = unsafe { libc::gettid() };
-    let (module, Place { file, line }, text) = (module.name(), place, text.trim_end());
+    let (module, SourceLine { file, line }, text) = (module.name(), place, text.trim_end());
     let line = format!(
         "[{level}] {module}({pid},{name}):{} [{file}:{line}]{thread} {text}",
         log.clock.now().for_lines()
     );
-    // One line whatever the program gives, also as its own name or a file's: nobody can forge another.
+    // One line whatever the program gives, also as its own name or a file's: no other line can be forged.
     let line = line.replace(['\n', '\r'], " ") + "\n";
     if log.to_stdout {
         return print(libc::STDOUT_FILENO, line.as_bytes());
@@ -146,7 +146,7 @@ fn put(kind: Kind, level: &str, module: Module, place: Place, text: &str) {
     lock(files_of(kind)).append(&folder, log, line.as_bytes());
 }
 
-fn files_of(kind: Kind) -> &'static Mutex<files::Files> {
+fn files_of(kind: LogFolder) -> &'static Mutex<files::Files> {
     if OWNER.is_child() {
         FILES.iter().for_each(|files| files.store(std::ptr::null_mut(), Ordering::Relaxed));
         let _ = OWNER.set();
@@ -155,7 +155,7 @@ fn files_of(kind: Kind) -> &'static Mutex<files::Files> {
     if slot.load(Ordering::Acquire).is_null() {
         let fresh = Box::into_raw(Box::default());
         if slot.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: made above, and nobody else has seen it.
+            // SAFETY: made above, and stored nowhere.
             drop(unsafe { Box::from_raw(fresh) });
         }
     }

@@ -32,7 +32,7 @@ pub(crate) enum Until {
 }
 
 /// A stream that waits.
-struct Wait {
+struct StreamWait {
     stream: Arc<Stream>,
     /// Done when the stream has come to the wait.
     before: Arc<dyn Fence>,
@@ -47,7 +47,7 @@ struct Wait {
 /// What the thread has to do.
 #[derive(Default)]
 struct Duties {
-    waits: Vec<Wait>,
+    waits: Vec<StreamWait>,
     /// What is to run once, as soon as possible.
     errand: Option<fn()>,
     /// How many waits are about to be added.
@@ -72,7 +72,7 @@ pub(crate) fn block(
     start(1)?;
     let made = stream.fence().and_then(|before| {
         let passed = stream.wait_for(gate.clone())?;
-        Ok(Wait { stream: stream.clone(), before, gate, passed, until, since: None, runtime })
+        Ok(StreamWait { stream: stream.clone(), before, gate, passed, until, since: None, runtime })
     });
     let mut duties = lock(&DUTIES);
     duties.coming -= 1;
@@ -106,7 +106,7 @@ fn start(coming: usize) -> Result<()> {
 }
 
 fn run() {
-    let (mut reader, mut pause) = (Reader::default(), SHORTEST_PAUSE);
+    let (mut reader, mut pause) = (CellReader::default(), SHORTEST_PAUSE);
     loop {
         let errand = lock(&DUTIES).errand.take();
         errand.iter().for_each(|run| run());
@@ -132,9 +132,9 @@ fn run() {
     }
 }
 
-impl Wait {
+impl StreamWait {
     /// Whether the wait is over; if so, the stream goes on.
-    fn is_over(&mut self, reader: &mut Reader) -> bool {
+    fn is_over(&mut self, reader: &mut CellReader) -> bool {
         if self.passed.is_done() {
             return true;
         }
@@ -143,8 +143,8 @@ impl Wait {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let failure = match &self.until {
-            Until::Value(addr, holds) => match reader.read(self.runtime, self.stream.device(), *addr) {
-                Ok(value) if !holds(value) => return false,
+            Until::Value(addr, is_met) => match reader.read(self.runtime, self.stream.device(), *addr) {
+                Ok(value) if !is_met(value) => return false,
                 Ok(_) => None,
                 Err(error) => {
                     Some(error.kind.because(format!("aclrtValueWait at {addr:#x}: {}", error.note)))
@@ -165,12 +165,12 @@ impl Wait {
 /// Reads memory of devices by copies of the thread's own, into page-locked memory that it gives back when it
 /// ends.
 #[derive(Default)]
-struct Reader {
+struct CellReader {
     streams: HashMap<u32, Arc<Stream>>,
     cell: Option<(&'static Runtime, Block)>,
 }
 
-impl Drop for Reader {
+impl Drop for CellReader {
     fn drop(&mut self) {
         if let Some((runtime, cell)) = self.cell.take() {
             drop(runtime.free(cell.base, |_| Ok(())));
@@ -178,7 +178,7 @@ impl Drop for Reader {
     }
 }
 
-impl Reader {
+impl CellReader {
     /// 64 bits at the user's address.
     fn read(&mut self, runtime: &'static Runtime, device: u32, addr: usize) -> Result<u64> {
         let cell = match self.cell {

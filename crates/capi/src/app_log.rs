@@ -7,7 +7,7 @@ use crate::enter::{ends, enter, text};
 use ferry_acl::{
     arguments::{not_null, readable, refuse},
     functions,
-    log::{self, Level, Module, Place},
+    log::{self, Level, Module, SourceLine},
 };
 use std::{
     arch::{global_asm, naked_asm},
@@ -51,7 +51,7 @@ global_asm!(
     wanted = sym wanted, line = sym line,
 );
 
-/// Whether anybody wants the line. A function without a result can only leave its complaint in the messages.
+/// Whether the line is written. A function without a result can report a mistake in the messages only.
 unsafe extern "C" fn wanted(level: i32, fmt: *const c_char) -> i32 {
     let mut wanted = false;
     enter(&functions::aclAppLog, |_| {
@@ -87,7 +87,7 @@ unsafe extern "C" fn line(
         let (func, file) = unsafe { (text("func", func)?, text("file", file)?) };
         // SAFETY: `ferry_app_log` made it just now.
         let message = unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy();
-        let place = Place { file: file.as_deref().unwrap_or("?"), line };
+        let place = SourceLine { file: file.as_deref().unwrap_or("?"), line };
         let said = format!("{}: {message}", func.as_deref().unwrap_or("?"));
         log::write_from(Module::App, Level::of(level).unwrap_or(Level::Error), place, &said);
         Ok(())

@@ -7,11 +7,11 @@ use crate::{
 use ferry_acl::{
     Error, Result,
     arguments::all_readable,
-    functions::{self, Function},
+    functions::{self, ApiFunction},
     rules::{
         batch::{self, Attr, Batch, BatchRefusal, Location},
         copy::{self, Async},
-        descriptor::{self, Behind},
+        descriptor::{self, OffsetPointer},
         fill, reduce,
         target::On,
     },
@@ -225,7 +225,7 @@ struct Arrays {
 impl Arrays {
     /// # Safety
     /// As the C functions.
-    unsafe fn copy_and_tell(&self, function: &Function, failIndex: *mut usize, on: On) -> aclError {
+    unsafe fn copy_and_tell(&self, function: &ApiFunction, failIndex: *mut usize, on: On) -> aclError {
         enter(function, |here| {
             let out = Out::new("failIndex", failIndex)?;
             // SAFETY: passed on.
@@ -349,8 +349,8 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithOffset(
     stream: aclrtStream,
 ) -> aclError {
     enter(&functions::aclrtMemcpyAsyncWithOffset, |here| {
-        let dst = Behind { cell: dst as usize, offset: dstDataOffset };
-        let src = Behind { cell: src as usize, offset: srcDataOffset };
+        let dst = OffsetPointer { cell: dst as usize, offset: dstDataOffset };
+        let src = OffsetPointer { cell: src as usize, offset: srcDataOffset };
         // SAFETY: the C contract.
         unsafe { descriptor::memcpy_async_with_offset(here, dst, destMax, src, count, kind, stream as usize) }
     })

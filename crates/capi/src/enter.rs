@@ -2,7 +2,7 @@
 
 use ferry_acl::{
     Result,
-    arguments::{Given, not_null, readable, writable},
+    arguments::{ArrayArgument, not_null, readable, writable},
     callback::UserFunction,
 };
 use std::{
@@ -65,12 +65,12 @@ pub unsafe fn text(name: &'static str, pointer: *const c_char) -> Result<Option<
 /// # Safety
 /// The string does not change during the call.
 pub unsafe fn bytes(name: &'static str, pointer: *const c_char) -> Result<Option<Vec<u8>>> {
-    const MOST: usize = 4096;
+    const MAX_TEXT: usize = 4096;
     if pointer.is_null() {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    for index in 0..MOST {
+    for index in 0..MAX_TEXT {
         let byte = pointer.wrapping_add(index).cast::<u8>();
         if index == 0 || (byte as usize).is_multiple_of(64) {
             readable((name, byte as usize, 1, 1))?;
@@ -117,7 +117,7 @@ pub unsafe fn array<'a, T: Copy>(
 }
 
 /// An array as the rules about arrays want it.
-pub fn given<T>(name: &'static str, pointer: *const T, count: usize) -> Given {
+pub fn given<T>(name: &'static str, pointer: *const T, count: usize) -> ArrayArgument {
     (name, pointer as usize, count, size_of::<T>())
 }
 

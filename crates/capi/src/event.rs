@@ -7,7 +7,7 @@ use crate::{
 use ferry_acl::{
     arguments::not_null,
     functions,
-    rules::event::{self, Made},
+    rules::event::{self, EventMaker},
 };
 
 /// Makes an event for waiting and timing.
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn aclrtCreateEvent(event: *mut aclrtEvent) -> aclError {
 pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
     enter(&functions::aclrtCreateEventWithFlag, |here| {
         let out = Out::new("event", event)?;
-        out.set(event::create(here, flag, Made::WithFlag)? as aclrtEvent);
+        out.set(event::create(here, flag, EventMaker::WithFlag)? as aclrtEvent);
         Ok(())
     })
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn aclrtCreateEventWithFlag(event: *mut aclrtEvent, flag: 
 pub unsafe extern "C" fn aclrtCreateEventExWithFlag(event: *mut aclrtEvent, flag: u32) -> aclError {
     enter(&functions::aclrtCreateEventExWithFlag, |here| {
         let out = Out::new("event", event)?;
-        out.set(event::create(here, flag, Made::ExWithFlag)? as aclrtEvent);
+        out.set(event::create(here, flag, EventMaker::ExWithFlag)? as aclrtEvent);
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use ferry_acl::{
     Result,
-    functions::{self, Function},
+    functions::{self, ApiFunction},
     messages,
     rules::init,
     state::thread::Here,
@@ -66,7 +66,7 @@ pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
 }
 
 /// What `ask` finds, or the code of its refusal.
-fn or_refusal(function: &Function, ask: impl FnOnce(&Here) -> Result<aclError>) -> aclError {
+fn or_refusal(function: &ApiFunction, ask: impl FnOnce(&Here) -> Result<aclError>) -> aclError {
     let mut found = 0;
     let refused = enter(function, |here| {
         found = ask(here)?;

@@ -55,7 +55,7 @@ unsafe extern "C" fn hear(info: *mut c_void) {
             }
         });
     };
-    // No panic may cross into C; there is nobody to tell of one that pyo3 has printed.
+    // No panic may cross into C; pyo3 has printed it.
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 

@@ -171,7 +171,7 @@ impl Drop for Busy {
 pub fn within<T>(body: impl FnOnce() -> T) -> T {
     let busy = loop {
         let busy = CALLS.begin();
-        // Looked at behind the count: whoever ends the program does it the other way round.
+        // Read after the count was changed: the end of the program does the two in the opposite order.
         if !is_over_for_this_thread() {
             break busy;
         }

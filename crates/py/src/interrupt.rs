@@ -26,7 +26,7 @@ pub fn register(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs a call of the library's that a signal may end. Whoever calls this raises what [`raised`] has.
+/// Runs a call of the library's that a signal may end. The caller then raises what [`raised`] has.
 pub fn within<T>(body: impl FnOnce() -> T) -> T {
     if this_thread() != MAIN.load(Ordering::Relaxed) {
         return body();

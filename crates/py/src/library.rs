@@ -1,5 +1,5 @@
-//! Finds the library whose functions the module calls. Nothing is linked: a process has one engine, whoever
-//! loaded it first.
+//! Finds the library whose functions the module calls. Nothing is linked: a process has one engine, which
+//! another library may have loaded before.
 
 use ferry_abi::{Functions, Private};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};

@@ -7,7 +7,7 @@
 //!
 //! Streams are handles here, and nothing knows calls: `rules/report.rs` has the functions of C.
 
-use super::{Callback, Ready};
+use super::{Callback, ReadyCallback};
 use crate::{Error, Result, constants as c, error::fail};
 use ferry_core::{Fence, Gate, Stream, sync::lock};
 use std::{
@@ -63,7 +63,7 @@ impl PendingCallback {
     }
 
     /// What is to be run, unless the stream has dropped it. The stream may go on when `self` is dropped.
-    pub(crate) fn open(&mut self) -> Option<Ready> {
+    pub(crate) fn open(&mut self) -> Option<ReadyCallback> {
         self.callback.take().filter(|_| !self.was_dropped()).map(Callback::take)
     }
 }
@@ -148,7 +148,8 @@ impl Mailboxes {
         match self.threads.get(&thread) {
             Some(mailbox) if mailbox.device != device => {
                 let note = format!(
-                    "thread {thread} serves streams of device {}: it cannot serve one of device {device} as well",
+                    "thread {thread} serves streams of device {}: it cannot serve one of device {device} as \
+                     well",
                     mailbox.device
                 );
                 Err(fail(c::ACL_ERROR_RT_THREAD_SUBSCRIBE, note))

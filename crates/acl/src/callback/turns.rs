@@ -5,7 +5,7 @@
 //! the next call of the thread finds out by the addresses of stack frames which turns were left.
 
 use super::{
-    DEPTH, Ready,
+    DEPTH, ReadyCallback,
     mailbox::{Mailbox, PendingCallback},
 };
 use ferry::engine::probe;
@@ -41,30 +41,36 @@ impl Frame {
 
 /// The turns of a thread; more than one if a callback calls aclrtProcessReport.
 #[derive(Default)]
-pub struct Turns {
-    all: RefCell<Vec<Turn>>,
+pub struct ReportTurns {
+    all: RefCell<Vec<ReportTurn>>,
     /// How many there are, for every call to see.
     count: Cell<usize>,
 }
 
-struct Turn {
+struct ReportTurn {
     frame: Frame,
     mailbox: Arc<Mailbox>,
     /// What is to run next.
-    ready: Option<Ready>,
+    ready: Option<ReadyCallback>,
     /// What runs now. Its stream may go on when this is dropped.
     running: Option<PendingCallback>,
     /// How many more may run, once the first has.
     left: Option<usize>,
 }
 
-impl Turns {
-    pub(crate) fn push(&self, frame: Frame, mailbox: Arc<Mailbox>, running: PendingCallback, ready: Ready) {
-        let turn = Turn { frame, mailbox, ready: Some(ready), running: Some(running), left: None };
+impl ReportTurns {
+    pub(crate) fn push(
+        &self,
+        frame: Frame,
+        mailbox: Arc<Mailbox>,
+        running: PendingCallback,
+        ready: ReadyCallback,
+    ) {
+        let turn = ReportTurn { frame, mailbox, ready: Some(ready), running: Some(running), left: None };
         self.change(|all| all.push(turn));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Turn>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<ReportTurn>) -> T) -> T {
         let mut all = self.all.borrow_mut();
         let changed = change(&mut all);
         self.count.set(all.len());
@@ -83,7 +89,7 @@ impl Turns {
     fn end_left(&self) {
         let local = black_box(0_u8);
         let frame = Frame::of(&local);
-        let is_left = |turn: &mut Turn| turn.frame.is_left_by(frame);
+        let is_left = |turn: &mut ReportTurn| turn.frame.is_left_by(frame);
         while let Some(turn) = self.change(|all| all.pop_if(is_left)) {
             drop(turn); // without the borrow: opens a gate
         }
@@ -91,7 +97,7 @@ impl Turns {
 
     /// The turn of `frame` goes on: those above it were left, and what ran in it has returned. Says what to
     /// run next.
-    pub(crate) fn next(&self, frame: Frame) -> Option<Ready> {
+    pub(crate) fn next(&self, frame: Frame) -> Option<ReadyCallback> {
         while let Some(turn) = self.change(|all| all.pop_if(|turn| turn.frame != frame)) {
             drop(turn);
         }
@@ -109,7 +115,7 @@ impl Turns {
 
     /// Another callback, of as many as there were when the first had run: a thread that keeps launching does
     /// not keep this call from returning.
-    fn another(&self) -> Option<Ready> {
+    fn another(&self) -> Option<ReadyCallback> {
         loop {
             let mailbox = self.change(|all| {
                 let turn = all.last_mut()?;

@@ -2,7 +2,7 @@
 //! that is dead, stopped or not Ferry at all is told apart as far as that is possible.
 
 use super::{
-    socket::{Peer, Socket, process, user, wait, watch},
+    socket::{Socket, SocketPeer, process, user, wait, watch},
     wire::{ANSWER, Answer, GOODBYE, Name},
 };
 use crate::{Error, Result, arguments::refuse, constants as c, error::fail, interrupt, state::thread::Here};
@@ -73,7 +73,7 @@ pub fn ask(here: &Here, name: &Name, limit: Duration) -> Result<ImportedMemory> 
 fn receive(
     here: &Here,
     socket: &Socket,
-    exporter: Peer,
+    exporter: SocketPeer,
     end: Instant,
     limit: Duration,
 ) -> Result<(Answer, Vec<OwnedFd>)> {
@@ -136,16 +136,17 @@ fn understood(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> 
         Answer::NotListed => Err(fail(
             c::ACL_ERROR_RT_NO_PERMISSION,
             format!(
-                "process {} is not on the white list of the export: the exporter adds it with aclrtIpcMemSetImportPid or \
-                 aclrtMemSetPidToShareableHandle, by the number that aclrtDeviceGetBareTgid gives here (it differs where the \
-                 two processes do not share a pid namespace)",
+                "process {} is not on the white list of the export: the exporter adds it with \
+                 aclrtIpcMemSetImportPid or aclrtMemSetPidToShareableHandle, by the number that \
+                 aclrtDeviceGetBareTgid gives here (it differs where the two processes do not share a pid \
+                 namespace)",
                 std::process::id()
             ),
         )),
         Answer::Full => Err(fail(
             c::ACL_ERROR_RT_IPC_ERROR,
-            "the exporter serves as many imports as it, or its limit of open files, can: close some of them; or its program has \
-             closed descriptors that were Ferry's",
+            "the exporter serves as many imports as it, or its limit of open files, can: close some of them; \
+             or its program has closed descriptors that were Ferry's",
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! What this process exports, and which of it is of the same memory: the table that the service answers from.
 //!
 //! An export has a name, which importers ask for, and a white list of processes. Memory that is freed ends
-//! its exports; what was imported before stays with those who imported it.
+//! its exports; importers keep what they have imported before.
 
 use super::{
     socket::{Socket, random},
@@ -44,7 +44,7 @@ pub struct Exports {
 /// All exports, and which of them are of the same memory.
 #[derive(Default)]
 struct ExportTable {
-    by_name: HashMap<Name, Export>,
+    by_name: HashMap<Name, ExportEntry>,
     by_source: HashMap<Source, HashSet<Name>>,
     /// How many calls are about to export something.
     users: usize,
@@ -53,7 +53,7 @@ struct ExportTable {
 }
 
 /// One export. `share` goes when the memory is freed.
-struct Export {
+struct ExportEntry {
     source: Source,
     share: Option<ShareExport>,
     open_to_all: bool,
@@ -143,7 +143,7 @@ impl Exports {
                 break name;
             }
         };
-        let export = Export { source, share: Some(share), open_to_all, pids: HashSet::new() };
+        let export = ExportEntry { source, share: Some(share), open_to_all, pids: HashSet::new() };
         table.by_name.insert(name, export);
         table.by_source.entry(source).or_default().insert(name);
         Ok(name)
@@ -160,7 +160,7 @@ impl Exports {
         lock(&self.table).by_name.contains_key(name)
     }
 
-    /// Ends an export; whether there was one. Those who have imported it keep it.
+    /// Ends an export; whether there was one. Importers keep what they have imported.
     pub fn withdraw(&self, name: &Name) -> bool {
         let mut table = lock(&self.table);
         let Some(export) = table.by_name.remove(name) else { return false };

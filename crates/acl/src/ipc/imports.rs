@@ -12,20 +12,20 @@ use std::{
 
 #[derive(Default)]
 struct ImportTable {
-    by_name: HashMap<Name, Import>,
+    by_name: HashMap<Name, ImportEntry>,
     /// By the address or handle. The two are told apart: a number may come from the program.
     by_source: HashMap<Source, Name>,
 }
 
-enum Import {
+enum ImportEntry {
     /// A thread is importing it.
-    Underway(Arc<Outcome>),
+    Underway(Arc<ImportOutcome>),
     /// Where the memory is, or what its handle is, and how often it was imported.
     Here { value: usize, count: usize },
 }
 
 /// The result of an import, once there is one, and the thread that imports.
-struct Outcome {
+struct ImportOutcome {
     thread: ThreadId,
     value: OnceLock<Result<usize>>,
 }
@@ -62,14 +62,14 @@ pub fn begin(here: &Here, name: Name, import: impl FnOnce() -> Result<usize>) ->
 enum Entered {
     Here(usize),
     First(Importing),
-    Second(Arc<Outcome>),
+    Second(Arc<ImportOutcome>),
 }
 
 fn enter(name: Name) -> Entered {
     match lock(&IMPORTS).by_name.entry(name) {
         Entry::Vacant(vacant) => {
-            let outcome = Arc::new(Outcome { thread: thread::current().id(), value: OnceLock::new() });
-            vacant.insert(Import::Underway(outcome.clone()));
+            let outcome = Arc::new(ImportOutcome { thread: thread::current().id(), value: OnceLock::new() });
+            vacant.insert(ImportEntry::Underway(outcome.clone()));
             Entered::First(Importing {
                 name,
                 outcome,
@@ -77,8 +77,8 @@ fn enter(name: Name) -> Entered {
             })
         }
         Entry::Occupied(mut there) => match there.get_mut() {
-            Import::Underway(outcome) => Entered::Second(outcome.clone()),
-            Import::Here { value, count } => {
+            ImportEntry::Underway(outcome) => Entered::Second(outcome.clone()),
+            ImportEntry::Here { value, count } => {
                 *count += 1;
                 Entered::Here(*value)
             }
@@ -89,7 +89,7 @@ fn enter(name: Name) -> Entered {
 /// The right to import something. When dropped, it gives the result to the threads that wait for it.
 struct Importing {
     name: Name,
-    outcome: Arc<Outcome>,
+    outcome: Arc<ImportOutcome>,
     result: Result<usize>,
 }
 
@@ -99,7 +99,7 @@ impl Drop for Importing {
         match self.result {
             Ok(value) => {
                 all.by_source.insert((self.name.what, value), self.name);
-                all.by_name.insert(self.name, Import::Here { value, count: 1 });
+                all.by_name.insert(self.name, ImportEntry::Here { value, count: 1 });
             }
             Err(_) => drop(all.by_name.remove(&self.name)),
         }
@@ -109,7 +109,7 @@ impl Drop for Importing {
 }
 
 /// Waits until another thread's import is over, and fails as it did. A signal may end that.
-fn wait_for(here: &Here, outcome: &Outcome) -> Result<()> {
+fn wait_for(here: &Here, outcome: &ImportOutcome) -> Result<()> {
     if outcome.thread == thread::current().id() {
         return Err(refuse("this thread is importing it: a signal's handler cannot wait for that"));
     }
@@ -131,7 +131,7 @@ fn wait_for(here: &Here, outcome: &Outcome) -> Result<()> {
 /// Undoes one import.
 pub fn end(name: &Name) -> Ended {
     let mut all = lock(&IMPORTS);
-    let Some(Import::Here { value, count }) = all.by_name.get_mut(name) else { return Ended::None };
+    let Some(ImportEntry::Here { value, count }) = all.by_name.get_mut(name) else { return Ended::None };
     let value = *value;
     *count -= 1;
     if *count > 0 {

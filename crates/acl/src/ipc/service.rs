@@ -7,7 +7,7 @@
 
 use super::{
     exports::{ExportedMemory, Exports, no_service},
-    socket::{Process, Socket, process, random, user, wait, watch},
+    socket::{Socket, WatchedProcess, process, random, user, wait, watch},
     wire::{Answer, Name, QUESTION},
 };
 use crate::Result;
@@ -54,7 +54,7 @@ struct Server {
     silent: VecDeque<SilentPeer>,
     importers: Vec<Importer>,
     /// The processes of the importers, where they can be watched.
-    processes: HashMap<i32, Process>,
+    processes: HashMap<i32, WatchedProcess>,
 }
 
 /// A connection that has not asked yet.
@@ -135,7 +135,7 @@ impl Server {
         let mut stirs = |count: usize| stirred.by_ref().take(count).collect::<Vec<_>>();
         let (ended, dead) = (stirs(self.importers.len()), stirs(pids.len()));
         let (asking, knocking) = (stirs(self.silent.len()), stirs(1));
-        // What is not ours any more says nothing about the process: it is opened again.
+        // A descriptor that the program has closed tells nothing of the process: it is opened again.
         let is_dead = |(pid, stirs): (i32, bool)| (stirs && self.processes[&pid].is_ours()).then_some(pid);
         let dead: Vec<i32> = pids.into_iter().zip(dead).filter_map(is_dead).collect();
         self.end_importers(&ended, &dead);
@@ -154,7 +154,7 @@ impl Server {
                 Err(_) => self.closed_until = Some(now + RETRY_PAUSE),
             }
         }
-        let lost = |(pid, process): (&i32, &Process)| (!process.is_ours()).then_some(*pid);
+        let lost = |(pid, process): (&i32, &WatchedProcess)| (!process.is_ours()).then_some(*pid);
         let lost: Vec<i32> = self.processes.iter().filter_map(lost).collect();
         for pid in lost {
             match process(pid) {

@@ -21,9 +21,9 @@ const BACKLOG: i32 = 128;
 /// fails once the program has closed its descriptor, even if it has opened another file under that number.
 pub struct Socket(Kept);
 
-/// Who is on the other side, as the kernel saw it when the connection was made.
+/// The process on the other side, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct SocketPeer {
     /// The process; 0 if it has no number in this process's namespace.
     pub pid: i32,
     /// Its effective user.
@@ -78,7 +78,7 @@ impl Socket {
         }
     }
 
-    /// Wakes the thread that listens under this number, by a connection that says nothing. Never waits: where
+    /// Wakes the thread that listens under this number, by a connection without a message. Never waits: where
     /// too many others wait to be accepted, the thread is awake.
     pub fn knock(number: u32) {
         let Ok(socket) = Socket::new(libc::SOCK_NONBLOCK) else { return };
@@ -113,8 +113,8 @@ impl Socket {
         Ok(self.0.get()?.as_raw_fd())
     }
 
-    /// Who is on the other side: the process that connected, or that listens.
-    pub fn peer(&self) -> io::Result<Peer> {
+    /// The process on the other side: the one that connected, or that listens.
+    pub fn peer(&self) -> io::Result<SocketPeer> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut len = mem::size_of_val(&peer) as libc::socklen_t;
         let fd = self.fd()?;
@@ -123,12 +123,12 @@ impl Socket {
             let value = (&raw mut peer).cast();
             libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len)
         })?;
-        Ok(Peer { pid: peer.pid, uid: peer.uid })
+        Ok(SocketPeer { pid: peer.pid, uid: peer.uid })
     }
 
     /// Sends one message, with a descriptor or without.
     pub fn send(&self, bytes: &[u8], file: Option<BorrowedFd>) -> io::Result<()> {
-        let mut control = Control::new();
+        let mut control = ControlBuffer::new();
         let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
         let mut message = message(&mut part);
         if let Some(file) = file {
@@ -143,7 +143,7 @@ impl Socket {
     /// Takes the next message and the descriptors that came with it, without waiting. 0 bytes: the other side
     /// is gone. A message longer than `bytes` comes back as longer.
     pub fn receive(&self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        let mut control = Control::new();
+        let mut control = ControlBuffer::new();
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let mut message = message(&mut part);
         message.msg_control = control.0.as_mut_ptr().cast();
@@ -179,11 +179,11 @@ impl Socket {
 
 /// Room for a message's descriptor and a few that should not be there, aligned as their header is. The kernel
 /// closes what does not fit.
-struct Control([MaybeUninit<libc::cmsghdr>; 4]);
+struct ControlBuffer([MaybeUninit<libc::cmsghdr>; 4]);
 
-impl Control {
-    fn new() -> Control {
-        Control([MaybeUninit::zeroed(); 4])
+impl ControlBuffer {
+    fn new() -> ControlBuffer {
+        ControlBuffer([MaybeUninit::zeroed(); 4])
     }
 
     /// Adds one descriptor to a message.
@@ -275,15 +275,15 @@ pub fn watch(kept: &impl AsRef<Kept>) -> libc::pollfd {
 }
 
 /// Something that becomes readable when a process ends.
-pub struct Process(Kept);
+pub struct WatchedProcess(Kept);
 
-impl AsRef<Kept> for Process {
+impl AsRef<Kept> for WatchedProcess {
     fn as_ref(&self) -> &Kept {
         &self.0
     }
 }
 
-impl Process {
+impl WatchedProcess {
     /// Whether the program has left it to us.
     pub fn is_ours(&self) -> bool {
         self.0.is_ours()
@@ -291,7 +291,7 @@ impl Process {
 }
 
 /// The process of this number. `Ok(None)` where the kernel has no such thing.
-pub fn process(pid: i32) -> io::Result<Option<Process>> {
+pub fn process(pid: i32) -> io::Result<Option<WatchedProcess>> {
     let open = || {
         // SAFETY: takes numbers only.
         let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 })?;
@@ -299,7 +299,7 @@ pub fn process(pid: i32) -> io::Result<Option<Process>> {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     match Kept::of_process(pid, open) {
-        Ok(kept) => Ok(Some(Process(kept))),
+        Ok(kept) => Ok(Some(WatchedProcess(kept))),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(error),
         Err(_) => Ok(None),
     }

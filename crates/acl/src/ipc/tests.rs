@@ -1,4 +1,4 @@
-//! The service and those who ask it, with files in place of device memory and with real processes.
+//! The service and its importers, with files in place of device memory and with real processes.
 
 use super::{
     ask::{self, ANSWER_LIMIT, ImportedMemory},
@@ -185,7 +185,7 @@ fn an_exporter_that_is_gone_or_stopped_is_told() {
     assert_eq!(error.code, c::ACL_ERROR_RT_IPC_ERROR);
     assert!(error.note.contains("did not answer"), "{}", error.note);
 
-    // Nobody is let in any more, either.
+    // No connection is accepted any more, either.
     let end = Instant::now() + Duration::from_millis(20);
     let crowd: Vec<_> = (0..200).map_while(|_| connect(socket, end)).collect();
     assert!(crowd.len() < 200, "the backlog is finite");

@@ -13,7 +13,7 @@ pub const GOODBYE: [u8; 1] = [0];
 /// Length of an export key without its NUL.
 pub const KEY_TEXT: usize = 64;
 
-/// Says who speaks, and in which version.
+/// Marks messages of this protocol, in this version.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry-1\n");
 const KEY_HEAD: &str = "ferry-device-memory-key-";
 
@@ -34,7 +34,7 @@ pub struct Name {
     pub socket: u32,
     /// What is exported.
     pub what: ExportKind,
-    /// Known to those who were told; 32 bits of it for a shareable handle.
+    /// A random number that only the key or handle tells; 32 bits of it for a shareable handle.
     pub secret: u128,
 }
 

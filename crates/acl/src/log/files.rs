@@ -1,7 +1,7 @@
 //! The files of logs: made with the first line, a new one after 20 MB, the oldest deleted when there are too
 //! many.
 
-use super::settings::Settings;
+use super::settings::LogSettings;
 use ferry::engine::files::Kept;
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Documented.
-const MOST_BYTES: usize = 20 << 20;
+const MAX_BYTES: usize = 20 << 20;
 
 /// The files of one kind of this process.
 #[derive(Default)]
@@ -30,8 +30,8 @@ pub struct Files {
 
 impl Files {
     /// Writes a line, or loses it.
-    pub fn append(&mut self, folder: &Path, log: &Settings, line: &[u8]) {
-        if self.bytes + line.len() > MOST_BYTES {
+    pub fn append(&mut self, folder: &Path, log: &LogSettings, line: &[u8]) {
+        if self.bytes + line.len() > MAX_BYTES {
             self.current = None;
         }
         // The program may have closed it, or put a file of its own there.
@@ -50,8 +50,8 @@ impl Files {
         }
     }
 
-    fn start(&mut self, folder: &Path, log: &Settings) -> io::Result<()> {
-        // Lines name addresses and files of the program: they are nobody else's business.
+    fn start(&mut self, folder: &Path, log: &LogSettings) -> io::Result<()> {
+        // Lines name addresses and files of the program: only its user may read them.
         DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
         let path = folder.join(format!("plog-{}_{}.log", std::process::id(), log.clock.now().for_names()));
         (self.current, self.bytes) = (Some(open(&path)?), 0);
@@ -74,7 +74,7 @@ fn is_passing(why: &io::Error) -> bool {
 }
 
 /// Prints a line on standard output or error at once and in one piece, past the buffers of C and Rust. What
-/// cannot be printed is lost and harms nobody: a reader that has gone does not end the program by SIGPIPE.
+/// cannot be printed is lost: a closed pipe does not end the program by SIGPIPE.
 pub fn print(file: i32, line: &[u8]) {
     // SAFETY: sets of signals on the stack, valid for the calls. A SIGPIPE that was pending before is not
     // taken away.
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn a_full_file_is_followed_by_another_and_the_oldest_goes() {
         let folder = std::env::temp_dir().join(format!("ferry-log-{}", std::process::id()));
-        let mut log = Settings::read(|_| None);
+        let mut log = LogSettings::read(|_| None);
         log.files = 2;
         let mut files = Files::default();
-        let line = vec![b'x'; MOST_BYTES / 2];
+        let line = vec![b'x'; MAX_BYTES / 2];
         let mut seen = Vec::new();
         for _ in 0..4 {
             // Two lines fill a file; names count milliseconds, so let one pass.
@@ -131,14 +131,14 @@ mod tests {
         assert_eq!(seen.len(), 4, "each has a name of its own");
         assert_eq!(seen.iter().map(|path| path.exists()).collect::<Vec<_>>(), [false, false, true, true]);
         for path in &seen[2..] {
-            assert_eq!(fs::metadata(path).expect("a file").len(), MOST_BYTES as u64);
+            assert_eq!(fs::metadata(path).expect("a file").len(), MAX_BYTES as u64);
         }
         fs::remove_dir_all(&folder).expect("our own folder");
     }
 
     #[test]
     fn a_folder_that_cannot_be_made_is_tried_once() {
-        let log = Settings::read(|_| None);
+        let log = LogSettings::read(|_| None);
         let mut files = Files::default();
         files.append(Path::new("/proc/nowhere"), &log, b"lost\n");
         assert!(files.gave_up && files.current.is_none());

@@ -1,6 +1,6 @@
 //! What the ASCEND_ variables say about logs. Documented: a value that makes no sense is as good as none.
 
-use super::time::Clock;
+use super::time::LocalClock;
 use ferry::engine::files::read_to_string;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::PathBuf};
 const NOTHING: u8 = 4;
 const DEFAULT_LEVEL: u8 = 3;
 const DEFAULT_FILES: usize = 10;
-const MOST_FILES: usize = 1000;
+const MAX_FILES: usize = 1000;
 
 pub const EVENT: &str = "EVENT";
 
@@ -30,7 +30,7 @@ const MODULES: [&str; 12] = [
 ];
 
 /// How logs are written.
-pub struct Settings {
+pub struct LogSettings {
     /// The least level that is written, by module.
     pub levels: [u8; 3],
     pub events: bool,
@@ -40,11 +40,11 @@ pub struct Settings {
     /// How many files of each kind a process keeps.
     pub files: usize,
     pub process: String,
-    pub clock: Clock,
+    pub clock: LocalClock,
 }
 
-impl Settings {
-    pub fn read(var: impl Fn(&str) -> Option<OsString>) -> Settings {
+impl LogSettings {
+    pub fn read(var: impl Fn(&str) -> Option<OsString>) -> LogSettings {
         let text = |name: &str| var(name).map(|value| value.to_string_lossy().into_owned());
         let global = text("ASCEND_GLOBAL_LOG_LEVEL").and_then(|value| level(&value)).unwrap_or(DEFAULT_LEVEL);
         let modules = text("ASCEND_MODULE_LOG_LEVEL").and_then(|value| modules(&value)).unwrap_or_default();
@@ -53,15 +53,15 @@ impl Settings {
         };
         let stdout = text("ASCEND_LOG_PRINT_TO_STDOUT").or_else(|| text("ASCEND_SLOG_PRINT_TO_STDOUT"));
         let files = text("ASCEND_HOST_LOG_FILE_NUM").and_then(|value| value.parse().ok());
-        Settings {
+        LogSettings {
             levels: ["ASCENDCL", "RUNTIME", "APP"].map(of_module),
-            // Documented as on by default; but then every process would leave a file, which nobody asked for.
+            // Documented as on by default; but then every process would leave a file.
             events: text("ASCEND_GLOBAL_EVENT_ENABLE").as_deref() == Some("1"),
             to_stdout: stdout.as_deref() == Some("1"),
             folder: folder(&var),
-            files: files.filter(|number| (1..=MOST_FILES).contains(number)).unwrap_or(DEFAULT_FILES),
+            files: files.filter(|number| (1..=MAX_FILES).contains(number)).unwrap_or(DEFAULT_FILES),
             process: read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned(),
-            clock: Clock::here(),
+            clock: LocalClock::here(),
         }
     }
 }
@@ -93,8 +93,8 @@ fn folder(var: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn with(vars: &[(&str, &str)]) -> Settings {
-        Settings::read(|asked| vars.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.into()))
+    fn with(vars: &[(&str, &str)]) -> LogSettings {
+        LogSettings::read(|asked| vars.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.into()))
     }
 
     #[test]

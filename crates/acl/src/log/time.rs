@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Local time.
-pub struct Clock {
+pub struct LocalClock {
     east_s: i64,
 }
 
@@ -15,15 +15,15 @@ pub struct Moment {
     micros: u32,
 }
 
-impl Clock {
+impl LocalClock {
     /// The clock of this place.
-    pub fn here() -> Clock {
+    pub fn here() -> LocalClock {
         let now = seconds_and_micros().0;
         // SAFETY: all zeros is a valid value of this plain struct.
         let mut local: libc::tm = unsafe { std::mem::zeroed() };
         // SAFETY: both are valid for the call.
         unsafe { libc::localtime_r(&now, &mut local) };
-        Clock { east_s: local.tm_gmtoff }
+        LocalClock { east_s: local.tm_gmtoff }
     }
 
     /// Now.

@@ -17,7 +17,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// aclrtStreamGetPriority.
 pub fn priority(here: &Here, handle: usize) -> Result<u32> {
-    Ok(find(here, handle)?.attributes.priority.load(Relaxed))
+    Ok(find(here, handle)?.settings.priority.load(Relaxed))
 }
 
 /// aclrtStreamGetFlags.
@@ -28,25 +28,25 @@ pub fn flags(here: &Here, handle: usize) -> Result<u32> {
 /// aclrtSetStreamOverflowSwitch: kept, and told when asked. The pages have it on the newest products only,
 /// but the PyTorch adapter insists on success elsewhere.
 pub fn set_overflow_switch(here: &Here, handle: usize, flag: u32) -> Result<()> {
-    find(here, handle)?.attributes.overflow_check.store(on_or_off("flag", flag)?, Relaxed);
+    find(here, handle)?.settings.overflow_check.store(on_or_off("flag", flag)?, Relaxed);
     Ok(())
 }
 
 /// aclrtGetStreamOverflowSwitch.
 pub fn overflow_switch(here: &Here, handle: usize) -> Result<u32> {
-    Ok(find(here, handle)?.attributes.overflow_check.load(Relaxed))
+    Ok(find(here, handle)?.settings.overflow_check.load(Relaxed))
 }
 
 /// aclrtSetStreamAttribute. `value` is the union's first 64 bits; all members but the failure mode read the
 /// lower half.
 pub fn set(here: &Here, handle: usize, attribute: i32, value: u64) -> Result<()> {
     let entry = find(here, handle)?;
-    let attributes = &entry.attributes;
+    let attributes = &entry.settings;
     let word = value as u32;
     match attribute {
         ACL_STREAM_ATTR_FAILURE_MODE if handle == 0 => Err(refuse(
-            "stream is NULL: the failure mode of the default stream is not an attribute; aclrtSetStreamFailureMode sets it on \
-             some products",
+            "stream is NULL: the failure mode of the default stream is not an attribute; \
+             aclrtSetStreamFailureMode sets it on some products",
         )),
         ACL_STREAM_ATTR_FAILURE_MODE => set_failure_mode(here, handle, value),
         ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK => {
@@ -78,7 +78,7 @@ pub fn set(here: &Here, handle: usize, attribute: i32, value: u64) -> Result<()>
 /// aclrtGetStreamAttribute: the union's first 64 bits.
 pub fn get(here: &Here, handle: usize, attribute: i32) -> Result<u64> {
     let entry = find(here, handle)?;
-    let attributes = &entry.attributes;
+    let attributes = &entry.settings;
     Ok(match attribute {
         ACL_STREAM_ATTR_FAILURE_MODE => attributes.stops.load(Relaxed).into(),
         ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK => attributes.overflow_check.load(Relaxed).into(),

@@ -1,15 +1,15 @@
 //! Batches: many pieces in one call, described by attribute groups.
 
+use super::{
+    kinds::not_far,
+    target::{On, Target},
+};
 use crate::{
     Error, Result,
     arguments::{not_null, refuse, within},
     constants::*,
     error::fail,
     explain::with_addresses,
-    rules::{
-        kinds::not_far,
-        target::{On, Target},
-    },
     state::thread::Here,
 };
 use ferry_core::{Block, Ends, Home, Kind, Memory, Misfit, Origin, Place, Plan, Route, Runs};

@@ -1,5 +1,5 @@
 //! aclInit's configuration: a JSON file. Sections about operators (dump, profiler, StackSize and others) are
-//! taken and have no effect, since there are none here; so are keys that nobody knows.
+//! taken and have no effect, since there are none here; so are unknown keys.
 
 use crate::{Error, Result, constants::*, error::fail};
 use serde_json::Value;
@@ -10,13 +10,13 @@ use std::{
 };
 
 /// Documented: a configuration nests at most this deep.
-const MOST_NESTING: usize = 10;
+const MAX_NESTING: usize = 10;
 /// No configuration is this long: what is, is another file, or a device that never ends.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The keys that have an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Config {
+pub(crate) struct InitConfig {
     /// The device of threads that never chose one.
     pub default_device: Option<u32>,
     /// All threads share their messages.
@@ -25,35 +25,35 @@ pub(crate) struct Config {
 
 const DEFAULT_DEVICE: &str = "defaultDevice.default_device";
 
-impl Config {
+impl InitConfig {
     /// Reads the file.
-    pub fn read(path: &Path) -> Result<Config> {
+    pub fn read(path: &Path) -> Result<InitConfig> {
         let text = bytes(path).map_err(|why| fail(ACL_ERROR_INVALID_FILE, why.to_string()));
-        text.and_then(|text| Config::parse(&text)).map_err(|error| {
+        text.and_then(|text| InitConfig::parse(&text)).map_err(|error| {
             fail(error.code, format!("the configuration file {}: {}", path.display(), error.note))
         })
     }
 
-    fn parse(text: &[u8]) -> Result<Config> {
-        if text.len() as u64 > MOST_BYTES {
-            let note = format!("longer than {MOST_BYTES} bytes, which no configuration is");
+    fn parse(text: &[u8]) -> Result<InitConfig> {
+        if text.len() as u64 > MAX_BYTES {
+            let note = format!("longer than {MAX_BYTES} bytes, which no configuration is");
             return Err(fail(ACL_ERROR_INVALID_FILE_SIZE, note));
         }
         let bad = |why: String| fail(ACL_ERROR_PARSE_FILE, why);
         let json: Value = serde_json::from_slice(text).map_err(|why| bad(why.to_string()))?;
         let (objects, arrays) = nesting(&json);
-        if objects > MOST_NESTING || arrays > MOST_NESTING {
+        if objects > MAX_NESTING || arrays > MAX_NESTING {
             return Err(bad(format!(
-                "{objects} levels of braces and {arrays} of brackets, at most {MOST_NESTING} are allowed"
+                "{objects} levels of braces and {arrays} of brackets, at most {MAX_NESTING} are allowed"
             )));
         }
         if !json.is_object() {
             return Err(bad("it must be a JSON object, {} at least".into()));
         }
-        Config::of(&json)
+        InitConfig::of(&json)
     }
 
-    fn of(json: &Value) -> Result<Config> {
+    fn of(json: &Value) -> Result<InitConfig> {
         if let Some(given) = json.get("max_opqueue_num") {
             number(given).filter(|most| *most > 0).ok_or_else(|| {
                 let error = bad_value(
@@ -64,7 +64,7 @@ impl Config {
                 fail(ACL_ERROR_INVALID_MAX_OPQUEUE_NUM_CONFIG, error.note.clone())
             })?;
         }
-        Ok(Config {
+        Ok(InitConfig {
             default_device: json.get("defaultDevice").map(default_device).transpose()?,
             shares_messages: json.get("err_msg_mode").map(message_mode).transpose()?.unwrap_or(false),
         })
@@ -84,10 +84,10 @@ impl Config {
 }
 
 /// The file, and no more of it than shows that it is too long. Not by `files::above`, which opens one at a
-/// time: this may be a pipe that nobody writes to yet.
+/// time: this may be a pipe without a writer.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -142,13 +142,14 @@ mod tests {
 
     #[test]
     fn keys_have_their_values() {
-        let config = |default_device, shares_messages| Config { default_device, shares_messages };
+        let config = |default_device, shares_messages| InitConfig { default_device, shares_messages };
         for (text, want) in [
             ("{}", config(None, false)),
             (r#"{"defaultDevice": {"default_device": "1"}, "err_msg_mode": "1"}"#, config(Some(1), true)),
             (r#"{"err_msg_mode": "0", "max_opqueue_num": "20000"}"#, config(None, false)),
             (
-                r#"{"dump": {"dump_list": []}, "profiler": {"switch": "on"}, "StackSize": {"aicore_stack_size": 1}}"#,
+                r#"{"dump": {"dump_list": []}, "profiler": {"switch": "on"},
+                    "StackSize": {"aicore_stack_size": 1}}"#,
                 config(None, false),
             ),
             (
@@ -156,7 +157,7 @@ mod tests {
                 config(None, false),
             ),
         ] {
-            assert_eq!(Config::parse(text.as_bytes()), Ok(want), "{text}");
+            assert_eq!(InitConfig::parse(text.as_bytes()), Ok(want), "{text}");
         }
     }
 
@@ -183,11 +184,12 @@ mod tests {
             ("[]", 100006, "object", "{}"),
             ("3", 100006, "object", "{}"),
         ] {
-            let error = Config::parse(text.as_bytes()).expect_err(text);
+            let error = InitConfig::parse(text.as_bytes()).expect_err(text);
             assert_eq!(error.code, code, "{text}");
             assert!(error.note.contains(key) && error.note.contains(given), "{}", error.note);
         }
-        let error = Config { default_device: Some(2), shares_messages: false }.fits(2).expect_err("2 of 2");
+        let error =
+            InitConfig { default_device: Some(2), shares_messages: false }.fits(2).expect_err("2 of 2");
         assert!(error.note.contains("there are 2"), "{}", error.note);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     interrupt,
     state::{
         context::Context,
-        process::{Engine, bad_device, engine},
+        process::{Engine, engine},
         thread::Here,
     },
 };
@@ -30,9 +30,7 @@ pub(crate) fn wait(here: &Here, engine: &Engine, context: &Context) -> Result<()
 /// aclrtCreateContext: makes a context and makes it current.
 pub fn create(here: &Here, device: i32) -> Result<usize> {
     let engine = engine()?;
-    let id = u32::try_from(device).map_err(|_| bad_device(device.into(), engine.devices.len()))?;
-    engine.device(id)?;
-    let context = engine.make_context(id, true)?;
+    let context = engine.make_context(engine.known_device(device)?, true)?;
     let handle = context.handle;
     here.set_context(context);
     Ok(handle)

@@ -1,10 +1,10 @@
 //! Copies through descriptors and pointer cells: addresses are read when the task runs.
 
+use super::target::{On, Target, inner_only};
 use crate::{
     Result,
     arguments::{not_null, refuse, within},
     explain::explaining,
-    rules::target::{On, Target, inner_only},
     state::thread::Here,
 };
 use ferry_core::{
@@ -81,7 +81,7 @@ pub unsafe fn memcpy_async(here: &Here, desc: usize, kind: i32, stream: usize) -
 
 /// A base address behind a pointer, and an offset.
 #[derive(Clone, Copy, Debug)]
-pub struct Behind {
+pub struct OffsetPointer {
     /// Where the pointer is.
     pub cell: usize,
     /// Added to it.
@@ -94,9 +94,9 @@ pub struct Behind {
 /// What the pointers name when the task runs stays valid until the task is done.
 pub unsafe fn memcpy_async_with_offset(
     here: &Here,
-    dst: Behind,
+    dst: OffsetPointer,
     dest_max: usize,
-    src: Behind,
+    src: OffsetPointer,
     count: usize,
     kind: i32,
     stream: usize,
@@ -113,7 +113,7 @@ pub unsafe fn memcpy_async_with_offset(
         }
         let device = target.device();
         let make = |memory: &Memory| {
-            let cell = |end: Behind| -> ferry_core::Result<Cell> {
+            let cell = |end: OffsetPointer| -> ferry_core::Result<Cell> {
                 let at = engine_address(&memory.place(end.cell, 8, Access::Read)?, end.cell, 8)?;
                 Ok(Cell { at, user: end.cell, offset: end.offset })
             };

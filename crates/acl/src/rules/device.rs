@@ -1,5 +1,6 @@
 //! Devices: set, reset, count, memory, peers.
 
+use super::{context, stream::timed_out};
 use crate::{
     Result,
     arguments::{limit_ms, refuse},
@@ -7,10 +8,9 @@ use crate::{
     error::fail,
     interrupt,
     log::{self, Level, Module},
-    rules::{context, stream::timed_out},
     state::{
         context::Context,
-        process::{Engine, Primary, engine, known_device},
+        process::{Engine, Primary, engine},
         stream::StreamEntry,
         thread::Here,
     },
@@ -25,7 +25,7 @@ use std::{
 /// aclrtSetDevice: the device's default context becomes current in this thread.
 pub fn set(here: &Here, id: i32) -> Result<()> {
     let engine = engine()?;
-    let context = engine.primary(known_device(engine, id)?, |primary| primary.count += 1)?;
+    let context = engine.primary(engine.known_device(id)?, |primary| primary.count += 1)?;
     log::write(Module::Ascendcl, Level::Info, || format!("aclrtSetDevice: device {id}"));
     here.set_context(context);
     Ok(())
@@ -43,7 +43,7 @@ pub fn reset_force(here: &Here, id: i32) -> Result<()> {
 
 fn reset_to(here: &Here, id: i32, left: impl Fn(u64) -> u64) -> Result<()> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
+    let device = engine.known_device(id)?;
     let state = engine.device(device)?;
     let ending = || lock(&state.primary).ending(&left).into_iter().collect();
     interrupt::before(here, ending, |context: &Arc<Context>| context::wait(here, engine, context))?;
@@ -120,7 +120,7 @@ fn wait_for_all(here: &Here, limit: Option<Duration>) -> Result<()> {
     let context = here.context()?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let counts = |entry: &Arc<StreamEntry>| {
-        // That another context has stopped for good is told to those who use it.
+        // That another context has stopped for good is reported by calls in that context.
         let stopped = entry.context != context.handle && entry.stream.status().is_halted();
         entry.device == context.device && !stopped
     };
@@ -165,7 +165,7 @@ pub fn memory_info(here: &Here, attr: i32) -> Result<(usize, usize)> {
 /// aclrtDeviceCanAccessPeer.
 pub fn can_access_peer(device: i32, peer: i32) -> Result<bool> {
     let engine = engine()?;
-    if known_device(engine, device)? == known_device(engine, peer)? {
+    if engine.known_device(device)? == engine.known_device(peer)? {
         return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));
     }
     Ok(true)
@@ -178,7 +178,7 @@ pub fn set_peer_access(here: &Here, peer: i32, flags: u32, enable: bool) -> Resu
     if flags != 0 {
         return Err(refuse(format!("flags is {flags}: it must be 0")));
     }
-    let peer = known_device(engine, peer)?;
+    let peer = engine.known_device(peer)?;
     if peer == device && enable && !engine.settings.strict {
         return Ok(()); // it has that access anyway
     }
@@ -197,7 +197,7 @@ pub fn set_peer_access(here: &Here, peer: i32, flags: u32, enable: bool) -> Resu
 /// aclrtDevicePeerAccessStatus: whether `device` may reach memory of `peer`.
 pub fn peer_access_status(device: i32, peer: i32) -> Result<bool> {
     let engine = engine()?;
-    let known = |id| known_device(engine, id).map_err(|error| refuse(error.note.clone()));
+    let known = |id| engine.known_device(id).map_err(|error| refuse(error.note.clone()));
     let pair = (known(device)?, known(peer)?);
     if pair.0 == pair.1 {
         return Err(refuse(format!("deviceId and peerDeviceId are both {device}: they must differ")));

@@ -5,7 +5,7 @@ use crate::{
     arguments::{limit_ms, refuse},
     constants::{self as c, *},
     error::fail,
-    handles::{Handles, Named},
+    handles::{HandleKind, Handles},
     interrupt,
     state::{
         process::{Engine, engine},
@@ -29,12 +29,12 @@ pub struct EventEntry {
     device: u32,
     event: Event,
     flags: u32,
-    made: Made,
+    made: EventMaker,
 }
 
 /// The function that made an event; the three kinds differ in what may be asked of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum EventMaker {
     /// aclrtCreateEvent.
     Plain,
     /// aclrtCreateEventWithFlag.
@@ -43,7 +43,7 @@ pub enum Made {
     ExWithFlag,
 }
 
-impl Named for EventEntry {
+impl HandleKind for EventEntry {
     const TAG: usize = 3;
 }
 
@@ -62,11 +62,11 @@ const PLAIN_FLAGS: u32 = (ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | A
 
 /// aclrtCreateEvent.
 pub fn create_plain(here: &Here) -> Result<usize> {
-    create(here, PLAIN_FLAGS, Made::Plain)
+    create(here, PLAIN_FLAGS, EventMaker::Plain)
 }
 
 /// aclrtCreateEventWithFlag, aclrtCreateEventExWithFlag.
-pub fn create(here: &Here, flags: u32, made: Made) -> Result<usize> {
+pub fn create(here: &Here, flags: u32, made: EventMaker) -> Result<usize> {
     let engine = engine()?;
     let device = here.device()?;
     // No flag at all is taken for what aclrtCreateEvent gives.
@@ -74,8 +74,8 @@ pub fn create(here: &Here, flags: u32, made: Made) -> Result<usize> {
     let alone = [ACL_EVENT_EXTERNAL as u32, ACL_EVENT_IPC as u32].into_iter().find(|flag| flags & flag != 0);
     if flags == 0 || flags & !ALL_FLAGS != 0 || alone.is_some_and(|flag| flags != flag) {
         return Err(refuse(format!(
-            "flag is {flags:#x}: give a combination of ACL_EVENT_SYNC (0x1), CAPTURE_STREAM_PROGRESS (0x2), TIME_LINE (0x8) and \
-             DEVICE_USE_ONLY (0x10), or EXTERNAL (0x20) or IPC (0x40) alone"
+            "flag is {flags:#x}: give a combination of ACL_EVENT_SYNC (0x1), CAPTURE_STREAM_PROGRESS (0x2), \
+             TIME_LINE (0x8) and DEVICE_USE_ONLY (0x10), or EXTERNAL (0x20) or IPC (0x40) alone"
         )));
     }
     let most = engine.settings.options.product.max_events;
@@ -149,7 +149,8 @@ fn wait_within(
     seconds: u32,
 ) -> Result<()> {
     let note = format!(
-        "aclrtStreamWaitEvent: event {:#x} was not complete after {seconds} s, the limit of aclrtSetOpWaitTimeout",
+        "aclrtStreamWaitEvent: event {:#x} was not complete after {seconds} s, the limit of \
+         aclrtSetOpWaitTimeout",
         entry.handle
     );
     let timed_out = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
@@ -207,7 +208,8 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
     let invalid = |note| fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note);
     if first.device != second.device {
         return Err(invalid(format!(
-            "event {start:#x} is of device {}, event {end:#x} is of device {}: each device has a clock of its own",
+            "event {start:#x} is of device {}, event {end:#x} is of device {}: each device has a clock of \
+             its own",
             first.device, second.device
         )));
     }
@@ -240,7 +242,7 @@ impl EventEntry {
     /// Whether everything it captured was done without a failure.
     fn is_complete(&self) -> bool {
         match self.event.latest() {
-            None => self.made == Made::ExWithFlag,
+            None => self.made == EventMaker::ExWithFlag,
             Some(mark) => mark.is_done() && !mark.failed(),
         }
     }
@@ -248,13 +250,13 @@ impl EventEntry {
     /// Itself, unless it was made by aclrtCreateEventExWithFlag, whose events the older functions do not
     /// take.
     fn older(self: Arc<Self>, function: &str) -> Result<Arc<Self>> {
-        if self.made == Made::ExWithFlag { Err(self.not_for(function)) } else { Ok(self) }
+        if self.made == EventMaker::ExWithFlag { Err(self.not_for(function)) } else { Ok(self) }
     }
 
     /// Documented: only events of aclrtCreateEventWithFlag with ACL_EVENT_SYNC are reset; what happens to
     /// others is undefined.
     fn may_be_reset(&self) -> Result<()> {
-        if self.made != Made::WithFlag {
+        if self.made != EventMaker::WithFlag {
             return Err(self.not_for("aclrtResetEvent"));
         }
         self.needs_sync("streams can neither wait for it nor reset it")
@@ -262,9 +264,9 @@ impl EventEntry {
 
     fn not_for(&self, function: &str) -> Error {
         let maker = match self.made {
-            Made::Plain => "aclrtCreateEvent",
-            Made::WithFlag => "aclrtCreateEventWithFlag",
-            Made::ExWithFlag => "aclrtCreateEventExWithFlag",
+            EventMaker::Plain => "aclrtCreateEvent",
+            EventMaker::WithFlag => "aclrtCreateEventWithFlag",
+            EventMaker::ExWithFlag => "aclrtCreateEventExWithFlag",
         };
         refuse(format!("event {:#x} was made by {maker}: it is not for {function}", self.handle))
     }

@@ -1,12 +1,12 @@
 //! Fills: aclrtMemset and aclrtMemsetD32, asynchronous and not.
 
+use super::target::{On, Target};
 use crate::{
     Result,
     arguments::{not_null, refuse, within},
     constants::*,
     error::fail,
     explain::explaining,
-    rules::target::{On, Target},
     state::thread::Here,
 };
 use ferry_core::{Access, Fill, Memory, Op, Plan};

@@ -1,23 +1,18 @@
 //! Faults of devices and what follows them: status, memory errors, repair, dropping all work of a device.
 //! Devices of this library have no faults that a program could repair, but a GPU may be lost.
 
-use crate::{
-    Result,
-    arguments::refuse,
-    constants::*,
-    state::process::{engine, known_device},
-};
+use crate::{Result, arguments::refuse, constants::*, state::process::engine};
 use ferry_core::Kind;
 
 /// Documented: as many ranges with memory errors are told at most.
-const MOST_RANGES: usize = 128;
+const MAX_RANGES: usize = 128;
 /// Documented: 36 minutes, in milliseconds.
 const LONGEST_ABORT: u32 = 36 * 60 * 1000;
 
 /// aclrtQueryDeviceStatus, of any device, set or not.
 pub fn status(id: i32) -> Result<i32> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
+    let device = engine.known_device(id)?;
     Ok(match engine.runtime.memory_info(device) {
         Err(error) if matches!(error.kind, Kind::Lost | Kind::Fault | Kind::BadMemory) => {
             ACL_RT_DEVICE_STATUS_ABNORMAL
@@ -30,10 +25,11 @@ pub fn status(id: i32) -> Result<i32> {
 /// more, which takes no time that a limit could cut.
 pub fn abort(id: i32, timeout: u32) -> Result<()> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
+    let device = engine.known_device(id)?;
     if timeout > LONGEST_ABORT {
         let note = format!(
-            "timeout is {timeout}: it is in milliseconds, at most {LONGEST_ABORT} (36 minutes), or 0 for no limit"
+            "timeout is {timeout}: it is in milliseconds, at most {LONGEST_ABORT} (36 minutes), or 0 for no \
+             limit"
         );
         return Err(refuse(note));
     }
@@ -45,7 +41,7 @@ pub fn abort(id: i32, timeout: u32) -> Result<()> {
 /// aclrtGetMemUceInfo: how many ranges have memory errors. None has.
 pub fn memory_errors(id: i32, room: usize) -> Result<usize> {
     let engine = engine()?;
-    known_device(engine, id)?;
+    engine.known_device(id)?;
     not_too_many(room)?;
     Ok(0)
 }
@@ -53,7 +49,7 @@ pub fn memory_errors(id: i32, room: usize) -> Result<usize> {
 /// aclrtMemUceRepair: there is nothing to repair.
 pub fn repair_memory(id: i32, count: usize) -> Result<()> {
     let engine = engine()?;
-    known_device(engine, id)?;
+    engine.known_device(id)?;
     not_too_many(count)?;
     match count {
         0 => Ok(()),
@@ -64,21 +60,21 @@ pub fn repair_memory(id: i32, count: usize) -> Result<()> {
 }
 
 fn not_too_many(count: usize) -> Result<()> {
-    if count <= MOST_RANGES {
+    if count <= MAX_RANGES {
         return Ok(());
     }
-    Err(refuse(format!("arraySize is {count}: at most {MOST_RANGES}")))
+    Err(refuse(format!("arraySize is {count}: at most {MAX_RANGES}")))
 }
 
 /// aclrtGetErrorVerbose: the kind of a device's fault, which is none.
 pub fn error_kind(id: i32) -> Result<i32> {
-    known_device(engine()?, id)?;
+    engine()?.known_device(id)?;
     Ok(ACL_RT_NO_ERROR)
 }
 
 /// aclrtRepairError.
 pub fn repair(id: i32, kind: i32) -> Result<()> {
-    known_device(engine()?, id)?;
+    engine()?.known_device(id)?;
     match kind {
         ACL_RT_NO_ERROR..=ACL_RT_ERROR_L3_PORT | ACL_RT_ERROR_OTHERS => Ok(()),
         other => Err(refuse(format!("errorInfo->errorType is {other}: not a member of aclrtErrorType"))),

@@ -6,7 +6,7 @@ use crate::{
     Result,
     constants::ACL_ERROR_RT_INVALID_DEVICEID,
     error::fail,
-    state::process::{Engine, engine, known_device},
+    state::process::{Engine, engine},
 };
 
 impl Engine {
@@ -27,7 +27,7 @@ impl Engine {
 /// 9.1) to be the user's number in spite of its name.
 pub fn of_user(user: i32) -> Result<i32> {
     let engine = engine()?;
-    let user = known_device(engine, user)?;
+    let user = engine.known_device(user)?;
     Ok(engine.physical[user as usize] as i32)
 }
 

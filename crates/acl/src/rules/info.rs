@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     settings::settings,
     state::{
-        process::{DeviceState, Engine, bad_device, engine, known_device},
+        process::{DeviceState, Engine, bad_device, engine},
         stream::LEAST_PRIORITY,
         thread::Here,
     },
@@ -37,7 +37,8 @@ pub fn capability(device: u32, what: i32) -> Result<i64> {
         ACL_DEVICE_INFO_VECTOR_CORE_NUM => Ok(cores.vector),
         ACL_DEVICE_INFO_L2_SIZE => Ok(cores.l2),
         _ => Err(refuse(format!(
-            "deviceInfo is {what}: valid are ACL_DEVICE_INFO_AI_CORE_NUM (0), _VECTOR_CORE_NUM (1) and _L2_SIZE (2)"
+            "deviceInfo is {what}: valid are ACL_DEVICE_INFO_AI_CORE_NUM (0), _VECTOR_CORE_NUM (1) and \
+             _L2_SIZE (2)"
         ))),
     }
 }
@@ -107,8 +108,7 @@ pub struct Utilization {
 /// absent too.
 pub fn utilization(device: i32) -> Result<Utilization> {
     let engine = engine()?;
-    let id = u32::try_from(device).map_err(|_| bad_device(device.into(), engine.devices.len()))?;
-    engine.device(id)?;
+    engine.known_device(device)?;
     let vector = if engine.settings.options.product.cores.vector > 0 { 0 } else { -1 };
     Ok(Utilization { cube: 0, vector, ai_cpu: 0, memory: -1 })
 }
@@ -163,7 +163,7 @@ pub fn data_type_size(data_type: i32) -> usize {
 /// aclrtDeviceGetUuid: 16 bytes that stay the same on this machine, for every process that sees the device.
 pub fn uuid(device: i32) -> Result<[u8; 16]> {
     let engine = engine()?;
-    let device = known_device(engine, device)?;
+    let device = engine.known_device(device)?;
     let machine = files::read_to_string("/etc/machine-id").unwrap_or_default();
     let backend = engine.runtime.backend().name();
     let name = format!("{}/{backend}/{}", machine.trim(), engine.physical[device as usize]);
@@ -183,7 +183,7 @@ fn fnv(start: u64, text: &str) -> u64 {
 /// library's.
 pub fn memory_usage(device: i32, room: usize) -> Result<(usize, usize)> {
     let engine = engine()?;
-    let device = known_device(engine, device)?;
+    let device = engine.known_device(device)?;
     if room == 0 {
         return Err(refuse("inputNum is 0: there is one module to tell of"));
     }
@@ -199,7 +199,7 @@ pub fn priorities() -> (i32, i32) {
 /// aclrtGetPrimaryCtxState: whether aclrtSetDevice was called more often than it was undone.
 pub fn primary_is_active(device: i32) -> Result<bool> {
     let engine = engine()?;
-    let state = engine.device(known_device(engine, device)?)?;
+    let state = engine.device(engine.known_device(device)?)?;
     Ok(lock(&state.primary).count > 0)
 }
 

@@ -1,5 +1,6 @@
 //! aclInit and aclFinalize.
 
+use super::{config::InitConfig, context, device};
 use crate::{
     Result,
     constants::*,
@@ -7,7 +8,6 @@ use crate::{
     interrupt,
     log::{self, Level, Module},
     messages,
-    rules::{config::Config, context, device},
     settings::settings,
     state::{
         process::{engine, opened},
@@ -33,7 +33,7 @@ pub fn init(config: Option<&Path>) -> Result<()> {
         *count += 1;
         return Err(fail(ACL_ERROR_REPEAT_INITIALIZE, "acl is initialised already; this can be ignored"));
     }
-    let config = config.map(Config::read).transpose()?.unwrap_or_default();
+    let config = config.map(InitConfig::read).transpose()?.unwrap_or_default();
     let engine = engine()?;
     config.fits(engine.devices.len())?;
     apply(config);
@@ -43,7 +43,7 @@ pub fn init(config: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn apply(config: Config) {
+fn apply(config: InitConfig) {
     set_default_device(config.default_device);
     messages::share(config.shares_messages);
 }
@@ -75,7 +75,7 @@ fn count_down(here: &Here, left: impl Fn(u64) -> u64) -> Result<u64> {
     if *count > 0 {
         return Ok(*count);
     }
-    apply(Config::default());
+    apply(InitConfig::default());
     let engine = engine()?;
     let contexts = device::take_all(engine);
     drop(count);

@@ -72,8 +72,8 @@ impl CopyKind {
         }
         Err(fail(
             c::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            "kind is ACL_MEMCPY_HOST_TO_HOST: copies inside the host are not asynchronous; use aclrtMemcpy or memcpy, or the \
-             kind that fits the addresses",
+            "kind is ACL_MEMCPY_HOST_TO_HOST: copies inside the host are not asynchronous; use aclrtMemcpy \
+             or memcpy, or the kind that fits the addresses",
         ))
     }
 
@@ -179,7 +179,8 @@ pub fn not_far(ends: &Ends) -> Result<()> {
         return Ok(());
     }
     Err(Kind::BadRoute.because(
-        "memory that another process exported on another device: only asynchronous copies inside the device reach it",
+        "memory that another process exported on another device: only asynchronous copies inside the device \
+         reach it",
     ))
 }
 
@@ -189,7 +190,8 @@ pub fn not_mapped_across(ends: &Ends) -> Result<()> {
     match ends.route() {
         Route::DeviceToDevice { from, to } if from != to && (mapped(&ends.dst) || mapped(&ends.src)) => {
             Err(Kind::BadRoute.because(format!(
-                "memory of aclrtMapMem, and devices {from} and {to}: only aclrtMemcpyAsync copies it between devices"
+                "memory of aclrtMapMem, and devices {from} and {to}: only aclrtMemcpyAsync copies it between \
+                 devices"
             )))
         }
         _ => Ok(()),
@@ -213,8 +215,8 @@ fn reachable_peer(from: u32, to: u32, engine: &Engine, device: u32) -> Result<()
     match missing {
         None => Ok(()),
         Some(other) => Err(Kind::BadRoute.because(format!(
-            "device {device} has no access to device {other}: call aclrtDeviceEnablePeerAccess({other}, 0) with device \
-             {device} current"
+            "device {device} has no access to device {other}: call aclrtDeviceEnablePeerAccess({other}, 0) \
+             with device {device} current"
         ))),
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     arguments::refuse,
     constants::*,
     state::{
-        process::{Engine, engine, known_device},
+        process::{Engine, engine},
         stream::CoreLimits,
         thread::Here,
     },
@@ -52,21 +52,21 @@ fn first_of(limits: &[&CoreLimits], kind: i32, hardware: u32) -> u32 {
 /// aclrtSetDeviceResLimit.
 pub fn set_of_device(id: i32, kind: i32, value: u32) -> Result<()> {
     let engine = engine()?;
-    let device = known_device(engine, id)?;
+    let device = engine.known_device(id)?;
     set_in(engine, &engine.device(device)?.limits, kind, value)
 }
 
 /// aclrtGetDeviceResLimit.
 pub fn of_device(id: i32, kind: i32) -> Result<u32> {
     let engine = engine()?;
-    let device = engine.device(known_device(engine, id)?)?;
+    let device = engine.device(engine.known_device(id)?)?;
     Ok(first_of(&[&device.limits], kind, hardware(engine, kind)?))
 }
 
 /// aclrtResetDeviceResLimit.
 pub fn reset_of_device(id: i32) -> Result<()> {
     let engine = engine()?;
-    reset_all(&engine.device(known_device(engine, id)?)?.limits);
+    reset_all(&engine.device(engine.known_device(id)?)?.limits);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ pub fn reset_of_device(id: i32) -> Result<()> {
 pub fn set_of_stream(here: &Here, stream: usize, kind: i32, value: u32) -> Result<()> {
     let engine = engine()?;
     let entry = here.stream(stream)?;
-    set_in(engine, &entry.attributes.limits, kind, value)
+    set_in(engine, &entry.settings.limits, kind, value)
 }
 
 /// aclrtGetStreamResLimit.
@@ -82,12 +82,12 @@ pub fn of_stream(here: &Here, stream: usize, kind: i32) -> Result<u32> {
     let engine = engine()?;
     let entry = here.stream(stream)?;
     let device = engine.device(entry.device)?;
-    Ok(first_of(&[&entry.attributes.limits, &device.limits], kind, hardware(engine, kind)?))
+    Ok(first_of(&[&entry.settings.limits, &device.limits], kind, hardware(engine, kind)?))
 }
 
 /// aclrtResetStreamResLimit.
 pub fn reset_of_stream(here: &Here, stream: usize) -> Result<()> {
-    reset_all(&here.stream(stream)?.attributes.limits);
+    reset_all(&here.stream(stream)?.settings.limits);
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub fn of_thread(here: &Here, kind: i32) -> Result<u32> {
     let used = here.limits_of.get();
     let most = hardware(engine, kind)?;
     Ok(match engine.streams.get(used) {
-        Some(entry) => first_of(&[&entry.attributes.limits, &device.limits], kind, most),
+        Some(entry) => first_of(&[&entry.settings.limits, &device.limits], kind, most),
         None => first_of(&[&device.limits], kind, most),
     })
 }

@@ -1,5 +1,6 @@
 //! Allocation: sizes are rounded as documented, so that the documented padding may be used and no more.
 
+use super::register;
 use crate::{
     Result,
     arguments::{not_null, refuse},
@@ -8,7 +9,6 @@ use crate::{
     explain::{explaining, remember_freed},
     interrupt,
     ipc::{self, wire::ExportKind},
-    rules::register,
     state::{
         process::{Engine, engine},
         thread::Here,
@@ -48,7 +48,8 @@ pub fn malloc_cached(here: &Here, size: usize, policy: i32) -> Result<usize> {
         | ACL_MEM_MALLOC_NORMAL_ONLY
         | ACL_MEM_MALLOC_HUGE1G_ONLY => malloc(here, size, policy, Padding::Usual),
         other => Err(refuse(format!(
-            "policy is {other}: cached memory takes HUGE_FIRST (0), HUGE_ONLY (1), NORMAL_ONLY (2) or HUGE1G_ONLY (6)"
+            "policy is {other}: cached memory takes HUGE_FIRST (0), HUGE_ONLY (1), NORMAL_ONLY (2) or \
+             HUGE1G_ONLY (6)"
         ))),
     }
 }
@@ -264,7 +265,8 @@ pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
     let memory = engine()?.runtime.memory();
     if let Some(Purpose::ViewOf(host)) = memory.reserved_for(ptr) {
         return Err(refuse(format!(
-            "ptr is {ptr:#x}, a device's address of registered host memory at {host:#x}: ask for the host address"
+            "ptr is {ptr:#x}, a device's address of registered host memory at {host:#x}: ask for the host \
+             address"
         )));
     }
     let near = memory.table().find(ptr);

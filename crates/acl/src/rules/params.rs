@@ -29,7 +29,8 @@ fn known(opt: i32) -> Result<usize> {
         return Ok(opt as usize);
     }
     Err(refuse(format!(
-        "opt is {opt}: valid are ACL_OPT_DETERMINISTIC (0), ACL_OPT_ENABLE_DEBUG_KERNEL (1) and ACL_OPT_STRONG_CONSISTENCY (2)"
+        "opt is {opt}: valid are ACL_OPT_DETERMINISTIC (0), ACL_OPT_ENABLE_DEBUG_KERNEL (1) and \
+         ACL_OPT_STRONG_CONSISTENCY (2)"
     )))
 }
 

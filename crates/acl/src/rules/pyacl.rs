@@ -57,8 +57,9 @@ fn aligned(name: &str, addr: usize) -> Result<()> {
         return Ok(());
     }
     let note = format!(
-        "{name} {addr:#x} is {} bytes past a multiple of {ALIGNMENT}, and acl.rt.memcpy_async_with_condition takes aligned \
-         addresses only; what acl.rt.malloc and acl.rt.malloc_host return is aligned, and acl.rt.memcpy_async takes any address",
+        "{name} {addr:#x} is {} bytes past a multiple of {ALIGNMENT}, and acl.rt.memcpy_async_with_condition \
+         takes aligned addresses only; what acl.rt.malloc and acl.rt.malloc_host return is aligned, and \
+         acl.rt.memcpy_async takes any address",
         addr % ALIGNMENT
     );
     Err(fail(c::ACL_ERROR_RT_ADDR_UNALIGNED, note))
@@ -74,7 +75,8 @@ pub fn host_range(addr: usize, len: usize, write: bool) -> Result<()> {
         let on_a_device = |block: &Block| matches!(block.home, Home::Device(_)) && !engine.is_unified();
         if let Some(block) = memory.table().find(addr).filter(on_a_device) {
             let note = format!(
-                "ptr {addr:#x} is in {block}, which the host cannot reach: copy it to host memory first (acl.rt.memcpy)"
+                "ptr {addr:#x} is in {block}, which the host cannot reach: copy it to host memory first \
+                 (acl.rt.memcpy)"
             );
             return Err(refuse(note));
         }

@@ -1,16 +1,10 @@
 //! Reductions: aclrtReduceAsync. Which kinds and types there are is documented product by product.
 
-use crate::{
-    Result,
-    arguments::refuse,
-    constants::*,
-    error::fail,
-    rules::{
-        descriptor::device_of,
-        target::{On, Target, between},
-    },
-    state::thread::Here,
+use super::{
+    descriptor::device_of,
+    target::{On, Target, between},
 };
+use crate::{Result, arguments::refuse, constants::*, error::fail, state::thread::Here};
 use ferry::products::{A2, A3, B200I, B950, INF, Product, TRN};
 use ferry_core::{
     Ends, Kind, Memory, Op, Reduction,
@@ -85,7 +79,9 @@ fn combine_of(kind: i32, product: &Product) -> Result<Combine> {
             Err(lacks(format!("kind is {name}: {} has {} only", product.soc, names.join(", "))))
         }
         None if kind == ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL => Err(lacks(
-            "kind is ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: no document says what it does; there are SUM, MAX and MIN".into(),
+            "kind is ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: no document says what it does; there are SUM, MAX \
+             and MIN"
+                .into(),
         )),
         None => Err(fail(
             ACL_ERROR_INVALID_PARAM,

@@ -54,7 +54,8 @@ pub fn register_v2(here: &Here, ptr: usize, size: usize, flags: u32) -> Result<(
             not_null("ptr", ptr)?;
             here.need_context()?;
             Err(refuse(format!(
-                "flag is {flags:#x}: give ACL_HOST_REG_MAPPED (0x2), ACL_HOST_REG_PINNED (0x10000000), or both"
+                "flag is {flags:#x}: give ACL_HOST_REG_MAPPED (0x2), ACL_HOST_REG_PINNED (0x10000000), or \
+                 both"
             )))
         }
     })
@@ -67,7 +68,8 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
     if flags & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY) != 0 {
         return Err(fail(
             ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            "memory of other devices (IOMEMORY) and memory that devices only read (READONLY) are reserved, not supported",
+            "memory of other devices (IOMEMORY) and memory that devices only read (READONLY) are reserved, \
+             not supported",
         ));
     }
     if size == 0 {
@@ -129,7 +131,10 @@ pub fn device_pointer(here: &Here, host: usize, flag: u32) -> Result<usize> {
     let found = all.range(..=host).next_back().filter(|(base, found)| host - *base < found.len);
     let (base, registration) = found.ok_or_else(|| not_registered(host))?;
     let view = registration.view.ok_or_else(|| {
-        refuse(format!("the memory at {base:#x} was registered without ACL_HOST_REG_MAPPED: devices have no address of it"))
+        refuse(format!(
+            "the memory at {base:#x} was registered without ACL_HOST_REG_MAPPED: devices have \
+             no address of it"
+        ))
     })?;
     Ok(view + (host - base))
 }

@@ -7,7 +7,7 @@
 use crate::{
     Result,
     arguments::{limit_ms, refuse},
-    callback::{Callback, Ready, mailbox, turns::Frame},
+    callback::{Callback, ReadyCallback, mailbox, turns::Frame},
     constants::*,
     error::fail,
     interrupt,
@@ -84,7 +84,7 @@ pub fn run(frame: Frame) {
 }
 
 /// Between two callbacks the thread cannot be cancelled.
-fn next(frame: Frame) -> Option<Ready> {
+fn next(frame: Frame) -> Option<ReadyCallback> {
     let cancelling = Cancelling::off();
     let next = catch_unwind(AssertUnwindSafe(|| with_here(|here| Ok(here.turns.next(frame)))));
     cancelling.back_unseen();

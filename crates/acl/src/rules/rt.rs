@@ -1,16 +1,13 @@
 //! Functions below AscendCL that transfer engines look up by name: each is one of AscendCL's with other
 //! arguments. No document has them; what they mean is taken from programs that call them.
 
+use super::export_key;
 use crate::{
     Result,
     arguments::refuse,
     constants::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     error::fail,
-    rules::export_key,
-    state::{
-        process::{engine, known_device},
-        thread::Here,
-    },
+    state::{process::engine, thread::Here},
 };
 use ferry_core::sync::lock;
 
@@ -30,7 +27,7 @@ const NO_POD: i64 = 0xffff_ffff;
 /// rtGetDeviceInfo. Callers take these numbers for "no super pod, no server" and use the host's own.
 pub fn device_info(device: u32, module: i32, what: i32) -> Result<i64> {
     let engine = engine()?;
-    let device = known_device(engine, device as i32)?;
+    let device = engine.known_device(device as i32)?;
     if module != 0 {
         return Err(refuse(format!("moduleType is {module}: it must be 0")));
     }
@@ -57,7 +54,7 @@ pub fn set_peers(device: u32, physical: u32, flag: u32, enable: bool) -> Result<
     if flag != 0 {
         return Err(refuse(format!("flag is {flag}: it must be 0")));
     }
-    let (one, other) = (known_device(engine, device as i32)?, engine.user_device(physical as i32)?);
+    let (one, other) = (engine.known_device(device as i32)?, engine.user_device(physical as i32)?);
     let mut peers = lock(&engine.peers);
     for pair in [(one, other), (other, one)] {
         match enable && one != other {

@@ -18,10 +18,7 @@ use crate::{
         imports,
         wire::{Answer, ExportKind, Name},
     },
-    state::{
-        process::{engine, known_device},
-        thread::Here,
-    },
+    state::{process::engine, thread::Here},
 };
 use ferry_core::Home;
 
@@ -93,7 +90,7 @@ pub fn set_pids_v2(shareable: u64, share_type: i32, pids: &[i32]) -> Result<()> 
 pub fn import(here: &Here, shareable: u64, id: i32) -> Result<usize> {
     let engine = engine()?;
     here.need_context()?;
-    let device = known_device(engine, id)?;
+    let device = engine.known_device(id)?;
     let name = parse(shareable)?;
     if ipc::exports().is_some_and(|exports| exports.knows(&name)) {
         return Err(refuse("shareableHandle was exported by this process: it is for others to import"));

@@ -24,7 +24,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 pub fn create(here: &Here, priority: u32, flags: u32) -> Result<usize> {
     let engine = engine()?;
     let entry = engine.make_stream(&*here.context()?, flags, false)?;
-    entry.attributes.priority.store(priority.min(LEAST_PRIORITY), Ordering::Relaxed);
+    entry.settings.priority.store(priority.min(LEAST_PRIORITY), Ordering::Relaxed);
     Ok(entry.handle)
 }
 
@@ -154,7 +154,7 @@ pub fn set_failure_mode(here: &Here, handle: usize, mode: u64) -> Result<()> {
     }
     if stop {
         entry.stream.status().stop_all_on_failure();
-        entry.attributes.stops.store(true, Ordering::Relaxed);
+        entry.settings.stops.store(true, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -1,5 +1,9 @@
 //! 64-bit cells of device memory that streams write and wait for: aclrtValueWrite and aclrtValueWait.
 
+use super::{
+    fill::on_device,
+    target::{On, Target},
+};
 use crate::{
     Result,
     arguments::{not_null, refuse},
@@ -7,10 +11,6 @@ use crate::{
     error::fail,
     explain::explaining,
     interrupt,
-    rules::{
-        fill::on_device,
-        target::{On, Target},
-    },
     state::thread::Here,
     waits::{self, Until},
 };
@@ -36,7 +36,7 @@ pub unsafe fn write(here: &Here, addr: usize, value: u64, flag: u32, stream: usi
     })
 }
 
-/// Copies the value from memory of our own: at once, so that nobody sees half of it.
+/// Copies the value from memory of our own in one store, so that no reader sees half of it.
 ///
 /// # Safety
 /// As `write`.
@@ -44,7 +44,7 @@ unsafe fn put(target: &Target, addr: usize, value: u64) -> Result<()> {
     let runtime = &target.engine.runtime;
     let request = Request { home: Home::Host, len: CELL, page: 4096 };
     let source = interrupt::find_room(target.here, |patience| runtime.alloc_within(&request, patience))?;
-    // SAFETY: page-locked memory that was just made, and that nobody else knows.
+    // SAFETY: page-locked memory that was just allocated, and is not shared yet.
     unsafe { (source.at as *mut u64).write(value) };
     // SAFETY: the source stays until the copy has passed, though it is freed below; the cell is promised.
     let put = unsafe { target.copy(Rows::linear(addr, source.base, CELL), |_| Ok(())) };
@@ -58,9 +58,9 @@ pub fn wait(here: &Here, addr: usize, value: u64, flag: u32, stream: usize) -> R
     explaining(here, [("devAddr", addr)], || {
         not_null("devAddr", addr)?;
         let target = Target::find(here, On::Stream(stream))?;
-        let holds = condition(flag, value)?;
+        let is_met = condition(flag, value)?;
         cell(&target, addr, Access::Read)?;
-        let waits = Until::Value(addr, holds);
+        let waits = Until::Value(addr, is_met);
         waits::block(&target.engine.runtime, target.stream(), Gate::new(), waits)?;
         Ok(())
     })
@@ -102,9 +102,9 @@ mod tests {
             (2, 6, &[2, 4, 6, u64::MAX], &[0, 1, 8]),
             (3, 1, &[0, 1, u64::MAX - 1 - 2], &[u64::MAX, u64::MAX - 1]),
         ] {
-            let holds = condition(flag, value).expect("a flag");
-            yes.iter().for_each(|cell| assert!(holds(*cell), "{cell:#x} for flag {flag} and {value:#x}"));
-            no.iter().for_each(|cell| assert!(!holds(*cell), "{cell:#x} for flag {flag} and {value:#x}"));
+            let is_met = condition(flag, value).expect("a flag");
+            yes.iter().for_each(|cell| assert!(is_met(*cell), "{cell:#x} for flag {flag} and {value:#x}"));
+            no.iter().for_each(|cell| assert!(!is_met(*cell), "{cell:#x} for flag {flag} and {value:#x}"));
         }
         assert!(condition(4, 0).is_err());
     }

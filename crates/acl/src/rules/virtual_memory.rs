@@ -61,7 +61,8 @@ pub fn reserve_exactly(
     }
     release(here, base)?;
     let note = format!(
-        "expectPtr is {expected:#x}: {size} bytes there are in use, or are not addresses that this machine has"
+        "expectPtr is {expected:#x}: {size} bytes there are in use, or are not addresses that this machine \
+         has"
     );
     Err(fail(ACL_ERROR_RT_MEMORY_ALLOCATION, note))
 }

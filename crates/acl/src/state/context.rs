@@ -1,7 +1,7 @@
 //! A context as the handle table has it: a device, a default stream and what stops its streams together.
 
 use super::stream::StreamEntry;
-use crate::{Result, arguments::refuse, handles::Named};
+use crate::{Result, arguments::refuse, handles::HandleKind};
 use ferry_core::Halt;
 use std::sync::{
     Arc, Mutex, OnceLock,
@@ -30,7 +30,7 @@ pub struct Context {
     pub(super) default_stream: OnceLock<Arc<StreamEntry>>,
 }
 
-impl Named for Context {
+impl HandleKind for Context {
     const TAG: usize = 1;
 }
 

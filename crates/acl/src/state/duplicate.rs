@@ -19,8 +19,8 @@ pub(crate) fn none_in_use() -> Result<()> {
         None => Ok(()),
         Some(other) => {
             let note = format!(
-                "this process uses Ferry from {other} already, and now from {} too: they do not know each other's memory; see \
-                 that all that use it find the same file (LD_LIBRARY_PATH)",
+                "this process uses Ferry from {other} already, and now from {} too: they do not know each \
+                 other's memory; see that all that use it find the same file (LD_LIBRARY_PATH)",
                 this_library()
             );
             Err(fail(c::ACL_ERROR_INTERNAL_ERROR, note))

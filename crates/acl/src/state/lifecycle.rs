@@ -3,7 +3,7 @@
 use super::{
     context::Context,
     process::{Engine, Primary},
-    stream::{StreamAttributes, StreamEntry, this_thread},
+    stream::{StreamEntry, StreamSettings, this_thread},
 };
 use crate::{
     Result,
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// The default context of a device, made if there is none; `note` records who wants it.
+    /// The default context of a device, made if there is none; `note` counts the new user.
     pub(crate) fn primary(&self, device: u32, note: impl FnOnce(&mut Primary)) -> Result<Arc<Context>> {
         let mut primary = lock(&self.device(device)?.primary);
         let context = match &primary.context {
@@ -106,7 +106,7 @@ impl Engine {
             is_default,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
-            attributes: StreamAttributes::default(),
+            settings: StreamSettings::default(),
             user: AtomicU32::new(this_thread()),
         });
         report_failures(&entry);

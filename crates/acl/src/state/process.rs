@@ -182,16 +182,16 @@ impl Engine {
         self.usage.of_device(self.physical[device as usize])
     }
 
+    /// The device of this number, if there is one.
+    pub(crate) fn known_device(&self, id: i32) -> Result<u32> {
+        let count = self.devices.len();
+        u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))
+    }
+
     /// The state of a device, if there is one of this number.
     pub(crate) fn device(&self, id: u32) -> Result<&DeviceState> {
         self.devices.get(id as usize).ok_or_else(|| bad_device(i64::from(id), self.devices.len()))
     }
-}
-
-/// The device of this number, if there is one.
-pub(crate) fn known_device(engine: &Engine, id: i32) -> Result<u32> {
-    let count = engine.devices.len();
-    u32::try_from(id).ok().filter(|id| (*id as usize) < count).ok_or_else(|| bad_device(id.into(), count))
 }
 
 /// The error for a device that does not exist.

@@ -78,6 +78,7 @@ pub fn store(key: libc::pthread_key_t, value: *mut libc::c_void) -> Result<(), E
 
 #[cold]
 fn none_left(why: &str) -> Error {
-    let note = "other libraries have taken every pthread key of the process before this one was loaded, and it needs two: load it earlier";
+    let note = "other libraries have taken every pthread key of the process before this one was loaded, and \
+                it needs two: load it earlier";
     fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, format!("{why}: {note}"))
 }

@@ -1,7 +1,7 @@
 //! A stream as the handle table has it. Making and ending one: `lifecycle.rs`; what C calls do with one:
 //! `rules`.
 
-use crate::{arguments::refuse, constants::*, error::Result, handles::Named};
+use crate::{arguments::refuse, constants::*, error::Result, handles::HandleKind};
 use ferry_core::Stream;
 use std::sync::{
     Arc,
@@ -33,14 +33,14 @@ pub struct StreamEntry {
     /// Whether its failure mode was set, which can be done once.
     pub(crate) has_mode: AtomicBool,
     /// What was set of it by aclrtSetStreamAttribute and its relatives.
-    pub(crate) attributes: StreamAttributes,
+    pub(crate) settings: StreamSettings,
     /// The system's number of the thread that used the stream last.
     pub(super) user: AtomicU32,
 }
 
 /// What was set of a stream.
 #[derive(Default)]
-pub struct StreamAttributes {
+pub struct StreamSettings {
     /// From 0, the highest, to 7.
     pub(crate) priority: AtomicU32,
     /// Whether a failure of its work stops all streams of the context.
@@ -55,7 +55,7 @@ pub struct StreamAttributes {
     pub(crate) limits: CoreLimits,
 }
 
-impl Named for StreamEntry {
+impl HandleKind for StreamEntry {
     const TAG: usize = 2;
 }
 

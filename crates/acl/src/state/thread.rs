@@ -1,9 +1,9 @@
 //! The state of a thread: its current context, the stream it used last, its messages and its last error.
 //!
-//! [`Here`] is made by the first call of a thread and freed when the thread ends. Every call finds it once, in
-//! `call.rs`, and hands it down: a function that takes `&Here` runs inside a call of this thread. It is found
-//! through a plain pointer and freed by a destructor of pthread's, because destructors of C++ objects and of
-//! other libraries' keys still free memory while a thread's Rust locals are gone.
+//! The first call of a thread makes its [`Here`], and the end of the thread frees it. Every call finds it
+//! once, in `call.rs`, and hands it down: a function that takes `&Here` runs inside a call of this thread. It
+//! is found through a plain pointer and freed by a destructor of pthread's, because destructors of C++
+//! objects and of other libraries' keys still free memory while a thread's Rust locals are gone.
 
 use super::{
     context::Context,
@@ -12,7 +12,7 @@ use super::{
     stream::{StreamEntry, this_thread},
 };
 use crate::{
-    Result, arguments::refuse, callback::turns::Turns, constants as c, error::fail, fork::is_forked,
+    Result, arguments::refuse, callback::turns::ReportTurns, constants as c, error::fail, fork::is_forked,
 };
 use ferry::engine::{
     fork,
@@ -55,7 +55,7 @@ pub struct Here {
     /// The hidden streams of the thread, one for each device that it has used.
     hidden: RefCell<Vec<Arc<Stream>>>,
     /// The calls of aclrtProcessReport that are under way.
-    pub(crate) turns: Turns,
+    pub(crate) turns: ReportTurns,
     /// The stream whose limits of cores the thread uses, or 0.
     pub(crate) limits_of: Cell<usize>,
     /// How often its key was destroyed.
@@ -144,7 +144,7 @@ impl Here {
             number: BORN.fetch_add(1, Ordering::Relaxed),
             check: Cell::new(None),
             hidden: RefCell::default(),
-            turns: Turns::default(),
+            turns: ReportTurns::default(),
             limits_of: Cell::new(0),
             round: Cell::new(0),
         }));
@@ -199,8 +199,8 @@ impl Here {
         }
         let note = match had {
             Some(_) => {
-                "the current context of this thread was destroyed, or its device was reset: call aclrtSetDevice or \
-                 aclrtSetCurrentContext again"
+                "the current context of this thread was destroyed, or its device was reset: call \
+                 aclrtSetDevice or aclrtSetCurrentContext again"
             }
             None => "this thread has no current context: call aclrtSetDevice or aclrtSetCurrentContext first",
         };
@@ -274,8 +274,8 @@ impl Here {
         })?;
         if entry.context != context.handle {
             let note = format!(
-                "stream {handle:#x} belongs to another context (of device {}) than the current one (of device {}): make its \
-                 context current first",
+                "stream {handle:#x} belongs to another context (of device {}) than the current one (of \
+                 device {}): make its context current first",
                 entry.device, context.device
             );
             return Err(fail(c::ACL_ERROR_RT_STREAM_CONTEXT, note));

@@ -200,15 +200,15 @@ fn ipc_mem_get_export_key(
 ) -> PyResult<(String, i32)> {
     /// More than any key needs; lengths above this have no room, and the C function would not take them
     /// either.
-    const MOST: usize = 4096;
+    const MAX_KEY: usize = 4096;
     let name = "acl.rt.ipc_mem_get_export_key";
     take!(py, name, [dev_ptr, size, len, flags], |code| (String::new(), code));
-    if len > MOST {
+    if len > MAX_KEY {
         let note = format!("len is {len}: a key takes 65 bytes, no more and no less");
         return Ok((String::new(), refuse(py, name, note)));
     }
     enter(py, |library| {
-        let mut key = [0_u8; MOST];
+        let mut key = [0_u8; MAX_KEY];
         let function = library.functions.aclrtIpcMemGetExportKey;
         // SAFETY: that many bytes of `key` are writable for the time of the call.
         let code = unsafe { function(dev_ptr as _, size, key.as_mut_ptr().cast(), len, flags) };

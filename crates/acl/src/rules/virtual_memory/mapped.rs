@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     explain::explaining,
     state::{
-        process::{Engine, engine, known_device},
+        process::{Engine, engine},
         thread::Here,
     },
 };
@@ -21,9 +21,9 @@ use std::{
 /// Every mapping of the process by its first address.
 pub(super) static MAPPED: Mutex<Mapped> = Mutex::new(Mapped(BTreeMap::new()));
 
-pub(super) struct Mapped(BTreeMap<usize, Mapping>);
+pub(super) struct Mapped(BTreeMap<usize, MappedMemory>);
 
-struct Mapping {
+struct MappedMemory {
     entry: Arc<PhysicalEntry>,
     /// The places that aclrtMemSetAccess gave access, beside the memory's own.
     open_to: Vec<Home>,
@@ -44,14 +44,14 @@ pub struct AccessRequest {
 
 impl Mapped {
     pub(super) fn add(&mut self, base: usize, entry: &Arc<PhysicalEntry>) {
-        self.0.insert(base, Mapping { entry: entry.clone(), open_to: Vec::new() });
+        self.0.insert(base, MappedMemory { entry: entry.clone(), open_to: Vec::new() });
     }
 
     pub(super) fn remove(&mut self, base: usize) -> Option<Arc<PhysicalEntry>> {
         self.0.remove(&base).map(|mapping| mapping.entry)
     }
 
-    fn find(&mut self, base: usize) -> Result<&mut Mapping> {
+    fn find(&mut self, base: usize) -> Result<&mut MappedMemory> {
         let nothing = || refuse(format!("virPtr is {base:#x}: nothing that aclrtMapMem mapped starts there"));
         self.0.get_mut(&base).ok_or_else(nothing)
     }
@@ -142,7 +142,8 @@ impl AccessRequest {
 fn place(engine: &Engine, name: &str, location: i32, id: u32) -> Result<Home> {
     match location {
         ACL_MEM_LOCATION_TYPE_HOST => Ok(Home::Host),
-        ACL_MEM_LOCATION_TYPE_DEVICE => known_device(engine, id as i32)
+        ACL_MEM_LOCATION_TYPE_DEVICE => engine
+            .known_device(id as i32)
             .or_else(|error| engine.user_device(id as i32).map_err(|_| error))
             .map(Home::Device),
         other => Err(refuse(format!(

@@ -5,12 +5,12 @@ use crate::{
     arguments::{not_null, refuse},
     constants::*,
     error::fail,
-    handles::{Handles, Named},
+    handles::{HandleKind, Handles},
     interrupt,
     ipc::{self, wire::ExportKind},
     rules::memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
     state::{
-        process::{Engine, engine, known_device},
+        process::{Engine, engine},
         thread::Here,
     },
 };
@@ -38,7 +38,7 @@ pub struct PhysicalEntry {
     retained: AtomicUsize,
 }
 
-impl Named for PhysicalEntry {
+impl HandleKind for PhysicalEntry {
     const TAG: usize = 4;
 }
 
@@ -99,11 +99,12 @@ impl Properties {
     /// Where it is to be.
     fn site(&self, engine: &Engine) -> Result<Site> {
         match self.location {
-            ACL_MEM_LOCATION_TYPE_DEVICE => Ok(Site::Device(known_device(engine, self.id as i32)?)),
+            ACL_MEM_LOCATION_TYPE_DEVICE => Ok(Site::Device(engine.known_device(self.id as i32)?)),
             ACL_MEM_LOCATION_TYPE_HOST => Ok(Site::Host(None)),
             ACL_MEM_LOCATION_TYPE_HOST_NUMA if nodes::exists(self.id) => Ok(Site::Host(Some(self.id))),
             ACL_MEM_LOCATION_TYPE_HOST_NUMA => Err(refuse(format!(
-                "location.id is {}: this machine has no memory node of that number (/sys/devices/system/node/online lists them)",
+                "location.id is {}: this machine has no memory node of that number \
+                 (/sys/devices/system/node/online lists them)",
                 self.id
             ))),
             other => Err(refuse(format!(
@@ -168,7 +169,8 @@ pub fn malloc_physical(here: &Here, size: usize, properties: &Properties, flags:
     let (site, page) = properties.shape(engine)?;
     if size == 0 || !size.is_multiple_of(page) {
         return Err(refuse(format!(
-            "size is {size}: it must be a multiple of {page}, the granularity that aclrtMemGetAllocationGranularity tells"
+            "size is {size}: it must be a multiple of {page}, the granularity that \
+             aclrtMemGetAllocationGranularity tells"
         )));
     }
     let physical = match site {
