@@ -3,9 +3,8 @@
 use crate::{
     DeviceSlice, Error, Failed, InFlight, Kind, Result,
     course::{Course, Handle},
-    extent::{Extent, KEY, Key, within},
+    extent::{Direction, Extent, KEY, Key, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
-    stream::Way,
 };
 use bytemuck::Pod;
 use ferry_core::{Ends, Memory, Misfit, Plan, Rows, Ticket};
@@ -337,14 +336,14 @@ impl<H> Batch<'_, H> {
         self.owners.into_iter()
     }
 
-    pub(crate) fn plan(&self, way: Way, memory: &Memory) -> Result<Plan, Misfit> {
+    pub(crate) fn plan(&self, way: Direction, memory: &Memory) -> Result<Plan, Misfit> {
         let pieces = self.pieces.iter();
         // Each has a loop of its own, which does not ask for every piece which way it goes.
         match way {
-            Way::Up => {
+            Direction::Up => {
                 Plan::new(pieces.map(|piece| Rows::linear(piece.device, piece.host, piece.len)), memory, any)
             }
-            Way::Down => {
+            Direction::Down => {
                 Plan::new(pieces.map(|piece| Rows::linear(piece.host, piece.device, piece.len)), memory, any)
             }
         }

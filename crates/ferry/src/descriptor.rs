@@ -6,10 +6,14 @@
 use crate::{
     Device, DeviceBuffer, DeviceSlice, Element, HostBuffer, Kind, Result, Stream,
     device::Allocation,
-    extent::{Extent, KEY, join, owner},
+    extent::{Extent, KEY, join},
     memory::OnDevice,
+    runtime::owner,
 };
-use ferry_core::{DeviceId, Stream as CoreStream, Ticket, indirect::DESCRIPTOR_WORDS};
+use ferry_core::{
+    Access, DeviceId, Error, Indirect, Memory, Op, Stream as CoreStream, Ticket,
+    indirect::{DESCRIPTOR_WORDS, Through},
+};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -53,6 +57,19 @@ impl Named {
     /// Whether it will not be written any more.
     fn is_past(&self) -> bool {
         self.by.as_ref().is_none_or(|(stream, ticket)| stream.has_passed(*ticket))
+    }
+}
+
+impl Device {
+    /// A descriptor of copies inside this device, not set yet.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let descriptor = device.descriptor()?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn descriptor(&self) -> Result<Descriptor> {
+        Descriptor::new(self)
     }
 }
 
@@ -128,6 +145,36 @@ impl Descriptor {
 }
 
 impl Stream {
+    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone
+    /// by then, nothing is copied, and [`synchronize`](Self::synchronize) tells.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let stream = device.stream()?;
+    /// let descriptor = device.descriptor()?;
+    /// stream.run(&descriptor)?;
+    /// assert_eq!(stream.synchronize().unwrap_err().kind, ferry::Kind::BadDescriptor);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn run(&self, descriptor: &Descriptor) -> Result<()> {
+        let (words, device) = (descriptor.words(), self.core().device());
+        self.is_ours(&words.extent(KEY))?;
+        if words.device_id() != device {
+            let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
+            return Err(Kind::BadRoute.because(note));
+        }
+        let memory = self.runtime().core.memory();
+        let make = |look: &Memory| {
+            let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
+            let through = Through::Descriptor { at, user: words.addr() };
+            let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
+            Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
+        };
+        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
+        // runs.
+        unsafe { self.core().submit(make) }.map(drop)
+    }
+
     /// As [`Descriptor::set`], in stream order: when the stream comes to it, the descriptor is written; what
     /// runs before finds what it said until then. What is named this way stays allocated until
     /// [`Descriptor::set`] is called, or the descriptor is dropped.

@@ -1,10 +1,6 @@
 //! A runtime and its devices: where streams and memory come from.
 
-use crate::{
-    Descriptor, DeviceBuffer, HostBuffer, Kind, Options, Result, Stream, engine,
-    extent::{KEY, join},
-    memory::{Element, OnDevice},
-};
+use crate::{Kind, Options, Result, engine};
 use ferry_core::{Block, DeviceId, Home, Op, Plan, QueueOptions, Request, Rows, Stream as CoreStream};
 use std::{
     fmt,
@@ -166,28 +162,6 @@ impl Runtime {
         let runtime = self.clone();
         (0..self.device_count() as u32).map(move |id| Device::of(runtime.clone(), id))
     }
-
-    /// Page-locked host memory for `len` elements, all bytes 0.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host::<f32>(3)?;
-    /// assert_eq!(host[..], [0.0; 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_host<T: Element>(&self, len: usize) -> Result<HostBuffer<T>> {
-        HostBuffer::zeroed(&self.shared, len)
-    }
-
-    /// Page-locked host memory with a copy of these elements.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1.0, 2.0])?;
-    /// assert_eq!(host[..], [1.0, 2.0]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_host_from<T: Element>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
-        HostBuffer::copied(&self.shared, elements)
-    }
 }
 
 #[cold]
@@ -247,76 +221,6 @@ impl Device {
     pub fn memory_info(&self) -> Result<MemoryInfo> {
         let (free, total) = self.shared().core.memory_info(self.id)?;
         Ok(MemoryInfo { free, total })
-    }
-
-    /// A new stream. A product has so many of them and no more (`Kind::LimitReached`).
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let (first, second) = (device.stream()?, device.stream()?);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn stream(&self) -> Result<Stream> {
-        let place = Place::take(self.shared(), self.id)?;
-        let core = self.shared().core.stream(self.id, QueueOptions::default())?;
-        Ok(Stream::new(core, place))
-    }
-
-    /// Memory for `len` elements, of unspecified bytes.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(1000)?;
-    /// assert_eq!(buffer.len(), 1000);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
-        DeviceBuffer::new(self, len)
-    }
-
-    /// Memory for `len` elements, all bytes 0. Waits until they are.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let buffer = device.alloc_zeroed::<u16>(3)?;
-    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [0; 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_zeroed<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
-        let buffer = self.alloc::<T>(len)?;
-        self.shared().at_once(self.id, |core| {
-            let fill = |memory: &ferry_core::Memory| {
-                crate::stream::fill_op(memory, buffer.addr(), len * size_of::<T>(), [0; 4])
-            };
-            // SAFETY: the range is known memory, which stays until the op has passed.
-            unsafe { core.submit(fill) }.map(drop)
-        })?;
-        Ok(buffer)
-    }
-
-    /// Memory with a copy of these elements. Waits until they are there.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let buffer = device.alloc_from(&[1_u16, 2, 3])?;
-    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [1, 2, 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_from<T: Element>(&self, elements: &[T]) -> Result<DeviceBuffer<T>> {
-        let buffer = self.alloc::<T>(elements.len())?;
-        let rows = join(buffer.extent(KEY), crate::extent::Extent::of_slice(elements), size_of::<T>())?;
-        self.shared().copy_at_once(self.id, rows)?;
-        Ok(buffer)
-    }
-
-    /// A descriptor of copies inside this device, not set yet.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let descriptor = device.descriptor()?;
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn descriptor(&self) -> Result<Descriptor> {
-        Descriptor::new(self)
     }
 }
 
@@ -382,7 +286,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn take(runtime: &Arc<Shared>, device: DeviceId) -> Result<Place> {
+    pub(crate) fn take(runtime: &Arc<Shared>, device: DeviceId) -> Result<Place> {
         let (open, most) = (&runtime.devices[device as usize].open, runtime.options.product.max_streams);
         if open.fetch_add(1, Ordering::Relaxed) < most {
             return Ok(Place { runtime: runtime.clone(), device });
@@ -397,4 +301,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.runtime.devices[self.device as usize].open.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The number by which extents know their runtime.
+pub(crate) fn owner(runtime: &Arc<Shared>) -> usize {
+    Arc::as_ptr(runtime) as usize
 }

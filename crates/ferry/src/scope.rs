@@ -4,8 +4,9 @@ use crate::{
     Batch, Failed, InFlight, Result, Stream,
     batch::{HostPool, HostPoolMut},
     course,
+    extent::Direction,
     memory::{HostRead, HostWrite, OnDevice},
-    stream::{Notes, Way},
+    stream::Notes,
 };
 use ferry_backends::threads::as_here;
 use std::{
@@ -139,7 +140,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which
         // ends when this copy has passed. What is owned, see `Stream::upload`.
-        unsafe { self.stream.lend(Way::Up, dst, src, Some(&self.notes)) }
+        unsafe { self.stream.lend(Direction::Up, dst, src, Some(&self.notes)) }
     }
 
     /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`,
@@ -169,7 +170,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         D: HostWrite + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend(Way::Down, src, dst, Some(&self.notes)) }
+        unsafe { self.stream.lend(Direction::Down, src, dst, Some(&self.notes)) }
     }
 
     /// As [`Stream::upload_batch`], of memory that is lent.
@@ -196,7 +197,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPool + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Up, batch, Some(&self.notes)) }
+        unsafe { self.stream.lend_batch(Direction::Up, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::download_batch`], to memory that is lent.
@@ -223,7 +224,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPoolMut + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Down, batch, Some(&self.notes)) }
+        unsafe { self.stream.lend_batch(Direction::Down, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::call`], of a function that borrows.

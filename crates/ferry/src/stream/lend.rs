@@ -2,12 +2,12 @@
 //! core's own call costs, or little more, and less where the core has a short way:
 //! `cargo bench -p ferry --bench submit`.
 
-use super::{Stream, Way, foreign};
+use super::{Stream, foreign};
 use crate::{
     Batch, Failed, InFlight, Result,
     batch::HostPool,
     course::Course,
-    extent::{Extent, KEY, join},
+    extent::{Direction, Extent, KEY, join},
     memory::{HostRead, OnDevice},
 };
 use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
@@ -69,7 +69,7 @@ impl Stream {
     #[inline(always)]
     pub(crate) unsafe fn lend<D, S>(
         &self,
-        way: Way,
+        way: Direction,
         device: D,
         mut host: S,
         notes: Option<&Notes>,
@@ -95,7 +95,7 @@ impl Stream {
     #[inline(always)]
     unsafe fn try_lend<D: OnDevice, S: HostRead>(
         &self,
-        way: Way,
+        way: Direction,
         device: &D,
         host: &mut S,
         tally: Tally<'_>,
@@ -104,8 +104,8 @@ impl Stream {
         self.is_ours(&far)?;
         self.is_ours(&near)?;
         let (to, from) = match way {
-            Way::Up => (&far, &near),
-            Way::Down => (&near, &far),
+            Direction::Up => (&far, &near),
+            Direction::Down => (&near, &far),
         };
         let is_elsewhere = host.course(KEY).is_some_and(|course| !course.is_only_of(&self.lane.core));
         if is_elsewhere || !to.is_like(from) {
@@ -137,15 +137,15 @@ impl Stream {
     #[inline(never)]
     unsafe fn lend_slowly<D: OnDevice, S: HostRead>(
         &self,
-        way: Way,
+        way: Direction,
         device: &D,
         host: &mut S,
         tally: Tally<'_>,
     ) -> Result<Ticket> {
         let (far, near) = (device.extent(KEY), host.extent(KEY)?);
         let rows = match way {
-            Way::Up => join(far, near, size_of::<S::Elem>())?,
-            Way::Down => join(near, far, size_of::<S::Elem>())?,
+            Direction::Up => join(far, near, size_of::<S::Elem>())?,
+            Direction::Down => join(near, far, size_of::<S::Elem>())?,
         };
         let before = self.elsewhere(host.course(KEY));
         let make = |memory: &Memory| {
@@ -161,7 +161,7 @@ impl Stream {
     /// As `lend`.
     pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
         &self,
-        way: Way,
+        way: Direction,
         mut batch: Batch<'d, H>,
         notes: Option<&Notes>,
     ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
@@ -177,7 +177,7 @@ impl Stream {
     /// As `lend`.
     unsafe fn try_lend_batch<H: HostPool>(
         &self,
-        way: Way,
+        way: Direction,
         batch: &mut Batch<'_, H>,
         tally: Tally<'_>,
     ) -> Result<Ticket> {
