@@ -2,9 +2,9 @@
 
 use crate::{
     DeviceSlice, Error, Failed, InFlight, Kind, Result,
-    course::{Course, Handle},
     extent::{Direction, Extent, KEY, Key, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
+    pending::{Pending, StreamHandle},
 };
 use bytemuck::Pod;
 use ferry_core::{Ends, Memory, Misfit, Plan, Rows, Ticket};
@@ -41,7 +41,7 @@ use std::{
 /// ```
 pub struct Batch<'d, H> {
     host: H,
-    pieces: Vec<Piece>,
+    pieces: Vec<BatchPiece>,
     /// The runtimes of the memory, as far as they are known: of the host's side, and of the devices'.
     owners: [usize; 2],
     /// Device memory is borrowed until the batch is submitted.
@@ -50,7 +50,7 @@ pub struct Batch<'d, H> {
 
 /// A piece, in bytes.
 #[derive(Clone, Copy)]
-struct Piece {
+struct BatchPiece {
     device: usize,
     host: usize,
     len: usize,
@@ -133,10 +133,10 @@ pub trait HostPool: Sealed {
     fn check(&mut self, key: Key) -> Result<()>;
 
     #[doc(hidden)]
-    fn course(&self, key: Key) -> Option<&Course>;
+    fn pending(&self, key: Key) -> Option<&Pending>;
 
     #[doc(hidden)]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
 }
 
 /// The page-locked memory of a batch that is downloaded: what a [`HostPool`] is made of is [`HostWrite`].
@@ -168,11 +168,11 @@ impl<S: HostRead> HostPool for S {
         self.extent(key).map(drop)
     }
 
-    fn course(&self, key: Key) -> Option<&Course> {
-        HostRead::course(self, key)
+    fn pending(&self, key: Key) -> Option<&Pending> {
+        HostRead::pending(self, key)
     }
 
-    fn fly(mut self, mut stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<S::Buffer> {
+    fn fly(mut self, mut stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<S::Buffer> {
         self.go_on(&mut stream, ticket, key);
         HostRead::fly(self, stream, ticket, key)
     }
@@ -195,11 +195,11 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         Ok(())
     }
 
-    fn course(&self, _: Key) -> Option<&Course> {
+    fn pending(&self, _: Key) -> Option<&Pending> {
         None
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -218,11 +218,11 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
         self.held(key).map(drop)
     }
 
-    fn course(&self, key: Key) -> Option<&Course> {
-        Some(self.courses(key))
+    fn pending(&self, key: Key) -> Option<&Pending> {
+        Some(self.uses(key))
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
         self.then(stream, ticket)
     }
 }
@@ -275,7 +275,7 @@ impl<'d, H: HostPool> Batch<'d, H> {
         }
         self.owners = [one_owner(self.owners[0], whole.owner)?, one_owner(self.owners[1], device.owner())?];
         let size = size_of::<H::Elem>();
-        self.pieces.push(Piece {
+        self.pieces.push(BatchPiece {
             device: device.addr(),
             host: whole.addr + range.start * size,
             len: range.len() * size,

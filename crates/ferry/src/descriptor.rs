@@ -38,16 +38,16 @@ use std::{
 pub struct Descriptor {
     words: DeviceBuffer<u64>,
     /// What the words name, or may come to name: allocated as long as that is so.
-    named: Mutex<Vec<Named>>,
+    named: Mutex<Vec<NamedEnds>>,
 }
 
 /// The ends of one setting, and the op that writes it down; none if it was written at once.
-struct Named {
+struct NamedEnds {
     ends: [Arc<Allocation>; 2],
     by: Option<(Arc<CoreStream>, Ticket)>,
 }
 
-impl Named {
+impl NamedEnds {
     /// Whether the same stream has named the same ends.
     fn is_again(&self, [dst, src]: &[Arc<Allocation>; 2], stream: &Arc<CoreStream>) -> bool {
         let is_same = Arc::ptr_eq(&self.ends[0], dst) && Arc::ptr_eq(&self.ends[1], src);
@@ -99,7 +99,7 @@ impl Descriptor {
         let (mut named, device) = (self.named(), self.words.device());
         // What was written down by now is about to be overwritten; what is still queued comes later.
         let overwritten: Vec<_> = named.extract_if(.., |named| named.is_past()).collect();
-        named.push(Named { ends, by: None });
+        named.push(NamedEnds { ends, by: None });
         let rows = join(self.words.extent(KEY), Extent::of_slice(&words), size_of::<u64>())?;
         let written = device.shared().copy_at_once(device.id(), rows);
         if written.is_err() {
@@ -131,7 +131,7 @@ impl Descriptor {
         Ok((words, [dst.block().clone(), src.block().clone()]))
     }
 
-    fn named(&self) -> MutexGuard<'_, Vec<Named>> {
+    fn named(&self) -> MutexGuard<'_, Vec<NamedEnds>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl Stream {
         // be there once.
         match named.iter_mut().find(|named| named.is_again(&ends, self.core())) {
             Some(again) => again.by = by,
-            None => named.push(Named { ends, by }),
+            None => named.push(NamedEnds { ends, by }),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::{
     extent::{Extent, KEY, Key, join, within},
     fill::fill_op,
     memory::{Element, OnDevice, sealed::Sealed},
-    runtime::{Shared, owner},
+    runtime::{RuntimeInner, owner},
 };
 use bytemuck::Pod;
 use ferry_core::{DeviceId, Home};
@@ -37,7 +37,7 @@ pub struct DeviceBuffer<T> {
 pub(crate) struct Allocation {
     base: usize,
     device: DeviceId,
-    runtime: Arc<Shared>,
+    runtime: Arc<RuntimeInner>,
 }
 
 impl Drop for Allocation {

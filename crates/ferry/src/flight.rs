@@ -3,9 +3,9 @@
 
 use crate::{
     Error, Kind, Result,
-    course::{Course, Handle},
     extent::{Extent, Key},
     memory::{HostRead, HostWrite, sealed::Sealed},
+    pending::{Pending, StreamHandle},
 };
 use ferry_core::Ticket;
 use std::{
@@ -48,15 +48,15 @@ use std::{
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
     buffer: Option<B>,
-    course: Course,
+    pending: Pending,
 }
 
 impl<B> InFlight<B> {
     /// The token of the op `ticket` of a stream, for a buffer that nothing else uses.
     #[inline]
-    pub(crate) fn new(buffer: B, stream: Option<Handle>, ticket: Ticket) -> InFlight<B> {
+    pub(crate) fn new(buffer: B, stream: Option<StreamHandle>, ticket: Ticket) -> InFlight<B> {
         let stream = stream.expect("what nothing uses is in use by no stream yet");
-        InFlight { buffer: Some(buffer), course: Course::new(stream, ticket) }
+        InFlight { buffer: Some(buffer), pending: Pending::new(stream, ticket) }
     }
 
     /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
@@ -77,7 +77,7 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait(mut self) -> Result<B, Failed<B>> {
-        let waited = self.course.wait();
+        let waited = self.pending.wait();
         self.land(waited)
     }
 
@@ -95,7 +95,7 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        self.course.wait_timeout(limit)
+        self.pending.wait_timeout(limit)
     }
 
     /// Whether the copy is done.
@@ -109,11 +109,11 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn is_done(&self) -> bool {
-        self.course.is_done()
+        self.pending.is_done()
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
-        self.course.ticket()
+        self.pending.ticket()
     }
 
     /// What it holds, to be asked where it lies.
@@ -123,14 +123,14 @@ impl<B> InFlight<B> {
     }
 
     #[inline]
-    pub(crate) fn courses(&self, _: Key) -> &Course {
-        &self.course
+    pub(crate) fn uses(&self, _: Key) -> &Pending {
+        &self.pending
     }
 
     /// The token of the op `ticket`, which uses the buffer after this one: of the same stream, or the other
     /// one is given.
-    pub(crate) fn then(mut self, stream: Option<Handle>, ticket: Ticket) -> InFlight<B> {
-        self.course.go_on(stream, ticket);
+    pub(crate) fn then(mut self, stream: Option<StreamHandle>, ticket: Ticket) -> InFlight<B> {
+        self.pending.go_on(stream, ticket);
         self
     }
 
@@ -144,7 +144,7 @@ impl<B> InFlight<B> {
 
     /// The same copy in flight, with what `change` makes of what it holds.
     pub(crate) fn replace<C>(self, change: impl FnOnce(B) -> C) -> InFlight<C> {
-        InFlight { buffer: self.buffer.map(change), course: self.course }
+        InFlight { buffer: self.buffer.map(change), pending: self.pending }
     }
 
     /// As [`replace`](Self::replace), if `change` succeeds. What it holds stays as inaccessible as before.
@@ -152,14 +152,14 @@ impl<B> InFlight<B> {
         self,
         change: impl FnOnce(B) -> Result<C, Failed<B>>,
     ) -> Result<InFlight<C>, Failed<InFlight<B>>> {
-        let InFlight { buffer, course } = self;
+        let InFlight { buffer, pending } = self;
         let Some(buffer) = buffer else {
-            return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, course } });
+            return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, pending } });
         };
         match change(buffer) {
-            Ok(changed) => Ok(InFlight { buffer: Some(changed), course }),
+            Ok(changed) => Ok(InFlight { buffer: Some(changed), pending }),
             Err(Failed { error, buffer }) => {
-                Err(Failed { error, buffer: InFlight { buffer: Some(buffer), course } })
+                Err(Failed { error, buffer: InFlight { buffer: Some(buffer), pending } })
             }
         }
     }
@@ -174,7 +174,7 @@ impl<B: Unpin> Future for InFlight<B> {
     type Output = Result<B, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.course.poll(context).map(|waited| self.land(waited))
+        self.pending.poll(context).map(|waited| self.land(waited))
     }
 }
 
@@ -190,18 +190,18 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
     }
 
     #[inline]
-    fn course(&self, key: Key) -> Option<&Course> {
-        Some(self.courses(key))
+    fn pending(&self, key: Key) -> Option<&Pending> {
+        Some(self.uses(key))
     }
 
     // In place, and in two steps: a token that is taken apart and put together again is copied once more.
     #[inline(always)]
-    fn go_on(&mut self, stream: &mut Option<Handle>, ticket: Ticket, _: Key) {
-        self.course.go_on(stream.take(), ticket);
+    fn go_on(&mut self, stream: &mut Option<StreamHandle>, ticket: Ticket, _: Key) {
+        self.pending.go_on(stream.take(), ticket);
     }
 
     #[inline(always)]
-    fn fly(self, _: Option<Handle>, _: Ticket, _: Key) -> InFlight<B> {
+    fn fly(self, _: Option<StreamHandle>, _: Ticket, _: Key) -> InFlight<B> {
         self
     }
 }
@@ -265,7 +265,7 @@ impl<B> std::error::Error for Failed<B> {}
 /// # }
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Synchronized(pub(crate) Course);
+pub struct Synchronized(pub(crate) Pending);
 
 impl Future for Synchronized {
     type Output = Result<()>;

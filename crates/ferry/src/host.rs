@@ -2,11 +2,11 @@
 
 use crate::{
     Failed, InFlight, Kind, Part, Result, Runtime,
-    course::Handle,
     extent::{Extent, Key, within},
     memory::{Element, HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
-    runtime::{Shared, owner},
+    pending::StreamHandle,
+    runtime::{RuntimeInner, owner},
 };
 use bytemuck::Pod;
 use ferry_core::{Home, Ticket};
@@ -46,7 +46,7 @@ pub struct HostBuffer<T> {
 /// An allocation of page-locked memory.
 struct Pinned {
     base: usize,
-    runtime: Arc<Shared>,
+    runtime: Arc<RuntimeInner>,
 }
 
 impl Drop for Pinned {
@@ -84,7 +84,7 @@ impl Runtime {
 
 impl<T: Pod> HostBuffer<T> {
     /// Memory for `len` elements, of unspecified bytes.
-    pub(crate) fn stale(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
+    pub(crate) fn stale(runtime: &Arc<RuntimeInner>, len: usize) -> Result<HostBuffer<T>> {
         let block = runtime.alloc::<T>(Home::Host, len)?;
         let memory = Pinned { base: block.base, runtime: runtime.clone() };
         match NonNull::new(block.base as *mut T) {
@@ -97,14 +97,14 @@ impl<T: Pod> HostBuffer<T> {
         }
     }
 
-    pub(crate) fn zeroed(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
+    pub(crate) fn zeroed(runtime: &Arc<RuntimeInner>, len: usize) -> Result<HostBuffer<T>> {
         let buffer = Self::stale(runtime, len)?;
         // SAFETY: the allocation holds `len` elements, and all bytes of 0 are an element.
         unsafe { buffer.first().write_bytes(0, len) };
         Ok(buffer)
     }
 
-    pub(crate) fn copied(runtime: &Arc<Shared>, elements: &[T]) -> Result<HostBuffer<T>> {
+    pub(crate) fn copied(runtime: &Arc<RuntimeInner>, elements: &[T]) -> Result<HostBuffer<T>> {
         let mut buffer = Self::stale(runtime, elements.len())?;
         buffer.copy_from_slice(elements);
         Ok(buffer)
@@ -214,7 +214,7 @@ impl<T: Pod> HostRead for HostBuffer<T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -302,7 +302,7 @@ impl<T: Pod> HostRead for SharedBuffer<T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -493,7 +493,7 @@ impl<T: Pod> HostRead for &SharedBuffer<T> {
         Ok(Extent::of_slice(self))
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -513,7 +513,7 @@ macro_rules! borrows {
             }
 
             #[inline]
-            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+            fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
                 InFlight::new(self, stream, ticket)
             }
         }
@@ -528,7 +528,7 @@ macro_rules! borrows {
             }
 
             #[inline]
-            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+            fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
                 InFlight::new(self, stream, ticket)
             }
         }

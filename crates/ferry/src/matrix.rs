@@ -3,9 +3,9 @@
 
 use crate::{
     DeviceBuffer, DeviceSlice, HostSlice, InFlight, Result,
-    course::Handle,
     extent::{Extent, Grid, Key},
     memory::{HostRead, HostWrite, OnDevice, sealed::Sealed},
+    pending::StreamHandle,
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
@@ -324,7 +324,7 @@ impl<T: Pod> HostRead for HostMatrix<'_, T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -372,7 +372,7 @@ impl<T: Pod> HostRead for HostMatrixMut<'_, T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::{
     Failed, InFlight, Result,
-    course::Handle,
     extent::{Extent, Grid, Key, within},
     memory::{HostRead, sealed::Sealed},
+    pending::StreamHandle,
 };
 use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
@@ -120,7 +120,7 @@ impl<B: Whole> HostRead for Part<B> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }

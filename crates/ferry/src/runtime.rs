@@ -26,11 +26,11 @@ const HUGE_PAGE: usize = 2 << 20;
 /// ```
 #[derive(Clone)]
 pub struct Runtime {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RuntimeInner>,
 }
 
 /// What the handles of one runtime share.
-pub(crate) struct Shared {
+pub(crate) struct RuntimeInner {
     pub(crate) core: ferry_core::Runtime,
     pub(crate) options: Options,
     devices: Vec<Traffic>,
@@ -100,7 +100,7 @@ impl Runtime {
     pub fn open(options: &Options) -> Result<Runtime> {
         let core = engine::open(options)?;
         let devices = (0..core.backend().device_count()).map(|_| Traffic::default()).collect();
-        Ok(Runtime { shared: Arc::new(Shared { core, options: options.clone(), devices }) })
+        Ok(Runtime { shared: Arc::new(RuntimeInner { core, options: options.clone(), devices }) })
     }
 
     /// The name of the backend.
@@ -184,7 +184,7 @@ impl Device {
         Device { runtime, id }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<RuntimeInner> {
         &self.runtime.shared
     }
 
@@ -238,7 +238,7 @@ impl fmt::Debug for Device {
     }
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Memory for `len` elements. What prefers huge pages takes normal ones where those run short.
     pub(crate) fn alloc<T>(&self, home: Home, len: usize) -> Result<Block> {
         let too_much = || Kind::OutOfMemory.because(format!("{len} elements of {} bytes", size_of::<T>()));
@@ -263,7 +263,7 @@ impl Shared {
         let spare = quiet.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = spare.map_or_else(|| self.core.stream(device, QueueOptions { waited: true }), Ok)?;
         let submitted = submit(&stream);
-        let waited = crate::course::settle(&stream);
+        let waited = crate::pending::synchronize(&stream);
         quiet.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         submitted.and(waited)
     }
@@ -279,17 +279,17 @@ impl Shared {
     }
 }
 
-/// A stream's place among those that the product allows on a device.
-pub(crate) struct Place {
-    pub(crate) runtime: Arc<Shared>,
+/// One of the streams that the product allows on a device; given back when dropped.
+pub(crate) struct StreamQuota {
+    pub(crate) runtime: Arc<RuntimeInner>,
     device: DeviceId,
 }
 
-impl Place {
-    pub(crate) fn take(runtime: &Arc<Shared>, device: DeviceId) -> Result<Place> {
+impl StreamQuota {
+    pub(crate) fn take(runtime: &Arc<RuntimeInner>, device: DeviceId) -> Result<StreamQuota> {
         let (open, most) = (&runtime.devices[device as usize].open, runtime.options.product.max_streams);
         if open.fetch_add(1, Ordering::Relaxed) < most {
-            return Ok(Place { runtime: runtime.clone(), device });
+            return Ok(StreamQuota { runtime: runtime.clone(), device });
         }
         open.fetch_sub(1, Ordering::Relaxed);
         let soc = runtime.options.product.soc;
@@ -297,13 +297,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamQuota {
     fn drop(&mut self) {
         self.runtime.devices[self.device as usize].open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The number by which extents know their runtime.
-pub(crate) fn owner(runtime: &Arc<Shared>) -> usize {
+pub(crate) fn owner(runtime: &Arc<RuntimeInner>) -> usize {
     Arc::as_ptr(runtime) as usize
 }

@@ -3,9 +3,9 @@
 use crate::{
     Batch, Failed, InFlight, Result, Stream,
     batch::{HostPool, HostPoolMut},
-    course,
     extent::Direction,
     memory::{HostRead, HostWrite, OnDevice},
+    pending,
     stream::Notes,
 };
 use ferry_backends::threads::as_here;
@@ -32,7 +32,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     stream: Stream,
     /// The ops that were given something to use.
     notes: Notes,
-    calls: Arc<Calls>,
+    calls: Arc<ScopeCalls>,
     /// As in `std::thread::Scope`: neither lifetime may shrink or grow.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -76,7 +76,7 @@ impl Stream {
             scope: PhantomData,
             env: PhantomData,
         };
-        let end = End(&scope);
+        let end = EndOfScope(&scope);
         let result = body(&scope);
         drop(end);
         result.and_then(|value| scope.verdict().map(|()| value))
@@ -84,9 +84,9 @@ impl Stream {
 }
 
 /// Waits when it is dropped, which it is whether the body returns or panics.
-struct End<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
+struct EndOfScope<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
 
-impl Drop for End<'_, '_, '_> {
+impl Drop for EndOfScope<'_, '_, '_> {
     fn drop(&mut self) {
         // Functions first: one that borrows the scope may still be handing copies over. When all are gone
         // nobody can.
@@ -237,7 +237,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn call<F: FnOnce() + Send + 'scope>(&'scope self, function: F) -> Result<()> {
-        let job = Job { function: Some(function), _call: Calls::begin(&self.calls) };
+        let job = ScopedFunction { function: Some(function), _call: ScopeCalls::begin(&self.calls) };
         let boxed: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
         // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what
         // it borrows with it, run or not: whatever becomes of its place in the stream.
@@ -249,7 +249,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     fn verdict(&self) -> Result<()> {
         match self.notes.span() {
             None => Ok(()),
-            Some((first, last)) => course::wait(self.stream.core(), first, last),
+            Some((first, last)) => pending::wait(self.stream.core(), first, last),
         }
     }
 }
@@ -261,12 +261,12 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 /// A function of a scope. Its fields go in this order: what it borrows, then the sign that it is there.
-struct Job<F> {
+struct ScopedFunction<F> {
     function: Option<F>,
-    _call: Call,
+    _call: ScopeCall,
 }
 
-impl<F: FnOnce()> Job<F> {
+impl<F: FnOnce()> ScopedFunction<F> {
     fn run(mut self) {
         self.function.take().expect("run once")();
     }
@@ -275,18 +275,18 @@ impl<F: FnOnce()> Job<F> {
 /// The functions of a scope that are not gone yet. An abort lets the stream pass a function that still runs,
 /// so tickets do not tell.
 #[derive(Default)]
-struct Calls {
+struct ScopeCalls {
     count: Mutex<usize>,
     gone: Condvar,
 }
 
 /// One of them.
-struct Call(Arc<Calls>);
+struct ScopeCall(Arc<ScopeCalls>);
 
-impl Calls {
-    fn begin(calls: &Arc<Calls>) -> Call {
+impl ScopeCalls {
+    fn begin(calls: &Arc<ScopeCalls>) -> ScopeCall {
         *calls.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        Call(calls.clone())
+        ScopeCall(calls.clone())
     }
 
     fn wait(&self) {
@@ -297,7 +297,7 @@ impl Calls {
     }
 }
 
-impl Drop for Call {
+impl Drop for ScopeCall {
     fn drop(&mut self) {
         *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.gone.notify_all();

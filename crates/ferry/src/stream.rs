@@ -6,11 +6,11 @@ mod lend;
 use crate::{
     Batch, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
     batch::{HostPool, HostPoolMut},
-    course::{self, Course},
     extent::{Direction, Extent, KEY, join},
     fill::{FillValue, fill_op},
     memory::{HostRead, HostWrite, OnDevice},
-    runtime::{Place, Shared, owner},
+    pending::{self, Pending},
+    runtime::{RuntimeInner, StreamQuota, owner},
 };
 use ferry_backends::threads::as_here;
 use ferry_core::{Error, Memory, Op, Plan, QueueOptions, Rows, Stream as CoreStream, Ticket};
@@ -38,12 +38,12 @@ use std::{fmt, sync::Arc, time::Duration};
 /// ```
 #[derive(Clone)]
 pub struct Stream {
-    lane: Arc<Lane>,
+    inner: Arc<Inner>,
 }
 
-struct Lane {
+struct Inner {
     core: Arc<CoreStream>,
-    place: Place,
+    quota: StreamQuota,
 }
 
 impl Device {
@@ -55,24 +55,24 @@ impl Device {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn stream(&self) -> Result<Stream> {
-        let place = Place::take(self.shared(), self.id())?;
+        let place = StreamQuota::take(self.shared(), self.id())?;
         let core = self.shared().core.stream(self.id(), QueueOptions::default())?;
         Ok(Stream::new(core, place))
     }
 }
 
 impl Stream {
-    pub(crate) fn new(core: Arc<CoreStream>, place: Place) -> Stream {
-        Stream { lane: Arc::new(Lane { core, place }) }
+    pub(crate) fn new(core: Arc<CoreStream>, quota: StreamQuota) -> Stream {
+        Stream { inner: Arc::new(Inner { core, quota }) }
     }
 
     #[inline]
     pub(crate) fn core(&self) -> &Arc<CoreStream> {
-        &self.lane.core
+        &self.inner.core
     }
 
-    pub(crate) fn runtime(&self) -> &Arc<Shared> {
-        &self.lane.place.runtime
+    pub(crate) fn runtime(&self) -> &Arc<RuntimeInner> {
+        &self.inner.quota.runtime
     }
 
     /// The device that it works on.
@@ -395,7 +395,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        course::settle(self.core())
+        pending::synchronize(self.core())
     }
 
     /// As [`synchronize`](Self::synchronize), for at most `limit` (`Kind::Timeout`).
@@ -423,7 +423,7 @@ impl Stream {
     /// # }
     /// ```
     pub fn synchronized(&self) -> Synchronized {
-        Synchronized(Course::so_far(self.core().clone()))
+        Synchronized(Pending::so_far(self.core().clone()))
     }
 
     /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise
@@ -479,7 +479,7 @@ impl Stream {
     }
 
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
-        course::wait(self.core(), ticket, ticket)
+        pending::wait(self.core(), ticket, ticket)
     }
 }
 

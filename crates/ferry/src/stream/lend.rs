@@ -6,9 +6,9 @@ use super::{Stream, foreign};
 use crate::{
     Batch, Failed, InFlight, Result,
     batch::HostPool,
-    course::Course,
     extent::{Direction, Extent, KEY, join},
     memory::{HostRead, OnDevice},
+    pending::Pending,
 };
 use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
 use std::sync::{
@@ -78,7 +78,7 @@ impl Stream {
         D: OnDevice<Elem = S::Elem>,
         S: HostRead,
     {
-        let tally = self.tally(host.course(KEY), notes);
+        let tally = self.tally(host.pending(KEY), notes);
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend(way, &device, &mut host, tally) } {
             Ok(ticket) => {
@@ -107,7 +107,7 @@ impl Stream {
             Direction::Up => (&far, &near),
             Direction::Down => (&near, &far),
         };
-        let is_elsewhere = host.course(KEY).is_some_and(|course| !course.is_only_of(&self.lane.core));
+        let is_elsewhere = host.pending(KEY).is_some_and(|pending| !pending.is_only_of(&self.inner.core));
         if is_elsewhere || !to.is_like(from) {
             // SAFETY: the caller's promise.
             return unsafe { self.lend_slowly(way, device, host, tally) };
@@ -147,7 +147,7 @@ impl Stream {
             Direction::Up => join(far, near, size_of::<S::Elem>())?,
             Direction::Down => join(near, far, size_of::<S::Elem>())?,
         };
-        let before = self.elsewhere(host.course(KEY));
+        let before = self.elsewhere(host.pending(KEY));
         let make = |memory: &Memory| {
             Plan::new(Some(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
         };
@@ -165,7 +165,7 @@ impl Stream {
         mut batch: Batch<'d, H>,
         notes: Option<&Notes>,
     ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
-        let tally = self.tally(batch.host().course(KEY), notes);
+        let tally = self.tally(batch.host().pending(KEY), notes);
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend_batch(way, &mut batch, tally) } {
             Ok(ticket) => Ok(batch.into_host().fly(self.for_token(tally), ticket, KEY)),
@@ -183,7 +183,7 @@ impl Stream {
     ) -> Result<Ticket> {
         batch.host_mut().check(KEY)?;
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
-        let before = self.elsewhere(batch.host().course(KEY));
+        let before = self.elsewhere(batch.host().pending(KEY));
         let make = |memory: &Memory| {
             let plan = batch.plan(way, memory);
             plan.and_then(locked).map(|op| behind(&before, op))
@@ -193,14 +193,14 @@ impl Stream {
     }
 
     /// What a copy has to wait for that takes over what `before` uses.
-    fn elsewhere(&self, before: Option<&Course>) -> Vec<Arc<dyn Fence>> {
-        before.map_or_else(Vec::new, |before| before.elsewhere(&self.lane.core))
+    fn elsewhere(&self, before: Option<&Pending>) -> Vec<Arc<dyn Fence>> {
+        before.map_or_else(Vec::new, |before| before.elsewhere(&self.inner.core))
     }
 
     /// What an op needs whose memory `before` uses.
     #[inline]
-    fn tally<'a>(&self, before: Option<&Course>, notes: Option<&'a Notes>) -> Tally<'a> {
-        Tally { is_first: !before.is_some_and(|before| before.is_of(&self.lane.core)), notes }
+    fn tally<'a>(&self, before: Option<&Pending>, notes: Option<&'a Notes>) -> Tally<'a> {
+        Tally { is_first: !before.is_some_and(|before| before.is_of(&self.inner.core)), notes }
     }
 
     /// Submits, and writes down what `tally` asks for.
