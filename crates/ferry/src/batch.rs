@@ -4,7 +4,7 @@ use crate::{
     DeviceSlice, Error, Failed, InFlight, Kind, Result,
     extent::{Direction, Extent, KEY, Key, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
-    pending::{Pending, StreamHandle},
+    pending::{PendingUses, StreamHandle},
 };
 use bytemuck::Pod;
 use ferry_core::{Ends, Memory, Misfit, Plan, Rows, Ticket};
@@ -133,7 +133,7 @@ pub trait HostPool: Sealed {
     fn check(&mut self, key: Key) -> Result<()>;
 
     #[doc(hidden)]
-    fn pending(&self, key: Key) -> Option<&Pending>;
+    fn pending(&self, key: Key) -> Option<&PendingUses>;
 
     #[doc(hidden)]
     fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
@@ -168,7 +168,7 @@ impl<S: HostRead> HostPool for S {
         self.extent(key).map(drop)
     }
 
-    fn pending(&self, key: Key) -> Option<&Pending> {
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
         HostRead::pending(self, key)
     }
 
@@ -195,7 +195,7 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         Ok(())
     }
 
-    fn pending(&self, _: Key) -> Option<&Pending> {
+    fn pending(&self, _: Key) -> Option<&PendingUses> {
         None
     }
 
@@ -218,7 +218,7 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
         self.held(key).map(drop)
     }
 
-    fn pending(&self, key: Key) -> Option<&Pending> {
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
         Some(self.uses(key))
     }
 

@@ -5,7 +5,7 @@ use crate::{
     Error, Kind, Result,
     extent::{Extent, Key},
     memory::{HostRead, HostWrite, sealed::Sealed},
-    pending::{Pending, StreamHandle},
+    pending::{PendingUses, StreamHandle},
 };
 use ferry_core::Ticket;
 use std::{
@@ -48,7 +48,7 @@ use std::{
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
     buffer: Option<B>,
-    pending: Pending,
+    pending: PendingUses,
 }
 
 impl<B> InFlight<B> {
@@ -56,7 +56,7 @@ impl<B> InFlight<B> {
     #[inline]
     pub(crate) fn new(buffer: B, stream: Option<StreamHandle>, ticket: Ticket) -> InFlight<B> {
         let stream = stream.expect("what nothing uses is in use by no stream yet");
-        InFlight { buffer: Some(buffer), pending: Pending::new(stream, ticket) }
+        InFlight { buffer: Some(buffer), pending: PendingUses::new(stream, ticket) }
     }
 
     /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
@@ -123,7 +123,7 @@ impl<B> InFlight<B> {
     }
 
     #[inline]
-    pub(crate) fn uses(&self, _: Key) -> &Pending {
+    pub(crate) fn uses(&self, _: Key) -> &PendingUses {
         &self.pending
     }
 
@@ -190,7 +190,7 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
     }
 
     #[inline]
-    fn pending(&self, key: Key) -> Option<&Pending> {
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
         Some(self.uses(key))
     }
 
@@ -265,7 +265,7 @@ impl<B> std::error::Error for Failed<B> {}
 /// # }
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Synchronized(pub(crate) Pending);
+pub struct Synchronized(pub(crate) PendingUses);
 
 impl Future for Synchronized {
     type Output = Result<()>;

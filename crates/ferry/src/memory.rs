@@ -4,7 +4,7 @@
 use crate::{
     InFlight, Result,
     extent::{Extent, Key},
-    pending::{Pending, StreamHandle},
+    pending::{PendingUses, StreamHandle},
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
@@ -87,7 +87,7 @@ pub trait HostRead: sealed::Sealed + Sized {
     /// The copy that still uses the memory.
     #[doc(hidden)]
     #[inline]
-    fn pending(&self, key: Key) -> Option<&Pending> {
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
         let _ = key;
         None
     }

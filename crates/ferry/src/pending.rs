@@ -15,7 +15,7 @@ pub type StreamHandle = Arc<CoreStream>;
 
 /// The work that may still use some memory: ops of a stream, of which the last is waited for.
 #[repr(C)]
-pub struct Pending {
+pub struct PendingUses {
     /// What few need: a token is moved from hand to hand.
     rest: Option<Box<Rest>>,
     step: OpRange,
@@ -55,17 +55,17 @@ impl OpRange {
     }
 }
 
-impl Pending {
+impl PendingUses {
     /// The op `ticket`, which uses memory that nothing else uses.
     #[inline]
-    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Pending {
-        Pending { rest: None, step: OpRange { stream, from: ticket, upto: ticket } }
+    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> PendingUses {
+        PendingUses { rest: None, step: OpRange { stream, from: ticket, upto: ticket } }
     }
 
     /// Everything that the stream has to do by now.
-    pub(crate) fn so_far(stream: Arc<CoreStream>) -> Pending {
+    pub(crate) fn so_far(stream: Arc<CoreStream>) -> PendingUses {
         let (from, upto) = so_far(&stream);
-        Pending { rest: None, step: OpRange { stream, from, upto } }
+        PendingUses { rest: None, step: OpRange { stream, from, upto } }
     }
 
     /// The op `ticket` uses the memory as well, after this. It is of the same stream, or the other one is

@@ -9,7 +9,7 @@ use crate::{
     extent::{Direction, Extent, KEY, join},
     fill::{FillValue, fill_op},
     memory::{HostRead, HostWrite, OnDevice},
-    pending::{self, Pending},
+    pending::{self, PendingUses},
     runtime::{RuntimeInner, StreamQuota, owner},
 };
 use ferry_backends::threads::as_here;
@@ -423,7 +423,7 @@ impl Stream {
     /// # }
     /// ```
     pub fn synchronized(&self) -> Synchronized {
-        Synchronized(Pending::so_far(self.core().clone()))
+        Synchronized(PendingUses::so_far(self.core().clone()))
     }
 
     /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise

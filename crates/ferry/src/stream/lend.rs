@@ -8,7 +8,7 @@ use crate::{
     batch::HostPool,
     extent::{Direction, Extent, KEY, join},
     memory::{HostRead, OnDevice},
-    pending::Pending,
+    pending::PendingUses,
 };
 use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
 use std::sync::{
@@ -193,13 +193,13 @@ impl Stream {
     }
 
     /// What a copy has to wait for that takes over what `before` uses.
-    fn elsewhere(&self, before: Option<&Pending>) -> Vec<Arc<dyn Fence>> {
+    fn elsewhere(&self, before: Option<&PendingUses>) -> Vec<Arc<dyn Fence>> {
         before.map_or_else(Vec::new, |before| before.elsewhere(&self.inner.core))
     }
 
     /// What an op needs whose memory `before` uses.
     #[inline]
-    fn tally<'a>(&self, before: Option<&Pending>, notes: Option<&'a Notes>) -> Tally<'a> {
+    fn tally<'a>(&self, before: Option<&PendingUses>, notes: Option<&'a Notes>) -> Tally<'a> {
         Tally { is_first: !before.is_some_and(|before| before.is_of(&self.inner.core)), notes }
     }
 
