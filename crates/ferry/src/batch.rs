@@ -2,10 +2,9 @@
 
 use crate::{
     DeviceSlice, Error, Failed, InFlight, Kind, Result,
-    course::{Course, Handle},
-    extent::{Extent, KEY, Key, within},
+    extent::{Direction, Extent, KEY, Key, within},
     memory::{HostRead, HostWrite, sealed::Sealed},
-    stream::Way,
+    pending::{PendingUses, StreamHandle},
 };
 use bytemuck::Pod;
 use ferry_core::{Ends, Memory, Misfit, Plan, Rows, Ticket};
@@ -42,7 +41,7 @@ use std::{
 /// ```
 pub struct Batch<'d, H> {
     host: H,
-    pieces: Vec<Piece>,
+    pieces: Vec<BatchPiece>,
     /// The runtimes of the memory, as far as they are known: of the host's side, and of the devices'.
     owners: [usize; 2],
     /// Device memory is borrowed until the batch is submitted.
@@ -51,7 +50,7 @@ pub struct Batch<'d, H> {
 
 /// A piece, in bytes.
 #[derive(Clone, Copy)]
-struct Piece {
+struct BatchPiece {
     device: usize,
     host: usize,
     len: usize,
@@ -134,10 +133,10 @@ pub trait HostPool: Sealed {
     fn check(&mut self, key: Key) -> Result<()>;
 
     #[doc(hidden)]
-    fn course(&self, key: Key) -> Option<&Course>;
+    fn pending(&self, key: Key) -> Option<&PendingUses>;
 
     #[doc(hidden)]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
 }
 
 /// The page-locked memory of a batch that is downloaded: what a [`HostPool`] is made of is [`HostWrite`].
@@ -169,11 +168,11 @@ impl<S: HostRead> HostPool for S {
         self.extent(key).map(drop)
     }
 
-    fn course(&self, key: Key) -> Option<&Course> {
-        HostRead::course(self, key)
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
+        HostRead::pending(self, key)
     }
 
-    fn fly(mut self, mut stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<S::Buffer> {
+    fn fly(mut self, mut stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<S::Buffer> {
         self.go_on(&mut stream, ticket, key);
         HostRead::fly(self, stream, ticket, key)
     }
@@ -196,11 +195,11 @@ impl<S: HostRead<Buffer = S>> HostPool for Vec<S> {
         Ok(())
     }
 
-    fn course(&self, _: Key) -> Option<&Course> {
+    fn pending(&self, _: Key) -> Option<&PendingUses> {
         None
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -219,11 +218,11 @@ impl<S: HostRead<Buffer = S>> HostPool for InFlight<Vec<S>> {
         self.held(key).map(drop)
     }
 
-    fn course(&self, key: Key) -> Option<&Course> {
-        Some(self.courses(key))
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
+        Some(self.uses(key))
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Vec<S>> {
         self.then(stream, ticket)
     }
 }
@@ -276,7 +275,7 @@ impl<'d, H: HostPool> Batch<'d, H> {
         }
         self.owners = [one_owner(self.owners[0], whole.owner)?, one_owner(self.owners[1], device.owner())?];
         let size = size_of::<H::Elem>();
-        self.pieces.push(Piece {
+        self.pieces.push(BatchPiece {
             device: device.addr(),
             host: whole.addr + range.start * size,
             len: range.len() * size,
@@ -337,14 +336,14 @@ impl<H> Batch<'_, H> {
         self.owners.into_iter()
     }
 
-    pub(crate) fn plan(&self, way: Way, memory: &Memory) -> Result<Plan, Misfit> {
+    pub(crate) fn plan(&self, way: Direction, memory: &Memory) -> Result<Plan, Misfit> {
         let pieces = self.pieces.iter();
         // Each has a loop of its own, which does not ask for every piece which way it goes.
         match way {
-            Way::Up => {
+            Direction::Up => {
                 Plan::new(pieces.map(|piece| Rows::linear(piece.device, piece.host, piece.len)), memory, any)
             }
-            Way::Down => {
+            Direction::Down => {
                 Plan::new(pieces.map(|piece| Rows::linear(piece.host, piece.device, piece.len)), memory, any)
             }
         }

@@ -6,10 +6,14 @@
 use crate::{
     Device, DeviceBuffer, DeviceSlice, Element, HostBuffer, Kind, Result, Stream,
     device::Allocation,
-    extent::{Extent, KEY, join, owner},
+    extent::{Extent, KEY, join},
     memory::OnDevice,
+    runtime::owner,
 };
-use ferry_core::{DeviceId, Stream as CoreStream, Ticket, indirect::DESCRIPTOR_WORDS};
+use ferry_core::{
+    Access, DeviceId, Error, Indirect, Memory, Op, Stream as CoreStream, Ticket,
+    indirect::{DESCRIPTOR_WORDS, Through},
+};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -34,16 +38,16 @@ use std::{
 pub struct Descriptor {
     words: DeviceBuffer<u64>,
     /// What the words name, or may come to name: allocated as long as that is so.
-    named: Mutex<Vec<Named>>,
+    named: Mutex<Vec<NamedEnds>>,
 }
 
 /// The ends of one setting, and the op that writes it down; none if it was written at once.
-struct Named {
+struct NamedEnds {
     ends: [Arc<Allocation>; 2],
     by: Option<(Arc<CoreStream>, Ticket)>,
 }
 
-impl Named {
+impl NamedEnds {
     /// Whether the same stream has named the same ends.
     fn is_again(&self, [dst, src]: &[Arc<Allocation>; 2], stream: &Arc<CoreStream>) -> bool {
         let is_same = Arc::ptr_eq(&self.ends[0], dst) && Arc::ptr_eq(&self.ends[1], src);
@@ -53,6 +57,19 @@ impl Named {
     /// Whether it will not be written any more.
     fn is_past(&self) -> bool {
         self.by.as_ref().is_none_or(|(stream, ticket)| stream.has_passed(*ticket))
+    }
+}
+
+impl Device {
+    /// A descriptor of copies inside this device, not set yet.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let descriptor = device.descriptor()?;
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn descriptor(&self) -> Result<Descriptor> {
+        Descriptor::new(self)
     }
 }
 
@@ -82,7 +99,7 @@ impl Descriptor {
         let (mut named, device) = (self.named(), self.words.device());
         // What was written down by now is about to be overwritten; what is still queued comes later.
         let overwritten: Vec<_> = named.extract_if(.., |named| named.is_past()).collect();
-        named.push(Named { ends, by: None });
+        named.push(NamedEnds { ends, by: None });
         let rows = join(self.words.extent(KEY), Extent::of_slice(&words), size_of::<u64>())?;
         let written = device.shared().copy_at_once(device.id(), rows);
         if written.is_err() {
@@ -114,7 +131,7 @@ impl Descriptor {
         Ok((words, [dst.block().clone(), src.block().clone()]))
     }
 
-    fn named(&self) -> MutexGuard<'_, Vec<Named>> {
+    fn named(&self) -> MutexGuard<'_, Vec<NamedEnds>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,6 +145,36 @@ impl Descriptor {
 }
 
 impl Stream {
+    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone
+    /// by then, nothing is copied, and [`synchronize`](Self::synchronize) tells.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let stream = device.stream()?;
+    /// let descriptor = device.descriptor()?;
+    /// stream.run(&descriptor)?;
+    /// assert_eq!(stream.synchronize().unwrap_err().kind, ferry::Kind::BadDescriptor);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn run(&self, descriptor: &Descriptor) -> Result<()> {
+        let (words, device) = (descriptor.words(), self.core().device());
+        self.is_ours(&words.extent(KEY))?;
+        if words.device_id() != device {
+            let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
+            return Err(Kind::BadRoute.because(note));
+        }
+        let memory = self.runtime().core.memory();
+        let make = |look: &Memory| {
+            let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
+            let through = Through::Descriptor { at, user: words.addr() };
+            let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
+            Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
+        };
+        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
+        // runs.
+        unsafe { self.core().submit(make) }.map(drop)
+    }
+
     /// As [`Descriptor::set`], in stream order: when the stream comes to it, the descriptor is written; what
     /// runs before finds what it said until then. What is named this way stays allocated until
     /// [`Descriptor::set`] is called, or the descriptor is dropped.
@@ -159,7 +206,7 @@ impl Stream {
         // be there once.
         match named.iter_mut().find(|named| named.is_again(&ends, self.core())) {
             Some(again) => again.by = by,
-            None => named.push(Named { ends, by }),
+            None => named.push(NamedEnds { ends, by }),
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Device memory: a handle that may be cloned, and slices of it. The CPU never sees the bytes.
 
 use crate::{
-    Device, DeviceMatrix, Kind, Result, Runtime,
-    extent::{Extent, Grid, Key, owner, within},
+    Device, Kind, Result, Runtime,
+    extent::{Extent, KEY, Key, join, within},
+    fill::fill_op,
     memory::{Element, OnDevice, sealed::Sealed},
-    runtime::Shared,
+    runtime::{RuntimeInner, owner},
 };
 use bytemuck::Pod;
 use ferry_core::{DeviceId, Home};
@@ -36,7 +37,7 @@ pub struct DeviceBuffer<T> {
 pub(crate) struct Allocation {
     base: usize,
     device: DeviceId,
-    runtime: Arc<Shared>,
+    runtime: Arc<RuntimeInner>,
 }
 
 impl Drop for Allocation {
@@ -64,6 +65,53 @@ pub struct DeviceSlice<'a, T> {
     addr: usize,
     len: usize,
     elements: PhantomData<fn() -> T>,
+}
+
+impl Device {
+    /// Memory for `len` elements, of unspecified bytes.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(1000)?;
+    /// assert_eq!(buffer.len(), 1000);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        DeviceBuffer::new(self, len)
+    }
+
+    /// Memory for `len` elements, all bytes 0. Waits until they are.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let buffer = device.alloc_zeroed::<u16>(3)?;
+    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [0; 3]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn alloc_zeroed<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        let buffer = self.alloc::<T>(len)?;
+        self.shared().at_once(self.id(), |core| {
+            let fill =
+                |memory: &ferry_core::Memory| fill_op(memory, buffer.addr(), len * size_of::<T>(), [0; 4]);
+            // SAFETY: the range is known memory, which stays until the op has passed.
+            unsafe { core.submit(fill) }.map(drop)
+        })?;
+        Ok(buffer)
+    }
+
+    /// Memory with a copy of these elements. Waits until they are there.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let buffer = device.alloc_from(&[1_u16, 2, 3])?;
+    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [1, 2, 3]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn alloc_from<T: Element>(&self, elements: &[T]) -> Result<DeviceBuffer<T>> {
+        let buffer = self.alloc::<T>(elements.len())?;
+        let rows = join(buffer.extent(KEY), Extent::of_slice(elements), size_of::<T>())?;
+        self.shared().copy_at_once(self.id(), rows)?;
+        Ok(buffer)
+    }
 }
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -95,28 +143,6 @@ impl<T: Pod> DeviceBuffer<T> {
     /// ```
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'_, T>> {
         self.as_slice().slice(range)
-    }
-
-    /// `rows` rows of `cols` elements, one after the other, from the first element on.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(12)?;
-    /// assert_eq!(buffer.matrix(3, 4)?.rows(), 3);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix(&self, rows: usize, cols: usize) -> Result<DeviceMatrix<'_, T>> {
-        self.as_slice().matrix(rows, cols)
-    }
-
-    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(18)?;
-    /// assert_eq!(buffer.matrix_pitched(3, 4, 7)?.pitch(), 7);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<DeviceMatrix<'_, T>> {
-        self.as_slice().matrix_pitched(rows, cols, pitch)
     }
 }
 
@@ -187,28 +213,6 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'a, T>> {
         let range = within(range, self.len, "elements")?;
         Ok(DeviceSlice { addr: self.addr + range.start * size_of::<T>(), len: range.len(), ..*self })
-    }
-
-    /// `rows` rows of `cols` elements, one after the other, from the first element on.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(20)?;
-    /// assert_eq!(buffer.slice(8..)?.matrix(3, 4)?.cols(), 4);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix(&self, rows: usize, cols: usize) -> Result<DeviceMatrix<'a, T>> {
-        self.matrix_pitched(rows, cols, cols)
-    }
-
-    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(20)?;
-    /// assert!(buffer.slice(8..)?.matrix_pitched(3, 4, 5).is_err(), "takes 14 elements of 12");
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<DeviceMatrix<'a, T>> {
-        Ok(DeviceMatrix::new(*self, Grid::new(rows, cols, pitch, self.len)?))
     }
 
     /// The same bytes as elements of another type, if they are a whole number of those.

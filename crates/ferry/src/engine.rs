@@ -57,8 +57,8 @@ pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
     Ok(Runtime::new(backend, options.observer.clone()))
 }
 
-/// What copies of the backend take from other work of the device, in words for the line that says what was opened. The
-/// words are the backend's own.
+/// What copies of the backend take from other work of the device, in words for the line that says what was
+/// opened. The words are the backend's own.
 pub fn footprint(options: &Options) -> String {
     match options.backend {
         BackendName::Cuda => options.cuda.footprint(),

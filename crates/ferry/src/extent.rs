@@ -1,11 +1,10 @@
 //! Where the ends of a copy lie, and whether they fit each other. Pure: no memory is looked at.
 
-use crate::{Kind, Result, runtime::Shared};
+use crate::{Kind, Result};
 use ferry_core::Rows;
 use std::{
     fmt,
     ops::{Bound, Range, RangeBounds},
-    sync::Arc,
 };
 
 /// One end of a copy: rows of elements, a pitch apart. One row is a linear range.
@@ -22,16 +21,18 @@ pub struct Extent {
     pub(crate) owner: usize,
 }
 
+/// Which way a copy between host and device goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
 /// What only this crate can make: methods of public traits that ask for it are ours alone.
 #[derive(Clone, Copy)]
 pub struct Key(());
 
 pub(crate) const KEY: Key = Key(());
-
-/// The number by which extents know their runtime.
-pub(crate) fn owner(runtime: &Arc<Shared>) -> usize {
-    Arc::as_ptr(runtime) as usize
-}
 
 impl Extent {
     pub(crate) fn linear(addr: usize, len: usize, owner: usize) -> Extent {

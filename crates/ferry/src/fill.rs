@@ -1,7 +1,8 @@
-//! Values that device memory can be filled with.
+//! Fills of device memory, and the values that it can be filled with.
 
-use crate::memory::sealed::Sealed;
+use crate::{Result, memory::sealed::Sealed};
 use bytemuck::Pod;
+use ferry_core::{Access, Fill, Memory, Op};
 
 /// An element of 1, 2 or 4 bytes, which [`Stream::fill`](crate::Stream::fill) repeats. For others there is
 /// [`Stream::fill_bytes`](crate::Stream::fill_bytes).
@@ -39,4 +40,10 @@ values! {
     4 => u8, i8;
     2 => u16, i16;
     1 => u32, i32, f32;
+}
+
+/// A fill of known memory.
+pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]) -> Result<Op> {
+    let place = memory.place(addr, len, Access::Write)?;
+    Ok(Op::Fill(Fill { dst: place.engine_address(addr), len, pattern, device: place.device() }))
 }

@@ -3,15 +3,14 @@
 
 use crate::{
     Error, Kind, Result,
-    course::{Course, Handle},
     extent::{Extent, Key},
     memory::{HostRead, HostWrite, sealed::Sealed},
+    pending::{PendingUses, StreamHandle},
 };
 use ferry_core::Ticket;
 use std::{
     fmt,
     future::Future,
-    ops::RangeBounds,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -49,15 +48,15 @@ use std::{
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.
     buffer: Option<B>,
-    course: Course,
+    pending: PendingUses,
 }
 
 impl<B> InFlight<B> {
     /// The token of the op `ticket` of a stream, for a buffer that nothing else uses.
     #[inline]
-    pub(crate) fn new(buffer: B, stream: Option<Handle>, ticket: Ticket) -> InFlight<B> {
+    pub(crate) fn new(buffer: B, stream: Option<StreamHandle>, ticket: Ticket) -> InFlight<B> {
         let stream = stream.expect("what nothing uses is in use by no stream yet");
-        InFlight { buffer: Some(buffer), course: Course::new(stream, ticket) }
+        InFlight { buffer: Some(buffer), pending: PendingUses::new(stream, ticket) }
     }
 
     /// Waits until the copy is done and gives the buffer back. The waiting thread may do some of the copying.
@@ -78,7 +77,7 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait(mut self) -> Result<B, Failed<B>> {
-        let waited = self.course.wait();
+        let waited = self.pending.wait();
         self.land(waited)
     }
 
@@ -96,7 +95,7 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn wait_timeout(&self, limit: Duration) -> bool {
-        self.course.wait_timeout(limit)
+        self.pending.wait_timeout(limit)
     }
 
     /// Whether the copy is done.
@@ -110,11 +109,11 @@ impl<B> InFlight<B> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn is_done(&self) -> bool {
-        self.course.is_done()
+        self.pending.is_done()
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
-        self.course.ticket()
+        self.pending.ticket()
     }
 
     /// What it holds, to be asked where it lies.
@@ -124,14 +123,14 @@ impl<B> InFlight<B> {
     }
 
     #[inline]
-    pub(crate) fn courses(&self, _: Key) -> &Course {
-        &self.course
+    pub(crate) fn uses(&self, _: Key) -> &PendingUses {
+        &self.pending
     }
 
     /// The token of the op `ticket`, which uses the buffer after this one: of the same stream, or the other
     /// one is given.
-    pub(crate) fn then(mut self, stream: Option<Handle>, ticket: Ticket) -> InFlight<B> {
-        self.course.go_on(stream, ticket);
+    pub(crate) fn then(mut self, stream: Option<StreamHandle>, ticket: Ticket) -> InFlight<B> {
+        self.pending.go_on(stream, ticket);
         self
     }
 
@@ -143,19 +142,24 @@ impl<B> InFlight<B> {
         }
     }
 
-    /// The same copy in flight with `change` made to what it holds, which stays as inaccessible as before.
-    fn map<C>(
+    /// The same copy in flight, with what `change` makes of what it holds.
+    pub(crate) fn replace<C>(self, change: impl FnOnce(B) -> C) -> InFlight<C> {
+        InFlight { buffer: self.buffer.map(change), pending: self.pending }
+    }
+
+    /// As [`replace`](Self::replace), if `change` succeeds. What it holds stays as inaccessible as before.
+    pub(crate) fn map<C>(
         self,
         change: impl FnOnce(B) -> Result<C, Failed<B>>,
     ) -> Result<InFlight<C>, Failed<InFlight<B>>> {
-        let InFlight { buffer, course } = self;
+        let InFlight { buffer, pending } = self;
         let Some(buffer) = buffer else {
-            return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, course } });
+            return Err(Failed { error: given_out(), buffer: InFlight { buffer: None, pending } });
         };
         match change(buffer) {
-            Ok(changed) => Ok(InFlight { buffer: Some(changed), course }),
+            Ok(changed) => Ok(InFlight { buffer: Some(changed), pending }),
             Err(Failed { error, buffer }) => {
-                Err(Failed { error, buffer: InFlight { buffer: Some(buffer), course } })
+                Err(Failed { error, buffer: InFlight { buffer: Some(buffer), pending } })
             }
         }
     }
@@ -166,88 +170,11 @@ fn given_out() -> Error {
     Kind::BadAddress.because("this token was awaited already, and has given its buffer out")
 }
 
-impl<B: crate::part::Whole> InFlight<B> {
-    /// The same token, of which the next copy uses the elements `range` only.
-    ///
-    /// ```
-    /// # let device = ferry::Runtime::new()?.device(0)?;
-    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
-    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[8_u8, 9])?)?;
-    /// let token = stream.download(token.into_slice(..1)?, there.slice(1..)?)?;
-    /// let host = token.into_inner().wait()?;
-    /// assert_eq!(host[..], [9, 9]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn into_slice(
-        self,
-        range: impl RangeBounds<usize>,
-    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
-        self.map(|buffer| crate::part::slice(buffer, range))
-    }
-
-    /// The same token, of which the next copy uses `rows` rows of `cols` elements, `pitch` elements apart.
-    ///
-    /// ```
-    /// # let device = ferry::Runtime::new()?.device(0)?;
-    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2, 3, 4])?);
-    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[0_u8; 4])?)?;
-    /// stream.write(&there, &[1, 2, 3, 4])?;
-    /// let token = stream.download(token.into_matrix(2, 1, 2)?, there.slice(..2)?)?;
-    /// let host = token.into_inner().wait()?;
-    /// assert_eq!(host[..], [1, 0, 2, 0]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn into_matrix(
-        self,
-        rows: usize,
-        cols: usize,
-        pitch: usize,
-    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
-        self.map(|buffer| crate::part::matrix(buffer, rows, cols, pitch))
-    }
-}
-
-impl<B> InFlight<crate::Part<B>> {
-    /// The same token, of which the next copy uses a rectangle: these of its rows, and of each these columns.
-    ///
-    /// ```
-    /// # let device = ferry::Runtime::new()?.device(0)?;
-    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
-    /// let picture = device.runtime().alloc_host::<u8>(6)?.into_matrix(2, 3, 3)?;
-    /// let token = stream.download(picture.rect(.., ..1)?, &there)?;
-    /// let token = token.into_inner().into_matrix(2, 3, 3)?.rect(.., 1..2)?;
-    /// let host = stream.download(token, &there)?.into_inner().wait()?;
-    /// assert_eq!(host[..], [1, 1, 0, 2, 2, 0]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn rect(
-        self,
-        rows: impl RangeBounds<usize>,
-        cols: impl RangeBounds<usize>,
-    ) -> Result<InFlight<crate::Part<B>>, Failed<Self>> {
-        self.map(|part| part.rect(rows, cols))
-    }
-
-    /// The token of the whole buffer.
-    ///
-    /// ```
-    /// # let device = ferry::Runtime::new()?.device(0)?;
-    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[5_u8; 2])?);
-    /// let part = device.runtime().alloc_host::<u8>(4)?.into_slice(1..3)?;
-    /// let host = stream.download(part, &there)?.into_inner().wait()?;
-    /// assert_eq!(host[..], [0, 5, 5, 0]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn into_inner(self) -> InFlight<B> {
-        InFlight { buffer: self.buffer.map(crate::Part::into_inner), course: self.course }
-    }
-}
-
 impl<B: Unpin> Future for InFlight<B> {
     type Output = Result<B, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.course.poll(context).map(|waited| self.land(waited))
+        self.pending.poll(context).map(|waited| self.land(waited))
     }
 }
 
@@ -263,18 +190,18 @@ impl<B: HostRead<Buffer = B>> HostRead for InFlight<B> {
     }
 
     #[inline]
-    fn course(&self, key: Key) -> Option<&Course> {
-        Some(self.courses(key))
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
+        Some(self.uses(key))
     }
 
     // In place, and in two steps: a token that is taken apart and put together again is copied once more.
     #[inline(always)]
-    fn go_on(&mut self, stream: &mut Option<Handle>, ticket: Ticket, _: Key) {
-        self.course.go_on(stream.take(), ticket);
+    fn go_on(&mut self, stream: &mut Option<StreamHandle>, ticket: Ticket, _: Key) {
+        self.pending.go_on(stream.take(), ticket);
     }
 
     #[inline(always)]
-    fn fly(self, _: Option<Handle>, _: Ticket, _: Key) -> InFlight<B> {
+    fn fly(self, _: Option<StreamHandle>, _: Ticket, _: Key) -> InFlight<B> {
         self
     }
 }
@@ -338,7 +265,7 @@ impl<B> std::error::Error for Failed<B> {}
 /// # }
 /// ```
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Synchronized(pub(crate) Course);
+pub struct Synchronized(pub(crate) PendingUses);
 
 impl Future for Synchronized {
     type Output = Result<()>;

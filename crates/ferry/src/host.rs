@@ -1,12 +1,12 @@
 //! Page-locked host memory: a buffer that is owned, one that is shared to be read, and slices of both.
 
 use crate::{
-    Failed, HostMatrix, HostMatrixMut, InFlight, Kind, Part, Result, Runtime,
-    course::Handle,
-    extent::{Extent, Grid, Key, owner, within},
-    memory::{HostRead, HostWrite, sealed::Sealed},
+    Failed, InFlight, Kind, Part, Result, Runtime,
+    extent::{Extent, Key, within},
+    memory::{Element, HostRead, HostWrite, sealed::Sealed},
     part::{self, Whole},
-    runtime::Shared,
+    pending::StreamHandle,
+    runtime::{RuntimeInner, owner},
 };
 use bytemuck::Pod;
 use ferry_core::{Home, Ticket};
@@ -46,7 +46,7 @@ pub struct HostBuffer<T> {
 /// An allocation of page-locked memory.
 struct Pinned {
     base: usize,
-    runtime: Arc<Shared>,
+    runtime: Arc<RuntimeInner>,
 }
 
 impl Drop for Pinned {
@@ -58,9 +58,33 @@ impl Drop for Pinned {
     }
 }
 
+impl Runtime {
+    /// Page-locked host memory for `len` elements, all bytes 0.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host::<f32>(3)?;
+    /// assert_eq!(host[..], [0.0; 3]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn alloc_host<T: Element>(&self, len: usize) -> Result<HostBuffer<T>> {
+        HostBuffer::zeroed(&self.shared, len)
+    }
+
+    /// Page-locked host memory with a copy of these elements.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1.0, 2.0])?;
+    /// assert_eq!(host[..], [1.0, 2.0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn alloc_host_from<T: Element>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
+        HostBuffer::copied(&self.shared, elements)
+    }
+}
+
 impl<T: Pod> HostBuffer<T> {
     /// Memory for `len` elements, of unspecified bytes.
-    pub(crate) fn stale(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
+    pub(crate) fn stale(runtime: &Arc<RuntimeInner>, len: usize) -> Result<HostBuffer<T>> {
         let block = runtime.alloc::<T>(Home::Host, len)?;
         let memory = Pinned { base: block.base, runtime: runtime.clone() };
         match NonNull::new(block.base as *mut T) {
@@ -73,14 +97,14 @@ impl<T: Pod> HostBuffer<T> {
         }
     }
 
-    pub(crate) fn zeroed(runtime: &Arc<Shared>, len: usize) -> Result<HostBuffer<T>> {
+    pub(crate) fn zeroed(runtime: &Arc<RuntimeInner>, len: usize) -> Result<HostBuffer<T>> {
         let buffer = Self::stale(runtime, len)?;
         // SAFETY: the allocation holds `len` elements, and all bytes of 0 are an element.
         unsafe { buffer.first().write_bytes(0, len) };
         Ok(buffer)
     }
 
-    pub(crate) fn copied(runtime: &Arc<Shared>, elements: &[T]) -> Result<HostBuffer<T>> {
+    pub(crate) fn copied(runtime: &Arc<RuntimeInner>, elements: &[T]) -> Result<HostBuffer<T>> {
         let mut buffer = Self::stale(runtime, elements.len())?;
         buffer.copy_from_slice(elements);
         Ok(buffer)
@@ -190,7 +214,7 @@ impl<T: Pod> HostRead for HostBuffer<T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -278,7 +302,7 @@ impl<T: Pod> HostRead for SharedBuffer<T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -399,61 +423,6 @@ impl<T> HostSlice<T> {
         let whole = if size == 0 { &mut [] } else { &mut self.0 };
         whole.chunks_mut(size.max(1)).map(HostSlice::new_mut)
     }
-
-    /// `rows` rows of `cols` elements, one after the other, from the first element on.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 3, 4, 5, 6])?;
-    /// assert_eq!(host.matrix(2, 3)?.row(1), Some(&[4, 5, 6][..]));
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix(&self, rows: usize, cols: usize) -> Result<HostMatrix<'_, T>> {
-        self.matrix_pitched(rows, cols, cols)
-    }
-
-    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 0, 3, 4])?;
-    /// assert_eq!(host.matrix_pitched(2, 2, 3)?.row(1), Some(&[3, 4][..]));
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<HostMatrix<'_, T>> {
-        Ok(HostMatrix::new(self, Grid::new(rows, cols, pitch, self.0.len())?))
-    }
-
-    /// As [`matrix`](Self::matrix), to be written.
-    ///
-    /// ```
-    /// let mut host = ferry::Runtime::new()?.alloc_host::<u8>(6)?;
-    /// host.matrix_mut(2, 3)?.row_mut(1).expect("there are two").fill(9);
-    /// assert_eq!(host[..], [0, 0, 0, 9, 9, 9]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix_mut(&mut self, rows: usize, cols: usize) -> Result<HostMatrixMut<'_, T>> {
-        self.matrix_pitched_mut(rows, cols, cols)
-    }
-
-    /// As [`matrix_pitched`](Self::matrix_pitched), to be written.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2, 3, 4])?);
-    /// let mut host = device.runtime().alloc_host::<u8>(5)?;
-    /// let rows = host.matrix_pitched_mut(2, 2, 3)?;
-    /// stream.scope(|scope| scope.download(rows, &there).map(drop).map_err(Into::into))?;
-    /// assert_eq!(host[..], [1, 2, 0, 3, 4]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn matrix_pitched_mut(
-        &mut self,
-        rows: usize,
-        cols: usize,
-        pitch: usize,
-    ) -> Result<HostMatrixMut<'_, T>> {
-        let grid = Grid::new(rows, cols, pitch, self.0.len())?;
-        Ok(HostMatrixMut::new(self, grid))
-    }
 }
 
 impl<T> Deref for HostSlice<T> {
@@ -524,7 +493,7 @@ impl<T: Pod> HostRead for &SharedBuffer<T> {
         Ok(Extent::of_slice(self))
     }
 
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -544,7 +513,7 @@ macro_rules! borrows {
             }
 
             #[inline]
-            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+            fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
                 InFlight::new(self, stream, ticket)
             }
         }
@@ -559,7 +528,7 @@ macro_rules! borrows {
             }
 
             #[inline]
-            fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+            fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
                 InFlight::new(self, stream, ticket)
             }
         }
@@ -571,3 +540,5 @@ macro_rules! borrows {
 impl<T> Sealed for HostSlice<T> {}
 
 borrows!(HostBuffer, HostSlice);
+
+impl<T: Pod> HostWrite for Part<HostBuffer<T>> {}

@@ -70,7 +70,6 @@
 //! `examples/rust` has numbered programs, twins of those in C.
 
 mod batch;
-mod course;
 mod descriptor;
 mod device;
 #[doc(hidden)]
@@ -85,6 +84,7 @@ mod matrix;
 mod memory;
 mod options;
 mod part;
+mod pending;
 pub mod products;
 mod runtime;
 mod scope;

@@ -2,10 +2,10 @@
 //! nothing.
 
 use crate::{
-    DeviceSlice, HostSlice, InFlight, Result,
-    course::Handle,
+    DeviceBuffer, DeviceSlice, HostSlice, InFlight, Result,
     extent::{Extent, Grid, Key},
     memory::{HostRead, HostWrite, OnDevice, sealed::Sealed},
+    pending::StreamHandle,
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
@@ -134,6 +134,111 @@ shape!(
      let matrix = host.matrix_pitched_mut(2, 3, 4)?;"
 );
 
+impl<T: Pod> DeviceBuffer<T> {
+    /// `rows` rows of `cols` elements, one after the other, from the first element on.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(12)?;
+    /// assert_eq!(buffer.matrix(3, 4)?.rows(), 3);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix(&self, rows: usize, cols: usize) -> Result<DeviceMatrix<'_, T>> {
+        self.as_slice().matrix(rows, cols)
+    }
+
+    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(18)?;
+    /// assert_eq!(buffer.matrix_pitched(3, 4, 7)?.pitch(), 7);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<DeviceMatrix<'_, T>> {
+        self.as_slice().matrix_pitched(rows, cols, pitch)
+    }
+}
+
+impl<'a, T: Pod> DeviceSlice<'a, T> {
+    /// `rows` rows of `cols` elements, one after the other, from the first element on.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(20)?;
+    /// assert_eq!(buffer.slice(8..)?.matrix(3, 4)?.cols(), 4);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix(&self, rows: usize, cols: usize) -> Result<DeviceMatrix<'a, T>> {
+        self.matrix_pitched(rows, cols, cols)
+    }
+
+    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
+    ///
+    /// ```
+    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(20)?;
+    /// assert!(buffer.slice(8..)?.matrix_pitched(3, 4, 5).is_err(), "takes 14 elements of 12");
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<DeviceMatrix<'a, T>> {
+        Ok(DeviceMatrix::new(*self, Grid::new(rows, cols, pitch, self.len())?))
+    }
+}
+
+impl<T> HostSlice<T> {
+    /// `rows` rows of `cols` elements, one after the other, from the first element on.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 3, 4, 5, 6])?;
+    /// assert_eq!(host.matrix(2, 3)?.row(1), Some(&[4, 5, 6][..]));
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix(&self, rows: usize, cols: usize) -> Result<HostMatrix<'_, T>> {
+        self.matrix_pitched(rows, cols, cols)
+    }
+
+    /// `rows` rows of `cols` elements, `pitch` elements apart, from the first element on.
+    ///
+    /// ```
+    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 0, 3, 4])?;
+    /// assert_eq!(host.matrix_pitched(2, 2, 3)?.row(1), Some(&[3, 4][..]));
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix_pitched(&self, rows: usize, cols: usize, pitch: usize) -> Result<HostMatrix<'_, T>> {
+        Ok(HostMatrix::new(self, Grid::new(rows, cols, pitch, self.len())?))
+    }
+
+    /// As [`matrix`](Self::matrix), to be written.
+    ///
+    /// ```
+    /// let mut host = ferry::Runtime::new()?.alloc_host::<u8>(6)?;
+    /// host.matrix_mut(2, 3)?.row_mut(1).expect("there are two").fill(9);
+    /// assert_eq!(host[..], [0, 0, 0, 9, 9, 9]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix_mut(&mut self, rows: usize, cols: usize) -> Result<HostMatrixMut<'_, T>> {
+        self.matrix_pitched_mut(rows, cols, cols)
+    }
+
+    /// As [`matrix_pitched`](Self::matrix_pitched), to be written.
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2, 3, 4])?);
+    /// let mut host = device.runtime().alloc_host::<u8>(5)?;
+    /// let rows = host.matrix_pitched_mut(2, 2, 3)?;
+    /// stream.scope(|scope| scope.download(rows, &there).map(drop).map_err(Into::into))?;
+    /// assert_eq!(host[..], [1, 2, 0, 3, 4]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn matrix_pitched_mut(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<HostMatrixMut<'_, T>> {
+        let grid = Grid::new(rows, cols, pitch, self.len())?;
+        Ok(HostMatrixMut::new(self, grid))
+    }
+}
+
 impl<'a, T: Pod> DeviceMatrix<'a, T> {
     pub(crate) fn new(slice: DeviceSlice<'a, T>, grid: Grid) -> Self {
         DeviceMatrix { slice, grid }
@@ -219,7 +324,7 @@ impl<T: Pod> HostRead for HostMatrix<'_, T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
@@ -267,7 +372,7 @@ impl<T: Pod> HostRead for HostMatrixMut<'_, T> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::{
     InFlight, Result,
-    course::{Course, Handle},
     extent::{Extent, Key},
+    pending::{PendingUses, StreamHandle},
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
@@ -87,22 +87,22 @@ pub trait HostRead: sealed::Sealed + Sized {
     /// The copy that still uses the memory.
     #[doc(hidden)]
     #[inline]
-    fn course(&self, key: Key) -> Option<&Course> {
+    fn pending(&self, key: Key) -> Option<&PendingUses> {
         let _ = key;
         None
     }
 
     /// The op `ticket` uses the memory too: told before `fly`. Its stream is given, unless that is the one of
-    /// `course`.
+    /// `pending`.
     #[doc(hidden)]
     #[inline]
-    fn go_on(&mut self, stream: &mut Option<Handle>, ticket: Ticket, key: Key) {
+    fn go_on(&mut self, stream: &mut Option<StreamHandle>, ticket: Ticket, key: Key) {
         let _ = (stream, ticket, key);
     }
 
     /// The token of the op `ticket`.
     #[doc(hidden)]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, key: Key) -> InFlight<Self::Buffer>;
 }
 
 /// Page-locked host memory that a copy may write: what [`HostRead`] lists, except what is shared.

@@ -3,12 +3,10 @@
 
 use crate::{
     Failed, InFlight, Result,
-    course::Handle,
     extent::{Extent, Grid, Key, within},
-    host::HostBuffer,
-    memory::{HostRead, HostWrite, sealed::Sealed},
+    memory::{HostRead, sealed::Sealed},
+    pending::StreamHandle,
 };
-use bytemuck::Pod;
 use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
 
@@ -122,9 +120,81 @@ impl<B: Whole> HostRead for Part<B> {
     }
 
     #[inline]
-    fn fly(self, stream: Option<Handle>, ticket: Ticket, _: Key) -> InFlight<Self> {
+    fn fly(self, stream: Option<StreamHandle>, ticket: Ticket, _: Key) -> InFlight<Self> {
         InFlight::new(self, stream, ticket)
     }
 }
 
-impl<T: Pod> HostWrite for Part<HostBuffer<T>> {}
+impl<B: Whole> InFlight<B> {
+    /// The same token, of which the next copy uses the elements `range` only.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[8_u8, 9])?)?;
+    /// let token = stream.download(token.into_slice(..1)?, there.slice(1..)?)?;
+    /// let host = token.into_inner().wait()?;
+    /// assert_eq!(host[..], [9, 9]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_slice(self, range: impl RangeBounds<usize>) -> Result<InFlight<Part<B>>, Failed<Self>> {
+        self.map(|buffer| slice(buffer, range))
+    }
+
+    /// The same token, of which the next copy uses `rows` rows of `cols` elements, `pitch` elements apart.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2, 3, 4])?);
+    /// let token = stream.upload(&there, device.runtime().alloc_host_from(&[0_u8; 4])?)?;
+    /// stream.write(&there, &[1, 2, 3, 4])?;
+    /// let token = stream.download(token.into_matrix(2, 1, 2)?, there.slice(..2)?)?;
+    /// let host = token.into_inner().wait()?;
+    /// assert_eq!(host[..], [1, 0, 2, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_matrix(
+        self,
+        rows: usize,
+        cols: usize,
+        pitch: usize,
+    ) -> Result<InFlight<Part<B>>, Failed<Self>> {
+        self.map(|buffer| matrix(buffer, rows, cols, pitch))
+    }
+}
+
+impl<B> InFlight<Part<B>> {
+    /// The same token, of which the next copy uses a rectangle: these of its rows, and of each these columns.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[1_u8, 2])?);
+    /// let picture = device.runtime().alloc_host::<u8>(6)?.into_matrix(2, 3, 3)?;
+    /// let token = stream.download(picture.rect(.., ..1)?, &there)?;
+    /// let token = token.into_inner().into_matrix(2, 3, 3)?.rect(.., 1..2)?;
+    /// let host = stream.download(token, &there)?.into_inner().wait()?;
+    /// assert_eq!(host[..], [1, 1, 0, 2, 2, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn rect(
+        self,
+        rows: impl RangeBounds<usize>,
+        cols: impl RangeBounds<usize>,
+    ) -> Result<InFlight<Part<B>>, Failed<Self>> {
+        self.map(|part| part.rect(rows, cols))
+    }
+
+    /// The token of the whole buffer.
+    ///
+    /// ```
+    /// # let device = ferry::Runtime::new()?.device(0)?;
+    /// # let (stream, there) = (device.stream()?, device.alloc_from(&[5_u8; 2])?);
+    /// let part = device.runtime().alloc_host::<u8>(4)?.into_slice(1..3)?;
+    /// let host = stream.download(part, &there)?.into_inner().wait()?;
+    /// assert_eq!(host[..], [0, 5, 5, 0]);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn into_inner(self) -> InFlight<B> {
+        self.replace(Part::into_inner)
+    }
+}

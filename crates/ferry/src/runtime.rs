@@ -1,10 +1,6 @@
 //! A runtime and its devices: where streams and memory come from.
 
-use crate::{
-    Descriptor, DeviceBuffer, HostBuffer, Kind, Options, Result, Stream, engine,
-    extent::{KEY, join},
-    memory::{Element, OnDevice},
-};
+use crate::{Kind, Options, Result, engine};
 use ferry_core::{Block, DeviceId, Home, Op, Plan, QueueOptions, Request, Rows, Stream as CoreStream};
 use std::{
     fmt,
@@ -30,11 +26,11 @@ const HUGE_PAGE: usize = 2 << 20;
 /// ```
 #[derive(Clone)]
 pub struct Runtime {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RuntimeInner>,
 }
 
 /// What the handles of one runtime share.
-pub(crate) struct Shared {
+pub(crate) struct RuntimeInner {
     pub(crate) core: ferry_core::Runtime,
     pub(crate) options: Options,
     devices: Vec<Traffic>,
@@ -104,7 +100,7 @@ impl Runtime {
     pub fn open(options: &Options) -> Result<Runtime> {
         let core = engine::open(options)?;
         let devices = (0..core.backend().device_count()).map(|_| Traffic::default()).collect();
-        Ok(Runtime { shared: Arc::new(Shared { core, options: options.clone(), devices }) })
+        Ok(Runtime { shared: Arc::new(RuntimeInner { core, options: options.clone(), devices }) })
     }
 
     /// The name of the backend.
@@ -166,28 +162,6 @@ impl Runtime {
         let runtime = self.clone();
         (0..self.device_count() as u32).map(move |id| Device::of(runtime.clone(), id))
     }
-
-    /// Page-locked host memory for `len` elements, all bytes 0.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host::<f32>(3)?;
-    /// assert_eq!(host[..], [0.0; 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_host<T: Element>(&self, len: usize) -> Result<HostBuffer<T>> {
-        HostBuffer::zeroed(&self.shared, len)
-    }
-
-    /// Page-locked host memory with a copy of these elements.
-    ///
-    /// ```
-    /// let host = ferry::Runtime::new()?.alloc_host_from(&[1.0, 2.0])?;
-    /// assert_eq!(host[..], [1.0, 2.0]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_host_from<T: Element>(&self, elements: &[T]) -> Result<HostBuffer<T>> {
-        HostBuffer::copied(&self.shared, elements)
-    }
 }
 
 #[cold]
@@ -210,7 +184,7 @@ impl Device {
         Device { runtime, id }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<RuntimeInner> {
         &self.runtime.shared
     }
 
@@ -248,76 +222,6 @@ impl Device {
         let (free, total) = self.shared().core.memory_info(self.id)?;
         Ok(MemoryInfo { free, total })
     }
-
-    /// A new stream. A product has so many of them and no more (`Kind::LimitReached`).
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let (first, second) = (device.stream()?, device.stream()?);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn stream(&self) -> Result<Stream> {
-        let place = Place::take(self.shared(), self.id)?;
-        let core = self.shared().core.stream(self.id, QueueOptions::default())?;
-        Ok(Stream::new(core, place))
-    }
-
-    /// Memory for `len` elements, of unspecified bytes.
-    ///
-    /// ```
-    /// let buffer = ferry::Runtime::new()?.device(0)?.alloc::<f32>(1000)?;
-    /// assert_eq!(buffer.len(), 1000);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
-        DeviceBuffer::new(self, len)
-    }
-
-    /// Memory for `len` elements, all bytes 0. Waits until they are.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let buffer = device.alloc_zeroed::<u16>(3)?;
-    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [0; 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_zeroed<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
-        let buffer = self.alloc::<T>(len)?;
-        self.shared().at_once(self.id, |core| {
-            let fill = |memory: &ferry_core::Memory| {
-                crate::stream::fill_op(memory, buffer.addr(), len * size_of::<T>(), [0; 4])
-            };
-            // SAFETY: the range is known memory, which stays until the op has passed.
-            unsafe { core.submit(fill) }.map(drop)
-        })?;
-        Ok(buffer)
-    }
-
-    /// Memory with a copy of these elements. Waits until they are there.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let buffer = device.alloc_from(&[1_u16, 2, 3])?;
-    /// assert_eq!(device.stream()?.read_vec(&buffer)?, [1, 2, 3]);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn alloc_from<T: Element>(&self, elements: &[T]) -> Result<DeviceBuffer<T>> {
-        let buffer = self.alloc::<T>(elements.len())?;
-        let rows = join(buffer.extent(KEY), crate::extent::Extent::of_slice(elements), size_of::<T>())?;
-        self.shared().copy_at_once(self.id, rows)?;
-        Ok(buffer)
-    }
-
-    /// A descriptor of copies inside this device, not set yet.
-    ///
-    /// ```
-    /// let device = ferry::Runtime::new()?.device(0)?;
-    /// let descriptor = device.descriptor()?;
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn descriptor(&self) -> Result<Descriptor> {
-        Descriptor::new(self)
-    }
 }
 
 impl PartialEq for Device {
@@ -334,7 +238,7 @@ impl fmt::Debug for Device {
     }
 }
 
-impl Shared {
+impl RuntimeInner {
     /// Memory for `len` elements. What prefers huge pages takes normal ones where those run short.
     pub(crate) fn alloc<T>(&self, home: Home, len: usize) -> Result<Block> {
         let too_much = || Kind::OutOfMemory.because(format!("{len} elements of {} bytes", size_of::<T>()));
@@ -359,7 +263,7 @@ impl Shared {
         let spare = quiet.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let stream = spare.map_or_else(|| self.core.stream(device, QueueOptions { waited: true }), Ok)?;
         let submitted = submit(&stream);
-        let waited = crate::course::settle(&stream);
+        let waited = crate::pending::synchronize(&stream);
         quiet.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         submitted.and(waited)
     }
@@ -375,17 +279,17 @@ impl Shared {
     }
 }
 
-/// A stream's place among those that the product allows on a device.
-pub(crate) struct Place {
-    pub(crate) runtime: Arc<Shared>,
+/// One of the streams that the product allows on a device; given back when dropped.
+pub(crate) struct StreamQuota {
+    pub(crate) runtime: Arc<RuntimeInner>,
     device: DeviceId,
 }
 
-impl Place {
-    fn take(runtime: &Arc<Shared>, device: DeviceId) -> Result<Place> {
+impl StreamQuota {
+    pub(crate) fn take(runtime: &Arc<RuntimeInner>, device: DeviceId) -> Result<StreamQuota> {
         let (open, most) = (&runtime.devices[device as usize].open, runtime.options.product.max_streams);
         if open.fetch_add(1, Ordering::Relaxed) < most {
-            return Ok(Place { runtime: runtime.clone(), device });
+            return Ok(StreamQuota { runtime: runtime.clone(), device });
         }
         open.fetch_sub(1, Ordering::Relaxed);
         let soc = runtime.options.product.soc;
@@ -393,8 +297,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamQuota {
     fn drop(&mut self) {
         self.runtime.devices[self.device as usize].open.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The number by which extents know their runtime.
+pub(crate) fn owner(runtime: &Arc<RuntimeInner>) -> usize {
+    Arc::as_ptr(runtime) as usize
 }

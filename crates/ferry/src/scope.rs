@@ -3,9 +3,10 @@
 use crate::{
     Batch, Failed, InFlight, Result, Stream,
     batch::{HostPool, HostPoolMut},
-    course,
+    extent::Direction,
     memory::{HostRead, HostWrite, OnDevice},
-    stream::{Notes, Way},
+    pending,
+    stream::Notes,
 };
 use ferry_backends::threads::as_here;
 use std::{
@@ -31,7 +32,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     stream: Stream,
     /// The ops that were given something to use.
     notes: Notes,
-    calls: Arc<Calls>,
+    calls: Arc<ScopeCalls>,
     /// As in `std::thread::Scope`: neither lifetime may shrink or grow.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -75,7 +76,7 @@ impl Stream {
             scope: PhantomData,
             env: PhantomData,
         };
-        let end = End(&scope);
+        let end = EndOfScope(&scope);
         let result = body(&scope);
         drop(end);
         result.and_then(|value| scope.verdict().map(|()| value))
@@ -83,9 +84,9 @@ impl Stream {
 }
 
 /// Waits when it is dropped, which it is whether the body returns or panics.
-struct End<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
+struct EndOfScope<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
 
-impl Drop for End<'_, '_, '_> {
+impl Drop for EndOfScope<'_, '_, '_> {
     fn drop(&mut self) {
         // Functions first: one that borrows the scope may still be handing copies over. When all are gone
         // nobody can.
@@ -139,7 +140,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         // SAFETY: what is borrowed for 'scope cannot be used otherwise before `Stream::scope` is over, which
         // ends when this copy has passed. What is owned, see `Stream::upload`.
-        unsafe { self.stream.lend(Way::Up, dst, src, Some(&self.notes)) }
+        unsafe { self.stream.lend(Direction::Up, dst, src, Some(&self.notes)) }
     }
 
     /// As [`Stream::download`], to memory that is lent: `&mut HostSlice`, `&mut HostBuffer`,
@@ -169,7 +170,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         D: HostWrite + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend(Way::Down, src, dst, Some(&self.notes)) }
+        unsafe { self.stream.lend(Direction::Down, src, dst, Some(&self.notes)) }
     }
 
     /// As [`Stream::upload_batch`], of memory that is lent.
@@ -196,7 +197,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPool + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Up, batch, Some(&self.notes)) }
+        unsafe { self.stream.lend_batch(Direction::Up, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::download_batch`], to memory that is lent.
@@ -223,7 +224,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         H: HostPoolMut + 'scope,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.stream.lend_batch(Way::Down, batch, Some(&self.notes)) }
+        unsafe { self.stream.lend_batch(Direction::Down, batch, Some(&self.notes)) }
     }
 
     /// As [`Stream::call`], of a function that borrows.
@@ -236,7 +237,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn call<F: FnOnce() + Send + 'scope>(&'scope self, function: F) -> Result<()> {
-        let job = Job { function: Some(function), _call: Calls::begin(&self.calls) };
+        let job = ScopedFunction { function: Some(function), _call: ScopeCalls::begin(&self.calls) };
         let boxed: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
         // SAFETY: only the lifetime changes. The end of `Stream::scope` waits until the job is gone, and what
         // it borrows with it, run or not: whatever becomes of its place in the stream.
@@ -248,7 +249,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     fn verdict(&self) -> Result<()> {
         match self.notes.span() {
             None => Ok(()),
-            Some((first, last)) => course::wait(self.stream.core(), first, last),
+            Some((first, last)) => pending::wait(self.stream.core(), first, last),
         }
     }
 }
@@ -260,12 +261,12 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 /// A function of a scope. Its fields go in this order: what it borrows, then the sign that it is there.
-struct Job<F> {
+struct ScopedFunction<F> {
     function: Option<F>,
-    _call: Call,
+    _call: ScopeCall,
 }
 
-impl<F: FnOnce()> Job<F> {
+impl<F: FnOnce()> ScopedFunction<F> {
     fn run(mut self) {
         self.function.take().expect("run once")();
     }
@@ -274,18 +275,18 @@ impl<F: FnOnce()> Job<F> {
 /// The functions of a scope that are not gone yet. An abort lets the stream pass a function that still runs,
 /// so tickets do not tell.
 #[derive(Default)]
-struct Calls {
+struct ScopeCalls {
     count: Mutex<usize>,
     gone: Condvar,
 }
 
 /// One of them.
-struct Call(Arc<Calls>);
+struct ScopeCall(Arc<ScopeCalls>);
 
-impl Calls {
-    fn begin(calls: &Arc<Calls>) -> Call {
+impl ScopeCalls {
+    fn begin(calls: &Arc<ScopeCalls>) -> ScopeCall {
         *calls.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        Call(calls.clone())
+        ScopeCall(calls.clone())
     }
 
     fn wait(&self) {
@@ -296,7 +297,7 @@ impl Calls {
     }
 }
 
-impl Drop for Call {
+impl Drop for ScopeCall {
     fn drop(&mut self) {
         *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.gone.notify_all();

@@ -4,18 +4,16 @@
 mod lend;
 
 use crate::{
-    Batch, Descriptor, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
+    Batch, Device, Event, Failed, HostBuffer, InFlight, Kind, Result, Runtime, Synchronized,
     batch::{HostPool, HostPoolMut},
-    course::{self, Course},
-    extent::{Extent, KEY, join, owner},
-    fill::FillValue,
+    extent::{Direction, Extent, KEY, join},
+    fill::{FillValue, fill_op},
     memory::{HostRead, HostWrite, OnDevice},
-    runtime::Place,
+    pending::{self, PendingUses},
+    runtime::{RuntimeInner, StreamQuota, owner},
 };
 use ferry_backends::threads::as_here;
-use ferry_core::{
-    Access, Error, Fill, Indirect, Memory, Op, Plan, Rows, Stream as CoreStream, Ticket, indirect::Through,
-};
+use ferry_core::{Error, Memory, Op, Plan, QueueOptions, Rows, Stream as CoreStream, Ticket};
 pub(crate) use lend::Notes;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -40,29 +38,41 @@ use std::{fmt, sync::Arc, time::Duration};
 /// ```
 #[derive(Clone)]
 pub struct Stream {
-    lane: Arc<Lane>,
+    inner: Arc<Inner>,
 }
 
-struct Lane {
+struct Inner {
     core: Arc<CoreStream>,
-    place: Place,
+    quota: StreamQuota,
 }
 
-/// Which way a copy between host and device goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Up,
-    Down,
+impl Device {
+    /// A new stream. A product has so many of them and no more (`Kind::LimitReached`).
+    ///
+    /// ```
+    /// let device = ferry::Runtime::new()?.device(0)?;
+    /// let (first, second) = (device.stream()?, device.stream()?);
+    /// # Ok::<(), ferry::Error>(())
+    /// ```
+    pub fn stream(&self) -> Result<Stream> {
+        let place = StreamQuota::take(self.shared(), self.id())?;
+        let core = self.shared().core.stream(self.id(), QueueOptions::default())?;
+        Ok(Stream::new(core, place))
+    }
 }
 
 impl Stream {
-    pub(crate) fn new(core: Arc<CoreStream>, place: Place) -> Stream {
-        Stream { lane: Arc::new(Lane { core, place }) }
+    pub(crate) fn new(core: Arc<CoreStream>, quota: StreamQuota) -> Stream {
+        Stream { inner: Arc::new(Inner { core, quota }) }
     }
 
     #[inline]
     pub(crate) fn core(&self) -> &Arc<CoreStream> {
-        &self.lane.core
+        &self.inner.core
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<RuntimeInner> {
+        &self.inner.quota.runtime
     }
 
     /// The device that it works on.
@@ -73,7 +83,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn device(&self) -> Device {
-        Device::of(Runtime { shared: self.lane.place.runtime.clone() }, self.core().device())
+        Device::of(Runtime { shared: self.runtime().clone() }, self.core().device())
     }
 
     /// Copies page-locked memory to a device. The copy owns `src` until it is done: the token gives it back.
@@ -101,7 +111,7 @@ impl Stream {
     {
         // SAFETY: what lives for ever is owned, and the memory of what is owned is used again only when the
         // copy has passed; or it is borrowed for ever.
-        unsafe { self.lend(Way::Up, dst, src, None) }
+        unsafe { self.lend(Direction::Up, dst, src, None) }
     }
 
     /// Copies device memory to page-locked memory. The copy owns `dst` until it is done: the token gives it
@@ -128,7 +138,7 @@ impl Stream {
         D: HostWrite + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend(Way::Down, src, dst, None) }
+        unsafe { self.lend(Direction::Down, src, dst, None) }
     }
 
     /// Copies inside a device, or from one device to another. There is nothing to own: later work of this
@@ -152,7 +162,7 @@ impl Stream {
         self.is_ours(&dst)?;
         self.is_ours(&src)?;
         let rows = join(dst, src, size_of::<D::Elem>())?;
-        let product = self.lane.place.runtime.options.product;
+        let product = self.runtime().options.product;
         if rows.height > 1 && !product.copies_2d_inside {
             let note = format!(
                 "{} has no 2-D copies inside a device, and this one has {} rows",
@@ -199,7 +209,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn write_staged<D: OnDevice>(&self, dst: D, src: &[D::Elem]) -> Result<()> {
-        let stage = HostBuffer::copied(&self.lane.place.runtime, src)?;
+        let stage = HostBuffer::copied(self.runtime(), src)?;
         // Dropped in flight, its memory stays until the copy has passed.
         drop(self.upload(dst, stage)?);
         Ok(())
@@ -289,7 +299,7 @@ impl Stream {
         H: HostPool + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend_batch(Way::Up, batch, None) }
+        unsafe { self.lend_batch(Direction::Up, batch, None) }
     }
 
     /// Copies many pieces from devices as one piece of work, in no particular order among themselves.
@@ -314,37 +324,7 @@ impl Stream {
         H: HostPoolMut + 'static,
     {
         // SAFETY: as in `upload`.
-        unsafe { self.lend_batch(Way::Down, batch, None) }
-    }
-
-    /// Copies what the descriptor says when its turn comes. If it was never set, or names memory that is gone
-    /// by then, nothing is copied, and [`synchronize`](Self::synchronize) tells.
-    ///
-    /// ```
-    /// # let device = ferry::Runtime::new()?.device(0)?;
-    /// # let stream = device.stream()?;
-    /// let descriptor = device.descriptor()?;
-    /// stream.run(&descriptor)?;
-    /// assert_eq!(stream.synchronize().unwrap_err().kind, ferry::Kind::BadDescriptor);
-    /// # Ok::<(), ferry::Error>(())
-    /// ```
-    pub fn run(&self, descriptor: &Descriptor) -> Result<()> {
-        let (words, device) = (descriptor.words(), self.core().device());
-        self.is_ours(&words.extent(KEY))?;
-        if words.device_id() != device {
-            let note = format!("{descriptor:?} is not on the stream's device, which is {device}");
-            return Err(Kind::BadRoute.because(note));
-        }
-        let memory = self.lane.place.runtime.core.memory();
-        let make = |look: &Memory| {
-            let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
-            let through = Through::Descriptor { at, user: words.addr() };
-            let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
-            Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
-        };
-        // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it
-        // runs.
-        unsafe { self.core().submit(make) }.map(drop)
+        unsafe { self.lend_batch(Direction::Down, batch, None) }
     }
 
     /// Runs `function` on a thread of its own when everything before it is done; what comes after waits for
@@ -373,7 +353,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn record(&self) -> Result<Event> {
-        let clock = (owner(&self.lane.place.runtime), self.core().device());
+        let clock = (owner(self.runtime()), self.core().device());
         self.core().mark().map(|mark| Event::new(mark, clock))
     }
 
@@ -415,7 +395,7 @@ impl Stream {
     /// # Ok::<(), ferry::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        course::settle(self.core())
+        pending::synchronize(self.core())
     }
 
     /// As [`synchronize`](Self::synchronize), for at most `limit` (`Kind::Timeout`).
@@ -443,7 +423,7 @@ impl Stream {
     /// # }
     /// ```
     pub fn synchronized(&self) -> Synchronized {
-        Synchronized(Course::so_far(self.core().clone()))
+        Synchronized(PendingUses::so_far(self.core().clone()))
     }
 
     /// Drops the work that has not run, and returns when no byte of it moves any more. Tokens and synchronise
@@ -469,12 +449,8 @@ impl Stream {
 impl Stream {
     /// Refuses what another runtime made: this one could not keep it from being used again in flight.
     #[inline]
-    fn is_ours(&self, extent: &Extent) -> Result<()> {
-        if extent.owner == 0 || extent.owner == owner(&self.lane.place.runtime) {
-            Ok(())
-        } else {
-            Err(foreign())
-        }
+    pub(crate) fn is_ours(&self, extent: &Extent) -> Result<()> {
+        if extent.owner == 0 || extent.owner == owner(self.runtime()) { Ok(()) } else { Err(foreign()) }
     }
 
     /// # Safety
@@ -503,19 +479,13 @@ impl Stream {
     }
 
     fn wait_through(&self, ticket: Ticket) -> Result<()> {
-        course::wait(self.core(), ticket, ticket)
+        pending::wait(self.core(), ticket, ticket)
     }
 }
 
 #[cold]
 fn foreign() -> Error {
     Kind::BadRoute.because("the memory belongs to another runtime than the stream")
-}
-
-/// A fill of known memory.
-pub(crate) fn fill_op(memory: &Memory, addr: usize, len: usize, pattern: [u8; 4]) -> Result<Op> {
-    let place = memory.place(addr, len, Access::Write)?;
-    Ok(Op::Fill(Fill { dst: place.engine_address(addr), len, pattern, device: place.device() }))
 }
 
 impl fmt::Debug for Stream {

@@ -2,13 +2,13 @@
 //! core's own call costs, or little more, and less where the core has a short way:
 //! `cargo bench -p ferry --bench submit`.
 
-use super::{Stream, Way, foreign};
+use super::{Stream, foreign};
 use crate::{
     Batch, Failed, InFlight, Result,
     batch::HostPool,
-    course::Course,
-    extent::{Extent, KEY, join},
+    extent::{Direction, Extent, KEY, join},
     memory::{HostRead, OnDevice},
+    pending::PendingUses,
 };
 use ferry_core::{Fence, Memory, Misfit, Op, Plan, Rows, Stream as CoreStream, Ticket};
 use std::sync::{
@@ -69,7 +69,7 @@ impl Stream {
     #[inline(always)]
     pub(crate) unsafe fn lend<D, S>(
         &self,
-        way: Way,
+        way: Direction,
         device: D,
         mut host: S,
         notes: Option<&Notes>,
@@ -78,7 +78,7 @@ impl Stream {
         D: OnDevice<Elem = S::Elem>,
         S: HostRead,
     {
-        let tally = self.tally(host.course(KEY), notes);
+        let tally = self.tally(host.pending(KEY), notes);
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend(way, &device, &mut host, tally) } {
             Ok(ticket) => {
@@ -95,7 +95,7 @@ impl Stream {
     #[inline(always)]
     unsafe fn try_lend<D: OnDevice, S: HostRead>(
         &self,
-        way: Way,
+        way: Direction,
         device: &D,
         host: &mut S,
         tally: Tally<'_>,
@@ -104,10 +104,10 @@ impl Stream {
         self.is_ours(&far)?;
         self.is_ours(&near)?;
         let (to, from) = match way {
-            Way::Up => (&far, &near),
-            Way::Down => (&near, &far),
+            Direction::Up => (&far, &near),
+            Direction::Down => (&near, &far),
         };
-        let is_elsewhere = host.course(KEY).is_some_and(|course| !course.is_only_of(&self.lane.core));
+        let is_elsewhere = host.pending(KEY).is_some_and(|pending| !pending.is_only_of(&self.inner.core));
         if is_elsewhere || !to.is_like(from) {
             // SAFETY: the caller's promise.
             return unsafe { self.lend_slowly(way, device, host, tally) };
@@ -137,17 +137,17 @@ impl Stream {
     #[inline(never)]
     unsafe fn lend_slowly<D: OnDevice, S: HostRead>(
         &self,
-        way: Way,
+        way: Direction,
         device: &D,
         host: &mut S,
         tally: Tally<'_>,
     ) -> Result<Ticket> {
         let (far, near) = (device.extent(KEY), host.extent(KEY)?);
         let rows = match way {
-            Way::Up => join(far, near, size_of::<S::Elem>())?,
-            Way::Down => join(near, far, size_of::<S::Elem>())?,
+            Direction::Up => join(far, near, size_of::<S::Elem>())?,
+            Direction::Down => join(near, far, size_of::<S::Elem>())?,
         };
-        let before = self.elsewhere(host.course(KEY));
+        let before = self.elsewhere(host.pending(KEY));
         let make = |memory: &Memory| {
             Plan::new(Some(rows), memory, |_, _| Ok(())).and_then(locked).map(|op| behind(&before, op))
         };
@@ -161,11 +161,11 @@ impl Stream {
     /// As `lend`.
     pub(crate) unsafe fn lend_batch<'d, H: HostPool>(
         &self,
-        way: Way,
+        way: Direction,
         mut batch: Batch<'d, H>,
         notes: Option<&Notes>,
     ) -> Result<InFlight<H::Buffer>, Failed<Batch<'d, H>>> {
-        let tally = self.tally(batch.host().course(KEY), notes);
+        let tally = self.tally(batch.host().pending(KEY), notes);
         // SAFETY: the caller's promise.
         match unsafe { self.try_lend_batch(way, &mut batch, tally) } {
             Ok(ticket) => Ok(batch.into_host().fly(self.for_token(tally), ticket, KEY)),
@@ -177,13 +177,13 @@ impl Stream {
     /// As `lend`.
     unsafe fn try_lend_batch<H: HostPool>(
         &self,
-        way: Way,
+        way: Direction,
         batch: &mut Batch<'_, H>,
         tally: Tally<'_>,
     ) -> Result<Ticket> {
         batch.host_mut().check(KEY)?;
         batch.owners().try_for_each(|owner| self.is_ours(&Extent::linear(0, 0, owner)))?;
-        let before = self.elsewhere(batch.host().course(KEY));
+        let before = self.elsewhere(batch.host().pending(KEY));
         let make = |memory: &Memory| {
             let plan = batch.plan(way, memory);
             plan.and_then(locked).map(|op| behind(&before, op))
@@ -193,14 +193,14 @@ impl Stream {
     }
 
     /// What a copy has to wait for that takes over what `before` uses.
-    fn elsewhere(&self, before: Option<&Course>) -> Vec<Arc<dyn Fence>> {
-        before.map_or_else(Vec::new, |before| before.elsewhere(&self.lane.core))
+    fn elsewhere(&self, before: Option<&PendingUses>) -> Vec<Arc<dyn Fence>> {
+        before.map_or_else(Vec::new, |before| before.elsewhere(&self.inner.core))
     }
 
     /// What an op needs whose memory `before` uses.
     #[inline]
-    fn tally<'a>(&self, before: Option<&Course>, notes: Option<&'a Notes>) -> Tally<'a> {
-        Tally { is_first: !before.is_some_and(|before| before.is_of(&self.lane.core)), notes }
+    fn tally<'a>(&self, before: Option<&PendingUses>, notes: Option<&'a Notes>) -> Tally<'a> {
+        Tally { is_first: !before.is_some_and(|before| before.is_of(&self.inner.core)), notes }
     }
 
     /// Submits, and writes down what `tally` asks for.

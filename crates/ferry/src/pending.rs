@@ -1,4 +1,4 @@
-//! Where work is that uses some memory: the ops of one stream, and what other streams did with the memory
+//! Pending uses of a buffer: the ops of one stream that use its memory, and what other streams did with it
 //! before.
 
 use crate::{Error, Result, wake::Watch};
@@ -11,21 +11,21 @@ use std::{
 };
 
 /// A stream, as tokens hold it.
-pub type Handle = Arc<CoreStream>;
+pub type StreamHandle = Arc<CoreStream>;
 
-/// Where work is: the ops of a stream that use some memory, of which the last is waited for.
+/// The work that may still use some memory: ops of a stream, of which the last is waited for.
 #[repr(C)]
-pub struct Course {
+pub struct PendingUses {
     /// What few need: a token is moved from hand to hand.
     rest: Option<Box<Rest>>,
-    step: Step,
+    step: OpRange,
 }
 
 #[derive(Default)]
 struct Rest {
     /// What other streams did with the memory before. This stream waits for it, but whoever is given the
     /// memory back must not find them at it, and wants to know what came of it.
-    earlier: Vec<Step>,
+    earlier: Vec<OpRange>,
     /// What is known to have gone wrong with steps that are done.
     wrong: Option<Error>,
     /// If anybody has polled.
@@ -34,13 +34,13 @@ struct Rest {
 
 /// The ops `from..=upto` of a stream.
 #[repr(C)]
-struct Step {
+struct OpRange {
     stream: Arc<CoreStream>,
     from: Ticket,
     upto: Ticket,
 }
 
-impl Step {
+impl OpRange {
     fn is_done(&self) -> bool {
         self.stream.has_passed(self.upto)
     }
@@ -55,17 +55,17 @@ impl Step {
     }
 }
 
-impl Course {
+impl PendingUses {
     /// The op `ticket`, which uses memory that nothing else uses.
     #[inline]
-    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> Course {
-        Course { rest: None, step: Step { stream, from: ticket, upto: ticket } }
+    pub(crate) fn new(stream: Arc<CoreStream>, ticket: Ticket) -> PendingUses {
+        PendingUses { rest: None, step: OpRange { stream, from: ticket, upto: ticket } }
     }
 
     /// Everything that the stream has to do by now.
-    pub(crate) fn so_far(stream: Arc<CoreStream>) -> Course {
+    pub(crate) fn so_far(stream: Arc<CoreStream>) -> PendingUses {
         let (from, upto) = so_far(&stream);
-        Course { rest: None, step: Step { stream, from, upto } }
+        PendingUses { rest: None, step: OpRange { stream, from, upto } }
     }
 
     /// The op `ticket` uses the memory as well, after this. It is of the same stream, or the other one is
@@ -86,7 +86,7 @@ impl Course {
         now.upto = match stream {
             None => ticket,
             Some(stream) => {
-                earlier.push(mem::replace(now, Step { stream, from: ticket, upto: ticket }));
+                earlier.push(mem::replace(now, OpRange { stream, from: ticket, upto: ticket }));
                 ticket
             }
         };
@@ -121,15 +121,18 @@ impl Course {
     /// What the next copy on `stream` has to wait for: work of other streams that is not done.
     pub(crate) fn elsewhere(&self, stream: &Arc<CoreStream>) -> Vec<Arc<dyn Fence>> {
         let steps = self.earlier().iter().chain([&self.step]);
-        steps.filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done()).map(Step::fence).collect()
+        steps
+            .filter(|step| !Arc::ptr_eq(&step.stream, stream) && !step.is_done())
+            .map(OpRange::fence)
+            .collect()
     }
 
-    fn earlier(&self) -> &[Step] {
+    fn earlier(&self) -> &[OpRange] {
         self.rest.as_ref().map_or(&[], |rest| &rest.earlier)
     }
 
     /// A step that is not done.
-    fn unfinished(&self) -> Option<&Step> {
+    fn unfinished(&self) -> Option<&OpRange> {
         [&self.step].into_iter().chain(self.earlier()).find(|step| !step.is_done())
     }
 
@@ -146,7 +149,7 @@ impl Course {
 
     fn verdict(&self) -> Result<()> {
         let wrong = || self.rest.as_ref().and_then(|rest| rest.wrong.clone());
-        let earlier = || self.earlier().iter().find_map(Step::error);
+        let earlier = || self.earlier().iter().find_map(OpRange::error);
         self.step.error().or_else(wrong).or_else(earlier).map_or(Ok(()), Err)
     }
 
@@ -177,7 +180,9 @@ impl Course {
                 }
                 rest.watch = None;
             }
-            let Some(next) = self.unfinished().map(Step::fence) else { return Poll::Ready(self.verdict()) };
+            let Some(next) = self.unfinished().map(OpRange::fence) else {
+                return Poll::Ready(self.verdict());
+            };
             self.rest.get_or_insert_default().watch = Some(Watch::new(next, context));
         }
     }
@@ -191,7 +196,7 @@ fn so_far(stream: &CoreStream) -> (Ticket, Ticket) {
 }
 
 /// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
-pub(crate) fn settle(stream: &CoreStream) -> Result<()> {
+pub(crate) fn synchronize(stream: &CoreStream) -> Result<()> {
     let (from, upto) = so_far(stream);
     tell(stream, wait(stream, from, upto))
 }
