@@ -62,7 +62,20 @@ pub fn check(top: &Path) -> Result<(), String> {
             println!("{} known offences wait in {ALLOW}", known.len());
             Ok(())
         }
-        count => Err(format!("{}\n{count} offences", wrong.join("\n"))),
+        count => {
+            let told: Vec<String> = wrong.iter().map(|text| shortened(text)).collect();
+            Err(format!("{}\n{count} offences", told.join("\n")))
+        }
+    }
+}
+
+/// As many lines as one reads; the name of a crate as argument shows all.
+fn shortened(text: &str) -> String {
+    const LINES: usize = 20;
+    let lines: Vec<&str> = text.lines().collect();
+    match lines.len().checked_sub(LINES) {
+        Some(more @ 1..) => format!("{}\n    and {more} more", lines[..LINES].join("\n")),
+        _ => text.to_owned(),
     }
 }
 

@@ -9,6 +9,7 @@ use super::package::Package;
 struct Figures {
     modules: usize,
     lines: usize,
+    code: usize,
     comments: usize,
     types: usize,
     longest: usize,
@@ -16,16 +17,15 @@ struct Figures {
 
 /// Prints a table.
 pub fn print(packages: &[Package]) {
-    println!(
-        "{:<10}{:>9}{:>9}{:>10}{:>8}{:>10}",
-        "crate", "modules", "lines", "comments", "types", "longest"
-    );
+    let heads = ["modules", "lines", "code", "comments", "types", "longest"];
+    println!("{:<10}{}", "crate", heads.map(|head| format!("{head:>10}")).concat());
     let mut all = Figures::default();
     for package in packages {
         for (name, figures) in of(package) {
             show(&name, &figures);
             all.modules += figures.modules;
             all.lines += figures.lines;
+            all.code += figures.code;
             all.comments += figures.comments;
             all.types += figures.types;
             all.longest = all.longest.max(figures.longest);
@@ -35,10 +35,8 @@ pub fn print(packages: &[Package]) {
 }
 
 fn show(name: &str, of: &Figures) {
-    println!(
-        "{name:<10}{:>9}{:>9}{:>10}{:>8}{:>10}",
-        of.modules, of.lines, of.comments, of.types, of.longest
-    );
+    let all = [of.modules, of.lines, of.code, of.comments, of.types, of.longest];
+    println!("{name:<10}{}", all.map(|figure| format!("{figure:>10}")).concat());
 }
 
 fn of(package: &Package) -> BTreeMap<String, Figures> {
@@ -51,6 +49,7 @@ fn of(package: &Package) -> BTreeMap<String, Figures> {
             figures.modules += 1;
             figures.lines += lines;
             figures.comments += module.comments;
+            figures.code += lines - module.comments - module.blank;
             figures.longest = figures.longest.max(lines);
         }
     }

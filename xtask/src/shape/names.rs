@@ -1,12 +1,16 @@
-//! One name, one thing: a type's name is defined once in a crate, and means the same noun in all of them.
+//! One name, one thing: a type's name is defined once in a crate, and means the same noun in all of them;
+//! some verbs mean one thing wherever they are used.
 //!
 //! The folders `host/` and `cuda/` of `backends` count as crates. `xtask/nouns.txt` has the names that
-//! several crates define, with the noun that each of them means.
+//! several crates define, with the noun that each of them means, and the meaning of those verbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::offence::{Offence, unit_of};
-use super::package::Package;
+use super::package::{Module, Package};
+
+/// Verbs that had many meanings, and may have one.
+const VERBS: [&str; 3] = ["settle", "hold", "look"];
 
 struct Definition {
     unit: String,
@@ -28,7 +32,27 @@ pub fn check(packages: &[Package], nouns: &BTreeSet<String>) -> Vec<Offence> {
             }
         }
     }
-    names.iter().flat_map(|(name, all)| check_name(name, all, nouns)).collect()
+    let mut offences: Vec<Offence> =
+        names.iter().flat_map(|(name, all)| check_name(name, all, nouns)).collect();
+    offences.extend(VERBS.iter().filter_map(|verb| check_verb(packages, verb, nouns)));
+    offences
+}
+
+/// A verb whose functions stand in several modules needs a meaning that is written down.
+fn check_verb(packages: &[Package], verb: &str, nouns: &BTreeSet<String>) -> Option<Offence> {
+    let modules = packages.iter().flat_map(|package| &package.modules);
+    let place = |module: &Module| {
+        let (_, line) = module.read.functions.iter().find(|(name, _)| name == verb)?;
+        Some(format!("{}:{line}", module.file.display()))
+    };
+    let places: Vec<String> = modules.filter_map(place).collect();
+    let text = format!(
+        "functions called {verb} are in {} modules, and xtask/nouns.txt does not say what the verb means: {}",
+        places.len(),
+        places.join(", ")
+    );
+    let is_told = nouns.contains(&format!("fn {verb}"));
+    (places.len() > 1 && !is_told).then(|| Offence::new("verb", verb.to_owned(), places.len(), text))
 }
 
 fn check_name(name: &str, all: &[Definition], nouns: &BTreeSet<String>) -> Vec<Offence> {

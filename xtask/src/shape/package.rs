@@ -34,6 +34,8 @@ pub struct Module {
     pub test_lines: usize,
     /// Lines of the others that are comments.
     pub comments: usize,
+    /// Lines of the others with nothing on them.
+    pub blank: usize,
 }
 
 /// That one module needs another.
@@ -94,7 +96,8 @@ impl Package {
             doc: opening(&text),
             lines: text.lines().count(),
             test_lines: read.tests.iter().map(|lines| lines.end() + 1 - lines.start()).sum(),
-            comments: comments(&text, &read),
+            comments: count(&text, &read, |line| line.starts_with("//")),
+            blank: count(&text, &read, str::is_empty),
             read,
         });
         self.add_children(files, below, at)?;
@@ -145,6 +148,7 @@ impl Package {
             lines: 0,
             test_lines: 0,
             comments: 0,
+            blank: 0,
         });
         self.add_children(files, below, at)?;
         Ok(at)
@@ -304,9 +308,9 @@ fn opening(text: &str) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join("\n")
 }
 
-/// Lines outside of tests that are comments and nothing else.
-fn comments(text: &str, read: &Outline) -> usize {
+/// Lines outside of tests that are as wanted, blanks at their ends left out.
+fn count(text: &str, read: &Outline, is_wanted: impl Fn(&str) -> bool) -> usize {
     let is_test = |line: usize| read.tests.iter().any(|lines| lines.contains(&line));
     let lines = text.lines().zip(1..).filter(|&(_, line)| !is_test(line));
-    lines.filter(|(text, _)| text.trim_start().starts_with("//")).count()
+    lines.filter(|(text, _)| is_wanted(text.trim())).count()
 }

@@ -17,6 +17,8 @@ pub struct Outline {
     pub has_code: bool,
     /// The types among the items, also those inside functions.
     pub types: Vec<Type>,
+    /// Functions and methods, with their lines.
+    pub functions: Vec<(String, usize)>,
     /// The macros among the items, which may be called by their bare name from anywhere below.
     pub macros: Vec<String>,
     /// The functions of its traits, under the trait's name, with the traits that it builds on.
@@ -172,6 +174,7 @@ impl Reader<'_> {
                 if let (Body::Module, Some(name)) = (body, defined(&tokens[at..])) {
                     self.module.items.push(name);
                 }
+                self.define_function(&tokens[at..]);
                 self.code(&tokens[at..]);
             }
         }
@@ -182,6 +185,13 @@ impl Reader<'_> {
         self.module.items.push(name.clone());
         let line = span.start().line;
         self.module.types.push(Type { name, line, conditional: self.conditional });
+    }
+
+    fn define_function(&mut self, tokens: &[TokenTree]) {
+        let at = tokens.iter().take(6).position(|token| is_word(token, "fn"));
+        if let Some(name) = at.and_then(|at| word(tokens, at + 1)) {
+            self.module.functions.push((name, tokens[0].span().start().line));
+        }
     }
 
     fn define_trait(&mut self, name: String, tokens: &[TokenTree]) {

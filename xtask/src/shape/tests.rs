@@ -166,6 +166,25 @@ fn a_name_is_defined_once_in_a_crate_and_has_one_noun() {
 }
 
 #[test]
+fn a_verb_that_several_modules_use_has_a_meaning() {
+    let some = package(
+        "some",
+        &[
+            ("lib.rs", "mod a; impl X { pub(crate) unsafe fn look(&self) {} fn looks() {} }"),
+            (
+                "a.rs",
+                "fn look() {} fn hold() {} #[cfg(test)] mod tests { fn settle() {} } trait T { fn settle(); \
+                 }",
+            ),
+        ],
+    );
+    let nouns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let packages = [some];
+    assert_eq!(keys(&names::check(&packages, &nouns(&[]))), ["verb look 2"]);
+    assert_eq!(keys(&names::check(&packages, &nouns(&["fn look"]))), Vec::<String>::new());
+}
+
+#[test]
 fn backends_keep_apart() {
     let tree = |floor: &str, host: &str, cuda: &str| {
         let package = package(
