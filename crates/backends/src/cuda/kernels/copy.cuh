@@ -1,8 +1,9 @@
-// Copying by several threads of a GPU together, at any alignment and length. The two ends of a copy do not overlap.
+// Copying by several threads of a GPU together, at any alignment and length. The two ends of a copy do not
+// overlap.
 //
-// What is under way at once decides the speed: a thread reads `DEPTH` cells before it writes the first of them. More of them
-// gain nothing over the link and lose a third inside an H200. Ends that do not agree in their alignment are read and written
-// in whole cells all the same, and shifted in between.
+// What is under way at once decides the speed: a thread reads `DEPTH` cells before it writes the first of
+// them. More of them gain nothing over the link and lose a third inside an H200. Ends that do not agree in
+// their alignment are read and written in whole cells all the same, and shifted in between.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -15,7 +16,8 @@ typedef unsigned long long u64;
 template <typename T> static __device__ __forceinline__ T fetch(const T *at) { return __ldcs(at); }
 
 // Whole cells, both ends aligned to them.
-static __device__ __forceinline__ void copy_body(uint4 *to, const uint4 *from, u64 cells, u32 lane, u32 lanes) {
+static __device__ __forceinline__ void copy_body(uint4 *to, const uint4 *from, u64 cells, u32 lane,
+                                                 u32 lanes) {
     for (u64 start = lane; start < cells; start += DEPTH * lanes) {
         uint4 held[DEPTH];
 #pragma unroll
@@ -39,9 +41,10 @@ static __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, u32 skew)
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
 
-// Whole cells of an aligned destination. Of the cells around the source only such are read as hold a byte of it, so nothing
-// outside its pages is touched.
-static __device__ __forceinline__ void copy_body_shifted(uint4 *to, const u8 *src, u64 cells, u32 lane, u32 lanes) {
+// Whole cells of an aligned destination. Of the cells around the source only such are read as hold a byte of
+// it, so nothing outside its pages is touched.
+static __device__ __forceinline__ void copy_body_shifted(uint4 *to, const u8 *src, u64 cells, u32 lane,
+                                                         u32 lanes) {
     const u32 skew = (u64)src & 15;
     const uint4 *from = (const uint4 *)(src - skew);
     for (u64 start = lane; start < cells; start += DEPTH / 2 * lanes) {
@@ -71,7 +74,8 @@ static __device__ __forceinline__ void copy_span(u8 *dst, const u8 *src, u64 len
         const u64 at = lane + i * lanes;
         if (at < edges) held[i] = src[at < head ? at : at + body];
     }
-    if (((u64)(src + head) & 15) == 0) copy_body((uint4 *)(dst + head), (const uint4 *)(src + head), cells, lane, lanes);
+    if (((u64)(src + head) & 15) == 0)
+        copy_body((uint4 *)(dst + head), (const uint4 *)(src + head), cells, lane, lanes);
     else copy_body_shifted((uint4 *)(dst + head), src + head, cells, lane, lanes);
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
@@ -91,7 +95,8 @@ struct Rectangle {
 };
 
 // A rectangle whose rows consist of whole cells, each thread `DEPTH` cells at a time.
-template <typename T> static __device__ __forceinline__ void copy_cells(const Rectangle &rows, u64 thread, u64 threads) {
+template <typename T>
+static __device__ __forceinline__ void copy_cells(const Rectangle &rows, u64 thread, u64 threads) {
     const u64 across = rows.width / sizeof(T);
     const u64 down = threads / across, aside = threads % across;
     const u64 dst_step = down * rows.dst_pitch + aside * sizeof(T), dst_wrap = rows.dst_pitch - rows.width;

@@ -1,12 +1,12 @@
-// The kernels of the cuda backend that copy: many pieces at once, rectangles, and moves inside overlapping memory. kernels.ptx is
-// made from this file by regenerate.sh; a test checks that the two belong together.
+// The kernels of the cuda backend that copy: many pieces at once, rectangles, and moves inside overlapping
+// memory. kernels.ptx is made from this file by regenerate.sh; a test checks that the two belong together.
 
 #include "copy.cuh"
 
-// Threads of a block: `THREADS` in device.rs at most.
+// Threads of a block: at most `THREADS` of the Rust side.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 
-// One piece to copy: `Entry` in ring.rs.
+// One segment to copy: `Entry` of the Rust side.
 struct Entry {
     u8 *dst;
     const u8 *src;
@@ -17,12 +17,13 @@ struct Entry {
 #define WORDS 3
 #define FETCHED 8
 
-// Pieces that fit into the parameters of a kernel: `FEW` in ring.rs.
+// Pieces that fit into the parameters of a kernel: `FEW` of the Rust side.
 struct Few {
     Entry entries[160];
 };
 
-// How many blocks are through with the list in a slot; back at 0 when all are. As many as `SLOTS` in ring.rs.
+// How many blocks are through with the list in a slot; back at 0 when all are. As many as `SLOTS` of the Rust
+// side.
 __device__ u32 passed[64];
 
 // The host waits for the word of each block: what the block wrote is there before it.
@@ -34,14 +35,16 @@ static __device__ void ring(volatile u64 *bell, u64 number) {
     }
 }
 
-// Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a warp fetches what it copies
-// in one go and waits for no other, and all begin with the first of the list. The slot is the host's again when the last block says so.
-KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back, volatile u64 *bell,
-                    u64 rings) {
+// Pieces that do not meet each other, a few threads for each. The list lies in page-locked memory: a warp
+// fetches what it copies in one go and waits for no other, and all begin with the first of the list. The slot
+// is the host's again when the last block says so.
+KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back,
+                    volatile u64 *bell, u64 rings) {
     const u32 lane = threadIdx.x % 32, at_once = 32 / lanes, warps = gridDim.x * (blockDim.x / 32);
     const u32 fair = ((count + warps - 1) / warps + at_once - 1) / at_once * at_once;
     const u32 each = fair < FETCHED ? fair : FETCHED;
-    for (u32 first = (threadIdx.x / 32 * gridDim.x + blockIdx.x) * each; first < count; first += warps * each) {
+    for (u32 first = (threadIdx.x / 32 * gridDim.x + blockIdx.x) * each; first < count;
+         first += warps * each) {
         const u32 here = count - first < each ? count - first : each;
         const u64 word = lane < WORDS * here ? list[WORDS * (u64)first + lane] : 0;
         for (u32 start = 0; start < here; start += at_once) {
@@ -58,7 +61,8 @@ KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number,
 
 // The same for a few pieces, which come with the launch.
 KERNEL ferry_pieces_inline(const Few few, u32 count, u32 lanes, volatile u64 *bell, u64 rings) {
-    for (u32 i = threadIdx.x / lanes * gridDim.x + blockIdx.x; i < count; i += blockDim.x / lanes * gridDim.x) {
+    for (u32 i = threadIdx.x / lanes * gridDim.x + blockIdx.x; i < count;
+         i += blockDim.x / lanes * gridDim.x) {
         const Entry &entry = few.entries[i];
         copy_span(entry.dst, entry.src, entry.len, threadIdx.x % lanes, lanes);
     }
@@ -75,8 +79,9 @@ KERNEL ferry_rows(const Rectangle rows) {
     else copy_rows(rows, thread, threads);
 }
 
-// A move inside overlapping memory, as one block, so that a barrier stands between reading and writing: one chunk after the
-// other, each read whole before it is written; upwards if the destination is below the source.
+// A move inside overlapping memory, as one block, so that a barrier stands between reading and writing: one
+// chunk after the other, each read whole before it is written; upwards if the destination is below the
+// source.
 KERNEL ferry_move(u8 *dst, const u8 *src, u64 len) {
     const u64 chunk = 16 * (u64)blockDim.x;
     const u64 chunks = (len + chunk - 1) / chunk;

@@ -1,7 +1,8 @@
-// Reductions inside a device: each element of the destination becomes its combination with one of the source, bit for bit what
-// host/reduce.rs makes of them (docs/decisions/0010-reductions.md).
+// Reductions inside a device: each element of the destination becomes its combination with one of the source,
+// bit for bit what the host backend makes of them (docs/decisions/0010-reductions.md).
 //
-// Four bytes are taken at a time. They are one, two or four elements: a reduction is a whole number of those, at any alignment.
+// Four bytes are taken at a time. They are one, two or four elements: a reduction is a whole number of those,
+// at any alignment.
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 
@@ -110,7 +111,8 @@ static __device__ void put(u8 *at, u64 from, u64 len, u32 word) {
         for (u64 i = 0; i < 4 && i < len - from; i++) at[i] = (u8)(word >> (8 * i));
 }
 
-// What one thread takes at a time, of each end: a vector of 16 bytes that is aligned, or four words `step` apart.
+// What one thread takes at a time, of each end: a vector of 16 bytes that is aligned, or four words `step`
+// apart.
 struct Part {
     u64 first, step, len;
     bool is_vector;
@@ -135,8 +137,9 @@ struct Part {
     }
 };
 
-// How a reduction is cut into parts. Where both ends have the same alignment it is a head and a tail of a few words, and vectors
-// between them; else all of it is words, and threads that are neighbours take words that are.
+// How a reduction is cut into parts. Where both ends have the same alignment it is a head and a tail of a few
+// words, and vectors between them; else all of it is words, and threads that are neighbours take words that
+// are.
 struct Cut {
     u64 head, vectors, len, threads;
 
@@ -159,8 +162,8 @@ static __device__ Cut cut(const u8 *dst, const u8 *src, u64 len, u32 size, u64 t
     return fits ? Cut{head, (len - head) / 16, len, threads} : Cut{0, 0, len, threads};
 }
 
-// `len` bytes of whole elements. Where the ends overlap, one block does a round after the other, each read whole before it is
-// written: upwards if the destination is below the source.
+// `len` bytes of whole elements. Where the ends overlap, one block does a round after the other, each read
+// whole before it is written: upwards if the destination is below the source.
 KERNEL ferry_reduce(u8 *dst, const u8 *src, u64 len, u64 what) {
     const u64 apart = dst < src ? (u64)(src - dst) : (u64)(dst - src);
     const bool overlap = apart > 0 && apart < len, turned = overlap && dst > src;
@@ -181,7 +184,7 @@ KERNEL ferry_reduce(u8 *dst, const u8 *src, u64 len, u64 what) {
     }
 }
 
-// Where the bytes of one element lie, at both ends. `Apart` in reduce.rs is the same.
+// Where the bytes of one element lie, at both ends. `Apart` of the Rust side has the same layout.
 struct Apart {
     u8 *dst[4];
     const u8 *src[4];

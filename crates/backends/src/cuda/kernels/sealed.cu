@@ -1,22 +1,26 @@
-// Copies through descriptors, which are read when the copy runs. One launch does many that were queued one after the other, as if
-// one after the other: all descriptors are read, and if no copy writes what another one reads or writes all blocks copy at once. If
-// one does, one block does all of them in order, and reads each descriptor when its turn comes.
+// Copies through descriptors, which are read when the copy runs. One launch does many that were queued one
+// after the other, as if one after the other: all descriptors are read, and if no copy writes what another
+// one reads or writes all blocks copy at once. If one does, one block does all of them in order, and reads
+// each descriptor when its turn comes.
 //
-// Where the descriptors are stands in the parameters, or in a list that the host goes on writing until the kernel begins: while
-// the stream is busy with other work, all copies behind that work are one launch.
+// Where the descriptors are stands in the parameters, or in a list that the host goes on writing until the
+// kernel begins: while the stream is busy with other work, all copies behind that work are one launch.
 //
-// Reading and comparing is cut into turns, which blocks take. Blocks wait only for turns that others have taken, never for a block
-// that may not have begun. So it does not matter how many of them run at a time, and beside what.
+// Reading and comparing is cut into turns, which blocks take. Blocks wait only for turns that others have
+// taken, never for a block that may not have begun. So it does not matter how many of them run at a time, and
+// beside what.
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
-// What takes the launch must become part of the kernel: otherwise each thread would make a copy of its parameters.
+// What takes the launch must become part of the kernel: otherwise each thread would make a copy of its
+// parameters.
 #define INLINE static __device__ __forceinline__
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Threads of a block, descriptors of a launch, and how many of them its parameters hold: the same in sealed.rs.
+// Threads of a block, descriptors of a launch, and how many of them its parameters hold: the same on
+// the Rust side.
 #define THREADS 1024
 #define MOST 4096
 #define FEW 480
@@ -27,14 +31,15 @@ typedef unsigned long long u64;
 // Stamps of a launch that are looked at together. A power of two.
 #define STAMPS 1024
 
-// What went wrong and what was read. `Report` in device.rs is the same.
+// What went wrong and what was read. `Report` of the Rust side has the same layout.
 struct Report {
     u64 ticket;
     u64 words[WORDS];
 };
 
-// A ring in page-locked memory of one queue, `Report`s behind it. Only kernels of that queue move `written`, one after the
-// other; only the host moves `taken`. When the ring is full later reports are dropped: the first one is what counts.
+// A ring in page-locked memory of one queue, `Report`s behind it. Only kernels of that queue move `written`,
+// one after the other; only the host moves `taken`. When the ring is full later reports are dropped: the
+// first one is what counts.
 struct Reports {
     volatile u64 written;
     volatile u64 taken;
@@ -42,10 +47,10 @@ struct Reports {
     u64 spare[5];
 };
 
-// Where descriptors are, in page-locked memory: `List` in late.rs is the same. The host writes an address, then counts it, then looks
-// whether the list is `closing`; the kernel says that it is closing, then reads the count. So at least one of the two sees what
-// the other did, and what the kernel has `taken` it says, plus one. It is `done` when no address is read any more. Addresses not
-// written yet are zero.
+// Where descriptors are, in page-locked memory: `List` of the Rust side has the same layout. The host writes
+// an address, then counts it, then looks whether the list is `closing`; the kernel says that it is closing,
+// then reads the count. So at least one of the two sees what the other did, and what the kernel has `taken`
+// it says, plus one. It is `done` when no address is read any more. Addresses not written yet are zero.
 struct List {
     volatile u32 count;
     u32 spare[31];
@@ -86,11 +91,12 @@ struct Counts {
 };
 #define MEETS 0x10000
 
-// Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others' zero.
+// Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others'
+// zero.
 struct Job {
     Counts counts[2];
-    // Stamps that descriptors have, zero before a launch. A block that comes late may leave some behind, at which the next launch
-    // looks in vain.
+    // Stamps that descriptors have, zero before a launch. A block that comes late may leave some behind, at
+    // which the next launch looks in vain.
     u64 stamps[STAMPS];
     // What each turn of reading found out.
     u64 facts[FACTS][READS];
@@ -101,7 +107,7 @@ struct Job {
 };
 #define NOWHERE (~0ull)
 
-// What the host gives. `Launch` in sealed.rs is the same.
+// What the host gives. `Launch` of the Rust side has the same layout.
 struct Launch {
     u64 ticket, mark, key;
     Reports *reports;
@@ -114,7 +120,9 @@ struct Launch {
     u64 at[FEW];
 };
 
-static_assert(sizeof(Facts) == 8 * FACTS && sizeof(Counts) == 512 && sizeof(Launch) == 3904 && sizeof(List) == 256 + 8 * MOST, "as in sealed.rs");
+static_assert(sizeof(Facts) == 8 * FACTS && sizeof(Counts) == 512 && sizeof(Launch) == 3904 &&
+                  sizeof(List) == 256 + 8 * MOST,
+              "as on the Rust side");
 
 // What one thread writes and counts others see who have read the count.
 static __device__ u32 look(const u32 *at) {
@@ -129,7 +137,10 @@ static __device__ void tell(u32 *at, u32 value) {
 
 static __device__ u32 count_up(u32 *at, u32 more) {
     u32 before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(more) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(at), "r"(more)
+                 : "memory");
     return before;
 }
 
@@ -141,7 +152,7 @@ static __device__ u64 word(const u8 *at) {
     return value;
 }
 
-// As `digest` in the core's indirect.rs.
+// As `digest` of the core, in Rust.
 static __device__ u64 digest(u64 key, const u64 *fields) {
     u64 sum = key;
     for (int i = 0; i < WORDS - 2; i++) {
@@ -151,8 +162,8 @@ static __device__ u64 digest(u64 key, const u64 *fields) {
     return sum;
 }
 
-// A stamp is the number of a slot and what it held when the descriptor was set: live.rs. Slot 0 stands for memory that nobody
-// watches, the last for memory that only the host can find.
+// A stamp is the number of a slot and what it held when the descriptor was set. Slot 0 stands for
+// memory that nobody watches, the last for memory that only the host can find.
 static __device__ u32 slot_of(u64 stamp) { return (u32)(stamp >> 32); }
 
 static __device__ bool is_alive(const u32 *live, u64 stamp) {
@@ -194,7 +205,8 @@ static __device__ void copy_apart(u8 *dst, const u8 *src, u64 len) {
     for (u64 i = head + 16 * body + threadIdx.x; i < len; i += THREADS) dst[i] = src[i];
 }
 
-// One chunk after the other, each read whole before it is written: upwards if the destination is below the source.
+// One chunk after the other, each read whole before it is written: upwards if the destination is below the
+// source.
 static __device__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
     const u64 chunk = 16 * THREADS, chunks = (len + chunk - 1) / chunk;
     for (u64 turn = 0; turn < chunks; turn++) {
@@ -245,8 +257,8 @@ static __device__ u64 most_of_warp(u64 value) {
     return value;
 }
 
-// By a warp: keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one place come one after
-// the other. Whether there was no room, and the memory was found to be gone.
+// By a warp: keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one
+// place come one after the other. Whether there was no room, and the memory was found to be gone.
 INLINE bool keep_stamp(const Launch &launch, u64 stamp) {
     u32 alike = __match_any_sync(~0u, stamp);
     if (slot_of(stamp) == 0 || threadIdx.x % 32 != __ffs(alike) - 1) return false;
@@ -282,7 +294,8 @@ static __device__ u32 wait_for(const u32 *flag) {
     return seen;
 }
 
-// Waits until so many have been counted there, but for those added by `MEETS`. Says whether there are any of those.
+// Waits until so many have been counted there, but for those added by `MEETS`. Says whether there are any of
+// those.
 static __device__ bool wait_until(const u32 *counted, u32 all) {
     u32 seen;
     while ((seen = look(counted)) % MEETS != all) {}
@@ -310,8 +323,8 @@ INLINE u32 count_of(const Launch &launch) {
     return launch.list ? wait_for(&counts_of(launch).count) - 1 : launch.count;
 }
 
-// By one warp: a descriptor for each thread. Those that the list holds already are read while it is being closed, others after
-// that. Says how many there are in all.
+// By one warp: a descriptor for each thread. Those that the list holds already are read while it is being
+// closed, others after that. Says how many there are in all.
 INLINE u32 read_turn(const Launch &launch, u32 turn) {
     const u32 lane = threadIdx.x % 32, number = 32 * turn + lane;
     Entry entry = {0, 0, 0, 0};
@@ -384,8 +397,9 @@ INLINE bool is_stale(const Launch &launch) {
     return found;
 }
 
-// Then whether the copies can be done at once: whether what one writes meets what another one writes, or one reads. Each is
-// compared with each, in tiles: so large that as many as there are for 4,096 find a multiprocessor each.
+// Then whether the copies can be done at once: whether what one writes meets what another one writes, or one
+// reads. Each is compared with each, in tiles: so large that as many as there are for 4,096 find a
+// multiprocessor each.
 
 static __device__ Entry entry_of(const Job *job, u32 number) {
     const Entry *at = &job->entries[number];
@@ -397,7 +411,8 @@ static __device__ bool meet(const Box &a, const Box &b) {
     return a.above > ~b.below && b.above > ~a.below;
 }
 
-// A range inside the box of all destinations, in units that make its ends short; rounded, so that it is rather too long.
+// A range inside the box of all destinations, in units that make its ends short; rounded, so that it is
+// rather too long.
 struct Span {
     u32 start, end;
 };
@@ -420,7 +435,8 @@ struct Scale {
 #define SHARERS 3
 #define ROWS (SIDE / SHARERS)
 
-// A range that one copy of the column has, beside those of the rows: whether they meet more often than they must.
+// A range that one copy of the column has, beside those of the rows: whether they meet more often than they
+// must.
 static __device__ bool meet_more(const Span *rows, Span own, u32 must) {
     u32 found = 0;
 #pragma unroll 8
@@ -463,9 +479,11 @@ INLINE bool meets(const Launch &launch, u32 count, u32 turn, const Scale &scale,
     const bool has_itself = number - SIDE * row - first < ROWS && dst.start < dst.end;
     bool found = meet_more(rows[0] + first, dst, has_itself);
     if (others.src)
-        found |= meet_more(rows[1] + first, dst, 0) | meet_more(rows[0] + first, scale.of(entry.src, entry.len), 0);
+        found |= meet_more(rows[1] + first, dst, 0) |
+                 meet_more(rows[0] + first, scale.of(entry.src, entry.len), 0);
     if (others.descriptors)
-        found |= meet_more(rows[2] + first, dst, 0) | meet_more(rows[0] + first, scale.of(entry.at, 8 * WORDS), 0);
+        found |=
+            meet_more(rows[2] + first, dst, 0) | meet_more(rows[0] + first, scale.of(entry.at, 8 * WORDS), 0);
     return found;
 }
 
@@ -479,7 +497,8 @@ INLINE void report_all(const Launch &launch, u32 count) {
     }
 }
 
-// Adds up how many shares there are: each thread sums four entries, each warp its threads, one warp the warps.
+// Adds up how many shares there are: each thread sums four entries, each warp its threads, one warp the
+// warps.
 INLINE void count_shares(const Launch &launch, u32 count) {
     __shared__ u64 sums[THREADS / 32];
     const u32 each = MOST / THREADS, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -560,8 +579,8 @@ static __device__ void copy_by(u8 *dst, const u8 *src, u32 len, u32 lane) {
     if (rest < len) dst[rest] = src[rest];
 }
 
-// Where source and destination never share an alignment: words are put together of two. The bytes read too many lie in words of
-// which some are wanted.
+// Where source and destination never share an alignment: words are put together of two. The bytes read too
+// many lie in words of which some are wanted.
 static __device__ void copy_shifted(u8 *dst, const u8 *src, u32 len, u32 lane) {
     u32 head = -(u32)(u64)dst & 3;
     if (head > len) head = len;
@@ -612,7 +631,8 @@ INLINE void copy_all(const Launch &launch, u32 count, const Facts &facts) {
         Entry entry = entry_of(job, number);
         u64 before = is_short ? share : number > 0 ? __ldcg(&shares[number - 1]) : 0;
         u64 done = (share - before) * SHARE, left = entry.len - done;
-        copy_share((u8 *)entry.dst + done, (const u8 *)entry.src + done, left < SHARE ? (u32)left : SHARE, lane);
+        copy_share((u8 *)entry.dst + done, (const u8 *)entry.src + done, left < SHARE ? (u32)left : SHARE,
+                   lane);
     }
 }
 
