@@ -8,7 +8,7 @@ use crate::cuda::{
     coalesce::sender::Gathers,
     descriptors::sealed::SealedOp,
     order::backlog::{Backlog, Span},
-    order::fence::Point,
+    order::fence::StreamPoint,
     order::queue::{Lane, State},
     stream::planner::Way,
     stream::ring::Entry,
@@ -169,7 +169,7 @@ impl Lane {
     }
 
     /// Takes copies into the window if nothing holds the lane, and nobody waits for each of them or shares the stream.
-    pub fn open_or_close(&self, backlog: &Backlog<Work, Arc<Point>>) {
+    pub fn open_or_close(&self, backlog: &Backlog<Work, Arc<StreamPoint>>) {
         let is_alone = !self.waited && !self.is_shared;
         self.gather.set_open(is_alone && !backlog.is_held());
     }

@@ -38,7 +38,7 @@ pub enum Item<W, P> {
     /// An op, or the first of several.
     Work(Ticket, W),
     /// A point behind the op of this ticket.
-    Point(Ticket, P),
+    StreamPoint(Ticket, P),
     /// The same, and the work before it was dropped.
     Lost(Ticket, P),
 }
@@ -168,7 +168,7 @@ impl<W: Span, P> Backlog<W, P> {
 
     fn next_point(&mut self) -> Option<Item<W, P>> {
         let ((ticket, _), Pending { point, is_lost }) = self.points.pop_first()?;
-        Some(if is_lost { Item::Lost(ticket, point) } else { Item::Point(ticket, point) })
+        Some(if is_lost { Item::Lost(ticket, point) } else { Item::StreamPoint(ticket, point) })
     }
 
     fn next_work(&mut self) -> Option<Item<W, P>> {
@@ -277,13 +277,13 @@ mod tests {
         assert_eq!(
             rest(&mut backlog),
             [
-                Item::Point(3, "of three"),
+                Item::StreamPoint(3, "of three"),
                 Item::Work(4, "four"),
-                Item::Point(4, "of four"),
-                Item::Point(4, "of four too"),
+                Item::StreamPoint(4, "of four"),
+                Item::StreamPoint(4, "of four too"),
                 Item::Work(5, "five"),
                 Item::Work(6, "six"),
-                Item::Point(6, "all"),
+                Item::StreamPoint(6, "all"),
             ]
         );
         assert!(!backlog.is_held_by(3), "that was all");
@@ -300,8 +300,8 @@ mod tests {
             rest(&mut backlog),
             [
                 Item::Work(3, "three"),
-                Item::Point(3, "of three"),
-                Item::Point(3, "of three too"),
+                Item::StreamPoint(3, "of three"),
+                Item::StreamPoint(3, "of three too"),
                 Item::Work(4, "four"),
             ]
         );
@@ -339,8 +339,8 @@ mod tests {
             [
                 Item::Lost(3, "of three"),
                 Item::Lost(4, "all"),
-                Item::Point(4, "after the abort"),
-                Item::Point(4, "later still"),
+                Item::StreamPoint(4, "after the abort"),
+                Item::StreamPoint(4, "later still"),
                 Item::Work(5, "five"),
             ]
         );

@@ -6,7 +6,7 @@
 
 use crate::cuda::{
     order::backlog::Part,
-    order::fence::Point,
+    order::fence::StreamPoint,
     order::queue::{Lane, State},
     stream::events::Event,
 };
@@ -78,7 +78,7 @@ impl Lane {
     pub fn hold_up(self: &Arc<Self>, state: &mut State, ticket: Ticket) {
         state.backlog.hold(ticket, Part::Wait);
         self.open_or_close(&state.backlog);
-        let point = Point::new(self.clone(), ticket - 1, false);
+        let point = StreamPoint::new(self.clone(), ticket - 1, false);
         let recorded = self.record(state, ticket - 1, &point);
         self.note(ticket - 1, recorded);
         let (lane, workers) = (self.clone(), self.device.workers.clone());

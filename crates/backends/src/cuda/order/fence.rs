@@ -18,10 +18,10 @@ use std::{
 };
 
 /// The fence that the core holds.
-pub struct CudaFence(pub Arc<Point>);
+pub struct CudaFence(pub Arc<StreamPoint>);
 
 /// "The lane has passed this ticket", and, for a mark, when.
-pub struct Point {
+pub struct StreamPoint {
     lane: Arc<Lane>,
     ticket: Ticket,
     timed: bool,
@@ -58,19 +58,19 @@ pub enum Wait {
     UntilDone,
 }
 
-impl Point {
+impl StreamPoint {
     /// A point that is not in its stream yet.
-    pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<Point> {
+    pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<StreamPoint> {
         let (failed, moved) = (AtomicBool::new(false), Condvar::new());
         let spot = Mutex::new(Spot::Held(Vec::new()));
-        Arc::new(Point { lane, ticket, timed, whole: false, failed, spot, moved })
+        Arc::new(StreamPoint { lane, ticket, timed, whole: false, failed, spot, moved })
     }
 
     /// A point behind everything in a shared stream, which this event marks.
-    pub fn whole(lane: Arc<Lane>, ticket: Ticket, event: Arc<Event>) -> Arc<Point> {
+    pub fn whole(lane: Arc<Lane>, ticket: Ticket, event: Arc<Event>) -> Arc<StreamPoint> {
         let (failed, moved) = (AtomicBool::new(false), Condvar::new());
         let spot = Mutex::new(Spot::Recorded(event));
-        Arc::new(Point { lane, ticket, timed: false, whole: true, failed, spot, moved })
+        Arc::new(StreamPoint { lane, ticket, timed: false, whole: true, failed, spot, moved })
     }
 
     fn has_passed(&self) -> bool {
@@ -298,7 +298,7 @@ impl Fence for CudaFence {
 }
 
 /// The point behind a fence, if it is one of ours.
-pub fn of_cuda(fence: &dyn Fence) -> Option<&Arc<Point>> {
+pub fn of_cuda(fence: &dyn Fence) -> Option<&Arc<StreamPoint>> {
     (fence as &dyn Any).downcast_ref::<CudaFence>().map(|fence| &fence.0)
 }
 
@@ -311,7 +311,7 @@ pub struct Watcher {
 
 #[derive(Default)]
 struct Watched {
-    points: Vec<(Arc<Point>, Job)>,
+    points: Vec<(Arc<StreamPoint>, Job)>,
     runs: bool,
 }
 
@@ -319,7 +319,7 @@ const WATCH_STEP: Duration = Duration::from_micros(50);
 
 impl Watcher {
     /// Runs `then` once `point` is done.
-    pub fn add(self: &Arc<Self>, workers: &Arc<Workers>, point: Arc<Point>, then: Job) {
+    pub fn add(self: &Arc<Self>, workers: &Arc<Workers>, point: Arc<StreamPoint>, then: Job) {
         let mut watched = lock(&self.watched);
         watched.points.push((point, then));
         if !mem::replace(&mut watched.runs, true) {

@@ -1,6 +1,6 @@
 //! What has to be told when a queue has come so far: failures in the order of their ops, and marks that ask for them.
 
-use crate::cuda::{descriptors::reports::Report, order::fence::Point};
+use crate::cuda::{descriptors::reports::Report, order::fence::StreamPoint};
 use ferry_core::{
     Error, Indirect, Kind, Status, Ticket,
     indirect::DESCRIPTOR_WORDS,
@@ -15,7 +15,7 @@ pub struct Ledger {
     failures: VecDeque<(Ticket, Error)>,
     /// By ticket.
     through: VecDeque<Late>,
-    marks: VecDeque<Weak<Point>>,
+    marks: VecDeque<Weak<StreamPoint>>,
 }
 
 /// A copy through a descriptor that is in flight.
@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// `mark` wants to know about failures up to it.
-    pub fn mark(&mut self, mark: &Arc<Point>) {
+    pub fn mark(&mut self, mark: &Arc<StreamPoint>) {
         // Nobody may ever ask this lane how far it is: those that are gone are not kept for that.
         while self.marks.front().is_some_and(|mark| mark.strong_count() == 0) {
             self.marks.pop_front();

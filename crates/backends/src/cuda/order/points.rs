@@ -2,7 +2,7 @@
 
 use crate::cuda::{
     order::backlog::Place,
-    order::fence::Point,
+    order::fence::StreamPoint,
     order::queue::{Lane, State},
     stream::events::Event,
 };
@@ -27,11 +27,11 @@ impl State {
 
 impl Lane {
     /// A point behind everything so far.
-    pub fn point(self: &Arc<Self>) -> Arc<Point> {
+    pub fn point(self: &Arc<Self>) -> Arc<StreamPoint> {
         let mut state = self.state();
         self.let_go(&mut state);
         let last = state.backlog.last();
-        let point = Point::new(self.clone(), last, false);
+        let point = StreamPoint::new(self.clone(), last, false);
         if state.backlog.place(last) == Place::Waits {
             state.backlog.wait(last, point.clone());
         } else if let Some(why) = self.device.lost() {
@@ -45,11 +45,11 @@ impl Lane {
     }
 
     /// The same with a ticket of its own, and it remembers when it was reached.
-    pub fn mark(self: &Arc<Self>) -> Result<Arc<Point>> {
+    pub fn mark(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
         let mut state = self.state();
         self.let_go(&mut state);
         let last = state.backlog.last();
-        let point = Point::new(self.clone(), last + 1, true);
+        let point = StreamPoint::new(self.clone(), last + 1, true);
         if !state.backlog.is_held() && self.is_full() {
             self.hold_up(&mut state, point.ticket());
         }
@@ -64,8 +64,8 @@ impl Lane {
     }
 
     /// A point for work that was submitted before. It waits for nothing that the host has to do later.
-    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<Point> {
-        let point = Point::new(self.clone(), ticket, false);
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<StreamPoint> {
+        let point = StreamPoint::new(self.clone(), ticket, false);
         if self.status.passed() >= ticket {
             return point;
         }
@@ -85,7 +85,7 @@ impl Lane {
     }
 
     /// Puts a point into the stream, which ends behind the op `at`.
-    pub fn record(&self, state: &mut State, at: Ticket, point: &Point) -> Result<()> {
+    pub fn record(&self, state: &mut State, at: Ticket, point: &StreamPoint) -> Result<()> {
         point.put(self.event(state, at, point.ticket(), point.is_timed()))
     }
 
@@ -105,20 +105,20 @@ impl Lane {
     }
 
     /// A point behind everything in the stream, whoever put it there.
-    pub fn end(self: &Arc<Self>) -> Result<Arc<Point>> {
+    pub fn end(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
         let state = self.state();
         let last = state.backlog.last();
         if self.is_empty()? {
             self.settle(last);
-            return Ok(Point::new(self.clone(), last, false));
+            return Ok(StreamPoint::new(self.clone(), last, false));
         }
-        Ok(Point::whole(self.clone(), last, self.record_now()?))
+        Ok(StreamPoint::whole(self.clone(), last, self.record_now()?))
     }
 
     /// The same, and nothing is said of what has passed before somebody asks the point.
-    pub fn end_unsettled(self: &Arc<Self>) -> Result<Arc<Point>> {
+    pub fn end_unsettled(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
         let state = self.state();
-        Ok(Point::whole(self.clone(), state.backlog.last(), self.record_now()?))
+        Ok(StreamPoint::whole(self.clone(), state.backlog.last(), self.record_now()?))
     }
 
     /// Something is about to come into the stream: points at its end need events.
@@ -134,7 +134,7 @@ impl Lane {
 
     /// Puts a point at the end of the stream as it is now. It gets an event when it needs one: most are waited for at once. Where
     /// others put work into the stream it needs one now.
-    pub fn end_at(&self, state: &mut State, point: &Arc<Point>) {
+    pub fn end_at(&self, state: &mut State, point: &Arc<StreamPoint>) {
         if let Some(event) = state.first_behind(point.ticket()) {
             return point.put_at(event);
         }

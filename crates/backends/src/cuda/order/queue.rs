@@ -16,7 +16,7 @@ use crate::cuda::{
     host,
     order::backlog::{Backlog, Item, Part},
     order::crowd::Crowd,
-    order::fence::{CudaFence, Point},
+    order::fence::{CudaFence, StreamPoint},
     order::ledger::Ledger,
     shared::adopt::Shared,
     shared::bounce::Bounce,
@@ -59,11 +59,11 @@ pub struct Lane {
 
 #[derive(Default)]
 pub struct State {
-    pub backlog: Backlog<Work, Arc<Point>>,
+    pub backlog: Backlog<Work, Arc<StreamPoint>>,
     /// Events in the stream, and the ops they stand behind: the newest, and some before it that nobody may have asked about.
     pub tail: VecDeque<(Ticket, Arc<Event>)>,
     /// Points at the end of the stream, which have no events yet.
-    pub ends: Vec<Weak<Point>>,
+    pub ends: Vec<Weak<StreamPoint>>,
     /// An event that the lane put behind this op to see how far it is.
     pub milestone: Option<(Ticket, Arc<Event>)>,
     /// A list to gather copies in.
@@ -216,8 +216,8 @@ impl Lane {
         while let Some(item) = state.backlog.next() {
             match item {
                 Item::Lost(_, point) => point.lose(),
-                Item::Point(_, point) if self.status.is_halted() => point.lose(),
-                Item::Point(ticket, point) => {
+                Item::StreamPoint(_, point) if self.status.is_halted() => point.lose(),
+                Item::StreamPoint(ticket, point) => {
                     let recorded = self.record(&mut state, ticket, &point);
                     self.note(ticket, recorded);
                 }
