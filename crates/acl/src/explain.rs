@@ -3,7 +3,7 @@
 use crate::{
     Error, Result,
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -46,7 +46,7 @@ fn freed(here: &Here, addr: usize) -> Option<String> {
 }
 
 /// `addr` in words.
-fn describe(here: &Here, engine: &Engine, addr: usize) -> String {
+fn describe(here: &Here, engine: &OpenedEngine, addr: usize) -> String {
     let memory = engine.runtime.memory();
     if let Some(block) = memory.table().find(addr) {
         return match addr - block.base {

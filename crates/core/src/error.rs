@@ -60,7 +60,7 @@ pub enum Kind {
     Lost,
     /// The device, its driver or the operating system failed us.
     Device,
-    /// A code of a real library, carried through unchanged.
+    /// A code of the API above, which a stream's status carries unchanged to the call that reports it.
     Native(i32),
 }
 

@@ -73,23 +73,23 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: got by PyObject_GetBuffer and released once; whoever has a Buffer holds the interpreter.
+        // SAFETY: got by PyObject_GetBuffer and released once; a Buffer is only dropped with the interpreter held.
         unsafe { PyBuffer_Release(&mut *self.0) }
     }
 }
 
 /// Integers of an object's buffer as C's size_t: where they lie, or converted if they are of another width or
 /// not side by side.
-pub enum Sizes {
+pub enum SizeArray {
     /// In the object's memory.
     There(Buffer, usize),
     /// Converted.
     Here(Vec<usize>),
 }
 
-impl Sizes {
+impl SizeArray {
     /// The integers of a one-dimensional buffer; a negative one is the error.
-    pub fn of_buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Result<Sizes, Why>> {
+    pub fn of_buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Result<SizeArray, Why>> {
         // Whatever an object says about why its items are not to be had, they are none that can be read here.
         let buffer = Buffer::get(object, ITEMS).map_err(|error| {
             PyTypeError::new_err(format!("argument '{name}': {}", error.value(object.py())))
@@ -105,7 +105,7 @@ impl Sizes {
         let (count, stride) = unsafe { (*view.shape as usize, *view.strides) };
         let (signed, width) = integer(view).ok_or_else(|| not_integers(name, view))?;
         if count == 0 {
-            return Ok(Ok(Sizes::Here(Vec::new())));
+            return Ok(Ok(SizeArray::Here(Vec::new())));
         }
         let in_a_row = stride as usize == size_of::<usize>() && view.buf.cast::<usize>().is_aligned();
         if width == size_of::<usize>() && in_a_row {
@@ -113,7 +113,7 @@ impl Sizes {
             // is held.
             let items = unsafe { std::slice::from_raw_parts(view.buf.cast::<isize>(), count) };
             if !signed || items.iter().all(|item| *item >= 0) {
-                return Ok(Ok(Sizes::There(buffer, count)));
+                return Ok(Ok(SizeArray::There(buffer, count)));
             }
         }
         // SAFETY: `count` items of `width` bytes lie `stride` apart from `buf` on, for as long as the view is
@@ -126,14 +126,14 @@ impl Sizes {
         let sizes = items
             .enumerate()
             .map(|(index, item)| usize::try_from(item).map_err(|_| Why::unfit(outside(index, item))));
-        Ok(sizes.collect::<Result<Vec<_>, _>>().map(Sizes::Here))
+        Ok(sizes.collect::<Result<Vec<_>, _>>().map(SizeArray::Here))
     }
 
     /// The first and how many.
     pub fn parts(&self) -> (usize, usize) {
         match self {
-            Sizes::There(buffer, count) => (buffer.address(), *count),
-            Sizes::Here(sizes) => (sizes.as_ptr() as usize, sizes.len()),
+            SizeArray::There(buffer, count) => (buffer.address(), *count),
+            SizeArray::Here(sizes) => (sizes.as_ptr() as usize, sizes.len()),
         }
     }
 }

@@ -9,14 +9,14 @@ use crate::{
     interrupt,
     state::{
         context::Context,
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
 use std::sync::Arc;
 
 /// Waits for the streams of a context, whatever comes of their work. Fails if a signal ended that.
-pub(crate) fn wait(here: &Here, engine: &Engine, context: &Context) -> Result<()> {
+pub(crate) fn wait(here: &Here, engine: &OpenedEngine, context: &Context) -> Result<()> {
     for entry in engine.streams.all().iter().filter(|entry| entry.context == context.handle) {
         let work = entry.stream.fence()?;
         match interrupt::wait(here, None, |limit| work.wait(limit)) {
@@ -62,7 +62,7 @@ pub fn current(here: &Here) -> Result<usize> {
     Ok(here.context()?.handle)
 }
 
-fn find(engine: &Engine, handle: usize) -> Result<Arc<Context>> {
+fn find(engine: &OpenedEngine, handle: usize) -> Result<Arc<Context>> {
     engine.contexts.get(handle).ok_or_else(|| {
         fail(c::ACL_ERROR_RT_INVALID_HANDLE, format!("{handle:#x} is no context, or one that was destroyed"))
     })

@@ -10,7 +10,7 @@ use crate::{
     log::{self, Level, Module},
     state::{
         context::Context,
-        process::{Engine, Primary, engine},
+        process::{OpenedEngine, Primary, engine},
         stream::StreamEntry,
         thread::Here,
     },
@@ -74,13 +74,13 @@ impl Primary {
 }
 
 /// Every default context.
-pub(crate) fn all(engine: &Engine) -> Vec<Arc<Context>> {
+pub(crate) fn all(engine: &OpenedEngine) -> Vec<Arc<Context>> {
     engine.devices.iter().filter_map(|device| lock(&device.primary).context.clone()).collect()
 }
 
 /// Takes every default context from its device, whatever its count, and ends all peer access: for
 /// aclFinalize, which ends the contexts.
-pub(crate) fn take_all(engine: &Engine) -> Vec<Arc<Context>> {
+pub(crate) fn take_all(engine: &OpenedEngine) -> Vec<Arc<Context>> {
     lock(&engine.peers).clear();
     engine.devices.iter().filter_map(|device| mem::take(&mut *lock(&device.primary)).context).collect()
 }

@@ -8,7 +8,7 @@ use crate::{
     handles::{HandleKind, Handles},
     interrupt,
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         stream::StreamEntry,
         thread::Here,
     },
@@ -143,7 +143,7 @@ pub fn limit_waits(seconds: u32) {
 
 /// As `Event::hold`, but if it takes longer the stream's work fails and goes on.
 fn wait_within(
-    engine: &'static Engine,
+    engine: &'static OpenedEngine,
     stream: &StreamEntry,
     entry: &EventEntry,
     seconds: u32,

@@ -14,7 +14,7 @@ use crate::{
         wire::{Answer, ExportKind, KEY_TEXT, Name},
     },
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -176,7 +176,7 @@ fn refusal(error: &ferry_core::Error) -> Answer {
     }
 }
 
-fn device_of(here: &Here, engine: &Engine, ptr: usize) -> Result<u32> {
+fn device_of(here: &Here, engine: &OpenedEngine, ptr: usize) -> Result<u32> {
     match engine.runtime.memory().table().find(ptr).map(|block| block.home) {
         Some(Home::Device(device)) => Ok(device),
         _ => Err(with_addresses(here, refuse("another thread frees this"), &[("devPtr", ptr)])),
@@ -184,11 +184,11 @@ fn device_of(here: &Here, engine: &Engine, ptr: usize) -> Result<u32> {
 }
 
 /// The number that all processes have for a device of this one.
-pub(super) fn physical(engine: &Engine, device: u32) -> u32 {
+pub(super) fn physical(engine: &OpenedEngine, device: u32) -> u32 {
     engine.physical[device as usize]
 }
 
 /// The device of this process that all processes know under a number.
-fn visible(engine: &Engine, physical: u32) -> Option<u32> {
+fn visible(engine: &OpenedEngine, physical: u32) -> Option<u32> {
     engine.physical.iter().position(|number| *number == physical).map(|device| device as u32)
 }

@@ -6,10 +6,10 @@ use crate::{
     Result,
     constants::ACL_ERROR_RT_INVALID_DEVICEID,
     error::fail,
-    state::process::{Engine, engine},
+    state::process::{OpenedEngine, engine},
 };
 
-impl Engine {
+impl OpenedEngine {
     /// The user's number of the device that the driver calls `logic`.
     pub(crate) fn user_device(&self, logic: i32) -> Result<u32> {
         let found = self.physical.iter().position(|own| i64::from(*own) == i64::from(logic));

@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     settings::settings,
     state::{
-        process::{DeviceState, Engine, bad_device, engine},
+        process::{DeviceState, OpenedEngine, bad_device, engine},
         stream::LEAST_PRIORITY,
         thread::Here,
     },
@@ -70,7 +70,7 @@ pub fn attribute(device: u32, attr: i32) -> Result<i64> {
 
 /// Documented: without programs in threads the sizes of grids and blocks are 0, and the rest is not
 /// supported.
-fn of_threads(engine: &Engine, cores: &Cores, attr: i32) -> Result<i64> {
+fn of_threads(engine: &OpenedEngine, cores: &Cores, attr: i32) -> Result<i64> {
     match (&cores.threads, attr) {
         (None, ACL_DEV_ATTR_WARP_SIZE..=ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE) => {
             let soc = &engine.settings.options.soc;
@@ -138,7 +138,7 @@ pub fn sat_mode(here: &Here) -> Result<i32> {
 }
 
 /// The current device; every device, as long as the thread has set none.
-fn meant<'a>(here: &Here, engine: &'a Engine) -> Result<&'a [DeviceState]> {
+fn meant<'a>(here: &Here, engine: &'a OpenedEngine) -> Result<&'a [DeviceState]> {
     match here.device() {
         Ok(device) => engine.device(device).map(slice::from_ref),
         Err(no_device) if engine.settings.strict => Err(no_device),

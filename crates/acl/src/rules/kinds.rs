@@ -4,7 +4,7 @@ use crate::{
     Error,
     constants::{self as c, *},
     error::fail,
-    state::process::Engine,
+    state::process::OpenedEngine,
 };
 use ferry_core::{Block, Ends, Kind, Origin, Place, Result, Route, sync::lock};
 
@@ -66,7 +66,7 @@ impl CopyKind {
 
     /// Documented: asynchronous copies inside the host are not supported on a card. Where host and device
     /// memory are one they are copies inside the device.
-    pub fn not_inside_host(self, engine: &Engine) -> crate::Result<Self> {
+    pub fn not_inside_host(self, engine: &OpenedEngine) -> crate::Result<Self> {
         if self != HostToHost || engine.is_unified() {
             return Ok(self);
         }
@@ -79,7 +79,7 @@ impl CopyKind {
 
     /// Whether the addresses are what the kind says, and the device that does the copy may reach them.
     #[inline(always)]
-    pub fn agrees(self, ends: &Ends, engine: &Engine, device: u32) -> Result<()> {
+    pub fn agrees(self, ends: &Ends, engine: &OpenedEngine, device: u32) -> Result<()> {
         let route = ends.route();
         if is_far(ends) && !self.reaches_far(route, engine) {
             return Err(self.too_far());
@@ -114,7 +114,7 @@ impl CopyKind {
 
     /// Whether a kind that does not name the route is right all the same.
     #[cold]
-    fn agrees_at_all(self, route: Route, engine: &Engine) -> Result<()> {
+    fn agrees_at_all(self, route: Route, engine: &OpenedEngine) -> Result<()> {
         if engine.is_unified() {
             return self.agrees_in_one_memory(route);
         }
@@ -132,7 +132,7 @@ impl CopyKind {
     /// another device. That ACL_MEMCPY_DEFAULT finds out by itself that a copy is one of these is a
     /// tolerance.
     #[cold]
-    fn reaches_far(self, route: Route, engine: &Engine) -> bool {
+    fn reaches_far(self, route: Route, engine: &OpenedEngine) -> bool {
         match self {
             DeviceToDevice | InnerDeviceToDevice => true,
             Default => matches!(route, Route::DeviceToDevice { .. }) && !engine.settings.strict,
@@ -200,7 +200,7 @@ pub fn not_mapped_across(ends: &Ends) -> Result<()> {
 
 /// A copy between two devices needs that the device which does it has enabled access to the other.
 #[inline]
-pub fn reachable(route: Route, engine: &Engine, device: u32) -> Result<()> {
+pub fn reachable(route: Route, engine: &OpenedEngine, device: u32) -> Result<()> {
     let Route::DeviceToDevice { from, to } = route else { return Ok(()) };
     // Inside one other device: that device's own affair.
     if from == to {
@@ -209,7 +209,7 @@ pub fn reachable(route: Route, engine: &Engine, device: u32) -> Result<()> {
     reachable_peer(from, to, engine, device)
 }
 
-fn reachable_peer(from: u32, to: u32, engine: &Engine, device: u32) -> Result<()> {
+fn reachable_peer(from: u32, to: u32, engine: &OpenedEngine, device: u32) -> Result<()> {
     let peers = lock(&engine.peers);
     let missing = [from, to].into_iter().find(|other| *other != device && !peers.contains(&(device, *other)));
     match missing {

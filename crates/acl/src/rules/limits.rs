@@ -6,7 +6,7 @@ use crate::{
     arguments::refuse,
     constants::*,
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         stream::CoreLimits,
         thread::Here,
     },
@@ -14,7 +14,7 @@ use crate::{
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the product has of a resource.
-fn hardware(engine: &Engine, kind: i32) -> Result<u32> {
+fn hardware(engine: &OpenedEngine, kind: i32) -> Result<u32> {
     let cores = &engine.settings.options.product.cores;
     let most = match kind {
         ACL_RT_DEV_RES_CUBE_CORE => cores.cube,
@@ -27,7 +27,7 @@ fn hardware(engine: &Engine, kind: i32) -> Result<u32> {
     Ok(most as u32)
 }
 
-fn set_in(engine: &Engine, limits: &CoreLimits, kind: i32, value: u32) -> Result<()> {
+fn set_in(engine: &OpenedEngine, limits: &CoreLimits, kind: i32, value: u32) -> Result<()> {
     let most = hardware(engine, kind)?;
     if !(1..=most).contains(&value) {
         let soc = &engine.settings.options.soc;

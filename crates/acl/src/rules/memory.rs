@@ -10,7 +10,7 @@ use crate::{
     interrupt,
     ipc::{self, wire::ExportKind},
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -196,7 +196,7 @@ pub fn free_host_with_sync(here: &Here, ptr: usize) -> Result<()> {
 
 /// Waits for everything submitted to a device; failures stay with their streams, whose next synchronise tells
 /// them.
-fn wait_for_device(here: &Here, engine: &Engine, device: u32) -> Result<()> {
+fn wait_for_device(here: &Here, engine: &OpenedEngine, device: u32) -> Result<()> {
     let streams = engine.streams.all();
     let fences = streams.iter().filter(|entry| entry.device == device).map(|entry| entry.stream.fence());
     let fences: Vec<_> = fences.collect::<Result<_, _>>()?;

@@ -11,7 +11,7 @@ use crate::{
     error::fail,
     explain::{explaining, remember_freed},
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -108,7 +108,7 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
 }
 
 /// Memory of the user's, or page-locked memory of acl that is not to be page-locked again.
-fn can_register(engine: &Engine, ptr: usize, size: usize, pinned: bool) -> Result<()> {
+fn can_register(engine: &OpenedEngine, ptr: usize, size: usize, pinned: bool) -> Result<()> {
     match engine.runtime.memory().place(ptr, size, Access::Write)? {
         place if place.device().is_some() => Err(refuse("device memory cannot be registered")),
         Place::Known(_) if pinned => Err(refuse("the memory is page-locked already")),
@@ -150,7 +150,7 @@ pub fn unregister(here: &Here, ptr: usize) -> Result<()> {
 }
 
 /// Page-locked memory of acl is freed: its registrations go with it.
-pub(crate) fn forget_inside(here: &Here, engine: &Engine, block: &Block) -> Result<()> {
+pub(crate) fn forget_inside(here: &Here, engine: &OpenedEngine, block: &Block) -> Result<()> {
     let mut all = lock(&REGISTERED);
     let inside: Vec<_> =
         all.range(block.base..block.base + block.len).map(|(base, found)| (*base, *found)).collect();
@@ -161,7 +161,7 @@ pub(crate) fn forget_inside(here: &Here, engine: &Engine, block: &Block) -> Resu
     Ok(())
 }
 
-fn end(here: &Here, engine: &Engine, base: usize, registration: Registration) -> Result<()> {
+fn end(here: &Here, engine: &OpenedEngine, base: usize, registration: Registration) -> Result<()> {
     if let Some(view) = registration.view {
         engine.runtime.release(view, Purpose::ViewOf(base))?;
     }

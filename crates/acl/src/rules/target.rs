@@ -11,7 +11,7 @@ use crate::{
     explain::with_addresses,
     interrupt,
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         stream::StreamEntry,
         thread::Here,
     },
@@ -31,7 +31,7 @@ pub enum On {
 /// A resolved [`On`].
 pub(crate) struct Target<'a> {
     /// The engine, opened.
-    pub(crate) engine: &'static Engine,
+    pub(crate) engine: &'static OpenedEngine,
     /// The thread whose call this is.
     pub(crate) here: &'a Here,
     stream: TargetStream,

@@ -2,7 +2,7 @@
 
 use super::{
     context::Context,
-    process::{Engine, Primary},
+    process::{OpenedEngine, Primary},
     stream::{StreamEntry, StreamSettings, this_thread},
 };
 use crate::{
@@ -22,7 +22,7 @@ use std::sync::{
 /// The flags there are; a stream with others is a plain one.
 const ALL_STREAM_FLAGS: u32 = 0x3f;
 
-impl Engine {
+impl OpenedEngine {
     /// Makes a context with its default stream.
     pub(crate) fn make_context(&self, device: u32, explicit: bool) -> Result<Arc<Context>> {
         let context = self.contexts.insert(|handle| Context::new(handle, device, explicit));

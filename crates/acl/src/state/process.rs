@@ -27,7 +27,7 @@ use std::{
 };
 
 /// The engine of the process and the tables that every call starts from.
-pub struct Engine {
+pub struct OpenedEngine {
     /// The engine itself: memory and streams without AscendCL's rules.
     pub(crate) runtime: Runtime,
     /// Tells other processes how much of each device this one uses.
@@ -73,16 +73,16 @@ pub struct Primary {
     pub(crate) implicit: bool,
 }
 
-static ENGINE: OnceLock<Engine> = OnceLock::new();
+static ENGINE: OnceLock<OpenedEngine> = OnceLock::new();
 
 /// The engine of this process, opened by the first call that needs it. If that fails, the next call tries
 /// again.
-pub fn engine() -> Result<&'static Engine> {
+pub fn engine() -> Result<&'static OpenedEngine> {
     ENGINE.get().map_or_else(open_first, Ok)
 }
 
 /// The engine if a call has opened it.
-pub(crate) fn opened() -> Option<&'static Engine> {
+pub(crate) fn opened() -> Option<&'static OpenedEngine> {
     ENGINE.get()
 }
 
@@ -93,7 +93,7 @@ pub fn in_use() -> bool {
 }
 
 #[cold]
-fn open_first() -> Result<&'static Engine> {
+fn open_first() -> Result<&'static OpenedEngine> {
     static OPENING: Mutex<()> = Mutex::new(());
     let _turn = lock(&OPENING);
     if let Some(engine) = opened() {
@@ -106,14 +106,14 @@ fn open_first() -> Result<&'static Engine> {
     Ok(ENGINE.get_or_init(|| engine))
 }
 
-fn open() -> Result<Engine> {
+fn open() -> Result<OpenedEngine> {
     duplicate::none_in_use()?;
     let settings = settings()?;
     let usage = Usage::new(settings.options.backend);
     let runtime = ferry::engine::open_telling(&settings.options, &usage)?;
     let count = runtime.backend().device_count();
     let devices = (0..count).map(|_| DeviceState::default()).collect();
-    let engine = Engine {
+    let engine = OpenedEngine {
         runtime,
         usage,
         settings,
@@ -147,7 +147,7 @@ fn physical(settings: &Settings, count: u32) -> Vec<u32> {
 }
 
 /// A list of devices that was not taken whole is no error, but seldom meant.
-fn warn_of_cut_list(engine: &Engine) {
+fn warn_of_cut_list(engine: &OpenedEngine) {
     let Ok(list) = std::env::var(VISIBLE) else { return };
     let taken = engine.physical.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     if taken != list {
@@ -157,7 +157,7 @@ fn warn_of_cut_list(engine: &Engine) {
     }
 }
 
-impl Engine {
+impl OpenedEngine {
     /// What was opened, in one line for a person.
     pub(crate) fn describe(&self) -> String {
         let (name, count) = (self.runtime.backend().name(), self.devices.len());

@@ -7,7 +7,7 @@
 
 use super::{
     context::Context,
-    process::{Engine, engine},
+    process::{OpenedEngine, engine},
     pthread_key,
     stream::{StreamEntry, this_thread},
 };
@@ -210,7 +210,7 @@ impl Here {
     /// The hidden stream of this thread and device, on which synchronous calls run: never behind other
     /// streams' work, not counted among the streams, and not waited for by a device synchronise. It is the
     /// thread's own, so that a call finds it without a lock.
-    pub(crate) fn hidden_stream(&self, engine: &Engine, device: u32) -> Result<Arc<Stream>> {
+    pub(crate) fn hidden_stream(&self, engine: &OpenedEngine, device: u32) -> Result<Arc<Stream>> {
         let mut hidden = self.hidden.borrow_mut();
         if let Some(stream) = hidden.iter().find(|stream| stream.device() == device) {
             return Ok(stream.clone());
@@ -255,7 +255,7 @@ impl Here {
     }
 
     #[cold]
-    fn find_stream(&self, engine: &Engine, handle: usize) -> Result<Arc<StreamEntry>> {
+    fn find_stream(&self, engine: &OpenedEngine, handle: usize) -> Result<Arc<StreamEntry>> {
         let mut context = self.context.borrow();
         if !context.as_ref().is_some_and(|context| context.is_alive()) {
             drop(context);

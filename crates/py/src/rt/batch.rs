@@ -1,7 +1,7 @@
 //! Copies of many pieces in one call, which pyACL's documents do not have.
 
 use crate::{
-    buffer::{Buffer, Sizes},
+    buffer::{Buffer, SizeArray},
     call::{Address, Int, Size, Why, enter, refuse_as, take, type_name},
     dicts,
 };
@@ -55,7 +55,7 @@ fn memcpy_batch_async(
     stream: Int<Address>,
 ) -> PyResult<(Size, i32)> {
     let name = "acl.rt.memcpy_batch_async";
-    let given = Given {
+    let given = BatchArguments {
         dsts: array("dsts", dsts)?,
         dest_maxs: array("dest_maxs", dest_maxs)?,
         srcs: array("srcs", srcs)?,
@@ -97,10 +97,10 @@ fn memcpy_batch_async(
     result
 }
 
-type Array = Result<Sizes, Why>;
+type Array = Result<SizeArray, Why>;
 
 /// The arguments, each of the right type.
-struct Given {
+struct BatchArguments {
     dsts: Array,
     dest_maxs: Array,
     srcs: Array,
@@ -111,11 +111,11 @@ struct Given {
 
 /// The arguments as C takes them.
 struct Arrays {
-    sizes: [Sizes; 5],
+    sizes: [SizeArray; 5],
     attrs: Vec<BatchAttribute>,
 }
 
-impl Given {
+impl BatchArguments {
     /// Takes the arrays if their values fit and they are as long as is said.
     fn check(self, num_batches: usize, num_attrs: usize) -> Result<Arrays, Why> {
         let attrs = self.attrs.get("attrs")?;
@@ -151,7 +151,7 @@ fn array(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         return numbers(name, tuple.len(), tuple.iter());
     }
     if Buffer::has_one(object) {
-        return Sizes::of_buffer(name, object);
+        return SizeArray::of_buffer(name, object);
     }
     Err(PyTypeError::new_err(format!(
         "argument '{name}': '{}' object is not a list or an integer array",
@@ -170,5 +170,5 @@ fn numbers<'py>(name: &str, count: usize, items: impl Iterator<Item = Bound<'py,
             },
         }
     }
-    Ok(Ok(Sizes::Here(sizes)))
+    Ok(Ok(SizeArray::Here(sizes)))
 }

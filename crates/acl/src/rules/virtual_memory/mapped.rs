@@ -8,7 +8,7 @@ use crate::{
     error::fail,
     explain::explaining,
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -115,7 +115,7 @@ pub fn access(here: &Here, base: usize, location: i32, id: u32) -> Result<i32> {
 
 impl AccessRequest {
     /// The place that is given access.
-    fn place(&self, engine: &Engine, index: usize) -> Result<Home> {
+    fn place(&self, engine: &OpenedEngine, index: usize) -> Result<Home> {
         match self.flags {
             ACL_RT_MEM_ACCESS_FLAGS_READWRITE => {}
             ACL_RT_MEM_ACCESS_FLAGS_NONE | ACL_RT_MEM_ACCESS_FLAGS_READ => {
@@ -139,7 +139,7 @@ impl AccessRequest {
 
 /// A place by its location. Public callers name devices by the driver's number as well, which is another one
 /// where ASCEND_RT_VISIBLE_DEVICES is set: such a number is taken where it is no number of this process's.
-fn place(engine: &Engine, name: &str, location: i32, id: u32) -> Result<Home> {
+fn place(engine: &OpenedEngine, name: &str, location: i32, id: u32) -> Result<Home> {
     match location {
         ACL_MEM_LOCATION_TYPE_HOST => Ok(Home::Host),
         ACL_MEM_LOCATION_TYPE_DEVICE => engine

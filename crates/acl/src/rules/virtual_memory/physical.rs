@@ -10,7 +10,7 @@ use crate::{
     ipc::{self, wire::ExportKind},
     rules::memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
     state::{
-        process::{Engine, engine},
+        process::{OpenedEngine, engine},
         thread::Here,
     },
 };
@@ -61,7 +61,7 @@ pub struct Properties {
 
 impl Properties {
     /// The pages that physical memory like this is made of, which is also its granularity.
-    fn page(&self, engine: &Engine) -> Result<usize> {
+    fn page(&self, engine: &OpenedEngine) -> Result<usize> {
         if self.handle_type != ACL_MEM_HANDLE_TYPE_NONE {
             let note =
                 format!("handleType is {}: only ACL_MEM_HANDLE_TYPE_NONE (0) is supported", self.handle_type);
@@ -97,7 +97,7 @@ impl Properties {
     }
 
     /// Where it is to be.
-    fn site(&self, engine: &Engine) -> Result<Site> {
+    fn site(&self, engine: &OpenedEngine) -> Result<Site> {
         match self.location {
             ACL_MEM_LOCATION_TYPE_DEVICE => Ok(Site::Device(engine.known_device(self.id as i32)?)),
             ACL_MEM_LOCATION_TYPE_HOST => Ok(Site::Host(None)),
@@ -114,7 +114,7 @@ impl Properties {
     }
 
     /// Where it is to be, and in which pages. Documented: pages of 1 GiB are a device's.
-    fn shape(&self, engine: &Engine) -> Result<(Site, usize)> {
+    fn shape(&self, engine: &OpenedEngine) -> Result<(Site, usize)> {
         let (site, page) = (self.site(engine)?, self.page(engine)?);
         if page == GIANT_PAGE && matches!(site, Site::Host(_)) {
             let note = format!("memAttr is {}: memory of the host has no pages of 1 GiB", self.attribute);
