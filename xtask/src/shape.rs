@@ -1,13 +1,16 @@
 //! The shape of the code: which way imports point, that a name means one thing, how wide lines are, how many
-//! methods the traits of the border have, and that docs/ARCHITECTURE.md has every module on its map.
+//! methods the traits of the border have, that docs/ARCHITECTURE.md has every module on its map, and that
+//! files which documents and comments name are there.
 //!
 //! `cargo xtask shape` checks all of it in a few seconds. Followed by names of crates it shows everything
 //! that is wrong in them, also what `xtask/shape.allow` lists as known.
 
 mod cycles;
 mod figures;
+mod files;
 mod floors;
 mod map;
+mod mentions;
 mod names;
 mod offence;
 mod package;
@@ -22,6 +25,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use files::Files;
 use offence::Offence;
 use package::Package;
 
@@ -29,8 +33,8 @@ const ALLOW: &str = "xtask/shape.allow";
 const NOUNS: &str = "xtask/nouns.txt";
 
 /// The folders of the product's packages, in the order of the map.
-const PRODUCT: [&str; 11] =
-    ["core", "backends", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench", "terminal"];
+const PRODUCT: [&str; 12] =
+    ["core", "backends", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench", "terminal", "blocker"];
 
 /// `cargo xtask shape` with its options.
 pub fn run(top: &Path, options: &[&str]) -> Result<(), String> {
@@ -117,7 +121,9 @@ fn offences(top: &Path) -> Result<Vec<Offence>, String> {
     }
     found.extend(names::check(&packages, &nouns(&text(top, NOUNS)?)?));
     found.extend(floors::check_crates(top)?);
-    found.extend(widths::check(top)?);
+    let files = Files::of(top)?;
+    found.extend(widths::check(&files)?);
+    found.extend(mentions::check(&files)?);
     Ok(found)
 }
 

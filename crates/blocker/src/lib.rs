@@ -16,12 +16,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A stream that is blocked until [`unblock`](Blocker::unblock) or drop.
 #[must_use]
 pub struct Blocker {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
     limit: Duration,
 }
 
 #[derive(Default)]
-struct Shared {
+struct Inner {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -36,7 +36,7 @@ struct State {
     has_given_up: bool,
 }
 
-impl Shared {
+impl Inner {
     /// A failed assertion elsewhere must not leave the stream blocked, so a poisoned lock is taken all the
     /// same.
     fn state(&self) -> MutexGuard<'_, State> {

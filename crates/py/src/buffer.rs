@@ -73,7 +73,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: got by PyObject_GetBuffer and released once; a Buffer is only dropped with the interpreter held.
+        // SAFETY: got by PyObject_GetBuffer and released once; a Buffer is only dropped with the interpreter
+        // held.
         unsafe { PyBuffer_Release(&mut *self.0) }
     }
 }

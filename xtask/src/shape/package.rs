@@ -57,14 +57,14 @@ enum Meaning {
 }
 
 /// Gives the text of a file, from the top of the repository; nothing where there is no such file.
-pub type Files<'a> = &'a dyn Fn(&Path) -> Option<String>;
+pub type Sources<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// Re-exports of re-exports of re-exports.
 const DEEPEST: usize = 32;
 
 impl Package {
     /// Reads the package in a folder of the repository, from `src/lib.rs`, else from `src/main.rs`.
-    pub fn load(files: Files<'_>, folder: &str) -> Result<Package, String> {
+    pub fn load(files: Sources<'_>, folder: &str) -> Result<Package, String> {
         let name = folder.rsplit('/').next().unwrap_or(folder).to_owned();
         let mut package = Package { name, modules: Vec::new() };
         let roots = ["src/lib.rs", "src/main.rs"].map(|root| Path::new(folder).join(root));
@@ -78,7 +78,7 @@ impl Package {
     /// Reads a file and the modules it declares, whose files lie in `below`.
     fn add_file(
         &mut self,
-        files: Files<'_>,
+        files: Sources<'_>,
         file: PathBuf,
         below: &Path,
         name: String,
@@ -104,7 +104,7 @@ impl Package {
         Ok(at)
     }
 
-    fn add_children(&mut self, files: Files<'_>, below: &Path, parent: usize) -> Result<(), String> {
+    fn add_children(&mut self, files: Sources<'_>, below: &Path, parent: usize) -> Result<(), String> {
         for mut child in std::mem::take(&mut self.modules[parent].read.children) {
             let folder = below.join(&child.name);
             let at = match child.inline.take() {
@@ -126,7 +126,7 @@ impl Package {
 
     fn add_inline(
         &mut self,
-        files: Files<'_>,
+        files: Sources<'_>,
         below: &Path,
         name: String,
         read: Outline,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::offence::Offence;
 use super::package::Package;
-use super::{cycles, floors, map, names, ratchet, traits, widths};
+use super::{cycles, floors, map, mentions, names, ratchet, traits, widths};
 
 /// A package of files below `crates/NAME/src`.
 fn package(name: &str, files: &[(&str, &str)]) -> Package {
@@ -254,6 +254,18 @@ fn lines_have_at_most_110_columns() {
     assert_eq!(found, ["\n    a.rs:2: 112", "\n    a.rs:3: 200"]);
     assert_eq!(wide(&format!("// https://{}", "x".repeat(120))), Vec::<String>::new(), "an address");
     assert_eq!(wide(&format!("    /// | a row {}|", words(120))), Vec::<String>::new(), "of a table");
+}
+
+#[test]
+fn files_that_comments_and_documents_name_are_there() {
+    let known: Vec<_> = ["crates/core/src/plan/runs.rs", "docs/cuda.md"].map(mentions::words).into();
+    let names = |text: &str| -> Vec<String> {
+        mentions::stale(text, false, &known).into_iter().map(|(_, name)| name).collect()
+    };
+    assert_eq!(names("// see `runs.rs`, `plan/runs.rs`, `core/plan/runs.rs` and `../cuda.md`"), [""; 0]);
+    assert_eq!(names("code `gone.rs`\n/// `*.rs`, `.rs`, `/etc/x.h` and `a b.rs`"), [""; 0]);
+    assert_eq!(names("    //! `gone.rs` and `acl/runs.rs`"), ["gone.rs", "acl/runs.rs"]);
+    assert_eq!(mentions::stale("a\n`gone.md`", true, &known), [(2, "gone.md".to_owned())]);
 }
 
 #[test]
