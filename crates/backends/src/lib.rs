@@ -2,18 +2,13 @@
 //!
 //! - [`host`]: devices made of memory and threads. Needs nothing but a CPU.
 //! - [`cuda`]: real NVIDIA GPUs, through the CUDA driver.
+//!
+//! The two do not know each other. Under both lies one floor that knows neither: [`os`] (the operating system)
+//! and the modules beside it.
 
 pub mod cuda;
-pub mod fault;
-pub mod files;
-pub mod fork;
 pub mod host;
 mod litter;
-mod nobodys;
-pub mod nodes;
-pub mod probe;
-mod ranges;
-pub mod refusal;
-#[doc(hidden)]
-pub mod threads;
+pub mod os;
+mod unallocated;
 pub mod usage;

@@ -5,10 +5,10 @@
 //! process, and numbers are changed by plain stores. A forked child is not its parent: it never writes, and a file that says another
 //! process is passed over. Where no such file can be made, or the program has closed it, the process is not listed; nothing else fails.
 
-use crate::{
+use crate::os::{
     files::{Kept, read_to_string},
     fork::Mark,
-    host::mapping::Mapping,
+    mapping::Mapping,
 };
 use std::{
     collections::BTreeMap,

@@ -3,7 +3,8 @@
 
 pub use crate::options::{VISIBLE, count, setting, switch, var};
 pub use ferry_backends::{
-    fault::explain as explain_faults, files, fork, nodes, probe, refusal, threads, usage,
+    os::{fault::explain as explain_faults, files, fork, nodes, probe, refusal, threads},
+    usage,
 };
 
 use crate::{BackendName, Kind, Options, Result};

@@ -8,7 +8,7 @@ use crate::{
     pending,
     stream::Notes,
 };
-use ferry_backends::threads::as_here;
+use ferry_backends::os::threads::as_here;
 use std::{
     fmt,
     marker::PhantomData,

@@ -12,7 +12,7 @@ use crate::{
     pending::{self, PendingUses},
     runtime::{RuntimeInner, StreamQuota, owner},
 };
-use ferry_backends::threads::as_here;
+use ferry_backends::os::threads::as_here;
 use ferry_core::{Error, Memory, Op, Plan, QueueOptions, Rows, Stream as CoreStream, Ticket};
 pub(crate) use lend::Notes;
 use std::{fmt, sync::Arc, time::Duration};

@@ -19,7 +19,7 @@ use crate::cuda::{
     stream::streams::Spares,
     workers::Workers,
 };
-use crate::{litter::Litter, threads::cancel::Cancelling};
+use crate::{litter::Litter, os::threads::cancel::Cancelling};
 use ferry_core::{
     Error, Result,
     sync::{Apart, Arc, Mutex},

@@ -18,7 +18,13 @@ mod staging;
 mod stream;
 mod workers;
 
-use crate::{fault, host::outside::Outside, usage::Usage};
+use crate::{
+    os::{
+        fault,
+        ranges::{HostPages, Reservations},
+    },
+    usage::Usage,
+};
 use device::Device;
 use driver::Driver;
 use ferry_core::{
@@ -78,7 +84,8 @@ pub struct Cuda {
     usage: Option<Arc<Usage>>,
     settings: Settings,
     /// Addresses that were set aside: for registered memory as devices see it.
-    outside: Arc<Outside>,
+    reservations: Arc<Reservations>,
+    host_pages: HostPages,
 }
 
 impl CudaOptions {
@@ -124,7 +131,8 @@ impl Cuda {
             imports: Arc::default(),
             usage: options.usage.clone(),
             settings: options.settings.clone(),
-            outside: Arc::default(),
+            reservations: Arc::default(),
+            host_pages: HostPages::default(),
         }))
     }
 
@@ -217,27 +225,27 @@ impl Backend for Cuda {
     }
 
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
-        self.outside.reserve(len, align, wish)
+        self.reservations.reserve(len, align, wish)
     }
 
     fn release(&self, base: usize) {
-        self.outside.release(base);
+        self.reservations.release(base);
     }
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
-        if block.home == Home::Host { self.outside.show(base, block) } else { Ok(()) }
+        if block.home == Home::Host { self.reservations.show(base, block) } else { Ok(()) }
     }
 
     fn hide(&self, base: usize, block: &Block) {
         if block.home == Home::Host {
-            self.outside.hide(base, block.len);
+            self.reservations.hide(base, block.len);
         }
     }
 
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
-        let pages = crate::host::outside::new_pages(len, node)?;
+        let pages = HostPages::make(len, node)?;
         let block = self.register(pages.addr(), len)?;
-        self.outside.keep_pages(pages);
+        self.host_pages.add(pages);
         Ok(Block { page, ..block })
     }
 
@@ -274,7 +282,7 @@ impl Backend for Cuda {
         // The same memory may be here already: then it has addresses that only the core knows.
         let is_reserved = opened.is_none() || at % GRANULE != 0 || imports.meets(at, shared.len);
         if is_reserved {
-            base = self.outside.reserve(shared.len, GRANULE, 0)?;
+            base = self.reservations.reserve(shared.len, GRANULE, 0)?;
         }
         imports.add(base, Import { opened, at, is_reserved, len: shared.len });
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })

@@ -1,7 +1,7 @@
 //! Threads for what may block: a user's function, a copy of pageable memory. As many as are blocked at once, and they go
 //! away when there has been nothing to do for a while.
 
-use crate::threads::{self, CALL_STACK, IDLE};
+use crate::os::threads::{self, CALL_STACK, IDLE};
 use ferry_core::{
     backend::survives,
     sync::{Arc, Condvar, Mutex, lock},

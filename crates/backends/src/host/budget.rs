@@ -8,8 +8,7 @@
 //! A process writes its own slot only, a word at a time, so none that is killed leaves a number half changed. Allocations take
 //! turns (`Turn`), since the sum of all slots must not change between looking and taking; frees need not.
 
-use super::mapping::Mapping;
-use crate::{files::above, refusal::limit};
+use crate::os::{files::above, mapping::Mapping, refusal::limit};
 use ferry_core::{Error, Kind, Result};
 use std::{
     fs::{File, OpenOptions},

@@ -2,7 +2,7 @@
 //!
 //! They know nothing of the engine: one that has nothing to do must not keep the memory of a runtime that is gone.
 
-use crate::threads::{CALL_STACK, IDLE, spawn};
+use crate::os::threads::{CALL_STACK, IDLE, spawn};
 use ferry_core::sync::{Arc, Condvar, Mutex, lock};
 use std::{collections::VecDeque, io};
 

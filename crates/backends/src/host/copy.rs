@@ -8,7 +8,7 @@ mod avx2;
 mod limits;
 mod walk;
 
-use crate::fault::{self, Fault, guarded};
+use crate::os::fault::{self, Fault, guarded};
 use ferry_core::{Fill, Pieces};
 use limits::Manner;
 use std::ptr;

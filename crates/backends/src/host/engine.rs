@@ -6,12 +6,10 @@
 
 use super::{calls::Calls, lane::Lane, team::Team};
 #[cfg(not(loom))]
-use crate::threads::IDLE;
+use crate::os::threads::IDLE;
 use crate::{
-    fork::Mark,
     litter::{Function, Litter},
-    refusal,
-    threads::spawn,
+    os::{fork::Mark, refusal, threads::spawn},
 };
 use ferry_core::{
     Error, Kind, Result,

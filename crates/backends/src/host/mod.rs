@@ -6,22 +6,28 @@ mod calls;
 pub mod copy;
 mod engine;
 mod lane;
-pub(crate) mod mapping;
-pub(crate) mod outside;
 mod reduce;
 mod region;
 mod team;
 mod work;
 
-use crate::{fault, files::read_to_string, nobodys, probe, refusal, usage::Usage};
+use crate::{
+    os::{
+        fault,
+        machine::half_of_memory,
+        mapping, probe,
+        ranges::{HostPages, Imports, PageLocks, Reservations},
+    },
+    unallocated,
+    usage::Usage,
+};
 use budget::Share;
 use engine::Engine;
 use ferry_core::{
     Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
-    Status, sync::Arc,
+    Status, sync::Arc, table::GRANULE,
 };
 use lane::{Lane, LaneQueue};
-use outside::Outside;
 use region::{Region, Span};
 use std::path::PathBuf;
 
@@ -50,7 +56,10 @@ pub struct Host {
 struct Regions {
     devices: Vec<Region>,
     page_locked: Region,
-    outside: Outside,
+    page_locks: PageLocks,
+    reservations: Reservations,
+    imports: Imports,
+    host_pages: HostPages,
     usage: Option<Arc<Usage>>,
 }
 
@@ -59,12 +68,12 @@ impl Regions {
     fn owner(&self, addr: usize, len: usize) -> Option<String> {
         let mut regions = self.devices.iter().chain([&self.page_locked]);
         let imported = || {
-            let meets = self.outside.meets_imported(addr, len);
-            meets.then(|| nobodys::IMPORTED.into())
+            let meets = self.imports.meets(addr, len);
+            meets.then(|| unallocated::IMPORTED.into())
         };
         let own = || {
             let usage = self.usage.as_ref().filter(|usage| usage.meets(addr, len));
-            usage.map(|_| nobodys::OWN.into())
+            usage.map(|_| unallocated::OWN.into())
         };
         regions.find(|region| region.meets(addr, len)).map(Region::name).or_else(imported).or_else(own)
     }
@@ -81,9 +90,16 @@ impl Host {
         // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
         let devices = devices(&options, most)?;
-        let page_locked = Region::page_locked(2 * half_of_this_machine(), Span::up_to(most))?;
-        let regions =
-            Arc::new(Regions { devices, page_locked, outside: Outside::default(), usage: options.usage });
+        let page_locked = Region::page_locked(2 * half_of_memory(), Span::up_to(most))?;
+        let regions = Arc::new(Regions {
+            devices,
+            page_locked,
+            page_locks: PageLocks::default(),
+            reservations: Reservations::default(),
+            imports: Imports::default(),
+            host_pages: HostPages::default(),
+            usage: options.usage,
+        });
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
         let engine = Engine::new(regions.clone(), cpus);
         engine.fork.set().map_err(|why| Kind::Device.because(format!("a page of memory: {why}")))?;
@@ -139,14 +155,16 @@ impl Backend for Host {
         }
         match block.origin {
             Origin::Allocated => self.region(block.home)?.free(block),
-            _ => self.regions.outside.free(block),
+            Origin::Registered if self.regions.host_pages.take(block.base).is_some() => {}
+            Origin::Registered => self.regions.page_locks.remove(block.base, block.len),
+            _ => self.regions.imports.remove(block.base),
         }
         Ok(())
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
         if let Some(owner) = self.regions.owner(addr, len) {
-            return Err(nobodys::refusal(addr, len, &owner));
+            return Err(unallocated::refusal(addr, len, &owner));
         }
         probe::accessible(addr, len, access)?;
         Ok(None)
@@ -162,37 +180,41 @@ impl Backend for Host {
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         self.engine.fork.is_no_child()?;
-        Ok(self.regions.outside.register(base, len))
+        self.regions.page_locks.add(base, len);
+        Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
         self.engine.fork.is_no_child()?;
-        self.regions.outside.reserve(len, align, wish)
+        self.regions.reservations.reserve(len, align, wish)
     }
 
     fn release(&self, base: usize) {
         if !self.engine.fork.is_child() {
-            self.regions.outside.release(base);
+            self.regions.reservations.release(base);
         }
     }
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
         self.engine.fork.is_no_child()?;
         match self.is_unified || block.home == Home::Host {
-            true => self.regions.outside.show(base, block),
+            true => self.regions.reservations.show(base, block),
             false => Ok(()),
         }
     }
 
     fn hide(&self, base: usize, block: &Block) {
         if (self.is_unified || block.home == Home::Host) && !self.engine.fork.is_child() {
-            self.regions.outside.hide(base, block.len);
+            self.regions.reservations.hide(base, block.len);
         }
     }
 
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
         self.engine.fork.is_no_child()?;
-        self.regions.outside.host_pages(len, page, node)
+        let mapping = HostPages::make(len, node)?;
+        mapping.lock_on_fault(0, len);
+        let base = self.regions.host_pages.add(mapping);
+        Ok(Block { base, len, home: Home::Host, at: base, page, origin: Origin::Registered })
     }
 
     fn share(&self, block: &Block) -> Result<Shared> {
@@ -207,7 +229,7 @@ impl Backend for Host {
         self.engine.fork.is_no_child()?;
         self.region(Home::Device(device))?;
         let own = self.regions.devices.iter().find_map(|region| region.holding(shared));
-        self.regions.outside.import(shared, device, origin, self.is_unified, own)
+        self.regions.imports.import(shared, device, origin, self.is_unified, own)
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
@@ -223,7 +245,7 @@ impl Backend for Host {
 /// Devices as large as was asked for, or as the first process that shares them asked for, or none. Where nobody asked, as large
 /// as can be.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
-    let wish = options.device_memory.unwrap_or_else(|| half_of_this_machine() / 4096 * 4096);
+    let wish = options.device_memory.unwrap_or_else(|| half_of_memory() / 4096 * 4096);
     let is_exact = options.device_memory.is_some() || options.shared.is_some();
     let shares: Vec<Option<Share>> = match &options.shared {
         Some(folder) => Share::join(folder, &options.devices, wish)?.map(Some).collect(),
@@ -259,20 +281,6 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
             .telling(options.usage.as_ref().map(|usage| usage.of_device(options.devices[id]))))
     };
     spans.into_iter().zip(shares).enumerate().map(device).collect()
-}
-
-/// Half of the smaller of the machine's memory and the limit of our control group.
-pub(crate) fn half_of_this_machine() -> usize {
-    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total_kib(&text)).unwrap_or(1 << 20);
-    let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .filter_map(|path| read_to_string(path).ok()?.trim().parse::<usize>().ok())
-        .min();
-    (machine << 10).min(limit.unwrap_or(usize::MAX)) / 2
-}
-
-fn total_kib(meminfo: &str) -> Option<usize> {
-    refusal::kib_of(meminfo, "MemTotal:")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -331,12 +339,5 @@ mod tests {
         }
         host.hide(base, &there);
         host.release(base);
-    }
-
-    #[test]
-    fn the_smaller_of_machine_and_group_counts() {
-        assert_eq!(total_kib("MemFree: 1 kB\nMemTotal:       24000000 kB\n"), Some(24_000_000));
-        assert_eq!(total_kib("nothing"), None);
-        assert!(half_of_this_machine() > 1 << 20);
     }
 }

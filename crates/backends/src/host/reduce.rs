@@ -3,7 +3,7 @@
 //! Short floats are added and compared as floats of 32 bits and rounded once, to nearest even. A sum of two of them has so few
 //! digits that this gives what exact arithmetic would.
 
-use crate::fault::{self, Fault, guarded};
+use crate::os::fault::{self, Fault, guarded};
 use ferry_core::reduce::{Combine, Element, Reduction};
 use std::ptr;
 

@@ -5,11 +5,16 @@
 //! offset, that only the engine knows. Page-locked memory has one mapping for both, and so has a device of a product whose host
 //! and device memory are one. All show by name in `/proc/self/maps`.
 
-use super::{
-    budget::Share,
-    mapping::{Mapping, identity},
+use super::budget::Share;
+use crate::{
+    os::{
+        files::Kept,
+        mapping::{Mapping, identity},
+        probe::page_size,
+        refusal,
+    },
+    usage::Account,
 };
-use crate::{files::Kept, refusal, usage::Account};
 use ferry_core::{Block, Error, Home, Kind, Origin, Request, Result, Shared, table::GRANULE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -116,7 +121,7 @@ impl Region {
 
     /// What the region is called in messages.
     pub fn name(&self) -> String {
-        crate::nobodys::name(self.home)
+        crate::unallocated::name(self.home)
     }
 
     /// The first of the user's addresses.
@@ -154,7 +159,7 @@ impl Region {
 
     /// Takes whole pages for a block.
     pub fn alloc(&self, request: &Request) -> Result<Block> {
-        let page = request.page.max(GRANULE).max(crate::probe::page_size());
+        let page = request.page.max(GRANULE).max(page_size());
         let short = |space: &Space| self.short(request.len, space.used);
         let mut space = self.space();
         let bytes = request.len.checked_next_multiple_of(page).ok_or_else(|| short(&space))?;
@@ -380,7 +385,7 @@ impl Span {
 
 /// What stays out of use at each end.
 fn edge() -> usize {
-    GRANULE.max(crate::probe::page_size())
+    GRANULE.max(page_size())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -452,3 +457,6 @@ mod tests {
         assert!(line.contains("ferry:device7") && line.contains(" ---s "), "{line}");
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod import_tests;

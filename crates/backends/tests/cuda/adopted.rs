@@ -1,7 +1,7 @@
 //! Streams of another library. A second runtime of the process stands for that: the driver is all that the two share.
 
 use super::*;
-use ferry_backends::files::Kept;
+use ferry_backends::os::files::Kept;
 use ferry_core::{Origin, Shared};
 use std::{
     fs::File,

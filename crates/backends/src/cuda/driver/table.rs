@@ -4,7 +4,7 @@
 //! and addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
 
 use crate::cuda::driver::errors::meaning;
-use crate::ranges::Ranges;
+use crate::os::ranges::Ranges;
 use ferry_core::{Error, Kind, Result, Rows, sync::Mutex};
 use libloading::Library;
 use std::{

@@ -6,7 +6,7 @@ use crate::cuda::{
     memory::registered::Registered,
     memory::{pool, quota},
 };
-use crate::nobodys;
+use crate::unallocated;
 use ferry_core::{
     Block, DeviceId, Error, Home, Kind, Result,
     sync::{MutexGuard, lock},
@@ -156,7 +156,7 @@ impl Cuda {
         if why.kind != Kind::OutOfMemory {
             return why;
         }
-        let asked = || format!("{len} bytes of {} were asked for", nobodys::name(home));
+        let asked = || format!("{len} bytes of {} were asked for", unallocated::name(home));
         let note = match home {
             Home::Device(id) => {
                 self.gpu_memory(id).map_or_else(|_| asked(), |memory| quota::short(id, len, memory))
@@ -193,7 +193,7 @@ impl Cuda {
 
     /// Undoes `register`, or `host_pages`, whose memory goes back to the system when the driver has unlocked it.
     pub fn unregister(&self, base: usize, len: usize) -> Result<()> {
-        let pages = self.outside.take_pages(base);
+        let pages = self.host_pages.take(base);
         let unused = lock(&self.registered).leave(base, len);
         if unused.is_empty() {
             return Ok(());
@@ -239,12 +239,12 @@ impl Cuda {
     /// Undoes `import`.
     pub fn close(&self, block: &Block) -> Result<()> {
         let Some(import) = lock(&self.imports).remove(block.base) else { return Ok(()) };
-        let (imports, outside, base) = (self.imports.clone(), self.outside.clone(), block.base);
+        let (imports, reservations, base) = (self.imports.clone(), self.reservations.clone(), block.base);
         let opened = import.opened;
         let forget = move || {
             lock(&imports).forget(base, &import);
             if import.is_reserved {
-                outside.release(base);
+                reservations.release(base);
             }
         };
         let Some(start) = opened else {

@@ -9,7 +9,7 @@ use crate::cuda::{
     Cuda,
     driver::{Attribute, Driver, MEMORY_DEVICE},
 };
-use crate::{nobodys, probe};
+use crate::{os::probe, unallocated};
 use ferry_core::{Access, Block, DeviceId, Home, Kind, Origin, Result, sync::lock, table::GRANULE};
 
 /// A block of another library.
@@ -81,14 +81,14 @@ impl Cuda {
         // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
         let reached = lock(&self.pieces).reached(addr, len);
         if let Some(home) = reached {
-            return Err(nobodys::refusal(addr, len, &nobodys::name(home)));
+            return Err(unallocated::refusal(addr, len, &unallocated::name(home)));
         }
         if lock(&self.imports).meets(addr, len) {
-            return Err(nobodys::refusal(addr, len, nobodys::IMPORTED));
+            return Err(unallocated::refusal(addr, len, unallocated::IMPORTED));
         }
         let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
         if is_table || self.driver.is_own(addr, len) {
-            return Err(nobodys::refusal(addr, len, nobodys::OWN));
+            return Err(unallocated::refusal(addr, len, unallocated::OWN));
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
         let was_registered = lock(&self.registered).meets(addr, len);

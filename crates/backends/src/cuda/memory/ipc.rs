@@ -2,7 +2,7 @@
 //! bytes; those travel in a file in memory, as the bytes themselves do on the host backend.
 
 use crate::cuda::driver::Pass;
-use crate::{
+use crate::os::{
     files::{Kept, above},
     ranges::Ranges,
 };

@@ -14,7 +14,7 @@ use crate::cuda::{
     shared::latch::{Hold, Latch, Place},
     shared::unheld::Unheld,
 };
-use crate::probe;
+use crate::os::probe;
 use ferry_core::{
     Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},

@@ -1,6 +1,6 @@
 //! The memory nodes of this machine (NUMA), as the kernel lists them.
 
-use crate::files::read_to_string;
+use super::files::read_to_string;
 
 /// Whether there is a memory node of this number. Where the kernel tells nothing there is one, number 0.
 pub fn exists(node: u32) -> bool {

@@ -5,7 +5,7 @@
 //! thread looks now and then whether only ours are left. It is started when the main thread leaves, and costs others nothing.
 
 use super::{CALL_STACK, FIRST, Mask, OURS, One, spawn};
-use crate::files::read_to_string;
+use crate::os::files::read_to_string;
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -10,7 +10,7 @@ pub mod end;
 mod start;
 
 #[cfg(not(loom))]
-use crate::fault;
+use super::fault;
 use cancel::Cancelling;
 use std::{
     io,

@@ -45,7 +45,7 @@ impl Kept {
     }
 
     fn keep(process: Option<i32>, open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Kept> {
-        crate::fork::watch()?;
+        super::fork::watch()?;
         let mut plugs = Plugs::new();
         let fd = raised(open()?)?;
         let (device, inode) = place(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;

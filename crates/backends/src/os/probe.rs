@@ -13,17 +13,15 @@
 mod mappings;
 mod stack;
 
-use crate::{fault::guarded, files, threads::together};
+pub use super::page::page_size;
+use super::{fault::guarded, files, threads::together};
 use ferry_core::{Access, Kind, Result};
 use mappings::Mappings;
 pub use stack::is_on_stack;
 use std::{
     ops::Range,
     ptr,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
 };
 
@@ -70,13 +68,6 @@ pub fn why_not(addr: usize, past: usize, access: Access) -> String {
         Some((at, None)) if at == addr => "not mapped in this process".into(),
         Some((at, None)) => format!("{at:#x} is not mapped in this process"),
     }
-}
-
-/// The size of a page of this machine.
-pub fn page_size() -> usize {
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    // SAFETY: sysconf has no preconditions.
-    *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
 }
 
 /// Whether these pages can be accessed.

@@ -5,7 +5,7 @@
 //! kernel cannot, the number of the process is compared. A child that shares the parent's memory (`vfork`, `CLONE_VM`) is not told
 //! apart: there it is the parent's engine that answers, and its threads that work.
 
-use crate::probe::page_size;
+use super::{files, page::page_size};
 use ferry_core::{Error, Kind, Result};
 use std::{
     io, ptr,
@@ -155,17 +155,17 @@ pub fn watch() -> io::Result<()> {
 }
 
 extern "C" fn before() {
-    crate::files::hold();
+    files::hold();
 }
 
 extern "C" fn in_parent() {
-    crate::files::let_go();
+    files::let_go();
 }
 
 extern "C" fn in_child() {
     BY_C_LIBRARY.store(true, Ordering::Relaxed);
-    crate::files::close_all();
-    crate::files::let_go();
+    files::close_all();
+    files::let_go();
 }
 
 #[cfg(all(test, not(loom)))]

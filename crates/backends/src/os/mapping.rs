@@ -1,6 +1,6 @@
 //! Mappings of the process's address space, undone when dropped. All begin without access rights.
 
-use crate::{
+use super::{
     files::{Kept, above},
     refusal::{self, limit},
 };

@@ -1,7 +1,7 @@
 //! What it means that the system refuses memory or a thread. Its own words ("Resource temporarily unavailable") name neither the
 //! limit nor how much of it the process has used.
 
-use crate::files::read_to_string;
+use super::files::read_to_string;
 use std::io;
 
 /// The system's words for a thread that was not started, and the limit behind them.

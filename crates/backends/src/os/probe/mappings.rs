@@ -1,6 +1,6 @@
 //! The mappings of this process, asked of the kernel one by one (Linux 6.11 and later), or read from its list of all of them.
 
-use crate::files::{above, read_to_string};
+use crate::os::files::{above, read_to_string};
 use std::{fs::File, os::fd::AsRawFd};
 
 /// The list, as the calling thread has it: `/proc/self` is empty once the main thread is gone.
