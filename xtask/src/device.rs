@@ -1,5 +1,9 @@
 //! The conformance suite on the cuda backend: packed for a machine with a GPU, or run here over the stand-in
 //! for its driver.
+//!
+//! Packing builds every test program and gathers what they read where they were built; `tests/device/run.py`
+//! runs the pack there and needs nothing of this repository. Which tests a GPU cannot pass is not decided
+//! here: `tests/device/differences` has them, with reasons.
 
 mod module;
 

@@ -13,6 +13,7 @@ mod map;
 mod mentions;
 mod names;
 mod offence;
+mod openings;
 mod package;
 mod ratchet;
 mod read;
@@ -110,6 +111,7 @@ fn offences(top: &Path) -> Result<Vec<Offence>, String> {
     for package in &packages {
         let arrows = package.arrows();
         found.extend(cycles::check(package, &arrows));
+        found.extend(openings::check(package));
         match package.name.as_str() {
             "core" => found.extend(traits::check(package)),
             "backends" => {

@@ -1,5 +1,9 @@
-//! A stream: copies, fills, functions and events in the order they were submitted. How copies are lent
-//! memory: `stream/lend.rs`.
+//! A stream: copies, fills, functions and events in the order they were submitted.
+//!
+//! The verbs that programs call are here and in the modules of what they take: batches, descriptors, scopes,
+//! events. Each asks whether the memory belongs to the stream's runtime and hands an op to the core, which
+//! checks bounds and routes; nothing here looks at bytes. `stream/lend.rs` is the one door for copies that
+//! own or borrow host memory. Arrows point down, to memory, tokens and the runtime, never to scopes.
 
 mod lend;
 

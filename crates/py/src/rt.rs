@@ -1,4 +1,8 @@
-//! `acl.rt`: one file for each part of the runtime.
+//! `acl.rt`: the functions of the runtime, one file for each part of it.
+//!
+//! A function here is one C function with Python's types around it, mostly a line in a list; it has no rules
+//! of its own. What all of them do alike (taking ints apart, letting go of the interpreter, giving codes
+//! back) is in `call.rs`, which knows none of these files.
 
 mod batch;
 mod copy;

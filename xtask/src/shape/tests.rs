@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::offence::Offence;
 use super::package::Package;
-use super::{cycles, floors, map, mentions, names, ratchet, traits, widths};
+use super::{cycles, floors, map, mentions, names, openings, ratchet, traits, widths};
 
 /// A package of files below `crates/NAME/src`.
 fn package(name: &str, files: &[(&str, &str)]) -> Package {
@@ -254,6 +254,18 @@ fn lines_have_at_most_110_columns() {
     assert_eq!(found, ["\n    a.rs:2: 112", "\n    a.rs:3: 200"]);
     assert_eq!(wide(&format!("// https://{}", "x".repeat(120))), Vec::<String>::new(), "an address");
     assert_eq!(wide(&format!("    /// | a row {}|", words(120))), Vec::<String>::new(), "of a table");
+}
+
+#[test]
+fn modules_open_with_what_they_are_for() {
+    let tree = |folder: &str, inside: &str| {
+        let files = [("lib.rs", "//! Root.\nmod x;"), ("x.rs", folder), ("x/a.rs", inside)];
+        keys(&openings::check(&package("some", &files)))
+    };
+    let five = "//! 1\n//! 2\n//!\n//! 4\n//! 5\nmod a;";
+    assert_eq!(tree(five, "//! A."), [""; 0]);
+    assert_eq!(tree(five, "struct A;"), ["opening some 1"]);
+    assert_eq!(tree("//! 1\n//! 2\nmod a;", "//! A."), ["opening some 1"]);
 }
 
 #[test]
