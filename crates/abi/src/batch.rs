@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Result, ensure};
 use crate::library::Library;
-use crate::memory::{Memory, Span};
+use crate::memory::{Block, Span};
 use crate::stream::Stream;
 use crate::types::{BatchAttribute, Location};
 
@@ -28,7 +28,7 @@ pub struct Batch<'m> {
     sizes: Vec<usize>,
     attributes: Vec<BatchAttribute>,
     indexes: Vec<usize>,
-    memory: PhantomData<&'m Memory>,
+    memory: PhantomData<&'m Block>,
 }
 
 impl<'m> Batch<'m> {

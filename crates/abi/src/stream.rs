@@ -6,27 +6,9 @@ pub use ferry_blocker::Blocker;
 
 use crate::error::Result;
 use crate::library::Library;
-use crate::memory::Span;
+use crate::memory::{Grid, Span};
 use crate::types::{Handle, HostFunction};
 use crate::{call, kind};
-
-/// Rows of a matrix: where the first one starts and how far apart they are.
-#[derive(Clone, Copy)]
-pub struct Grid<'m> {
-    /// The memory that the rows lie in, from the first one on.
-    pub span: Span<'m>,
-    /// Bytes from the start of a row to the start of the next.
-    pub pitch: usize,
-}
-
-impl Grid<'_> {
-    /// Pageable memory has no bounds that the library could check, so the tour must not be wrong about its
-    /// own.
-    pub fn assert_holds(&self, width: usize, height: usize) {
-        let needed = height.saturating_sub(1) * self.pitch + width;
-        assert!(needed <= self.span.len(), "the tour's matrix leaves its own memory");
-    }
-}
 
 /// A stream, destroyed on drop unless it is a context's default one.
 pub struct Stream {

@@ -31,8 +31,8 @@ const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 const PLANS: usize = 4 + BLOCKS.len();
 
 /// Kernels whatever the size, an engine for each piece, and engines for all of them in one call.
-const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,\
-                       rows_out_most=any,rows_within_most=any";
+const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,\
+                       rows_out_from=1,rows_out_most=any,rows_within_most=any";
 const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any";
 const TOGETHER: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
@@ -42,16 +42,16 @@ const WORTH: f64 = 1.02;
 
 /// A way that bytes go: what the plan calls it, what the cases do, and cases that show whether there are
 /// enough blocks.
-struct Way {
+struct Direction {
     name: &'static str,
     route: &'static str,
     full: [&'static str; 2],
 }
 
-const WAYS: [Way; 3] = [
-    Way { name: "in", route: "h2d", full: ["h2d/batch/4096x1K", "h2d/batch/4096x4K"] },
-    Way { name: "out", route: "d2h", full: ["d2h/batch/4096x1K", "d2h/batch/4096x4K"] },
-    Way { name: "within", route: "d2d", full: ["d2d/2d/w16", "d2d/2d/w64"] },
+const WAYS: [Direction; 3] = [
+    Direction { name: "in", route: "h2d", full: ["h2d/batch/4096x1K", "h2d/batch/4096x4K"] },
+    Direction { name: "out", route: "d2h", full: ["d2h/batch/4096x1K", "d2h/batch/4096x4K"] },
+    Direction { name: "within", route: "d2d", full: ["d2d/2d/w16", "d2d/2d/w64"] },
 ];
 
 /// Times of cases, in microseconds.
@@ -125,7 +125,7 @@ impl Measured {
     }
 
     /// The fewest blocks that are as good as any number of them.
-    fn blocks(&self, way: &Way) -> usize {
+    fn blocks(&self, way: &Direction) -> usize {
         let times = self.blocks.iter().map(|times| mean(times, &way.full.map(str::to_owned)));
         let times: Vec<f64> = times.collect();
         let best = times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -133,7 +133,7 @@ impl Measured {
     }
 
     /// The narrowest and the widest rows for a kernel. Inside a device there is no narrowest.
-    fn rows(&self, way: &Way) -> Vec<String> {
+    fn rows(&self, way: &Direction) -> Vec<String> {
         let by_width = |times| WIDTHS.map(|width| mean(times, &[matrix(way, width)]));
         let (kernels, engines) = (by_width(&self.kernels), by_width(&self.engines));
         let (begin, end) =
@@ -174,7 +174,7 @@ fn few(count: usize) -> String {
     format!("{count}x4K")
 }
 
-fn matrix(way: &Way, width: usize) -> String {
+fn matrix(way: &Direction, width: usize) -> String {
     format!("{}/2d/w{}", way.route, short(width))
 }
 

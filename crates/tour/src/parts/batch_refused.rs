@@ -2,7 +2,7 @@
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Home, Memory, Span};
+use ferry_abi::memory::{Block, Home, Span};
 use ferry_abi::{Location, Result};
 
 use crate::ctx::Ctx;
@@ -60,14 +60,14 @@ pub fn wrong_groups(ctx: &mut Ctx) -> Result<Proof> {
 
 /// Sixteen blocks to be copied to device 0, had the batch been right.
 struct Stage {
-    target: Memory,
-    source: Memory,
+    target: Block,
+    source: Block,
 }
 
 impl Stage {
     fn new(ctx: &Ctx) -> Result<Stage> {
-        let target = ctx.memory(Home::Device, &pattern(1, COUNT * BLOCK))?;
-        let source = ctx.memory(Home::Locked, &pattern(2, COUNT * BLOCK))?;
+        let target = ctx.block(Home::Device, &pattern(1, COUNT * BLOCK))?;
+        let source = ctx.block(Home::Locked, &pattern(2, COUNT * BLOCK))?;
         Ok(Stage { target, source })
     }
 

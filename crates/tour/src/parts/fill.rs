@@ -2,23 +2,18 @@
 
 use std::time::Duration;
 
-use ferry_abi::memory::{Home, Memory, Span};
+use ferry_abi::memory::{Block, Home, Span};
 use ferry_abi::{Library, Result};
 
-use super::linear::Around;
+use super::around::Around;
 use crate::ctx::Ctx;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "device memory by a stream, bytes and words",
-        proves: "X1",
-        everywhere: true,
-        run: by_stream,
-    },
-    Part { what: "device memory at once, bytes and words", proves: "", everywhere: false, run: at_once },
-    Part { what: "page-locked memory, by a stream and at once", proves: "", everywhere: false, run: on_host },
+pub const PARTS: &[TourPart] = &[
+    part("device memory by a stream, bytes and words", "X1", by_stream).everywhere(),
+    part("device memory at once, bytes and words", "", at_once),
+    part("page-locked memory, by a stream and at once", "", on_host),
 ];
 
 /// Only the lowest byte of the value counts.
@@ -66,7 +61,7 @@ fn len(ctx: &Ctx) -> usize {
 fn filled(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result<()>) -> Result<Duration> {
     let len = len(ctx);
     let mut mirror = Around::new(1, len);
-    let memory = ctx.memory(home, &mirror.bytes)?;
+    let memory = ctx.block(home, &mirror.bytes)?;
     let time = ctx.best(|| fill(mirror.inside(&memory), len))?;
     mirror.write(&vec![VALUE as u8; len]);
     ctx.verify("filled memory", &memory, &mirror.bytes)?;
@@ -78,7 +73,7 @@ fn words(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result<
     const COUNT: usize = 10_007;
     const START: usize = 64;
     let mut mirror = crate::mirror::pattern(2, START + COUNT * 4 + 100);
-    let memory: Memory = ctx.memory(home, &mirror)?;
+    let memory: Block = ctx.block(home, &mirror)?;
     fill(memory.span(START, COUNT * 4 + 100), COUNT)?;
     for word in mirror[START..][..COUNT * 4].chunks_exact_mut(4) {
         word.copy_from_slice(&WORD.to_ne_bytes());
