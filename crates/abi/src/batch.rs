@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Result, ensure};
 use crate::library::Library;
-use crate::memory::{Block, Span};
+use crate::memory::{Block, BlockPart};
 use crate::stream::Stream;
 use crate::types::{BatchAttribute, Location};
 
@@ -33,7 +33,7 @@ pub struct Batch<'m> {
 
 impl<'m> Batch<'m> {
     /// These copies, each from its second span to its first; no attributes yet.
-    pub fn new(copies: impl Iterator<Item = (Span<'m>, Span<'m>)>) -> Batch<'m> {
+    pub fn new(copies: impl Iterator<Item = (BlockPart<'m>, BlockPart<'m>)>) -> Batch<'m> {
         let mut batch = Batch::default();
         for (dst, src) in copies {
             batch.dsts.push(dst.at());

@@ -1,6 +1,6 @@
 //! Memory of the three sorts that copies tell apart, and spans of it.
 //!
-//! A [`Span`] can only be made inside a [`Block`], and borrows it. That makes the copy calls of this folder
+//! A [`BlockPart`] can only be made inside a [`Block`], and borrows it. That makes the copy calls of this folder
 //! safe to write: the library keeps freed memory until the copies that use it have passed, and does not
 //! return before a copy that uses pageable memory is done. Host bytes are always reached through raw pointers
 //! and never borrowed, because a device may be writing them; bytes read too early are old or new, and the
@@ -37,7 +37,7 @@ pub struct Block {
 
 /// Part of a block.
 #[derive(Clone, Copy)]
-pub struct Span<'m> {
+pub struct BlockPart<'m> {
     at: *mut u8,
     len: usize,
     memory: PhantomData<&'m Block>,
@@ -47,7 +47,7 @@ pub struct Span<'m> {
 #[derive(Clone, Copy)]
 pub struct Grid<'m> {
     /// The memory that the rows lie in, from the first one on.
-    pub span: Span<'m>,
+    pub span: BlockPart<'m>,
     /// Bytes from the start of a row to the start of the next.
     pub pitch: usize,
 }
@@ -88,13 +88,13 @@ impl Block {
     }
 
     /// The whole block.
-    pub fn all(&self) -> Span<'_> {
-        self.span(0, self.len)
+    pub fn all(&self) -> BlockPart<'_> {
+        self.part(0, self.len)
     }
 
     /// `len` bytes from `offset` on.
-    pub fn span(&self, offset: usize, len: usize) -> Span<'_> {
-        Span { at: self.at, len: self.len, memory: PhantomData }.part(offset, len)
+    pub fn part(&self, offset: usize, len: usize) -> BlockPart<'_> {
+        BlockPart { at: self.at, len: self.len, memory: PhantomData }.part(offset, len)
     }
 
     /// The whole block as rows.
@@ -117,7 +117,7 @@ impl Block {
 
     /// Writes from `offset` on; device memory by a synchronous copy.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let part = self.span(offset, bytes.len());
+        let part = self.part(offset, bytes.len());
         if self.home == Home::Device {
             return put(self.library, part, bytes);
         }
@@ -128,7 +128,7 @@ impl Block {
 
     /// Reads from `offset` on; device memory by a synchronous copy.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let part = self.span(offset, bytes.len());
+        let part = self.part(offset, bytes.len());
         if self.home == Home::Device {
             return get_into(self.library, part, bytes);
         }
@@ -166,7 +166,7 @@ impl Drop for Block {
     }
 }
 
-impl Span<'_> {
+impl BlockPart<'_> {
     /// The address, for calls.
     pub fn at(&self) -> *mut c_void {
         self.at.cast()
@@ -181,32 +181,32 @@ impl Span<'_> {
     ///
     /// # Safety
     /// It is given to the library only, and only as memory that the library made and so knows to be freed.
-    pub unsafe fn outlive(self) -> Span<'static> {
-        Span { at: self.at, len: self.len, memory: PhantomData }
+    pub unsafe fn outlive(self) -> BlockPart<'static> {
+        BlockPart { at: self.at, len: self.len, memory: PhantomData }
     }
 }
 
-impl<'m> Span<'m> {
+impl<'m> BlockPart<'m> {
     /// Addresses that the library gave, for as long as `_owner` lives.
     ///
     /// # Safety
     /// They are given to the library only, and are addresses that the library made and so knows.
-    pub unsafe fn of<T>(_owner: &'m T, at: *mut c_void, len: usize) -> Span<'m> {
-        Span { at: at.cast(), len, memory: PhantomData }
+    pub unsafe fn of<T>(_owner: &'m T, at: *mut c_void, len: usize) -> BlockPart<'m> {
+        BlockPart { at: at.cast(), len, memory: PhantomData }
     }
 
     /// `len` bytes from `offset` on.
-    pub fn part(self, offset: usize, len: usize) -> Span<'m> {
+    pub fn part(self, offset: usize, len: usize) -> BlockPart<'m> {
         assert!(offset <= self.len && len <= self.len - offset, "bytes outside of their own block");
-        Span { at: self.at.wrapping_add(offset), len, memory: PhantomData }
+        BlockPart { at: self.at.wrapping_add(offset), len, memory: PhantomData }
     }
 
     /// A span that claims to be `len` long, to see the library refuse it.
     ///
     /// # Safety
     /// It is given to the library only, and only as memory that the library made and so knows the length of.
-    pub unsafe fn longer(span: Span<'m>, len: usize) -> Span<'m> {
-        Span { len, ..span }
+    pub unsafe fn longer(span: BlockPart<'m>, len: usize) -> BlockPart<'m> {
+        BlockPart { len, ..span }
     }
 }
 
@@ -219,26 +219,26 @@ impl Grid<'_> {
 }
 
 /// aclrtMemcpy: returns when the copy is done. `dst` is the room there is, `src` the bytes to copy.
-pub fn copy(library: &Library, dst: Span, src: Span, kind: i32) -> Result<()> {
+pub fn copy(library: &Library, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
     // SAFETY: both spans lie in live memory, and the call is over before either borrow ends.
     let code = unsafe { (library.functions.aclrtMemcpy)(dst.at(), dst.len(), src.at(), src.len(), kind) };
     library.check("aclrtMemcpy", code)
 }
 
 /// Writes `dst` from here by a synchronous copy.
-pub fn put(library: &Library, dst: Span, bytes: &[u8]) -> Result<()> {
-    let source = Span { at: bytes.as_ptr().cast_mut(), len: bytes.len(), memory: PhantomData };
+pub fn put(library: &Library, dst: BlockPart, bytes: &[u8]) -> Result<()> {
+    let source = BlockPart { at: bytes.as_ptr().cast_mut(), len: bytes.len(), memory: PhantomData };
     copy(library, dst, source, kind::HOST_TO_DEVICE)
 }
 
 /// Reads `src` by a synchronous copy.
-pub fn get(library: &Library, src: Span) -> Result<Vec<u8>> {
+pub fn get(library: &Library, src: BlockPart) -> Result<Vec<u8>> {
     let mut bytes = vec![0; src.len()];
     get_into(library, src, &mut bytes)?;
     Ok(bytes)
 }
 
-fn get_into(library: &Library, src: Span, bytes: &mut [u8]) -> Result<()> {
-    let target = Span { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData };
+fn get_into(library: &Library, src: BlockPart, bytes: &mut [u8]) -> Result<()> {
+    let target = BlockPart { at: bytes.as_mut_ptr(), len: bytes.len(), memory: PhantomData };
     copy(library, target, src, kind::DEVICE_TO_HOST)
 }

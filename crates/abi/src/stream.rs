@@ -6,7 +6,7 @@ pub use ferry_blocker::Blocker;
 
 use crate::error::Result;
 use crate::library::Library;
-use crate::memory::{Grid, Span};
+use crate::memory::{BlockPart, Grid};
 use crate::types::{Handle, HostFunction};
 use crate::{call, kind};
 
@@ -109,7 +109,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsync. `dst` is the room there is, `src` the bytes to copy.
-    pub fn copy(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+    pub fn copy(&self, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
         let call = self.library.functions.aclrtMemcpyAsync;
         // SAFETY: both spans lie in memory that the library keeps, or waits for, until the copy has passed.
         let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
@@ -117,7 +117,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsyncWithCondition.
-    pub fn copy_with_condition(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+    pub fn copy_with_condition(&self, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
         let call = self.library.functions.aclrtMemcpyAsyncWithCondition;
         // SAFETY: as for `copy`.
         let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
@@ -136,7 +136,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsyncWithDesc.
-    pub fn copy_by_descriptor(&self, descriptor: Span, kind: i32) -> Result<()> {
+    pub fn copy_by_descriptor(&self, descriptor: BlockPart, kind: i32) -> Result<()> {
         // SAFETY: the library checks what the descriptor says against the memory it knows, when the copy
         // runs.
         let code =
@@ -155,7 +155,7 @@ impl Stream {
     }
 
     /// aclrtMemsetAsync.
-    pub fn fill(&self, dst: Span, value: i32, count: usize) -> Result<()> {
+    pub fn fill(&self, dst: BlockPart, value: i32, count: usize) -> Result<()> {
         let call = self.library.functions.aclrtMemsetAsync;
         // SAFETY: the span lies in memory that the library keeps until the fill has passed.
         let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
@@ -163,7 +163,7 @@ impl Stream {
     }
 
     /// aclrtMemsetD32Async.
-    pub fn fill_words(&self, dst: Span, value: u32, count: usize) -> Result<()> {
+    pub fn fill_words(&self, dst: BlockPart, value: u32, count: usize) -> Result<()> {
         let call = self.library.functions.aclrtMemsetD32Async;
         // SAFETY: as for `fill`.
         let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// aclrtReduceAsync.
-    pub fn reduce(&self, dst: Span, src: Span, kind: i32, element: i32) -> Result<()> {
+    pub fn reduce(&self, dst: BlockPart, src: BlockPart, kind: i32, element: i32) -> Result<()> {
         assert!(dst.len() >= src.len(), "a reduction of {} bytes in {}", src.len(), dst.len());
         let (call, none) = (self.library.functions.aclrtReduceAsync, std::ptr::null_mut());
         // SAFETY: as for `fill`.
@@ -207,7 +207,7 @@ impl Drop for Stream {
 #[derive(Clone, Copy)]
 pub struct Cell<'m> {
     /// Where the address lies.
-    pub span: Span<'m>,
+    pub span: BlockPart<'m>,
     /// What is added to it, in bytes.
     pub offset: usize,
 }

@@ -50,7 +50,7 @@ impl Sides {
 
     /// The segments of a shape, with addresses in place of offsets.
     pub fn addresses(&self, shape: &Shape) -> Vec<Segment> {
-        let address = |block: &Block, offset, len| block.span(offset, len).at() as usize;
+        let address = |block: &Block, offset, len| block.part(offset, len).at() as usize;
         let place = |Segment { dst, src, len }| Segment {
             dst: address(&self.dst, dst, len),
             src: address(&self.src, src, len),
@@ -69,7 +69,7 @@ impl Sides {
             }
         };
         let len = spare.len() / 2;
-        Ok((spare.span(len, len).at(), spare.span(0, len).at(), len))
+        Ok((spare.part(len, len).at(), spare.part(0, len).at(), len))
     }
 
     fn as_long_as_fits(&self, len: usize) -> Result<Block> {

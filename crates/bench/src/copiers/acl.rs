@@ -189,7 +189,7 @@ impl Descriptors {
         let count = segments.len();
         let memory = Block::new(library, Home::Device, each * count)?;
         for (index, Segment { dst, src, len }) in segments.iter().enumerate() {
-            let (at, none) = (memory.span(index * each, each).at(), std::ptr::null_mut());
+            let (at, none) = (memory.part(index * each, each).at(), std::ptr::null_mut());
             let kind = kind::INNER_DEVICE_TO_DEVICE;
             // SAFETY: all three are parts of live blocks; the last argument is reserved and NULL.
             unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, *src as _, *dst as _, *len, none)) }?;
@@ -200,7 +200,7 @@ impl Descriptors {
     fn submit(&self, library: &Library, stream: &Stream) -> Result<()> {
         for index in 0..self.count {
             let (at, kind) =
-                (self.memory.span(index * self.each, self.each).at(), kind::INNER_DEVICE_TO_DEVICE);
+                (self.memory.part(index * self.each, self.each).at(), kind::INNER_DEVICE_TO_DEVICE);
             // SAFETY: the descriptor and what it names live until the stream has passed the copy.
             unsafe { call!(library, aclrtMemcpyAsyncWithDesc(at, kind, stream.handle())) }?;
         }

@@ -67,11 +67,11 @@ impl OpenClCopier {
         match (&self.dst, &self.src) {
             // SAFETY: the block lives until the queue has passed this: who submits also finishes.
             (ClSide::Device(to), ClSide::Host(from)) => unsafe {
-                to.write(dst, from.span(src, len).at(), len, false)
+                to.write(dst, from.part(src, len).at(), len, false)
             },
             // SAFETY: as above.
             (ClSide::Host(to), ClSide::Device(from)) => unsafe {
-                from.read(src, to.span(dst, len).at(), len, false)
+                from.read(src, to.part(dst, len).at(), len, false)
             },
             (ClSide::Device(to), ClSide::Device(from)) => to.copy_from(dst, from, src, len),
             (ClSide::Host(_), ClSide::Host(_)) => Err(no_such_copy()),

@@ -1,7 +1,7 @@
 //! A copy into the middle of a block: what is around the target must stay as it was.
 
 use ferry_abi::Result;
-use ferry_abi::memory::{Block, Home, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
@@ -23,8 +23,8 @@ impl Around {
     }
 
     /// The part that may be written.
-    pub fn inside<'m>(&self, memory: &'m Block) -> Span<'m> {
-        memory.span(Around::MARGIN, self.len)
+    pub fn inside<'m>(&self, memory: &'m Block) -> BlockPart<'m> {
+        memory.part(Around::MARGIN, self.len)
     }
 
     /// Writes it in the mirror.
@@ -39,7 +39,7 @@ pub fn copied(
     len: usize,
     dst: Home,
     src: Home,
-    mut copy: impl FnMut(Span, Span) -> Result<()>,
+    mut copy: impl FnMut(BlockPart, BlockPart) -> Result<()>,
 ) -> Result<Proof> {
     let (mut to, from) = (Around::new(1, len), pattern(2, len));
     let (target, source) = (ctx.block(dst, &to.bytes)?, ctx.block(src, &from)?);

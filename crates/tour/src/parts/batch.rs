@@ -128,8 +128,8 @@ impl Scatter {
 
     fn to_device(&self, host: [Location; 2]) -> Batch<'_> {
         let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.span(block.device, block.len);
-            (device, self.host.0.span(block.host, block.len))
+            let device = self.device[block.group].0.part(block.device, block.len);
+            (device, self.host.0.part(block.host, block.len))
         });
         let ids = self.ids.map(device);
         Batch::new(copies).group(0, ids[0], host[0]).group(SECOND, ids[1], host[1])
@@ -137,8 +137,8 @@ impl Scatter {
 
     fn to_host(&self, host: [Location; 2]) -> Batch<'_> {
         let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.span(block.device, block.len);
-            (self.host.0.span(block.host, block.len), device)
+            let device = self.device[block.group].0.part(block.device, block.len);
+            (self.host.0.part(block.host, block.len), device)
         });
         let ids = self.ids.map(device);
         Batch::new(copies).group(0, host[0], ids[0]).group(SECOND, host[1], ids[1])

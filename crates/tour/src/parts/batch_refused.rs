@@ -2,7 +2,7 @@
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Block, Home, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::{Location, Result};
 
 use crate::ctx::Ctx;
@@ -71,8 +71,8 @@ impl Stage {
         Ok(Stage { target, source })
     }
 
-    fn copies(&self) -> impl Iterator<Item = (Span<'_>, Span<'_>)> {
-        (0..COUNT).map(|i| (self.target.span(i * BLOCK, BLOCK), self.source.span(i * BLOCK, BLOCK)))
+    fn copies(&self) -> impl Iterator<Item = (BlockPart<'_>, BlockPart<'_>)> {
+        (0..COUNT).map(|i| (self.target.part(i * BLOCK, BLOCK), self.source.part(i * BLOCK, BLOCK)))
     }
 
     /// Good up to the wrong copy, where another attribute begins.

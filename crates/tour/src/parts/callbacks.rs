@@ -90,7 +90,7 @@ fn own_thread(ctx: &mut Ctx) -> Result<Proof> {
     drop(go);
     let begin = Instant::now();
     for round in 0..rounds {
-        stream.copy(middle.all(), source.span(round * 8, 8), kind::HOST_TO_DEVICE)?;
+        stream.copy(middle.all(), source.part(round * 8, 8), kind::HOST_TO_DEVICE)?;
         stream.copy(landing.all(), middle.all(), kind::DEVICE_TO_HOST)?;
         let (landing, seen, strangers, done) =
             (landing.clone(), seen.clone(), strangers.clone(), done.clone());

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ferry_abi::error::refused;
-use ferry_abi::memory::{Block, Home, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::stream::Cell;
 use ferry_abi::{Library, Result, kind};
 
@@ -32,7 +32,7 @@ pub fn blank(ctx: &Ctx) -> Result<Block> {
 }
 
 /// aclrtSetMemcpyDesc. The C function takes the source first.
-fn set(library: &Library, descriptor: Span, dst: Span, src: Span, kind: i32) -> Result<()> {
+fn set(library: &Library, descriptor: BlockPart, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
     let call = library.functions.aclrtSetMemcpyDesc;
     // SAFETY: all three spans lie in live memory; the last argument is reserved and NULL.
     let code = unsafe { call(descriptor.at(), kind, src.at(), dst.at(), src.len(), std::ptr::null_mut()) };

@@ -107,7 +107,7 @@ fn small(ctx: &mut Ctx) -> Result<Proof> {
     let stream = ctx.stream()?;
     let begin = Instant::now();
     for i in 0..count {
-        stream.copy(target.span(i, LEN), source.span(i * LEN, LEN), kind::HOST_TO_DEVICE)?;
+        stream.copy(target.part(i, LEN), source.part(i * LEN, LEN), kind::HOST_TO_DEVICE)?;
     }
     let time = begin.elapsed();
     stream.synchronise()?;

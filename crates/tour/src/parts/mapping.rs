@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ferry_abi::memory::Span;
+use ferry_abi::memory::BlockPart;
 use ferry_abi::{Handle, Library, Location, PhysicalProperties, Result, call};
 
 /// `aclrtPhysicalMemProp` for a device's memory in normal pages.
@@ -115,9 +115,9 @@ impl Reservation {
     }
 
     /// All of it.
-    pub fn all(&self) -> Span<'_> {
+    pub fn all(&self) -> BlockPart<'_> {
         // SAFETY: the library made the addresses, and a span is given to nobody else.
-        unsafe { Span::of(self, self.at, self.len) }
+        unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
 

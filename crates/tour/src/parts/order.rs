@@ -85,7 +85,7 @@ fn functions(ctx: &mut Ctx) -> Result<Proof> {
     let stream = ctx.stream()?;
     let begin = Instant::now();
     for round in 0..rounds {
-        stream.copy(middle.all(), source.span(round * 8, 8), kind::HOST_TO_DEVICE)?;
+        stream.copy(middle.all(), source.part(round * 8, 8), kind::HOST_TO_DEVICE)?;
         stream.copy(landing.all(), middle.all(), kind::DEVICE_TO_HOST)?;
         let (landing, seen) = (landing.clone(), seen.clone());
         stream.call(move || {
@@ -116,7 +116,7 @@ fn many(ctx: &mut Ctx) -> Result<Proof> {
     for (stream, host, device) in &lanes {
         stream.copy(device.0.all(), host.0.all(), kind::HOST_TO_DEVICE)?;
         stream.copy(device.1.all(), device.0.all(), kind::DEVICE_TO_DEVICE)?;
-        stream.fill(device.1.span(len - 64, 64), 0x11, 64)?;
+        stream.fill(device.1.part(len - 64, 64), 0x11, 64)?;
         stream.copy(host.1.all(), device.1.all(), kind::DEVICE_TO_HOST)?;
     }
     // SAFETY: takes no argument.

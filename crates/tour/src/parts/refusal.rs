@@ -1,7 +1,7 @@
 //! Mistakes that programs make: each is refused with its code, explained, and changes nothing.
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Block, Home, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Error, Result, kind};
 
@@ -26,15 +26,15 @@ fn explained(ctx: &mut Ctx) -> Result<Proof> {
     for (what, dst, src, kind, code) in [
         ("more bytes than room", target.all(), source.all(), to_device, 107000),
         ("freed page-locked memory", target.all(), gone, to_device, 107000),
-        ("a kind that contradicts the addresses", target.all(), source.span(0, 64), to_host, 107000),
-        ("pageable memory as the device's", plain.all(), source.span(0, 64), to_device, 107000),
-        ("host to host", plain.all(), source.span(0, 64), kind::HOST_TO_HOST, 207000),
+        ("a kind that contradicts the addresses", target.all(), source.part(0, 64), to_host, 107000),
+        ("pageable memory as the device's", plain.all(), source.part(0, 64), to_device, 107000),
+        ("host to host", plain.all(), source.part(0, 64), kind::HOST_TO_HOST, 207000),
     ] {
         refused_with_words(what, code, stream.copy(dst, src, kind), [dst, src])?;
     }
     // The room is said to be enough, but the block is shorter than that, padding included.
     // SAFETY: only the address is used, by a library that knows the block's length.
-    let beyond = unsafe { Span::longer(target.all(), 8192) };
+    let beyond = unsafe { BlockPart::longer(target.all(), 8192) };
     let outcome = stream.copy(beyond, source.all(), to_device);
     refused_with_words("bytes beyond the end of a block", 107000, outcome, [beyond, source.all()])?;
     stream.synchronise()?;
@@ -44,7 +44,7 @@ fn explained(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// Addresses of page-locked memory that is freed already.
-fn freed(ctx: &Ctx) -> Result<Span<'static>> {
+fn freed(ctx: &Ctx) -> Result<BlockPart<'static>> {
     let memory = Block::new(ctx.library, Home::Locked, 4096)?;
     // SAFETY: given to the library only, which made it.
     let span = unsafe { memory.all().outlive() };
@@ -53,7 +53,7 @@ fn freed(ctx: &Ctx) -> Result<Span<'static>> {
 }
 
 /// The refusal carries words that name the call and both addresses.
-fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [Span; 2]) -> Result<()> {
+fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [BlockPart; 2]) -> Result<()> {
     let message = match &outcome {
         Err(Error::Call { message, .. }) => message.clone(),
         _ => String::new(),

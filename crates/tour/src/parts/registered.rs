@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{self, Block, Home, Span};
+use ferry_abi::memory::{self, Block, BlockPart, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Library, Location, PointerAttributes, Result, call, kind};
 
@@ -31,7 +31,7 @@ struct Registered {
 }
 
 impl Registered {
-    fn new(library: &'static Library, span: Span, flags: u32) -> Result<Registered> {
+    fn new(library: &'static Library, span: BlockPart, flags: u32) -> Result<Registered> {
         let at = span.at();
         // SAFETY: the library looks at the memory before it takes it, and it stays until it is unregistered.
         unsafe { call!(library, aclrtHostRegisterV2(at, span.len() as u64, flags)) }?;
@@ -91,7 +91,7 @@ fn pinned(ctx: &mut Ctx) -> Result<Proof> {
     let (len, library) = (count * PAGE, ctx.library);
     let (from, old) = (pattern(2, len), pattern(3, len));
     let (plain, first) = pages(ctx, count)?;
-    let host = plain.span(first, len);
+    let host = plain.part(first, len);
     let registered = Registered::new(library, host, PINNED)?;
     ensure(location(library, host.at())? == 0, "where pinned memory is", 0, location(library, host.at())?)?;
     let (source, target) = (ctx.block(Home::Device, &from)?, ctx.block(Home::Device, &old)?);
@@ -116,10 +116,10 @@ fn pinned(ctx: &mut Ctx) -> Result<Proof> {
 fn pageable_again(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (plain, first) = pages(ctx, 4)?;
-    let (half, whole) = (plain.span(first, 2 * PAGE), plain.span(first, 4 * PAGE));
+    let (half, whole) = (plain.part(first, 2 * PAGE), plain.part(first, 4 * PAGE));
     let bytes = seen(&plain, first, 4 * PAGE)?;
     let target = ctx.block(Home::Device, &pattern(2, 4 * PAGE))?;
-    let copy = |stream: &Stream, src: Span| stream.copy(target.all(), src, kind::HOST_TO_DEVICE);
+    let copy = |stream: &Stream, src: BlockPart| stream.copy(target.all(), src, kind::HOST_TO_DEVICE);
     let registered = Registered::new(library, half, PINNED)?;
     let stream = ctx.stream()?;
     must_wait("a copy of memory half of which is pinned", &stream, || copy(&stream, whole))?;
@@ -138,7 +138,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
     let before = pattern(2, PAGE);
     let device = ctx.block(Home::Device, &before)?;
     let stream = ctx.stream()?;
-    let host = plain.span(first, PAGE);
+    let host = plain.part(first, PAGE);
     let registered = Registered::new(library, host, MAPPED)?;
     let at = device_pointer(library, host.at())?;
     let inside = device_pointer(library, host.at().wrapping_byte_add(100))?;
@@ -149,7 +149,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
         inside as usize,
     )?;
     // SAFETY: the library made the address; nobody else is given it.
-    let view = unsafe { Span::of(&registered, at, PAGE) };
+    let view = unsafe { BlockPart::of(&registered, at, PAGE) };
     for (dst, src, direction) in [
         (device.all(), view, kind::HOST_TO_DEVICE),
         (view, device.all(), kind::DEVICE_TO_HOST),
@@ -168,7 +168,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// aclrtHostRegister gives the address at once.
-fn older_call(library: &'static Library, host: Span) -> Result<()> {
+fn older_call(library: &'static Library, host: BlockPart) -> Result<()> {
     let mut view = std::ptr::null_mut();
     // SAFETY: `view` is writable for the time of the call, and the memory stays until it is unregistered.
     unsafe { call!(library, aclrtHostRegister(host.at(), host.len() as u64, 0, &mut view)) }?;
@@ -182,11 +182,11 @@ fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (plain, first) = pages(ctx, 2)?;
     let device = ctx.block(Home::Device, &pattern(2, PAGE))?;
-    let host = plain.span(first, PAGE);
-    let register = |span: Span| Registered::new(library, span, PINNED).and_then(Registered::end);
+    let host = plain.part(first, PAGE);
+    let register = |span: BlockPart| Registered::new(library, span, PINNED).and_then(Registered::end);
     let registered = Registered::new(library, host, PINNED)?;
     refused("memory that is registered", 507910, register(host))?;
-    refused("memory that begins inside a page", 107008, register(plain.span(first + 64, PAGE)))?;
+    refused("memory that begins inside a page", 107008, register(plain.part(first + 64, PAGE)))?;
     refused("device memory", 107000, register(device.all()))?;
     // SAFETY: takes an address, which the library looks up; it refuses this one.
     let freed = unsafe { call!(library, aclrtFreeHost(host.at())) };

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_void};
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{self, Home, Span, get, put};
+use ferry_abi::memory::{self, BlockPart, Home, get, put};
 use ferry_abi::{Error, Handle, Library, Result, call, kind};
 
 use super::mapping::{Physical, Reservation, granularity};
@@ -28,7 +28,7 @@ const KEY: usize = 65;
 const ANYBODY: u64 = 1;
 
 /// aclrtIpcMemGetExportKey.
-fn export(library: &Library, span: Span, flags: u64) -> Result<CString> {
+fn export(library: &Library, span: BlockPart, flags: u64) -> Result<CString> {
     let mut key: [c_char; KEY] = [0; KEY];
     // SAFETY: the key has the documented size and is writable for the time of the call.
     unsafe { call!(library, aclrtIpcMemGetExportKey(span.at(), span.len(), key.as_mut_ptr(), KEY, flags)) }?;
@@ -64,9 +64,9 @@ impl Imported {
         Ok(Imported { library, key: key.clone(), at, len })
     }
 
-    fn all(&self) -> Span<'_> {
+    fn all(&self) -> BlockPart<'_> {
         // SAFETY: the library made the address, and a span is given to nobody else.
-        unsafe { Span::of(self, self.at, self.len) }
+        unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
 
