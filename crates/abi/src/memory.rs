@@ -1,10 +1,10 @@
 //! Memory of the three sorts that copies tell apart, and spans of it.
 //!
-//! A [`BlockPart`] can only be made inside a [`Block`], and borrows it. That makes the copy calls of this folder
-//! safe to write: the library keeps freed memory until the copies that use it have passed, and does not
-//! return before a copy that uses pageable memory is done. Host bytes are always reached through raw pointers
-//! and never borrowed, because a device may be writing them; bytes read too early are old or new, and the
-//! mirror notices.
+//! A [`BlockPart`] can only be made inside a [`Block`], and borrows it. That makes the copy calls of this
+//! folder safe to write: the library keeps freed memory until the copies that use it have passed, and does
+//! not return before a copy that uses pageable memory is done. Host bytes are always reached through raw
+//! pointers and never borrowed, because a device may be writing them; bytes read too early are old or new,
+//! and the mirror notices.
 
 // How long a block is matters; whether it is empty is never asked.
 #![allow(clippy::len_without_is_empty)]
@@ -75,8 +75,8 @@ impl Block {
     /// Owns a block that another call has allocated.
     ///
     /// # Safety
-    /// The library allocated `len` bytes at `at`, which aclrtFree (device) or aclrtFreeHost (page-locked) frees, and
-    /// nothing else frees it.
+    /// The library allocated `len` bytes at `at`, which aclrtFree (device) or aclrtFreeHost (page-locked)
+    /// frees, and nothing else frees it.
     pub unsafe fn adopt(library: &'static Library, home: Home, at: *mut c_void, len: usize) -> Block {
         assert_ne!(home, Home::Pageable, "pageable memory is not the library's");
         Block { library, at: at.cast(), len, home }
@@ -151,7 +151,8 @@ impl Block {
             // SAFETY: the block came from aclrtMallocHost or one of its kind, and is freed once.
             Home::Locked => unsafe { call!(self.library, aclrtFreeHost(self.at.cast())) },
             Home::Pageable => {
-                // SAFETY: `at` and `len` are those of the boxed slice that `new` made, and it is dropped once.
+                // SAFETY: `at` and `len` are those of the boxed slice that `new` made, and it is dropped
+                // once.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.at, self.len)) });
                 Ok(())
             }
@@ -211,7 +212,8 @@ impl<'m> BlockPart<'m> {
 }
 
 impl Grid<'_> {
-    /// Pageable memory has no bounds that the library could check, so its caller must not be wrong about its own.
+    /// Pageable memory has no bounds that the library could check, so its caller must not be wrong about its
+    /// own.
     pub fn assert_holds(&self, width: usize, height: usize) {
         let needed = height.saturating_sub(1) * self.pitch + width;
         assert!(needed <= self.span.len(), "the matrix leaves its own memory");
