@@ -1,5 +1,9 @@
-//! The CUDA driver itself as a peer on the cuda backend: its copies one by one, its batches, its rectangles,
-//! on a stream of its own and between the very memory that Ferry uses.
+//! The CUDA driver itself as a peer on the cuda backend: its copies, its batches and its rectangles.
+//!
+//! They go between the very memory that Ferry uses, on a stream of their own, so that what differs is who
+//! submits. The context is current only while a sample is taken: a program that knows AscendCL alone has made
+//! none current. `driver` declares the functions and is the only file here that calls them; it imports
+//! nothing of this one.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,9 @@
-//! OpenCL on the processor as a peer: PoCL, or whatever the loader offers.
+//! OpenCL on the processor as a peer on the host backend: PoCL, or what else the loader offers.
+//!
+//! Another engine that copies between host memory and memory it calls a device's, by a queue of its own. Its
+//! device memory is buffers of its own; the host side is a block of Ferry's, page-locked or pageable as the
+//! case says. `loader` declares the functions and is the only file here that calls them; it imports nothing
+//! of this one.
 
 use std::rc::Rc;
 use std::sync::Arc;

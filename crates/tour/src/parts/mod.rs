@@ -1,7 +1,10 @@
-//! The parts of the tour, in groups. A file is a group, or what some of them share.
+//! The parts of the tour, in groups. A file is a group of parts, or what several groups share.
 //!
 //! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a
-//! second process (`crate::child`). Nothing here prints.
+//! second process (`crate::child`), which then plays a role that stands beside the part. It answers with a
+//! proof or an error; nothing here prints or decides what an error means. Shared by groups are `around` and
+//! `mapping`; `matrix_limits`, `batch_refused` and `peers` are halves of `matrix`, `batch` and `linear`. No
+//! other file here imports another.
 
 use crate::child::Role;
 use crate::part::TourPart;
