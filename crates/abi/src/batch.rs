@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Result, ensure};
 use crate::library::Library;
-use crate::memory::{Memory, Span};
+use crate::memory::{Block, BlockPart};
 use crate::stream::Stream;
 use crate::types::{BatchAttribute, Location};
 
@@ -28,12 +28,24 @@ pub struct Batch<'m> {
     sizes: Vec<usize>,
     attributes: Vec<BatchAttribute>,
     indexes: Vec<usize>,
-    memory: PhantomData<&'m Memory>,
+    memory: PhantomData<&'m Block>,
+}
+
+/// What all forms of the call take.
+struct Arguments {
+    dsts: *mut *mut c_void,
+    rooms: *mut usize,
+    srcs: *mut *mut c_void,
+    sizes: *mut usize,
+    count: usize,
+    attributes: *mut BatchAttribute,
+    indexes: *mut usize,
+    groups: usize,
 }
 
 impl<'m> Batch<'m> {
     /// These copies, each from its second span to its first; no attributes yet.
-    pub fn new(copies: impl Iterator<Item = (Span<'m>, Span<'m>)>) -> Batch<'m> {
+    pub fn new(copies: impl Iterator<Item = (BlockPart<'m>, BlockPart<'m>)>) -> Batch<'m> {
         let mut batch = Batch::default();
         for (dst, src) in copies {
             batch.dsts.push(dst.at());
@@ -56,6 +68,19 @@ impl<'m> Batch<'m> {
         self.sizes.iter().sum()
     }
 
+    fn arguments(&self) -> Arguments {
+        Arguments {
+            dsts: self.dsts.as_ptr().cast_mut(),
+            rooms: self.rooms.as_ptr().cast_mut(),
+            srcs: self.srcs.as_ptr().cast_mut(),
+            sizes: self.sizes.as_ptr().cast_mut(),
+            count: self.dsts.len(),
+            attributes: self.attributes.as_ptr().cast_mut(),
+            indexes: self.indexes.as_ptr().cast_mut(),
+            groups: self.indexes.len(),
+        }
+    }
+
     /// aclrtMemcpyBatchAsync, which must succeed and then says that no copy failed.
     pub fn submit(&self, library: &Library, stream: &Stream) -> Result<()> {
         let (outcome, failed) = self.try_submit(library, stream);
@@ -68,21 +93,11 @@ impl<'m> Batch<'m> {
         const UNTOUCHED: usize = 0x0BAD;
         let mut failed = UNTOUCHED;
         let call = library.functions.aclrtMemcpyBatchAsync;
+        let Arguments { dsts, rooms, srcs, sizes, count, attributes, indexes, groups } = self.arguments();
         // SAFETY: the arrays are as long as said, and every span lies in memory that the library keeps, or
         // waits for.
         let code = unsafe {
-            call(
-                self.dsts.as_ptr().cast_mut(),
-                self.rooms.as_ptr().cast_mut(),
-                self.srcs.as_ptr().cast_mut(),
-                self.sizes.as_ptr().cast_mut(),
-                self.dsts.len(),
-                self.attributes.as_ptr().cast_mut(),
-                self.indexes.as_ptr().cast_mut(),
-                self.indexes.len(),
-                &mut failed,
-                stream.handle(),
-            )
+            call(dsts, rooms, srcs, sizes, count, attributes, indexes, groups, &mut failed, stream.handle())
         };
         (library.check("aclrtMemcpyBatchAsync", code), failed)
     }
@@ -90,20 +105,10 @@ impl<'m> Batch<'m> {
     /// aclrtMemcpyBatchAsyncV2.
     pub fn submit_v2(&self, library: &Library, stream: &Stream) -> Result<()> {
         let call = library.functions.aclrtMemcpyBatchAsyncV2;
+        let Arguments { dsts, rooms, srcs, sizes, count, attributes, indexes, groups } = self.arguments();
         // SAFETY: as for `try_submit`.
-        let code = unsafe {
-            call(
-                self.dsts.as_ptr().cast_mut(),
-                self.rooms.as_ptr().cast_mut(),
-                self.srcs.as_ptr().cast_mut(),
-                self.sizes.as_ptr().cast_mut(),
-                self.dsts.len(),
-                self.attributes.as_ptr().cast_mut(),
-                self.indexes.as_ptr().cast_mut(),
-                self.indexes.len(),
-                stream.handle(),
-            )
-        };
+        let code =
+            unsafe { call(dsts, rooms, srcs, sizes, count, attributes, indexes, groups, stream.handle()) };
         library.check("aclrtMemcpyBatchAsyncV2", code)
     }
 
@@ -111,20 +116,9 @@ impl<'m> Batch<'m> {
     pub fn run(&self, library: &Library) -> Result<()> {
         let mut failed = 0;
         let call = library.functions.aclrtMemcpyBatch;
+        let Arguments { dsts, rooms, srcs, sizes, count, attributes, indexes, groups } = self.arguments();
         // SAFETY: as for `try_submit`; the call is over before any borrow ends.
-        let code = unsafe {
-            call(
-                self.dsts.as_ptr().cast_mut(),
-                self.rooms.as_ptr().cast_mut(),
-                self.srcs.as_ptr().cast_mut(),
-                self.sizes.as_ptr().cast_mut(),
-                self.dsts.len(),
-                self.attributes.as_ptr().cast_mut(),
-                self.indexes.as_ptr().cast_mut(),
-                self.indexes.len(),
-                &mut failed,
-            )
-        };
+        let code = unsafe { call(dsts, rooms, srcs, sizes, count, attributes, indexes, groups, &mut failed) };
         library.check("aclrtMemcpyBatch", code)?;
         ensure(failed == usize::MAX, "failIndex of a good batch", "SIZE_MAX", failed)
     }
@@ -132,19 +126,9 @@ impl<'m> Batch<'m> {
     /// aclrtMemcpyBatchV2.
     pub fn run_v2(&self, library: &Library) -> Result<()> {
         let call = library.functions.aclrtMemcpyBatchV2;
+        let Arguments { dsts, rooms, srcs, sizes, count, attributes, indexes, groups } = self.arguments();
         // SAFETY: as for `run`.
-        let code = unsafe {
-            call(
-                self.dsts.as_ptr().cast_mut(),
-                self.rooms.as_ptr().cast_mut(),
-                self.srcs.as_ptr().cast_mut(),
-                self.sizes.as_ptr().cast_mut(),
-                self.dsts.len(),
-                self.attributes.as_ptr().cast_mut(),
-                self.indexes.as_ptr().cast_mut(),
-                self.indexes.len(),
-            )
-        };
+        let code = unsafe { call(dsts, rooms, srcs, sizes, count, attributes, indexes, groups) };
         library.check("aclrtMemcpyBatchV2", code)
     }
 }

@@ -21,7 +21,7 @@ pub fn codes() -> &'static [ErrorCode] {
             include_str!("../../../include/acl/error_codes/rt_error_codes.h"),
             include_str!("../../../include/acl/error_codes/ge_error_codes.h"),
         ];
-        headers.iter().flat_map(|header| header.lines().filter_map(code)).collect()
+        headers.iter().flat_map(|header| header.split("\n#define ").skip(1).filter_map(code)).collect()
     })
 }
 
@@ -34,15 +34,17 @@ pub fn named(number: i32) -> String {
     code.map_or_else(|| number.to_string(), |code| format!("{number} ({})", code.name))
 }
 
-/// `#define ACL_ERROR_X 1 /**< Meaning. */`. Those of the graph engine have no comment: their names say what happened.
-fn code(line: &'static str) -> Option<ErrorCode> {
-    let mut words = line.strip_prefix("#define ")?.splitn(3, ' ');
+/// Reads what follows a `#define`, as in `ACL_ERROR_X 1 /**< Meaning. */`. Codes of the graph engine have no
+/// comment: their names say what happened.
+fn code(definition: &'static str) -> Option<ErrorCode> {
+    let mut words = definition.split_whitespace();
     let (name, number) = (words.next()?, words.next()?.parse().ok()?);
     if !name.starts_with("ACL_ERROR_") && !name.ends_with("_SUCCESS") && !name.ends_with("_FAIL") {
         return None;
     }
-    let comment = words.next().and_then(|text| text.strip_prefix("/**< ")?.strip_suffix(" */"));
-    let meaning = comment.map_or_else(|| in_words(name), str::to_owned);
+    let comment = words.next().is_some_and(|word| word == "/**<");
+    let comment: Vec<&str> = words.take_while(|word| comment && *word != "*/").collect();
+    let meaning = if comment.is_empty() { in_words(name) } else { comment.join(" ") };
     Some(ErrorCode { number, name, meaning })
 }
 

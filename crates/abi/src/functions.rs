@@ -9,7 +9,7 @@ use crate::types::*;
 type Ptr = *mut c_void;
 type Const = *const c_void;
 type Ptrs = *mut Ptr;
-type Sizes = *mut usize;
+type Usizes = *mut usize;
 type Attributes = *mut BatchAttribute;
 type Code = i32;
 
@@ -188,10 +188,14 @@ functions! {
         aclrtMemcpyAsyncWithCondition: fn(Ptr, usize, Const, usize, i32, Handle) -> Code;
         aclrtMemcpy2d: fn(Ptr, usize, Const, usize, usize, usize, i32) -> Code;
         aclrtMemcpy2dAsync: fn(Ptr, usize, Const, usize, usize, usize, i32, Handle) -> Code;
-        aclrtMemcpyBatch: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes) -> Code;
-        aclrtMemcpyBatchV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize) -> Code;
-        aclrtMemcpyBatchAsync: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Sizes, Handle) -> Code;
-        aclrtMemcpyBatchAsyncV2: fn(Ptrs, Sizes, Ptrs, Sizes, usize, Attributes, Sizes, usize, Handle) -> Code;
+        aclrtMemcpyBatch: fn(Ptrs, Usizes, Ptrs, Usizes, usize, Attributes, Usizes, usize, Usizes) -> Code;
+        aclrtMemcpyBatchV2: fn(Ptrs, Usizes, Ptrs, Usizes, usize, Attributes, Usizes, usize) -> Code;
+        aclrtMemcpyBatchAsync: fn(
+            Ptrs, Usizes, Ptrs, Usizes, usize, Attributes, Usizes, usize, Usizes, Handle
+        ) -> Code;
+        aclrtMemcpyBatchAsyncV2: fn(
+            Ptrs, Usizes, Ptrs, Usizes, usize, Attributes, Usizes, usize, Handle
+        ) -> Code;
         aclrtGetMemcpyDescSize: fn(i32, *mut usize) -> Code;
         aclrtSetMemcpyDesc: fn(Ptr, i32, Ptr, Ptr, usize, Ptr) -> Code;
         aclrtMemcpyAsyncWithDesc: fn(Ptr, i32, Handle) -> Code;

@@ -147,7 +147,8 @@ pub fn find() -> Result<PathBuf> {
         .ok_or_else(|| {
             let beside = folder.display();
             setup(format!(
-                "no libascendcl.so beside {beside} (deps/, ./, ../lib64/, ../lib/); FERRY_LIBRARY may name one"
+                "no libascendcl.so beside {beside} (deps/, ./, ../lib64/, ../lib/); \
+                 FERRY_LIBRARY may name one"
             ))
         })
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::library::Library;
-use crate::memory::{Home, Memory};
+use crate::memory::{Block, Home};
 use crate::stream::{Event, Stream};
 use crate::types::Handle;
 
@@ -60,11 +60,11 @@ impl Session {
         outcome
     }
 
-    /// Memory holding `bytes`.
-    pub fn memory(&self, home: Home, bytes: &[u8]) -> Result<Memory> {
-        let memory = Memory::new(self.library, home, bytes.len())?;
-        memory.put(bytes)?;
-        Ok(memory)
+    /// A new block that holds `bytes`.
+    pub fn block(&self, home: Home, bytes: &[u8]) -> Result<Block> {
+        let block = Block::new(self.library, home, bytes.len())?;
+        block.put(bytes)?;
+        Ok(block)
     }
 
     /// A new stream of the current device.

@@ -6,27 +6,9 @@ pub use ferry_blocker::Blocker;
 
 use crate::error::Result;
 use crate::library::Library;
-use crate::memory::Span;
+use crate::memory::{BlockPart, Grid};
 use crate::types::{Handle, HostFunction};
 use crate::{call, kind};
-
-/// Rows of a matrix: where the first one starts and how far apart they are.
-#[derive(Clone, Copy)]
-pub struct Grid<'m> {
-    /// The memory that the rows lie in, from the first one on.
-    pub span: Span<'m>,
-    /// Bytes from the start of a row to the start of the next.
-    pub pitch: usize,
-}
-
-impl Grid<'_> {
-    /// Pageable memory has no bounds that the library could check, so the tour must not be wrong about its
-    /// own.
-    pub fn assert_holds(&self, width: usize, height: usize) {
-        let needed = height.saturating_sub(1) * self.pitch + width;
-        assert!(needed <= self.span.len(), "the tour's matrix leaves its own memory");
-    }
-}
 
 /// A stream, destroyed on drop unless it is a context's default one.
 pub struct Stream {
@@ -127,7 +109,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsync. `dst` is the room there is, `src` the bytes to copy.
-    pub fn copy(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+    pub fn copy(&self, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
         let call = self.library.functions.aclrtMemcpyAsync;
         // SAFETY: both spans lie in memory that the library keeps, or waits for, until the copy has passed.
         let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
@@ -135,7 +117,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsyncWithCondition.
-    pub fn copy_with_condition(&self, dst: Span, src: Span, kind: i32) -> Result<()> {
+    pub fn copy_with_condition(&self, dst: BlockPart, src: BlockPart, kind: i32) -> Result<()> {
         let call = self.library.functions.aclrtMemcpyAsyncWithCondition;
         // SAFETY: as for `copy`.
         let code = unsafe { call(dst.at(), dst.len(), src.at(), src.len(), kind, self.handle) };
@@ -154,7 +136,7 @@ impl Stream {
     }
 
     /// aclrtMemcpyAsyncWithDesc.
-    pub fn copy_by_descriptor(&self, descriptor: Span, kind: i32) -> Result<()> {
+    pub fn copy_by_descriptor(&self, descriptor: BlockPart, kind: i32) -> Result<()> {
         // SAFETY: the library checks what the descriptor says against the memory it knows, when the copy
         // runs.
         let code =
@@ -173,7 +155,7 @@ impl Stream {
     }
 
     /// aclrtMemsetAsync.
-    pub fn fill(&self, dst: Span, value: i32, count: usize) -> Result<()> {
+    pub fn fill(&self, dst: BlockPart, value: i32, count: usize) -> Result<()> {
         let call = self.library.functions.aclrtMemsetAsync;
         // SAFETY: the span lies in memory that the library keeps until the fill has passed.
         let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
@@ -181,7 +163,7 @@ impl Stream {
     }
 
     /// aclrtMemsetD32Async.
-    pub fn fill_words(&self, dst: Span, value: u32, count: usize) -> Result<()> {
+    pub fn fill_words(&self, dst: BlockPart, value: u32, count: usize) -> Result<()> {
         let call = self.library.functions.aclrtMemsetD32Async;
         // SAFETY: as for `fill`.
         let code = unsafe { call(dst.at(), dst.len(), value, count, self.handle) };
@@ -189,7 +171,7 @@ impl Stream {
     }
 
     /// aclrtReduceAsync.
-    pub fn reduce(&self, dst: Span, src: Span, kind: i32, element: i32) -> Result<()> {
+    pub fn reduce(&self, dst: BlockPart, src: BlockPart, kind: i32, element: i32) -> Result<()> {
         assert!(dst.len() >= src.len(), "a reduction of {} bytes in {}", src.len(), dst.len());
         let (call, none) = (self.library.functions.aclrtReduceAsync, std::ptr::null_mut());
         // SAFETY: as for `fill`.
@@ -225,7 +207,7 @@ impl Drop for Stream {
 #[derive(Clone, Copy)]
 pub struct Cell<'m> {
     /// Where the address lies.
-    pub span: Span<'m>,
+    pub span: BlockPart<'m>,
     /// What is added to it, in bytes.
     pub offset: usize,
 }

@@ -8,13 +8,12 @@
 use ferry_abi::Result;
 use ferry_abi::session::Session;
 
-use crate::block::Route;
-use crate::cases::SUBMITTED;
-use crate::lane::Clock;
-use crate::peers::{Beside, Errand, Peers};
+use crate::copier::{CALLS_PER_SAMPLE, Timing};
+use crate::peers::{CopySpec, MemcpyPeers, Peers};
 use crate::report::ratio;
-use crate::shape::{Piece, Shape};
-use crate::trial::{Figures, Plan, measure};
+use crate::route::Route;
+use crate::sampling::{Figures, Sampling, measure};
+use crate::shape::{Segment, Shape};
 
 /// Where the source starts in its page, and how much further the target does.
 const SOURCES: [usize; 4] = [0, 1, 64, 2051];
@@ -30,7 +29,7 @@ const AGAIN: usize = 3;
 
 /// Two offsets into a page.
 #[derive(Clone, Copy)]
-struct Pair {
+struct PageOffsets {
     src: usize,
     dst: usize,
 }
@@ -40,14 +39,14 @@ pub fn worst(
     session: &Session,
     peers: &Peers,
     (route, len): (Route, usize),
-    plan: Plan,
+    plan: Sampling,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Vec<Figures>, String)> {
-    let pair = |src, further| Pair { src, dst: (src + further) % PAGE };
-    let pairs: Vec<Pair> =
+    let pair = |src, further| PageOffsets { src, dst: (src + further) % PAGE };
+    let pairs: Vec<PageOffsets> =
         SOURCES.iter().flat_map(|src| FURTHER.map(|further| pair(*src, further))).collect();
     let mut verified = [0; 2];
-    let mut try_all = |pairs: &[Pair], plan: Plan, progress: &mut dyn FnMut(usize)| {
+    let mut try_all = |pairs: &[PageOffsets], plan: Sampling, progress: &mut dyn FnMut(usize)| {
         let mut tried = Vec::new();
         for (index, pair) in pairs.iter().enumerate() {
             let figures = at(session, peers, route, len, *pair, plan)?;
@@ -61,9 +60,9 @@ pub fn worst(
         tried.sort_by(|(one, _), (other, _)| of(one).total_cmp(&of(other)));
         Ok(tried)
     };
-    let first: Vec<Pair> =
+    let first: Vec<PageOffsets> =
         try_all(&pairs, plan, progress)?.iter().take(AGAIN).map(|(_, pair)| *pair).collect();
-    let more = Plan { samples: plan.samples * 3, ..plan };
+    let more = Sampling { samples: plan.samples * 3, ..plan };
     let (mut figures, pair) = try_all(&first, more, &mut |_| {})?.remove(0);
     figures.iter_mut().zip(verified).for_each(|(one, sum)| one.verified = sum);
     let note =
@@ -76,14 +75,14 @@ fn at(
     peers: &Peers,
     route: Route,
     len: usize,
-    pair: Pair,
-    plan: Plan,
+    pair: PageOffsets,
+    plan: Sampling,
 ) -> Result<Vec<Figures>> {
-    let shape = Shape::Line(Piece { dst: pair.dst, src: pair.src, len });
-    let errand = Errand {
-        clock: Clock::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(SUBMITTED) },
-        beside: Beside::OneMemcpy,
-        ..Errand::new(route, shape, len + PAGE)
+    let shape = Shape::Line(Segment { dst: pair.dst, src: pair.src, len });
+    let spec = CopySpec {
+        timing: Timing::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(CALLS_PER_SAMPLE) },
+        memcpy_peers: MemcpyPeers::OneThread,
+        ..CopySpec::new(route, shape, len + PAGE)
     };
-    measure(&mut peers.contenders(session, &errand)?.0, plan, &mut |_| {})
+    measure(&mut peers.contenders(session, &spec)?.0, plan, &mut |_| {})
 }

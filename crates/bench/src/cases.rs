@@ -2,63 +2,18 @@
 
 use ferry_abi::{Error, Result};
 
-use crate::block::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
-use crate::copies::Form;
-use crate::growth::Growth;
-use crate::lane::Clock;
+use crate::route::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
+use crate::work::{CallCost, Growth, MATRIX, Workload};
 
 /// Something to measure.
 pub struct Case {
     /// Its parts are divided by slashes, from the general to the particular.
     pub name: String,
-    pub work: Work,
+    pub work: Workload,
 }
 
-/// What is done.
-#[derive(Clone, Copy)]
-pub enum Work {
-    /// One run of bytes.
-    Contiguous { route: Route, len: usize },
-    /// Rows of `width` bytes, twice as far apart, `len` bytes in all of them.
-    Matrix { route: Route, width: usize, len: usize },
-    /// `count` pieces of `block` bytes in one call, and so many such calls before a wait.
-    Batch { route: Route, count: usize, block: usize, queued: usize },
-    /// A call for each of the pieces; `calls` if it is the calls alone that are timed.
-    Loop { route: Route, count: usize, block: usize, calls: bool },
-    /// The same within a device, by a descriptor for each piece; `alone` if the calls are not timed.
-    Descriptors { count: usize, block: usize, alone: bool },
-    /// One run of bytes, from and to many places in a page, of which the worst is shown.
-    Alignment { route: Route, len: usize },
-    /// What a copy costs apart from its bytes.
-    Call { call: Call, len: usize },
-    /// The same with many of something.
-    Growth { growth: Growth, count: usize },
-}
-
-/// What a small copy costs apart from its bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Call {
-    /// Until the copy is handed over.
-    Submit,
-    /// Until the caller knows that it is done.
-    RoundTrip,
-    /// The same, when nothing has happened for a while.
-    AfterQuiet,
-    /// Until the caller knows that an event after it has come.
-    Event,
-}
-
-/// Copies that are handed over one after another and waited for together, where the call is what is timed.
-pub const SUBMITTED: usize = 2_000;
-/// Round trips in a sample.
-const TRIPS: usize = 200;
 /// Batches that are handed over before one wait.
 const QUEUED: usize = 8;
-/// Rows that a 2-D copy may have, documented.
-const MOST_ROWS: usize = 5 << 20;
-/// Bytes in all rows of a matrix.
-const MATRIX: usize = 64 << 20;
-
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
 
@@ -95,14 +50,14 @@ fn contiguous(route: Route, size: Option<usize>) -> Vec<Case> {
         usual.push(1024 * M);
     }
     let name = |len| format!("{}/contiguous/{}", route.name, short(len));
-    let case = |len| Case { name: name(len), work: Work::Contiguous { route, len } };
+    let case = |len| Case { name: name(len), work: Workload::Contiguous { route, len } };
     sizes(size, &usual).into_iter().map(case).collect()
 }
 
 fn matrices(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
     [16, 64, 256, K, 4 * K, 64 * K].into_iter().map(move |width| Case {
         name: format!("{}/2d/w{}", route.name, short(width)),
-        work: Work::matrix(route, width, size.unwrap_or(MATRIX)),
+        work: Workload::matrix(route, width, size.unwrap_or(MATRIX)),
     })
 }
 
@@ -122,7 +77,7 @@ fn batches(route: Route, size: Option<usize>) -> Vec<Case> {
     };
     let case = |series, (count, block), queued| Case {
         name: format!("{}/{series}/{count}x{}", route.name, short(block)),
-        work: Work::Batch { route, count, block, queued },
+        work: Workload::Batch { route, count, block, queued },
     };
     let one = one.into_iter().map(|pieces| case("batch", pieces, 1));
     one.chain(several.into_iter().map(|pieces| case("batches", pieces, QUEUED))).collect()
@@ -132,14 +87,14 @@ fn loops(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
     let (count, block) = (1000, size.unwrap_or(4 * K));
     [("loop", false), ("loop/submit", true)].into_iter().map(move |(series, calls)| Case {
         name: format!("{}/{series}/{count}x{}", route.name, short(block)),
-        work: Work::Loop { route, count, block, calls },
+        work: Workload::Loop { route, count, block, calls },
     })
 }
 
 fn alignments(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
     sizes(size, &[64 * K, 128 * K, 256 * K, 512 * K, M]).into_iter().map(move |len| Case {
         name: format!("{}/alignment/{}", route.name, short(len)),
-        work: Work::Alignment { route, len },
+        work: Workload::Alignment { route, len },
     })
 }
 
@@ -147,7 +102,7 @@ fn descriptors(size: Option<usize>) -> Vec<Case> {
     let case = |series, block, alone| {
         let count = count(block);
         let name = format!("{series}/{count}x{}", short(block));
-        Case { name, work: Work::Descriptors { count, block, alone } }
+        Case { name, work: Workload::Descriptors { count, block, alone } }
     };
     let wall = sizes(size, &[K, 4 * K, 32 * K]).into_iter().map(|block| case("desc", block, false));
     let alone = sizes(size, &[4 * K]).into_iter().map(|block| case("desc/device", block, true));
@@ -156,12 +111,12 @@ fn descriptors(size: Option<usize>) -> Vec<Case> {
 
 fn calls(len: usize) -> impl Iterator<Item = Case> {
     let size = short(len);
-    let case = move |(name, call)| Case { name, work: Work::Call { call, len } };
+    let case = move |(name, call)| Case { name, work: Workload::Call { call, len } };
     [
-        (format!("submit/{size}"), Call::Submit),
-        (format!("roundtrip/{size}"), Call::RoundTrip),
-        (format!("roundtrip/{size}/after-10ms"), Call::AfterQuiet),
-        ("event/latency".to_owned(), Call::Event),
+        (format!("submit/{size}"), CallCost::Submit),
+        (format!("roundtrip/{size}"), CallCost::RoundTrip),
+        (format!("roundtrip/{size}/after-10ms"), CallCost::AfterQuiet),
+        ("event/latency".to_owned(), CallCost::Event),
     ]
     .into_iter()
     .map(case)
@@ -176,7 +131,7 @@ fn growth() -> impl Iterator<Item = Case> {
     ];
     series.into_iter().flat_map(|(name, growth, counts)| {
         let case =
-            move |count| Case { name: format!("{name}/{count}"), work: Work::Growth { growth, count } };
+            move |count| Case { name: format!("{name}/{count}"), work: Workload::Growth { growth, count } };
         counts.iter().copied().map(case)
     })
 }
@@ -184,71 +139,6 @@ fn growth() -> impl Iterator<Item = Case> {
 /// Pieces of this length that a batch has, unless said otherwise: many, and no more than 128 MiB of them.
 fn count(block: usize) -> usize {
     (128 * M / block).clamp(64, 4096)
-}
-
-impl Work {
-    fn matrix(route: Route, width: usize, len: usize) -> Work {
-        Work::Matrix { route, width, len: len.clamp(width, width * MOST_ROWS) }
-    }
-
-    /// How pieces are handed over, where it is not in one call.
-    pub fn form(&self) -> Option<Form> {
-        match self {
-            Work::Loop { .. } => Some(Form::Each),
-            Work::Descriptors { .. } => Some(Form::Descriptors),
-            _ => None,
-        }
-    }
-
-    /// What a sample does and times, where it is not one copy and a wait.
-    pub fn clock(&self) -> Option<Clock> {
-        match *self {
-            Work::Batch { queued, .. } if queued > 1 => Some(Clock::Whole { rounds: 1, queued }),
-            Work::Loop { calls: true, .. } => Some(Clock::Submit { queued: 1 }),
-            Work::Descriptors { alone: true, .. } => Some(Clock::Alone),
-            Work::Call { call, .. } => Some(match call {
-                Call::Submit => Clock::Submit { queued: SUBMITTED },
-                Call::RoundTrip => Clock::Whole { rounds: TRIPS, queued: 1 },
-                Call::AfterQuiet => Clock::AfterQuiet,
-                Call::Event => Clock::Event { rounds: TRIPS },
-            }),
-            _ => None,
-        }
-    }
-
-    /// Whether the time of a call is what matters, and not its bytes.
-    pub fn is_about_calls(&self) -> bool {
-        matches!(self, Work::Call { .. } | Work::Loop { calls: true, .. })
-    }
-
-    /// The same with another size, as the last part of a name says it.
-    fn resized(self, size: &str) -> Option<Work> {
-        let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
-        let number = |text: &str| text.parse().ok().filter(|count| *count > 0);
-        let pieces = || {
-            let (count, block) = size.split_once('x')?;
-            Some((number(count)?, bytes(block)?))
-        };
-        Some(match self {
-            Work::Contiguous { route, .. } => Work::Contiguous { route, len: bytes(size)? },
-            Work::Matrix { route, .. } => Work::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX),
-            Work::Batch { route, queued, .. } => {
-                let (count, block) = pieces()?;
-                Work::Batch { route, count, block, queued }
-            }
-            Work::Loop { route, calls, .. } => {
-                let (count, block) = pieces()?;
-                Work::Loop { route, count, block, calls }
-            }
-            Work::Descriptors { alone, .. } => {
-                let (count, block) = pieces()?;
-                Work::Descriptors { count, block, alone }
-            }
-            Work::Alignment { route, .. } => Work::Alignment { route, len: bytes(size)? },
-            Work::Call { call, .. } => Work::Call { call, len: bytes(size)? },
-            Work::Growth { growth, .. } => Work::Growth { growth, count: number(size)? },
-        })
-    }
 }
 
 /// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there
@@ -297,56 +187,7 @@ impl Case {
 
     /// How many times as many samples as usual it takes: one that is a single event is known only from many.
     pub fn patience(&self) -> usize {
-        if matches!(self.work, Work::Call { call: Call::AfterQuiet, .. }) { 4 } else { 1 }
-    }
-
-    /// What one sample does, in words.
-    pub fn about(&self) -> String {
-        match self.work {
-            Work::Contiguous { route, .. } => format!("{}, one copy and synchronise", route.about),
-            Work::Matrix { route, .. } => {
-                format!("{}, 2-D, pitch twice the width, one copy and synchronise", route.about)
-            }
-            Work::Batch { route, queued: 1, .. } => {
-                format!("{}, scattered pieces, one batch and synchronise", route.about)
-            }
-            Work::Batch { route, queued, .. } => {
-                format!("{}, {queued} batches queued, and synchronise", route.about)
-            }
-            Work::Loop { route, calls: false, .. } => {
-                format!("{}, a call for each scattered piece, and synchronise", route.about)
-            }
-            Work::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
-            Work::Descriptors { alone: true, .. } => {
-                "within a device, descriptor copies between two events, queued behind a long copy".to_owned()
-            }
-            Work::Descriptors { .. } => {
-                "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()
-            }
-            Work::Alignment { route, .. } => {
-                format!("{}, the worst of many alignments", route.about)
-            }
-            Work::Call { call, .. } => match call {
-                Call::Submit => {
-                    "the call that hands a small page-locked copy over, 2,000 in a row".to_owned()
-                }
-                Call::RoundTrip => "a small page-locked copy and synchronise, in a loop".to_owned(),
-                Call::AfterQuiet => "the same, once, after 10 ms in which nothing happened".to_owned(),
-                Call::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
-            },
-            Work::Growth { growth, .. } => match growth {
-                Growth::Streams => {
-                    "cost of a 64 B copy, so many streams in turn and one synchronise".to_owned()
-                }
-                Growth::Outstanding => {
-                    "cost of a 64 B copy, so many submitted before the first runs".to_owned()
-                }
-                Growth::Submit => "cost of the call alone, with so many outstanding".to_owned(),
-                Growth::Allocations => {
-                    "cost of a 64 B copy, each to another of so many allocations".to_owned()
-                }
-            },
-        }
+        if matches!(self.work, Workload::Call { call: CallCost::AfterQuiet, .. }) { 4 } else { 1 }
     }
 }
 
@@ -419,7 +260,7 @@ mod tests {
     #[test]
     fn the_heading_of_every_series_fits_in_100_columns() {
         for case in all(None) {
-            let heading = format!("{}: {}", case.series(), case.about());
+            let heading = format!("{}: {}", case.series(), case.work.about());
             assert!(heading.chars().count() <= 100, "{heading}");
         }
     }

@@ -4,41 +4,29 @@
 
 use std::time::{Duration, Instant};
 
-use ferry_abi::memory::Home;
+use ferry_abi::memory::{Block, Home};
 use ferry_abi::session::Session;
 use ferry_abi::stream::{Blocker, Stream};
 use ferry_abi::{Library, Result, call, library};
 
-use crate::block::{Block, H2D};
-use crate::cases::SUBMITTED;
+use crate::copier::CALLS_PER_SAMPLE;
+use crate::route::H2D;
+use crate::sampling::Contender;
 use crate::shape::{self, Shape};
-use crate::trial::Contender;
-
-/// What there are many of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Growth {
-    /// Copies go to one stream after the other, and the device is synchronised.
-    Streams,
-    /// Copies pile up behind something slow, and are waited for.
-    Outstanding,
-    /// Only the call that adds one to the pile.
-    Submit,
-    /// Every copy goes to another allocation.
-    Allocations,
-}
+use crate::work::Growth;
 
 /// Bytes of each copy.
-pub const LEN: usize = 64;
+const LEN: usize = 64;
 /// Copies that each stream gets in a sample.
-const EACH: usize = 10;
+const COPIES_PER_STREAM: usize = 10;
 
 /// With many of them, and with one.
 pub fn contenders(session: &Session, growth: Growth, count: usize) -> Result<Vec<Box<dyn Contender>>> {
-    let new = |name, many: usize| Crowd::new(session, name, growth, many, count);
+    let new = |name, many: usize| ScalingContender::new(session, name, growth, many, count);
     Ok(vec![Box::new(new("ferry", count)?), Box::new(new("one", 1)?)])
 }
 
-struct Crowd {
+struct ScalingContender {
     library: &'static Library,
     name: &'static str,
     growth: Growth,
@@ -51,8 +39,14 @@ struct Crowd {
     src: Block,
 }
 
-impl Crowd {
-    fn new(session: &Session, name: &'static str, growth: Growth, many: usize, most: usize) -> Result<Crowd> {
+impl ScalingContender {
+    fn new(
+        session: &Session,
+        name: &'static str,
+        growth: Growth,
+        many: usize,
+        most: usize,
+    ) -> Result<ScalingContender> {
         let library = session.library;
         let of = |kind| if growth == kind { many } else { 1 };
         let streams = (0..of(Growth::Streams)).map(|_| session.stream()).collect::<Result<_>>()?;
@@ -63,11 +57,11 @@ impl Crowd {
         shape::shuffle(&mut targets);
         let src = Block::new(library, Home::Locked, LEN)?;
         shape::write_source(&src)?;
-        Ok(Crowd { library, name, growth, many, most, streams, targets, src })
+        Ok(ScalingContender { library, name, growth, many, most, streams, targets, src })
     }
 
     fn submit(&self, stream: &Stream, target: &Block) -> Result<()> {
-        let (dst, src, stream) = (target.at(), self.src.at(), stream.handle());
+        let (dst, src, stream) = (target.all().at(), self.src.all().at(), stream.handle());
         // SAFETY: both blocks live until the stream has passed this copy: every sample ends with a wait.
         unsafe { call!(self.library, aclrtMemcpyAsync(dst, LEN, src, LEN, H2D.kind, stream)) }
     }
@@ -77,7 +71,7 @@ impl Crowd {
     }
 
     fn over_streams(&self) -> Result<Duration> {
-        let count = self.most * EACH;
+        let count = self.most * COPIES_PER_STREAM;
         let begin = Instant::now();
         for index in 0..count {
             self.submit(&self.streams[index % self.many], &self.targets[0])?;
@@ -93,7 +87,7 @@ impl Crowd {
         let begin = Instant::now();
         for index in 0..self.most {
             self.submit(&self.streams[0], &self.targets[index % self.many])?;
-            if index % SUBMITTED == SUBMITTED - 1 {
+            if index % CALLS_PER_SAMPLE == CALLS_PER_SAMPLE - 1 {
                 self.streams[0].synchronise()?;
             }
         }
@@ -116,23 +110,23 @@ impl Crowd {
 
     fn one_at_a_time(&self) -> Result<Duration> {
         let begin = Instant::now();
-        for _ in 0..SUBMITTED {
+        for _ in 0..CALLS_PER_SAMPLE {
             self.submit_many(1)?;
             self.streams[0].synchronise()?;
         }
-        Ok(begin.elapsed() / SUBMITTED as u32)
+        Ok(begin.elapsed() / CALLS_PER_SAMPLE as u32)
     }
 
     /// The last calls before the pile is complete, or the first.
     fn last_submits(&self) -> Result<Duration> {
         let blocker = self.block()?;
-        self.submit_many(self.many.saturating_sub(SUBMITTED))?;
+        self.submit_many(self.many.saturating_sub(CALLS_PER_SAMPLE))?;
         let begin = Instant::now();
-        self.submit_many(SUBMITTED)?;
+        self.submit_many(CALLS_PER_SAMPLE)?;
         let time = begin.elapsed();
         drop(blocker);
         self.streams[0].synchronise()?;
-        Ok(time / SUBMITTED as u32)
+        Ok(time / CALLS_PER_SAMPLE as u32)
     }
 
     /// Keeps the stream from running what is submitted. Only the host backend is sure to take any number
@@ -142,7 +136,7 @@ impl Crowd {
     }
 }
 
-impl Contender for Crowd {
+impl Contender for ScalingContender {
     fn name(&self) -> &'static str {
         self.name
     }

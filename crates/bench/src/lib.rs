@@ -14,34 +14,34 @@ use ferry_abi::{Error, Library, Result, library};
 use ferry_terminal::{Terminal, bytes, lost, put};
 use serde_json::json;
 
-use block::Route;
-use cases::{Case, Work};
-use peers::{Beside, Errand, Peers};
+use cases::Case;
+use peers::{CopySpec, MemcpyPeers, Peers};
 use report::Row;
+use route::Route;
+use sampling::{Figures, Sampling};
 use shape::Shape;
-use table::Table;
-use trial::{Figures, Plan};
+use table::ResultTable;
+use work::Workload;
 
 mod alignment;
-mod block;
+mod bytes;
 mod cases;
-mod copies;
-mod cuda;
+mod copier;
+mod copiers;
 mod growth;
-mod lane;
-mod opencl;
 mod peers;
-mod plain;
 mod report;
+mod route;
+mod sampling;
 mod shape;
+mod sides;
 mod table;
-mod thread;
-mod trial;
 mod tune;
+mod work;
 
 /// What is to be measured, and how.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct BenchOptions {
     /// List the cases and what they mean
     #[arg(long, short)]
     list: bool,
@@ -56,7 +56,8 @@ pub struct Options {
     #[arg(long = "block", short, value_name = "SIZE", value_parser = size)]
     block: Option<usize>,
     /// Samples of each contender
-    #[arg(long, short = 'i', value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'i', value_name = "N", default_value_t = 15)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
     /// Print JSON, for programs
     #[arg(long, conflicts_with = "csv")]
@@ -78,7 +79,7 @@ pub struct Options {
 }
 
 /// Measures, and prints as asked.
-pub fn main(options: &Options) -> Result<ExitCode> {
+pub fn main(options: &BenchOptions) -> Result<ExitCode> {
     let cases = cases::select(cases::all(options.block), &options.tests)?;
     if options.list {
         list(&cases);
@@ -89,7 +90,7 @@ pub fn main(options: &Options) -> Result<ExitCode> {
     }
     let library = Library::open()?;
     let bench = Bench::open(library, options)?;
-    let mut table = Table::new(Terminal::stdout());
+    let mut table = ResultTable::new(Terminal::stdout());
     let shows_table = !options.json && !options.csv;
     if shows_table {
         table.title(&bench.title()?);
@@ -116,19 +117,19 @@ pub fn main(options: &Options) -> Result<ExitCode> {
 
 fn list(cases: &[Case]) {
     for case in cases {
-        put(&format!("{:<28} {}\n", case.name, case.about()));
+        put(&format!("{:<28} {}\n", case.name, case.work.about()));
     }
 }
 
 /// The setting that all cases share.
 struct Bench<'a> {
     session: Session,
-    options: &'a Options,
+    options: &'a BenchOptions,
     peers: Peers,
 }
 
 impl<'a> Bench<'a> {
-    fn open(library: &'static Library, options: &'a Options) -> Result<Bench<'a>> {
+    fn open(library: &'static Library, options: &'a BenchOptions) -> Result<Bench<'a>> {
         let session = Session::open(library)?;
         let peers = Peers::open(&session, options.peers)?;
         if let Some(why) = &peers.missing {
@@ -146,13 +147,13 @@ impl<'a> Bench<'a> {
             terminal.show(&bar(done, &case.name));
         };
         progress(0);
-        let plan = Plan { samples, verify: !self.options.no_verify };
+        let plan = Sampling { samples, verify: !self.options.no_verify };
         let mut row = Row {
             name: case.name.clone(),
             series: case.series().to_owned(),
-            about: case.about(),
+            about: case.work.about(),
             bytes: 0,
-            growth: matches!(case.work, Work::Growth { .. }),
+            growth: matches!(case.work, Workload::Growth { .. }),
             outcome: Ok(Vec::new()),
             note: None,
         };
@@ -171,14 +172,14 @@ impl<'a> Bench<'a> {
 
     fn perform(
         &self,
-        work: Work,
-        plan: Plan,
+        work: Workload,
+        plan: Sampling,
         row: &mut Row,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<Figures>> {
         let session = &self.session;
         match work {
-            Work::Alignment { route, len } => {
+            Workload::Alignment { route, len } => {
                 must_fit(session, len)?;
                 row.bytes = len;
                 let case = (route, len);
@@ -186,52 +187,54 @@ impl<'a> Bench<'a> {
                 row.note = Some(note);
                 return Ok(figures);
             }
-            Work::Growth { growth, count } => {
-                return trial::measure(&mut growth::contenders(session, growth, count)?, plan, progress);
+            Workload::Growth { growth, count } => {
+                return sampling::measure(&mut growth::contenders(session, growth, count)?, plan, progress);
             }
             _ => {}
         }
-        let errand = self.errand(work, row)?;
-        must_fit(session, errand.room)?;
-        let _access = (errand.route.device > 0).then(|| reach(session, errand.route)).transpose()?;
-        let (mut contenders, note) = self.peers.contenders(session, &errand)?;
+        let spec = self.spec(work, row)?;
+        must_fit(session, spec.room)?;
+        let _access = (spec.route.device > 0).then(|| reach(session, spec.route)).transpose()?;
+        let (mut contenders, note) = self.peers.contenders(session, &spec)?;
         row.note = [row.note.take(), note].into_iter().flatten().reduce(|one, two| format!("{one}; {two}"));
-        trial::measure(&mut contenders, plan, progress)
+        sampling::measure(&mut contenders, plan, progress)
     }
 
     /// What everybody is asked to do. Where bytes are what matters, the row learns how many.
-    fn errand(&self, work: Work, row: &mut Row) -> Result<Errand> {
-        let mut errand = match work {
-            Work::Contiguous { route, len } => Errand::new(route, Shape::line(len), len),
-            Work::Matrix { route, width, len } => {
+    fn spec(&self, work: Workload, row: &mut Row) -> Result<CopySpec> {
+        let mut spec = match work {
+            Workload::Contiguous { route, len } => CopySpec::new(route, Shape::line(len), len),
+            Workload::Matrix { route, width, len } => {
                 let (height, pitch) = (len / width, width * 2);
-                Errand::new(route, Shape::Grid { width, height, pitch }, height * pitch)
+                CopySpec::new(route, Shape::Grid { width, height, pitch }, height * pitch)
             }
-            Work::Batch { route, count, block, .. } | Work::Loop { route, count, block, .. } => {
+            Workload::Batch { route, count, block, .. } | Workload::Loop { route, count, block, .. } => {
                 self.scattered(route, count, block, row)?
             }
-            Work::Descriptors { count, block, .. } => self.scattered(block::INNER, count, block, row)?,
-            Work::Call { len, .. } => Errand::new(block::H2D, Shape::line(len), len),
-            Work::Alignment { .. } | Work::Growth { .. } => unreachable!("measured in a way of its own"),
+            Workload::Descriptors { count, block, .. } => self.scattered(route::INNER, count, block, row)?,
+            Workload::Call { len, .. } => CopySpec::new(route::H2D, Shape::line(len), len),
+            Workload::Alignment { .. } | Workload::Growth { .. } => {
+                unreachable!("measured in a way of its own")
+            }
         };
-        if let Some(form) = work.form() {
-            errand.form = form;
+        if let Some(submission) = work.submission() {
+            spec.submission = submission;
         }
-        if let Some(clock) = work.clock() {
-            errand.clock = clock;
+        if let Some(timing) = work.timing() {
+            spec.timing = timing;
         }
-        row.bytes = if work.is_about_calls() { 0 } else { errand.shape.bytes() };
-        errand.beside = match work {
-            Work::Call { .. } => Beside::Thread,
-            _ if work.is_about_calls() => Beside::Nobody,
-            _ => Beside::Memcpy,
+        row.bytes = if work.is_about_calls() { 0 } else { spec.shape.bytes() };
+        spec.memcpy_peers = match work {
+            Workload::Call { .. } => MemcpyPeers::WorkerThread,
+            _ if work.is_about_calls() => MemcpyPeers::None,
+            _ => MemcpyPeers::OneAndTwoThreads,
         };
-        Ok(errand)
+        Ok(spec)
     }
 
-    fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<Errand> {
+    fn scattered(&self, route: Route, count: usize, block: usize, row: &mut Row) -> Result<CopySpec> {
         let region = region(&self.session, self.options.spread, count * block, row)?;
-        Ok(Errand::new(route, Shape::scattered(count, block, region), region))
+        Ok(CopySpec::new(route, Shape::scattered(count, block, region), region))
     }
 
     fn title(&self) -> Result<Vec<String>> {
@@ -290,7 +293,7 @@ fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Re
 /// The longest block that any case may have: each contender has two, all at once, and some have a little more
 /// besides.
 fn most(session: &Session) -> Result<usize> {
-    Ok((session.library.memory_info()?.0 / 3).min(block::available_memory()? / 9))
+    Ok((session.library.memory_info()?.0 / 3).min(sides::available_memory()? / 9))
 }
 
 /// Says so where blocks of `room` bytes would not fit.

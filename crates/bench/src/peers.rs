@@ -1,4 +1,4 @@
-//! Who takes part in a case: ours, and whoever else could move the bytes.
+//! Which contenders take part in a case: Ferry, and the peers that can do the same copy.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,56 +6,62 @@ use std::sync::Arc;
 use ferry_abi::session::Session;
 use ferry_abi::{Result, library};
 
-use crate::block::{Route, Sides};
-use crate::copies::{Form, Ours};
-use crate::cuda::{self, Cuda};
-use crate::lane::{Clock, Lane, Timed};
-use crate::opencl::{self, OpenCl};
-use crate::plain::Plain;
+use crate::copier::{Copier, Submission, TimedCopier, Timing};
+use crate::copiers::acl::AclCopier;
+use crate::copiers::cuda::{CudaCopier, CudaDriver};
+use crate::copiers::memcpy::MemcpyCopier;
+use crate::copiers::opencl::{OpenCl, OpenClCopier};
+use crate::copiers::thread::ThreadCopier;
+use crate::route::Route;
+use crate::sampling::Contender;
 use crate::shape::Shape;
-use crate::thread::Thread;
-use crate::trial::Contender;
+use crate::sides::Sides;
 
-/// What a case asks of everybody.
-pub struct Errand {
+/// The copy that every contender of a case does.
+pub struct CopySpec {
+    /// Between which sorts of memory it goes.
     pub route: Route,
+    /// Where the bytes lie in a block on either side.
     pub shape: Arc<Shape>,
-    /// Bytes on either side.
+    /// Bytes of the block on either side.
     pub room: usize,
-    pub form: Form,
-    pub clock: Clock,
-    pub beside: Beside,
+    /// How Ferry submits it.
+    pub submission: Submission,
+    /// What of it is timed.
+    pub timing: Timing,
+    /// Which of the processor's own peers take part.
+    pub memcpy_peers: MemcpyPeers,
 }
 
-/// Who of those that are always here is asked.
+/// Which peers that copy by memcpy take part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
-    /// memcpy, on one thread and on two.
-    Memcpy,
-    /// memcpy alone, and no other peer.
-    OneMemcpy,
+pub enum MemcpyPeers {
+    /// memcpy on one thread, and on two.
+    OneAndTwoThreads,
+    /// memcpy on one thread, and no other peer.
+    OneThread,
     /// A thread that does memcpy for others.
-    Thread,
-    /// Nobody.
-    Nobody,
+    WorkerThread,
+    /// None of them.
+    None,
 }
 
-/// The contenders of a case, ours first, and who is missing and why.
+/// The contenders of a case, Ferry first, and a note about a peer that is missing.
 type Field = (Vec<Box<dyn Contender>>, Option<String>);
 
-/// The peers there are. On a GPU none of the processor's own is among them: a copy that does not cross says
-/// nothing there.
+/// The peers that this machine has. On the cuda backend memcpy is none of them: it does not cross to the
+/// device.
 #[derive(Default)]
 pub struct Peers {
     has_memcpy: bool,
     opencl: Option<Rc<OpenCl>>,
-    cuda: Option<Rc<Cuda>>,
-    /// Why there is none that was asked for.
+    cuda: Option<Rc<CudaDriver>>,
+    /// Why a peer that was asked for is missing.
     pub missing: Option<String>,
 }
 
 impl Peers {
-    /// Those that are always here, and if asked for those that the backend is measured with.
+    /// memcpy on the host backend, and where `wanted` the peer of the backend: the CUDA driver or OpenCL.
     pub fn open(session: &Session, wanted: bool) -> Result<Peers> {
         let backend = library::backend_name();
         let mut peers = Peers { has_memcpy: backend == "host", ..Peers::default() };
@@ -63,7 +69,7 @@ impl Peers {
             _ if !wanted => Ok(()),
             "cuda" => {
                 let ordinal = session.library.physical_number(0)? as i32;
-                Cuda::open(ordinal).map(|cuda| peers.cuda = Some(cuda))
+                CudaDriver::open(ordinal).map(|cuda| peers.cuda = Some(cuda))
             }
             _ => OpenCl::open().map(|cl| peers.opencl = Some(cl)),
         };
@@ -71,31 +77,31 @@ impl Peers {
         Ok(peers)
     }
 
-    /// The GPU, where there is a peer to ask.
+    /// The GPU's name and the driver's version, where the CUDA driver is a peer.
     pub fn gpu(&self) -> Option<&str> {
         self.cuda.as_ref().map(|cuda| &*cuda.about)
     }
 
-    /// Everybody who does the errand.
-    pub fn contenders(&self, session: &Session, errand: &Errand) -> Result<Field> {
-        let sides = Sides::new(session, errand.route, errand.room)?;
-        let ours = Ours::new(session, errand.route, &errand.shape, errand.form, &sides)?;
-        let (mut all, mut note) = (vec![errand.timed(ours)], None);
+    /// Ferry and every peer that can do the copy.
+    pub fn contenders(&self, session: &Session, spec: &CopySpec) -> Result<Field> {
+        let sides = Sides::new(session, spec.route, spec.room)?;
+        let ours = AclCopier::new(session, spec.route, &spec.shape, spec.submission, &sides)?;
+        let (mut all, mut note) = (vec![spec.timed(ours)], None);
         if self.has_memcpy {
-            errand.add_the_hosts(session, &mut all)?;
+            spec.add_memcpy_peers(session, &mut all)?;
         }
         if let Some(cuda) = &self.cuda {
-            all.push(errand.timed(cuda::Peer::plain(cuda, &sides, &errand.shape)));
-            if errand.can_be_a_cuda_batch() {
-                match cuda::Peer::batch(cuda, &sides, &errand.shape) {
-                    Ok(peer) => all.push(errand.timed(peer)),
+            all.push(spec.timed(CudaCopier::plain(cuda, &sides, &spec.shape)));
+            if spec.can_be_a_cuda_batch() {
+                match CudaCopier::batch(cuda, &sides, &spec.shape) {
+                    Ok(peer) => all.push(spec.timed(peer)),
                     Err(error) => note = Some(error.to_string()),
                 }
             }
         }
-        if let (Some(cl), true) = (&self.opencl, errand.beside != Beside::OneMemcpy) {
-            match opencl::Peer::new(cl, session.library, errand.route, &errand.shape, errand.room) {
-                Ok(peer) => all.push(errand.timed(peer)),
+        if let (Some(cl), true) = (&self.opencl, spec.memcpy_peers != MemcpyPeers::OneThread) {
+            match OpenClCopier::new(cl, session.library, spec.route, &spec.shape, spec.room) {
+                Ok(peer) => all.push(spec.timed(peer)),
                 // Its devices may have less memory than ours.
                 Err(error) => note = Some(format!("without {}: {error}", cl.name)),
             }
@@ -104,37 +110,47 @@ impl Peers {
     }
 }
 
-impl Errand {
-    /// The usual one: a copy in one call, and a wait, beside memcpy.
-    pub fn new(route: Route, shape: Shape, room: usize) -> Errand {
-        // Either is some hundred microseconds: a GPU moves more in that time.
+impl CopySpec {
+    /// A copy in one call and a wait, beside memcpy on one thread and on two.
+    pub fn new(route: Route, shape: Shape, room: usize) -> CopySpec {
+        // Some hundred microseconds of copying on either backend.
         let least = if library::backend_name() == "host" { 4 << 20 } else { 64 << 20 };
-        let clock = Clock::usual(&shape, least);
-        Errand { route, shape: Arc::new(shape), room, form: Form::Together, clock, beside: Beside::Memcpy }
+        let timing = Timing::usual(&shape, least);
+        CopySpec {
+            route,
+            shape: Arc::new(shape),
+            room,
+            submission: Submission::Together,
+            timing,
+            memcpy_peers: MemcpyPeers::OneAndTwoThreads,
+        }
     }
 
-    fn timed(&self, lane: impl Lane + 'static) -> Box<dyn Contender> {
-        Box::new(Timed { lane, shape: self.shape.clone(), clock: self.clock })
+    fn timed(&self, copier: impl Copier + 'static) -> Box<dyn Contender> {
+        Box::new(TimedCopier::new(copier, self.shape.clone(), self.timing))
     }
 
-    fn add_the_hosts(&self, session: &Session, all: &mut Vec<Box<dyn Contender>>) -> Result<()> {
-        if self.beside == Beside::Nobody {
+    fn add_memcpy_peers(&self, session: &Session, all: &mut Vec<Box<dyn Contender>>) -> Result<()> {
+        if self.memcpy_peers == MemcpyPeers::None {
             return Ok(());
         }
         let sides = Sides::of_the_host(session, self.route, self.room)?;
-        if self.beside == Beside::Thread {
-            all.push(self.timed(Thread::new(&sides, self.shape.bytes())?));
+        if self.memcpy_peers == MemcpyPeers::WorkerThread {
+            all.push(self.timed(ThreadCopier::new(&sides, self.shape.bytes())?));
             return Ok(());
         }
-        all.push(self.timed(Plain::one_thread(&sides, &self.shape)));
-        if self.beside == Beside::Memcpy {
-            all.push(self.timed(Plain::two_threads(&sides, &self.shape)?));
+        all.push(self.timed(MemcpyCopier::one_thread(&sides, &self.shape)));
+        if self.memcpy_peers == MemcpyPeers::OneAndTwoThreads {
+            all.push(self.timed(MemcpyCopier::two_threads(&sides, &self.shape)?));
         }
         Ok(())
     }
 
-    /// Its batches take pieces in page-locked memory; a loop is beside a loop only.
+    /// cuMemcpyBatchAsync takes segments in page-locked memory; a loop of calls is measured beside a loop
+    /// only.
     fn can_be_a_cuda_batch(&self) -> bool {
-        matches!(*self.shape, Shape::Pieces(_)) && self.form != Form::Each && !self.route.is_pageable()
+        matches!(*self.shape, Shape::Segments(_))
+            && self.submission != Submission::Each
+            && !self.route.is_pageable()
     }
 }

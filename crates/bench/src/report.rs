@@ -5,7 +5,7 @@ use std::time::Duration;
 use ferry_abi::Error;
 use serde_json::{Value, json};
 
-use crate::trial::Figures;
+use crate::sampling::Figures;
 
 /// A case that was run, or was to be.
 pub struct Row {
@@ -16,7 +16,7 @@ pub struct Row {
     pub bytes: usize,
     /// The peer is ourselves with one of what there are many of.
     pub growth: bool,
-    /// Ours first.
+    /// Ferry's first.
     pub outcome: Result<Vec<Figures>, Error>,
     pub note: Option<String>,
 }

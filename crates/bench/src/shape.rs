@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use ferry_abi::Result;
 use ferry_abi::error::ensure;
 
-use crate::block::Bytes;
+use crate::bytes::Bytes;
 
 /// Bytes that lie together on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct Segment {
     pub dst: usize,
     pub src: usize,
     pub len: usize,
@@ -17,14 +17,14 @@ pub struct Piece {
 
 /// A whole copy.
 pub enum Shape {
-    Line(Piece),
+    Line(Segment),
     /// Rows with the same pitch on both sides.
     Grid {
         width: usize,
         height: usize,
         pitch: usize,
     },
-    Pieces(Vec<Piece>),
+    Segments(Vec<Segment>),
 }
 
 /// What the target holds where nothing was copied to; the source never does.
@@ -39,7 +39,7 @@ const SEED: u64 = 6;
 impl Shape {
     /// One run of bytes from the start of either block.
     pub fn line(len: usize) -> Shape {
-        Shape::Line(Piece { dst: 0, src: 0, len })
+        Shape::Line(Segment { dst: 0, src: 0, len })
     }
 
     /// `count` pieces of `block` bytes, at places over `region` bytes that a fixed seed chooses for each
@@ -47,8 +47,8 @@ impl Shape {
     pub fn scattered(count: usize, block: usize, region: usize) -> Shape {
         let mut random = Random(SEED);
         let (dst, src) = (random.places(count, block, region), random.places(count, block, region));
-        let piece = |(dst, src)| Piece { dst, src, len: block };
-        Shape::Pieces(dst.into_iter().zip(src).map(piece).collect())
+        let piece = |(dst, src)| Segment { dst, src, len: block };
+        Shape::Segments(dst.into_iter().zip(src).map(piece).collect())
     }
 
     /// How many pieces or rows there are.
@@ -56,21 +56,23 @@ impl Shape {
         match self {
             Shape::Line(_) => 1,
             Shape::Grid { height, .. } => *height,
-            Shape::Pieces(pieces) => pieces.len(),
+            Shape::Segments(pieces) => pieces.len(),
         }
     }
 
     /// All of them.
-    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        (0..self.count()).map(|index| self.piece(index))
+    pub fn segments(&self) -> impl Iterator<Item = Segment> {
+        (0..self.count()).map(|index| self.segment(index))
     }
 
     /// One of them.
-    pub fn piece(&self, index: usize) -> Piece {
+    pub fn segment(&self, index: usize) -> Segment {
         match self {
             Shape::Line(piece) => *piece,
-            Shape::Grid { width, pitch, .. } => Piece { dst: index * pitch, src: index * pitch, len: *width },
-            Shape::Pieces(pieces) => pieces[index],
+            Shape::Grid { width, pitch, .. } => {
+                Segment { dst: index * pitch, src: index * pitch, len: *width }
+            }
+            Shape::Segments(pieces) => pieces[index],
         }
     }
 
@@ -79,14 +81,14 @@ impl Shape {
         match self {
             Shape::Line(piece) => piece.len,
             Shape::Grid { width, height, .. } => width * height,
-            Shape::Pieces(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+            Shape::Segments(pieces) => pieces.iter().map(|piece| piece.len).sum(),
         }
     }
 
     /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were
     /// compared.
     pub fn check(&self, who: &str, target: &dyn Bytes) -> Result<usize> {
-        let mut pieces: Vec<Piece> = self.pieces().collect();
+        let mut pieces: Vec<Segment> = self.segments().collect();
         pieces.sort_unstable_by_key(|piece| piece.dst);
         let mut next = 0;
         let (mut seen, mut wanted) = (vec![0; CHUNK.min(target.len())], vec![0; CHUNK.min(target.len())]);
@@ -194,18 +196,18 @@ impl Random {
 mod tests {
     use std::cell::RefCell;
 
-    use super::{Bytes, CHUNK, Piece, Shape, spoil, write_source};
+    use super::{Bytes, CHUNK, Segment, Shape, spoil, write_source};
     use ferry_abi::Result;
 
-    struct Plain(RefCell<Vec<u8>>);
+    struct MemcpyCopier(RefCell<Vec<u8>>);
 
-    impl Plain {
-        fn new(len: usize) -> Plain {
-            Plain(RefCell::new(vec![0; len]))
+    impl MemcpyCopier {
+        fn new(len: usize) -> MemcpyCopier {
+            MemcpyCopier(RefCell::new(vec![0; len]))
         }
     }
 
-    impl Bytes for Plain {
+    impl Bytes for MemcpyCopier {
         fn len(&self) -> usize {
             self.0.borrow().len()
         }
@@ -221,11 +223,11 @@ mod tests {
         }
     }
 
-    fn copied(shape: &Shape, len: usize) -> Plain {
-        let (target, source) = (Plain::new(len), Plain::new(len));
+    fn copied(shape: &Shape, len: usize) -> MemcpyCopier {
+        let (target, source) = (MemcpyCopier::new(len), MemcpyCopier::new(len));
         write_source(&source).unwrap();
         spoil(&target).unwrap();
-        for Piece { dst, src, len } in shape.pieces() {
+        for Segment { dst, src, len } in shape.segments() {
             target.put(dst, &source.0.borrow()[src..][..len]).unwrap();
         }
         target
@@ -236,7 +238,7 @@ mod tests {
         let len = CHUNK + 5000;
         for shape in [
             Shape::line(len),
-            Shape::Line(Piece { dst: 3, src: 70, len: CHUNK + 1 }),
+            Shape::Line(Segment { dst: 3, src: 70, len: CHUNK + 1 }),
             Shape::Grid { width: 24, height: len / 64, pitch: 64 },
             Shape::scattered(60, 4000, len),
         ] {
@@ -253,10 +255,10 @@ mod tests {
 
     #[test]
     fn a_copy_that_did_nothing_differs_in_its_first_byte() {
-        let target = Plain::new(1000);
+        let target = MemcpyCopier::new(1000);
         spoil(&target).unwrap();
         for at in 0..1000 {
-            let shape = Shape::Line(Piece { dst: at, src: 17, len: 1 });
+            let shape = Shape::Line(Segment { dst: at, src: 17, len: 1 });
             let error = shape.check("x", &target).unwrap_err().to_string();
             assert!(error.starts_with(&format!("byte {at} of")), "{error}");
         }
@@ -265,9 +267,9 @@ mod tests {
     #[test]
     fn scattered_pieces_are_the_same_each_time_and_do_not_touch_each_other() {
         let (one, two) = (Shape::scattered(64, 100, 10_000), Shape::scattered(64, 100, 10_000));
-        let pieces = |shape: &Shape| shape.pieces().collect::<Vec<_>>();
+        let pieces = |shape: &Shape| shape.segments().collect::<Vec<_>>();
         assert_eq!(pieces(&one), pieces(&two));
-        for side in [|piece: &Piece| piece.dst, |piece: &Piece| piece.src] {
+        for side in [|piece: &Segment| piece.dst, |piece: &Segment| piece.src] {
             let mut places: Vec<usize> = pieces(&one).iter().map(side).collect();
             assert!(!places.is_sorted());
             places.sort_unstable();

@@ -6,7 +6,7 @@ use ferry_abi::Error;
 use ferry_terminal::{Colour, Terminal, figures};
 
 use crate::report::{Row, micros, ratio};
-use crate::trial::Figures;
+use crate::sampling::Figures;
 
 const NAME: usize = 12;
 const OURS: usize = 10;
@@ -15,7 +15,7 @@ const PEER: usize = 10;
 const RATIO: usize = 8;
 
 /// The table, and the series that it is in.
-pub struct Table {
+pub struct ResultTable {
     terminal: Terminal,
     series: String,
     is_headed: bool,
@@ -23,9 +23,9 @@ pub struct Table {
     curves: Vec<(&'static str, Vec<f64>)>,
 }
 
-impl Table {
-    pub fn new(terminal: Terminal) -> Table {
-        Table { terminal, series: String::new(), is_headed: false, curves: Vec::new() }
+impl ResultTable {
+    pub fn new(terminal: Terminal) -> ResultTable {
+        ResultTable { terminal, series: String::new(), is_headed: false, curves: Vec::new() }
     }
 
     /// What the numbers mean.

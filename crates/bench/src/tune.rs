@@ -19,39 +19,44 @@ use crate::cases::short;
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
 
-/// What is tried, from the small to the large: lengths of pieces, how many of them, how many in the
-/// parameters of a launch, widths of rows, blocks.
+/// Lengths of the pieces of a batch that are tried, in bytes.
 const PIECES: [usize; 7] = [64 * K, 256 * K, 512 * K, M, 2 * M, 4 * M, 8 * M];
+/// How many pieces a batch has, where a list for a kernel is weighed against a call for each.
 const COUNTS: [usize; 5] = [2, 4, 8, 16, 32];
-const FEW: [usize; 4] = [16, 64, 128, 160];
+/// How many pieces a batch has, where the parameters of a launch are weighed against a list in memory.
+const INLINE_COUNTS: [usize; 4] = [16, 64, 128, 160];
+/// Widths of the rows of a matrix, in bytes.
 const WIDTHS: [usize; 13] = [16, 32, 64, 128, 256, 512, K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K];
+/// Blocks that a kernel is started with.
 const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
 /// Plans that are tried: kernels, engines one by one and together, lists, and so many blocks.
 const PLANS: usize = 4 + BLOCKS.len();
 
 /// Kernels whatever the size, an engine for each piece, and engines for all of them in one call.
-const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,rows_out_from=1,\
-                       rows_out_most=any,rows_within_most=any";
+const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,\
+                       rows_out_from=1,rows_out_most=any,rows_within_most=any";
 const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any";
 const TOGETHER: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
-/// More blocks than others have to be faster by this: what they take is taken from whatever else runs on the
-/// GPU.
-const WORTH: f64 = 1.02;
+/// A larger number of blocks must be faster by this factor: the blocks are taken from whatever else runs on
+/// the GPU.
+const WORTHWHILE_SPEEDUP: f64 = 1.02;
 
-/// A way that bytes go: what the plan calls it, what the cases do, and cases that show whether there are
-/// enough blocks.
-struct Way {
+/// A route that has numbers of its own in the plan.
+struct TunedRoute {
+    /// What the plan calls it.
     name: &'static str,
-    route: &'static str,
-    full: [&'static str; 2],
+    /// What cases call it.
+    case: &'static str,
+    /// Cases that show whether a kernel has enough blocks.
+    saturating: [&'static str; 2],
 }
 
-const WAYS: [Way; 3] = [
-    Way { name: "in", route: "h2d", full: ["h2d/batch/4096x1K", "h2d/batch/4096x4K"] },
-    Way { name: "out", route: "d2h", full: ["d2h/batch/4096x1K", "d2h/batch/4096x4K"] },
-    Way { name: "within", route: "d2d", full: ["d2d/2d/w16", "d2d/2d/w64"] },
+const ROUTES: [TunedRoute; 3] = [
+    TunedRoute { name: "in", case: "h2d", saturating: ["h2d/batch/4096x1K", "h2d/batch/4096x4K"] },
+    TunedRoute { name: "out", case: "d2h", saturating: ["d2h/batch/4096x1K", "d2h/batch/4096x4K"] },
+    TunedRoute { name: "within", case: "d2d", saturating: ["d2d/2d/w16", "d2d/2d/w64"] },
 ];
 
 /// Times of cases, in microseconds.
@@ -87,10 +92,10 @@ struct Measured {
 
 impl Measured {
     fn new(run: impl Fn(&str, Vec<String>) -> Result<Times>) -> Result<Measured> {
-        let few: Vec<String> = FEW.iter().flat_map(|count| batches(&few(*count))).collect();
-        let full = || WAYS.iter().flat_map(|way| way.full.map(str::to_owned)).collect();
+        let few: Vec<String> = INLINE_COUNTS.iter().flat_map(|count| batches(&few(*count))).collect();
+        let saturating = || ROUTES.iter().flat_map(|route| route.saturating.map(str::to_owned)).collect();
         let with_blocks = |blocks: &usize| {
-            run(&format!("blocks_in={blocks},blocks_out={blocks},blocks_within={blocks}"), full())
+            run(&format!("blocks_in={blocks},blocks_out={blocks},blocks_within={blocks}"), saturating())
         };
         Ok(Measured {
             kernels: run(KERNELS, [crossovers(), few.clone()].concat())?,
@@ -106,7 +111,7 @@ impl Measured {
         let (kernels, engines) = (&self.kernels, &self.engines);
         let by_piece = |times| PIECES.map(|size| mean(times, &batches(&pieces(size))));
         let by_count = |times| COUNTS.map(|count| mean(times, &batches(&few(count))));
-        let by_few = |times| FEW.map(|count| mean(times, &batches(&few(count))));
+        let by_few = |times| INLINE_COUNTS.map(|count| mean(times, &batches(&few(count))));
         let many = before(&by_count(engines), &by_count(kernels));
         let inline = before(&by_few(kernels), &by_few(&self.lists));
         let large = before(&by_piece(kernels), &by_piece(engines));
@@ -115,29 +120,32 @@ impl Measured {
         let together = before(&apart, &by_piece(&self.together));
         let mut plan = vec![
             format!("list_from={}", from(&COUNTS, many)),
-            format!("inline_most={}", most(&FEW, inline)),
+            format!("inline_most={}", most(&INLINE_COUNTS, inline)),
             format!("engine_from={}", from(&PIECES, large)),
             format!("together_size={}", from(&PIECES, together)),
         ];
-        plan.extend(WAYS.iter().map(|way| format!("blocks_{}={}", way.name, self.blocks(way))));
-        plan.extend(WAYS.iter().flat_map(|way| self.rows(way)));
+        plan.extend(ROUTES.iter().map(|route| format!("blocks_{}={}", route.name, self.blocks(route))));
+        plan.extend(ROUTES.iter().flat_map(|route| self.rows(route)));
         plan.join(",")
     }
 
     /// The fewest blocks that are as good as any number of them.
-    fn blocks(&self, way: &Way) -> usize {
-        let times = self.blocks.iter().map(|times| mean(times, &way.full.map(str::to_owned)));
+    fn blocks(&self, route: &TunedRoute) -> usize {
+        let times = self.blocks.iter().map(|times| mean(times, &route.saturating.map(str::to_owned)));
         let times: Vec<f64> = times.collect();
         let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-        times.iter().position(|time| *time <= best * WORTH).map_or(BLOCKS[0], |index| BLOCKS[index])
+        times
+            .iter()
+            .position(|time| *time <= best * WORTHWHILE_SPEEDUP)
+            .map_or(BLOCKS[0], |index| BLOCKS[index])
     }
 
     /// The narrowest and the widest rows for a kernel. Inside a device there is no narrowest.
-    fn rows(&self, way: &Way) -> Vec<String> {
-        let by_width = |times| WIDTHS.map(|width| mean(times, &[matrix(way, width)]));
+    fn rows(&self, route: &TunedRoute) -> Vec<String> {
+        let by_width = |times| WIDTHS.map(|width| mean(times, &[matrix(route, width)]));
         let (kernels, engines) = (by_width(&self.kernels), by_width(&self.engines));
         let (begin, end) =
-            if way.route == "d2d" { (0, before(&kernels, &engines)) } else { range(&kernels, &engines) };
+            if route.case == "d2d" { (0, before(&kernels, &engines)) } else { range(&kernels, &engines) };
         let most = match end {
             _ if begin == end => "0".to_owned(),
             end if end == WIDTHS.len() => "any".to_owned(),
@@ -145,15 +153,15 @@ impl Measured {
         };
         // All that is narrower than what was tried goes with the narrowest of it.
         let least = if begin == 0 { 1 } else { WIDTHS[begin] };
-        let least = (way.route != "d2d").then(|| format!("rows_{}_from={}", way.name, short(least)));
-        least.into_iter().chain([format!("rows_{}_most={most}", way.name)]).collect()
+        let least = (route.case != "d2d").then(|| format!("rows_{}_from={}", route.name, short(least)));
+        least.into_iter().chain([format!("rows_{}_most={most}", route.name)]).collect()
     }
 }
 
 /// Cases that kernels and engines both can do.
 fn crossovers() -> Vec<String> {
     let by_count = COUNTS.iter().flat_map(|count| batches(&few(*count)));
-    let rows = WAYS.iter().flat_map(|way| WIDTHS.map(|width| matrix(way, width)));
+    let rows = ROUTES.iter().flat_map(|route| WIDTHS.map(|width| matrix(route, width)));
     by_piece().chain(by_count).chain(rows).collect()
 }
 
@@ -174,8 +182,8 @@ fn few(count: usize) -> String {
     format!("{count}x4K")
 }
 
-fn matrix(way: &Way, width: usize) -> String {
-    format!("{}/2d/w{}", way.route, short(width))
+fn matrix(route: &TunedRoute, width: usize) -> String {
+    format!("{}/2d/w{}", route.case, short(width))
 }
 
 /// The geometric mean of the times of some cases.

@@ -14,7 +14,7 @@ pub struct Args {
     #[command(flatten)]
     machine: Machine,
     #[command(flatten)]
-    options: ferry_bench::Options,
+    options: ferry_bench::BenchOptions,
 }
 
 /// Measures, and prints as asked.

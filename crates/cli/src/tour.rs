@@ -15,7 +15,7 @@ pub struct Args {
     #[command(flatten)]
     machine: Machine,
     #[command(flatten)]
-    options: ferry_tour::Options,
+    options: ferry_tour::TourOptions,
 }
 
 /// Runs the tour and prints its table.

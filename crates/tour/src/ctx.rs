@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-use ferry_abi::memory::Memory;
+use ferry_abi::memory::Block;
 use ferry_abi::session::Session;
 use ferry_abi::{Error, Library, Result};
 use ferry_terminal::Terminal;
@@ -65,7 +65,7 @@ impl Ctx {
     }
 
     /// Fails unless `memory` is, byte for byte, what the mirror says.
-    pub fn verify(&mut self, what: &str, memory: &Memory, mirror: &[u8]) -> Result<()> {
+    pub fn verify(&mut self, what: &str, memory: &Block, mirror: &[u8]) -> Result<()> {
         self.verify_bytes(what, &memory.bytes()?, mirror)
     }
 

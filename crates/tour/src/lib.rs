@@ -14,9 +14,9 @@ use ferry_terminal::{Terminal, bytes, lost, tell};
 
 use child::Parent;
 use ctx::Ctx;
-use part::{Outcome, Part};
+use part::{PartOutcome, TourPart};
 use parts::GROUPS;
-use table::Table;
+use table::ResultTable;
 
 mod child;
 mod ctx;
@@ -29,22 +29,22 @@ mod waits;
 
 /// How the tour is done.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct TourOptions {
     /// Use small memory: seconds become a moment, speeds mean little
     #[arg(long)]
     quick: bool,
 }
 
 /// A part that takes longer than this hangs; the longest takes seconds on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PART_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the tour and prints its table.
-pub fn main(options: &Options) -> Result<ExitCode> {
+pub fn main(options: &TourOptions) -> Result<ExitCode> {
     let begin = Instant::now();
     let library = Library::open()?;
     let terminal = Terminal::stdout();
     let mut ctx = Ctx::open(library, options.quick, terminal)?;
-    let mut table = Table::new(terminal);
+    let mut table = ResultTable::new(terminal);
     table.title(&title(&ctx)?);
     for (group, about, parts) in GROUPS {
         table.group(group, about);
@@ -70,20 +70,22 @@ pub fn play(role: &str) -> Result<ExitCode> {
 }
 
 /// Runs one part, under watch, and judges it.
-fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
+fn perform(group: &'static str, part: &'static TourPart, ctx: &mut Ctx) -> PartOutcome {
     let done = watch(group, part.what);
     ctx.begin(part.what);
     let outcome = (part.run)(ctx);
     drop(done);
     let may_lack = !part.everywhere && library::backend_name() != "host";
     match outcome {
-        Ok(proof) => Outcome::Ok(proof),
+        Ok(proof) => PartOutcome::Ok(proof),
         Err(error) if library::is_other_product() && error.code() == Some(NOT_SUPPORTED) => {
-            Outcome::NotHere(error.to_string())
+            PartOutcome::NotHere(error.to_string())
         }
-        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => Outcome::NotYet(error.to_string()),
-        Err(Error::NotHere(why)) => Outcome::NotHere(why),
-        Err(error) => Outcome::Failed(error),
+        Err(error) if may_lack && error.code() == Some(NOT_SUPPORTED) => {
+            PartOutcome::NotYet(error.to_string())
+        }
+        Err(Error::NotHere(why)) => PartOutcome::NotHere(why),
+        Err(error) => PartOutcome::Failed(error),
     }
 }
 
@@ -92,8 +94,8 @@ fn perform(group: &'static str, part: &'static Part, ctx: &mut Ctx) -> Outcome {
 fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {
-        if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let limit = PATIENCE.as_secs();
+        if wait.recv_timeout(PART_LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let limit = PART_LIMIT.as_secs();
             tell(&format!("\nferry: tour failed: {group}, {what}: expected an end, saw none in {limit} s\n"));
             std::process::exit(1);
         }

@@ -6,7 +6,7 @@ use crate::ctx::Ctx;
 use crate::proof::Proof;
 
 /// One row of the tour.
-pub struct Part {
+pub struct TourPart {
     /// What is done, in words.
     pub what: &'static str,
     /// The requirements that would be broken if it failed.
@@ -18,8 +18,20 @@ pub struct Part {
     pub run: fn(&mut Ctx) -> Result<Proof>,
 }
 
+/// A part that a backend other than `host` may lack.
+pub const fn part(what: &'static str, proves: &'static str, run: fn(&mut Ctx) -> Result<Proof>) -> TourPart {
+    TourPart { what, proves, everywhere: false, run }
+}
+
+impl TourPart {
+    /// The same where every backend must do it.
+    pub const fn everywhere(self) -> TourPart {
+        TourPart { everywhere: true, ..self }
+    }
+}
+
 /// How a part ended.
-pub enum Outcome {
+pub enum PartOutcome {
     /// Done and right.
     Ok(Proof),
     /// This backend says that it does not do it, and why.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ferry_terminal::{Colour, Terminal, bytes, figures, tell};
 
-use crate::part::{Outcome, Part};
+use crate::part::{PartOutcome, TourPart};
 use crate::proof::{Proof, Speed};
 
 const WHAT: usize = 45;
@@ -14,7 +14,7 @@ const SPEED: usize = 10;
 const WIDTH: usize = 99;
 
 /// The table and its running totals.
-pub struct Table {
+pub struct ResultTable {
     terminal: Terminal,
     group: &'static str,
     failed: Vec<String>,
@@ -24,10 +24,10 @@ pub struct Table {
     verified: usize,
 }
 
-impl Table {
+impl ResultTable {
     /// An empty table.
-    pub fn new(terminal: Terminal) -> Table {
-        Table { terminal, group: "", failed: Vec::new(), ok: 0, not_yet: 0, not_here: 0, verified: 0 }
+    pub fn new(terminal: Terminal) -> ResultTable {
+        ResultTable { terminal, group: "", failed: Vec::new(), ok: 0, not_yet: 0, not_here: 0, verified: 0 }
     }
 
     /// The line on top, and the names of the columns.
@@ -48,29 +48,29 @@ impl Table {
     }
 
     /// Shows on a terminal which part is running.
-    pub fn begin(&self, part: &Part) {
+    pub fn begin(&self, part: &TourPart) {
         self.terminal.show(&format!("  {} ...", part.what));
     }
 
     /// The row of a part, and under it what there is to explain.
-    pub fn end(&mut self, part: &Part, outcome: Outcome) {
+    pub fn end(&mut self, part: &TourPart, outcome: PartOutcome) {
         match outcome {
-            Outcome::Ok(proof) => {
+            PartOutcome::Ok(proof) => {
                 self.ok += 1;
                 self.verified += proof.verified;
                 self.row(part, Some(&proof), Colour::Good, "ok");
             }
-            Outcome::NotYet(why) => {
+            PartOutcome::NotYet(why) => {
                 self.not_yet += 1;
                 self.row(part, None, Colour::Unsure, "not yet");
                 self.note(&why);
             }
-            Outcome::NotHere(why) => {
+            PartOutcome::NotHere(why) => {
                 self.not_here += 1;
                 self.row(part, None, Colour::Unsure, "not here");
                 self.note(&why);
             }
-            Outcome::Failed(error) => {
+            PartOutcome::Failed(error) => {
                 self.row(part, None, Colour::Bad, "FAIL");
                 self.note(&error.to_string());
                 self.failed.push(format!("{}, {}: {error}", self.group, part.what));
@@ -101,7 +101,7 @@ impl Table {
         self.failed.is_empty()
     }
 
-    fn row(&self, part: &Part, proof: Option<&Proof>, colour: Colour, result: &str) {
+    fn row(&self, part: &TourPart, proof: Option<&Proof>, colour: Colour, result: &str) {
         let verified = proof.filter(|proof| proof.verified > 0);
         let verified = verified.map_or("-".to_owned(), |proof| bytes(proof.verified));
         let speed = proof.and_then(|proof| proof.speed.as_ref()).map_or("-".to_owned(), Speed::text);

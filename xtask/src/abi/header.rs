@@ -12,7 +12,7 @@
 //! | `...` at the end | a naked function, which leaves its arguments as they are |
 //! | typedef of a function pointer | `Option<unsafe extern "C" fn(..)>` behind the same name |
 
-use super::text::{Function, Param, closing, is_word, joined, split, tokens};
+use super::text::{Function, Param, closing, is_word, joined, split, tokens, without_comments};
 use std::collections::BTreeMap;
 
 /// What the headers declare.
@@ -34,6 +34,7 @@ pub struct Header {
 impl Header {
     /// Adds what one file declares; files come in the order in which they include each other.
     pub fn read(&mut self, text: &str) -> Result<(), String> {
+        let text = without_comments(text);
         let (directives, code): (Vec<&str>, Vec<&str>) =
             text.lines().partition(|line| line.trim_start().starts_with('#'));
         for line in directives {
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn members_fields_and_macros_are_found() {
         let header = header(
-            "#ifndef G\n#define G\n#define N 0x4U /**< n */\nextern \"C\" {\n\
+            "#ifndef G\n#define G\n#define N 0x4U /**< n\n    and more */\nextern \"C\" {\n\
              typedef enum { A = 0, /* a */ B = 2 } E;\ntypedef union { int x; int y[2]; } U;\n\
              void f(void);\n}\n#endif",
         );

@@ -74,6 +74,16 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
+/// The same text without block comments, so that a directive whose comment goes on is one line.
+pub fn without_comments(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find("/*") {
+        out.push_str(&rest[..start]);
+        rest = &rest[start + comment(&rest[start..])..];
+    }
+    out + rest
+}
+
 /// Length of a block comment; Rust's nest.
 fn comment(rest: &str) -> usize {
     let mut depth = 0;

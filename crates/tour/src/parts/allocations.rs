@@ -1,54 +1,18 @@
 //! The other calls that make memory, and those that wait for the device before they free it.
 
-use std::ffi::c_void;
-
-use ferry_abi::memory::{self, Home, Span};
+use ferry_abi::memory::{self, Block, Home};
 use ferry_abi::{Library, MallocAttribute, MallocConfig, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 use crate::waits::must_wait;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "Align32, Cached, and three with settings",
-        proves: "copies both ways",
-        everywhere: false,
-        run: made,
-    },
-    Part {
-        what: "FreeWithDevSync waits for a held stream",
-        proves: "device and host",
-        everywhere: false,
-        run: freed,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("Align32, Cached, and three with settings", "copies both ways", made),
+    part("FreeWithDevSync waits for a held stream", "device and host", freed),
 ];
-
-/// Memory that one of these calls made, freed on drop.
-struct Block {
-    library: &'static Library,
-    at: *mut c_void,
-    is_host: bool,
-}
-
-impl Block {
-    fn span(&self, len: usize) -> Span<'_> {
-        // SAFETY: the library made the memory, at least this long, and is the only one that is given the
-        // span.
-        unsafe { Span::of(self, self.at, len) }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        let functions = &self.library.functions;
-        let free = if self.is_host { functions.aclrtFreeHost } else { functions.aclrtFree };
-        // SAFETY: takes an address, which the library looks up.
-        unsafe { free(self.at) };
-    }
-}
 
 /// Which of the calls makes host memory.
 const HOST: usize = 4;
@@ -71,7 +35,9 @@ fn make(library: &'static Library, which: usize, len: usize) -> Result<Block> {
             _ => call!(library, aclrtMallocHostWithCfg(&mut at, len as u64, &mut config)),
         }
     }?;
-    Ok(Block { library, at, is_host })
+    let home = if is_host { Home::Locked } else { Home::Device };
+    // SAFETY: the call has just allocated this, and nothing else knows it.
+    Ok(unsafe { Block::adopt(library, home, at, len) })
 }
 
 fn made(ctx: &mut Ctx) -> Result<Proof> {
@@ -79,19 +45,19 @@ fn made(ctx: &mut Ctx) -> Result<Proof> {
     let stream = ctx.stream()?;
     let blocks = (0..=HOST).map(|which| make(library, which, len)).collect::<Result<Vec<_>>>()?;
     for (seed, block) in (1..).zip(&blocks) {
-        memory::put(library, block.span(len), &pattern(seed, len))?;
+        memory::put(library, block.all(), &pattern(seed, len))?;
     }
     // From each to the next, and out of the last: every block is a source and a target.
-    let first = ctx.memory(Home::Device, &pattern(9, len))?;
-    stream.copy(first.all(), blocks[HOST].span(len), kind::HOST_TO_DEVICE)?;
-    stream.copy(blocks[HOST].span(len), blocks[0].span(len), kind::DEVICE_TO_HOST)?;
+    let first = ctx.block(Home::Device, &pattern(9, len))?;
+    stream.copy(first.all(), blocks[HOST].all(), kind::HOST_TO_DEVICE)?;
+    stream.copy(blocks[HOST].all(), blocks[0].all(), kind::DEVICE_TO_HOST)?;
     for pair in blocks[..HOST].windows(2) {
-        stream.copy(pair[0].span(len), pair[1].span(len), kind::DEVICE_TO_DEVICE)?;
+        stream.copy(pair[0].all(), pair[1].all(), kind::DEVICE_TO_DEVICE)?;
     }
-    stream.copy(blocks[HOST - 1].span(len), first.all(), kind::DEVICE_TO_DEVICE)?;
+    stream.copy(blocks[HOST - 1].all(), first.all(), kind::DEVICE_TO_DEVICE)?;
     stream.synchronise()?;
     for (block, seed) in blocks.iter().zip([2, 3, 4, 5, 1]) {
-        let seen = memory::get(library, block.span(len))?;
+        let seen = memory::get(library, block.all())?;
         ctx.verify_bytes("memory of one of the calls", &seen, &pattern(seed, len))?;
     }
     ctx.proof()
@@ -101,11 +67,11 @@ fn freed(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, 1 << 16);
     let bytes = pattern(1, len);
     for is_host in [false, true] {
-        let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &vec![0; len])?);
+        let (source, target) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Device, &vec![0; len])?);
         let stream = ctx.stream()?;
         let block = std::mem::ManuallyDrop::new(make(library, if is_host { HOST } else { 0 }, len)?);
         must_wait("freeing after the device", &stream, || {
-            let (span, functions) = (block.span(len), &library.functions);
+            let (span, functions) = (block.all(), &library.functions);
             if is_host {
                 stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
                 stream.copy(span, target.all(), kind::DEVICE_TO_HOST)?;
@@ -116,7 +82,7 @@ fn freed(ctx: &mut Ctx) -> Result<Proof> {
             let free =
                 if is_host { functions.aclrtFreeHostWithDevSync } else { functions.aclrtFreeWithDevSync };
             // SAFETY: takes an address, which the library looks up.
-            library.check("FreeWithDevSync", unsafe { free(block.at) })
+            library.check("FreeWithDevSync", unsafe { free(block.all().at()) })
         })?;
         ctx.verify("the target when it came back", &target, &bytes)?;
     }

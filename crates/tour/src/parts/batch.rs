@@ -1,48 +1,23 @@
 //! Batches: thousands of scattered blocks in one call, described by groups of attributes.
 
 use ferry_abi::batch::{Batch, HOST, UNREGISTERED, device};
-use ferry_abi::memory::{Home, Memory};
+use ferry_abi::memory::{Block, Home};
 use ferry_abi::{Location, Result};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
 use super::batch_refused;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "4096 blocks out, page-locked, groups {0,1500}",
-        proves: "R41-R43 R46-R50 R54 R56 R58",
-        everywhere: false,
-        run: to_device,
-    },
-    Part {
-        what: "4096 blocks back, page-locked",
-        proves: "R42 R43 R46 R47 R49 R56 R63",
-        everywhere: false,
-        run: to_host,
-    },
-    Part { what: "pageable, both ways: done on return", proves: "R43 R44", everywhere: false, run: pageable },
-    Part {
-        what: "the synchronous form, and both V2 forms",
-        proves: "R47 R49 R56",
-        everywhere: false,
-        run: other_forms,
-    },
-    Part {
-        what: "refused, failIndex 7: wrong copy or attribute",
-        proves: "R51 R54 R63",
-        everywhere: false,
-        run: batch_refused::wrong_item,
-    },
-    Part {
-        what: "refused, SIZE_MAX: groups that break rules",
-        proves: "R52 R54 R57 R59-R62",
-        everywhere: false,
-        run: batch_refused::wrong_groups,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("4096 blocks out, page-locked, groups {0,1500}", "R41-R43 R46-R50 R54 R56 R58", to_device),
+    part("4096 blocks back, page-locked", "R42 R43 R46 R47 R49 R56 R63", to_host),
+    part("pageable, both ways: done on return", "R43 R44", pageable),
+    part("the synchronous form, and both V2 forms", "R47 R49 R56", other_forms),
+    part("refused, failIndex 7: wrong copy or attribute", "R51 R54 R63", batch_refused::wrong_item),
+    part("refused, SIZE_MAX: groups that break rules", "R52 R54 R57 R59-R62", batch_refused::wrong_groups),
 ];
 
 /// Copies in each batch, and the first of them that the second group of attributes describes.
@@ -113,7 +88,7 @@ fn other_forms(ctx: &mut Ctx) -> Result<Proof> {
 
 /// One block's place on both sides. Blocks of the first group live on device 0, the others on the last
 /// device.
-struct Block {
+struct ScatteredPiece {
     group: usize,
     host: usize,
     device: usize,
@@ -123,39 +98,38 @@ struct Block {
 /// Blocks in host memory and in memory of one or two devices, in different orders and with gaps, and their
 /// mirrors.
 struct Scatter {
-    blocks: Vec<Block>,
+    blocks: Vec<ScatteredPiece>,
     ids: [usize; 2],
-    host: (Memory, Vec<u8>),
-    device: [(Memory, Vec<u8>); 2],
+    host: (Block, Vec<u8>),
+    device: [(Block, Vec<u8>); 2],
 }
 
 impl Scatter {
     fn new(ctx: &Ctx, home: Home) -> Result<Scatter> {
         let longest = ctx.size(8192, 256);
         let slot = longest + 24;
-        let place = |i: usize| Block {
+        let place = |i: usize| ScatteredPiece {
             group: usize::from(i >= SECOND),
             host: i * 2731 % COUNT * slot + i % 7,
             device: (i * 1237 + 5) % COUNT * slot + i % 13,
-            // Block 99 is empty, which is allowed.
+            // ScatteredPiece 99 is empty, which is allowed.
             len: if i == 99 { 0 } else { longest - i % 61 },
         };
         let ids = [0, ctx.devices - 1];
         let mirror = |seed| pattern(seed, COUNT * slot);
-        let on =
-            |id: usize, seed| ctx.on(id, || Ok((ctx.memory(Home::Device, &mirror(seed))?, mirror(seed))));
+        let on = |id: usize, seed| ctx.on(id, || Ok((ctx.block(Home::Device, &mirror(seed))?, mirror(seed))));
         Ok(Scatter {
             blocks: (0..COUNT).map(place).collect(),
             ids,
-            host: (ctx.memory(home, &mirror(1))?, mirror(1)),
+            host: (ctx.block(home, &mirror(1))?, mirror(1)),
             device: [on(ids[0], 2)?, on(ids[1], 3)?],
         })
     }
 
     fn to_device(&self, host: [Location; 2]) -> Batch<'_> {
         let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.span(block.device, block.len);
-            (device, self.host.0.span(block.host, block.len))
+            let device = self.device[block.group].0.part(block.device, block.len);
+            (device, self.host.0.part(block.host, block.len))
         });
         let ids = self.ids.map(device);
         Batch::new(copies).group(0, ids[0], host[0]).group(SECOND, ids[1], host[1])
@@ -163,8 +137,8 @@ impl Scatter {
 
     fn to_host(&self, host: [Location; 2]) -> Batch<'_> {
         let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.span(block.device, block.len);
-            (self.host.0.span(block.host, block.len), device)
+            let device = self.device[block.group].0.part(block.device, block.len);
+            (self.host.0.part(block.host, block.len), device)
         });
         let ids = self.ids.map(device);
         Batch::new(copies).group(0, host[0], ids[0]).group(SECOND, host[1], ids[1])

@@ -2,7 +2,7 @@
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Home, Memory, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::{Location, Result};
 
 use crate::ctx::Ctx;
@@ -60,19 +60,19 @@ pub fn wrong_groups(ctx: &mut Ctx) -> Result<Proof> {
 
 /// Sixteen blocks to be copied to device 0, had the batch been right.
 struct Stage {
-    target: Memory,
-    source: Memory,
+    target: Block,
+    source: Block,
 }
 
 impl Stage {
     fn new(ctx: &Ctx) -> Result<Stage> {
-        let target = ctx.memory(Home::Device, &pattern(1, COUNT * BLOCK))?;
-        let source = ctx.memory(Home::Locked, &pattern(2, COUNT * BLOCK))?;
+        let target = ctx.block(Home::Device, &pattern(1, COUNT * BLOCK))?;
+        let source = ctx.block(Home::Locked, &pattern(2, COUNT * BLOCK))?;
         Ok(Stage { target, source })
     }
 
-    fn copies(&self) -> impl Iterator<Item = (Span<'_>, Span<'_>)> {
-        (0..COUNT).map(|i| (self.target.span(i * BLOCK, BLOCK), self.source.span(i * BLOCK, BLOCK)))
+    fn copies(&self) -> impl Iterator<Item = (BlockPart<'_>, BlockPart<'_>)> {
+        (0..COUNT).map(|i| (self.target.part(i * BLOCK, BLOCK), self.source.part(i * BLOCK, BLOCK)))
     }
 
     /// Good up to the wrong copy, where another attribute begins.

@@ -2,52 +2,39 @@
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::ensure;
-use ferry_abi::memory::{self, Home, Memory};
+use ferry_abi::memory::{self, Block, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Library, Result, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 use crate::waits::must_wait;
 
-use super::matrix;
-
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "page-locked, stream held: all 4 calls return",
-        proves: "R2 R3 R8 R16 R24 R45 R53 N5 X3",
-        everywhere: false,
-        run: locked,
-    },
-    Part {
-        what: "pageable, stream held: none of the 4 returns",
-        proves: "R7 R23 R44 N5 X3",
-        everywhere: false,
-        run: pageable,
-    },
-    Part { what: "kind 5: source freed while its copy waits", proves: "", everywhere: false, run: staged },
-    Part {
-        what: "synchronous copy past a held default stream",
-        proves: "N2 N4",
-        everywhere: false,
-        run: past_streams,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("page-locked, stream held: all 4 calls return", "R2 R3 R8 R16 R24 R45 R53 N5 X3", locked),
+    part("pageable, stream held: none of the 4 returns", "R7 R23 R44 N5 X3", pageable),
+    part("kind 5: source freed while its copy waits", "", staged),
+    part("synchronous copy past a held default stream", "N2 N4", past_streams),
 ];
 
 const LEN: usize = 1 << 16;
+/// Bytes of a row where the copy is one of a matrix.
+const PITCH: usize = 64;
 
 /// A copy call, made on a stream between two blocks of the same length.
-type Call = fn(&Library, &Stream, &Memory, &Memory, i32) -> Result<()>;
+type CopyCall = fn(&Library, &Stream, &Block, &Block, i32) -> Result<()>;
 
 /// The four ways to copy between host and device on a stream.
-const CALLS: [(&str, Call); 4] = [
+const CALLS: [(&str, CopyCall); 4] = [
     ("aclrtMemcpyAsync", |_, stream, dst, src, kind| stream.copy(dst.all(), src.all(), kind)),
     ("aclrtMemcpyAsyncWithCondition", |_, stream, dst, src, kind| {
         stream.copy_with_condition(dst.all(), src.all(), kind)
     }),
-    ("aclrtMemcpy2dAsync", |_, stream, dst, src, kind| matrix::submit(stream, dst, src, kind)),
+    ("aclrtMemcpy2dAsync", |_, stream, dst, src, kind| {
+        stream.copy_2d(dst.grid(PITCH), src.grid(PITCH), PITCH, LEN / PITCH, kind)
+    }),
     ("aclrtMemcpyBatchAsync", |library, stream, dst, src, kind| {
         let batch = Batch::new(std::iter::once((dst.all(), src.all())));
         let to_device = kind == kind::HOST_TO_DEVICE;
@@ -64,8 +51,8 @@ fn directions(home: Home) -> [(Home, Home, i32); 2] {
 fn locked(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     for (dst, src, kind) in directions(Home::Locked) {
-        let (stream, source) = (ctx.stream()?, ctx.memory(src, &after)?);
-        let targets = CALLS.iter().map(|_| ctx.memory(dst, &before)).collect::<Result<Vec<_>>>()?;
+        let (stream, source) = (ctx.stream()?, ctx.block(src, &after)?);
+        let targets = CALLS.iter().map(|_| ctx.block(dst, &before)).collect::<Result<Vec<_>>>()?;
         let blocker = stream.block()?;
         for ((_, call), target) in CALLS.iter().zip(&targets) {
             call(ctx.library, &stream, target, &source, kind)?;
@@ -87,8 +74,7 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     for (dst, src, kind) in directions(Home::Pageable) {
         for (name, call) in CALLS {
-            let (stream, source, target) =
-                (ctx.stream()?, ctx.memory(src, &after)?, ctx.memory(dst, &before)?);
+            let (stream, source, target) = (ctx.stream()?, ctx.block(src, &after)?, ctx.block(dst, &before)?);
             must_wait(name, &stream, || call(ctx.library, &stream, &target, &source, kind))?;
             ctx.verify(&format!("the target of {name} when it came back"), &target, &after)?;
         }
@@ -101,8 +87,8 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
 fn staged(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after, later) = (pattern(1, LEN), pattern(2, LEN), pattern(3, LEN));
     for home in [Home::Locked, Home::Pageable] {
-        let (stream, source) = (ctx.stream()?, ctx.memory(home, &after)?);
-        let target = ctx.memory(Home::Device, &before)?;
+        let (stream, source) = (ctx.stream()?, ctx.block(home, &after)?);
+        let target = ctx.block(Home::Device, &before)?;
         let blocker = stream.block()?;
         stream.copy(target.all(), source.all(), kind::HOST_TO_BUF_TO_DEVICE)?;
         source.put(&later)?;
@@ -117,7 +103,7 @@ fn staged(ctx: &mut Ctx) -> Result<Proof> {
 
 fn past_streams(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Pageable, &after)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Pageable, &after)?);
     let (stream, default) = (ctx.stream()?, Stream::default_of_context(ctx.library));
     let blockers = [stream.block()?, default.block()?];
     memory::copy(ctx.library, target.all(), source.all(), kind::HOST_TO_DEVICE)?;

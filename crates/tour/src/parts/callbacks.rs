@@ -11,28 +11,13 @@ use ferry_abi::{Library, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "between copies, run by a thread of its own",
-        proves: "in order, no other",
-        everywhere: false,
-        run: own_thread,
-    },
-    Part {
-        what: "blocking: copies wait; the other kind: none",
-        proves: "held and not held",
-        everywhere: false,
-        run: blocking,
-    },
-    Part {
-        what: "no thread, twice, unsubscribed: refused",
-        proves: "dropped, never run",
-        everywhere: false,
-        run: unsubscribed,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("between copies, run by a thread of its own", "in order, no other", own_thread),
+    part("blocking: copies wait; the other kind: none", "held and not held", blocking),
+    part("no thread, twice, unsubscribed: refused", "dropped, never run", unsubscribed),
 ];
 
 /// A thread's subscription to a stream, taken back on drop.
@@ -86,8 +71,8 @@ fn process(library: &Library, limit_ms: i32) -> Result<()> {
 fn own_thread(ctx: &mut Ctx) -> Result<Proof> {
     let (library, rounds) = (ctx.library, ctx.size(2_000, 100));
     let numbers: Vec<u8> = (0..rounds as u64).flat_map(u64::to_ne_bytes).collect();
-    let (source, middle) = (ctx.memory(Home::Locked, &numbers)?, ctx.memory(Home::Device, &[0; 8])?);
-    let landing = Arc::new(ctx.memory(Home::Locked, &[0; 8])?);
+    let (source, middle) = (ctx.block(Home::Locked, &numbers)?, ctx.block(Home::Device, &[0; 8])?);
+    let landing = Arc::new(ctx.block(Home::Locked, &[0; 8])?);
     let (seen, strangers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let (stream, done) = (ctx.stream()?, Arc::new(AtomicBool::new(false)));
     let ((tell, number), (go, subscribed)) = (mpsc::channel(), mpsc::channel::<()>());
@@ -105,7 +90,7 @@ fn own_thread(ctx: &mut Ctx) -> Result<Proof> {
     drop(go);
     let begin = Instant::now();
     for round in 0..rounds {
-        stream.copy(middle.all(), source.span(round * 8, 8), kind::HOST_TO_DEVICE)?;
+        stream.copy(middle.all(), source.part(round * 8, 8), kind::HOST_TO_DEVICE)?;
         stream.copy(landing.all(), middle.all(), kind::DEVICE_TO_HOST)?;
         let (landing, seen, strangers, done) =
             (landing.clone(), seen.clone(), strangers.clone(), done.clone());
@@ -131,7 +116,7 @@ fn blocking(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (before, after) = (pattern(1, 4096), pattern(2, 4096));
     for blocks in [false, true] {
-        let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
+        let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
         let (stream, passed) = (ctx.stream()?, ctx.event()?);
         let subscription = Subscription::new(library, &stream, this_thread())?;
         let ran = Arc::new(AtomicBool::new(false));
@@ -161,7 +146,7 @@ fn blocking(ctx: &mut Ctx) -> Result<Proof> {
 fn unsubscribed(ctx: &mut Ctx) -> Result<Proof> {
     let (library, me) = (ctx.library, this_thread());
     let (before, after) = (pattern(1, 4096), pattern(2, 4096));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
     let stream = ctx.stream()?;
     refused("a callback without a thread", 107015, stream.call_back(true, || ()))?;
     let subscription = Subscription::new(library, &stream, me)?;

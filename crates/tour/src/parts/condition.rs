@@ -4,32 +4,17 @@ use ferry_abi::error::{NOT_SUPPORTED, refused};
 use ferry_abi::memory::Home;
 use ferry_abi::{Result, kind};
 
-use super::linear::{Around, copied};
+use super::around::{Around, copied};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "page-locked, to the device and back",
-        proves: "R20 R25 R28",
-        everywhere: false,
-        run: locked,
-    },
-    Part {
-        what: "pageable, both ways: done on return",
-        proves: "R20 R23 R28",
-        everywhere: false,
-        run: pageable,
-    },
-    Part { what: "kind 3, and kind 4 (from the addresses)", proves: "R27", everywhere: false, run: kinds },
-    Part {
-        what: "refused with 207000: host to host",
-        proves: "R28 R33",
-        everywhere: false,
-        run: host_to_host,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("page-locked, to the device and back", "R20 R25 R28", locked),
+    part("pageable, both ways: done on return", "R20 R23 R28", pageable),
+    part("kind 3, and kind 4 (from the addresses)", "R27", kinds),
+    part("refused with 207000: host to host", "R28 R33", host_to_host),
 ];
 
 fn locked(ctx: &mut Ctx) -> Result<Proof> {
@@ -75,7 +60,7 @@ fn host_to_host(ctx: &mut Ctx) -> Result<Proof> {
     let stream = ctx.stream()?;
     for (dst, src) in [(Home::Locked, Home::Locked), (Home::Pageable, Home::Pageable)] {
         let (to, from) = (Around::new(1, 4096), pattern(2, 4096));
-        let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
+        let (target, source) = (ctx.block(dst, &to.bytes)?, ctx.block(src, &from)?);
         let outcome = stream.copy_with_condition(to.inside(&target), source.all(), kind::HOST_TO_HOST);
         refused("host to host", NOT_SUPPORTED, outcome)?;
         stream.synchronise()?;

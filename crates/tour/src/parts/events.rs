@@ -7,28 +7,13 @@ use ferry_abi::{Library, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "reset: streams wait for the next record",
-        proves: "reset in order",
-        everywhere: false,
-        run: reset,
-    },
-    Part {
-        what: "timestamps: in order, as elapsed time says",
-        proves: "507006 too early",
-        everywhere: false,
-        run: timestamps,
-    },
-    Part {
-        what: "older queries: event, waits; ExWithFlag",
-        proves: "0 is complete",
-        everywhere: false,
-        run: older_queries,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("reset: streams wait for the next record", "reset in order", reset),
+    part("timestamps: in order, as elapsed time says", "507006 too early", timestamps),
+    part("older queries: event, waits; ExWithFlag", "0 is complete", older_queries),
 ];
 
 /// ACL_EVENT_SYNC and ACL_EVENT_TIME_LINE.
@@ -46,8 +31,7 @@ fn reset(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.size(1 << 20, 1 << 16);
     let (first, second) = (ctx.stream()?, ctx.stream()?);
     let event = Event::with_flags(ctx.library, SYNC_AND_TIME)?;
-    let (middle, target) =
-        (ctx.memory(Home::Device, &vec![0; len])?, ctx.memory(Home::Locked, &vec![0; len])?);
+    let (middle, target) = (ctx.block(Home::Device, &vec![0; len])?, ctx.block(Home::Locked, &vec![0; len])?);
     let mut old = vec![0; len];
     first.record(&event)?;
     for round in 1..=8 {
@@ -59,7 +43,7 @@ fn reset(ctx: &mut Ctx) -> Result<Proof> {
         ensure(!second.is_done()?, "a stream that waits for the next record", "not ready", "complete")?;
         ctx.verify("the target before the next record", &target, &old)?;
         let bytes = pattern(round, len);
-        let source = ctx.memory(Home::Locked, &bytes)?;
+        let source = ctx.block(Home::Locked, &bytes)?;
         first.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
         first.record(&event)?;
         second.synchronise()?;
@@ -80,7 +64,7 @@ fn timestamp(library: &Library, event: &Event) -> Result<u64> {
 fn timestamps(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, ctx.small());
     let bytes = pattern(1, len);
-    let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &pattern(2, len))?);
+    let (source, target) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Device, &pattern(2, len))?);
     let stream = ctx.stream()?;
     let events = (0..16).map(|_| Event::with_flags(library, SYNC_AND_TIME)).collect::<Result<Vec<_>>>()?;
     let never = timestamp(library, &events[0]).map(drop);
@@ -117,7 +101,7 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
     const SYNC: u32 = 0x1;
     let library = ctx.library;
     let bytes = pattern(1, 4096);
-    let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &pattern(2, 4096))?);
+    let (source, target) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Device, &pattern(2, 4096))?);
     let (first, second, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
     let blocker = first.block()?;
     first.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;

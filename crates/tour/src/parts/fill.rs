@@ -2,23 +2,18 @@
 
 use std::time::Duration;
 
-use ferry_abi::memory::{Home, Memory, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::{Library, Result};
 
-use super::linear::Around;
+use super::around::Around;
 use crate::ctx::Ctx;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "device memory by a stream, bytes and words",
-        proves: "X1",
-        everywhere: true,
-        run: by_stream,
-    },
-    Part { what: "device memory at once, bytes and words", proves: "", everywhere: false, run: at_once },
-    Part { what: "page-locked memory, by a stream and at once", proves: "", everywhere: false, run: on_host },
+pub const PARTS: &[TourPart] = &[
+    part("device memory by a stream, bytes and words", "X1", by_stream).everywhere(),
+    part("device memory at once, bytes and words", "", at_once),
+    part("page-locked memory, by a stream and at once", "", on_host),
 ];
 
 /// Only the lowest byte of the value counts.
@@ -63,10 +58,14 @@ fn len(ctx: &Ctx) -> usize {
 }
 
 /// Fills bytes and verifies them and what is around them.
-fn filled(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result<()>) -> Result<Duration> {
+fn filled(
+    ctx: &mut Ctx,
+    home: Home,
+    mut fill: impl FnMut(BlockPart, usize) -> Result<()>,
+) -> Result<Duration> {
     let len = len(ctx);
     let mut mirror = Around::new(1, len);
-    let memory = ctx.memory(home, &mirror.bytes)?;
+    let memory = ctx.block(home, &mirror.bytes)?;
     let time = ctx.best(|| fill(mirror.inside(&memory), len))?;
     mirror.write(&vec![VALUE as u8; len]);
     ctx.verify("filled memory", &memory, &mirror.bytes)?;
@@ -74,12 +73,12 @@ fn filled(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result
 }
 
 /// Fills words and verifies them and what is around them. The span is longer than the words.
-fn words(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result<()>) -> Result<()> {
+fn words(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(BlockPart, usize) -> Result<()>) -> Result<()> {
     const COUNT: usize = 10_007;
     const START: usize = 64;
     let mut mirror = crate::mirror::pattern(2, START + COUNT * 4 + 100);
-    let memory: Memory = ctx.memory(home, &mirror)?;
-    fill(memory.span(START, COUNT * 4 + 100), COUNT)?;
+    let memory: Block = ctx.block(home, &mirror)?;
+    fill(memory.part(START, COUNT * 4 + 100), COUNT)?;
     for word in mirror[START..][..COUNT * 4].chunks_exact_mut(4) {
         word.copy_from_slice(&WORD.to_ne_bytes());
     }
@@ -87,14 +86,14 @@ fn words(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(Span, usize) -> Result<
 }
 
 /// aclrtMemset.
-fn fill(library: &Library, dst: Span, value: i32, count: usize) -> Result<()> {
+fn fill(library: &Library, dst: BlockPart, value: i32, count: usize) -> Result<()> {
     // SAFETY: the span lies in live memory, and the call is over before its borrow ends.
     let code = unsafe { (library.functions.aclrtMemset)(dst.at(), dst.len(), value, count) };
     library.check("aclrtMemset", code)
 }
 
 /// aclrtMemsetD32.
-fn fill_words(library: &Library, dst: Span, value: u32, count: usize) -> Result<()> {
+fn fill_words(library: &Library, dst: BlockPart, value: u32, count: usize) -> Result<()> {
     // SAFETY: as for `fill`.
     let code = unsafe { (library.functions.aclrtMemsetD32)(dst.at(), dst.len(), value, count) };
     library.check("aclrtMemsetD32", code)

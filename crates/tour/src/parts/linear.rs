@@ -2,75 +2,28 @@
 
 use std::time::Instant;
 
-use ferry_abi::memory::{self, Home, Memory, Span};
+use ferry_abi::memory::{self, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Result, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-use super::device;
+use super::around::{Around, copied};
+use super::peers;
 
-pub const PARTS: &[Part] = &[
-    Part { what: "to the device, page-locked", proves: "N5", everywhere: true, run: to_device },
-    Part { what: "from the device, page-locked", proves: "N5", everywhere: true, run: to_host },
-    Part { what: "pageable, both ways: done on return", proves: "N5", everywhere: false, run: pageable },
-    Part { what: "kinds 3 and 6, and 4 (from the addresses)", proves: "N12", everywhere: false, run: kinds },
-    Part {
-        what: "between devices; refused without peer access",
-        proves: "N3 N12 X9",
-        everywhere: false,
-        run: device::peers,
-    },
-    Part { what: "on the default stream", proves: "N9", everywhere: false, run: default_stream },
-    Part { what: "synchronous, whatever the kind says", proves: "N1", everywhere: false, run: synchronous },
-    Part { what: "submit small copies, each over the last", proves: "X1", everywhere: false, run: small },
+pub const PARTS: &[TourPart] = &[
+    part("to the device, page-locked", "N5", to_device).everywhere(),
+    part("from the device, page-locked", "N5", to_host).everywhere(),
+    part("pageable, both ways: done on return", "N5", pageable),
+    part("kinds 3 and 6, and 4 (from the addresses)", "N12", kinds),
+    part("between devices; refused without peer access", "N3 N12 X9", peers::between_devices),
+    part("on the default stream", "N9", default_stream),
+    part("synchronous, whatever the kind says", "N1", synchronous),
+    part("submit small copies, each over the last", "X1", small),
 ];
-
-/// Bytes of memory with some before and after the part that a copy may write.
-pub struct Around {
-    pub bytes: Vec<u8>,
-    len: usize,
-}
-
-impl Around {
-    // Odd on purpose: no rule asks for alignment.
-    const MARGIN: usize = 61;
-
-    /// Room for `len` bytes, and a margin on both sides.
-    pub fn new(seed: u64, len: usize) -> Around {
-        Around { bytes: pattern(seed, len + 2 * Around::MARGIN), len }
-    }
-
-    /// The part that may be written.
-    pub fn inside<'m>(&self, memory: &'m Memory) -> Span<'m> {
-        memory.span(Around::MARGIN, self.len)
-    }
-
-    /// Writes it in the mirror.
-    pub fn write(&mut self, bytes: &[u8]) {
-        self.bytes[Around::MARGIN..][..self.len].copy_from_slice(bytes);
-    }
-}
-
-/// Copies between memory of two sorts and verifies the target, what is around it, and the source.
-pub fn copied(
-    ctx: &mut Ctx,
-    len: usize,
-    dst: Home,
-    src: Home,
-    mut copy: impl FnMut(Span, Span) -> Result<()>,
-) -> Result<Proof> {
-    let (mut to, from) = (Around::new(1, len), pattern(2, len));
-    let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
-    let time = ctx.best(|| copy(to.inside(&target), source.all()))?;
-    to.write(&from);
-    ctx.verify("the target", &target, &to.bytes)?;
-    ctx.verify("the source", &source, &from)?;
-    ctx.moved(len, time)
-}
 
 fn synchronised(
     ctx: &mut Ctx,
@@ -132,7 +85,7 @@ fn synchronous(ctx: &mut Ctx) -> Result<Proof> {
         ctx.progress(round, 9);
         for kind in (kind::HOST_TO_HOST..=kind::INTER_DEVICE_TO_DEVICE).chain([42]) {
             let (mut to, from) = (Around::new(1, 4096), pattern(kind as u64, 4096));
-            let (target, source) = (ctx.memory(dst, &to.bytes)?, ctx.memory(src, &from)?);
+            let (target, source) = (ctx.block(dst, &to.bytes)?, ctx.block(src, &from)?);
             memory::copy(ctx.library, to.inside(&target), source.all(), kind)?;
             to.write(&from);
             ctx.verify("the target", &target, &to.bytes)?;
@@ -150,11 +103,11 @@ fn small(ctx: &mut Ctx) -> Result<Proof> {
     let count = ctx.size(50_000, 2_000);
     let from = pattern(1, count * LEN);
     let mut to = pattern(2, count + LEN);
-    let (source, target) = (ctx.memory(Home::Locked, &from)?, ctx.memory(Home::Device, &to)?);
+    let (source, target) = (ctx.block(Home::Locked, &from)?, ctx.block(Home::Device, &to)?);
     let stream = ctx.stream()?;
     let begin = Instant::now();
     for i in 0..count {
-        stream.copy(target.span(i, LEN), source.span(i * LEN, LEN), kind::HOST_TO_DEVICE)?;
+        stream.copy(target.part(i, LEN), source.part(i * LEN, LEN), kind::HOST_TO_DEVICE)?;
     }
     let time = begin.elapsed();
     stream.synchronise()?;

@@ -1,60 +1,34 @@
 //! Matrix copies: rows with a pitch on either side. The padding between rows is verified too.
 
-use ferry_abi::memory::{Home, Memory};
-use ferry_abi::stream::{Grid, Stream};
+use ferry_abi::memory::{Grid, Home};
 use ferry_abi::{Error, Library, Result, kind, library};
 
 use crate::ctx::Ctx;
 use crate::mirror::{copy_rows, pattern};
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
 use super::matrix_limits;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "rows to the device, page-locked",
-        proves: "R1 R4 R6 R9 R11-R13 R17",
-        everywhere: false,
-        run: to_device,
-    },
-    Part {
-        what: "rows from the device, page-locked",
-        proves: "R4 R6 R9 R11-R13",
-        everywhere: false,
-        run: to_host,
-    },
-    Part {
-        what: "pageable, both ways: done on return",
-        proves: "R6 R7 R9",
-        everywhere: false,
-        run: pageable,
-    },
-    Part { what: "rows between blocks of the device", proves: "N14", everywhere: false, run: on_device },
-    Part { what: "the synchronous call, both ways", proves: "R12 R13", everywhere: false, run: synchronous },
-    Part {
-        what: "5,242,880 rows, the most there may be",
-        proves: "R14",
-        everywhere: false,
-        run: matrix_limits::most_rows,
-    },
-    Part {
-        what: "refused: more rows, wide rows, other kinds",
-        proves: "R9 R14 R17 N13 N15",
-        everywhere: false,
-        run: matrix_limits::breaking_rules,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("rows to the device, page-locked", "R1 R4 R6 R9 R11-R13 R17", to_device),
+    part("rows from the device, page-locked", "R4 R6 R9 R11-R13", to_host),
+    part("pageable, both ways: done on return", "R6 R7 R9", pageable),
+    part("rows between blocks of the device", "N14", on_device),
+    part("the synchronous call, both ways", "R12 R13", synchronous),
+    part("5,242,880 rows, the most there may be", "R14", matrix_limits::most_rows),
+    part("refused: more rows, wide rows, other kinds", "R9 R14 R17 N13 N15", matrix_limits::breaking_rules),
 ];
 
 /// One side of a matrix copy.
-struct Side {
+struct MatrixSide {
     home: Home,
     pitch: usize,
 }
 
-const DEVICE: Side = Side { home: Home::Device, pitch: 6144 };
-const LOCKED: Side = Side { home: Home::Locked, pitch: 6007 };
-const PAGEABLE: Side = Side { home: Home::Pageable, pitch: 6001 };
+const DEVICE: MatrixSide = MatrixSide { home: Home::Device, pitch: 6144 };
+const LOCKED: MatrixSide = MatrixSide { home: Home::Locked, pitch: 6007 };
+const PAGEABLE: MatrixSide = MatrixSide { home: Home::Pageable, pitch: 6001 };
 const WIDTH: usize = 6000;
 
 fn to_device(ctx: &mut Ctx) -> Result<Proof> {
@@ -71,7 +45,7 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn on_device(ctx: &mut Ctx) -> Result<Proof> {
-    let outcome = asynchronous(ctx, Side { pitch: 6016, ..DEVICE }, DEVICE, kind::DEVICE_TO_DEVICE);
+    let outcome = asynchronous(ctx, MatrixSide { pitch: 6016, ..DEVICE }, DEVICE, kind::DEVICE_TO_DEVICE);
     outcome.map_err(|error| match error.code() {
         // Documented: older products take the other two kinds only.
         Some(100000) if library::is_other_product() => {
@@ -82,7 +56,7 @@ fn on_device(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// Pageable memory is looked at without synchronising: the call has waited.
-fn asynchronous(ctx: &mut Ctx, dst: Side, src: Side, kind: i32) -> Result<Proof> {
+fn asynchronous(ctx: &mut Ctx, dst: MatrixSide, src: MatrixSide, kind: i32) -> Result<Proof> {
     let waits = [dst.home, src.home].contains(&Home::Pageable);
     let stream = ctx.stream()?;
     rows(ctx, dst, src, |dst, src, height| {
@@ -103,25 +77,19 @@ fn synchronous(ctx: &mut Ctx) -> Result<Proof> {
 /// Copies a matrix between the two sides and verifies both, padding included.
 fn rows(
     ctx: &mut Ctx,
-    dst: Side,
-    src: Side,
+    dst: MatrixSide,
+    src: MatrixSide,
     mut copy: impl FnMut(Grid, Grid, usize) -> Result<()>,
 ) -> Result<Proof> {
     let height = ctx.size(6000, 128);
     let from = pattern(1, height * src.pitch);
     let mut to = pattern(2, height * dst.pitch);
-    let (source, target) = (ctx.memory(src.home, &from)?, ctx.memory(dst.home, &to)?);
-    let grid = |memory, pitch| whole(memory, pitch);
-    let time = ctx.best(|| copy(grid(&target, dst.pitch), grid(&source, src.pitch), height))?;
+    let (source, target) = (ctx.block(src.home, &from)?, ctx.block(dst.home, &to)?);
+    let time = ctx.best(|| copy(target.grid(dst.pitch), source.grid(src.pitch), height))?;
     copy_rows(&mut to, dst.pitch, &from, src.pitch, WIDTH, height);
     ctx.verify("the target matrix", &target, &to)?;
     ctx.verify("the source matrix", &source, &from)?;
     ctx.moved(WIDTH * height, time)
-}
-
-/// A block seen as rows.
-pub fn whole(memory: &Memory, pitch: usize) -> Grid<'_> {
-    Grid { span: memory.all(), pitch }
 }
 
 /// aclrtMemcpy2d: returns when the copy is done.
@@ -133,11 +101,4 @@ fn copy_2d(library: &Library, dst: Grid, src: Grid, width: usize, height: usize,
     // SAFETY: both matrices lie inside their spans, and the call is over before either borrow ends.
     let code = unsafe { call(to, dst.pitch, from, src.pitch, width, height, kind) };
     library.check("aclrtMemcpy2d", code)
-}
-
-/// Submits one matrix copy to the device on `stream`, for parts that block it.
-pub fn submit(stream: &Stream, dst: &Memory, src: &Memory, kind: i32) -> Result<()> {
-    const PITCH: usize = 64;
-    let height = dst.len().min(src.len()) / PITCH;
-    stream.copy_2d(whole(dst, PITCH), whole(src, PITCH), PITCH, height, kind)
 }

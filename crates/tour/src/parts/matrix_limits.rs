@@ -4,7 +4,6 @@ use ferry_abi::error::refused;
 use ferry_abi::memory::Home;
 use ferry_abi::{Result, kind};
 
-use super::matrix::whole;
 use crate::ctx::Ctx;
 use crate::mirror::{copy_rows, pattern};
 use crate::proof::Proof;
@@ -16,10 +15,10 @@ const WIDEST: usize = 5_000_000;
 pub fn most_rows(ctx: &mut Ctx) -> Result<Proof> {
     let from = pattern(3, MOST_ROWS * 2);
     let mut to = pattern(4, MOST_ROWS);
-    let (source, target) = (ctx.memory(Home::Locked, &from)?, ctx.memory(Home::Device, &to)?);
+    let (source, target) = (ctx.block(Home::Locked, &from)?, ctx.block(Home::Device, &to)?);
     let stream = ctx.stream()?;
     let time = ctx.best(|| {
-        stream.copy_2d(whole(&target, 1), whole(&source, 2), 1, MOST_ROWS, kind::HOST_TO_DEVICE)?;
+        stream.copy_2d(target.grid(1), source.grid(2), 1, MOST_ROWS, kind::HOST_TO_DEVICE)?;
         stream.synchronise()
     })?;
     copy_rows(&mut to, 1, &from, 2, 1, MOST_ROWS);
@@ -31,7 +30,7 @@ pub fn most_rows(ctx: &mut Ctx) -> Result<Proof> {
 pub fn breaking_rules(ctx: &mut Ctx) -> Result<Proof> {
     let from = pattern(5, MOST_ROWS + 1);
     let to = pattern(6, MOST_ROWS + 1);
-    let (source, target) = (ctx.memory(Home::Locked, &from)?, ctx.memory(Home::Device, &to)?);
+    let (source, target) = (ctx.block(Home::Locked, &from)?, ctx.block(Home::Device, &to)?);
     let stream = ctx.stream()?;
     for (what, pitch, width, height, kind, code) in [
         ("5242881 rows", 1, 1, MOST_ROWS + 1, kind::HOST_TO_DEVICE, 107000),
@@ -41,7 +40,7 @@ pub fn breaking_rules(ctx: &mut Ctx) -> Result<Proof> {
         ("a kind left to the library", 64, 64, 16, kind::DEFAULT, 100000),
         ("a kind that does not exist", 64, 64, 16, 8, 100000),
     ] {
-        let outcome = stream.copy_2d(whole(&target, pitch), whole(&source, pitch), width, height, kind);
+        let outcome = stream.copy_2d(target.grid(pitch), source.grid(pitch), width, height, kind);
         refused(what, code, outcome)?;
     }
     stream.synchronise()?;

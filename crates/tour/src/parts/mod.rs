@@ -1,27 +1,31 @@
-//! The parts of the tour, in groups. A file is a group, or what some of them share.
+//! The parts of the tour, in groups. A file is a group of parts, or what several groups share.
 //!
 //! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a
-//! second process (`crate::child`). Nothing here prints.
+//! second process (`crate::child`), which then plays a role that stands beside the part. It answers with a
+//! proof or an error; nothing here prints or decides what an error means. Shared by groups are `around` and
+//! `mapping`; `matrix_limits`, `batch_refused` and `peers` are halves of `matrix`, `batch` and `linear`. No
+//! other file here imports another.
 
 use crate::child::Role;
-use crate::part::Part;
+use crate::part::TourPart;
 
 mod allocations;
+mod around;
 mod batch;
 mod batch_refused;
 mod blocking;
 mod callbacks;
 mod condition;
 mod descriptor;
-mod device;
 mod events;
 mod fill;
 mod linear;
+mod mapping;
 mod matrix;
 mod matrix_limits;
 mod order;
 mod others;
-mod pieces;
+mod peers;
 mod queries;
 mod reduce;
 mod refusal;
@@ -31,7 +35,7 @@ mod stopping;
 mod virtual_memory;
 
 /// Groups of parts: a name, the functions it is about, the parts.
-pub const GROUPS: &[(&str, &str, &[Part])] = &[
+pub const GROUPS: &[(&str, &str, &[TourPart])] = &[
     ("Matrix copies", "aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
     ("Copies with a condition", "aclrtMemcpyAsyncWithCondition", condition::PARTS),
     ("Batches", "aclrtMemcpyBatchAsync, aclrtMemcpyBatch, and V2 of both", batch::PARTS),
@@ -51,7 +55,7 @@ pub const GROUPS: &[(&str, &str, &[Part])] = &[
     ("Other allocations", "aclrtMallocWithCfg and others, aclrtFreeWithDevSync", allocations::PARTS),
     ("Registered memory", "aclrtHostRegister, ...V2, aclrtHostGetDevicePointer", registered::PARTS),
     ("Virtual memory", "aclrtReserveMemAddress, aclrtMallocPhysical, aclrtMapMem", virtual_memory::PARTS),
-    ("Memory between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
+    ("Block between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
     ("Questions", "devices, versions, the last error, peers, parameters", queries::PARTS),
     ("Other processes", "visible devices, forms, endings", others::PARTS),
     ("Mistakes", "refused, explained, nothing changed", refusal::PARTS),

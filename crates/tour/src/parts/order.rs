@@ -10,15 +10,15 @@ use ferry_abi::{Result, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part { what: "event: a second stream waits; elapsed time", proves: "X1", everywhere: true, run: event },
-    Part { what: "held stream: its waiters wait, others pass", proves: "X1", everywhere: false, run: held },
-    Part { what: "host functions between copies, in order", proves: "X1", everywhere: false, run: functions },
-    Part { what: "32 streams at once, 4 steps each", proves: "X1", everywhere: false, run: many },
-    Part { what: "memory freed while its copies wait", proves: "X4", everywhere: false, run: freed },
+pub const PARTS: &[TourPart] = &[
+    part("event: a second stream waits; elapsed time", "X1", event).everywhere(),
+    part("held stream: its waiters wait, others pass", "X1", held),
+    part("host functions between copies, in order", "X1", functions),
+    part("32 streams at once, 4 steps each", "X1", many),
+    part("memory freed while its copies wait", "X4", freed),
 ];
 
 /// In by the first stream, out by the second; only the second is waited for. The right bytes are the last of
@@ -27,8 +27,8 @@ fn event(ctx: &mut Ctx) -> Result<Proof> {
     const NOISE: usize = 7;
     let len = ctx.size(16 << 20, 1 << 20);
     let (bytes, noise) = (pattern(1, len), pattern(2, len));
-    let (source, wrong) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Locked, &noise)?);
-    let (middle, target) = (ctx.memory(Home::Device, &noise)?, ctx.memory(Home::Locked, &noise)?);
+    let (source, wrong) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Locked, &noise)?);
+    let (middle, target) = (ctx.block(Home::Device, &noise)?, ctx.block(Home::Locked, &noise)?);
     let (first, second) = (ctx.stream()?, ctx.stream()?);
     let (begin, end) = (ctx.event()?, ctx.event()?);
     let rounds = ctx.size(5, 2);
@@ -55,8 +55,8 @@ fn event(ctx: &mut Ctx) -> Result<Proof> {
 
 fn held(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, 4096), pattern(2, 4096));
-    let source = ctx.memory(Home::Locked, &after)?;
-    let targets = [ctx.memory(Home::Device, &before)?, ctx.memory(Home::Device, &before)?];
+    let source = ctx.block(Home::Locked, &after)?;
+    let targets = [ctx.block(Home::Device, &before)?, ctx.block(Home::Device, &before)?];
     let (first, waiting, free, event) = (ctx.stream()?, ctx.stream()?, ctx.stream()?, ctx.event()?);
     let blocker = first.block()?;
     first.record(&event)?;
@@ -78,14 +78,14 @@ fn held(ctx: &mut Ctx) -> Result<Proof> {
 fn functions(ctx: &mut Ctx) -> Result<Proof> {
     let rounds = ctx.size(2_000, 100);
     let numbers: Vec<u8> = (0..rounds as u64).flat_map(u64::to_ne_bytes).collect();
-    let source = ctx.memory(Home::Locked, &numbers)?;
-    let middle = ctx.memory(Home::Device, &[0; 8])?;
-    let landing = Arc::new(ctx.memory(Home::Locked, &[0; 8])?);
+    let source = ctx.block(Home::Locked, &numbers)?;
+    let middle = ctx.block(Home::Device, &[0; 8])?;
+    let landing = Arc::new(ctx.block(Home::Locked, &[0; 8])?);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let stream = ctx.stream()?;
     let begin = Instant::now();
     for round in 0..rounds {
-        stream.copy(middle.all(), source.span(round * 8, 8), kind::HOST_TO_DEVICE)?;
+        stream.copy(middle.all(), source.part(round * 8, 8), kind::HOST_TO_DEVICE)?;
         stream.copy(landing.all(), middle.all(), kind::DEVICE_TO_HOST)?;
         let (landing, seen) = (landing.clone(), seen.clone());
         stream.call(move || {
@@ -107,8 +107,8 @@ fn many(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.size(1 << 20, 1 << 14);
     let lanes = (0..STREAMS).map(|lane| {
         let stream = Stream::with_flags(ctx.library, FAST)?;
-        let host = (ctx.memory(Home::Locked, &pattern(lane, len))?, ctx.memory(Home::Locked, &vec![0; len])?);
-        let device = (ctx.memory(Home::Device, &vec![0; len])?, ctx.memory(Home::Device, &vec![0; len])?);
+        let host = (ctx.block(Home::Locked, &pattern(lane, len))?, ctx.block(Home::Locked, &vec![0; len])?);
+        let device = (ctx.block(Home::Device, &vec![0; len])?, ctx.block(Home::Device, &vec![0; len])?);
         Ok((stream, host, device))
     });
     let lanes = lanes.collect::<Result<Vec<_>>>()?;
@@ -116,7 +116,7 @@ fn many(ctx: &mut Ctx) -> Result<Proof> {
     for (stream, host, device) in &lanes {
         stream.copy(device.0.all(), host.0.all(), kind::HOST_TO_DEVICE)?;
         stream.copy(device.1.all(), device.0.all(), kind::DEVICE_TO_DEVICE)?;
-        stream.fill(device.1.span(len - 64, 64), 0x11, 64)?;
+        stream.fill(device.1.part(len - 64, 64), 0x11, 64)?;
         stream.copy(host.1.all(), device.1.all(), kind::DEVICE_TO_HOST)?;
     }
     // SAFETY: takes no argument.
@@ -136,8 +136,8 @@ fn many(ctx: &mut Ctx) -> Result<Proof> {
 fn freed(ctx: &mut Ctx) -> Result<Proof> {
     let len = 1 << 16;
     let (bytes, noise) = (pattern(1, len), pattern(2, len));
-    let (source, middle) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Device, &noise)?);
-    let target = ctx.memory(Home::Locked, &noise)?;
+    let (source, middle) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Device, &noise)?);
+    let target = ctx.block(Home::Locked, &noise)?;
     let (stream, other) = (ctx.stream()?, ctx.stream()?);
     let blocker = stream.block()?;
     stream.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;
@@ -148,7 +148,7 @@ fn freed(ctx: &mut Ctx) -> Result<Proof> {
     middle.free()?;
     let late = other.copy(old_middle, old_source, kind::HOST_TO_DEVICE);
     refused("a copy between freed blocks", 107000, late)?;
-    let news = [ctx.memory(Home::Locked, &noise)?, ctx.memory(Home::Device, &noise)?];
+    let news = [ctx.block(Home::Locked, &noise)?, ctx.block(Home::Device, &noise)?];
     blocker.unblock();
     stream.synchronise()?;
     ctx.verify("what passed through freed memory", &target, &bytes)?;

@@ -2,42 +2,22 @@
 //! card, and ways to end.
 
 use ferry_abi::error::{NOT_SUPPORTED, ensure, refused};
-use ferry_abi::memory::{self, Home, Memory, Span};
-use ferry_abi::stream::{Grid, Stream};
+use ferry_abi::memory::{self, Block, Home};
+use ferry_abi::stream::Stream;
 use ferry_abi::{Error, Library, Result, call, kind, library};
 
 use crate::child::{Child, Parent, Role};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 use crate::waits::must_wait;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "ASCEND_RT_VISIBLE_DEVICES: some, renumbered",
-        proves: "count and numbers",
-        everywhere: false,
-        run: visible,
-    },
-    Part {
-        what: "FERRY_FORM=rc: the CPU touches device memory",
-        proves: "R32 N7 N16",
-        everywhere: false,
-        run: board,
-    },
-    Part {
-        what: "FERRY_FORM=ctrlcpu: the same on the card",
-        proves: "N8 N16",
-        everywhere: false,
-        run: control_cpu,
-    },
-    Part {
-        what: "init counted down; reset by force waits",
-        proves: "100002 100037",
-        everywhere: false,
-        run: endings,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("ASCEND_RT_VISIBLE_DEVICES: some, renumbered", "count and numbers", visible),
+    part("FERRY_FORM=rc: the CPU touches device memory", "R32 N7 N16", board),
+    part("FERRY_FORM=ctrlcpu: the same on the card", "N8 N16", control_cpu),
+    part("init counted down; reset by force waits", "100002 100037", endings),
 ];
 
 /// What the other processes do.
@@ -74,7 +54,7 @@ fn visible_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     for device in 0..count {
         let (want, seen): (i64, i64) = (parent.hear_number()?, library.physical_number(device as u32)?);
         ensure(seen == want, &format!("the physical number of device {device}"), want, seen)?;
-        memory.push(ctx.on(device, || ctx.memory(Home::Device, &pattern(device as u64, len)))?);
+        memory.push(ctx.on(device, || ctx.block(Home::Device, &pattern(device as u64, len)))?);
     }
     for (device, memory) in memory.iter().enumerate() {
         ctx.verify(&format!("memory of device {device}"), memory, &pattern(device as u64, len))?;
@@ -100,7 +80,7 @@ fn unified(ctx: &mut Ctx, soc: &str, form: &str) -> Result<Proof> {
 }
 
 /// Writes memory of any sort by the CPU.
-fn touch(memory: &Memory, bytes: &[u8]) {
+fn write_by_cpu(memory: &Block, bytes: &[u8]) {
     assert_eq!(bytes.len(), memory.len(), "a block is written as a whole");
     // SAFETY: host and device memory are one in this process; the block is as long as `bytes`, which is other
     // memory.
@@ -108,17 +88,13 @@ fn touch(memory: &Memory, bytes: &[u8]) {
 }
 
 /// Reads memory of any sort by the CPU.
-fn look(memory: &Memory) -> Vec<u8> {
-    // SAFETY: as for `touch`; nobody writes it meanwhile.
+fn read_by_cpu(memory: &Block) -> Vec<u8> {
+    // SAFETY: as for `write_by_cpu`; nobody writes it meanwhile.
     unsafe { std::slice::from_raw_parts(memory.all().at().cast::<u8>(), memory.len()) }.to_vec()
 }
 
-/// A copy call of a stream.
-type Call = fn(&Stream, Span, Span, i32) -> Result<()>;
-
 /// Whatever the kind says, the copy is one inside the device, and asynchronous between host memory too.
 fn unified_role(ctx: &mut Ctx, _: &mut Parent) -> Result<()> {
-    const CALLS: [Call; 2] = [Stream::copy, Stream::copy_with_condition];
     let (library, len) = (ctx.library, (1 << 16) + 77);
     ensure(library.run_mode()? == 0, "aclrtGetRunMode", "0 (device)", library.run_mode()?)?;
     let (stream, mut seed) = (ctx.stream()?, 0);
@@ -128,23 +104,21 @@ fn unified_role(ctx: &mut Ctx, _: &mut Parent) -> Result<()> {
             [kind::HOST_TO_HOST, kind::HOST_TO_DEVICE, kind::DEVICE_TO_HOST, kind::DEVICE_TO_DEVICE]
         {
             seed += 1;
-            let (target, source) = (Memory::new(library, dst, len)?, Memory::new(library, src, len)?);
-            touch(&source, &pattern(seed, len));
-            for copy in CALLS {
-                touch(&target, &pattern(0, len));
+            let (target, source) = (Block::new(library, dst, len)?, Block::new(library, src, len)?);
+            write_by_cpu(&source, &pattern(seed, len));
+            for copy in [Stream::copy, Stream::copy_with_condition] {
+                write_by_cpu(&target, &pattern(0, len));
                 copy(&stream, target.all(), source.all(), direction)?;
                 stream.synchronise()?;
-                ctx.verify_bytes("the target, read by the CPU", &look(&target), &pattern(seed, len))?;
+                ctx.verify_bytes("the target, read by the CPU", &read_by_cpu(&target), &pattern(seed, len))?;
             }
         }
     }
-    let (device, back) =
-        (Memory::new(library, Home::Device, len)?, Memory::new(library, Home::Pageable, len)?);
-    touch(&device, &pattern(1, len));
+    let (device, back) = (Block::new(library, Home::Device, len)?, Block::new(library, Home::Pageable, len)?);
+    write_by_cpu(&device, &pattern(1, len));
     memory::copy(library, back.all(), device.all(), kind::DEVICE_TO_HOST)?;
     ctx.verify("what the CPU wrote, read by a copy", &back, &pattern(1, len))?;
-    let grid = |memory| Grid { span: Memory::all(memory), pitch: 64 };
-    let rows = stream.copy_2d(grid(&device), grid(&back), 64, 2, kind::HOST_TO_DEVICE);
+    let rows = stream.copy_2d(device.grid(64), back.grid(64), 64, 2, kind::HOST_TO_DEVICE);
     refused("rows, in this form", NOT_SUPPORTED, rows)
 }
 
@@ -172,8 +146,8 @@ fn endings_role(ctx: &mut Ctx, _: &mut Parent) -> Result<()> {
     library.set_device(0)?;
     library.set_device(0)?;
     let (source, middle) =
-        (ctx.memory(Home::Locked, &pattern(1, len))?, ctx.memory(Home::Device, &vec![0; len])?);
-    let target = ctx.memory(Home::Locked, &vec![0; len])?;
+        (ctx.block(Home::Locked, &pattern(1, len))?, ctx.block(Home::Device, &vec![0; len])?);
+    let target = ctx.block(Home::Locked, &vec![0; len])?;
     let stream = std::mem::ManuallyDrop::new(ctx.stream()?);
     must_wait("aclrtResetDeviceForce", &stream, || {
         stream.copy(middle.all(), source.all(), kind::HOST_TO_DEVICE)?;

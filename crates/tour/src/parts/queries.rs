@@ -3,45 +3,20 @@
 use std::ffi::{CStr, c_char};
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Home, Memory};
+use ferry_abi::memory::{Block, Home};
 use ferry_abi::peer::PeerAccess;
 use ferry_abi::{Library, PackageVersion, Result, Utilization, call};
 
 use crate::ctx::Ctx;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "cores, memory, load of every device",
-        proves: "two queries agree",
-        everywhere: false,
-        run: devices,
-    },
-    Part {
-        what: "versions: API, and packages in three ways",
-        proves: "all three agree",
-        everywhere: false,
-        run: versions,
-    },
-    Part {
-        what: "last error: looked at, taken, of this thread",
-        proves: "the code, once",
-        everywhere: false,
-        run: last_error,
-    },
-    Part {
-        what: "peer access: off, on one way, off again",
-        proves: "X9",
-        everywhere: false,
-        run: peer_status,
-    },
-    Part {
-        what: "parameters of process and context, sizes",
-        proves: "what was set",
-        everywhere: false,
-        run: parameters,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("cores, memory, load of every device", "two queries agree", devices),
+    part("versions: API, and packages in three ways", "all three agree", versions),
+    part("last error: looked at, taken, of this thread", "the code, once", last_error),
+    part("peer access: off, on one way, off again", "X9", peer_status),
+    part("parameters of process and context, sizes", "what was set", parameters),
 ];
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, seen: T) -> Result<()> {
@@ -151,7 +126,7 @@ fn last_error(ctx: &mut Ctx) -> Result<Proof> {
     );
     take();
     equal("the last error when there was none", 0, take())?;
-    let nothing = Memory::new(library, Home::Device, 0).map(drop);
+    let nothing = Block::new(library, Home::Device, 0).map(drop);
     refused("an allocation of no bytes", 107000, nothing)?;
     ctx.stream()?.synchronise()?;
     equal("aclrtPeekAtLastError", 107000, peek())?;

@@ -3,16 +3,16 @@
 use ferry_abi::memory::Home;
 use ferry_abi::{Result, kind};
 
-use super::linear::Around;
+use super::around::Around;
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part { what: "sums of 32-bit floats, at odd addresses", proves: "", everywhere: false, run: sums },
-    Part { what: "maximum and minimum of 16-bit integers", proves: "", everywhere: false, run: extremes },
-    Part { what: "a sum between two copies of its stream", proves: "X1", everywhere: false, run: between },
+pub const PARTS: &[TourPart] = &[
+    part("sums of 32-bit floats, at odd addresses", "", sums),
+    part("maximum and minimum of 16-bit integers", "", extremes),
+    part("a sum between two copies of its stream", "X1", between),
 ];
 
 const SUM: i32 = 10;
@@ -41,8 +41,7 @@ fn sums(ctx: &mut Ctx) -> Result<Proof> {
     let (mut to, from) = (floats(1, count), floats(2, count));
     let mut mirror = Around::new(3, count * 4);
     mirror.write(&bytes(&to));
-    let (target, source) =
-        (ctx.memory(Home::Device, &mirror.bytes)?, ctx.memory(Home::Device, &bytes(&from))?);
+    let (target, source) = (ctx.block(Home::Device, &mirror.bytes)?, ctx.block(Home::Device, &bytes(&from))?);
     let mut rounds = 0;
     let time = ctx.best(|| {
         rounds += 1;
@@ -63,7 +62,7 @@ fn extremes(ctx: &mut Ctx) -> Result<Proof> {
     let stream = ctx.stream()?;
     for kind in [MAX, MIN] {
         let (to, from) = (pattern(4, len), pattern(5, len));
-        let (target, source) = (ctx.memory(Home::Device, &to)?, ctx.memory(Home::Device, &from)?);
+        let (target, source) = (ctx.block(Home::Device, &to)?, ctx.block(Home::Device, &from)?);
         stream.reduce(target.all(), source.all(), kind, INT16)?;
         stream.synchronise()?;
         let number = |pair: &[u8]| i16::from_ne_bytes([pair[0], pair[1]]);
@@ -79,10 +78,9 @@ fn between(ctx: &mut Ctx) -> Result<Proof> {
     let count = ctx.small() / 4;
     let stream = ctx.stream()?;
     let (first, second) = (floats(6, count), floats(7, count));
-    let (up, source) =
-        (ctx.memory(Home::Locked, &bytes(&first))?, ctx.memory(Home::Device, &bytes(&second))?);
+    let (up, source) = (ctx.block(Home::Locked, &bytes(&first))?, ctx.block(Home::Device, &bytes(&second))?);
     let (target, back) =
-        (ctx.memory(Home::Device, &vec![0; count * 4])?, ctx.memory(Home::Locked, &vec![0; count * 4])?);
+        (ctx.block(Home::Device, &vec![0; count * 4])?, ctx.block(Home::Locked, &vec![0; count * 4])?);
     stream.copy(target.all(), up.all(), kind::HOST_TO_DEVICE)?;
     stream.reduce(target.all(), source.all(), SUM, FLOAT)?;
     stream.copy(back.all(), target.all(), kind::DEVICE_TO_HOST)?;

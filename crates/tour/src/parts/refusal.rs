@@ -1,50 +1,40 @@
 //! Mistakes that programs make: each is refused with its code, explained, and changes nothing.
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{Home, Memory, Span};
+use ferry_abi::memory::{Block, BlockPart, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Error, Result, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "bounds, room, freed memory, kind: explained",
-        proves: "X10 N6",
-        everywhere: false,
-        run: explained,
-    },
-    Part {
-        what: "foreign and dead streams, no device set",
-        proves: "N10 N11",
-        everywhere: false,
-        run: strangers,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("bounds, room, freed memory, kind: explained", "X10 N6", explained),
+    part("foreign and dead streams, no device set", "N10 N11", strangers),
 ];
 
 fn explained(ctx: &mut Ctx) -> Result<Proof> {
     ctx.needs_a_card()?;
     let (before, from) = (pattern(1, 4096), pattern(2, 8192));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &from)?);
-    let plain = ctx.memory(Home::Pageable, &from)?;
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &from)?);
+    let plain = ctx.block(Home::Pageable, &from)?;
     let stream = ctx.stream()?;
     let gone = freed(ctx)?;
     let (to_device, to_host) = (kind::HOST_TO_DEVICE, kind::DEVICE_TO_HOST);
     for (what, dst, src, kind, code) in [
         ("more bytes than room", target.all(), source.all(), to_device, 107000),
         ("freed page-locked memory", target.all(), gone, to_device, 107000),
-        ("a kind that contradicts the addresses", target.all(), source.span(0, 64), to_host, 107000),
-        ("pageable memory as the device's", plain.all(), source.span(0, 64), to_device, 107000),
-        ("host to host", plain.all(), source.span(0, 64), kind::HOST_TO_HOST, 207000),
+        ("a kind that contradicts the addresses", target.all(), source.part(0, 64), to_host, 107000),
+        ("pageable memory as the device's", plain.all(), source.part(0, 64), to_device, 107000),
+        ("host to host", plain.all(), source.part(0, 64), kind::HOST_TO_HOST, 207000),
     ] {
         refused_with_words(what, code, stream.copy(dst, src, kind), [dst, src])?;
     }
     // The room is said to be enough, but the block is shorter than that, padding included.
     // SAFETY: only the address is used, by a library that knows the block's length.
-    let beyond = unsafe { Span::longer(target.all(), 8192) };
+    let beyond = unsafe { BlockPart::longer(target.all(), 8192) };
     let outcome = stream.copy(beyond, source.all(), to_device);
     refused_with_words("bytes beyond the end of a block", 107000, outcome, [beyond, source.all()])?;
     stream.synchronise()?;
@@ -54,8 +44,8 @@ fn explained(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// Addresses of page-locked memory that is freed already.
-fn freed(ctx: &Ctx) -> Result<Span<'static>> {
-    let memory = Memory::new(ctx.library, Home::Locked, 4096)?;
+fn freed(ctx: &Ctx) -> Result<BlockPart<'static>> {
+    let memory = Block::new(ctx.library, Home::Locked, 4096)?;
     // SAFETY: given to the library only, which made it.
     let span = unsafe { memory.all().outlive() };
     memory.free()?;
@@ -63,7 +53,7 @@ fn freed(ctx: &Ctx) -> Result<Span<'static>> {
 }
 
 /// The refusal carries words that name the call and both addresses.
-fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [Span; 2]) -> Result<()> {
+fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [BlockPart; 2]) -> Result<()> {
     let message = match &outcome {
         Err(Error::Call { message, .. }) => message.clone(),
         _ => String::new(),
@@ -83,7 +73,7 @@ fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [Span; 
 
 fn strangers(ctx: &mut Ctx) -> Result<Proof> {
     let (before, from) = (pattern(1, 4096), pattern(2, 4096));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &from)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &from)?);
     let copy = |stream: &Stream| stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE);
     let destroyed = ctx.stream()?.destroyed()?;
     refused("a copy on a destroyed stream", 107017, copy(&destroyed))?;

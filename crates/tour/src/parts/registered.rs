@@ -1,43 +1,23 @@
-//! Memory of the program's own that it has registered: page-locked, or mapped for devices.
+//! Block of the program's own that it has registered: page-locked, or mapped for devices.
 
 use std::ffi::c_void;
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{self, Home, Memory, Span};
+use ferry_abi::memory::{self, Block, BlockPart, Home};
 use ferry_abi::stream::Stream;
 use ferry_abi::{Library, Location, PointerAttributes, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 use crate::waits::must_wait;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "pinned: both ways return, stream held",
-        proves: "X3 asynchronous",
-        everywhere: false,
-        run: pinned,
-    },
-    Part {
-        what: "half pinned, unregistered: pageable again",
-        proves: "calls wait",
-        everywhere: false,
-        run: pageable_again,
-    },
-    Part {
-        what: "mapped: copies refuse its device address",
-        proves: "X5",
-        everywhere: false,
-        run: device_address,
-    },
-    Part {
-        what: "refused: off a page, twice, device memory",
-        proves: "nothing changed",
-        everywhere: false,
-        run: mistakes,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("pinned: both ways return, stream held", "X3 asynchronous", pinned),
+    part("half pinned, unregistered: pageable again", "calls wait", pageable_again),
+    part("mapped: copies refuse its device address", "X5", device_address),
+    part("refused: off a page, twice, device memory", "nothing changed", mistakes),
 ];
 
 const PAGE: usize = 4096;
@@ -51,7 +31,7 @@ struct Registered {
 }
 
 impl Registered {
-    fn new(library: &'static Library, span: Span, flags: u32) -> Result<Registered> {
+    fn new(library: &'static Library, span: BlockPart, flags: u32) -> Result<Registered> {
         let at = span.at();
         // SAFETY: the library looks at the memory before it takes it, and it stays until it is unregistered.
         unsafe { call!(library, aclrtHostRegisterV2(at, span.len() as u64, flags)) }?;
@@ -95,14 +75,14 @@ pub fn location(library: &Library, at: *const c_void) -> Result<i32> {
 }
 
 /// Plain memory, and where its first whole page is.
-fn pages(ctx: &Ctx, count: usize) -> Result<(Memory, usize)> {
-    let memory = ctx.memory(Home::Pageable, &pattern(1, (count + 1) * PAGE))?;
+fn pages(ctx: &Ctx, count: usize) -> Result<(Block, usize)> {
+    let memory = ctx.block(Home::Pageable, &pattern(1, (count + 1) * PAGE))?;
     let first = memory.all().at().align_offset(PAGE);
     Ok((memory, first))
 }
 
 /// Bytes of a span of plain memory.
-fn seen(memory: &Memory, first: usize, len: usize) -> Result<Vec<u8>> {
+fn seen(memory: &Block, first: usize, len: usize) -> Result<Vec<u8>> {
     Ok(memory.bytes()?[first..][..len].to_vec())
 }
 
@@ -111,10 +91,10 @@ fn pinned(ctx: &mut Ctx) -> Result<Proof> {
     let (len, library) = (count * PAGE, ctx.library);
     let (from, old) = (pattern(2, len), pattern(3, len));
     let (plain, first) = pages(ctx, count)?;
-    let host = plain.span(first, len);
+    let host = plain.part(first, len);
     let registered = Registered::new(library, host, PINNED)?;
     ensure(location(library, host.at())? == 0, "where pinned memory is", 0, location(library, host.at())?)?;
-    let (source, target) = (ctx.memory(Home::Device, &from)?, ctx.memory(Home::Device, &old)?);
+    let (source, target) = (ctx.block(Home::Device, &from)?, ctx.block(Home::Device, &old)?);
     let stream = ctx.stream()?;
     let blocker = stream.block()?;
     stream.copy(host, source.all(), kind::DEVICE_TO_HOST)?;
@@ -136,10 +116,10 @@ fn pinned(ctx: &mut Ctx) -> Result<Proof> {
 fn pageable_again(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (plain, first) = pages(ctx, 4)?;
-    let (half, whole) = (plain.span(first, 2 * PAGE), plain.span(first, 4 * PAGE));
+    let (half, whole) = (plain.part(first, 2 * PAGE), plain.part(first, 4 * PAGE));
     let bytes = seen(&plain, first, 4 * PAGE)?;
-    let target = ctx.memory(Home::Device, &pattern(2, 4 * PAGE))?;
-    let copy = |stream: &Stream, src: Span| stream.copy(target.all(), src, kind::HOST_TO_DEVICE);
+    let target = ctx.block(Home::Device, &pattern(2, 4 * PAGE))?;
+    let copy = |stream: &Stream, src: BlockPart| stream.copy(target.all(), src, kind::HOST_TO_DEVICE);
     let registered = Registered::new(library, half, PINNED)?;
     let stream = ctx.stream()?;
     must_wait("a copy of memory half of which is pinned", &stream, || copy(&stream, whole))?;
@@ -156,9 +136,9 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (plain, first) = pages(ctx, 2)?;
     let before = pattern(2, PAGE);
-    let device = ctx.memory(Home::Device, &before)?;
+    let device = ctx.block(Home::Device, &before)?;
     let stream = ctx.stream()?;
-    let host = plain.span(first, PAGE);
+    let host = plain.part(first, PAGE);
     let registered = Registered::new(library, host, MAPPED)?;
     let at = device_pointer(library, host.at())?;
     let inside = device_pointer(library, host.at().wrapping_byte_add(100))?;
@@ -169,7 +149,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
         inside as usize,
     )?;
     // SAFETY: the library made the address; nobody else is given it.
-    let view = unsafe { Span::of(&registered, at, PAGE) };
+    let view = unsafe { BlockPart::of(&registered, at, PAGE) };
     for (dst, src, direction) in [
         (device.all(), view, kind::HOST_TO_DEVICE),
         (view, device.all(), kind::DEVICE_TO_HOST),
@@ -188,7 +168,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 /// aclrtHostRegister gives the address at once.
-fn older_call(library: &'static Library, host: Span) -> Result<()> {
+fn older_call(library: &'static Library, host: BlockPart) -> Result<()> {
     let mut view = std::ptr::null_mut();
     // SAFETY: `view` is writable for the time of the call, and the memory stays until it is unregistered.
     unsafe { call!(library, aclrtHostRegister(host.at(), host.len() as u64, 0, &mut view)) }?;
@@ -201,12 +181,12 @@ fn older_call(library: &'static Library, host: Span) -> Result<()> {
 fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let (plain, first) = pages(ctx, 2)?;
-    let device = ctx.memory(Home::Device, &pattern(2, PAGE))?;
-    let host = plain.span(first, PAGE);
-    let register = |span: Span| Registered::new(library, span, PINNED).and_then(Registered::end);
+    let device = ctx.block(Home::Device, &pattern(2, PAGE))?;
+    let host = plain.part(first, PAGE);
+    let register = |span: BlockPart| Registered::new(library, span, PINNED).and_then(Registered::end);
     let registered = Registered::new(library, host, PINNED)?;
     refused("memory that is registered", 507910, register(host))?;
-    refused("memory that begins inside a page", 107008, register(plain.span(first + 64, PAGE)))?;
+    refused("memory that begins inside a page", 107008, register(plain.part(first + 64, PAGE)))?;
     refused("device memory", 107000, register(device.all()))?;
     // SAFETY: takes an address, which the library looks up; it refuses this one.
     let freed = unsafe { call!(library, aclrtFreeHost(host.at())) };

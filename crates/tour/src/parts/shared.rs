@@ -1,37 +1,22 @@
-//! Memory between processes: by a key, and as physical memory by a shareable handle.
+//! Block between processes: by a key, and as physical memory by a shareable handle.
 
 use std::ffi::{CString, c_char, c_void};
 
 use ferry_abi::error::{ensure, refused};
-use ferry_abi::memory::{self, Home, Span, get, put};
+use ferry_abi::memory::{self, BlockPart, Home, get, put};
 use ferry_abi::{Error, Handle, Library, Result, call, kind};
 
-use super::pieces::{Physical, Range, granularity};
+use super::mapping::{Physical, Reservation, granularity};
 use crate::child::{Child, Parent, Role};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "by key: read, written back, kept when freed",
-        proves: "207006, then ok",
-        everywhere: false,
-        run: by_key,
-    },
-    Part {
-        what: "shareable handles, both versions of the calls",
-        proves: "mapped in both",
-        everywhere: false,
-        run: by_handle,
-    },
-    Part {
-        what: "of another device: asynchronous D2D only",
-        proves: "X6",
-        everywhere: false,
-        run: from_another_device,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("by key: read, written back, kept when freed", "207006, then ok", by_key),
+    part("shareable handles, both versions of the calls", "mapped in both", by_handle),
+    part("of another device: asynchronous D2D only", "X6", from_another_device),
 ];
 
 /// What the other processes do.
@@ -43,7 +28,7 @@ const KEY: usize = 65;
 const ANYBODY: u64 = 1;
 
 /// aclrtIpcMemGetExportKey.
-fn export(library: &Library, span: Span, flags: u64) -> Result<CString> {
+fn export(library: &Library, span: BlockPart, flags: u64) -> Result<CString> {
     let mut key: [c_char; KEY] = [0; KEY];
     // SAFETY: the key has the documented size and is writable for the time of the call.
     unsafe { call!(library, aclrtIpcMemGetExportKey(span.at(), span.len(), key.as_mut_ptr(), KEY, flags)) }?;
@@ -62,7 +47,7 @@ fn close(library: &Library, key: &CString) -> Result<()> {
     unsafe { call!(library, aclrtIpcMemClose(key.as_ptr())) }
 }
 
-/// Memory of another process, closed on drop.
+/// Block of another process, closed on drop.
 struct Imported {
     library: &'static Library,
     key: CString,
@@ -79,9 +64,9 @@ impl Imported {
         Ok(Imported { library, key: key.clone(), at, len })
     }
 
-    fn all(&self) -> Span<'_> {
+    fn all(&self) -> BlockPart<'_> {
         // SAFETY: the library made the address, and a span is given to nobody else.
-        unsafe { Span::of(self, self.at, self.len) }
+        unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
 
@@ -95,7 +80,7 @@ impl Drop for Imported {
 /// here.
 fn by_key(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, ctx.small());
-    let memory = ctx.memory(Home::Device, &pattern(1, len))?;
+    let memory = ctx.block(Home::Device, &pattern(1, len))?;
     let key = export(library, memory.all(), 0)?;
     let mut child = Child::start("key", &[])?;
     child.say(key.to_string_lossy());
@@ -127,8 +112,7 @@ fn key_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     parent.hear()?;
     let imported = Imported::new(library, &key, len, 0)?;
     ctx.verify_bytes("imported memory", &get(library, imported.all())?, &pattern(1, len))?;
-    let (source, own) =
-        (ctx.memory(Home::Locked, &pattern(2, len))?, ctx.memory(Home::Device, &vec![0; len])?);
+    let (source, own) = (ctx.block(Home::Locked, &pattern(2, len))?, ctx.block(Home::Device, &vec![0; len])?);
     let stream = ctx.stream()?;
     stream.copy(own.all(), imported.all(), kind::DEVICE_TO_DEVICE)?;
     stream.copy(imported.all(), source.all(), kind::HOST_TO_DEVICE)?;
@@ -146,11 +130,11 @@ fn key_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
 
 /// Which of the two versions of the calls for shareable handles.
 #[derive(Clone, Copy)]
-struct Version {
+struct HandleCalls {
     second: bool,
 }
 
-impl Version {
+impl HandleCalls {
     const DEFAULT: i32 = 1;
 
     fn export(self, library: &Library, physical: &Physical) -> Result<u64> {
@@ -161,7 +145,7 @@ impl Version {
             match self.second {
                 false => call!(library, aclrtMemExportToShareableHandle(physical.handle, 0, 0, to)),
                 true => {
-                    let kind = Version::DEFAULT;
+                    let kind = HandleCalls::DEFAULT;
                     call!(library, aclrtMemExportToShareableHandleV2(physical.handle, 0, kind, to.cast()))
                 }
             }
@@ -176,7 +160,7 @@ impl Version {
             match self.second {
                 false => call!(library, aclrtMemSetPidToShareableHandle(shareable, &mut pid, 1)),
                 true => {
-                    let kind = Version::DEFAULT;
+                    let kind = HandleCalls::DEFAULT;
                     call!(library, aclrtMemSetPidToShareableHandleV2(from.cast(), kind, &mut pid, 1))
                 }
             }
@@ -191,7 +175,7 @@ impl Version {
             match self.second {
                 false => call!(library, aclrtMemImportFromShareableHandle(shareable, 0, &mut handle)),
                 true => {
-                    let kind = Version::DEFAULT;
+                    let kind = HandleCalls::DEFAULT;
                     call!(library, aclrtMemImportFromShareableHandleV2(from.cast(), kind, 0, &mut handle))
                 }
             }
@@ -204,8 +188,8 @@ fn by_handle(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let len = granularity(library, 0)? * 16;
     for second in [false, true] {
-        let version = Version { second };
-        let (physical, mut range) = (Physical::new(library, 0, len)?, Range::new(library, len)?);
+        let version = HandleCalls { second };
+        let (physical, mut range) = (Physical::new(library, 0, len)?, Reservation::new(library, len)?);
         range.map(0, &physical)?;
         put(library, range.all(), &pattern(1, len))?;
         let shareable = version.export(library, &physical)?;
@@ -228,13 +212,13 @@ fn by_handle(ctx: &mut Ctx) -> Result<Proof> {
 
 fn handle_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     let library = ctx.library;
-    let version = Version { second: parent.hear()? == "1" };
+    let version = HandleCalls { second: parent.hear()? == "1" };
     let (shareable, len) = (parent.hear_number()?, parent.hear_number()?);
     let early = version.import(library, shareable, len).map(drop);
     refused("an import by a process that is not listed", 207006, early)?;
     parent.say("refused");
     parent.hear()?;
-    let (physical, mut range) = (version.import(library, shareable, len)?, Range::new(library, len)?);
+    let (physical, mut range) = (version.import(library, shareable, len)?, Reservation::new(library, len)?);
     range.map(0, &physical)?;
     ctx.verify_bytes("imported physical memory", &get(library, range.all())?, &pattern(1, len))?;
     put(library, range.all(), &pattern(2, len))?;
@@ -248,7 +232,7 @@ fn from_another_device(ctx: &mut Ctx) -> Result<Proof> {
     // Says so if there is no second device.
     ctx.on(1, || Ok(()))?;
     let (library, len) = (ctx.library, 1 << 20);
-    let memory = ctx.memory(Home::Device, &pattern(1, len))?;
+    let memory = ctx.block(Home::Device, &pattern(1, len))?;
     let key = export(library, memory.all(), ANYBODY)?;
     let mut child = Child::start("far", &[])?;
     child.say(key.to_string_lossy());
@@ -267,7 +251,7 @@ fn far_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     ctx.current(1)?;
     let imported = Imported::new(library, &key, len, PEER_ACCESS)?;
     let (host, own) =
-        (ctx.memory(Home::Locked, &pattern(2, len))?, ctx.memory(Home::Device, &pattern(3, len))?);
+        (ctx.block(Home::Locked, &pattern(2, len))?, ctx.block(Home::Device, &pattern(3, len))?);
     let stream = ctx.stream()?;
     let far = imported.all();
     for (what, outcome) in [

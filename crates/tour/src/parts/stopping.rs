@@ -7,36 +7,16 @@ use ferry_abi::{Handle, Library, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
 use super::descriptor;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "abort: queued copies dropped, waiters told",
-        proves: "107023, used again",
-        everywhere: false,
-        run: aborted,
-    },
-    Part {
-        what: "destroyed by force, with copies queued",
-        proves: "nobody waits",
-        everywhere: false,
-        run: by_force,
-    },
-    Part {
-        what: "a failure stops all streams of a context",
-        proves: "107000 every time",
-        everywhere: false,
-        run: stopped,
-    },
-    Part {
-        what: "timeouts of stream, event and device",
-        proves: "507046 507047",
-        everywhere: false,
-        run: timeouts,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("abort: queued copies dropped, waiters told", "107023, used again", aborted),
+    part("destroyed by force, with copies queued", "nobody waits", by_force),
+    part("a failure stops all streams of a context", "107000 every time", stopped),
+    part("timeouts of stream, event and device", "507046 507047", timeouts),
 ];
 
 const LEN: usize = 1 << 16;
@@ -50,7 +30,7 @@ fn abort(library: &Library, stream: &Stream) -> Result<()> {
 /// The stream stands in a host function, so all that is queued behind it is there when the abort comes.
 fn aborted(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
     let (stream, other, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
     let blocker = stream.block()?;
     for _ in 0..100 {
@@ -89,7 +69,7 @@ fn aborted(ctx: &mut Ctx) -> Result<Proof> {
 
 fn by_force(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
     let (stream, other, event) = (ctx.stream()?, ctx.stream()?, ctx.event()?);
     let blocker = stream.block()?;
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
@@ -134,10 +114,10 @@ fn stopped(ctx: &mut Ctx) -> Result<Proof> {
     const STOP: u64 = 1;
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     for stops in [false, true] {
-        let target = ctx.memory(Home::Device, &before)?;
+        let target = ctx.block(Home::Device, &before)?;
         let outcome = {
             let own = Context::new(ctx)?;
-            let (blank, source) = (descriptor::blank(ctx)?, ctx.memory(Home::Locked, &after)?);
+            let (blank, source) = (descriptor::blank(ctx)?, ctx.block(Home::Locked, &after)?);
             let (failing, other) = (ctx.stream()?, ctx.stream()?);
             if stops {
                 let handle = failing.handle();
@@ -161,7 +141,7 @@ fn stopped(ctx: &mut Ctx) -> Result<Proof> {
 
 fn timeouts(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
-    let (target, source) = (ctx.memory(Home::Device, &before)?, ctx.memory(Home::Locked, &after)?);
+    let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
     let (library, stream, event) = (ctx.library, ctx.stream()?, ctx.event()?);
     let blocker = stream.block()?;
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;

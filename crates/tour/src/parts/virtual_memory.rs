@@ -5,44 +5,29 @@ use ferry_abi::memory::{self, Home, get, put};
 use ferry_abi::peer::PeerAccess;
 use ferry_abi::{Result, kind};
 
-use super::pieces::{Physical, Range, granularity};
+use super::mapping::{Physical, Reservation, granularity};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
-use crate::part::Part;
+use crate::part::{TourPart, part};
 use crate::proof::Proof;
 
-pub const PARTS: &[Part] = &[
-    Part {
-        what: "to, from and inside 16 pieces, odd lengths",
-        proves: "pieces are one",
-        everywhere: false,
-        run: over_pieces,
-    },
-    Part {
-        what: "mapped anew while a copy waits",
-        proves: "the old memory",
-        everywhere: false,
-        run: mapped_anew,
-    },
-    Part { what: "between devices: asynchronous only", proves: "X7", everywhere: false, run: between },
-    Part {
-        what: "hole, twice, release while mapped: refused",
-        proves: "gone when undone",
-        everywhere: false,
-        run: mistakes,
-    },
+pub const PARTS: &[TourPart] = &[
+    part("to, from and inside 16 pieces, odd lengths", "pieces are one", over_pieces),
+    part("mapped anew while a copy waits", "the old memory", mapped_anew),
+    part("between devices: asynchronous only", "X7", between),
+    part("hole, twice, release while mapped: refused", "gone when undone", mistakes),
 ];
 
 /// In, out, and inside over itself by an odd number of bytes, as memmove would.
 fn over_pieces(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let piece = granularity(library, 0)? * ctx.size(512, 16);
-    let range = Range::over(library, 0, &[piece; 16])?;
+    let range = Reservation::over(library, 0, &[piece; 16])?;
     let mut mirror = pattern(1, 16 * piece);
     put(library, range.all(), &mirror)?;
     let (stream, len) = (ctx.stream()?, 15 * piece + 77);
     let bytes = pattern(2, len);
-    let (source, target) = (ctx.memory(Home::Locked, &bytes)?, ctx.memory(Home::Locked, &pattern(3, len))?);
+    let (source, target) = (ctx.block(Home::Locked, &bytes)?, ctx.block(Home::Locked, &pattern(3, len))?);
     let time = ctx.best(|| {
         stream.copy(range.all().part(61, len), source.all(), kind::HOST_TO_DEVICE)?;
         stream.synchronise()
@@ -67,10 +52,10 @@ fn mapped_anew(ctx: &mut Ctx) -> Result<Proof> {
     let len = granularity(library, 0)? * 16;
     let (old, new, bytes) = (pattern(1, len), pattern(2, len), pattern(3, len));
     let pieces = [Physical::new(library, 0, len)?, Physical::new(library, 0, len)?];
-    let (mut range, mut other) = (Range::new(library, len)?, Range::new(library, len)?);
+    let (mut range, mut other) = (Reservation::new(library, len)?, Reservation::new(library, len)?);
     range.map(0, &pieces[0])?;
     put(library, range.all(), &old)?;
-    let (source, stream) = (ctx.memory(Home::Locked, &bytes)?, ctx.stream()?);
+    let (source, stream) = (ctx.block(Home::Locked, &bytes)?, ctx.stream()?);
     let blocker = stream.block()?;
     stream.copy(range.all(), source.all(), kind::HOST_TO_DEVICE)?;
     range.unmap(0)?;
@@ -98,8 +83,8 @@ fn between(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let len = granularity(library, 0)? * 16;
     let (near, far) = (pattern(1, 2 * len), pattern(2, 2 * len));
-    let peer = ctx.on(1, || ctx.memory(Home::Device, &far))?;
-    let range = Range::over(library, 0, &[len, len])?;
+    let peer = ctx.on(1, || ctx.block(Home::Device, &far))?;
+    let range = Reservation::over(library, 0, &[len, len])?;
     put(library, range.all(), &near)?;
     let _access = PeerAccess::enable(library, 0, 1)?;
     for (dst, src) in [(range.all(), peer.all()), (peer.all(), range.all())] {
@@ -124,9 +109,9 @@ fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let len = granularity(library, 0)?;
     let bytes = pattern(1, 3 * len);
-    let source = ctx.memory(Home::Locked, &bytes)?;
+    let source = ctx.block(Home::Locked, &bytes)?;
     let stream = ctx.stream()?;
-    let mut range = Range::over(library, 0, &[len, len, len])?;
+    let mut range = Reservation::over(library, 0, &[len, len, len])?;
     put(library, range.all(), &bytes)?;
     range.unmap(len)?;
     let piece = Physical::new(library, 0, len)?;

@@ -5,18 +5,18 @@ use ferry_abi::memory::Home;
 use ferry_abi::peer::PeerAccess;
 use ferry_abi::{Result, kind};
 
-use super::linear::Around;
+use super::around::Around;
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::proof::Proof;
 
 /// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device
 /// 0 only.
-pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
+pub fn between_devices(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.large();
     let (mut near, far) = (Around::new(1, len), pattern(2, len));
-    let peer = ctx.on(1, || ctx.memory(Home::Device, &far))?;
-    let own = ctx.memory(Home::Device, &near.bytes)?;
+    let peer = ctx.on(1, || ctx.block(Home::Device, &far))?;
+    let own = ctx.block(Home::Device, &near.bytes)?;
     let stream = ctx.stream()?;
     let early = stream.copy(near.inside(&own), peer.all(), kind::DEVICE_TO_DEVICE);
     refused("a copy before aclrtDeviceEnablePeerAccess", 107000, early)?;
@@ -30,7 +30,7 @@ pub fn peers(ctx: &mut Ctx) -> Result<Proof> {
     near.write(&far);
     ctx.verify("memory of device 0", &own, &near.bytes)?;
     let back = pattern(3, len);
-    let source = ctx.memory(Home::Device, &back)?;
+    let source = ctx.block(Home::Device, &back)?;
     stream.copy(peer.all(), source.all(), kind::INTER_DEVICE_TO_DEVICE)?;
     stream.synchronise()?;
     ctx.verify("memory of device 1", &peer, &back)?;

@@ -8,25 +8,26 @@ use std::thread;
 
 use ferry_abi::{Error, Result};
 
-use crate::block::{Bytes, Sides};
-use crate::lane::Lane;
+use crate::bytes::Bytes;
+use crate::copier::Copier;
 use crate::shape::Shape;
+use crate::sides::Sides;
 
 /// A memcpy loop.
-pub struct Plain {
+pub struct MemcpyCopier {
     sides: Rc<Sides>,
     shape: Arc<Shape>,
-    second: Option<Second>,
+    second: Option<SecondThread>,
 }
 
 /// Another thread, which lives as long as the peer does: starting one is not measured.
-struct Second {
-    jobs: Sender<Job>,
+struct SecondThread {
+    jobs: Sender<MemcpyJob>,
     done: Receiver<()>,
 }
 
 /// A part of the work, with addresses as numbers: raw pointers do not go to another thread.
-struct Job {
+struct MemcpyJob {
     shape: Arc<Shape>,
     dst: usize,
     src: usize,
@@ -40,21 +41,21 @@ enum Half {
     Rest,
 }
 
-impl Plain {
+impl MemcpyCopier {
     /// On the calling thread alone.
-    pub fn one_thread(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Plain {
-        Plain { sides: sides.clone(), shape: shape.clone(), second: None }
+    pub fn one_thread(sides: &Rc<Sides>, shape: &Arc<Shape>) -> MemcpyCopier {
+        MemcpyCopier { sides: sides.clone(), shape: shape.clone(), second: None }
     }
 
     /// Half of it on another thread.
-    pub fn two_threads(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Result<Plain> {
-        let second = Some(Second::start()?);
-        Ok(Plain { second, ..Plain::one_thread(sides, shape) })
+    pub fn two_threads(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Result<MemcpyCopier> {
+        let second = Some(SecondThread::start()?);
+        Ok(MemcpyCopier { second, ..MemcpyCopier::one_thread(sides, shape) })
     }
 
-    fn job(&self, half: Half) -> Job {
-        let (dst, src) = (self.sides.dst.at() as usize, self.sides.src.at() as usize);
-        Job { shape: self.shape.clone(), dst, src, half }
+    fn job(&self, half: Half) -> MemcpyJob {
+        let (dst, src) = (self.sides.dst.all().at() as usize, self.sides.src.all().at() as usize);
+        MemcpyJob { shape: self.shape.clone(), dst, src, half }
     }
 
     fn run(&self) -> Result<()> {
@@ -71,7 +72,7 @@ impl Plain {
     }
 }
 
-impl Lane for Plain {
+impl Copier for MemcpyCopier {
     fn name(&self) -> &'static str {
         if self.second.is_some() { "2 threads" } else { "memcpy" }
     }
@@ -90,9 +91,9 @@ impl Lane for Plain {
     }
 }
 
-impl Second {
-    fn start() -> Result<Second> {
-        let ((jobs, incoming), (answer, done)) = (channel::<Job>(), channel());
+impl SecondThread {
+    fn start() -> Result<SecondThread> {
+        let ((jobs, incoming), (answer, done)) = (channel::<MemcpyJob>(), channel());
         let work = move || {
             for job in incoming {
                 // SAFETY: whoever sent it waits for the answer and keeps the blocks until then.
@@ -104,11 +105,11 @@ impl Second {
         };
         let started = thread::Builder::new().name("second memcpy".to_owned()).spawn(work);
         started.map_err(|error| Error::Setup(format!("cannot start a thread: {error}")))?;
-        Ok(Second { jobs, done })
+        Ok(SecondThread { jobs, done })
     }
 }
 
-impl Job {
+impl MemcpyJob {
     /// # Safety
     /// Both addresses are of host memory that holds the shape, and nobody else uses this part of it
     /// meanwhile.
@@ -126,7 +127,7 @@ impl Job {
                     unsafe { self.copy(row * pitch, row * pitch, *width) };
                 }
             }
-            Shape::Pieces(pieces) => {
+            Shape::Segments(pieces) => {
                 for piece in &pieces[self.half.of(pieces.len())] {
                     // SAFETY: passed on to the caller.
                     unsafe { self.copy(piece.dst, piece.src, piece.len) };

@@ -1,4 +1,4 @@
-//! Ours and its peers in turn, sample by sample, so that whatever disturbs the machine disturbs all of them.
+//! Samples of Ferry and its peers, taken in turn, so that whatever disturbs the machine disturbs all of them.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Figures {
 
 /// How to measure.
 #[derive(Clone, Copy)]
-pub struct Plan {
+pub struct Sampling {
     pub samples: usize,
     pub verify: bool,
 }
@@ -37,7 +37,7 @@ pub struct Plan {
 /// Measures all of them; `progress` is told after every round.
 pub fn measure(
     contenders: &mut [Box<dyn Contender + '_>],
-    plan: Plan,
+    plan: Sampling,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<Figures>> {
     let mut verified = vec![0; contenders.len()];
@@ -62,7 +62,7 @@ pub fn measure(
 
 /// Does the work once with each, onto a spoilt target, and compares all of it. What this takes is not
 /// measured: it is the warm-up before the samples, and after them it shows that nothing broke on the way.
-fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Plan, verified: &mut [usize]) -> Result<()> {
+fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Sampling, verified: &mut [usize]) -> Result<()> {
     for (contender, verified) in contenders.iter_mut().zip(verified) {
         if plan.verify {
             contender.spoil()?;
@@ -88,7 +88,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::{Contender, Plan, measure, summary};
+    use super::{Contender, Sampling, measure, summary};
     use ferry_abi::{Error, Result};
 
     /// Writes down what is asked of it.
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn run(plan: Plan, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
+    fn run(plan: Sampling, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
         let told = Rc::new(RefCell::new(String::new()));
         let fake = |name| {
             let fake = Fake { name, told: told.clone(), is_broken: broken == Some(name) };
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn samples_are_taken_in_turn_between_two_proofs() {
-        let (verified, told) = run(Plan { samples: 4, verify: true }, None);
+        let (verified, told) = run(Sampling { samples: 4, verify: true }, None);
         assert_eq!(told, "-a?-b?-c?abc bca cab abc -a?-b?-c?");
         assert_eq!(verified.unwrap(), [20, 20, 20]);
-        let (verified, told) = run(Plan { samples: 2, verify: false }, None);
+        let (verified, told) = run(Sampling { samples: 2, verify: false }, None);
         assert_eq!(told, "abcabc bca abc");
         assert_eq!(verified.unwrap(), [0, 0, 0]);
     }
 
     #[test]
     fn a_peer_that_is_wrong_fails_the_case_as_we_would() {
-        let (outcome, told) = run(Plan { samples: 4, verify: true }, Some("b"));
+        let (outcome, told) = run(Sampling { samples: 4, verify: true }, Some("b"));
         assert_eq!(outcome.unwrap_err().to_string(), "b is wrong");
         assert_eq!(told, "-a?-b?", "nothing is measured after that");
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ferry_abi::memory::Span;
+use ferry_abi::memory::BlockPart;
 use ferry_abi::{Handle, Library, Location, PhysicalProperties, Result, call};
 
 /// `aclrtPhysicalMemProp` for a device's memory in normal pages.
@@ -62,25 +62,25 @@ impl Drop for Physical {
 }
 
 /// Reserved addresses; what is mapped there is unmapped on drop, and they are released.
-pub struct Range {
+pub struct Reservation {
     library: &'static Library,
     at: *mut c_void,
     len: usize,
     mapped: Vec<usize>,
 }
 
-impl Range {
+impl Reservation {
     /// aclrtReserveMemAddress.
-    pub fn new(library: &'static Library, len: usize) -> Result<Range> {
+    pub fn new(library: &'static Library, len: usize) -> Result<Reservation> {
         let mut at = std::ptr::null_mut();
         // SAFETY: `at` is writable for the time of the call.
         unsafe { call!(library, aclrtReserveMemAddress(&mut at, len, 0, std::ptr::null_mut(), 0)) }?;
-        Ok(Range { library, at, len, mapped: Vec::new() })
+        Ok(Reservation { library, at, len, mapped: Vec::new() })
     }
 
     /// Physical memory of `device`, `lens` long, side by side over all of a new range.
-    pub fn over(library: &'static Library, device: u32, lens: &[usize]) -> Result<Range> {
-        let mut range = Range::new(library, lens.iter().sum())?;
+    pub fn over(library: &'static Library, device: u32, lens: &[usize]) -> Result<Reservation> {
+        let mut range = Reservation::new(library, lens.iter().sum())?;
         let mut offset = 0;
         for len in lens {
             // The mapping keeps the memory when the handle is freed.
@@ -115,13 +115,13 @@ impl Range {
     }
 
     /// All of it.
-    pub fn all(&self) -> Span<'_> {
+    pub fn all(&self) -> BlockPart<'_> {
         // SAFETY: the library made the addresses, and a span is given to nobody else.
-        unsafe { Span::of(self, self.at, self.len) }
+        unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
 
-impl Drop for Range {
+impl Drop for Reservation {
     fn drop(&mut self) {
         for offset in std::mem::take(&mut self.mapped) {
             // A part that fails drops it on the way out; its own error is the one to show.

@@ -6,61 +6,62 @@ use std::thread;
 
 use ferry_abi::{Error, Result};
 
-use crate::block::{Bytes, Sides};
-use crate::lane::Lane;
+use crate::bytes::Bytes;
+use crate::copier::Copier;
+use crate::sides::Sides;
 
 /// A thread that does memcpy for others.
-pub struct Thread {
-    tasks: Sender<Task>,
+pub struct ThreadCopier {
+    tasks: Sender<ThreadTask>,
     told: Receiver<()>,
     sides: Rc<Sides>,
     len: usize,
 }
 
 /// What the thread is asked for; addresses are numbers: raw pointers do not go to another thread.
-enum Task {
+enum ThreadTask {
     Copy { dst: usize, src: usize, len: usize },
     Tell,
 }
 
-impl Thread {
+impl ThreadCopier {
     /// One that copies from the start of one side to the start of the other.
-    pub fn new(sides: &Rc<Sides>, len: usize) -> Result<Thread> {
+    pub fn new(sides: &Rc<Sides>, len: usize) -> Result<ThreadCopier> {
         let ((tasks, incoming), (tell, told)) = (channel(), channel());
         let work = move || {
             for task in incoming {
                 match task {
                     // SAFETY: whoever sent it waits before it lets the blocks go.
-                    Task::Copy { dst, src, len } => unsafe {
+                    ThreadTask::Copy { dst, src, len } => unsafe {
                         libc::memcpy(dst as *mut _, src as *const _, len);
                     },
-                    Task::Tell if tell.send(()).is_err() => return,
-                    Task::Tell => {}
+                    ThreadTask::Tell if tell.send(()).is_err() => return,
+                    ThreadTask::Tell => {}
                 }
             }
         };
         let started = thread::Builder::new().name("memcpy".to_owned()).spawn(work);
         started.map_err(|error| Error::Setup(format!("cannot start a thread: {error}")))?;
-        Ok(Thread { tasks, told, sides: sides.clone(), len })
+        Ok(ThreadCopier { tasks, told, sides: sides.clone(), len })
     }
 
-    fn send(&self, task: Task) -> Result<()> {
+    fn send(&self, task: ThreadTask) -> Result<()> {
         self.tasks.send(task).map_err(|_| ended())
     }
 }
 
-impl Lane for Thread {
+impl Copier for ThreadCopier {
     fn name(&self) -> &'static str {
         "thread"
     }
 
     fn submit(&mut self) -> Result<()> {
-        let (dst, src) = (self.sides.dst.at() as usize, self.sides.src.at() as usize);
-        self.send(Task::Copy { dst, src, len: self.len })
+        let (dst, src) = (self.sides.dst.all().at() as usize, self.sides.src.all().at() as usize);
+        self.send(ThreadTask::Copy { dst, src, len: self.len })
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.send(Task::Tell)?;
+        self.send(ThreadTask::Tell)?;
         self.told.recv().map_err(|_| ended())
     }
 

@@ -1,90 +1,76 @@
-//! Ours: the copies of a case through the C ABI, as a program would call it.
+//! The copies of a case through the C ABI of libascendcl.so, as a program would call it.
 
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ferry_abi::batch::{HOST, device};
-use ferry_abi::memory::Home;
+use ferry_abi::memory::{Block, Home};
 use ferry_abi::session::Session;
 use ferry_abi::stream::{Event, Stream};
 use ferry_abi::{BatchAttribute, Library, Result, call, kind};
 
-use crate::block::{Block, Bytes, Route, Sides};
-use crate::lane::{Front, Lane};
-use crate::shape::{Piece, Shape};
+use crate::bytes::Bytes;
+use crate::copier::{Copier, Submission};
+use crate::route::Route;
+use crate::shape::{Segment, Shape};
+use crate::sides::Sides;
 
-/// How pieces are handed over.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// In one call for all of them.
-    Together,
-    /// In a call for each.
-    Each,
-    /// In a call for each, which names a descriptor in device memory.
-    Descriptors,
-}
-
-/// Ours.
-pub struct Ours {
+/// Ferry's own copies.
+pub struct AclCopier {
     library: &'static Library,
     stream: Stream,
     /// Around the copy, and behind it.
     events: [Event; 2],
     sides: Rc<Sides>,
     kind: i32,
-    calls: Calls,
-    front: Front,
+    calls: AclCalls,
 }
 
 /// What is called.
-enum Calls {
-    Copies(Vec<Copy>),
+enum AclCalls {
+    Copies(Vec<Segment>),
     Rectangle { width: usize, height: usize, pitch: usize },
-    Batch(Arrays),
+    Batch(BatchArrays),
     Descriptors(Descriptors),
 }
 
-/// The arguments of a plain copy.
-struct Copy {
-    dst: *mut c_void,
-    src: *mut c_void,
-    len: usize,
-}
-
 /// The arguments of a batch call.
-struct Arrays {
+struct BatchArrays {
     dsts: Vec<*mut c_void>,
     srcs: Vec<*mut c_void>,
     sizes: Vec<usize>,
     attribute: BatchAttribute,
 }
 
-impl Ours {
+impl AclCopier {
     /// Copies between the two sides.
     pub fn new(
         session: &Session,
         route: Route,
         shape: &Shape,
-        form: Form,
+        form: Submission,
         sides: &Rc<Sides>,
-    ) -> Result<Ours> {
+    ) -> Result<AclCopier> {
         let library = session.library;
         let calls = match (shape, form) {
             (Shape::Grid { width, height, pitch }, _) => {
-                Calls::Rectangle { width: *width, height: *height, pitch: *pitch }
+                AclCalls::Rectangle { width: *width, height: *height, pitch: *pitch }
             }
-            (Shape::Pieces(_), Form::Together) => Calls::Batch(Arrays::new(sides, shape, route)),
-            (_, Form::Descriptors) => Calls::Descriptors(Descriptors::new(library, sides, shape)?),
-            _ => Calls::Copies(shape.pieces().map(|piece| Copy::new(sides, piece)).collect()),
+            (Shape::Segments(_), Submission::Together) => {
+                AclCalls::Batch(BatchArrays::new(&sides.addresses(shape), route))
+            }
+            (_, Submission::Descriptors) => {
+                AclCalls::Descriptors(Descriptors::new(library, &sides.addresses(shape))?)
+            }
+            _ => AclCalls::Copies(sides.addresses(shape)),
         };
         let (stream, events) = (session.stream()?, [session.event()?, session.event()?]);
-        let front = Front::new();
-        Ok(Ours { library, stream, events, sides: sides.clone(), kind: route.kind, calls, front })
+        Ok(AclCopier { library, stream, events, sides: sides.clone(), kind: route.kind, calls })
     }
 }
 
-impl Lane for Ours {
+impl Copier for AclCopier {
     fn name(&self) -> &'static str {
         "ferry"
     }
@@ -92,13 +78,13 @@ impl Lane for Ours {
     fn submit(&mut self) -> Result<()> {
         let (library, kind, stream) = (self.library, self.kind, self.stream.handle());
         match &mut self.calls {
-            Calls::Copies(copies) => copies.iter().try_for_each(|Copy { dst, src, len }| {
+            AclCalls::Copies(copies) => copies.iter().try_for_each(|Segment { dst, src, len }| {
                 // SAFETY: both are parts of blocks that live until the stream has passed this copy: who
                 // submits also waits.
-                unsafe { call!(library, aclrtMemcpyAsync(*dst, *len, *src, *len, kind, stream)) }
+                unsafe { call!(library, aclrtMemcpyAsync(*dst as _, *len, *src as _, *len, kind, stream)) }
             }),
-            Calls::Rectangle { width, height, pitch } => {
-                let (dst, src) = (self.sides.dst.at(), self.sides.src.at());
+            AclCalls::Rectangle { width, height, pitch } => {
+                let (dst, src) = (self.sides.dst.all().at(), self.sides.src.all().at());
                 // SAFETY: as above; the blocks are as long as all rows.
                 unsafe {
                     call!(
@@ -107,8 +93,8 @@ impl Lane for Ours {
                     )
                 }
             }
-            Calls::Batch(arrays) => arrays.submit(library, &self.stream),
-            Calls::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
+            AclCalls::Batch(arrays) => arrays.submit(library, &self.stream),
+            AclCalls::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
         }
     }
 
@@ -121,29 +107,6 @@ impl Lane for Ours {
         self.events[1].synchronise()
     }
 
-    /// The stream is busy with something else while the calls are made.
-    fn time_alone(&mut self) -> Result<Duration> {
-        let mut front = std::mem::replace(&mut self.front, Front::new());
-        let time = front.sample(|copies| self.time_behind(copies));
-        self.front = front;
-        time
-    }
-
-    fn calls(&self) -> usize {
-        match &self.calls {
-            Calls::Copies(copies) => copies.len(),
-            Calls::Descriptors(descriptors) => descriptors.count,
-            Calls::Rectangle { .. } | Calls::Batch(_) => 1,
-        }
-    }
-
-    fn target(&self) -> &dyn Bytes {
-        &self.sides.dst
-    }
-}
-
-impl Ours {
-    /// Puts so many long copies in front, and says whether they were not done before all was handed over.
     fn time_behind(&mut self, copies: usize) -> Result<(Duration, bool)> {
         let (library, stream) = (self.library, self.stream.handle());
         let (dst, src, len) = self.sides.long_copy()?;
@@ -159,21 +122,27 @@ impl Ours {
         let ms = self.events[1].ms_since(&self.events[0])?;
         Ok((Duration::from_secs_f64(f64::from(ms) / 1e3), is_enough))
     }
-}
 
-impl Copy {
-    fn new(sides: &Sides, Piece { dst, src, len }: Piece) -> Copy {
-        Copy { dst: sides.dst.part(dst, len), src: sides.src.part(src, len), len }
+    fn calls(&self) -> usize {
+        match &self.calls {
+            AclCalls::Copies(copies) => copies.len(),
+            AclCalls::Descriptors(descriptors) => descriptors.count,
+            AclCalls::Rectangle { .. } | AclCalls::Batch(_) => 1,
+        }
+    }
+
+    fn target(&self) -> &dyn Bytes {
+        &self.sides.dst
     }
 }
 
-impl Arrays {
-    fn new(sides: &Sides, shape: &Shape, route: Route) -> Arrays {
+impl BatchArrays {
+    fn new(segments: &[Segment], route: Route) -> BatchArrays {
         let place = |home| if home == Home::Device { device(route.device) } else { HOST };
-        Arrays {
-            dsts: shape.pieces().map(|piece| sides.dst.part(piece.dst, piece.len)).collect(),
-            srcs: shape.pieces().map(|piece| sides.src.part(piece.src, piece.len)).collect(),
-            sizes: shape.pieces().map(|piece| piece.len).collect(),
+        BatchArrays {
+            dsts: segments.iter().map(|segment| segment.dst as _).collect(),
+            srcs: segments.iter().map(|segment| segment.src as _).collect(),
+            sizes: segments.iter().map(|segment| segment.len).collect(),
             attribute: BatchAttribute { dst: place(route.dst), src: place(route.src), reserved: [0; 16] },
         }
     }
@@ -212,26 +181,26 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn new(library: &'static Library, sides: &Sides, shape: &Shape) -> Result<Descriptors> {
+    fn new(library: &'static Library, segments: &[Segment]) -> Result<Descriptors> {
         let mut each = 0;
         // SAFETY: `each` is writable for the time of the call.
         unsafe { call!(library, aclrtGetMemcpyDescSize(kind::INNER_DEVICE_TO_DEVICE, &mut each)) }?;
         let each = each.next_multiple_of(64);
-        let count = shape.count();
+        let count = segments.len();
         let memory = Block::new(library, Home::Device, each * count)?;
-        for (index, piece) in shape.pieces().enumerate() {
-            let Copy { dst, src, len } = Copy::new(sides, piece);
-            let (at, none) = (memory.part(index * each, each), std::ptr::null_mut());
+        for (index, Segment { dst, src, len }) in segments.iter().enumerate() {
+            let (at, none) = (memory.part(index * each, each).at(), std::ptr::null_mut());
             let kind = kind::INNER_DEVICE_TO_DEVICE;
             // SAFETY: all three are parts of live blocks; the last argument is reserved and NULL.
-            unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, src, dst, len, none)) }?;
+            unsafe { call!(library, aclrtSetMemcpyDesc(at, kind, *src as _, *dst as _, *len, none)) }?;
         }
         Ok(Descriptors { memory, each, count })
     }
 
     fn submit(&self, library: &Library, stream: &Stream) -> Result<()> {
         for index in 0..self.count {
-            let (at, kind) = (self.memory.part(index * self.each, self.each), kind::INNER_DEVICE_TO_DEVICE);
+            let (at, kind) =
+                (self.memory.part(index * self.each, self.each).at(), kind::INNER_DEVICE_TO_DEVICE);
             // SAFETY: the descriptor and what it names live until the stream has passed the copy.
             unsafe { call!(library, aclrtMemcpyAsyncWithDesc(at, kind, stream.handle())) }?;
         }

@@ -1,0 +1,175 @@
+//! What a case does and what of it is timed, as data.
+
+use crate::copier::{CALLS_PER_SAMPLE, Submission, Timing};
+use crate::route::Route;
+
+/// What is done.
+#[derive(Clone, Copy)]
+pub enum Workload {
+    /// One run of bytes.
+    Contiguous { route: Route, len: usize },
+    /// Rows of `width` bytes, twice as far apart, `len` bytes in all of them.
+    Matrix { route: Route, width: usize, len: usize },
+    /// `count` pieces of `block` bytes in one call, and so many such calls before a wait.
+    Batch { route: Route, count: usize, block: usize, queued: usize },
+    /// A call for each of the pieces; `calls` if it is the calls alone that are timed.
+    Loop { route: Route, count: usize, block: usize, calls: bool },
+    /// The same within a device, by a descriptor for each piece; `alone` if the calls are not timed.
+    Descriptors { count: usize, block: usize, alone: bool },
+    /// One run of bytes, from and to many places in a page, of which the worst is shown.
+    Alignment { route: Route, len: usize },
+    /// What a copy costs apart from its bytes.
+    Call { call: CallCost, len: usize },
+    /// The same with many of something.
+    Growth { growth: Growth, count: usize },
+}
+
+/// What a small copy costs apart from its bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CallCost {
+    /// Until the copy is handed over.
+    Submit,
+    /// Until the caller knows that it is done.
+    RoundTrip,
+    /// The same, when nothing has happened for a while.
+    AfterQuiet,
+    /// Until the caller knows that an event after it has come.
+    Event,
+}
+
+/// What there are many of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// Copies go to one stream after the other, and the device is synchronised.
+    Streams,
+    /// Copies pile up behind something slow, and are waited for.
+    Outstanding,
+    /// Only the call that adds one to the pile.
+    Submit,
+    /// Every copy goes to another allocation.
+    Allocations,
+}
+
+/// Round trips in a sample.
+const ROUND_TRIPS_PER_SAMPLE: usize = 200;
+/// Rows that a 2-D copy may have, documented.
+const MOST_ROWS: usize = 5 << 20;
+/// Bytes in all rows of a matrix.
+pub const MATRIX: usize = 64 << 20;
+
+impl Workload {
+    /// Rows of `width` bytes, `len` bytes in all, as far as the documents allow so many rows.
+    pub fn matrix(route: Route, width: usize, len: usize) -> Workload {
+        Workload::Matrix { route, width, len: len.clamp(width, width * MOST_ROWS) }
+    }
+
+    /// How pieces are handed over, where it is not in one call.
+    pub fn submission(&self) -> Option<Submission> {
+        match self {
+            Workload::Loop { .. } => Some(Submission::Each),
+            Workload::Descriptors { .. } => Some(Submission::Descriptors),
+            _ => None,
+        }
+    }
+
+    /// What a sample does and times, where it is not one copy and a wait.
+    pub fn timing(&self) -> Option<Timing> {
+        match *self {
+            Workload::Batch { queued, .. } if queued > 1 => Some(Timing::Whole { rounds: 1, queued }),
+            Workload::Loop { calls: true, .. } => Some(Timing::Submit { queued: 1 }),
+            Workload::Descriptors { alone: true, .. } => Some(Timing::Alone),
+            Workload::Call { call, .. } => Some(match call {
+                CallCost::Submit => Timing::Submit { queued: CALLS_PER_SAMPLE },
+                CallCost::RoundTrip => Timing::Whole { rounds: ROUND_TRIPS_PER_SAMPLE, queued: 1 },
+                CallCost::AfterQuiet => Timing::AfterQuiet,
+                CallCost::Event => Timing::Event { rounds: ROUND_TRIPS_PER_SAMPLE },
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the time of a call is what matters, and not its bytes.
+    pub fn is_about_calls(&self) -> bool {
+        matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
+    }
+
+    /// The same with another size, as the last part of a name says it.
+    pub fn resized(self, size: &str) -> Option<Workload> {
+        let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
+        let number = |text: &str| text.parse().ok().filter(|count| *count > 0);
+        let pieces = || {
+            let (count, block) = size.split_once('x')?;
+            Some((number(count)?, bytes(block)?))
+        };
+        Some(match self {
+            Workload::Contiguous { route, .. } => Workload::Contiguous { route, len: bytes(size)? },
+            Workload::Matrix { route, .. } => {
+                Workload::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX)
+            }
+            Workload::Batch { route, queued, .. } => {
+                let (count, block) = pieces()?;
+                Workload::Batch { route, count, block, queued }
+            }
+            Workload::Loop { route, calls, .. } => {
+                let (count, block) = pieces()?;
+                Workload::Loop { route, count, block, calls }
+            }
+            Workload::Descriptors { alone, .. } => {
+                let (count, block) = pieces()?;
+                Workload::Descriptors { count, block, alone }
+            }
+            Workload::Alignment { route, .. } => Workload::Alignment { route, len: bytes(size)? },
+            Workload::Call { call, .. } => Workload::Call { call, len: bytes(size)? },
+            Workload::Growth { growth, .. } => Workload::Growth { growth, count: number(size)? },
+        })
+    }
+
+    /// What one sample does, in words.
+    pub fn about(&self) -> String {
+        match *self {
+            Workload::Contiguous { route, .. } => format!("{}, one copy and synchronise", route.about),
+            Workload::Matrix { route, .. } => {
+                format!("{}, 2-D, pitch twice the width, one copy and synchronise", route.about)
+            }
+            Workload::Batch { route, queued: 1, .. } => {
+                format!("{}, scattered pieces, one batch and synchronise", route.about)
+            }
+            Workload::Batch { route, queued, .. } => {
+                format!("{}, {queued} batches queued, and synchronise", route.about)
+            }
+            Workload::Loop { route, calls: false, .. } => {
+                format!("{}, a call for each scattered piece, and synchronise", route.about)
+            }
+            Workload::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
+            Workload::Descriptors { alone: true, .. } => {
+                "within a device, descriptor copies between two events, queued behind a long copy".to_owned()
+            }
+            Workload::Descriptors { .. } => {
+                "within a device, a descriptor copy for each scattered piece, and synchronise".to_owned()
+            }
+            Workload::Alignment { route, .. } => {
+                format!("{}, the worst of many alignments", route.about)
+            }
+            Workload::Call { call, .. } => match call {
+                CallCost::Submit => {
+                    "the call that hands a small page-locked copy over, 2,000 in a row".to_owned()
+                }
+                CallCost::RoundTrip => "a small page-locked copy and synchronise, in a loop".to_owned(),
+                CallCost::AfterQuiet => "the same, once, after 10 ms in which nothing happened".to_owned(),
+                CallCost::Event => "a small copy, an event after it, and waiting for the event".to_owned(),
+            },
+            Workload::Growth { growth, .. } => match growth {
+                Growth::Streams => {
+                    "cost of a 64 B copy, so many streams in turn and one synchronise".to_owned()
+                }
+                Growth::Outstanding => {
+                    "cost of a 64 B copy, so many submitted before the first runs".to_owned()
+                }
+                Growth::Submit => "cost of the call alone, with so many outstanding".to_owned(),
+                Growth::Allocations => {
+                    "cost of a 64 B copy, each to another of so many allocations".to_owned()
+                }
+            },
+        }
+    }
+}
