@@ -1,5 +1,5 @@
-//! What aclGetRecentErrMsg and aclrtGetLastError tell about calls that failed: those of this thread, or, if
-//! aclInit's configuration says so, of all threads.
+//! Messages and codes of failed calls, for aclGetRecentErrMsg and aclrtGetLastError: those of this thread,
+//! or, if aclInit's configuration says so, of all threads.
 
 use crate::{
     Result, constants as c,
