@@ -75,7 +75,8 @@ fn a_bug() -> Error {
     fail(c::ACL_ERROR_INTERNAL_ERROR, note)
 }
 
-/// Refuses a call whose arguments do not get as far as the C function: `name` is what the caller called.
+/// Refuses a call of a language binding whose arguments C cannot be given; `name` is the function that the
+/// program called.
 pub fn refuse_call(name: &str, code: i32, note: String) -> i32 {
     if is_forked() { refuse_in_child(name) } else { report(name, &fail(code, note)) }
 }

@@ -20,7 +20,7 @@ use std::{
 
 /// A C function. It may leave in other ways than by returning.
 pub type UserFunction = unsafe extern "C-unwind" fn(*mut c_void);
-/// A C function that gives back what the argument stands for.
+/// A C function that releases the argument of a callback that never runs.
 pub type ForgetFunction = unsafe extern "C" fn(*mut c_void);
 
 /// A function and its argument. Unless it is taken to be run, `forget` is called with the argument in the
@@ -86,8 +86,8 @@ impl ReadyCallback {
 /// See [`ReadyCallback::run_deep`].
 pub const DEPTH: usize = 8 << 10;
 
-/// What leaves the function, other than the end of its thread, comes no further than to this frame: that is
-/// what `extern "C"` does. It has nothing to drop: such a frame would keep the thread from ending.
+/// Stops an unwinding that leaves the function, unless it is the end of the thread: a frame of `extern "C"`
+/// aborts the process. It has nothing to drop, since a destructor would keep the thread from ending.
 #[inline(never)]
 extern "C" fn shield(ready: &ReadyCallback, may_end_thread: bool) {
     call(ready, may_end_thread);

@@ -1,4 +1,4 @@
-//! aclrtSetExceptionInfoCallback: a function of the user's that hears of every task of a stream that failed.
+//! aclrtSetExceptionInfoCallback: a function of the user's that is called for every failed task of a stream.
 //!
 //! A failure is noted on the thread where it happens, which may hold locks. The function runs on the thread
 //! of `waits.rs`, or, if that comes first, on a thread whose call is about to return an error: by the time a
@@ -14,9 +14,9 @@ use crate::{
 use ferry_core::{Kind, Ticket, sync::lock};
 use std::{cell::Cell, collections::VecDeque, sync::Mutex};
 
-/// What is told of a failure that nothing is known of.
+/// The value of what is not known of a failure.
 const UNKNOWN: u32 = u32::MAX;
-/// As many failures wait to be told at most; the latest are left out.
+/// The most failures that wait to be reported; later ones are dropped.
 const MAX_DUE: usize = 1024;
 
 /// A task that failed.
@@ -39,7 +39,7 @@ impl HandleKind for Exception {
     const TAG: usize = 5;
 }
 
-/// The function of the user's, and what it is yet to hear of.
+/// The function of the user's, and the failures that it was not called for yet.
 struct Due {
     function: Option<UserFunction>,
     failures: VecDeque<Exception>,
@@ -48,7 +48,7 @@ struct Due {
 static DUE: Mutex<Due> = Mutex::new(Due { function: None, failures: VecDeque::new() });
 /// Locked while the function runs.
 static RUNNING: Mutex<()> = Mutex::new(());
-/// The failure that the function is told of, by handle.
+/// The failure that the function is being called for, by handle.
 static TOLD: Handles<Exception> = Handles::new();
 
 thread_local! {
@@ -86,7 +86,7 @@ impl Exception {
     }
 }
 
-/// Notes a failure, if there is a function to be told.
+/// Queues a failure, if there is a function to call.
 pub(crate) fn note(failure: impl FnOnce() -> Exception) {
     let mut due = lock(&DUE);
     if due.function.is_none() || due.failures.len() == MAX_DUE {
@@ -97,12 +97,12 @@ pub(crate) fn note(failure: impl FnOnce() -> Exception) {
     waits::run_soon(run_due);
 }
 
-/// Whether the function is yet to hear of something.
+/// Whether failures wait to be reported.
 pub(crate) fn are_due() -> bool {
     !lock(&DUE).failures.is_empty()
 }
 
-/// Has the function hear of every failure so far, unless it is what runs on this thread.
+/// Calls the function for every failure so far, unless it is what runs on this thread.
 pub(crate) fn run_due() {
     if are_due() && !TELLS.replace(true) {
         tell_all();

@@ -83,7 +83,7 @@ pub(crate) fn wait(
     }
 }
 
-/// Makes memory by `make`, which waits for freed memory as long as it is told.
+/// Allocates by `make`, which waits for freed memory as long as it is told.
 pub(crate) fn find_room<T>(
     here: &Here,
     make: impl Fn(Duration) -> ferry_core::Result<T>,

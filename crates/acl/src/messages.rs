@@ -1,5 +1,5 @@
-//! What aclGetRecentErrMsg and aclrtGetLastError tell about calls that failed: those of this thread, or, if
-//! aclInit's configuration says so, of all threads.
+//! Messages and codes of failed calls, for aclGetRecentErrMsg and aclrtGetLastError: those of this thread,
+//! or, if aclInit's configuration says so, of all threads.
 
 use crate::{
     Result, constants as c,
@@ -56,29 +56,26 @@ pub(crate) fn keep(code: i32, text: String) {
     });
 }
 
-/// Shows the messages, newest on top, once. The text is valid until this thread's next call of this.
-pub fn take<T>(show: impl FnOnce(Option<&CStr>) -> T) -> T {
+/// Shows the messages, newest on top, once, if there are any. The text is valid until this thread's next call of
+/// this.
+pub fn take(show: impl FnOnce(&CStr)) {
     if is_forked() && !fork::by_c_library() {
-        return show(Some(FORKED)); // nothing else can be kept there
+        return show(FORKED); // nothing else can be kept there
     }
-    let mut show = Some(show);
-    let shown = with_here(|here| {
+    let _ = with_here(|here| {
         let mut messages = here.messages.take();
         if is_sharing() {
             messages.append(&mut mem::take(&mut *lock(&SHARED)));
         }
-        let text = messages.iter().rev().cloned().collect::<Vec<_>>().join("\n").replace('\0', "?");
-        let text = (!messages.is_empty()).then(|| CString::new(text).unwrap_or_default());
+        messages.reverse();
+        let text = messages.join("\n").replace('\0', "?");
         let mut shown = here.shown.borrow_mut();
-        *shown = text;
-        let show = show.take().expect("called once");
-        Ok(show(shown.as_deref()))
+        *shown = (!messages.is_empty()).then(|| CString::new(text).unwrap_or_default());
+        if let Some(text) = shown.as_deref() {
+            show(text);
+        }
+        Ok(())
     });
-    match (shown, show) {
-        (Ok(value), _) => value,
-        (Err(_), Some(show)) => show(None),
-        (Err(_), None) => unreachable!("with_here fails before it calls its body"),
-    }
 }
 
 /// aclrtPeekAtLastError, and with `reset` aclrtGetLastError: the code of this thread's last call that failed.

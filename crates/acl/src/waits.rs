@@ -61,8 +61,8 @@ static DUTIES: Mutex<Duties> =
     Mutex::new(Duties { waits: Vec::new(), errand: None, coming: 0, has_news: false, is_running: false });
 static CHANGED: Condvar = Condvar::new();
 
-/// Has later work of the stream wait, and gives the fence behind that. `gate` may be opened elsewhere as
-/// well.
+/// Has later work of the stream wait, and returns the fence behind the wait. `gate` may be opened elsewhere
+/// as well.
 pub(crate) fn block(
     runtime: &'static Runtime,
     stream: &Arc<Stream>,
@@ -162,8 +162,7 @@ impl StreamWait {
     }
 }
 
-/// Reads memory of devices by copies of the thread's own, into page-locked memory that it gives back when it
-/// ends.
+/// Reads memory of devices by copies of the thread's own, into page-locked memory that it frees when it ends.
 #[derive(Default)]
 struct CellReader {
     streams: HashMap<u32, Arc<Stream>>,

@@ -5,7 +5,7 @@ use crate::{
     types::{aclError, aclrtMemcpyBatchAttr, aclrtStream},
 };
 use ferry_acl::{
-    Error, Result,
+    Result,
     arguments::all_readable,
     functions::{self, ApiFunction},
     rules::{
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn aclrtGetMemcpyDescSize(kind: i32, descSize: *mut usize)
     enter(&functions::aclrtGetMemcpyDescSize, |_| {
         let out = Out::new("descSize", descSize)?;
         out.set(descriptor::size(kind)?);
-        Ok::<(), Error>(())
+        Ok(())
     })
 }
 

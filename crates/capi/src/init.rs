@@ -12,7 +12,7 @@ use ferry_acl::{
     state::thread::Here,
 };
 use std::{
-    ffi::{CStr, OsString, c_char},
+    ffi::{OsString, c_char},
     os::unix::ffi::OsStringExt,
     path::Path,
     ptr,
@@ -78,7 +78,9 @@ fn or_refusal(function: &ApiFunction, ask: impl FnOnce(&Here) -> Result<aclError
 /// Returns and clears the messages of this thread's failed calls, newest on top; NULL if there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclGetRecentErrMsg() -> *const c_char {
-    messages::take(|text| text.map_or(ptr::null(), CStr::as_ptr))
+    let mut shown = ptr::null();
+    messages::take(|text| shown = text.as_ptr());
+    shown
 }
 
 /// The name of the SoC.

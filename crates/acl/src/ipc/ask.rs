@@ -37,11 +37,11 @@ pub struct ImportedMemory {
     pub shared: Shared,
     /// The physical number of its device.
     pub device: u32,
-    /// What keeps it.
+    /// Keeps the memory with the exporter.
     pub lease: ImportLease,
 }
 
-/// Asks for what goes under `name`, and waits at most `limit` for the answer.
+/// Asks the exporter for the export of this name, and waits at most `limit` for the answer.
 pub fn ask(here: &Here, name: &Name, limit: Duration) -> Result<ImportedMemory> {
     let end = Instant::now() + limit;
     let connected = Socket::connect(here, name.socket, end).map_err(|error| match error.kind() {

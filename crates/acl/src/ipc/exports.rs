@@ -1,4 +1,4 @@
-//! What this process exports, and which of it is of the same memory: the table that the service answers from.
+//! The exports of this process: the table that the service answers from.
 //!
 //! An export has a name, which importers ask for, and a white list of processes. Memory that is freed ends
 //! its exports; importers keep what they have imported before.
@@ -31,7 +31,7 @@ pub struct ExportedMemory {
 /// Shares exported memory with one more importer, or gives the answer that refuses it.
 pub type ShareExport = Box<dyn Fn() -> Result<ExportedMemory, Answer> + Send + Sync>;
 
-/// What a process exports, by its own word for it: an address, or a handle.
+/// Exported memory as its own process knows it: an address, or a handle of physical memory.
 pub type Source = (ExportKind, usize);
 
 /// The exports of a process, behind the number of its socket.
@@ -52,7 +52,7 @@ struct ExportTable {
     is_over: bool,
 }
 
-/// One export. `share` goes when the memory is freed.
+/// One export; `share` is dropped when the memory is freed.
 struct ExportEntry {
     source: Source,
     share: Option<ShareExport>,
@@ -114,7 +114,7 @@ impl Exports {
         }
     }
 
-    /// Lets others import something, and says under which name.
+    /// Adds an export, and returns its name.
     pub fn export(&self, source: Source, share: ShareExport, open_to_all: bool) -> Result<Name> {
         self.add(&mut lock(&self.table), source, share, open_to_all)
     }

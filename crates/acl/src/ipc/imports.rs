@@ -30,7 +30,7 @@ struct ImportOutcome {
     value: OnceLock<Result<usize>>,
 }
 
-/// What came of undoing an import.
+/// The result of undoing an import.
 pub enum Ended {
     /// Nothing: there is no such import.
     None,
@@ -58,7 +58,7 @@ pub fn begin(here: &Here, name: Name, import: impl FnOnce() -> Result<usize>) ->
     importing.result.clone()
 }
 
-/// What a thread finds that wants to import.
+/// The state in which a thread finds an import that it wants to begin.
 enum Entered {
     Here(usize),
     First(Importing),

@@ -110,8 +110,8 @@ impl Server {
         }
     }
 
-    /// Waits for something to happen, or until `ends`, and does what is to be done about it: first what ends,
-    /// then what asks, then what is new.
+    /// Polls all connections until one is ready, or until `ends`, and serves them: first leases that end,
+    /// then questions, then new connections.
     fn round(&mut self, ends: Option<Instant>) {
         let now = Instant::now();
         self.open_again(now);

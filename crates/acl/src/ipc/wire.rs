@@ -1,14 +1,13 @@
-//! What exporter and importer say to each other, and the names under which exports go: nothing here touches a
-//! socket.
+//! The messages between exporter and importer, and the names of exports. Nothing here touches a socket.
 //!
 //! One question, one answer, both of fixed size and sent whole. An answer that shares memory brings the
 //! descriptor.
 
-/// The most a connection may say.
+/// Bytes of a question, the longest message of an importer.
 pub const QUESTION: usize = 32;
-/// What an answer takes.
+/// Bytes of an answer.
 pub const ANSWER: usize = 40;
-/// What an importer says when it is done with the memory.
+/// The message that ends a lease.
 pub const GOODBYE: [u8; 1] = [0];
 /// Length of an export key without its NUL.
 pub const KEY_TEXT: usize = 64;
@@ -71,7 +70,7 @@ impl Name {
         })
     }
 
-    /// What the importer sends.
+    /// The question that an importer sends.
     pub fn to_question(self) -> [u8; QUESTION] {
         let mut bytes = [0; QUESTION];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -80,7 +79,8 @@ impl Name {
         bytes
     }
 
-    /// What an importer asks the exporter at `socket` for; `None` for anything that no importer sends.
+    /// The name that a question to the exporter at `socket` asks for; `None` for anything that no importer
+    /// sends.
     pub fn from_question(socket: u32, bytes: &[u8]) -> Option<Name> {
         let bytes: &[u8; QUESTION] = bytes.try_into().ok()?;
         let what = match (word(bytes, 0), word(bytes, 1)) {
@@ -93,10 +93,10 @@ impl Name {
     }
 }
 
-/// What the exporter says.
+/// The answer of an exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Here it is: the descriptor comes with this answer.
+    /// The memory is shared: its descriptor comes with this answer.
     Shared {
         /// The physical number of the device.
         device: u32,

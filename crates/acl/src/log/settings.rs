@@ -1,4 +1,4 @@
-//! What the ASCEND_ variables say about logs. Documented: a value that makes no sense is as good as none.
+//! Settings of logs, from the ASCEND_ variables. Documented: an invalid value counts as none.
 
 use super::time::LocalClock;
 use ferry::engine::files::read_to_string;

@@ -25,8 +25,8 @@ pub fn flags(here: &Here, handle: usize) -> Result<u32> {
     Ok(find(here, handle)?.flags)
 }
 
-/// aclrtSetStreamOverflowSwitch: kept, and told when asked. The pages have it on the newest products only,
-/// but the PyTorch adapter insists on success elsewhere.
+/// aclrtSetStreamOverflowSwitch: stored, and returned when asked. The pages have it on the newest products
+/// only, but the PyTorch adapter insists on success elsewhere.
 pub fn set_overflow_switch(here: &Here, handle: usize, flag: u32) -> Result<()> {
     find(here, handle)?.settings.overflow_check.store(on_or_off("flag", flag)?, Relaxed);
     Ok(())

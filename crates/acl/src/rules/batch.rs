@@ -32,7 +32,7 @@ pub struct Batch<'a> {
     pub attrs_indexes: &'a [usize],
 }
 
-/// aclrtMemcpyBatchAttr without C.
+/// aclrtMemcpyBatchAttr: what memory a group of pieces is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Where the destinations are.
@@ -43,7 +43,7 @@ pub struct Attr {
     pub reserved_is_zero: bool,
 }
 
-/// aclrtMemLocation without C.
+/// aclrtMemLocation: a kind of memory, and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Device id; ignored for host memory.
@@ -176,7 +176,7 @@ impl Batch<'_> {
 }
 
 impl Attr {
-    /// Whether it means something, whatever memory its pieces are in.
+    /// Whether its values are valid, whatever memory its pieces are in.
     fn is_sound(&self, group: usize) -> ferry_core::Result<()> {
         if !self.reserved_is_zero {
             return Err(Kind::BadRoute.because(format!("the reserved bytes of attrs[{group}] are not zero")));

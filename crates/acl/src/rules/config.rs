@@ -11,7 +11,7 @@ use std::{
 
 /// Documented: a configuration nests at most this deep.
 const MAX_NESTING: usize = 10;
-/// No configuration is this long: what is, is another file, or a device that never ends.
+/// The most bytes of a configuration: a longer file is another kind of file, or an endless device.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The keys that have an effect.

@@ -31,8 +31,8 @@ pub struct Async {
 }
 
 impl Async {
-    /// The short way of most copies. False if nothing was submitted, since something is less simple or wrong.
-    /// No system call of it is one where a thread can be cancelled.
+    /// The fast path of most copies. False if nothing was submitted, because the copy is not simple or not
+    /// right: [`submit`](Self::submit) decides then. It makes no system call that is a cancellation point.
     ///
     /// # Safety
     /// As [`submit`](Self::submit).
@@ -121,7 +121,7 @@ pub unsafe fn memcpy_2d(here: &Here, rows: Rows, kind: i32, on: On) -> Result<()
     })
 }
 
-/// Takes the source's bytes into memory of our own before the call returns; the copy to the device follows
+/// Copies the source into a staging buffer before the call returns; the copy from there to the device follows
 /// asynchronously.
 ///
 /// # Safety

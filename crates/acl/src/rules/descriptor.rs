@@ -34,7 +34,7 @@ pub unsafe fn set(here: &Here, desc: usize, kind: i32, src: usize, dst: usize, c
         // A copy through it would be refused otherwise.
         engine_address(&place, desc, DESCRIPTOR_LEN)?;
         let ends = [("srcAddr", src, Access::Read), ("dstAddr", dst, Access::Write)];
-        // Ends of no bytes are nowhere, as in a plan.
+        // Ranges of no bytes are not looked up, as in a plan.
         for (name, addr, access) in ends.into_iter().filter(|_| count > 0) {
             if device_of(memory, &memory.place(addr, count, access)?, home) != Some(home) {
                 return Err(refuse(format!("{name} must be memory of device {home}, as the descriptor is")));
@@ -79,12 +79,12 @@ pub unsafe fn memcpy_async(here: &Here, desc: usize, kind: i32, stream: usize) -
     })
 }
 
-/// A base address behind a pointer, and an offset.
+/// A pointer in memory, which is read when the task runs, and an offset.
 #[derive(Clone, Copy, Debug)]
 pub struct OffsetPointer {
-    /// Where the pointer is.
+    /// The address of the pointer.
     pub cell: usize,
-    /// Added to it.
+    /// The number of bytes that is added to the pointer.
     pub offset: usize,
 }
 

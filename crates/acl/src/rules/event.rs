@@ -1,4 +1,4 @@
-//! Events by handle.
+//! Events: created, recorded, waited for and timed.
 
 use crate::{
     Error, Result,

@@ -71,7 +71,7 @@ pub unsafe fn memset_d32(
 }
 
 /// One op, or one for each block where the range goes through several that are mapped next to each other. A
-/// range of no bytes is nowhere, as in a plan: its address is not looked up.
+/// range of no bytes is not looked up, as in a plan.
 ///
 /// # Safety
 /// The range stays valid until the fill is done.
@@ -110,8 +110,8 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
 /// Documented: bytes of an overflow status.
 const OVERFLOW_STATUS: usize = 64;
 
-/// aclrtGetOverflowStatus: writes that nothing overflowed, in stream order. There are no operators here whose
-/// numbers could.
+/// aclrtGetOverflowStatus: writes that nothing overflowed, in stream order. There are no operators here that
+/// could overflow.
 ///
 /// # Safety
 /// The range stays valid until the fill is done.
@@ -130,7 +130,7 @@ pub unsafe fn overflow_status(here: &Here, addr: usize, size: usize, stream: usi
     })
 }
 
-/// aclrtCmoAsync: a hint to a cache that is not there, after all that can be wrong with it.
+/// aclrtCmoAsync: checks the arguments of a cache hint, and does no more: there is no cache.
 pub fn cache_hint(here: &Here, addr: usize, size: usize, kind: i32, stream: usize) -> Result<()> {
     explaining(here, [("src", addr)], || {
         not_null("src", addr)?;

@@ -4,7 +4,7 @@
 use crate::{Result, arguments::refuse, constants::*, state::process::engine};
 use ferry_core::Kind;
 
-/// Documented: as many ranges with memory errors are told at most.
+/// Documented: the most ranges with memory errors that are reported.
 const MAX_RANGES: usize = 128;
 /// Documented: 36 minutes, in milliseconds.
 const LONGEST_ABORT: u32 = 36 * 60 * 1000;

@@ -119,8 +119,8 @@ pub fn bare_tgid() -> i32 {
     std::process::id() as i32
 }
 
-/// aclrtSetDeviceSatMode: kept, and told when asked. Reductions, which are all that is computed here, do not
-/// look at it.
+/// aclrtSetDeviceSatMode: stored, and returned when asked. Reductions, the only computation here, do not use
+/// it.
 pub fn set_sat_mode(here: &Here, mode: i32) -> Result<()> {
     let devices = meant(here, engine()?)?;
     if !matches!(mode, ACL_RT_OVERFLOW_MODE_SATURATION | ACL_RT_OVERFLOW_MODE_INFNAN) {

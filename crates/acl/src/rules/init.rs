@@ -58,9 +58,9 @@ pub fn finalize_reference(here: &Here) -> Result<u64> {
     count_down(here, |count| count - 1)
 }
 
-/// Lowers the count to what `left` makes of it; at 0 everything ends. What ends is taken under the lock, so
-/// that it is nothing of an aclInit that comes next; it is waited for without, since it may be functions of
-/// the user's.
+/// Lowers the count to what `left` makes of it; at 0 everything ends. The contexts to end are taken under the
+/// lock, so that none of a later aclInit is among them; their work is waited for without the lock, since it
+/// may be functions of the user's.
 fn count_down(here: &Here, left: impl Fn(u64) -> u64) -> Result<u64> {
     let ending = || match *lock(&COUNT) {
         count @ 1.. if left(count) == 0 => opened().map(device::all).unwrap_or_default(),

@@ -129,8 +129,7 @@ impl CopyKind {
     }
 
     /// Documented: only asynchronous copies inside the device reach memory that another process exported on
-    /// another device. That ACL_MEMCPY_DEFAULT finds out by itself that a copy is one of these is a
-    /// tolerance.
+    /// another device. ACL_MEMCPY_DEFAULT is accepted for such copies, unless FERRY_STRICT is set.
     #[cold]
     fn reaches_far(self, route: Route, engine: &OpenedEngine) -> bool {
         match self {
@@ -202,7 +201,7 @@ pub fn not_mapped_across(ends: &Ends) -> Result<()> {
 #[inline]
 pub fn reachable(route: Route, engine: &OpenedEngine, device: u32) -> Result<()> {
     let Route::DeviceToDevice { from, to } = route else { return Ok(()) };
-    // Inside one other device: that device's own affair.
+    // Both ends are on one device: no peer access is needed.
     if from == to {
         return Ok(());
     }

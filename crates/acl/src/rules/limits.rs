@@ -1,5 +1,5 @@
-//! Limits of cores that operators may use. There are no operators here, so limits are kept and told: those of
-//! a stream that the thread uses, else those of the process and device, else what the product has.
+//! Limits of cores that operators may use. There are no operators here, so limits are stored and returned:
+//! those of a stream that the thread uses, else those of the process and device, else what the product has.
 
 use crate::{
     Result,

@@ -194,8 +194,8 @@ pub fn free_host_with_sync(here: &Here, ptr: usize) -> Result<()> {
     free_host(here, ptr)
 }
 
-/// Waits for everything submitted to a device; failures stay with their streams, whose next synchronise tells
-/// them.
+/// Waits for everything submitted to a device; failures stay with their streams, whose next synchronise
+/// reports them.
 fn wait_for_device(here: &Here, engine: &OpenedEngine, device: u32) -> Result<()> {
     let streams = engine.streams.all();
     let fences = streams.iter().filter(|entry| entry.device == device).map(|entry| entry.stream.fence());
@@ -249,7 +249,7 @@ fn release(here: &Here, ptr: usize, fits: impl FnOnce(&Block) -> ferry_core::Res
     Ok(())
 }
 
-/// What aclrtPointerGetAttributes says.
+/// What aclrtPointerGetAttributes returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerAttributes {
     /// aclrtMemLocationType.
@@ -260,7 +260,7 @@ pub struct PointerAttributes {
     pub page_size: u32,
 }
 
-/// aclrtPointerGetAttributes. Memory that acl does not know succeeds too.
+/// aclrtPointerGetAttributes. Memory that acl does not know is reported as unregistered.
 pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
     let memory = engine()?.runtime.memory();
     if let Some(Purpose::ViewOf(host)) = memory.reserved_for(ptr) {
@@ -272,7 +272,7 @@ pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
     let near = memory.table().find(ptr);
     let place = match near.filter(|block| block.translate(ptr, 1).is_some()) {
         Some(block) => Some(Place::Known(block)),
-        // Behind memory of the user's that was registered lies more memory of the user's.
+        // What follows registered memory is the user's as well.
         None if near.is_some_and(|block| block.origin == Origin::Registered) => None,
         None => memory.place(ptr, 0, Access::Read).ok(),
     };

@@ -1,5 +1,5 @@
 //! Parameters of the process and of contexts that operators read. There are no operators here, so they are
-//! kept and given back.
+//! stored and returned.
 
 use crate::{
     Result,

@@ -1,4 +1,4 @@
-//! Host memory of the user's that devices are to know: mapped for them, page-locked, or both.
+//! Registration of the user's host memory: mapped for devices, page-locked (pinned), or both.
 //!
 //! Only page-locking changes how copies treat the memory, so only that reaches the engine. A mapping gives an
 //! address that stands for the memory on devices; documented: copies must not use it, so nothing is behind it

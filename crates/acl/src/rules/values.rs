@@ -52,8 +52,8 @@ unsafe fn put(target: &Target, addr: usize, value: u64) -> Result<()> {
     put
 }
 
-/// aclrtValueWait: later work of the stream waits until the cell is as `flag` says. It is looked at from when
-/// the stream gets there.
+/// aclrtValueWait: later work of the stream waits until the cell is as `flag` says. The cell is polled from
+/// when the stream gets there.
 pub fn wait(here: &Here, addr: usize, value: u64, flag: u32, stream: usize) -> Result<()> {
     explaining(here, [("devAddr", addr)], || {
         not_null("devAddr", addr)?;

@@ -1,4 +1,4 @@
-//! What is mapped where: which handle it has, and which places were given access to it.
+//! Mappings: which handle is mapped at which address, and which places were given access to it.
 
 use super::physical::{self, PhysicalEntry};
 use crate::{
@@ -70,8 +70,8 @@ pub fn retain(here: &Here, base: usize) -> Result<usize> {
     })
 }
 
-/// aclrtMemSetAccess, for all of what aclrtMapMem mapped at `base`. Copies ask for no access: it is kept, and
-/// told.
+/// aclrtMemSetAccess, for all of what aclrtMapMem mapped at `base`. Copies ask for no access: it is stored
+/// and returned.
 pub fn set_access(here: &Here, base: usize, size: usize, given: &[AccessRequest]) -> Result<()> {
     not_null("virPtr", base)?;
     let engine = engine()?;
