@@ -2,7 +2,7 @@
 //! that dropped them, or panic: one thread for all of them, however many there are.
 
 use ferry_core::{
-    backend::survives,
+    fence::survives,
     sync::{Arc, Mutex, lock},
 };
 use std::mem;

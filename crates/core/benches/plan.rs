@@ -3,8 +3,8 @@
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Memory, Origin, Plan, Queue, QueueOptions, Request, Result,
-    Rows, Runtime, Status,
+    Access, Backend, Block, DeviceId, DeviceMemory, Home, Kind, Memory, Origin, Plan, Queue, QueueOptions,
+    Request, Result, Rows, Runtime, Status,
 };
 use std::sync::{
     Arc,
@@ -29,8 +29,8 @@ impl Backend for Paper {
     fn device_count(&self) -> usize {
         1
     }
-    fn memory(&self, _: DeviceId) -> Result<(usize, usize)> {
-        Ok((0, 0))
+    fn memory(&self, _: DeviceId) -> Result<DeviceMemory> {
+        Ok(DeviceMemory::default())
     }
     fn alloc(&self, request: &Request) -> Result<Block> {
         let Request { home, len, page } = *request;

@@ -1,7 +1,7 @@
 //! An event: a slot for the latest fence recorded into it.
 
 use crate::{
-    Fence, Gate, Result, Stream,
+    Fence, Gate, Mark, Result, Stream,
     sync::{Arc, Mutex, lock},
 };
 
@@ -13,7 +13,7 @@ pub struct Event {
 
 #[derive(Default)]
 struct Slot {
-    mark: Option<Arc<dyn Fence>>,
+    mark: Option<Arc<dyn Mark>>,
     reset: Option<Reset>,
     /// Fences behind the waits that streams were given for this event.
     waits: Vec<Arc<dyn Fence>>,
@@ -59,7 +59,7 @@ impl Event {
     }
 
     /// The latest mark; `None` if never recorded, or if a reset has run since.
-    pub fn latest(&self) -> Option<Arc<dyn Fence>> {
+    pub fn latest(&self) -> Option<Arc<dyn Mark>> {
         let slot = lock(&self.slot);
         match &slot.reset {
             Some(reset) if reset.ran.is_done() => None,
@@ -77,7 +77,7 @@ impl Event {
         let slot = lock(&self.slot);
         let what = match &slot.reset {
             Some(reset) => Some(reset.next.clone() as Arc<dyn Fence>),
-            None => slot.mark.clone(),
+            None => slot.mark.clone().map(|mark| mark as Arc<dyn Fence>),
         };
         drop(slot);
         let Some(what) = what else { return Ok(()) };

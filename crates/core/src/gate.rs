@@ -4,10 +4,11 @@
 //! wait for it wait.
 
 use crate::{
-    Fence, Kind, Result, backend,
+    Fence, Kind, Point, Result, fence,
     sync::{Arc, Condvar, Mutex, lock},
 };
 use std::{
+    any::Any,
     mem,
     time::{Duration, Instant},
 };
@@ -41,13 +42,13 @@ impl Gate {
 
     /// Lets everybody pass. Says nothing to a gate that was bound before.
     pub fn open(&self) {
-        backend::tell(self.settle(State::Open));
+        fence::tell(self.settle(State::Open));
     }
 
     /// From here on those who wait for the gate wait for `fence`. Says nothing to a gate that was opened or bound before.
     pub fn bind(&self, fence: Arc<dyn Fence>) {
         let watchers = self.settle(State::Bound(fence.clone()));
-        backend::tell(watchers.into_iter().map(|then| || fence.when_done(then)));
+        fence::tell(watchers.into_iter().map(|then| || fence.when_done(then)));
     }
 
     /// Makes up the gate's mind, unless that was done before, and hands out what is to run when it is done.
@@ -110,8 +111,12 @@ impl Fence for Gate {
         }
     }
 
-    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
-        None
+    fn point(&self) -> Option<Point> {
+        Gate::bound_to(&lock(&self.state))?.point()
+    }
+
+    fn native(&self) -> &dyn Any {
+        self
     }
 }
 

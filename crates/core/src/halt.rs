@@ -1,8 +1,7 @@
 //! What the streams of one context share: if a failure of one is to stop all, this is where they learn of it.
 
 use crate::{
-    Error,
-    line::Line,
+    Error, Status,
     sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
 };
 
@@ -12,7 +11,7 @@ use crate::{
 pub struct Halt {
     tripped: AtomicBool,
     why: Mutex<Option<Error>>,
-    lines: Mutex<Vec<Weak<Line>>>,
+    streams: Mutex<Vec<Weak<Status>>>,
 }
 
 impl Halt {
@@ -42,13 +41,13 @@ impl Halt {
         )))
     }
 
-    pub(crate) fn add(&self, line: &Arc<Line>) {
-        let mut lines = lock(&self.lines);
-        lines.retain(|line| line.strong_count() > 0);
-        lines.push(Arc::downgrade(line));
+    pub(crate) fn add(&self, stream: &Arc<Status>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
     }
 
-    /// Stops the streams. Queues look at the halt before each piece of work; those that wait for something are told to look.
+    /// Stops the streams. Queues check the halt before each piece of work; those that wait for something are told.
     pub(crate) fn trip(&self, why: &Error) {
         let mut first = lock(&self.why);
         if first.is_some() {
@@ -57,7 +56,7 @@ impl Halt {
         *first = Some(why.clone());
         drop(first);
         self.tripped.store(true, Ordering::Release);
-        let lines: Vec<_> = lock(&self.lines).iter().filter_map(Weak::upgrade).collect();
-        lines.iter().for_each(|line| line.queue.look());
+        let streams: Vec<_> = lock(&self.streams).iter().filter_map(Weak::upgrade).collect();
+        streams.iter().for_each(|stream| stream.halted());
     }
 }

@@ -92,11 +92,12 @@ impl Memory {
     /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so that has no name.
     fn stamp(&self, addr: usize) -> Result<u64> {
         let Some(block) = self.table().find(addr) else { return Ok(0) };
-        let stamp = self.backend().stamp(&block)?;
+        let Some(watch) = self.backend().block_watch() else { return Ok(0) };
+        let stamp = watch.stamp(&block)?;
         // Freed meanwhile, and the backend may have been told of that before it was asked for the stamp: it is told again. Where a
         // block begins at the same address again the stamp is that one's, and goes with it.
         if self.table().find(addr).is_none_or(|now| now.base != block.base) {
-            self.backend().forgotten(&block);
+            watch.forgotten(&block);
         }
         Ok(stamp)
     }

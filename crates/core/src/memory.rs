@@ -1,7 +1,7 @@
 //! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in flight still uses.
 
 use crate::{
-    AddressTable, Backend, Error, Kind, Observer, Result,
+    AddressTable, Backend, DeviceMemory, Error, Kind, Observer, Result,
     limbo::{LOOK_AGAIN, Limbo},
     line::Lines,
     pieces::Spares,
@@ -344,7 +344,9 @@ impl Memory {
     /// Makes the addresses of the block at `base` unknown, if `fits` agrees.
     pub(crate) fn forget(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.table.remove(base, fits)?;
-        self.backend.forgotten(&block);
+        if let Some(watch) = self.backend.block_watch() {
+            watch.forgotten(&block);
+        }
         if let Some(observer) = &self.observer {
             observer.freed(&block);
         }
@@ -364,7 +366,7 @@ impl Memory {
 
     /// Whether host and device memory are one.
     pub fn is_unified(&self) -> bool {
-        self.backend.is_unified()
+        self.backend.features().is_unified
     }
 
     /// Asks the backend; if it has no room while freed memory waits for work in flight, waits for that work, but no
@@ -406,7 +408,9 @@ impl Memory {
     fn could_fit(&self, request: &Request) -> bool {
         match request.home {
             Home::Host => true,
-            Home::Device(device) => self.backend.memory(device).is_ok_and(|(_, total)| request.len <= total),
+            Home::Device(device) => {
+                self.backend.memory(device).is_ok_and(|memory| request.len <= memory.total)
+            }
         }
     }
 
@@ -420,8 +424,8 @@ impl Memory {
         Ok(block)
     }
 
-    /// Free and total bytes of a device, after giving back all that can be.
-    pub(crate) fn info(&self, device: DeviceId) -> Result<(usize, usize)> {
+    /// The memory of a device, after giving back all that can be.
+    pub(crate) fn info(&self, device: DeviceId) -> Result<DeviceMemory> {
         self.settle()?;
         self.backend.memory(device)
     }

@@ -1,6 +1,6 @@
 //! Work as plain data, so that it can be run, traced, checked and replayed alike.
 
-use crate::{DeviceId, Fence, Indirect, Memory, Plan, Reduction, sync::Arc, uses::Touched};
+use crate::{DeviceId, Fence, Indirect, Memory, Plan, Point, Reduction, sync::Arc, uses::Touched};
 use std::fmt;
 
 /// One piece of work of a queue. All addresses are the engine's.
@@ -27,7 +27,7 @@ pub enum Op {
     Fill(Fill),
     /// Combine memory of a device with other memory of it.
     Reduce(Box<Reduction>),
-    /// Hold the queue until the fence is done.
+    /// Block the queue until the fence is done. The fence says for which work that is: [`Fence::point`].
     Wait(Arc<dyn Fence>),
     /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or nothing.
     After(Box<(Vec<Arc<dyn Fence>>, Op)>),
@@ -72,6 +72,11 @@ impl Op {
     }
 }
 
+/// What fences stand for.
+fn points(fences: &[Arc<dyn Fence>]) -> Vec<Option<Point>> {
+    fences.iter().map(|fence| fence.point()).collect()
+}
+
 impl fmt::Debug for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,8 +84,8 @@ impl fmt::Debug for Op {
             Op::CopyThrough(through) => f.debug_tuple("CopyThrough").field(through).finish(),
             Op::Fill(fill) => f.debug_tuple("Fill").field(fill).finish(),
             Op::Reduce(reduction) => f.debug_tuple("Reduce").field(reduction).finish(),
-            Op::Wait(_) => f.write_str("Wait"),
-            Op::After(after) => f.debug_tuple("After").field(&after.1).finish(),
+            Op::Wait(fence) => f.debug_tuple("Wait").field(&fence.point()).finish(),
+            Op::After(after) => f.debug_tuple("After").field(&points(&after.0)).field(&after.1).finish(),
             Op::Call(_) => f.write_str("Call"),
         }
     }

@@ -3,7 +3,7 @@
 //! As a [`Plan`] is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
 //! numbers become is the backend's part; `docs/decisions/0010-reductions.md` says what that must be.
 
-use crate::{Ends, Kind, Memory, Plan, Result, Rows, uses::Touched};
+use crate::{Ends, Kind, Memory, Plan, Result, Rows, backend::lacks, uses::Touched};
 use smallvec::SmallVec;
 use std::mem;
 
@@ -87,7 +87,9 @@ impl Reduction {
         memory: &Memory,
         fits: impl Fn(&Ends) -> Result<()>,
     ) -> Result<Reduction> {
-        memory.backend().can_reduce()?;
+        if !memory.backend().features().can_reduce {
+            return Err(lacks("a reduction".into()));
+        }
         if len % element.size() != 0 {
             let note = format!("{len} bytes are no whole number of elements of {} bytes", element.size());
             return Err(Kind::BadShape.because(note));

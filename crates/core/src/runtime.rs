@@ -1,9 +1,10 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
 use crate::{
-    Backend, Block, DeviceId, Halt, Memory, Observer, PATIENCE, Queue, QueueOptions, Request, Result, Status,
-    Stream,
+    Backend, Block, DeviceId, DeviceMemory, Halt, Memory, Observer, PATIENCE, Queue, QueueOptions, Request,
+    Result, Status, Stream,
     line::Line,
+    queue::unshared,
     sync::{Apart, Arc, AtomicU64, Ordering, lock},
 };
 use std::time::Duration;
@@ -35,6 +36,11 @@ impl Runtime {
 
     /// Free and total bytes of a device. Memory that work in flight still uses is not free.
     pub fn memory_info(&self, device: DeviceId) -> Result<(usize, usize)> {
+        self.device_memory(device).map(|memory| (memory.free, memory.total))
+    }
+
+    /// The memory of a device, after what was freed and no work in flight uses any more was given back.
+    pub fn device_memory(&self, device: DeviceId) -> Result<DeviceMemory> {
         self.memory.info(device)
     }
 
@@ -87,9 +93,11 @@ impl Runtime {
         device: DeviceId,
         native: usize,
     ) -> Result<Arc<Stream>> {
+        let streams = self.backend.native_streams();
+        let streams = streams.ok_or_else(|| unshared(format!("adopting stream {native:#x}")))?;
         // SAFETY: passed on from the caller.
-        let stream =
-            self.stream_over(halt, device, |status| unsafe { self.backend.adopt(device, native, status) })?;
+        let adopt = |status| unsafe { streams.adopt(device, native, status) };
+        let stream = self.stream_over(halt, device, adopt)?;
         lock(&stream.line.last).is_shared = true;
         Ok(stream)
     }
@@ -110,7 +118,7 @@ impl Runtime {
         let line = Arc::new(Line { queue, status, last: Apart::default() });
         self.memory.lines().add(line.clone());
         if let Some(halt) = halt {
-            halt.add(&line);
+            halt.add(&line.status);
         }
         let (memory, observer) = (self.memory.clone(), self.observer.clone());
         Ok(Arc::new(Stream { id, device, line, memory, observer }))

@@ -6,7 +6,8 @@
 //! anything else.
 
 use crate::{
-    Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime,
+    Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime, Sharing,
+    backend::lacks,
     sync::{Arc, Mutex, Weak, lock},
 };
 use std::{any::Any, collections::HashMap, fmt::Debug, io, os::fd::BorrowedFd};
@@ -105,6 +106,13 @@ impl Drop for Export {
     }
 }
 
+impl Memory {
+    /// What the backend has for memory of several processes.
+    pub(crate) fn sharing(&self) -> Result<&dyn Sharing> {
+        self.backend().sharing().ok_or_else(|| lacks("memory shared with other processes".into()))
+    }
+}
+
 impl Runtime {
     /// Exports the first `len` bytes of the device allocation that starts at `base`.
     pub fn export(&self, base: usize, len: usize) -> Result<(Export, Shared)> {
@@ -123,14 +131,14 @@ impl Runtime {
         if len == 0 || len > block.len {
             return Err(Kind::OutOfBounds.because(format!("{len} bytes of {block}: give 1 to {}", block.len)));
         }
-        let shared = self.backend().share(&block)?;
+        let shared = memory.sharing()?.share(&block)?;
         Ok((export, Shared { len, ..shared }))
     }
 
     /// Makes memory of another process known here, as memory of `device`. `lease` is kept until all work on
     /// it has passed, too.
     pub fn import(&self, shared: &Shared, device: DeviceId, origin: Origin, lease: Lease) -> Result<Block> {
-        let block = self.backend().import(shared, device, origin)?;
+        let block = self.memory().sharing()?.import(shared, device, origin)?;
         let block = self.memory().introduce(block)?;
         self.memory().leases.add(&block, lease);
         Ok(block)
@@ -148,7 +156,7 @@ impl Runtime {
     /// Physical memory of another process, to be mapped here. `lease` is kept as long as the memory is
     /// referred to, or worked on.
     pub fn import_physical(&self, shared: &Shared, device: DeviceId, lease: Lease) -> Result<Arc<Physical>> {
-        let block = self.backend().import(shared, device, Origin::Imported)?;
+        let block = self.memory().sharing()?.import(shared, device, Origin::Imported)?;
         self.memory().leases.add(&block, lease);
         Ok(Physical::new(block, self.memory()))
     }

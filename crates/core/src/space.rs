@@ -5,7 +5,8 @@
 //! next; the physical memory is used again when its last owner is gone and that work has passed.
 
 use crate::{
-    Block, DeviceId, Home, Kind, Memory, Origin, PATIENCE, Request, Result, Runtime, Shared,
+    AddressSpace, Block, DeviceId, Home, Kind, Memory, Origin, PATIENCE, Request, Result, Runtime, Shared,
+    backend::lacks,
     sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, lock},
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -62,7 +63,7 @@ impl Physical {
     pub fn share(&self) -> Result<Shared> {
         let memory = self.memory.upgrade();
         let memory = memory.ok_or_else(|| Kind::Device.because("the runtime of this memory is gone"))?;
-        memory.backend().share(&self.block)
+        memory.sharing()?.share(&self.block)
     }
 }
 
@@ -115,6 +116,11 @@ impl Spaces {
 }
 
 impl Memory {
+    /// Where the backend maps memory.
+    fn address_space(&self) -> Result<&dyn AddressSpace> {
+        self.backend().address_space().ok_or_else(|| lacks("memory mapped at reserved addresses".into()))
+    }
+
     /// What the reserved addresses around `addr` are for; `None` if they are not reserved.
     pub fn reserved_for(&self, addr: usize) -> Option<Purpose> {
         self.spaces.purpose(addr)
@@ -125,7 +131,7 @@ impl Runtime {
     /// Reserves `len` addresses, a multiple of `align`, near `wish` if that can be.
     pub fn reserve(&self, len: usize, align: usize, wish: usize, purpose: Purpose) -> Result<usize> {
         let spaces = &self.memory().spaces;
-        let base = self.backend().reserve(len, align, wish)?;
+        let base = self.memory().address_space()?.reserve(len, align, wish)?;
         lock(&spaces.all).insert(base, Space { len, purpose, mapped: BTreeMap::new() });
         spaces.count.fetch_add(1, Ordering::Relaxed);
         Ok(base)
@@ -150,8 +156,7 @@ impl Runtime {
         all.remove(&base);
         spaces.count.fetch_sub(1, Ordering::Relaxed);
         // Under the lock: nobody may be told of these addresses as another reservation before they are gone from the list.
-        self.backend().release(base);
-        Ok(())
+        Ok(self.memory().address_space()?.release(base))
     }
 
     /// Makes physical memory: `len` bytes in whole pages.
@@ -174,7 +179,7 @@ impl Runtime {
 
     /// Makes physical memory of the host, page-locked: `len` bytes in whole pages, of a memory node if one is named.
     pub fn host_physical(&self, len: usize, page: usize, node: Option<u32>) -> Result<Arc<Physical>> {
-        let block = self.backend().host_pages(len, page, node)?;
+        let block = self.memory().address_space()?.host_pages(len, page, node)?;
         Ok(Physical::new(block, self.memory()))
     }
 
@@ -193,7 +198,7 @@ impl Runtime {
         };
         let block = Block { base, origin: Origin::Mapped, ..physical.block };
         self.memory().know(block)?;
-        if let Err(error) = self.backend().show(base, &physical.block) {
+        if let Err(error) = self.memory().address_space()?.show(base, &physical.block) {
             self.memory().forget(base, |_| Ok(()))?;
             return Err(error);
         }
@@ -209,7 +214,7 @@ impl Runtime {
             return Err(Kind::BadAddress.because(format!("nothing that is mapped starts at {base:#x}")));
         };
         let block = self.memory().forget(base, |_| Ok(()))?;
-        self.backend().hide(base, &block);
+        self.memory().address_space()?.hide(base, &block);
         drop(all);
         drop(mapped);
         Ok(block)

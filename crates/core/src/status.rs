@@ -1,11 +1,11 @@
 //! What a stream and its queue share: how far the work has come, and the first failure nobody has been told about.
 
 use crate::{
-    Error, Halt, Kind, Observer,
-    backend::survives,
+    Error, Halt, Kind, Observer, Point,
+    fence::survives,
     sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
-use std::sync::OnceLock;
+use std::{mem, sync::OnceLock};
 
 /// The number of an op in its queue, counted from 1.
 ///
@@ -31,7 +31,15 @@ pub struct Status {
     observer: Option<Arc<dyn Observer>>,
     /// Told of every failure, as it happens.
     listener: OnceLock<Listener>,
+    /// What queues of the stream run when it is stopped for good.
+    halt_hooks: Mutex<Vec<HaltHook>>,
 }
+
+/// Has a queue drop what it has, since its stream is stopped for good.
+pub type HaltHook = Box<dyn FnOnce() + Send>;
+
+/// The number of a queue that belongs to no stream of a user's.
+const NO_STREAM: u64 = u64::MAX;
 
 /// Hears of a failure and of the op that failed, on a thread that has other work. It must be short.
 pub type Listener = Box<dyn Fn(Ticket, &Error) + Send + Sync>;
@@ -50,7 +58,30 @@ impl Status {
             trips: AtomicBool::new(false),
             observer,
             listener: OnceLock::new(),
+            halt_hooks: Mutex::new(Vec::new()),
         }
+    }
+
+    /// The status of a queue that does some work of a stream's beside it: its points are of no stream.
+    pub fn of_no_stream() -> Self {
+        Status::new(NO_STREAM, None)
+    }
+
+    /// What a fence behind the op `ticket` stands for.
+    pub fn point(&self, ticket: Ticket) -> Option<Point> {
+        (self.stream != NO_STREAM).then_some(Point { stream: self.stream, ticket })
+    }
+
+    /// Has `hook` run, once, when the stream is stopped for good, on a thread that may be at work on any queue. The queue
+    /// drops what it has then, and not only when what it waits for is done.
+    pub fn on_halt(&self, hook: HaltHook) {
+        lock(&self.halt_hooks).push(hook);
+    }
+
+    /// The halt has tripped.
+    pub(crate) fn halted(&self) {
+        let hooks = mem::take(&mut *lock(&self.halt_hooks));
+        hooks.into_iter().for_each(|hook| hook());
     }
 
     /// The same for a stream that stops when `halt` trips.

@@ -1,7 +1,7 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Memory, Observer, Op, Result, Status, Ticket,
+    DeviceId, Ends, Error, Fence, Mark, Memory, Observer, Op, Result, Status, Ticket,
     line::{Last, Line},
     sync::{Arc, lock},
     uses::Touched,
@@ -183,7 +183,7 @@ impl Stream {
     }
 
     /// A fence that remembers when it was reached.
-    pub fn mark(&self) -> Result<Arc<dyn Fence>> {
+    pub fn mark(&self) -> Result<Arc<dyn Mark>> {
         let mut last = lock(&self.line.last);
         if let Some(why) = self.status().refusal() {
             return Err(why);

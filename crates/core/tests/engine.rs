@@ -4,10 +4,12 @@
 mod registered;
 
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Fence, Halt, Home, Kind, Misfit, Observer, Op, Origin, Plan, Queue,
-    QueueOptions, Request, Result, Route, Rows, Runs, Runtime, Status, Stream, Ticket,
+    Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Fence, Halt, Home, Kind, Mark, Misfit,
+    Observer, Op, Origin, Plan, Point, Queue, QueueOptions, Request, Result, Route, Rows, Runs, Runtime,
+    Status, Stream, Ticket,
 };
 use std::{
+    any::Any,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -47,8 +49,8 @@ impl Backend for Paper {
     fn device_count(&self) -> usize {
         2
     }
-    fn memory(&self, _: DeviceId) -> Result<(usize, usize)> {
-        Ok((1, 2))
+    fn memory(&self, _: DeviceId) -> Result<DeviceMemory> {
+        Ok(DeviceMemory { free: 1, total: 2, used: 1, peak: 1 })
     }
     fn alloc(&self, request: &Request) -> Result<Block> {
         let base = self.next.fetch_add(1 << 20, Ordering::Relaxed);
@@ -83,14 +85,20 @@ impl Backend for Paper {
         self.log.lock().unwrap().push(format!("register {base:#x}"));
         Ok(Block { base, len, home: Home::Host, at: base, page: 4096, origin: Origin::Registered })
     }
+    fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
+    }
+    fn block_watch(&self) -> Option<&dyn BlockWatch> {
+        Some(self)
+    }
+}
+
+impl BlockWatch for Paper {
     fn stamp(&self, block: &Block) -> Result<u64> {
         Ok(block.base as u64 + 1)
     }
     fn forgotten(&self, block: &Block) {
         self.forgotten.lock().unwrap().push(block.base);
-    }
-    fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
     }
 }
 
@@ -106,9 +114,10 @@ impl Queue for PaperQueue {
     fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
         Arc::new(PaperFence { ticket, status: self.status.clone() })
     }
-    fn mark(&self) -> Result<Arc<dyn Fence>> {
-        *self.submitted.lock().unwrap() += 1;
-        self.fence()
+    fn mark(&self) -> Result<Arc<dyn Mark>> {
+        let mut submitted = self.submitted.lock().unwrap();
+        *submitted += 1;
+        Ok(Arc::new(PaperFence { ticket: *submitted, status: self.status.clone() }))
     }
     fn abort(&self) {}
 }
@@ -123,7 +132,22 @@ impl Fence for PaperFence {
     fn when_done(&self, _: Box<dyn FnOnce() + Send>) {
         panic!("no test waits this way")
     }
-    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+    fn point(&self) -> Option<Point> {
+        self.status.point(self.ticket)
+    }
+    fn native(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Mark for PaperFence {
+    fn failed(&self) -> bool {
+        false
+    }
+    fn reached_us(&self) -> Option<u64> {
+        None
+    }
+    fn elapsed_ms(&self, _: &dyn Mark) -> Option<f64> {
         None
     }
 }
@@ -138,8 +162,10 @@ impl Observer for Watcher {
         self.0.lock().unwrap().push(format!("free {:#x}", block.base));
     }
     fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
-        let name = format!("{op:?}");
-        let name = name.split(['(', ' ']).next().unwrap_or_default();
+        let name = match op {
+            Op::Wait(fence) if let Some(point) = fence.point() => format!("Wait for {point}"),
+            op => format!("{op:?}").split(['(', ' ']).next().unwrap_or_default().into(),
+        };
         self.0.lock().unwrap().push(format!("submit {stream}.{ticket} {name}"));
     }
     fn completed(&self, stream: u64, ticket: Ticket) {
@@ -646,7 +672,7 @@ fn a_free_between_planning_and_submitting_makes_a_new_plan() {
 }
 
 #[test]
-fn observers_see_everything_in_order() {
+fn observers_see_allocations_and_ops_in_the_order_of_their_tickets() {
     let (runtime, log) = paper();
     let block = alloc(&runtime, Home::Device(0), 64);
     let stream = runtime.stream(0, QueueOptions::default()).expect("a stream");
@@ -659,7 +685,7 @@ fn observers_see_everything_in_order() {
     let want = [
         format!("alloc {base:#x}"),
         "submit 0.1 Call".into(),
-        "submit 0.3 Wait".into(),
+        "submit 0.3 Wait for op 2 of stream 0".into(),
         "complete 0.1".into(),
         "complete 0.2".into(),
         "complete 0.3".into(),

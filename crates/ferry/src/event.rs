@@ -1,7 +1,7 @@
 //! Points in a stream's work, as values.
 
 use crate::{Result, wake::Watch};
-use ferry_core::{DeviceId, Fence};
+use ferry_core::{DeviceId, Mark};
 use std::{
     fmt,
     future::{Future, IntoFuture},
@@ -29,17 +29,17 @@ use std::{
 /// ```
 #[derive(Clone)]
 pub struct Event {
-    mark: Arc<dyn Fence>,
+    mark: Arc<dyn Mark>,
     /// The runtime, as a number to compare, and the device: whose clock it is.
     clock: (usize, DeviceId),
 }
 
 impl Event {
-    pub(crate) fn new(mark: Arc<dyn Fence>, clock: (usize, DeviceId)) -> Event {
+    pub(crate) fn new(mark: Arc<dyn Mark>, clock: (usize, DeviceId)) -> Event {
         Event { mark, clock }
     }
 
-    pub(crate) fn mark(&self) -> &Arc<dyn Fence> {
+    pub(crate) fn mark(&self) -> &Arc<dyn Mark> {
         &self.mark
     }
 

@@ -1,7 +1,7 @@
 //! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No
 //! thread waits.
 
-use ferry_core::{Fence, backend::survives};
+use ferry_core::{Fence, fence::survives};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Waker},

@@ -9,7 +9,7 @@
 
 use super::{Callback, ReadyCallback};
 use crate::{Error, Result, constants as c, error::fail};
-use ferry_core::{Fence, Gate, Stream, sync::lock};
+use ferry_core::{Gate, Mark, Stream, sync::lock};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError},
@@ -46,7 +46,7 @@ struct StreamQueue {
 
 /// A callback that has not run.
 pub(crate) struct PendingCallback {
-    mark: Arc<dyn Fence>,
+    mark: Arc<dyn Mark>,
     callback: Option<Callback>,
     gate: Option<Arc<Gate>>,
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     waits::{self, Until},
 };
-use ferry_core::{Event, Fence, Gate, Kind};
+use ferry_core::{Event, Gate, Kind, Mark};
 use std::{
     sync::{
         Arc,
@@ -287,7 +287,7 @@ impl EventEntry {
         Err(fail(c::ACL_ERROR_RT_STREAM_CONTEXT, note))
     }
 
-    fn timed(&self) -> Result<Arc<dyn Fence>> {
+    fn timed(&self) -> Result<Arc<dyn Mark>> {
         let missing =
             |why| fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, format!("event {:#x} {why}", self.handle));
         if self.flags & ACL_EVENT_TIME_LINE as u32 == 0 {

@@ -187,8 +187,8 @@ pub fn memory_usage(device: i32, room: usize) -> Result<(usize, usize)> {
     if room == 0 {
         return Err(refuse("inputNum is 0: there is one module to tell of"));
     }
-    engine.runtime.memory_info(device)?; // what was freed and is no longer used goes back first
-    Ok(engine.runtime.backend().usage(device)?)
+    let memory = engine.runtime.device_memory(device)?;
+    Ok((memory.used, memory.peak))
 }
 
 /// aclrtDeviceGetStreamPriorityRange: the lowest priority and the highest.

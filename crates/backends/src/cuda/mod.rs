@@ -28,8 +28,8 @@ use crate::{
 use device::Device;
 use driver::Driver;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
-    Sheet, Status,
+    Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, Kind,
+    NativeStreams, Origin, Queue, QueueOptions, Request, Result, Shared, Sharing, Sheet, Status,
     sync::{Arc, Mutex, Weak, lock},
     table::GRANULE,
 };
@@ -184,13 +184,15 @@ impl Backend for Cuda {
         self.devices.len()
     }
 
-    fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        let gpu = self.gpu_memory(device)?;
-        Ok(self.quotas[device as usize].info(gpu))
+    fn features(&self) -> Features {
+        Features { is_unified: false, can_reduce: true }
     }
 
-    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
-        Ok(self.quotas[device as usize].usage())
+    fn memory(&self, device: DeviceId) -> Result<DeviceMemory> {
+        let gpu = self.gpu_memory(device)?;
+        let quota = &self.quotas[device as usize];
+        let ((free, total), (used, peak)) = (quota.info(gpu), quota.usage());
+        Ok(DeviceMemory { free, total, used, peak })
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
@@ -224,6 +226,50 @@ impl Backend for Cuda {
         }
     }
 
+    unsafe fn free(&self, block: &Block) -> Result<()> {
+        match block.origin {
+            Origin::Registered => return self.unregister(block.base, whole(block.len, GRANULE)),
+            Origin::Allocated => {}
+            _ => return self.close(block),
+        }
+        let mut pieces = lock(&self.pieces);
+        let Some(home) = pieces.rest(block.base) else { unreachable!("{block} is not of this backend") };
+        self.refund(block.home, whole(block.len, block.page));
+        self.give_back(&mut pieces, home)
+    }
+
+    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        self.locate_foreign(addr, len, access)
+    }
+
+    /// Of the only device; where there are several nobody knows yet which one reads the list.
+    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
+        let [device] = &self.devices[..] else { return None };
+        Some(Box::new(Page::lend(device.get()?, lines)?))
+    }
+
+    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+    }
+
+    fn address_space(&self) -> Option<&dyn AddressSpace> {
+        Some(self)
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        Some(self)
+    }
+
+    fn block_watch(&self) -> Option<&dyn BlockWatch> {
+        Some(self)
+    }
+
+    fn native_streams(&self) -> Option<&dyn NativeStreams> {
+        Some(self)
+    }
+}
+
+impl AddressSpace for Cuda {
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
         self.reservations.reserve(len, align, wish)
     }
@@ -248,23 +294,9 @@ impl Backend for Cuda {
         self.host_pages.add(pages);
         Ok(Block { page, ..block })
     }
+}
 
-    unsafe fn free(&self, block: &Block) -> Result<()> {
-        match block.origin {
-            Origin::Registered => return self.unregister(block.base, whole(block.len, GRANULE)),
-            Origin::Allocated => {}
-            _ => return self.close(block),
-        }
-        let mut pieces = lock(&self.pieces);
-        let Some(home) = pieces.rest(block.base) else { unreachable!("{block} is not of this backend") };
-        self.refund(block.home, whole(block.len, block.page));
-        self.give_back(&mut pieces, home)
-    }
-
-    fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        self.locate_foreign(addr, len, access)
-    }
-
+impl Sharing for Cuda {
     fn share(&self, block: &Block) -> Result<Shared> {
         let start = lock(&self.pieces).lend(block.at);
         let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
@@ -287,7 +319,9 @@ impl Backend for Cuda {
         imports.add(base, Import { opened, at, is_reserved, len: shared.len });
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
+}
 
+impl BlockWatch for Cuda {
     fn stamp(&self, block: &Block) -> Result<u64> {
         let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
@@ -307,21 +341,9 @@ impl Backend for Cuda {
             device.sealing.live.forget(block.base);
         }
     }
+}
 
-    /// Of the only device; where there are several nobody knows yet which one reads the list.
-    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
-        let [device] = &self.devices[..] else { return None };
-        Some(Box::new(Page::lend(device.get()?, lines)?))
-    }
-
-    fn can_reduce(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
-    }
-
+impl NativeStreams for Cuda {
     unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         // SAFETY: passed on from the caller.
         Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))

@@ -3,7 +3,7 @@
 
 use crate::os::threads::{self, CALL_STACK, IDLE};
 use ferry_core::{
-    backend::survives,
+    fence::survives,
     sync::{Arc, Condvar, Mutex, lock},
 };
 use std::collections::VecDeque;

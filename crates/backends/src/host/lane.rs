@@ -15,8 +15,8 @@ use super::{
 use crate::litter::drop_each;
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Line, Linear, Op, Queue, Result, Status, Ticket,
-    backend::{self, survives},
+    Fence, Kind, Line, Linear, Mark, Op, Queue, Result, Status, Ticket,
+    fence::{survives, tell},
     sync::{Apart, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 use std::{collections::VecDeque, mem, ptr, time::Instant};
@@ -382,7 +382,7 @@ impl Lane {
             self.wake.notify_all();
         }
         drop(state);
-        backend::tell(due);
+        tell(due);
     }
 
     /// The work in hand goes back in front of what has come since.
@@ -510,6 +510,19 @@ impl Turn {
 /// The queue that a stream holds.
 pub struct LaneQueue(pub Arc<Lane>);
 
+impl LaneQueue {
+    /// The queue of a lane, which drops its work when the stream is stopped for good.
+    pub fn new(lane: Arc<Lane>) -> LaneQueue {
+        let halted = Arc::downgrade(&lane);
+        lane.status.on_halt(Box::new(move || {
+            if let Some(lane) = halted.upgrade() {
+                lane.resume();
+            }
+        }));
+        LaneQueue(lane)
+    }
+}
+
 impl Queue for LaneQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
         self.0.engine.fork.is_no_child()?;
@@ -531,7 +544,7 @@ impl Queue for LaneQueue {
         self.0.fence_at(ticket)
     }
 
-    fn mark(&self) -> Result<Arc<dyn Fence>> {
+    fn mark(&self) -> Result<Arc<dyn Mark>> {
         let mut mark = None;
         self.0.push(|ticket| Work::Mark(mark.insert(self.0.fence_at(ticket)).clone()));
         Ok(mark.expect("push makes the work"))
@@ -539,10 +552,6 @@ impl Queue for LaneQueue {
 
     fn abort(&self) {
         self.0.abort();
-    }
-
-    fn look(&self) {
-        self.0.resume();
     }
 }
 

@@ -24,8 +24,8 @@ use crate::{
 use budget::Share;
 use engine::Engine;
 use ferry_core::{
-    Access, Backend, Block, DeviceId, Home, Kind, Origin, Queue, QueueOptions, Request, Result, Shared,
-    Status, sync::Arc, table::GRANULE,
+    Access, AddressSpace, Backend, Block, DeviceId, DeviceMemory, Features, Home, Kind, Origin, Queue,
+    QueueOptions, Request, Result, Shared, Sharing, Status, sync::Arc, table::GRANULE,
 };
 use lane::{Lane, LaneQueue};
 use region::{Region, Span};
@@ -135,13 +135,15 @@ impl Backend for Host {
         self.regions.devices.len()
     }
 
-    fn memory(&self, device: DeviceId) -> Result<(usize, usize)> {
-        self.engine.fork.is_no_child()?;
-        self.region(Home::Device(device))?.info()
+    fn features(&self) -> Features {
+        Features { is_unified: self.is_unified, can_reduce: true }
     }
 
-    fn usage(&self, device: DeviceId) -> Result<(usize, usize)> {
-        Ok(self.region(Home::Device(device))?.usage())
+    fn memory(&self, device: DeviceId) -> Result<DeviceMemory> {
+        self.engine.fork.is_no_child()?;
+        let region = self.region(Home::Device(device))?;
+        let ((free, total), (used, peak)) = (region.info()?, region.usage());
+        Ok(DeviceMemory { free, total, used, peak })
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
@@ -170,20 +172,31 @@ impl Backend for Host {
         Ok(None)
     }
 
-    fn is_unified(&self) -> bool {
-        self.is_unified
-    }
-
-    fn can_reduce(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn register(&self, base: usize, len: usize) -> Result<Block> {
         self.engine.fork.is_no_child()?;
         self.regions.page_locks.add(base, len);
         Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
     }
 
+    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        self.engine.fork.is_no_child()?;
+        self.region(Home::Device(device))?;
+        if !options.waited {
+            self.engine.start()?;
+        }
+        Ok(Box::new(LaneQueue::new(Lane::new(self.engine.clone(), status, options.waited))))
+    }
+
+    fn address_space(&self) -> Option<&dyn AddressSpace> {
+        Some(self)
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        Some(self)
+    }
+}
+
+impl AddressSpace for Host {
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
         self.engine.fork.is_no_child()?;
         self.regions.reservations.reserve(len, align, wish)
@@ -216,7 +229,9 @@ impl Backend for Host {
         let base = self.regions.host_pages.add(mapping);
         Ok(Block { base, len, home: Home::Host, at: base, page, origin: Origin::Registered })
     }
+}
 
+impl Sharing for Host {
     fn share(&self, block: &Block) -> Result<Shared> {
         self.engine.fork.is_no_child()?;
         match block.origin {
@@ -230,15 +245,6 @@ impl Backend for Host {
         self.region(Home::Device(device))?;
         let own = self.regions.devices.iter().find_map(|region| region.holding(shared));
         self.regions.imports.import(shared, device, origin, self.is_unified, own)
-    }
-
-    fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        self.engine.fork.is_no_child()?;
-        self.region(Home::Device(device))?;
-        if !options.waited {
-            self.engine.start()?;
-        }
-        Ok(Box::new(LaneQueue(Lane::new(self.engine.clone(), status, options.waited))))
     }
 }
 

@@ -334,7 +334,7 @@ impl Drop for Lender {
 #[ignore = "run by memory_of_another_process_is_closed_while_a_shared_stream_is_held"]
 fn lends() {
     let Some(gpu) = gpu("lends") else { return };
-    let shared = gpu.backend().share(&device(&gpu, MIB)).expect("shared");
+    let shared = gpu.backend().sharing().expect("shares").share(&device(&gpu, MIB)).expect("shared");
     println!(
         "lends /proc/{}/fd/{}",
         std::process::id(),
@@ -349,7 +349,8 @@ fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
     let gpu = Arc::new(gpu);
     let (_lender, shared) = Lender::start(MIB);
     let held = theirs(&gpu).0;
-    let import = || gpu.backend().import(&shared, 0, Origin::Imported).expect("imported");
+    let sharing = gpu.backend().sharing().expect("shares");
+    let import = || sharing.import(&shared, 0, Origin::Imported).expect("imported");
     let imported = import();
     let open = block(&held);
     let also = gpu.clone();

@@ -8,7 +8,7 @@ use crate::cuda::{
     workers::{Job, Workers},
 };
 use ferry_core::{
-    Fence, Kind, Result, Ticket, backend,
+    Fence, Kind, Mark, Point, Result, Ticket, fence,
     sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
 };
 use std::{
@@ -276,6 +276,16 @@ impl Fence for CudaFence {
         device.watcher.add(&device.workers, self.0.clone(), then);
     }
 
+    fn point(&self) -> Option<Point> {
+        self.0.lane.status.point(self.0.ticket)
+    }
+
+    fn native(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Mark for CudaFence {
     fn failed(&self) -> bool {
         self.0.failed.load(Ordering::Acquire)
     }
@@ -287,7 +297,7 @@ impl Fence for CudaFence {
         Some((self.0.event()?.ms()? * 1000.0) as u64)
     }
 
-    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
+    fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64> {
         let (end, start) = (&self.0, of_cuda(since)?);
         let one_device = Arc::ptr_eq(&end.lane.device, &start.lane.device);
         if !(one_device && end.is_done() && start.is_done()) {
@@ -299,7 +309,7 @@ impl Fence for CudaFence {
 
 /// The point behind a fence, if it is one of ours.
 pub fn of_cuda(fence: &dyn Fence) -> Option<&Arc<StreamPoint>> {
-    (fence as &dyn Any).downcast_ref::<CudaFence>().map(|fence| &fence.0)
+    fence.native().downcast_ref::<CudaFence>().map(|fence| &fence.0)
 }
 
 /// Tells when points are done: one thread that asks, while anybody wants to know. The driver has nothing better that would
@@ -332,7 +342,7 @@ impl Watcher {
     fn look(&self) -> bool {
         let points = mem::take(&mut lock(&self.watched).points);
         let (done, rest): (Vec<_>, Vec<_>) = points.into_iter().partition(|(point, _)| point.is_done());
-        backend::tell(done.into_iter().map(|(_, then)| then));
+        fence::tell(done.into_iter().map(|(_, then)| then));
         let mut watched = lock(&self.watched);
         watched.points.extend(rest);
         watched.runs = !watched.points.is_empty();

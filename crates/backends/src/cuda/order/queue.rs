@@ -27,7 +27,7 @@ use crate::cuda::{
 };
 use crate::litter::drop_each;
 use ferry_core::{
-    DeviceId, Error, Fence, Linear, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
+    DeviceId, Error, Fence, Linear, Mark, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
     sync::{Apart, Arc, Mutex, Weak, lock},
 };
 use std::{collections::VecDeque, sync::OnceLock};
@@ -242,6 +242,17 @@ impl Lane {
         self.open_or_close(&state.backlog);
     }
 
+    /// Has the lane drop its backlog when the stream of this status is stopped for good.
+    pub fn drops_when_halted(self: &Arc<Self>, status: &Status) {
+        let lane = Arc::downgrade(self);
+        status.on_halt(Box::new(move || {
+            let Some(lane) = lane.upgrade() else { return };
+            let workers = lane.device.workers.clone();
+            // On another thread: the one that found the failure may hold the lock of this lane.
+            workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
+        }));
+    }
+
     /// Drops what was gathered, the backlog, and the wait that holds the lane if one does. What is in the CUDA stream already
     /// cannot be taken back: it runs to its end. Returns the newest ticket, and the ops: dropping those may run code of the user's.
     pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Work>) {
@@ -413,6 +424,7 @@ pub struct CudaQueue {
 impl CudaQueue {
     /// The queue of a lane with a stream of its own.
     pub fn new(lane: Arc<Lane>) -> CudaQueue {
+        lane.drops_when_halted(&lane.status);
         CudaQueue { lane, shared: OnceLock::new() }
     }
 }
@@ -454,7 +466,7 @@ impl Queue for CudaQueue {
         }
     }
 
-    fn mark(&self) -> Result<Arc<dyn Fence>> {
+    fn mark(&self) -> Result<Arc<dyn Mark>> {
         match self.shared.get() {
             None => Ok(Arc::new(CudaFence(self.lane.mark()?))),
             Some(shared) => shared.mark(),
@@ -478,15 +490,6 @@ impl Queue for CudaQueue {
             None => self.lane.abort(),
             Some(shared) => shared.abort(),
         }
-    }
-
-    /// On another thread: whoever found the failure may hold the lock of this lane.
-    fn look(&self) {
-        if let Some(shared) = self.shared.get() {
-            return shared.look();
-        }
-        let lane = self.lane.clone();
-        self.lane.device.workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
     }
 }
 

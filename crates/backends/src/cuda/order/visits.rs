@@ -11,7 +11,7 @@ use crate::cuda::{
 };
 use ferry_core::{
     Fence, Kind, Op, Result, Ticket,
-    backend::survives,
+    fence::survives,
     sync::{Arc, Mutex, lock},
 };
 use std::ffi::c_void;

@@ -16,10 +16,10 @@ use crate::cuda::{
 };
 use crate::os::probe;
 use ferry_core::{
-    Access, DeviceId, Fence, Gate, Kind, Op, Plan, Queue, Result, Route, Status, Ticket,
+    Access, DeviceId, Fence, Gate, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
-use std::{ffi::c_void, time::Duration};
+use std::{any::Any, ffi::c_void, time::Duration};
 
 /// The queue of a shared stream.
 pub struct Shared {
@@ -56,12 +56,13 @@ impl Shared {
     }
 
     fn over(front: Arc<Lane>, native: Handle, earlier: Option<(Arc<Lane>, Ticket)>) -> Result<Shared> {
-        let (device, status) = (front.device.clone(), Arc::new(Status::new(0, None)));
+        let (device, status) = (front.device.clone(), Arc::new(Status::of_no_stream()));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
         device.holds.beforehand.prepare_all(&device)?;
         let side = Lane::beside(device.clone(), front.id, status)?;
         front.bounce().and(side.bounce())?;
+        side.drops_when_halted(&front.status);
         Ok(Shared {
             native,
             front,
@@ -264,9 +265,9 @@ impl Queue for Shared {
         self.unheld.before(ticket, self.latch.before_hold(ticket).unwrap_or(point))
     }
 
-    fn mark(&self) -> Result<Arc<dyn Fence>> {
+    fn mark(&self) -> Result<Arc<dyn Mark>> {
         self.refuse_capture()?;
-        Ok(self.unheld.before(Ticket::MAX, Arc::new(CudaFence(self.front.mark()?))))
+        Ok(self.unheld.before_mark(Arc::new(CudaFence(self.front.mark()?))))
     }
 
     fn share(&self) -> Result<usize> {
@@ -275,14 +276,6 @@ impl Queue for Shared {
 
     fn abort(&self) {
         self.abort();
-    }
-
-    /// On another thread, as for every lane.
-    fn look(&self) {
-        for lane in self.earlier.iter().map(|(earlier, _)| earlier).chain([&self.side]) {
-            let lane = lane.clone();
-            self.front.device.workers.run(Box::new(move || drop(lane.drop_backlog(false))));
-        }
     }
 }
 
@@ -340,8 +333,12 @@ impl Fence for ByHost {
         self.0.when_done(then);
     }
 
-    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
-        None
+    fn point(&self) -> Option<Point> {
+        self.0.point()
+    }
+
+    fn native(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -367,7 +364,7 @@ fn refuse_capture(device: &Device, stream: Handle) -> Result<()> {
 
 impl Cuda {
     /// # Safety
-    /// As [`Backend::adopt`](ferry_core::Backend::adopt).
+    /// As [`NativeStreams::adopt`](ferry_core::NativeStreams::adopt).
     pub unsafe fn adopt_stream(
         &self,
         device: DeviceId,

@@ -2,10 +2,13 @@
 //! through nobody may see the op as passed.
 
 use ferry_core::{
-    Fence, Result, Ticket,
+    Fence, Mark, Point, Result, Ticket,
     sync::{Arc, Mutex, lock},
 };
-use std::time::{Duration, Instant};
+use std::{
+    any::Any,
+    time::{Duration, Instant},
+};
 
 /// The newest such op, until the host is through or the stream is held after all.
 #[derive(Default)]
@@ -37,13 +40,23 @@ impl Unheld {
     }
 }
 
-/// A fence that is not asked before another one is done: who asks it tells the stream that it has passed.
-struct Behind {
-    through: Arc<dyn Fence>,
-    fence: Arc<dyn Fence>,
+impl Unheld {
+    /// The mark, and behind the host's part if there is an op that the stream was not held for.
+    pub fn before_mark(&self, mark: Arc<dyn Mark>) -> Arc<dyn Mark> {
+        match self.get() {
+            Some((_, through)) => Arc::new(Behind { through, fence: mark }),
+            None => mark,
+        }
+    }
 }
 
-impl Fence for Behind {
+/// A fence that is not asked before another one is done: who asks it tells the stream that it has passed.
+struct Behind<F: ?Sized> {
+    through: Arc<dyn Fence>,
+    fence: Arc<F>,
+}
+
+impl<F: Fence + ?Sized + 'static> Fence for Behind<F> {
     fn is_done(&self) -> bool {
         self.through.is_done() && self.fence.is_done()
     }
@@ -59,6 +72,17 @@ impl Fence for Behind {
         self.through.when_done(Box::new(move || fence.when_done(then)));
     }
 
+    fn point(&self) -> Option<Point> {
+        self.fence.point()
+    }
+
+    /// Itself: a stream that waited for the fence alone would not wait for the host's part.
+    fn native(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Mark for Behind<dyn Mark> {
     fn failed(&self) -> bool {
         self.fence.failed()
     }
@@ -67,7 +91,7 @@ impl Fence for Behind {
         if self.is_done() { self.fence.reached_us() } else { None }
     }
 
-    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
+    fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64> {
         if self.is_done() { self.fence.elapsed_ms(since) } else { None }
     }
 }

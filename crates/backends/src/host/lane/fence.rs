@@ -3,7 +3,7 @@
 
 use super::{Lane, Phase, State, Then};
 use ferry_core::{
-    Fence, Kind, Result, Status, Ticket,
+    Fence, Kind, Mark, Point, Result, Status, Ticket,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, MutexGuard, Ordering, lock},
 };
 use std::{
@@ -103,6 +103,16 @@ impl Fence for LaneFence {
         }
     }
 
+    fn point(&self) -> Option<Point> {
+        self.lane.status.point(self.ticket)
+    }
+
+    fn native(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Mark for LaneFence {
     fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -111,8 +121,8 @@ impl Fence for LaneFence {
         Some(self.nanos()? / 1000)
     }
 
-    fn elapsed_ms(&self, since: &dyn Fence) -> Option<f64> {
-        let since = (since as &dyn Any).downcast_ref::<LaneFence>()?;
+    fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64> {
+        let since = since.native().downcast_ref::<LaneFence>()?;
         Some((self.nanos()? as f64 - since.nanos()? as f64) / 1e6)
     }
 }

@@ -2,9 +2,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
-use ferry_core::{Fill, Gate, Halt, sync::AtomicUsize};
+use ferry_core::{Fill, Gate, Halt, Point, sync::AtomicUsize};
 use loom::thread;
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 fn small_work() -> Op {
     Op::Fill(Fill { dst: 0x1000, len: 0, pattern: [0; 4], device: None })
@@ -155,8 +155,11 @@ impl Fence for Never {
         Ok(())
     }
     fn when_done(&self, _: Then) {}
-    fn elapsed_ms(&self, _: &dyn Fence) -> Option<f64> {
+    fn point(&self) -> Option<Point> {
         None
+    }
+    fn native(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -249,7 +252,7 @@ fn a_halt_reaches_a_lane_that_is_about_to_block() {
         submit(&lane, Op::Wait(Arc::new(Never)));
         failing.stop_all_on_failure();
         failing.fail(Kind::Device.because("it failed"));
-        LaneQueue(lane.clone()).look();
+        lane.resume(); // as the hook of its queue does
         fence(&lane).wait(None).expect("dropped");
         move || assert_eq!(lane.status.take_error().map(|error| error.kind), Some(Kind::Device))
     });
