@@ -3,8 +3,7 @@
 use crate::cuda::{
     coalesce::sender::Sender,
     descriptors::reports::Sealing,
-    driver::errors,
-    driver::{self, Code, Driver, Handle},
+    driver::{Context, Driver, KernelHandle},
     memory::registered::Registered,
     order::fence::Watcher,
     order::queue::Lane,
@@ -19,24 +18,27 @@ use crate::cuda::{
     stream::streams::Spares,
     workers::Workers,
 };
-use crate::{litter::Litter, os::threads::cancel::Cancelling};
+use crate::litter::Litter;
 use ferry_core::{
-    Error, Result,
+    Result,
     sync::{Apart, Arc, Mutex},
 };
-use std::{
-    ffi::{CStr, c_void},
-    fmt,
-    sync::OnceLock,
-};
+use std::{ffi::CStr, ops::Deref, sync::OnceLock};
 
 /// The kernels, made of the sources of these names by regenerate.sh.
-const PTX: &str = concat!(include_str!("kernels/kernels.ptx"), "\0");
-const REDUCE: &str = concat!(include_str!("kernels/reduce.ptx"), "\0");
+const PTX: &CStr = text(concat!(include_str!("kernels/kernels.ptx"), "\0"));
+const REDUCE: &CStr = text(concat!(include_str!("kernels/reduce.ptx"), "\0"));
+
+/// A text that ends with a zero.
+pub const fn text(text: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("it ends with a zero and has no other"),
+    }
+}
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
-    pub driver: Arc<Driver>,
     pub workers: Arc<Workers>,
     /// Functions of the user's that will not run.
     pub litter: Arc<Litter>,
@@ -47,18 +49,14 @@ pub struct Device {
     pub bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
-    handle: i32,
-    pub context: Handle,
     /// Of streams that are shared with other libraries, those of other devices too.
     pub holds: Arc<Holds>,
     /// What the driver has page-locked for all devices.
     pub registered: Arc<Mutex<Registered>>,
     /// For those streams.
     pub words: Words,
-    /// Whoever submits looks at it.
-    lost: Apart<OnceLock<Error>>,
-    kernels: OnceLock<[Handle; 4]>,
-    reducing: OnceLock<[Handle; 2]>,
+    kernels: OnceLock<[KernelHandle; 4]>,
+    reducing: OnceLock<[KernelHandle; 2]>,
     pub spares: Spares,
     /// For copies that go through memory of the host.
     pub bounces: Bounces,
@@ -66,26 +64,21 @@ pub struct Device {
     pub sealing: Sealing,
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
+    /// Released last.
+    context: Context,
 }
 
 /// Functions of kernels.cu.
 #[derive(Clone, Copy)]
 pub struct Kernels {
     /// `ferry_move`.
-    pub within: Handle,
+    pub within: KernelHandle,
     /// `ferry_pieces`.
-    pub pieces: Handle,
+    pub pieces: KernelHandle,
     /// `ferry_pieces_inline`.
-    pub few: Handle,
+    pub few: KernelHandle,
     /// `ferry_rows`.
-    pub rows: Handle,
-}
-
-/// While this lives, the device's context is the calling thread's; afterwards the one before is again. The thread cannot be cancelled
-/// meanwhile: it may be in the short way of a copy, which lets it, and the driver makes system calls.
-pub struct Here<'a> {
-    device: &'a Device,
-    cancelling: Cancelling,
+    pub rows: KernelHandle,
 }
 
 impl Device {
@@ -99,18 +92,10 @@ impl Device {
         ordinal: u32,
         settings: &Settings,
     ) -> Result<Device> {
-        let (mut handle, mut context) = (0, 0);
-        // SAFETY: `handle` receives the device.
-        let code = unsafe { (driver.calls.cuDeviceGet)(&mut handle, ordinal as i32) };
-        driver.check("cuDeviceGet", code)?;
-        // SAFETY: the device is valid and `context` receives its context.
-        let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut context, handle) };
-        driver.check("cuDevicePrimaryCtxRetain", code)?;
-        const GUESS: i32 = 32;
-        let multiprocessors = attribute(&driver, handle, driver::MULTIPROCESSORS).unwrap_or(GUESS);
-        let constants = settings.constants.on(multiprocessors.max(1) as usize);
+        const GUESS: usize = 32;
+        let context = Context::open(driver, ordinal)?;
+        let constants = settings.constants.on(context.multiprocessors().unwrap_or(GUESS));
         Ok(Device {
-            driver,
             workers,
             litter: Arc::default(),
             watcher,
@@ -118,12 +103,9 @@ impl Device {
             lists: Lists::default(),
             bells: Bells::default(),
             desks: Desks::new(settings.stagers),
-            handle,
-            context,
             holds,
             registered,
             words: Words::default(),
-            lost: Apart::default(),
             kernels: OnceLock::new(),
             reducing: OnceLock::new(),
             spares: Spares::default(),
@@ -131,55 +113,8 @@ impl Device {
             sealing: Sealing::default(),
             events: Events::default(),
             sender: Arc::default(),
+            context,
         })
-    }
-
-    /// Whether its streams can wait for a number in memory, as far as the driver says.
-    pub fn can_hold_streams(&self) -> bool {
-        let is_refused = attribute(&self.driver, self.handle, driver::STREAMS_WAIT_FOR_NUMBERS) == Some(0);
-        self.driver.calls.cuStreamWaitValue64.is_some() && !is_refused
-    }
-
-    /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is lost.
-    pub fn enter(&self) -> Result<Here<'_>> {
-        if let Some(why) = self.lost() {
-            return Err(why.clone());
-        }
-        let cancelling = Cancelling::off();
-        // SAFETY: the context is kept as long as `self`.
-        let code = unsafe { (self.driver.calls.cuCtxPushCurrent)(self.context) };
-        self.check("cuCtxPushCurrent", code).inspect_err(|_| cancelling.back_unseen())?;
-        Ok(Here { device: self, cancelling })
-    }
-
-    /// As [`Driver::check`], and remembers what broke the device for good.
-    #[inline]
-    pub fn check(&self, call: impl fmt::Display, code: Code) -> Result<()> {
-        match code {
-            driver::SUCCESS => Ok(()),
-            code => Err(self.error(call, code)),
-        }
-    }
-
-    #[cold]
-    fn error(&self, call: impl fmt::Display, code: Code) -> Error {
-        let error = self.driver.error(call, code);
-        if errors::meaning(code).is_final {
-            return self.lost.get_or_init(|| error).clone();
-        }
-        error
-    }
-
-    /// What broke the device for good, if something has: the first thing that was seen, and what every later call answers.
-    #[inline]
-    pub fn lost(&self) -> Option<&Error> {
-        self.lost.get()
-    }
-
-    /// Does what cannot fail but for the device's own end, and then need not be done.
-    pub fn unless_lost(&self, task: impl FnOnce(&Here<'_>) -> Result<()>) -> Result<()> {
-        let done = self.enter().and_then(|here| task(&here));
-        if self.lost().is_some() { Ok(()) } else { done }
     }
 
     /// The kernels, loaded when first needed. The context is current.
@@ -197,30 +132,13 @@ impl Device {
     }
 
     /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
-    pub fn reducing(&self) -> Result<[Handle; 2]> {
+    pub fn reducing(&self) -> Result<[KernelHandle; 2]> {
         self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
     }
 
     /// Room for a list of pieces, if there is some.
     pub fn lend(&self) -> Result<Option<Loan>> {
-        self.lists.lend(|len| {
-            let _here = self.enter()?;
-            self.page_locked(len)
-        })
-    }
-
-    /// Page-locked memory of our own, which goes with `Driver::give_page_locked`. The context is current.
-    pub fn page_locked(&self, len: usize) -> Result<Handle> {
-        let taken = self.driver.take_page_locked(len);
-        self.check("cuMemHostAlloc", taken.err().unwrap_or(driver::SUCCESS))?;
-        Ok(taken.unwrap_or_default())
-    }
-
-    /// Memory of this device for ourselves, which goes with `Driver::give_device_memory`. The context is current.
-    pub fn own_memory(&self, len: usize) -> Result<Handle> {
-        let taken = self.driver.take_device_memory(len);
-        self.check("cuMemAlloc", taken.err().unwrap_or(driver::SUCCESS))?;
-        Ok(taken.unwrap_or_default())
+        self.lists.lend(|len| self.enter()?.own_pinned(len))
     }
 
     /// Loads everything that is otherwise loaded when first needed: the driver waits for all streams when it loads a kernel, and
@@ -233,77 +151,57 @@ impl Device {
         self.stock_streams()
     }
 
-    /// Kernels of a text, which ends with a zero, loaded when first needed; to load them twice does no harm.
+    /// Kernels of a module, loaded when first needed; to load them twice does no harm. The context is current.
     pub fn loaded<const N: usize>(
         &self,
-        slot: &OnceLock<[Handle; N]>,
-        text: &str,
+        slot: &OnceLock<[KernelHandle; N]>,
+        ptx: &CStr,
         names: [&CStr; N],
-    ) -> Result<[Handle; N]> {
+    ) -> Result<[KernelHandle; N]> {
         if let Some(loaded) = slot.get() {
             return Ok(*loaded);
         }
-        let mut module = 0;
-        let text = text.as_ptr().cast::<c_void>();
-        // SAFETY: the text ends with a zero; the module lives as long as the context.
-        let mut load = || unsafe { (self.driver.calls.cuModuleLoadData)(&mut module, text) };
-        let code = match self.holds.unless_held(&mut load) {
-            Some(code) => code,
-            // Whoever holds a stream may have loaded them just before.
-            None if slot.get().is_some() => driver::SUCCESS,
-            None => self.holds.when_none(load),
+        // SAFETY: it is, as our caller says.
+        let current = unsafe { self.assume_current() };
+        let load = || match slot.get() {
+            Some(loaded) => Ok(*loaded),
+            None => current.load(ptx, names),
         };
-        if let Some(loaded) = slot.get() {
-            return Ok(*loaded);
+        let loaded = match self.holds.unless_held(load) {
+            Some(loaded) => loaded,
+            // Whoever holds a stream may have loaded them just before.
+            None => slot.get().map_or_else(|| self.holds.when_none(load), |loaded| Ok(*loaded)),
+        };
+        // Those of another thread, if it has loaded them meanwhile: then it does not matter what became of ours.
+        match slot.get() {
+            Some(loaded) => Ok(*loaded),
+            None => loaded.map(|loaded| *slot.get_or_init(|| loaded)),
         }
-        self.check("cuModuleLoadData", code)?;
-        let mut found = [0; N];
-        for (function, name) in found.iter_mut().zip(names) {
-            // SAFETY: the module is loaded and the name ends with a zero.
-            let code = unsafe { (self.driver.calls.cuModuleGetFunction)(function, module, name.as_ptr()) };
-            self.check("cuModuleGetFunction", code)?;
-        }
-        Ok(*slot.get_or_init(|| found))
     }
 }
 
-/// What the driver says of a GPU, if it does.
-fn attribute(driver: &Driver, device: i32, which: i32) -> Option<i32> {
-    let (ask, mut value) = (driver.calls.cuDeviceGetAttribute?, 0);
-    // SAFETY: `value` receives the number.
-    let code = unsafe { ask(&mut value, which, device) };
-    (code == driver::SUCCESS).then_some(value)
+impl Deref for Device {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         let words = self.words.pages();
-        if let Ok(_here) = self.enter() {
-            self.events.give_back(&self.driver);
-            for list in self.lists.close().into_iter().chain(self.bells.close()) {
-                // SAFETY: made by `page_locked`, and every kernel that knew it has said that it is through.
-                unsafe { self.driver.give_page_locked(list) };
-            }
-            for page in words {
-                // SAFETY: allocated by `Words`; the queues that used them hold this device and so are gone.
-                unsafe { self.driver.give_page_locked(page) };
-            }
-            self.desks.close(&self.driver);
-            self.sealing.close(&self.driver);
-            self.bounces.close(&self.driver);
-            self.spares.close(&self.driver);
+        let Ok(current) = self.enter() else { return };
+        self.events.give_back(&current);
+        for at in self.lists.close().into_iter().chain(self.bells.close()).chain(words) {
+            // SAFETY: made by `own_pinned`. Every kernel that knew a list or a bell has said that it is through, and the queues
+            // that used the words hold this device and so are gone.
+            unsafe { current.free_own_pinned(at) };
         }
-        // SAFETY: kept by `open`; streams, events and memory of ours hold this device and so are gone.
-        unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.handle) };
-    }
-}
-
-impl Drop for Here<'_> {
-    fn drop(&mut self) {
-        let mut ours = 0;
-        // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
-        unsafe { (self.device.driver.calls.cuCtxPopCurrent)(&mut ours) };
-        self.cancelling.back_unseen();
+        self.desks.close(&current);
+        self.sealing.close(&current);
+        self.bounces.close(&current);
+        self.spares.close(&current);
     }
 }
 

@@ -197,10 +197,10 @@ impl Backend for Cuda {
 
     fn alloc(&self, request: &Request) -> Result<Block> {
         let Request { home, len, page } = *request;
-        let _here = self.device_of(home)?.enter()?;
+        let current = self.device_of(home)?.enter()?;
         let (page, whole) = (page.max(GRANULE), whole(len, page));
         self.charge(home, (len, whole))?;
-        let base = self.make(home, whole, page).map_err(|why| {
+        let base = self.make(&current, home, whole, page).map_err(|why| {
             self.refund(home, whole);
             self.refused(why, home, len)
         })?;
@@ -211,11 +211,15 @@ impl Backend for Cuda {
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let _here = self.any_device()?.enter()?;
+        let current = self.any_device()?.enter()?;
         let whole = whole(len, GRANULE);
         let mut registered = self.registered_for(base, whole)?;
         let gaps = registered.gaps(base, whole);
-        let locked = gaps.into_iter().try_for_each(|(base, len)| self.lock_pages(&mut registered, base, len));
+        let locked = gaps.into_iter().try_for_each(|(base, len)| {
+            current.pin(base, len)?;
+            registered.add(base, len);
+            Ok(())
+        });
         registered.join(base, whole);
         drop(registered);
         match locked {
@@ -301,14 +305,14 @@ impl Sharing for Cuda {
         let start = lock(&self.pieces).lend(block.at);
         let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
         let start = start.ok_or_else(imported)?;
-        let _here = self.device_of(block.home)?.enter()?;
-        Ticket::new(self.driver.pass_for(start)?, start, block.at).write(block.len)
+        let handle = self.device_of(block.home)?.enter()?.ipc_handle(start)?;
+        Ticket::new(handle, start, block.at).write(block.len)
     }
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
-        let _here = self.device(device)?.enter()?;
+        let current = self.device(device)?.enter()?;
         let ticket = Ticket::read(shared)?;
-        let opened = (!ticket.is_ours()).then(|| self.driver.open_pass(ticket.pass)).transpose()?;
+        let opened = (!ticket.is_ours()).then(|| current.open_ipc(ticket.handle)).transpose()?;
         let at = opened.map_or(ticket.at, |start| start + ticket.skip);
         let (mut imports, mut base) = (lock(&self.imports), at);
         // The same memory may be here already: then it has addresses that only the core knows.

@@ -85,7 +85,8 @@ impl Device {
     /// Where kernels see which allocations are alive. The context is current.
     pub fn live(&self) -> Result<usize> {
         self.sealing.live.at(|len| {
-            let at = self.page_locked(len)?;
+            // SAFETY: it is current, as our caller says.
+            let at = unsafe { self.assume_current() }.own_pinned(len)?;
             // SAFETY: fresh memory of that length.
             unsafe { ptr::write_bytes(at as *mut u8, 0, len) };
             Ok(at)

@@ -5,8 +5,8 @@ use crate::cuda::{
     descriptors::late::{LISTS_LEN, Lists},
     descriptors::live::Live,
     descriptors::sealed::{JOB_LEN, JOB_ZEROES},
-    device::Device,
-    driver::{Driver, Handle},
+    device::{Device, text},
+    driver::{Current, KernelHandle, StreamHandle},
 };
 use ferry_core::{
     Result,
@@ -14,6 +14,7 @@ use ferry_core::{
     sync::{Arc, Mutex, lock},
 };
 use std::{
+    ffi::CStr,
     ptr,
     sync::{
         OnceLock,
@@ -22,7 +23,7 @@ use std::{
 };
 
 /// The kernel, made of sealed.cu by regenerate.sh.
-const PTX: &str = concat!(include_str!("../kernels/sealed.ptx"), "\0");
+const PTX: &CStr = text(concat!(include_str!("../kernels/sealed.ptx"), "\0"));
 
 /// What a kernel found wrong: the same as in sealed.cu.
 #[repr(C)]
@@ -66,12 +67,13 @@ pub struct Reports {
 
 impl Reports {
     /// An empty ring, and memory that is as a kernel wants it when `stream` gets here. The context is current.
-    pub fn new(device: &Arc<Device>, stream: Handle) -> Result<Reports> {
+    pub fn new(device: &Arc<Device>, stream: StreamHandle) -> Result<Reports> {
+        // SAFETY: it is current, as our caller says.
+        let current = unsafe { device.assume_current() };
         let spare = lock(&device.sealing.trays).pop();
-        let tray = spare.map_or_else(|| Tray::new(device), Ok)?;
+        let tray = spare.map_or_else(|| Tray::new(&current), Ok)?;
         // SAFETY: the memory is ours, and nothing uses it before the stream gets here.
-        let code = unsafe { (device.driver.calls.cuMemsetD8Async)(tray.job, 0, JOB_ZEROES, stream) };
-        device.check("cuMemsetD8Async", code)?;
+        unsafe { current.fill_bytes(tray.job, 0, JOB_ZEROES, stream) }?;
         let ring = Ring {
             written: 0,
             taken: 0,
@@ -128,15 +130,15 @@ impl Drop for Reports {
 }
 
 impl Tray {
-    fn new(device: &Device) -> Result<Tray> {
-        Ok(Tray { ring: device.page_locked(PAGE + LISTS_LEN)?, job: device.own_memory(JOB_LEN)? })
+    fn new(current: &Current<'_>) -> Result<Tray> {
+        Ok(Tray { ring: current.own_pinned(PAGE + LISTS_LEN)?, job: current.own_device(JOB_LEN)? })
     }
 }
 
 /// What the queues of one device have in common.
 #[derive(Default)]
 pub struct Sealing {
-    kernel: OnceLock<[Handle; 1]>,
+    kernel: OnceLock<[KernelHandle; 1]>,
     /// Allocations that descriptors name.
     pub live: Live,
     /// Trays that queues have left.
@@ -144,24 +146,24 @@ pub struct Sealing {
 }
 
 impl Sealing {
-    /// Gives all memory back. The context is current, and all queues are gone.
-    pub fn close(&self, driver: &Driver) {
+    /// Gives all memory back. All queues are gone.
+    pub fn close(&self, current: &Current<'_>) {
         for Tray { ring, job } in std::mem::take(&mut *lock(&self.trays)) {
             // SAFETY: made by `Tray::new`, and the queue that had it has waited for its kernels.
-            unsafe { driver.give_page_locked(ring) };
+            unsafe { current.free_own_pinned(ring) };
             // SAFETY: as above.
-            unsafe { driver.give_device_memory(job) };
+            unsafe { current.free_own_device(job) };
         }
         if let Some(at) = self.live.made() {
             // SAFETY: made by `Device::live`; no kernel looks there any more.
-            unsafe { driver.give_page_locked(at) };
+            unsafe { current.free_own_pinned(at) };
         }
     }
 }
 
 impl Device {
     /// The kernel of sealed.cu. The context is current.
-    pub fn sealing(&self) -> Result<Handle> {
+    pub fn sealing(&self) -> Result<KernelHandle> {
         self.loaded(&self.sealing.kernel, PTX, [c"ferry_copy_sealed"]).map(|[kernel]| kernel)
     }
 }

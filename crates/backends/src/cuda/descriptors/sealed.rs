@@ -189,9 +189,7 @@ impl Lane {
         for (word, at) in words.iter().zip(&at) {
             self.copy_row(word.as_ptr() as usize, *at, 8)?;
         }
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("reading the addresses of a copy", code)?;
+        self.current().synchronize(self.stream, "reading the addresses of a copy")?;
         let word = |addr| at.iter().position(|at| *at == addr).map(|index| &words[index]);
         self.copy(&mut through.resolve(|addr| word(addr).expect("read above").load(Ordering::Relaxed))?)
     }

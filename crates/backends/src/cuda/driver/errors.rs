@@ -1,6 +1,6 @@
 //! What the driver's result codes mean to us. The numbers are those of its documentation.
 
-use crate::cuda::driver::Code;
+use super::table::Code;
 use ferry_core::Kind;
 
 /// What a code says.

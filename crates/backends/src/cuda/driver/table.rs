@@ -1,22 +1,17 @@
-//! The CUDA driver, loaded at run time: the functions used here and nothing more, and what its error codes say.
+//! The table of driver functions as C declares them, those that are called here and no others. Only this folder calls them.
 //!
-//! The table is our own, in place of cudarc's raw bindings, since it is short and plain: some fifty functions with numbers for handles
-//! and addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
+//! The table is our own, in place of cudarc's raw bindings, since it is short: some fifty functions with numbers for handles and
+//! addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
 
-use crate::cuda::driver::errors::meaning;
-use crate::os::ranges::Ranges;
-use ferry_core::{Error, Kind, Result, Rows, sync::Mutex};
+use ferry_core::Rows;
 use libloading::Library;
-use std::{
-    ffi::{CStr, c_char, c_void},
-    fmt, mem, ptr,
-};
+use std::ffi::{c_char, c_void};
 
 /// A result code of the driver.
 pub type Code = i32;
 /// A stream, event, context, module or function of the driver; 0 is none.
 pub type Handle = usize;
-/// What the driver calls when a stream gets there: the stream, the result so far, the caller's data.
+/// What the driver calls when a stream gets there, with the stream, the result so far, and the caller's data.
 pub type Callback = unsafe extern "C" fn(Handle, Code, *mut c_void);
 
 /// The call did what was asked.
@@ -24,30 +19,8 @@ pub const SUCCESS: Code = 0;
 /// The work asked about is not done yet.
 pub const NOT_READY: Code = 600;
 
-/// The device accepts work of any stream of the process; other flags of the driver are not used.
-pub const STREAM_NON_BLOCKING: u32 = 1;
-/// The stream that all of the process use who name none.
-pub const STREAM_LEGACY: Handle = 1;
-/// The same, but of the calling thread alone.
-pub const STREAM_PER_THREAD: Handle = 2;
-/// A stream that takes work to run, and not into a graph.
-pub const CAPTURES_NOTHING: i32 = 0;
-/// A stream waits until the number in memory is no less than the one given.
-pub const WAIT_UNTIL_AS_LARGE: u32 = 0;
-/// The event remembers when it was reached.
-pub const EVENT_TIMED: u32 = 0;
-/// The event does not.
-pub const EVENT_UNTIMED: u32 = 2;
-/// Page-locked for every context, and readable by devices.
-pub const HOST_PORTABLE_AND_MAPPED: u32 = 1 | 2;
 /// Where an address lies is found by the address itself.
-pub const MEMORY_UNIFIED: u32 = 4;
-/// How many multiprocessors a device has, among its attributes.
-pub const MULTIPROCESSORS: i32 = 16;
-/// Whether its streams can wait for a number of 64 bits, and write one.
-pub const STREAMS_WAIT_FOR_NUMBERS: i32 = 122;
-/// Memory of a device, as `Attribute::MemoryType` says it.
-pub const MEMORY_DEVICE: u32 = 2;
+const MEMORY_UNIFIED: u32 = 4;
 
 /// What can be asked about an address.
 #[repr(u32)]
@@ -71,7 +44,7 @@ pub enum Attribute {
     MappingStart = 19,
 }
 
-/// A rectangle to move, as the driver wants it. Memory types are always [`MEMORY_UNIFIED`].
+/// A rectangle to copy (`CUDA_MEMCPY2D`). Memory types are always [`MEMORY_UNIFIED`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rectangle {
@@ -109,40 +82,44 @@ impl From<&Rows> for Rectangle {
     }
 }
 
-/// What the driver may do with the pieces of a batch from one on: when their sources are read, where it might be told that both
-/// ends are, and flags.
+/// How the driver may do a batch (`CUmemcpyAttributes`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Hints {
-    pub sources_read: u32,
-    pub source: [i32; 2],
-    pub target: [i32; 2],
+pub struct BatchAttributes {
+    /// When sources are read.
+    pub src_access_order: u32,
+    /// A hint where sources are.
+    pub src_location: [i32; 2],
+    /// A hint where destinations are.
+    pub dst_location: [i32; 2],
+    /// Flags of the driver.
     pub flags: u32,
 }
 
-impl Hints {
+impl BatchAttributes {
     /// Sources are read when the stream gets there.
-    pub const IN_THE_STREAM: Hints = Hints { sources_read: 1, source: [0; 2], target: [0; 2], flags: 0 };
+    pub const IN_STREAM_ORDER: BatchAttributes =
+        BatchAttributes { src_access_order: 1, src_location: [0; 2], dst_location: [0; 2], flags: 0 };
 }
 
-/// cuMemcpyBatchAsync: where pieces go and come from, their lengths and number; hints, the first piece that each is about, and how
-/// many; which piece was refused; the stream.
-pub type CopyTogether = unsafe extern "C" fn(
+/// cuMemcpyBatchAsync: destinations, sources, lengths and number of segments; attributes, the first segment that each is about,
+/// and how many; which segment was refused; the stream.
+pub type CopyBatch = unsafe extern "C" fn(
     *const usize,
     *const usize,
     *const usize,
     usize,
-    *const Hints,
+    *const BatchAttributes,
     *const usize,
     usize,
     *mut usize,
     Handle,
 ) -> Code;
 
-/// What another process opens an allocation with.
+/// What another process opens an allocation with (`CUipcMemHandle`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pass(pub [u8; 64]);
+pub struct IpcHandle(pub [u8; 64]);
 
 macro_rules! functions {
     (
@@ -150,7 +127,7 @@ macro_rules! functions {
         optional { $($more:ident = $newer:literal ($($with:ty),*);)* }
     ) => {
         /// Pointers into the driver library, which is never unloaded. What older drivers lack is optional.
-        #[allow(non_snake_case, dead_code)]
+        #[allow(non_snake_case)]
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($kind),*) -> Code,)*
             $(pub $more: Option<unsafe extern "C" fn($($with),*) -> Code>,)*
@@ -159,7 +136,7 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             /// `library` is a CUDA driver and is never unloaded.
-            unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
+            pub unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Functions {
                     // SAFETY: the type is that of the driver's function of this name.
                     $($name: unsafe { *library.get($symbol)? },)*
@@ -208,169 +185,17 @@ functions! {
         cuMemsetD32Async = "cuMemsetD32Async" (usize, u32, usize, Handle);
         cuModuleLoadData = "cuModuleLoadData" (*mut Handle, *const c_void);
         cuModuleGetFunction = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
-        cuLaunchKernel = "cuLaunchKernel" (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
+        cuLaunchKernel = "cuLaunchKernel"
+            (Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *mut *mut c_void, *mut *mut c_void);
     }
     optional {
-        cuDriverGetVersion = "cuDriverGetVersion" (*mut i32);
-        cuDeviceGetName = "cuDeviceGetName" (*mut c_char, i32, i32);
         cuDeviceGetAttribute = "cuDeviceGetAttribute" (*mut i32, i32, i32);
-        cuCtxGetCurrent = "cuCtxGetCurrent" (*mut Handle);
-        cuFuncSetAttribute = "cuFuncSetAttribute" (Handle, i32, i32);
         cuStreamGetCtx = "cuStreamGetCtx" (Handle, *mut Handle);
         cuStreamIsCapturing = "cuStreamIsCapturing" (Handle, *mut i32);
         cuStreamWaitValue64 = "cuStreamWaitValue64_v2" (Handle, usize, u64, u32);
-        cuStreamWriteValue64 = "cuStreamWriteValue64_v2" (Handle, usize, u64, u32);
         cuGetProcAddress = "cuGetProcAddress_v2" (*const c_char, *mut *mut c_void, i32, u64, *mut i32);
-        cuIpcGetMemHandle = "cuIpcGetMemHandle" (*mut Pass, usize);
-        cuIpcOpenMemHandle = "cuIpcOpenMemHandle_v2" (*mut usize, Pass, u32);
+        cuIpcGetMemHandle = "cuIpcGetMemHandle" (*mut IpcHandle, usize);
+        cuIpcOpenMemHandle = "cuIpcOpenMemHandle_v2" (*mut usize, IpcHandle, u32);
         cuIpcCloseMemHandle = "cuIpcCloseMemHandle" (usize);
-    }
-}
-
-/// The driver, initialised.
-pub struct Driver {
-    pub calls: Functions,
-    /// Copies many pieces in one call.
-    pub copy_together: Option<CopyTogether>,
-    /// Memory that this library has taken for itself (`own.rs`).
-    pub own: Mutex<Ranges>,
-}
-
-impl Driver {
-    /// Loads and initialises the driver library called `name`.
-    pub fn load(name: &str) -> Result<Driver> {
-        let refuse = |why: String| Kind::Unsupported.because(format!("the cuda backend: {why}"));
-        // SAFETY: the driver's constructors have no preconditions.
-        let library = unsafe { Library::new(name) }
-            .map_err(|why| refuse(format!("{name} cannot be loaded: {}", reason(&why))))?;
-        // SAFETY: it is kept loaded by the next statement.
-        let calls = unsafe { Functions::find(&library) };
-        // The driver has threads of its own: it must never be unloaded.
-        std::mem::forget(library);
-        let calls = calls
-            .map_err(|why| refuse(format!("{name} is no CUDA driver that we know: {}", reason(&why))))?;
-        let mut driver = Driver { calls, copy_together: None, own: Mutex::default() };
-        // SAFETY: no preconditions.
-        let code = unsafe { (driver.calls.cuInit)(0) };
-        driver.check("cuInit", code).map_err(|why| refuse(why.to_string()))?;
-        driver.copy_together = driver.find_copy_together();
-        Ok(driver)
-    }
-
-    /// Its arguments differ from one version to the next, so it is asked for in one.
-    fn find_copy_together(&self) -> Option<CopyTogether> {
-        const VERSION: i32 = 12080;
-        let (mut found, mut status, ask) = (ptr::null_mut(), 0, self.calls.cuGetProcAddress?);
-        // SAFETY: the name ends with a zero, and the others receive the function and how it was found.
-        let code = unsafe { ask(c"cuMemcpyBatchAsync".as_ptr(), &mut found, VERSION, 0, &mut status) };
-        let is_found = code == SUCCESS && status == 0 && !found.is_null();
-        // SAFETY: the function of this name in this version, and so of this type.
-        is_found.then(|| unsafe { mem::transmute::<*mut c_void, CopyTogether>(found) })
-    }
-
-    /// How many GPUs there are. `Unsupported` if there is none.
-    pub fn gpus(&self) -> Result<u32> {
-        let mut count = 0;
-        // SAFETY: `count` receives the number.
-        let code = unsafe { (self.calls.cuDeviceGetCount)(&mut count) };
-        self.check("cuDeviceGetCount", code)?;
-        let none = || Kind::Unsupported.because("the cuda backend: the driver is there, but no GPU");
-        u32::try_from(count).ok().filter(|count| *count > 0).ok_or_else(none)
-    }
-
-    /// Makes a result of a code that `call` returned.
-    pub fn check(&self, call: impl fmt::Display, code: Code) -> Result<()> {
-        match code {
-            SUCCESS => Ok(()),
-            code => Err(self.error(call, code)),
-        }
-    }
-
-    /// What a code means, with the driver's own words.
-    #[cold]
-    pub fn error(&self, call: impl fmt::Display, code: Code) -> Error {
-        let (name, text) =
-            (self.text(self.calls.cuGetErrorName, code), self.text(self.calls.cuGetErrorString, code));
-        meaning(code).kind.because(format!("{call}: {name} ({code}): {text}"))
-    }
-
-    /// What another process opens the allocation with that starts at `start`. Its context is current.
-    pub fn pass_for(&self, start: usize) -> Result<Pass> {
-        let mut pass = Pass([0; 64]);
-        let call = self.calls.cuIpcGetMemHandle.ok_or_else(no_sharing)?;
-        // SAFETY: `pass` receives the bytes.
-        let code = unsafe { call(&mut pass, start) };
-        self.check("cuIpcGetMemHandle", code).map(|()| pass)
-    }
-
-    /// Opens an allocation of another process: where it starts here. A context of its device is current.
-    pub fn open_pass(&self, pass: Pass) -> Result<usize> {
-        let (mut start, lazily) = (0, 1);
-        let call = self.calls.cuIpcOpenMemHandle.ok_or_else(no_sharing)?;
-        // SAFETY: `start` receives the address.
-        let code = unsafe { call(&mut start, pass, lazily) };
-        self.check("cuIpcOpenMemHandle", code).map(|()| start)
-    }
-
-    /// Undoes `open_pass`.
-    ///
-    /// # Safety
-    /// Nothing uses the memory any more.
-    pub unsafe fn close_pass(&self, start: usize) -> Result<()> {
-        let call = self.calls.cuIpcCloseMemHandle.ok_or_else(no_sharing)?;
-        // SAFETY: opened here; the caller vouches for the rest.
-        let code = unsafe { call(start) };
-        self.check("cuIpcCloseMemHandle", code)
-    }
-
-    /// Asks several things about `addr`; each answer goes where its pointer says. Memory unknown to the driver answers 0.
-    pub fn ask<const N: usize>(&self, addr: usize, questions: [(Attribute, *mut c_void); N]) -> Result<()> {
-        let (attributes, mut answers) =
-            (questions.map(|question| question.0), questions.map(|question| question.1));
-        let call = self.calls.cuPointerGetAttributes;
-        // SAFETY: as many answers as questions, each with room for its kind: see `foreign.rs`, where our callers are.
-        let code = unsafe { call(N as u32, attributes.as_ptr(), answers.as_mut_ptr(), addr) };
-        self.check("cuPointerGetAttributes", code)
-    }
-
-    fn text(&self, ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code, code: Code) -> String {
-        let mut text = ptr::null();
-        // SAFETY: `text` receives a pointer to a constant of the driver, or nothing.
-        let asked = unsafe { ask(code, &mut text) };
-        if asked != SUCCESS || text.is_null() {
-            return "unknown error".into();
-        }
-        // SAFETY: the driver's texts are constant and end with a zero.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-    }
-}
-
-fn no_sharing() -> Error {
-    Kind::Unsupported.because("this CUDA driver cannot share memory between processes")
-}
-
-/// The loader's own words, which sit behind libloading's.
-fn reason(why: &libloading::Error) -> String {
-    std::error::Error::source(why).map_or_else(|| why.to_string(), ToString::to_string)
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_without_the_driver_is_told_so() {
-        let why = Driver::load("libcuda-of-nobody.so.1").err().expect("there is no such library");
-        assert_eq!(why.kind, Kind::Unsupported);
-        let start = "the cuda backend: libcuda-of-nobody.so.1 cannot be loaded: ";
-        assert!(why.note.starts_with(start) && why.note.len() > start.len(), "{why}");
-        assert!(why.note.contains("No such file"), "the loader's reason: {why}");
-    }
-
-    #[test]
-    fn a_library_that_is_no_driver_is_told_from_one() {
-        let why = Driver::load("libc.so.6").err().expect("libc is no driver");
-        assert_eq!(why.kind, Kind::Unsupported);
-        assert!(why.note.contains("libc.so.6 is no CUDA driver") && why.note.contains("cuInit"), "{why}");
     }
 }

@@ -1,7 +1,8 @@
 //! Where memory comes from: the driver, what rests, and what is page-locked already; and how it goes back.
 
 use crate::cuda::{
-    Cuda, driver,
+    Cuda,
+    driver::Current,
     memory::pieces::Pieces,
     memory::registered::Registered,
     memory::{pool, quota},
@@ -21,11 +22,7 @@ impl Cuda {
     /// Free and total bytes of the GPU behind a device; what nobody uses there is as good as free.
     pub fn gpu_memory(&self, device: DeviceId) -> Result<(usize, usize)> {
         let gpu = self.device(device)?;
-        let _here = gpu.enter()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both receive a number.
-        let code = unsafe { (self.driver.calls.cuMemGetInfo)(&mut free, &mut total) };
-        gpu.check("cuMemGetInfo", code)?;
+        let (free, total) = gpu.enter()?.memory_info()?;
         let pieces = lock(&self.pieces);
         let unused: usize = self.beside(Home::Device(device)).map(|home| pieces.unused(home)).sum();
         Ok(((free + unused).min(total), total))
@@ -56,11 +53,10 @@ impl Cuda {
         }
     }
 
-    /// Takes memory from the driver. Where it has none left, what nobody uses goes back to it, as far as that is needed. The context
-    /// is current.
-    fn take(&self, home: Home, len: usize) -> Result<usize> {
+    /// Takes memory from the driver. Where it has none left, what nobody uses goes back to it, as far as that is needed.
+    fn take(&self, current: &Current<'_>, home: Home, len: usize) -> Result<usize> {
         loop {
-            match self.try_take(home, len) {
+            match try_take(current, home, len) {
                 Err(error) if error.kind == Kind::OutOfMemory => {
                     if !self.could_ever_have(home, len)? || !self.make_room(home, len)? {
                         return Err(error);
@@ -97,17 +93,17 @@ impl Cuda {
         Ok(given > 0)
     }
 
-    /// Memory that was used before, or of page-locked memory a part of a slab if that will do. The context is current.
-    fn reuse(&self, home: Home, len: usize, align: usize) -> Option<usize> {
+    /// Memory that was used before, or of page-locked memory a part of a slab if that will do.
+    fn reuse(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Option<usize> {
         let again = lock(&self.pieces).reuse(home, len, align);
         if again.is_some() || home != Home::Host {
             return again;
         }
         let part = pool::part(len).filter(|_| align == GRANULE)?;
-        let start = self.try_take(Home::Host, pool::SLAB).ok()?;
+        let start = try_take(current, Home::Host, pool::SLAB).ok()?;
         if start % GRANULE != 0 {
             // SAFETY: taken just now.
-            unsafe { self.give(Home::Host, start).ok()? };
+            unsafe { give(current, Home::Host, start).ok()? };
             return None;
         }
         let mut pieces = lock(&self.pieces);
@@ -115,27 +111,12 @@ impl Cuda {
         pieces.reuse(home, len, align)
     }
 
-    fn try_take(&self, home: Home, len: usize) -> Result<usize> {
-        let mut start = 0;
-        let calls = &self.driver.calls;
-        let (call, code) = match home {
-            Home::Host => {
-                let flags = driver::HOST_PORTABLE_AND_MAPPED;
-                // SAFETY: `start` receives the address.
-                ("cuMemHostAlloc", unsafe { (calls.cuMemHostAlloc)(&mut start, len, flags) })
-            }
-            // SAFETY: `start` receives the address.
-            Home::Device(_) => ("cuMemAlloc", unsafe { (calls.cuMemAlloc)(&mut start, len) }),
-        };
-        self.device_of(home)?.check(format_args!("{call} of {len} bytes"), code).map(|()| start)
-    }
-
-    /// A piece of memory with `len` bytes at a multiple of `align`, which is returned. The context is current.
-    pub fn make(&self, home: Home, len: usize, align: usize) -> Result<usize> {
-        if let Some(start) = self.reuse(home, len, align) {
+    /// A piece of memory with `len` bytes at a multiple of `align`, which is returned.
+    pub fn make(&self, current: &Current<'_>, home: Home, len: usize, align: usize) -> Result<usize> {
+        if let Some(start) = self.reuse(current, home, len, align) {
             return Ok(start);
         }
-        let (mut size, mut start) = (len, self.take(home, len)?);
+        let (mut size, mut start) = (len, self.take(current, home, len)?);
         if start % align != 0 {
             {
                 let mut pieces = lock(&self.pieces);
@@ -144,7 +125,7 @@ impl Cuda {
                 self.give_back(&mut pieces, home)?;
             }
             size = size.saturating_add(align);
-            start = self.take(home, size)?;
+            start = self.take(current, home, size)?;
         }
         lock(&self.pieces).add(start, size, home);
         Ok(start.next_multiple_of(align))
@@ -166,31 +147,6 @@ impl Cuda {
         Kind::OutOfMemory.because(format!("{note}: {why}"))
     }
 
-    /// Gives it back. The context is current.
-    ///
-    /// # Safety
-    /// `start` came from `take` with this home, and nothing uses the memory.
-    unsafe fn give(&self, home: Home, start: usize) -> Result<()> {
-        let calls = &self.driver.calls;
-        let (call, code) = match home {
-            // SAFETY: the caller's promise.
-            Home::Host => ("cuMemFreeHost", unsafe { (calls.cuMemFreeHost)(start) }),
-            // SAFETY: the caller's promise.
-            Home::Device(_) => ("cuMemFree", unsafe { (calls.cuMemFree)(start) }),
-        };
-        self.device_of(home)?.check(format_args!("{call} of {start:#x}"), code)
-    }
-
-    /// Page-locks a range that is not, and remembers it. The context is current.
-    pub fn lock_pages(&self, registered: &mut Registered, base: usize, len: usize) -> Result<()> {
-        let flags = driver::HOST_PORTABLE_AND_MAPPED;
-        // SAFETY: the pages are the user's, and the driver refuses what it cannot lock.
-        let code = unsafe { (self.driver.calls.cuMemHostRegister)(base, len, flags) };
-        self.any_device()?.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)?;
-        registered.add(base, len);
-        Ok(())
-    }
-
     /// Undoes `register`, or `host_pages`, whose memory goes back to the system when the driver has unlocked it.
     pub fn unregister(&self, base: usize, len: usize) -> Result<()> {
         let pages = self.host_pages.take(base);
@@ -201,11 +157,8 @@ impl Cuda {
         let (registered, device) = (self.registered.clone(), self.any_device()?.clone());
         let unlock = move |start: &usize| {
             lock(&registered).unlock(*start, || {
-                device.unless_lost(|_here| {
-                    // SAFETY: locked by `register`, and nothing uses it any more.
-                    let code = unsafe { (device.driver.calls.cuMemHostUnregister)(*start) };
-                    device.check(format_args!("cuMemHostUnregister of {start:#x}"), code)
-                })
+                // SAFETY: locked by `register`, and nothing uses it any more.
+                device.unless_lost(|current| unsafe { current.unpin(*start) })
             })
         };
         // All of them, whatever becomes of the first: nobody else would.
@@ -254,7 +207,7 @@ impl Cuda {
         let device = self.device_of(block.home)?.clone();
         self.holds.now_or_later(move || {
             // SAFETY: the core has seen every op that could reach it complete.
-            let closed = device.unless_lost(|_here| unsafe { device.driver.close_pass(start) });
+            let closed = device.unless_lost(|current| unsafe { current.close_ipc(start) });
             forget();
             closed
         })
@@ -277,7 +230,7 @@ impl Cuda {
     /// Gives a piece back that nobody uses. What a lost device had is gone with it.
     fn give_unused(&self, home: Home, start: usize) -> Result<()> {
         // SAFETY: it rests or has rested: the core has seen every op that could reach it complete.
-        self.device_of(home)?.unless_lost(|_here| unsafe { self.give(home, start) })
+        self.device_of(home)?.unless_lost(|current| unsafe { give(current, home, start) })
     }
 
     /// When no stream is held. False if none is now.
@@ -308,6 +261,27 @@ impl Cuda {
                 pieces.forget(start);
             }
         }
+    }
+}
+
+/// Takes memory from the driver.
+fn try_take(current: &Current<'_>, home: Home, len: usize) -> Result<usize> {
+    match home {
+        Home::Host => current.alloc_pinned(len),
+        Home::Device(_) => current.alloc_device(len),
+    }
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// `start` came from `try_take` with this home, and nothing uses the memory.
+unsafe fn give(current: &Current<'_>, home: Home, start: usize) -> Result<()> {
+    match home {
+        // SAFETY: the caller's promise.
+        Home::Host => unsafe { current.free_pinned(start) },
+        // SAFETY: the caller's promise.
+        Home::Device(_) => unsafe { current.free_device(start) },
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::cuda::{
     Cuda,
-    driver::{Attribute, Driver, MEMORY_DEVICE},
+    driver::{Allocation, Current},
 };
 use crate::{os::probe, unallocated};
 use ferry_core::{Access, Block, DeviceId, Home, Kind, Origin, Result, sync::lock, table::GRANULE};
@@ -20,48 +20,19 @@ struct Foreign {
     is_mapped: bool,
 }
 
-impl Driver {
-    /// The block around `addr`, if it is memory of a device or page-locked. A context is current.
-    fn locate(&self, addr: usize) -> Result<Option<Foreign>> {
-        let (mut kind, mut device, mut base, mut len, mut context) =
-            (0_u32, 0_u32, 0_usize, 0_usize, 0_usize);
-        self.ask(
-            addr,
-            [
-                (Attribute::MemoryType, (&raw mut kind).cast()),
-                (Attribute::Device, (&raw mut device).cast()),
-                (Attribute::Start, (&raw mut base).cast()),
-                (Attribute::Len, (&raw mut len).cast()),
-                (Attribute::Context, (&raw mut context).cast()),
-            ],
-        )?;
-        if kind == 0 || base == 0 || len == 0 {
+impl Foreign {
+    /// The block around `addr`, if it is memory of a device or page-locked. Devices are the driver's.
+    fn around(current: &Current<'_>, addr: usize) -> Result<Option<Foreign>> {
+        let Some(Allocation { base, len, gpu, has_context }) = current.allocation(addr)? else {
             return Ok(None);
-        }
-        let home = if kind == MEMORY_DEVICE { Home::Device(device) } else { Home::Host };
-        let mapping = if context == 0 { self.mapping(addr) } else { None };
+        };
+        let mapping = if has_context { None } else { current.mapping(addr) };
         let ((base, len), is_mapped) = (mapping.unwrap_or((base, len)), mapping.is_some());
+        let home = gpu.map_or(Home::Host, Home::Device);
         let block = Block { base, len, home, at: base, page: GRANULE, origin: Origin::Allocated };
         Ok(Some(Foreign { block, is_mapped }))
     }
 
-    /// The start and length of what was mapped at once around `addr`. Memory of a pool belongs to no context either, but is an
-    /// allocation. Older drivers do not know.
-    fn mapping(&self, addr: usize) -> Option<(usize, usize)> {
-        let (mut pool, mut base, mut len) = (0_usize, 0_usize, 0_usize);
-        let asked = self.ask(
-            addr,
-            [
-                (Attribute::Pool, (&raw mut pool).cast()),
-                (Attribute::MappingStart, (&raw mut base).cast()),
-                (Attribute::MappingLen, (&raw mut len).cast()),
-            ],
-        );
-        (asked.is_ok() && pool == 0 && len > 0).then_some((base, len))
-    }
-}
-
-impl Foreign {
     /// The same with the blocks that `next` finds behind it, until it reaches `end`, if they are mapped to the same home.
     fn up_to(self, end: usize, mut next: impl FnMut(usize) -> Result<Option<Foreign>>) -> Result<Block> {
         let mut block = self.block;
@@ -104,9 +75,9 @@ impl Cuda {
 
     /// Memory of another library around `addr`, as far as `len` bytes from there need.
     fn foreign(&self, addr: usize, len: usize) -> Result<Option<Block>> {
-        let _here = self.any_device()?.enter()?;
-        let Some(found) = self.driver.locate(addr)? else { return Ok(None) };
-        let block = found.up_to(addr.saturating_add(len), |next| self.driver.locate(next))?;
+        let current = self.any_device()?.enter()?;
+        let Some(found) = Foreign::around(&current, addr)? else { return Ok(None) };
+        let block = found.up_to(addr.saturating_add(len), |next| Foreign::around(&current, next))?;
         self.as_seen_here(block).map(Some)
     }
 

@@ -1,7 +1,7 @@
 //! Memory of other processes on the same GPU. The driver lets one process open an allocation of another with a pass, a few
 //! bytes; those travel in a file in memory, as the bytes themselves do on the host backend.
 
-use crate::cuda::driver::Pass;
+use crate::cuda::driver::IpcHandle;
 use crate::os::{
     files::{Kept, above},
     ranges::Ranges,
@@ -22,7 +22,7 @@ const MARK: u64 = u64::from_le_bytes(*b"ferrycuM");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// How the driver finds the allocation.
-    pub pass: Pass,
+    pub handle: IpcHandle,
     /// How far behind the allocation's start the memory is.
     pub skip: usize,
     /// The address in the process that shares it, where the driver opens nothing.
@@ -35,8 +35,8 @@ impl Ticket {
     const LEN: usize = 64 + 4 * 8;
 
     /// For memory of this process.
-    pub fn new(pass: Pass, start: usize, at: usize) -> Ticket {
-        Ticket { pass, skip: at - start, at, process: this_process() }
+    pub fn new(handle: IpcHandle, start: usize, at: usize) -> Ticket {
+        Ticket { handle, skip: at - start, at, process: this_process() }
     }
 
     /// Whether the memory is this process's.
@@ -47,7 +47,7 @@ impl Ticket {
     /// Puts it into a file.
     pub fn write(&self, len: usize) -> Result<Shared> {
         let words = [MARK, self.skip as u64, self.at as u64, self.process].map(u64::to_le_bytes);
-        let bytes = [&self.pass.0[..], words.as_flattened()].concat();
+        let bytes = [&self.handle.0[..], words.as_flattened()].concat();
         let failed = |why: io::Error| Kind::Device.because(format!("a file for another process: {why}"));
         let file = above(new_file).map_err(failed)?;
         // As long as the memory is, though there is nothing behind it: importers check that.
@@ -68,8 +68,8 @@ impl Ticket {
         if word(0) != MARK {
             return Err(Kind::BadAddress.because("the other process uses another backend"));
         }
-        let pass = Pass(std::array::from_fn(|byte| bytes[byte]));
-        Ok(Ticket { pass, skip: word(1) as usize, at: word(2) as usize, process: word(3) })
+        let handle = IpcHandle(std::array::from_fn(|byte| bytes[byte]));
+        Ok(Ticket { handle, skip: word(1) as usize, at: word(2) as usize, process: word(3) })
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_ticket_says_the_same_at_the_other_end() {
-        let ticket = Ticket::new(Pass(std::array::from_fn(|byte| byte as u8)), 0x1200, 0x2000);
+        let ticket = Ticket::new(IpcHandle(std::array::from_fn(|byte| byte as u8)), 0x1200, 0x2000);
         let shared = ticket.write(5000).expect("a file");
         assert_eq!((Ticket::read(&shared), shared.len), (Ok(ticket), 5000));
         assert!(ticket.is_ours() && ticket.skip == 0xe00);

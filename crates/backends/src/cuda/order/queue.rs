@@ -12,7 +12,7 @@ use crate::cuda::{
     coalesce::sending::Work,
     descriptors::reports::Reports,
     device::Device,
-    driver::{self, Handle},
+    driver::StreamHandle,
     host,
     order::backlog::{Backlog, Item, Part},
     order::crowd::Crowd,
@@ -36,7 +36,7 @@ use std::{collections::VecDeque, sync::OnceLock};
 pub struct Lane {
     pub device: Arc<Device>,
     pub status: Arc<Status>,
-    pub stream: Handle,
+    pub stream: StreamHandle,
     /// The number of the device.
     pub id: DeviceId,
     /// Whoever submits waits at once.
@@ -107,7 +107,7 @@ impl Lane {
     pub fn shared(
         device: Arc<Device>,
         id: DeviceId,
-        (stream, is_ours): (Handle, bool),
+        (stream, is_ours): (StreamHandle, bool),
         status: Arc<Status>,
         last: Ticket,
     ) -> Arc<Lane> {
@@ -117,7 +117,7 @@ impl Lane {
         Arc::new(lane)
     }
 
-    fn bare(device: Arc<Device>, id: DeviceId, stream: Handle, status: Arc<Status>) -> Lane {
+    fn bare(device: Arc<Device>, id: DeviceId, stream: StreamHandle, status: Arc<Status>) -> Lane {
         Lane {
             device,
             status,
@@ -280,20 +280,12 @@ impl Lane {
 
     /// Waits until nothing that is in the stream now is left.
     pub fn drain(&self) -> Result<()> {
-        let _here = self.device.enter()?;
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("the GPU's work", code)
+        self.device.enter()?.synchronize(self.stream, "the GPU's work")
     }
 
     /// Whether nothing is in the stream.
     pub fn is_empty(&self) -> Result<bool> {
-        let _here = self.device.enter()?;
-        // SAFETY: the stream is alive.
-        match unsafe { (self.device.driver.calls.cuStreamQuery)(self.stream) } {
-            driver::NOT_READY => Ok(false),
-            code => self.device.check("the GPU's work", code).map(|()| true),
-        }
+        self.device.enter()?.is_idle(self.stream)
     }
 
     /// What the driver says of the work up to an op; it does not say which one it was.
@@ -396,20 +388,19 @@ impl Drop for Lane {
     fn drop(&mut self) {
         let is_idle = self.status.passed() >= lock(&self.state).backlog.last();
         self.bell.leave(&self.device.bells, is_idle);
-        let Ok(_here) = self.device.enter() else { return };
-        let calls = &self.device.driver.calls;
+        let Ok(current) = self.device.enter() else { return };
         let has_memory = self.reports.get().is_some() || self.bounce.get().is_some_and(Bounce::is_used);
         if self.is_ours && has_memory {
-            // SAFETY: the stream is alive. Its work may use memory that goes next.
-            unsafe { (calls.cuStreamSynchronize)(self.stream) };
+            // Its work may use memory that goes next. What became of it nobody asks any more.
+            let _ = current.synchronize(self.stream, "the GPU's work");
         }
         // Another library's stream may be gone by now and cannot be asked. What may still be written to is not given back.
         if !self.is_ours && !is_idle {
             std::mem::forget((self.reports.take(), self.bounce.take()));
         }
         if self.is_ours {
-            // SAFETY: the stream is alive; the driver finishes what is in it.
-            unsafe { (calls.cuStreamDestroy)(self.stream) };
+            // SAFETY: ours, and it goes with the lane.
+            unsafe { current.destroy_stream(self.stream) };
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     coalesce::sending::Work,
-    driver::{self, Code, Handle},
+    driver::{self, Code, StreamCallback},
     order::backlog::Part,
     order::fence::{Wait, of_cuda},
     order::queue::{Lane, Next},
@@ -14,7 +14,6 @@ use ferry_core::{
     fence::survives,
     sync::{Arc, Mutex, lock},
 };
-use std::ffi::c_void;
 
 impl Lane {
     /// Runs `work` on a thread of its own at once; it puts its own part into the stream.
@@ -44,9 +43,7 @@ impl Lane {
             let lane = self.clone();
             return self.when_reached(ticket, Part::Bytes, move || lane.note(ticket, work()));
         }
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("the GPU's work", code)?;
+        self.current().synchronize(self.stream, "the GPU's work")?;
         work().map(|()| Next::Follows)
     }
 
@@ -62,16 +59,13 @@ impl Lane {
             self.device.workers.run(Box::new(move || visit.run(driver::SUCCESS)));
             return Ok(Next::IsHeld(part));
         }
-        let visit = Box::into_raw(visit);
-        // SAFETY: the driver hands `visit` to `reached` once, failed device or not.
-        let code =
-            unsafe { (self.device.driver.calls.cuStreamAddCallback)(self.stream, reached, visit.cast(), 0) };
-        if code != driver::SUCCESS {
-            // SAFETY: the driver has refused it, so it is still ours.
-            let visit = unsafe { Box::from_raw(visit) };
-            self.discard(Op::Call(visit.work));
+        match self.current().call_back(self.stream, visit) {
+            Ok(()) => Ok(Next::IsHeld(part)),
+            Err((why, visit)) => {
+                self.discard(Op::Call(visit.work));
+                Err(why)
+            }
         }
-        self.device.check("cuStreamAddCallback", code).map(|()| Next::IsHeld(part))
     }
 
     /// Lets the stream wait for the fences, one after the other, and then do the op if there is one.
@@ -142,12 +136,11 @@ struct Visit {
     work: Job,
 }
 
-/// Called by the driver on a thread of its own, which has other streams to serve and may not call the driver.
-unsafe extern "C" fn reached(_: Handle, code: Code, visit: *mut c_void) {
-    // SAFETY: `when_reached` gave this box away to be taken here, once.
-    let visit = unsafe { Box::from_raw(visit.cast::<Visit>()) };
-    let workers = visit.lane.device.workers.clone();
-    workers.run(Box::new(move || visit.run(code)));
+impl StreamCallback for Visit {
+    fn reached(self: Box<Self>, code: Code) {
+        let workers = self.lane.device.workers.clone();
+        workers.run(Box::new(move || self.run(code)));
+    }
 }
 
 impl Visit {

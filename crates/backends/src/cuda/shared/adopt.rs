@@ -8,7 +8,7 @@
 use crate::cuda::{
     Cuda,
     device::Device,
-    driver::{self, Code, Handle},
+    driver::{Code, Current, StreamCallback, StreamHandle},
     order::fence::{CudaFence, of_cuda},
     order::queue::Lane,
     shared::latch::{Hold, Latch, Place},
@@ -19,11 +19,11 @@ use ferry_core::{
     Access, DeviceId, Fence, Gate, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
 };
-use std::{any::Any, ffi::c_void, time::Duration};
+use std::{any::Any, time::Duration};
 
 /// The queue of a shared stream.
 pub struct Shared {
-    native: Handle,
+    native: usize,
     /// Over the shared stream. Nothing ever holds it back.
     pub front: Arc<Lane>,
     /// Where the host's parts are done; it has tickets of its own.
@@ -38,8 +38,12 @@ pub struct Shared {
 
 impl Shared {
     /// Over a stream of another library.
-    fn adopted(device: &Arc<Device>, id: DeviceId, native: Handle, status: Arc<Status>) -> Result<Shared> {
-        let stream = if native == 0 { driver::STREAM_LEGACY } else { native };
+    fn adopted(
+        device: &Arc<Device>,
+        id: DeviceId,
+        (native, stream): (usize, StreamHandle),
+        status: Arc<Status>,
+    ) -> Result<Shared> {
         Shared::over(Lane::shared(device.clone(), id, (stream, false), status, 0), native, None)
     }
 
@@ -49,13 +53,13 @@ impl Shared {
         let (device, status, last) = (earlier.device.clone(), earlier.status.clone(), earlier.last());
         let stream = device.make_stream()?;
         let front = Lane::shared(device, earlier.id, (stream, true), status, last);
-        let shared = Shared::over(front, stream, Some((earlier.clone(), last)))?;
+        let shared = Shared::over(front, stream.number(), Some((earlier.clone(), last)))?;
         let before: Arc<dyn Fence> = Arc::new(CudaFence(earlier.point()));
         shared.follow(last, before)?;
         Ok(shared)
     }
 
-    fn over(front: Arc<Lane>, native: Handle, earlier: Option<(Arc<Lane>, Ticket)>) -> Result<Shared> {
+    fn over(front: Arc<Lane>, native: usize, earlier: Option<(Arc<Lane>, Ticket)>) -> Result<Shared> {
         let (device, status) = (front.device.clone(), Arc::new(Status::of_no_stream()));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
@@ -163,8 +167,7 @@ impl Shared {
 
     /// A stream that is being captured takes work into a graph, to be run who knows when: we could keep no promise.
     fn refuse_capture(&self) -> Result<()> {
-        let _here = self.front.device.enter()?;
-        refuse_capture(&self.front.device, self.front.stream)
+        refuse_capture(&*self.front.device.enter()?, self.front.stream)
     }
 
     fn abort(&self) {
@@ -289,17 +292,10 @@ pub struct Arrival {
 impl Arrival {
     /// A fence that is done when the lane's stream has come to its end as it is now, behind the op `behind`.
     pub fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
-        let (_here, gate) = (lane.device.enter()?, Gate::new());
-        let arrival = Box::into_raw(Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() }));
-        // SAFETY: the driver hands `arrival` to `arrived` once, failed device or not.
-        let code = unsafe {
-            (lane.device.driver.calls.cuStreamAddCallback)(lane.stream, arrived, arrival.cast(), 0)
-        };
-        if code != driver::SUCCESS {
-            // SAFETY: the driver has refused it, so it is still ours.
-            drop(unsafe { Box::from_raw(arrival) });
-        }
-        lane.device.check("cuStreamAddCallback", code).map(|()| gate as Arc<dyn Fence>)
+        let gate = Gate::new();
+        let arrival = Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() });
+        lane.device.enter()?.call_back(lane.stream, arrival).map_err(|(why, _)| why)?;
+        Ok(gate)
     }
 
     fn tell(self, code: Code) {
@@ -309,12 +305,11 @@ impl Arrival {
     }
 }
 
-/// Called by the driver on a thread of its own, which has other streams to serve and may not call the driver.
-unsafe extern "C" fn arrived(_: Handle, code: Code, arrival: *mut c_void) {
-    // SAFETY: `announce` gave this box away to be taken here, once.
-    let arrival = unsafe { Box::from_raw(arrival.cast::<Arrival>()) };
-    let workers = arrival.lane.device.workers.clone();
-    workers.run(Box::new(move || arrival.tell(code)));
+impl StreamCallback for Arrival {
+    fn reached(self: Box<Self>, code: Code) {
+        let workers = self.lane.device.workers.clone();
+        workers.run(Box::new(move || self.tell(code)));
+    }
 }
 
 /// A fence that no stream waits for by itself.
@@ -347,17 +342,13 @@ fn is_in_stream(fence: &Arc<dyn Fence>) -> bool {
     of_cuda(&**fence).is_some_and(|point| point.is_in_stream())
 }
 
-/// The context is current.
-fn refuse_capture(device: &Device, stream: Handle) -> Result<()> {
-    let Some(ask) = device.driver.calls.cuStreamIsCapturing else { return Ok(()) };
-    let mut state = 0;
-    // SAFETY: the stream is alive and `state` receives a number.
-    device.check("cuStreamIsCapturing", unsafe { ask(stream, &mut state) })?;
-    if state == driver::CAPTURES_NOTHING {
+fn refuse_capture(current: &Current<'_>, stream: StreamHandle) -> Result<()> {
+    if !current.is_captured(stream)? {
         return Ok(());
     }
     let note = format!(
-        "CUDA stream {stream:#x} is being captured into a graph: it takes no copies of ours meanwhile"
+        "CUDA stream {:#x} is being captured into a graph: it takes no copies of ours meanwhile",
+        stream.number()
     );
     Err(Kind::Captured.because(note))
 }
@@ -368,37 +359,36 @@ impl Cuda {
     pub unsafe fn adopt_stream(
         &self,
         device: DeviceId,
-        native: Handle,
+        native: usize,
         status: Arc<Status>,
     ) -> Result<Shared> {
         let (id, device) = (device, self.device(device)?);
-        let _here = device.enter()?;
-        if native == driver::STREAM_PER_THREAD {
+        let current = device.enter()?;
+        // SAFETY: the caller's promise.
+        let stream = unsafe { StreamHandle::of_number(native) };
+        if stream == StreamHandle::PER_THREAD {
             let note =
                 "CUDA's per-thread default stream is another one in each thread: adopt a stream of its own";
             return Err(Kind::BadRoute.because(note));
         }
-        if native > driver::STREAM_LEGACY {
+        if stream != StreamHandle::LEGACY {
             probe::accessible(native, size_of::<usize>(), Access::Read)?;
-            refuse_context(device, native)?;
+            refuse_context(&current, stream)?;
         }
-        refuse_capture(device, native)?;
-        Shared::adopted(device, id, native, status)
+        refuse_capture(&current, stream)?;
+        Shared::adopted(device, id, (native, stream), status)
     }
 }
 
 /// A stream of another context, perhaps of another GPU.
-fn refuse_context(device: &Device, native: Handle) -> Result<()> {
-    let Some(ask) = device.driver.calls.cuStreamGetCtx else { return Ok(()) };
-    let mut context = 0;
-    // SAFETY: the caller's promise: it is a stream. `context` receives its context.
-    device.check("cuStreamGetCtx", unsafe { ask(native, &mut context) })?;
-    if context == device.context {
+fn refuse_context(current: &Current<'_>, stream: StreamHandle) -> Result<()> {
+    let (own, number) = (current.context().handle(), stream.number());
+    let Some(context) = current.context_of(stream)?.filter(|context| *context != own) else {
         return Ok(());
-    }
+    };
     let note = format!(
-        "CUDA stream {native:#x} belongs to context {context:#x}: it must be of the primary context of the current device's GPU, {:#x}",
-        device.context
+        "CUDA stream {number:#x} belongs to context {context:#x}: it must be of the primary context of the \
+         current device's GPU, {own:#x}"
     );
     Err(Kind::BadRoute.because(note))
 }

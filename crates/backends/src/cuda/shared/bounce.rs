@@ -2,7 +2,7 @@
 //! copies inside a device whose two ends share bytes, where no kernel may do them. Copy engines move those portion by portion,
 //! in an order in which nothing is written over before it was read.
 
-use crate::cuda::{device::Device, driver::Driver, order::queue::Lane};
+use crate::cuda::{device::Device, driver::Current, order::queue::Lane};
 use ferry_core::{
     Result,
     sync::{Arc, AtomicBool, Mutex, Ordering, lock},
@@ -28,7 +28,9 @@ impl Bounce {
     /// Some room. The context is current.
     pub fn new(device: &Arc<Device>) -> Result<Bounce> {
         let spare = lock(&device.bounces.0).pop();
-        let at = spare.map_or_else(|| device.page_locked(CHUNKS * CHUNK), Ok)?;
+        // SAFETY: it is current, as our caller says.
+        let current = unsafe { device.assume_current() };
+        let at = spare.map_or_else(|| current.own_pinned(CHUNKS * CHUNK), Ok)?;
         Ok(Bounce { device: device.clone(), at, is_used: AtomicBool::new(false) })
     }
 
@@ -52,11 +54,11 @@ impl Drop for Bounce {
 }
 
 impl Bounces {
-    /// Gives all memory back. The context is current, and all lanes are gone.
-    pub fn close(&self, driver: &Driver) {
+    /// Gives all memory back. All lanes are gone.
+    pub fn close(&self, current: &Current<'_>) {
         for at in lock(&self.0).drain(..) {
             // SAFETY: made by `Bounce::new`, and the lane that had it has waited for its stream.
-            unsafe { driver.give_page_locked(at) };
+            unsafe { current.free_own_pinned(at) };
         }
     }
 }

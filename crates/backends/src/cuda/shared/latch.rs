@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     device::Device,
-    driver::{self, Handle},
+    driver::{Current, StreamHandle},
 };
 use ferry_core::{
     Fence, Kind, Result, Ticket,
@@ -60,12 +60,13 @@ pub struct Hold {
 impl Latch {
     /// One that holds nothing. The context is current.
     pub fn new(device: &Arc<Device>) -> Result<Arc<Latch>> {
-        if !device.can_hold_streams() {
+        if !device.can_wait_for_numbers() {
             let note =
                 "sharing streams with other libraries needs a driver and a GPU with cuStreamWaitValue64";
             return Err(Kind::Unsupported.because(note));
         }
-        let word = device.words.take(device)?;
+        // SAFETY: it is current, as our caller says.
+        let word = device.words.take(&unsafe { device.assume_current() })?;
         let holds = Mutex::new(Holds { newest: word.value(), ..Holds::default() });
         Ok(Arc::new(Latch { device: device.clone(), word, holds }))
     }
@@ -84,11 +85,11 @@ impl Latch {
 
     /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before it. The context is
     /// current.
-    pub fn put(&self, stream: Handle, number: u64) -> Result<()> {
-        let wait = self.device.driver.calls.cuStreamWaitValue64.expect("looked for by `new`");
-        // SAFETY: the stream is alive, and words stay where they are as long as the device.
-        let code = unsafe { wait(stream, self.word.0, number, driver::WAIT_UNTIL_AS_LARGE) };
-        self.device.check("cuStreamWaitValue64", code)
+    pub fn put(&self, stream: StreamHandle, number: u64) -> Result<()> {
+        // SAFETY: it is current, as our caller says.
+        let current = unsafe { self.device.assume_current() };
+        // SAFETY: words stay where they are as long as the device.
+        unsafe { current.wait_for_number(stream, self.word.0, number) }
     }
 
     /// Done when the stream has come to the first hold behind the op `ticket`, if there is one.
@@ -155,13 +156,13 @@ struct Pages {
 const PAGE: usize = 4096;
 
 impl Words {
-    /// A number of its own. The context is current.
-    fn take(&self, device: &Device) -> Result<Word> {
+    /// A number of its own.
+    fn take(&self, current: &Current<'_>) -> Result<Word> {
         let mut pages = lock(&self.0);
         if let Some(word) = pages.spare.pop() {
             return Ok(word);
         }
-        let at = device.page_locked(PAGE)?;
+        let at = current.own_pinned(PAGE)?;
         pages.pages.push(at);
         let words = (at..at + PAGE).step_by(size_of::<u64>()).map(Word);
         words.clone().for_each(|word| word.set(0));

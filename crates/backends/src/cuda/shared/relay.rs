@@ -94,7 +94,8 @@ impl Relay {
             let entries: Vec<_> = rows.map(crew::entry).collect();
             return self.front.send(&entries, way);
         }
-        rows.try_for_each(|rows| self.front.device.copy_rows(&rows, self.front.stream))
+        // SAFETY: the chunk is ours and the other end of the plan: both stay valid until the op has passed.
+        rows.try_for_each(|rows| unsafe { self.front.current().copy_rows(&rows, self.front.stream) })
     }
 
     /// The host's part, on a thread of its own, when the stream has come to the copy.

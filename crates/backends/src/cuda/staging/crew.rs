@@ -9,7 +9,9 @@
 mod cut;
 mod desk;
 
-use crate::cuda::{device::Device, order::queue::Lane, stream::planner::Way, stream::ring::Entry};
+use crate::cuda::{
+    device::Device, driver::Current, order::queue::Lane, stream::planner::Way, stream::ring::Entry,
+};
 use crate::host::copy::{self, Cursor};
 pub use cut::Portions;
 use cut::places;
@@ -71,14 +73,13 @@ impl Lane {
     }
 
     fn copy_by_driver(&self, plan: &Plan) -> Result<()> {
-        plan.pieces().iter().try_for_each(|rows| self.device.copy_rows(&rows, self.stream))
+        // SAFETY: whoever submitted keeps the rows valid until the op has passed.
+        plan.pieces().iter().try_for_each(|rows| unsafe { self.current().copy_rows(&rows, self.stream) })
     }
 
     fn copy_staged(self: &Arc<Self>, plan: &Plan) -> Result<()> {
-        // SAFETY: the stream is alive.
-        let code = unsafe { (self.device.driver.calls.cuStreamSynchronize)(self.stream) };
-        self.device.check("the GPU's work before a copy of pageable memory", code)?;
-        Arc::new(Staged::new(self.clone(), plan)).run()
+        self.current().synchronize(self.stream, "the GPU's work before a copy of pageable memory")?;
+        Arc::new(Staged::new(self.clone(), plan)).run(&self.current())
     }
 }
 
@@ -143,22 +144,23 @@ impl Staged {
         &self.lane.device
     }
 
-    /// Does all of it, with help. The context is current.
-    fn run(self: Arc<Self>) -> Result<()> {
+    /// Does all of it, with help.
+    fn run(self: Arc<Self>, current: &Current<'_>) -> Result<()> {
         for _ in 1..self.portions.count().min(self.device().desks.most()) {
             let staged = self.clone();
             self.device().workers.run(Box::new(move || staged.help()));
         }
-        let done = self.device().desks.wait(self.device()).and_then(|desk| self.work(&desk));
+        let desk = self.device().desks.wait(self.device(), current);
+        let done = desk.and_then(|desk| self.work(current, &desk));
         self.end(done)
     }
 
     /// On a thread of the workers.
     fn help(&self) {
         let Some(_helper) = self.join() else { return };
-        let Ok(_here) = self.device().enter() else { return };
-        let Some(desk) = self.device().desks.look(self.device()) else { return };
-        if let Err(error) = self.work(&desk) {
+        let Ok(current) = self.device().enter() else { return };
+        let Some(desk) = self.device().desks.try_take(self.device(), &current) else { return };
+        if let Err(error) = self.work(&current, &desk) {
             self.fail(error);
         }
     }
@@ -195,35 +197,35 @@ impl Staged {
         self.portions.get(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Does portions until none is left. The context is current.
-    fn work(&self, desk: &Desk) -> Result<()> {
-        let done = if self.is_into { self.send(desk) } else { self.fetch(desk) };
+    /// Does portions until none is left.
+    fn work(&self, current: &Current<'_>, desk: &Desk) -> Result<()> {
+        let done = if self.is_into { self.send(current, desk) } else { self.fetch(current, desk) };
         if done.is_err() {
             // What went by way of the lane may have no event behind it.
             let _ = self.lane.drain();
         }
-        done.and(desk.settle(self.device()))
+        done.and(desk.wait(current))
     }
 
-    fn send(&self, desk: &Desk) -> Result<()> {
+    fn send(&self, current: &Current<'_>, desk: &Desk) -> Result<()> {
         for chunk in desk.chunks().iter().cycle() {
             let Some(pieces) = self.take() else { break };
-            chunk.wait(self.device())?;
+            chunk.wait(current)?;
             self.move_by_cpu(chunk, pieces)?;
-            self.move_by_device(desk, chunk, pieces)?;
+            self.move_by_device(current, desk, chunk, pieces)?;
         }
         Ok(())
     }
 
-    fn fetch(&self, desk: &Desk) -> Result<()> {
+    fn fetch(&self, current: &Current<'_>, desk: &Desk) -> Result<()> {
         let mut begun: Option<(&Chunk, &[Rows])> = None;
         for chunk in desk.chunks().iter().cycle() {
             let next = self.take();
             if let Some(pieces) = next {
-                self.move_by_device(desk, chunk, pieces)?;
+                self.move_by_device(current, desk, chunk, pieces)?;
             }
             if let Some((chunk, pieces)) = begun {
-                chunk.wait(self.device())?;
+                chunk.wait(current)?;
                 self.move_by_cpu(chunk, pieces)?;
             }
             begun = next.map(|pieces| (chunk, pieces));
@@ -243,16 +245,23 @@ impl Staged {
     }
 
     /// Between the chunk and the device. The lane is held or locked, and has nothing in its stream but what is put there here.
-    fn move_by_device(&self, desk: &Desk, chunk: &Chunk, pieces: &[Rows]) -> Result<()> {
+    fn move_by_device(
+        &self,
+        current: &Current<'_>,
+        desk: &Desk,
+        chunk: &Chunk,
+        pieces: &[Rows],
+    ) -> Result<()> {
         let mut rows = in_chunk(chunk.at(), pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(way) = self.way.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(entry).collect();
             self.lane.send(&entries, way)?;
-            return chunk.record(self.device(), self.lane.stream);
+            return chunk.record(current, self.lane.stream);
         }
-        rows.try_for_each(|rows| desk.copy(self.device(), &rows))?;
-        chunk.record(self.device(), desk.stream())
+        // SAFETY: one end is in the chunk, the other in the plan; both stay valid until the desk's stream was waited for.
+        rows.try_for_each(|rows| unsafe { current.copy_rows(&rows, desk.stream()) })?;
+        chunk.record(current, desk.stream())
     }
 }
 

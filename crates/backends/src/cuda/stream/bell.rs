@@ -1,7 +1,7 @@
 //! How a thread that waits learns of a kernel's end: each block of the kernel writes a number into page-locked memory when all that
 //! it wrote has arrived. To ask the driver takes two microseconds more.
 
-use crate::cuda::{device::Device, driver::Handle};
+use crate::cuda::device::Device;
 use ferry_core::{
     Result,
     sync::{Mutex, lock},
@@ -35,14 +35,14 @@ pub struct Bells {
 
 #[derive(Default)]
 struct Made {
-    pages: Vec<Handle>,
-    spare: Vec<Handle>,
+    pages: Vec<usize>,
+    spare: Vec<usize>,
     /// Somebody may still write to one that nobody uses.
     is_any_lost: bool,
 }
 
 impl Bells {
-    fn take(&self, make: impl FnOnce(usize) -> Result<Handle>) -> Result<Handle> {
+    fn take(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
         let mut made = lock(&self.made);
         if made.spare.is_empty() {
             let page = make(PAGE)?;
@@ -55,7 +55,7 @@ impl Bells {
     }
 
     /// The memory of the bells, to be given back; none if a kernel may still write to one.
-    pub fn close(&self) -> Vec<Handle> {
+    pub fn close(&self) -> Vec<usize> {
         let made = mem::take(&mut *lock(&self.made));
         if made.is_any_lost { Vec::new() } else { made.pages }
     }
@@ -64,7 +64,7 @@ impl Bells {
 /// The bell of a lane, made when its first kernel is launched; none where there is no memory for it.
 #[derive(Default)]
 pub struct Bell {
-    at: OnceLock<Handle>,
+    at: OnceLock<usize>,
     /// What the last thing in the stream rings, if it is a kernel that does.
     newest: Mutex<Option<Ring>>,
 }
@@ -73,7 +73,7 @@ pub struct Bell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// Where the words are; 0 is no bell.
-    pub at: Handle,
+    pub at: usize,
     /// What each of the blocks writes.
     pub number: u64,
     blocks: u32,
@@ -82,13 +82,15 @@ pub struct Ring {
 impl Bell {
     /// What the next kernel, of so many blocks, is to ring. The context is current.
     pub fn next(&self, device: &Device, blocks: u32) -> Ring {
-        let at = self.at.get().copied().or_else(|| self.make(&device.bells, |len| device.page_locked(len)));
+        // SAFETY: it is current, as our caller says.
+        let current = unsafe { device.assume_current() };
+        let at = self.at.get().copied().or_else(|| self.make(&device.bells, |len| current.own_pinned(len)));
         let at = at.filter(|_| blocks as usize <= BLOCKS).unwrap_or(0);
         Ring { at, number: device.bells.count.fetch_add(1, Ordering::Relaxed) + 1, blocks }
     }
 
     /// Where the bell is, made here or by somebody else meanwhile.
-    fn make(&self, bells: &Bells, make: impl FnOnce(usize) -> Result<Handle>) -> Option<Handle> {
+    fn make(&self, bells: &Bells, make: impl FnOnce(usize) -> Result<usize>) -> Option<usize> {
         let made = bells.take(make).ok()?;
         if self.at.set(made).is_err() {
             lock(&bells.made).spare.push(made);
@@ -152,8 +154,8 @@ mod tests {
     use super::*;
 
     /// Memory that is never given back; it need not be page-locked here.
-    fn memory(len: usize) -> Result<Handle> {
-        Ok(vec![u64::MAX; len.div_ceil(8)].leak().as_ptr() as Handle)
+    fn memory(len: usize) -> Result<usize> {
+        Ok(vec![u64::MAX; len.div_ceil(8)].leak().as_ptr() as usize)
     }
 
     /// What a block of a kernel does.

@@ -1,8 +1,7 @@
 //! What the GPU does by itself, put into the stream of a lane.
 
 use crate::cuda::{
-    driver::errors,
-    driver::{self, Handle, Hints, Rectangle},
+    driver::{Current, KernelHandle},
     host::Piece,
     order::queue::Lane,
     stream::page::Page,
@@ -112,24 +111,16 @@ impl Lane {
     /// ranges over joints: what it may have begun is in the stream, as all of a batch is, and is then done once more. In a shared stream
     /// they keep to that one: others may stand still behind it.
     fn send_together(&self, entries: &[Entry]) -> Result<bool> {
-        let Some(copy) = self.device.driver.copy_together.filter(|_| !self.is_shared) else {
+        let current = self.current();
+        if self.is_shared || !current.has_copy_batch() {
             return Ok(false);
-        };
+        }
         self.bell.ends_with(None);
         let [dsts, srcs, lens] =
             [|entry: &Entry| entry.dst, |entry: &Entry| entry.src, |entry: &Entry| entry.len]
                 .map(|word| entries.iter().map(|entry| word(entry) as usize).collect::<Vec<_>>());
-        let (hints, first, mut failed) = (Hints::IN_THE_STREAM, 0, 0);
-        let ends = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
-        // SAFETY: arrays of one length, with hints for all pieces. The pieces of a plan stay valid until the op has passed, and
-        // what the arrays say is copied before the call returns.
-        let code = unsafe {
-            copy(ends.0, ends.1, ends.2, entries.len(), &hints, &first, 1, &mut failed, self.stream)
-        };
-        match errors::meaning(code).is_final {
-            true => self.device.check("cuMemcpyBatchAsync", code).map(|()| true),
-            false => Ok(code == driver::SUCCESS),
-        }
+        // SAFETY: the pieces of a plan stay valid until the op has passed.
+        unsafe { current.copy_batch([&dsts, &srcs, &lens], self.stream) }
     }
 
     /// A row of page-locked memory, by a copy engine.
@@ -246,54 +237,44 @@ impl Lane {
     pub fn copy_row(&self, dst: usize, src: usize, len: usize) -> Result<()> {
         self.bell.ends_with(None);
         // SAFETY: a row of a plan: both ranges stay valid until the op has passed.
-        let code = unsafe { (self.device.driver.calls.cuMemcpyAsync)(dst, src, len, self.stream) };
-        self.device.check(format_args!("cuMemcpyAsync of {len} bytes from {src:#x} to {dst:#x}"), code)
+        unsafe { self.current().copy(dst, src, len, self.stream) }
     }
 
     fn copy_rectangle(&self, rows: &Rows) -> Result<()> {
         self.bell.ends_with(None);
-        let rectangle = Rectangle::from(rows);
         // SAFETY: a rectangle of a plan: all rows stay valid until the op has passed.
-        let code = unsafe { (self.device.driver.calls.cuMemcpy2DAsync)(&rectangle, self.stream) };
-        let Rows { dst, src, width, height, .. } = rows;
-        let call =
-            format_args!("cuMemcpy2DAsync of {height} rows of {width} bytes from {src:#x} to {dst:#x}");
-        self.device.check(call, code)
+        unsafe { self.current().copy_rows(rows, self.stream) }
     }
 
     /// A piece of a fill of device memory.
     pub fn fill(&self, piece: Piece) -> Result<()> {
         self.bell.ends_with(None);
-        let calls = &self.device.driver.calls;
+        let (current, stream) = (self.current(), self.stream);
         match piece {
-            Piece::Bytes { dst, byte, count } => {
-                // SAFETY: a piece of a fill: it stays valid until the op has passed.
-                let code = unsafe { (calls.cuMemsetD8Async)(dst, byte, count, self.stream) };
-                self.device.check(format_args!("cuMemsetD8Async of {count} bytes at {dst:#x}"), code)
-            }
-            Piece::Words { dst, word, count } => {
-                // SAFETY: as above, and aligned to its words.
-                let code = unsafe { (calls.cuMemsetD32Async)(dst, word, count, self.stream) };
-                self.device.check(format_args!("cuMemsetD32Async of {count} words at {dst:#x}"), code)
-            }
+            // SAFETY: a piece of a fill: it stays valid until the op has passed.
+            Piece::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
+            // SAFETY: as above, and aligned to its words.
+            Piece::Words { dst, word, count } => unsafe { current.fill_words(dst, word, count, stream) },
         }
     }
 
     /// Launches a kernel of ours as one block.
-    pub fn start(&self, kernel: Handle, args: &[u64]) -> Result<()> {
+    pub fn start(&self, kernel: KernelHandle, args: &[u64]) -> Result<()> {
         let mut args: Vec<_> = args.iter().map(arg).collect();
         self.start_blocks(kernel, 1, &mut args)
     }
 
-    pub fn start_blocks(&self, kernel: Handle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
+    pub fn start_blocks(&self, kernel: KernelHandle, blocks: u32, args: &mut [*mut c_void]) -> Result<()> {
         self.bell.ends_with(None);
         // SAFETY: the kernel takes these arguments, of these sizes, and they are copied before the call returns; what they
         // point at stays valid until the op has passed.
-        let code = unsafe {
-            let launch = self.device.driver.calls.cuLaunchKernel;
-            launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, self.stream, args.as_mut_ptr(), ptr::null_mut())
-        };
-        self.device.check("cuLaunchKernel", code)
+        unsafe { self.current().launch(kernel, (blocks, THREADS), args, self.stream) }
+    }
+
+    /// The proof that the context is current, as all callers here say it is.
+    pub fn current(&self) -> Current<'_> {
+        // SAFETY: whoever puts work into the stream has entered the device.
+        unsafe { self.device.assume_current() }
     }
 }
 

@@ -6,11 +6,8 @@
 //! comes near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers are in
 //! [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
 
-use crate::cuda::stream::settings::Constants;
+use crate::cuda::{driver::MAX_PITCH, stream::settings::Constants};
 use ferry_core::Rows;
-
-/// The largest pitch that the driver takes.
-const MAX_PITCH: usize = i32::MAX as usize;
 
 /// So many pieces at once fill the link.
 const UNDER_WAY: usize = 128;

@@ -4,7 +4,6 @@
 //! knows without a call of the driver that the slot is free. Nobody ever waits for a slot: when all are lent out the pieces go with the
 //! launches themselves.
 
-use crate::cuda::driver::Handle;
 use ferry_core::{
     Line, Result,
     sync::{Mutex, lock, spin_loop},
@@ -144,8 +143,8 @@ pub struct Loan {
     /// What the kernel has to write when it ends,
     pub number: u64,
     /// and where.
-    pub back: Handle,
-    list: Handle,
+    pub back: usize,
+    list: usize,
     /// How many entries were added.
     len: usize,
     is_sent: bool,
@@ -153,7 +152,7 @@ pub struct Loan {
 
 impl Lists {
     /// A slot, if one is free or can be made: `make` gives page-locked memory of this length.
-    pub fn lend(&self, make: impl FnOnce(usize) -> Result<Handle>) -> Result<Option<Loan>> {
+    pub fn lend(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<Option<Loan>> {
         let mut slots = lock(&self.0);
         let free = match slots.find() {
             None if slots.lent.len() < SLOTS => Some(slots.add(make(GROUP_LEN)?)),
@@ -163,7 +162,7 @@ impl Lists {
     }
 
     /// The memory of the slots, to be given back; none if a kernel may still read one.
-    pub fn close(&self) -> Vec<Handle> {
+    pub fn close(&self) -> Vec<usize> {
         let mut slots = lock(&self.0);
         // A kernel says so a moment after its end was heard of.
         let is_idle = (0..LOOKS).any(|_| {
@@ -176,7 +175,7 @@ impl Lists {
 }
 
 impl Slots {
-    fn add(&mut self, group: Handle) -> usize {
+    fn add(&mut self, group: usize) -> usize {
         let first = self.lent.len();
         self.groups.push(group);
         self.lent.resize(first + GROUP, 0);
@@ -209,7 +208,7 @@ impl Slots {
         }
     }
 
-    fn back(&self, slot: usize) -> Handle {
+    fn back(&self, slot: usize) -> usize {
         let lists = GROUP * ROOM * size_of::<Entry>();
         self.groups[slot / GROUP] + lists + slot % GROUP * size_of::<AtomicU64>()
     }
@@ -253,7 +252,7 @@ impl Loan {
     }
 
     /// Where the list is, for the GPU too. What was added is there for it to read.
-    pub fn list(&self) -> Handle {
+    pub fn list(&self) -> usize {
         self.list
     }
 
@@ -279,8 +278,8 @@ mod tests {
     use super::*;
 
     /// Memory that is never given back; it need not be page-locked here.
-    fn memory(len: usize) -> Result<Handle> {
-        Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as Handle)
+    fn memory(len: usize) -> Result<usize> {
+        Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as usize)
     }
 
     fn lend(lists: &Lists) -> Option<Loan> {
@@ -288,7 +287,7 @@ mod tests {
     }
 
     /// What the last block of a kernel does.
-    fn read(back: Handle, number: u64) {
+    fn read(back: usize, number: u64) {
         // SAFETY: the word of a loan of these tests.
         unsafe { AtomicU64::from_ptr(back as *mut u64) }.store(number, Ordering::Release);
     }

@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     device::Device,
-    driver::{self, Driver, Handle},
+    driver::{Current, StreamHandle},
 };
 use ferry_core::{
     Result,
@@ -15,21 +15,21 @@ const KEPT: usize = 16;
 
 /// Streams that nobody uses, with nothing in them.
 #[derive(Default)]
-pub struct Spares(Mutex<Vec<Handle>>);
+pub struct Spares(Mutex<Vec<StreamHandle>>);
 
 impl Spares {
-    /// Gives all back. The context is current.
-    pub fn close(&self, driver: &Driver) {
+    /// Gives all back.
+    pub fn close(&self, current: &Current<'_>) {
         for stream in lock(&self.0).drain(..) {
             // SAFETY: ours, and nobody uses it.
-            unsafe { (driver.calls.cuStreamDestroy)(stream) };
+            unsafe { current.destroy_stream(stream) };
         }
     }
 }
 
 impl Device {
     /// A CUDA stream.
-    pub fn make_stream(&self) -> Result<Handle> {
+    pub fn make_stream(&self) -> Result<StreamHandle> {
         if let Some(made) = self.holds.unless_held(|| self.new_stream()) {
             return made;
         }
@@ -46,10 +46,7 @@ impl Device {
         Ok(())
     }
 
-    fn new_stream(&self) -> Result<Handle> {
-        let (_here, mut stream) = (self.enter()?, 0);
-        // SAFETY: the context is current and `stream` receives the stream.
-        let code = unsafe { (self.driver.calls.cuStreamCreate)(&mut stream, driver::STREAM_NON_BLOCKING) };
-        self.check("cuStreamCreate", code).map(|()| stream)
+    fn new_stream(&self) -> Result<StreamHandle> {
+        self.enter()?.create_stream()
     }
 }
