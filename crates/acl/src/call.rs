@@ -12,7 +12,7 @@ use crate::{
     log::{self, Level, Module},
     messages,
     rules::stream,
-    state::thread::{Here, if_here, with_here},
+    state::{Here, if_here, with_here},
 };
 use ferry::engine::{
     fork,

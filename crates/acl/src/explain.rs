@@ -2,10 +2,7 @@
 
 use crate::{
     Error, Result,
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry_core::{Access, Block, sync::lock};
 use std::{collections::VecDeque, sync::Mutex};

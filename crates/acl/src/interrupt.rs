@@ -11,7 +11,7 @@ use crate::{
     Result,
     constants::{ACL_ERROR_RT_CONTEXT_NULL, ACL_ERROR_RT_STREAM_SYNC_TIMEOUT},
     fork::{FORKED, is_forked},
-    state::thread::{Check, Here, with_here},
+    state::{Check, Here, with_here},
 };
 use ferry_core::{Kind, PATIENCE, Rows};
 use std::time::{Duration, Instant};

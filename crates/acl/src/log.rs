@@ -1,6 +1,9 @@
-//! Logs, where and how the ASCEND_ variables want them. A line below the wanted level costs a comparison; one
-//! that cannot be written is lost, and no call fails because of it. Nothing is logged for a call that
-//! succeeds, but for the start, the end and the choice of a device.
+//! Logs, where and how the ASCEND_ variables want them.
+//!
+//! A line below the wanted level costs a comparison; one that cannot be written is lost, and no call fails
+//! because of it. Nothing is logged for a call that succeeds, but for the start, the end and the choice of a
+//! device. `settings.rs` reads the variables, `files.rs` writes and rotates the files, `time.rs` is the clock
+//! of the lines. Nothing here knows the engine or the state of a thread: a forked child logs as well.
 
 mod files;
 mod settings;

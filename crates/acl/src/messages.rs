@@ -5,7 +5,7 @@ use crate::{
     Result, constants as c,
     error::fail,
     fork::{FORKED, is_forked},
-    state::thread::{Here, with_here},
+    state::{Here, with_here},
 };
 use ferry::engine::fork;
 use ferry_core::sync::lock;
@@ -56,8 +56,8 @@ pub(crate) fn keep(code: i32, text: String) {
     });
 }
 
-/// Shows the messages, newest on top, once, if there are any. The text is valid until this thread's next call of
-/// this.
+/// Shows the messages, newest on top, once, if there are any. The text is valid until this thread's next
+/// call of this.
 pub fn take(show: impl FnOnce(&CStr)) {
     if is_forked() && !fork::by_c_library() {
         return show(FORKED); // nothing else can be kept there

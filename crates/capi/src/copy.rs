@@ -15,7 +15,7 @@ use ferry_acl::{
         fill, reduce,
         target::On,
     },
-    state::thread::Here,
+    state::Here,
 };
 use std::ffi::c_void;
 

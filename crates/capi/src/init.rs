@@ -9,7 +9,7 @@ use ferry_acl::{
     functions::{self, ApiFunction},
     messages,
     rules::init,
-    state::thread::Here,
+    state::Here,
 };
 use std::{
     ffi::{OsString, c_char},

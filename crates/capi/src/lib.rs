@@ -56,5 +56,5 @@ pub use virtual_memory::*;
 static LOADED: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
-    ferry_acl::state::thread::load();
+    ferry_acl::state::load();
 }

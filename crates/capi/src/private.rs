@@ -13,7 +13,7 @@ use ferry_acl::{
     functions,
     interrupt::{self},
     rules::{copy::Async, pyacl, report, stream},
-    state::{process, thread::Check},
+    state::{self, Check},
 };
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -146,5 +146,5 @@ pub extern "C" fn ferryStop() -> aclError {
 /// Whether this copy of the library has been used: another one in the same process asks.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferryInUse() -> i32 {
-    process::in_use().into()
+    state::in_use().into()
 }

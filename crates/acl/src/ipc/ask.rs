@@ -5,7 +5,7 @@ use super::{
     socket::{Socket, SocketPeer, process, user, wait, watch},
     wire::{ANSWER, Answer, GOODBYE, Name},
 };
-use crate::{Error, Result, arguments::refuse, constants as c, error::fail, interrupt, state::thread::Here};
+use crate::{Error, Result, arguments::refuse, constants as c, error::fail, interrupt, state::Here};
 use ferry::engine::files::Kept;
 use ferry_core::{Kind, Shared};
 use std::{

@@ -2,7 +2,7 @@
 //! or handle; each import is undone by itself, and the memory goes with the last.
 
 use super::{exports::Source, wire::Name};
-use crate::{Result, arguments::refuse, constants as c, error::fail, interrupt, state::thread::Here};
+use crate::{Result, arguments::refuse, constants as c, error::fail, interrupt, state::Here};
 use ferry_core::{Kind, sync::lock};
 use std::{
     collections::{HashMap, hash_map::Entry},

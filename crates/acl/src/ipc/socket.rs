@@ -2,7 +2,7 @@
 //! that are passed, and processes that can be watched. Names are abstract: nothing is left on disk, and the
 //! name goes with the last socket.
 
-use crate::{interrupt, state::thread::Here};
+use crate::{interrupt, state::Here};
 use ferry::engine::files::{Kept, all_above};
 use std::{
     io::{

@@ -7,7 +7,7 @@ use super::{
     socket::{Socket, random, wait, watch},
     wire::{Answer, ExportKind, Name},
 };
-use crate::{Result, constants as c, state::thread::with_here};
+use crate::{Result, constants as c, state::with_here};
 use ferry::engine::files;
 use ferry_core::Shared;
 use std::{

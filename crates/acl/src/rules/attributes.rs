@@ -7,11 +7,7 @@ use crate::{
     arguments::refuse,
     constants::*,
     error::fail,
-    state::{
-        process::engine,
-        stream::{LEAST_PRIORITY, StreamEntry},
-        thread::Here,
-    },
+    state::{Here, LEAST_PRIORITY, StreamEntry, engine},
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

@@ -10,7 +10,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::with_addresses,
-    state::thread::Here,
+    state::Here,
 };
 use ferry_core::{Block, Ends, Home, Kind, Memory, Misfit, Origin, Place, Plan, Route, Runs};
 use std::cell::Cell;

@@ -7,11 +7,7 @@ use crate::{
     constants as c,
     error::fail,
     interrupt,
-    state::{
-        context::Context,
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Context, Here, OpenedEngine, engine},
 };
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use super::{
     kinds::{CopyKind, not_far, not_mapped_across, reachable},
     target::{On, Target, between},
 };
-use crate::{Result, arguments::within, interrupt, state::thread::Here};
+use crate::{Result, arguments::within, interrupt, state::Here};
 use ferry_core::{Ends, Home, Plan, Request, Rows};
 
 /// Documented: the most rows of an asynchronous 2-D copy.

@@ -5,7 +5,7 @@ use crate::{
     Result,
     arguments::{not_null, refuse, within},
     explain::explaining,
-    state::thread::Here,
+    state::Here,
 };
 use ferry_core::{
     Access, Block, Home, Indirect, Kind, Memory, Op, Place, Rows,

@@ -8,12 +8,7 @@ use crate::{
     error::fail,
     interrupt,
     log::{self, Level, Module},
-    state::{
-        context::Context,
-        process::{OpenedEngine, Primary, engine},
-        stream::StreamEntry,
-        thread::Here,
-    },
+    state::{Context, Here, OpenedEngine, Primary, StreamEntry, engine},
 };
 use ferry_core::{Kind, sync::lock};
 use std::{

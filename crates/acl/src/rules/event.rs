@@ -7,11 +7,7 @@ use crate::{
     error::fail,
     handles::{HandleKind, Handles},
     interrupt,
-    state::{
-        process::{OpenedEngine, engine},
-        stream::StreamEntry,
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, StreamEntry, engine},
     waits::{self, Until},
 };
 use ferry_core::{Event, Gate, Kind, Mark};

@@ -13,10 +13,7 @@ use crate::{
         imports::{self, Ended},
         wire::{Answer, ExportKind, KEY_TEXT, Name},
     },
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry_core::{Home, Kind, Origin, sync::lock};
 

@@ -7,7 +7,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
-    state::thread::Here,
+    state::Here,
 };
 use ferry_core::{Access, Fill, Memory, Op, Plan};
 

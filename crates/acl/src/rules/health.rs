@@ -1,7 +1,7 @@
 //! Faults of devices and what follows them: status, memory errors, repair, dropping all work of a device.
 //! Devices of this library have no faults that a program could repair, but a GPU may be lost.
 
-use crate::{Result, arguments::refuse, constants::*, state::process::engine};
+use crate::{Result, arguments::refuse, constants::*, state::engine};
 use ferry_core::Kind;
 
 /// Documented: the most ranges with memory errors that are reported.

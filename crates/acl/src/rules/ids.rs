@@ -6,7 +6,7 @@ use crate::{
     Result,
     constants::ACL_ERROR_RT_INVALID_DEVICEID,
     error::fail,
-    state::process::{OpenedEngine, engine},
+    state::{OpenedEngine, engine},
 };
 
 impl OpenedEngine {

@@ -7,11 +7,7 @@ use crate::{
     constants::*,
     error::fail,
     settings::settings,
-    state::{
-        process::{DeviceState, OpenedEngine, bad_device, engine},
-        stream::LEAST_PRIORITY,
-        thread::Here,
-    },
+    state::{DeviceState, Here, LEAST_PRIORITY, OpenedEngine, bad_device, engine},
     version::Version,
 };
 use ferry::{

@@ -9,10 +9,7 @@ use crate::{
     log::{self, Level, Module},
     messages,
     settings::settings,
-    state::{
-        process::{engine, opened},
-        thread::{Here, set_default_device},
-    },
+    state::{Here, engine, opened, set_default_device},
 };
 use ferry_core::sync::lock;
 use std::{

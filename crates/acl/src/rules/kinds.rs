@@ -4,7 +4,7 @@ use crate::{
     Error,
     constants::{self as c, *},
     error::fail,
-    state::process::OpenedEngine,
+    state::OpenedEngine,
 };
 use ferry_core::{Block, Ends, Kind, Origin, Place, Result, Route, sync::lock};
 

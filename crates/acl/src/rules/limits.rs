@@ -5,11 +5,7 @@ use crate::{
     Result,
     arguments::refuse,
     constants::*,
-    state::{
-        process::{OpenedEngine, engine},
-        stream::CoreLimits,
-        thread::Here,
-    },
+    state::{CoreLimits, Here, OpenedEngine, engine},
 };
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -9,10 +9,7 @@ use crate::{
     explain::{explaining, remember_freed},
     interrupt,
     ipc::{self, wire::ExportKind},
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry::Options;
 use ferry_core::{Access, Block, Home, Kind, Origin, Place, Request, space::Purpose};

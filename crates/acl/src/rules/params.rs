@@ -6,7 +6,7 @@ use crate::{
     arguments::refuse,
     constants::*,
     error::fail,
-    state::{context::SystemParams, thread::Here},
+    state::{Here, SystemParams},
 };
 use ferry_core::sync::lock;
 

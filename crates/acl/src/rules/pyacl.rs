@@ -13,7 +13,7 @@ use crate::{
     constants as c,
     error::fail,
     fork::is_forked,
-    state::{process::opened, thread::Here},
+    state::{Here, opened},
 };
 use ferry_core::{Access, Block, Ends, Home, Origin, Place, Rows};
 use std::cell::Cell;

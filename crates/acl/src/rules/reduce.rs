@@ -4,7 +4,7 @@ use super::{
     descriptor::device_of,
     target::{On, Target, between},
 };
-use crate::{Result, arguments::refuse, constants::*, error::fail, state::thread::Here};
+use crate::{Result, arguments::refuse, constants::*, error::fail, state::Here};
 use ferry::products::{A2, A3, B200I, B950, INF, Product, TRN};
 use ferry_core::{
     Ends, Kind, Memory, Op, Reduction,

@@ -10,10 +10,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::{explaining, remember_freed},
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry_core::{Access, Block, Place, space::Purpose, sync::lock};
 use std::{collections::BTreeMap, sync::Mutex};

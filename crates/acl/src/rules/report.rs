@@ -11,10 +11,7 @@ use crate::{
     constants::*,
     error::fail,
     interrupt,
-    state::{
-        process::engine,
-        thread::{Here, with_here},
-    },
+    state::{Here, engine, with_here},
 };
 use ferry::engine::threads::cancel::Cancelling;
 use std::{

@@ -7,7 +7,7 @@ use crate::{
     arguments::refuse,
     constants::ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     error::fail,
-    state::{process::engine, thread::Here},
+    state::{Here, engine},
 };
 use ferry_core::sync::lock;
 

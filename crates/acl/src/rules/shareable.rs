@@ -18,7 +18,7 @@ use crate::{
         imports,
         wire::{Answer, ExportKind, Name},
     },
-    state::{process::engine, thread::Here},
+    state::{Here, engine},
 };
 use ferry_core::Home;
 

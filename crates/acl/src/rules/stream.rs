@@ -9,11 +9,7 @@ use crate::{
     fork::is_forked,
     handles::Handles,
     interrupt,
-    state::{
-        process::{engine, opened},
-        stream::{LEAST_PRIORITY, StreamEntry},
-        thread::Here,
-    },
+    state::{Here, LEAST_PRIORITY, StreamEntry, engine, opened},
 };
 use ferry::engine::threads::as_here;
 use ferry_core::Kind;

@@ -10,11 +10,7 @@ use crate::{
     arguments::not_null,
     explain::with_addresses,
     interrupt,
-    state::{
-        process::{OpenedEngine, engine},
-        stream::StreamEntry,
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, StreamEntry, engine},
 };
 use ferry_core::{Ends, Memory, Op, Plan, Route, Rows, Stream, Ticket};
 use std::{mem, sync::Arc};

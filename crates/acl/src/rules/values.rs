@@ -11,7 +11,7 @@ use crate::{
     error::fail,
     explain::explaining,
     interrupt,
-    state::thread::Here,
+    state::Here,
     waits::{self, Until},
 };
 use ferry_core::{Access, Gate, Home, Request, Rows};

@@ -1,5 +1,10 @@
-//! Virtual memory: addresses are reserved, and physical memory is mapped there. Physical memory by handle is
-//! `physical.rs`; what is mapped where, and who may touch it, is `mapped.rs`.
+//! Virtual memory: addresses are reserved, and physical memory is mapped there.
+//!
+//! Physical memory by handle is `physical.rs`; what is mapped where, and which places were given access to
+//! it, is `mapped.rs`. Here are the functions that take both, and those of reservations, which the engine
+//! knows by itself. Copies treat mapped memory like any other: nothing of theirs is here.
+//!
+//! Arrows: `physical` <- `mapped` <- this file.
 
 pub mod mapped;
 pub mod physical;
@@ -12,7 +17,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::{explaining, remember_freed},
-    state::{process::engine, thread::Here},
+    state::{Here, engine},
 };
 use ferry_core::{space::Purpose, sync::lock};
 

@@ -10,10 +10,17 @@
 //!
 //! Arrows: `stream` <- `context` <- `process` <- `lifecycle` <- `thread` <- everything above.
 
-pub mod context;
+mod context;
 mod duplicate;
-pub mod lifecycle;
-pub mod process;
+mod lifecycle;
+mod process;
 mod pthread_key;
-pub mod stream;
-pub mod thread;
+mod stream;
+mod thread;
+
+pub(crate) use context::{Context, SystemParams};
+pub use process::in_use;
+pub(crate) use process::{DeviceState, OpenedEngine, Primary, bad_device, engine, opened};
+pub(crate) use stream::{CoreLimits, LEAST_PRIORITY, StreamEntry};
+pub use thread::{Check, Here, load};
+pub(crate) use thread::{if_here, set_default_device, with_here};

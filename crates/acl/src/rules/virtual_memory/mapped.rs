@@ -7,10 +7,7 @@ use crate::{
     constants::*,
     error::fail,
     explain::explaining,
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry_core::{Home, sync::lock};
 use std::{
@@ -19,9 +16,9 @@ use std::{
 };
 
 /// Every mapping of the process by its first address.
-pub(super) static MAPPED: Mutex<Mapped> = Mutex::new(Mapped(BTreeMap::new()));
+pub(super) static MAPPED: Mutex<MappedTable> = Mutex::new(MappedTable(BTreeMap::new()));
 
-pub(super) struct Mapped(BTreeMap<usize, MappedMemory>);
+pub(super) struct MappedTable(BTreeMap<usize, MappedMemory>);
 
 struct MappedMemory {
     entry: Arc<PhysicalEntry>,
@@ -42,7 +39,7 @@ pub struct AccessRequest {
     pub is_plain: bool,
 }
 
-impl Mapped {
+impl MappedTable {
     pub(super) fn add(&mut self, base: usize, entry: &Arc<PhysicalEntry>) {
         self.0.insert(base, MappedMemory { entry: entry.clone(), open_to: Vec::new() });
     }

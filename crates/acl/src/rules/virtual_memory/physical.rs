@@ -9,10 +9,7 @@ use crate::{
     interrupt,
     ipc::{self, wire::ExportKind},
     rules::memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
-    state::{
-        process::{OpenedEngine, engine},
-        thread::Here,
-    },
+    state::{Here, OpenedEngine, engine},
 };
 use ferry::engine::nodes;
 use ferry_core::{Home, Physical, sync::lock};
