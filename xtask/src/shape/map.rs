@@ -10,6 +10,8 @@ use super::package::Package;
 
 const FILE: &str = "docs/ARCHITECTURE.md";
 const BEGIN: &str = "<!-- modules: `cargo xtask map` writes what follows -->\n";
+/// Characters of a line that is read at one glance.
+const LONG: usize = 110;
 const END: &str = "<!-- end of modules -->\n";
 
 /// Modules that the map lacks, names wrongly, or has and that are gone.
@@ -89,10 +91,12 @@ fn folder_of(file: &str) -> String {
     }
 }
 
-/// The first sentence, on one line and without links.
+/// The first sentence, on one line and without links; a long one up to its colon.
 fn sentence(doc: &str) -> String {
     let paragraph = doc.split("\n\n").next().unwrap_or_default().replace('\n', " ");
     let end = paragraph.find(". ").unwrap_or(paragraph.len());
     let first = paragraph[..end].trim_end_matches(['.', ':']);
+    let is_long = first.chars().count() > LONG;
+    let first = first.split_once(": ").filter(|_| is_long).map_or(first, |(head, _)| head);
     first.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
 }

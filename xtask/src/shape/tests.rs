@@ -304,7 +304,7 @@ fn the_map_has_each_module_with_its_first_sentence() {
             ("lib.rs", "//! Ways to reach [`devices`]. More.\nmod host; mod os; mod tests;"),
             ("host/mod.rs", "//! A\n//! backend: of memory\n//!\n//! Later.\nmod lane;"),
             ("host/lane.rs", "//! Work | order."),
-            ("os.rs", "//! Pages."),
+            ("os.rs", &format!("//! Pages: {}.", "and more ".repeat(12))),
             ("tests.rs", "//! Tests."),
         ],
     );
