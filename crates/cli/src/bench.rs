@@ -10,7 +10,7 @@ use crate::machine::Machine;
 #[derive(clap::Args)]
 #[command(after_help = "Ratios say how many times as fast as the peer ferry was: 2.00x is half the time.\n\
 Exit code: 0 when everything was measured and right, 1 when a case failed or a byte differed.")]
-pub struct Args {
+pub struct BenchArgs {
     #[command(flatten)]
     machine: Machine,
     #[command(flatten)]
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 /// Measures, and prints as asked.
-pub fn main(args: &Args) -> Result<ExitCode> {
+pub fn main(args: &BenchArgs) -> Result<ExitCode> {
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
     ferry_bench::main(&args.options)

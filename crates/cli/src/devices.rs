@@ -10,7 +10,7 @@ use crate::machine::Machine;
 
 /// Options of `ferry devices`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct DevicesArgs {
     #[command(flatten)]
     machine: Machine,
     /// Print JSON, for programs
@@ -26,7 +26,7 @@ struct Device {
     free: usize,
 }
 
-struct Report {
+struct DeviceReport {
     /// ASCEND_RT_VISIBLE_DEVICES, where it is set.
     visible: Option<String>,
     library: String,
@@ -38,21 +38,21 @@ struct Report {
 }
 
 /// Prints the report.
-pub fn main(args: &Args) -> Result<ExitCode> {
+pub fn main(args: &DevicesArgs) -> Result<ExitCode> {
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
     let library = Library::open()?;
-    let report = Report::of(library)?;
+    let report = DeviceReport::of(library)?;
     library.finish()?;
     put(&if args.json { format!("{:#}\n", report.json()) } else { report.text() });
     Ok(ExitCode::SUCCESS)
 }
 
-impl Report {
-    fn of(library: &Library) -> Result<Report> {
+impl DeviceReport {
+    fn of(library: &Library) -> Result<DeviceReport> {
         let count = library.device_count()? as i32;
         let visible = std::env::var_os("ASCEND_RT_VISIBLE_DEVICES");
-        Ok(Report {
+        Ok(DeviceReport {
             visible: visible.map(|list| list.to_string_lossy().into_owned()),
             library: library.path.display().to_string(),
             version: library.version,
@@ -64,7 +64,10 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let device = |d: &Device| json!({ "id": d.id, "physical_id": d.physical, "total_bytes": d.total, "free_bytes": d.free });
+        let device = |one: &Device| {
+            let (id, physical) = (one.id, one.physical);
+            json!({ "id": id, "physical_id": physical, "total_bytes": one.total, "free_bytes": one.free })
+        };
         json!({
             "library": { "path": self.library, "version": self.version },
             "backend": self.backend,

@@ -8,12 +8,15 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use ferry_abi::{Library, Result, library};
-use ferry_terminal::{Colour, Terminal, bytes};
+use ferry_terminal::{Terminal, bytes};
 
 use crate::machine::Machine;
 use crate::prefix::Prefix;
 
+use finding::{Finding, Severity, fine, note, wrong};
+
 mod elf;
+mod finding;
 mod limits;
 mod program;
 mod search;
@@ -24,7 +27,7 @@ mod settings;
 #[command(override_usage = "ferry doctor [OPTIONS] [-- PROGRAM [ARGUMENTS]...]")]
 #[command(after_help = "PROGRAM may be a library, or a folder of them; it is not started.\n\
 Exit code: 0, also where there are notes; 1 when something is wrong.")]
-pub struct Args {
+pub struct DoctorArgs {
     #[command(flatten)]
     machine: Machine,
     /// The program to look at, as it would be started
@@ -32,66 +35,22 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// How good a finding is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// As it should be.
-    Fine,
-    /// Good to know; some programs may care.
-    Note,
-    /// Programs will fail.
-    Wrong,
-}
-
-/// One line of the report.
-struct Finding {
-    state: State,
-    about: &'static str,
-    text: String,
-    remedy: String,
-}
-
-fn fine(about: &'static str, text: impl Into<String>) -> Finding {
-    Finding { state: State::Fine, about, text: text.into(), remedy: String::new() }
-}
-
-fn note(about: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { state: State::Note, about, text: text.into(), remedy: remedy.into() }
-}
-
-fn wrong(about: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { state: State::Wrong, about, text: text.into(), remedy: remedy.into() }
-}
-
 /// Prints what was found.
-pub fn main(args: &Args) -> Result<ExitCode> {
-    let mut findings = settings::look();
+pub fn main(args: &DoctorArgs) -> Result<ExitCode> {
+    let mut findings = settings::inspect();
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
     findings.splice(0..0, library_and_devices());
-    findings.extend(limits::look());
+    findings.extend(limits::inspect());
     if !args.command.is_empty() {
-        findings.extend(program::look(&args.command));
+        findings.extend(program::inspect(&args.command));
     }
     let terminal = Terminal::stdout();
     findings.iter().for_each(|finding| terminal.say(&finding.line(&terminal)));
-    let count = |state| findings.iter().filter(|finding| finding.state == state).count();
-    let (wrongs, notes) = (count(State::Wrong), count(State::Note));
-    terminal.say(&format!("{wrongs} wrong, {notes} to note, {} fine", count(State::Fine)));
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (wrongs, notes) = (count(Severity::Wrong), count(Severity::Note));
+    terminal.say(&format!("{wrongs} wrong, {notes} to note, {} fine", count(Severity::Fine)));
     Ok(if wrongs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-impl Finding {
-    fn line(&self, terminal: &Terminal) -> String {
-        let (word, colour) = match self.state {
-            State::Fine => ("ok", Colour::Good),
-            State::Note => ("note", Colour::Unsure),
-            State::Wrong => ("WRONG", Colour::Bad),
-        };
-        let arrow = if self.remedy.is_empty() { "" } else { " -> " };
-        let word = terminal.paint(colour, &format!("{word:<7}"));
-        format!("{word}{:<13}{}{arrow}{}", self.about, self.text.replace('\n', " "), self.remedy)
-    }
 }
 
 /// Which library the command and `ferry run` use, what it says it is, and what it offers.
@@ -111,10 +70,13 @@ fn library_and_devices() -> Vec<Finding> {
     };
     let mut findings = vec![fine("library", format!("{}, found {by}", library.display()))];
     findings.push(match Prefix::around(&library) {
-        Some(prefix) => fine("prefix", format!("{}: the library is in an installed tree", prefix.home.display())),
+        Some(prefix) => {
+            fine("prefix", format!("{}: the library is in an installed tree", prefix.home.display()))
+        }
         None => note(
             "prefix",
-            "the library was built and not installed: there are no companion libraries and no files with versions",
+            "the library was built and not installed: there are no companion libraries and no files with \
+             versions",
             "cargo xtask install --prefix DIR, for programs that look for a toolkit",
         ),
     });

@@ -1,7 +1,9 @@
 //! `ferry explain CODE`: what an error code means, what usually causes it, and what helps.
 //!
-//! Codes, names and meanings are read from the headers, which come with the command; causes and ways out are
-//! in `advice.rs`.
+//! Codes, names and meanings are read from the headers, which are compiled into the command
+//! (`ferry_abi::codes`); causes and ways out are rows of a table in `advice`. A code that the library answers
+//! has a row of its own: a test compares the table with the library's constants. Nothing is opened and
+//! nothing is loaded.
 
 use std::process::ExitCode;
 
@@ -16,14 +18,14 @@ mod advice;
 /// Options of `ferry explain`.
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0; 2 when there is no such code.")]
-pub struct Args {
+pub struct ExplainArgs {
     /// Codes by number or name: 107000, ACL_ERROR_RT_PARAM_INVALID, rt_param_invalid
     #[arg(required = true, value_name = "CODE")]
     codes: Vec<String>,
 }
 
 /// Explains each; those that are unknown are named at the end.
-pub fn main(args: &Args) -> Result<ExitCode> {
+pub fn main(args: &ExplainArgs) -> Result<ExitCode> {
     let mut unknown = Vec::new();
     let mut texts = Vec::new();
     for word in &args.codes {
@@ -64,7 +66,8 @@ fn nearest(word: &str) -> String {
     if !like.is_empty() {
         return format!("did you mean {}?", like.iter().take(5).copied().collect::<Vec<_>>().join(", "));
     }
-    "codes have six digits, such as 107000, or a name, such as ACL_ERROR_RT_PARAM_INVALID (acl/acl_base.h and acl/error_codes have all)"
+    "codes have six digits, such as 107000, or a name, such as ACL_ERROR_RT_PARAM_INVALID (acl/acl_base.h \
+     and acl/error_codes have all)"
         .to_owned()
 }
 

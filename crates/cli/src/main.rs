@@ -29,10 +29,9 @@ use ferry_terminal::{self as terminal, tell};
 /// link or load, and this command. Its devices are made of ordinary memory and threads, or are GPUs.
 #[derive(Parser)]
 #[command(verbatim_doc_comment, name = "ferry", version, arg_required_else_help = true)]
-#[command(
-    after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: deps/libascendcl.so,\n\
-libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so."
-)]
+#[command(after_help = "The library is looked for in $FERRY_LIBRARY, then beside this command: \
+deps/libascendcl.so,\n\
+libascendcl.so, ../lib64/libascendcl.so, ../lib/libascendcl.so.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,28 +40,28 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Do everything the founding documents describe, and check every byte
-    Tour(tour::Args),
+    Tour(tour::TourArgs),
     /// Show the library, its backend and its devices
-    Devices(devices::Args),
+    Devices(devices::DevicesArgs),
     /// Answer as npu-smi does: devices, memory and processes, for programs that ask it
     #[command(name = "npu-smi")]
-    NpuSmi(smi::Args),
+    NpuSmi(smi::SmiArgs),
     /// Send a file through device memory and back, and compare every byte
-    Copy(copy::Args),
+    Copy(copy::CopyArgs),
     /// Measure every kind of copy beside what else would move the bytes
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Say what a program will find here, what is in its way, and what helps
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Say what an error code means, what causes it and what helps
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Run a program with our library in front of any other libascendcl.so
-    Run(run::Args),
+    Run(run::RunArgs),
     /// A second process of the tour, which starts it
     #[command(hide = true)]
     Role(tour::RoleArgs),
     /// Write man pages and shell completions, for packages
     #[command(hide = true)]
-    Pages(pages::Args),
+    Pages(pages::PagesArgs),
 }
 
 fn main() -> ExitCode {

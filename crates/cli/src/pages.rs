@@ -16,7 +16,7 @@ use crate::{Cli, prefix};
 
 /// Options of `ferry pages`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct PagesArgs {
     /// The prefix: files are written to its share/, and set_env.sh
     #[arg(value_name = "DIR")]
     prefix: PathBuf,
@@ -30,7 +30,7 @@ const COMPLETIONS: [(Shell, &str, &str); 3] = [
 ];
 
 /// Writes all of them.
-pub fn main(args: &Args) -> Result<ExitCode> {
+pub fn main(args: &PagesArgs) -> Result<ExitCode> {
     let (share, set_env) = (args.prefix.join("share"), args.prefix.join("set_env.sh"));
     let lost = |place: &Path, error| Error::Setup(format!("cannot write to {}: {error}", place.display()));
     write(&share).map_err(|error| lost(&share, error))?;

@@ -31,10 +31,11 @@ mod signals;
 #[derive(clap::Args)]
 #[command(override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 #[command(
-    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library is\n\
+    after_help = "Exit code: the program's own; 128 + signal when a signal killed it; 125 when the library \
+is\n\
 missing; 126 when the program cannot be started; 127 when there is no such program."
 )]
-pub struct Args {
+pub struct RunArgs {
     #[command(flatten)]
     machine: Machine,
     /// The program and its arguments
@@ -43,7 +44,7 @@ pub struct Args {
 }
 
 /// Starts the program and answers with its exit code.
-pub fn main(args: &Args) -> ExitCode {
+pub fn main(args: &RunArgs) -> ExitCode {
     match start(args) {
         Ok(code) => ExitCode::from(code),
         Err((code, error)) => {
@@ -53,7 +54,7 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-fn start(args: &Args) -> std::result::Result<u8, (u8, Error)> {
+fn start(args: &RunArgs) -> std::result::Result<u8, (u8, Error)> {
     let library = library::find().map_err(|error| (125, error))?;
     let prefix = Prefix::around(&library);
     let names = Names::of(library).map_err(|error| (125, error))?;

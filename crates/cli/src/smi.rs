@@ -9,27 +9,26 @@ mod queries;
 mod request;
 mod table;
 mod topology;
+mod values;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use ferry_abi::{Error, Result};
+use ferry_abi::Result;
 use ferry_terminal::{put, tell};
 
 use cards::Cards;
-use request::{Request, Topic};
+use request::{SmiRequest, Topic};
+use values::VERSION;
 
 /// Options of `ferry npu-smi`: all of them are npu-smi's own.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
-pub struct Args {
+pub struct SmiArgs {
     /// What npu-smi is given, as in: info -t board -i 0
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
-
-/// The version of npu-smi and of the driver that is answered everywhere.
-const VERSION: &str = "25.5.0";
 
 const USAGE: &str = "\
 Usage: npu-smi info [-l | -m | -t TYPE] [-i CARD] [-c CHIP]
@@ -42,7 +41,8 @@ Usage: npu-smi info [-l | -m | -t TYPE] [-i CARD] [-c CHIP]
   -i CARD            the card; every type but topo wants one
   -c CHIP            the chip of the card
 
-Options come in any order. This npu-smi is Ferry's: its devices are those of FERRY_DEVICES, FERRY_SOC and FERRY_BACKEND.
+Options come in any order. This npu-smi is Ferry's: its devices are those of FERRY_DEVICES, FERRY_SOC and \
+FERRY_BACKEND.
 ";
 
 /// The arguments, if the command was started under the name `npu-smi`.
@@ -54,13 +54,13 @@ pub fn by_name() -> Option<Vec<OsString>> {
 }
 
 /// `ferry npu-smi`.
-pub fn main(args: &Args) -> ExitCode {
+pub fn main(args: &SmiArgs) -> ExitCode {
     run(&args.arguments)
 }
 
 /// Answers, or says why not.
 pub fn run(arguments: &[OsString]) -> ExitCode {
-    match Request::parse(arguments) {
+    match SmiRequest::parse(arguments) {
         Err(why) => {
             tell(&format!("npu-smi: {why}\n\n{USAGE}"));
             ExitCode::FAILURE
@@ -78,11 +78,11 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn answer(request: &Request) -> Result<String> {
+fn answer(request: &SmiRequest) -> Result<String> {
     let topic = match request {
-        Request::Help => return Ok(USAGE.to_owned()),
-        Request::Version => return Ok(format!("npu-smi version: {VERSION}\n")),
-        Request::Info(topic) => topic,
+        SmiRequest::Help => return Ok(USAGE.to_owned()),
+        SmiRequest::Version => return Ok(format!("npu-smi version: {VERSION}\n")),
+        SmiRequest::Info(topic) => topic,
     };
     let cards = Cards::open()?;
     match topic {
@@ -95,9 +95,4 @@ fn answer(request: &Request) -> Result<String> {
             queries::of_card(&cards, *query, card, chip)
         }
     }
-}
-
-/// What somebody is told who asks for what is not there.
-fn missing(text: String) -> Error {
-    Error::Setup(text)
 }

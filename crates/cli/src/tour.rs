@@ -11,7 +11,7 @@ use crate::machine::Machine;
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0 when every part is ok, 1 when one is not.\n\
 The R, N and X numbers are those of docs/requirements.md.")]
-pub struct Args {
+pub struct TourArgs {
     #[command(flatten)]
     machine: Machine,
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 /// Runs the tour and prints its table.
-pub fn main(args: &Args) -> Result<ExitCode> {
+pub fn main(args: &TourArgs) -> Result<ExitCode> {
     // SAFETY: the command has started no thread yet.
     unsafe { args.machine.export() };
     ferry_tour::main(&args.options)

@@ -271,7 +271,8 @@ fn broken_library(name: &str, body: &str) -> PathBuf {
 fn a_byte_that_a_library_gets_wrong_fails_the_case() {
     let short = broken_library(
         "one_short",
-        "aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, aclrtMemcpyKind kind,\n\
+        "aclError aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t count, aclrtMemcpyKind \
+         kind,\n\
          aclrtStream stream) { return REAL(aclrtMemcpyAsync)(dst, room, src, count - 1, kind, stream); }",
     );
     let run = |more: &[&str]| {

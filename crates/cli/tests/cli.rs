@@ -222,7 +222,10 @@ fn folders_with_odd_names_are_found_by_run() {
         "finds",
         r#"
         #include <dlfcn.h>
-        int main(void) { return dlopen("libacl_rt.so", RTLD_NOW) && dlopen("libascendcl.so", RTLD_NOW) ? 0 : 1; }
+        int main(void)
+        {
+            return dlopen("libacl_rt.so", RTLD_NOW) && dlopen("libascendcl.so", RTLD_NOW) ? 0 : 1;
+        }
         "#,
     );
     let built = Path::new(env!("CARGO_BIN_EXE_ferry")).with_file_name("deps").join("libascendcl.so");

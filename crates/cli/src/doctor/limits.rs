@@ -7,14 +7,14 @@ use std::path::Path;
 
 use ferry_terminal::bytes;
 
-use super::{Finding, fine, note, wrong};
+use super::finding::{Finding, fine, note, wrong};
 
 /// Less than this is a default that programs with page-locked buffers soon reach.
 const LITTLE_LOCKED: u64 = 1 << 30;
 /// What containers give /dev/shm unless told otherwise.
 const LITTLE_SHARED: u64 = 64 << 20;
 
-pub fn look() -> Vec<Finding> {
+pub fn inspect() -> Vec<Finding> {
     let mut findings = vec![c_library(), memlock(), userfaultfd(), memfd(), shared_folder()];
     findings.extend([addresses(), descriptors(), threads()].into_iter().flatten());
     findings
@@ -64,7 +64,8 @@ fn userfaultfd() -> Finding {
         unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY) };
     if fd < 0 {
         let why = std::io::Error::last_os_error();
-        let remedy = "Ferry does not need it; for programs that do: sysctl vm.unprivileged_userfaultfd=1, or a seccomp profile that allows it";
+        let remedy = "Ferry does not need it; for programs that do: sysctl vm.unprivileged_userfaultfd=1, \
+            or a seccomp profile that allows it";
         return note("userfaultfd", format!("refused: {why}"), remedy);
     }
     // SAFETY: the descriptor is ours.

@@ -11,8 +11,9 @@ use std::process::Command;
 
 use ferry_abi::library;
 
+use super::elf;
+use super::finding::{Finding, fine, note, wrong};
 use super::search::{Closure, Found, Search};
-use super::{Finding, elf, fine, note, wrong};
 use crate::prefix::Prefix;
 
 /// Packages that load AscendCL's libraries when Python imports them.
@@ -21,7 +22,7 @@ const PACKAGES: [&str; 2] = ["acl", "torch_npu"];
 /// At most this many names in a line.
 const SHOWN: usize = 12;
 
-pub fn look(command: &[OsString]) -> Vec<Finding> {
+pub fn inspect(command: &[OsString]) -> Vec<Finding> {
     let Some(program) = locate(Path::new(&command[0])) else {
         let text = format!("{}: no such program", Path::new(&command[0]).display());
         return vec![wrong("program", text, "give its path, or put its folder into PATH")];

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use ferry_abi::library;
 
-use super::{Finding, fine, note, wrong};
+use super::finding::{Finding, fine, note, wrong};
 use crate::prefix::{HOMES, Prefix};
 
 /// The page that has every variable; a name that it does not have is nobody's.
 const PAGE: &str = include_str!("../../../../docs/ENVIRONMENT.md");
 
-pub fn look() -> Vec<Finding> {
+pub fn inspect() -> Vec<Finding> {
     let library = library::find().ok();
     let home = library.as_deref().and_then(Prefix::around).map(|prefix| prefix.home);
     let mut findings = unknown();

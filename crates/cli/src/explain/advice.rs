@@ -50,12 +50,12 @@ pub const ADVICE: &[Advice] = &[
     ),
     ours(
         &[107019..=107019],
-        &[
-            "a stream waited for an event longer than aclrtSetOpWaitTimeout allows: nobody recorded it, or what comes before it takes long",
-        ],
+        &["a stream waited for an event longer than aclrtSetOpWaitTimeout allows: nobody recorded it, or \
+             what comes before it takes long"],
         &[
             "record the event before others wait for it, and see that its stream goes on",
-            "aclrtSetOpWaitTimeout(0) waits without a limit; the stream goes on after the error, without what it waited for",
+            "aclrtSetOpWaitTimeout(0) waits without a limit; the stream goes on after the error, without \
+             what it waited for",
         ],
     ),
     ours(
@@ -100,11 +100,15 @@ pub const ADVICE: &[Advice] = &[
         &[107000..=107000],
         &[
             "a copy leaves its allocation, on either side; count is larger than destMax",
-            "the kind of a copy contradicts the addresses: a host pointer with ACL_MEMCPY_DEVICE_TO_DEVICE, ...",
+            "the kind of a copy contradicts the addresses: a host pointer with ACL_MEMCPY_DEVICE_TO_DEVICE, \
+             ...",
             "memory that is freed, unmapped, of another process, or was never allocated",
-            "a matrix whose width is larger than a pitch; an asynchronous one over 5,000,000 bytes or 5,242,880 rows",
-            "a batch whose attributes do not fit the pointers: failIndex names the copy, or is SIZE_MAX for the arrays themselves",
-            "from a synchronise: a copy that ran earlier met such memory (a descriptor never set, memory that was freed)",
+            "a matrix whose width is larger than a pitch; an asynchronous one over 5,000,000 bytes or \
+             5,242,880 rows",
+            "a batch whose attributes do not fit the pointers: failIndex names the copy, or is SIZE_MAX for \
+             the arrays themselves",
+            "from a synchronise: a copy that ran earlier met such memory (a descriptor never set, memory \
+             that was freed)",
         ],
         &[
             MESSAGE,
@@ -126,7 +130,8 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[107002..=107002],
         &[
-            "the thread has no current context: contexts belong to threads, and this one called neither aclrtSetDevice nor aclrtSetCurrentContext",
+            "the thread has no current context: contexts belong to threads, and this one called neither \
+             aclrtSetDevice nor aclrtSetCurrentContext",
             "the device was reset, or the context destroyed, by another thread",
             "a child of fork: it cannot use what its parent has opened",
         ],
@@ -182,9 +187,8 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[107015..=107015],
         &["aclrtLaunchCallback on a stream without a thread for callbacks"],
-        &[
-            "call aclrtSubscribeReport first, and aclrtProcessReport in that thread; or use aclrtLaunchHostFunc, which needs none",
-        ],
+        &["call aclrtSubscribeReport first, and aclrtProcessReport in that thread; or use \
+             aclrtLaunchHostFunc, which needs none"],
     ),
     ours(
         &[107017..=107017],
@@ -210,15 +214,13 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[107023..=107023],
         &["aclrtStreamAbort or aclrtDeviceTaskAbort ended the work that this call waited for"],
-        &[
-            "it is no failure of the device: the stream may be used again, the dropped work has to be submitted again",
-        ],
+        &["it is no failure of the device: the stream may be used again, the dropped work has to be \
+             submitted again"],
     ),
     ours(
         &[107024..=107034, 107036..=107036, 107038..=107038, 107041..=107041, 507903..=507903],
-        &[
-            "a call that graph capture forbids, or a capture that was not begun, joined or ended as it must be",
-        ],
+        &["a call that graph capture forbids, or a capture that was not begun, joined or ended as it must \
+             be"],
         &[
             MESSAGE,
             "call synchronising functions before the capture, and join every stream to the one that began it",
@@ -238,11 +240,13 @@ pub const ADVICE: &[Advice] = &[
         &[200001..=200001],
         &[
             "an operator, a model or another function that a copy runtime does not have",
-            "an operator that failed before: the streams of its context go on failing, so that nothing is silently wrong",
+            "an operator that failed before: the streams of its context go on failing, so that nothing is \
+             silently wrong",
         ],
         &[
             "keep operators on the CPU: Ferry moves memory and computes only reductions",
-            "with torch_npu TASK_QUEUE_ENABLE=0 raises in the Python line that calls the operator (docs/clients.md)",
+            "with torch_npu TASK_QUEUE_ENABLE=0 raises in the Python line that calls the operator \
+             (docs/clients.md)",
             "aclrtResetDevice ends the failure",
             MESSAGE,
         ],
@@ -283,9 +287,8 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[207006..=207006],
         &["the exporter of shared memory has not named this process"],
-        &[
-            "the exporter calls aclrtIpcMemSetImportPid or aclrtMemSetPidToShareableHandle with the importer's pid, or exports with the flag that disables the check",
-        ],
+        &["the exporter calls aclrtIpcMemSetImportPid or aclrtMemSetPidToShareableHandle with the \
+             importer's pid, or exports with the flag that disables the check"],
     ),
     ours(
         &[207007..=207007],
@@ -295,9 +298,8 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[500000..=500000],
         &["a defect of Ferry: a call panicked, and the panic was stopped at the border"],
-        &[
-            "please report it with the text of aclGetRecentErrMsg() and the log (docs/ENVIRONMENT.md, \"Logs\")",
-        ],
+        &["please report it with the text of aclGetRecentErrMsg() and the log (docs/ENVIRONMENT.md, \
+             \"Logs\")"],
     ),
     ours(
         &[507006..=507006],
@@ -380,9 +382,8 @@ pub const ADVICE: &[Advice] = &[
     ),
     theirs(
         &[100039..=100039],
-        &[
-            "the program loaded the stub library of a toolkit, which is only there to be linked with (devlib, stub)",
-        ],
+        &["the program loaded the stub library of a toolkit, which is only there to be linked with \
+             (devlib, stub)"],
         &["source set_env.sh, or start it by `ferry run --`", ANOTHER],
     ),
     theirs(
@@ -401,9 +402,8 @@ pub const ADVICE: &[Advice] = &[
     ),
     theirs(
         &[100020..=100031, 148050..=148050, 207019..=207019, 500002..=500002],
-        &[
-            "an operator: not found, not loaded, or called with types, formats or attributes that it does not take",
-        ],
+        &["an operator: not found, not loaded, or called with types, formats or attributes that it does \
+             not take"],
         &["Ferry has no operators: keep them on the CPU", ANOTHER],
     ),
     theirs(
@@ -454,7 +454,8 @@ pub const ADVICE: &[Advice] = &[
         ],
         &["an argument, a limit or a resource of the runtime"],
         &[
-            "Ferry says it by another code: 107000 (argument), 207000 (not supported), 207001 (memory), 207005 (resources), 507046 (timeout)",
+            "Ferry says it by another code: 107000 (argument), 207000 (not supported), 207001 (memory), \
+             207005 (resources), 507046 (timeout)",
             ANOTHER,
         ],
     ),
@@ -470,9 +471,8 @@ pub const ADVICE: &[Advice] = &[
     ),
     theirs(
         &[148051..=148052],
-        &[
-            "something that depends on the object is alive still, or a picture has a form that is not supported",
-        ],
+        &["something that depends on the object is alive still, or a picture has a form that is not \
+             supported"],
         &["end what depends on it first", ANOTHER],
     ),
     theirs(

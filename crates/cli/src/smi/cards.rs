@@ -9,20 +9,21 @@ use ferry::products::{self, Product};
 use ferry::{Options, Runtime};
 use ferry_abi::{Error, Result};
 
-use super::missing;
-
 /// The devices of this machine.
 pub struct Cards {
     runtime: Runtime,
+    /// The product that the devices are of.
     pub product: &'static Product,
     /// The SoC name without the word in front: `910B1`, `910_9391`.
     model: String,
 }
 
-/// Megabytes of a device.
+/// How much of a device's memory is in use, in megabytes of 2^20 bytes.
 #[derive(Clone, Copy)]
-pub struct Memory {
+pub struct MemoryUse {
+    /// In use.
     pub used: u64,
+    /// All that the device has.
     pub total: u64,
 }
 
@@ -65,12 +66,12 @@ impl Cards {
     pub fn find(&self, card: usize, chip: Option<usize>) -> Result<(usize, Option<usize>)> {
         let count = self.count();
         if card >= count {
-            return Err(missing(format!("there is no card {card}: there are {count}, numbered from 0")));
+            return Err(Error::Setup(format!("there is no card {card}: there are {count}, numbered from 0")));
         }
         let chips = self.chips(card).len();
         match chip.filter(|chip| *chip >= chips) {
             Some(chip) => {
-                Err(missing(format!("card {card} has no chip {chip}: it has {chips}, numbered from 0")))
+                Err(Error::Setup(format!("card {card} has no chip {chip}: it has {chips}, numbered from 0")))
             }
             None => Ok((card, chip)),
         }
@@ -108,7 +109,7 @@ impl Cards {
     /// What a device has, and what of it is in use. Where processes share its memory the backend knows. Else
     /// it is what the backend knows of others (a GPU) or what the processes say, whichever is more; they may
     /// say more than there is, since each has a device's memory for itself: then it is all in use.
-    pub fn memory(&self, device: usize, processes: &[Process]) -> Result<Memory> {
+    pub fn memory(&self, device: usize, processes: &[Process]) -> Result<MemoryUse> {
         let info =
             self.runtime.device(device as u32).and_then(|device| device.memory_info()).map_err(failed)?;
         let taken = match self.runtime.options().device_shared {
@@ -117,7 +118,7 @@ impl Cards {
         };
         let total = info.total as u64 >> 20;
         let used = taken.max((info.total - info.free) as u64);
-        Ok(Memory { used: megabytes(used).min(total), total })
+        Ok(MemoryUse { used: megabytes(used).min(total), total })
     }
 
     /// The processes that use devices.
@@ -126,7 +127,7 @@ impl Cards {
     }
 }
 
-impl Memory {
+impl MemoryUse {
     /// In per cent.
     pub fn rate(&self) -> u64 {
         self.used * 100 / self.total.max(1)
@@ -144,5 +145,5 @@ pub fn megabytes(bytes: u64) -> u64 {
 }
 
 fn failed(error: ferry::Error) -> Error {
-    missing(error.to_string())
+    Error::Setup(error.to_string())
 }

@@ -4,10 +4,9 @@ use ferry::engine::usage::Process;
 use ferry::products;
 use ferry_abi::Result;
 
-use super::VERSION;
-use super::cards::{Cards, Memory, megabytes, of_device};
-use super::request::Query;
-use super::table::{TEMPERATURE, power, shown};
+use super::cards::{Cards, MemoryUse, megabytes, of_device};
+use super::request::CardQuery;
+use super::values::{TEMPERATURE, VERSION, power, shown};
 
 const INDENT: &str = "        ";
 
@@ -66,13 +65,13 @@ fn columns_of<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// `-t TYPE -i CARD`, with a chip or without.
-pub fn of_card(cards: &Cards, query: Query, card: usize, chip: Option<usize>) -> Result<String> {
+pub fn of_card(cards: &Cards, query: CardQuery, card: usize, chip: Option<usize>) -> Result<String> {
     let device = cards.chips(card).start + chip.unwrap_or_default();
     match (query, chip) {
-        (Query::Board, None) => Ok(board(cards, card)),
-        (Query::Board, Some(chip)) => Ok(board_of_chip(cards, card, chip, device)),
-        (Query::Product, _) => Ok(line("Product Type", product_name(cards))),
-        (Query::Health, Some(_)) => {
+        (CardQuery::Board, None) => Ok(board(cards, card)),
+        (CardQuery::Board, Some(chip)) => Ok(board_of_chip(cards, card, chip, device)),
+        (CardQuery::Product, _) => Ok(line("Product Type", product_name(cards))),
+        (CardQuery::Health, Some(_)) => {
             Ok(line("Health Status", "OK") + &line("Error Code", "NA") + &line("Error Information", "NA"))
         }
         (_, Some(_)) => of_chip(cards, query, device, &cards.processes()),
@@ -80,7 +79,7 @@ pub fn of_card(cards: &Cards, query: Query, card: usize, chip: Option<usize>) ->
     }
 }
 
-fn of_all_chips(cards: &Cards, query: Query, card: usize) -> Result<String> {
+fn of_all_chips(cards: &Cards, query: CardQuery, card: usize) -> Result<String> {
     let (chips, processes) = (cards.chips(card), cards.processes());
     let mut text = line("NPU ID", card) + &line("Chip Count", chips.len()) + "\n";
     for (chip, device) in chips.enumerate() {
@@ -91,13 +90,13 @@ fn of_all_chips(cards: &Cards, query: Query, card: usize) -> Result<String> {
     Ok(text)
 }
 
-fn of_chip(cards: &Cards, query: Query, device: usize, processes: &[Process]) -> Result<String> {
+fn of_chip(cards: &Cards, query: CardQuery, device: usize, processes: &[Process]) -> Result<String> {
     let memory = || cards.memory(device, processes);
     Ok(match query {
-        Query::Health => line("Health", "OK"),
-        Query::Processes => processes_of(device, processes),
-        Query::Memory => capacity(cards, memory()?),
-        Query::Usages => usages(cards, memory()?),
+        CardQuery::Health => line("Health", "OK"),
+        CardQuery::Processes => processes_of(device, processes),
+        CardQuery::Memory => capacity(cards, memory()?),
+        CardQuery::Usages => usages(cards, memory()?),
         _ => common(cards, device, memory()?),
     })
 }
@@ -120,7 +119,7 @@ fn kind_of_memory(cards: &Cards) -> &'static str {
     }
 }
 
-fn capacity(cards: &Cards, memory: Memory) -> String {
+fn capacity(cards: &Cards, memory: MemoryUse) -> String {
     let kind = kind_of_memory(cards);
     let mut text = String::new();
     if cards.product.has_hbm {
@@ -136,7 +135,7 @@ fn capacity(cards: &Cards, memory: Memory) -> String {
     text
 }
 
-fn usages(cards: &Cards, memory: Memory) -> String {
+fn usages(cards: &Cards, memory: MemoryUse) -> String {
     let (kind, has_hbm) = (kind_of_memory(cards), cards.product.has_hbm);
     let mut text = String::new();
     if has_hbm {
@@ -158,7 +157,7 @@ fn usages(cards: &Cards, memory: Memory) -> String {
     text + &line("NPU Utilization(%)", 0)
 }
 
-fn common(cards: &Cards, device: usize, memory: Memory) -> String {
+fn common(cards: &Cards, device: usize, memory: MemoryUse) -> String {
     let mut text = match cards.product.has_hbm {
         true => line("Memory Usage Rate(%)", 0) + &line("HBM Usage Rate(%)", memory.rate()),
         false => line("Memory Usage Rate(%)", memory.rate()),

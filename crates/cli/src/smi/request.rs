@@ -4,25 +4,33 @@ use std::ffi::OsString;
 
 /// What is wanted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SmiRequest {
+    /// `-h`.
     Help,
+    /// `-v`.
     Version,
+    /// `info`.
     Info(Topic),
 }
 
 /// What `info` is to be about.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Topic {
+    /// All devices and the processes that use them.
     All,
+    /// `-l`: the cards.
     List,
+    /// `-m`: which card and chip each device is.
     Mapping,
+    /// `-t topo`: how the devices are connected.
     Topology,
-    Card { query: Query, card: usize, chip: Option<usize> },
+    /// `-t TYPE` of a card, or of one chip of it.
+    Card { query: CardQuery, card: usize, chip: Option<usize> },
 }
 
 /// What can be asked about a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Query {
+pub enum CardQuery {
     Board,
     Common,
     Health,
@@ -32,19 +40,19 @@ pub enum Query {
     Usages,
 }
 
-const QUERIES: [(&str, Query); 7] = [
-    ("board", Query::Board),
-    ("common", Query::Common),
-    ("health", Query::Health),
-    ("memory", Query::Memory),
-    ("proc-mem", Query::Processes),
-    ("product", Query::Product),
-    ("usages", Query::Usages),
+const QUERIES: [(&str, CardQuery); 7] = [
+    ("board", CardQuery::Board),
+    ("common", CardQuery::Common),
+    ("health", CardQuery::Health),
+    ("memory", CardQuery::Memory),
+    ("proc-mem", CardQuery::Processes),
+    ("product", CardQuery::Product),
+    ("usages", CardQuery::Usages),
 ];
 
-/// The options of `info` as they were given.
+/// The options of `info` as they were options.
 #[derive(Default)]
-struct Given {
+struct InfoOptions {
     list: bool,
     mapping: bool,
     kind: Option<String>,
@@ -52,38 +60,38 @@ struct Given {
     chip: Option<usize>,
 }
 
-impl Request {
+impl SmiRequest {
     /// Reads the arguments behind the command's name; an error is a sentence for the person.
-    pub fn parse(arguments: &[OsString]) -> Result<Request, String> {
+    pub fn parse(arguments: &[OsString]) -> Result<SmiRequest, String> {
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let is_asked = |names: [&str; 2]| words.iter().any(|word| names.contains(&word.as_str()));
         if is_asked(["-h", "--help"]) {
-            return Ok(Request::Help);
+            return Ok(SmiRequest::Help);
         }
         match words.first().map(String::as_str) {
             None => Err("no command".to_owned()),
-            Some("-v" | "--version") => Ok(Request::Version),
-            Some("info") => Given::parse(&words[1..])?.topic().map(Request::Info),
+            Some("-v" | "--version") => Ok(SmiRequest::Version),
+            Some("info") => InfoOptions::parse(&words[1..])?.topic().map(SmiRequest::Info),
             Some(other) => Err(format!("unknown command '{other}'")),
         }
     }
 }
 
-impl Given {
-    fn parse(words: &[String]) -> Result<Given, String> {
-        let (mut given, mut words) = (Given::default(), words.iter());
+impl InfoOptions {
+    fn parse(words: &[String]) -> Result<InfoOptions, String> {
+        let (mut options, mut words) = (InfoOptions::default(), words.iter());
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
             match word.as_str() {
-                "-l" => given.list = true,
-                "-m" => given.mapping = true,
-                "-t" => given.kind = Some(value()?.clone()),
-                "-i" => given.card = Some(number(word, value()?)?),
-                "-c" => given.chip = Some(number(word, value()?)?),
+                "-l" => options.list = true,
+                "-m" => options.mapping = true,
+                "-t" => options.kind = Some(value()?.clone()),
+                "-i" => options.card = Some(number(word, value()?)?),
+                "-c" => options.chip = Some(number(word, value()?)?),
                 other => return Err(format!("unknown option '{other}' of info")),
             }
         }
-        Ok(given)
+        Ok(options)
     }
 
     fn topic(self) -> Result<Topic, String> {

@@ -4,8 +4,8 @@ use ferry::engine::usage::Process;
 use ferry::products;
 use ferry_abi::Result;
 
-use super::VERSION;
 use super::cards::{Cards, megabytes, of_device};
+use super::values::{TEMPERATURE, VERSION, power, shown};
 
 /// How wide things are; it differs between products.
 struct Layout {
@@ -19,24 +19,12 @@ struct Layout {
     title: usize,
     /// Whether the first column is two.
     is_split: bool,
+    /// Whether there is a value for HBM.
     has_hbm: bool,
 }
 
 /// What a chip says in the first row and the second: three cells, and three values in the last of them.
-type Rows = [([String; 2], String, [String; 3]); 2];
-
-/// What has no meaning without a card, and must be a number.
-pub const TEMPERATURE: &str = "35";
-
-/// The same for the power of a chip: the second of a card has none of its own, and some products say none.
-pub fn power(cards: &Cards, chip: usize) -> &'static str {
-    match (cards.product.bit, chip) {
-        (products::INF, _) => "NA",
-        (products::B200I, _) => "0.0",
-        (_, 0) => "90.0",
-        _ => "-",
-    }
-}
+type ChipRows = [([String; 2], String, [String; 3]); 2];
 
 /// The whole answer.
 pub fn text(cards: &Cards) -> Result<String> {
@@ -59,7 +47,7 @@ pub fn text(cards: &Cards) -> Result<String> {
     Ok(text)
 }
 
-fn rows(cards: &Cards, device: usize, processes: &[Process]) -> Result<Rows> {
+fn rows(cards: &Cards, device: usize, processes: &[Process]) -> Result<ChipRows> {
     let (card, chip) = cards.place(device);
     let memory = cards.memory(device, processes)?;
     let (used, nothing) = (pair(memory.used, memory.total), pair(0, 0));
@@ -190,10 +178,4 @@ impl Layout {
         let [first, second, last] = self.columns;
         self.cells(&[(place, first), (pid, second), (name, NAME), (memory, last - NAME - 1)])
     }
-}
-
-/// A process calls itself what it likes; here it is one word in a cell.
-pub fn shown(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_graphic() && c != '|' { c } else { '_' };
-    name.chars().map(plain).take(24).collect()
 }

@@ -22,7 +22,8 @@ const STEPS: &str = r#"
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TRY(call) do { int code_ = (call); if (code_) { printf("%s: %d\n", #call, code_); exit(1); } } while (0)
+#define TRY(call) do { int code_ = (call); if (code_) { printf("%s: %d\n", #call, code_); exit(1); } } \
+    while (0)
 
 static void *steps(void *unused)
 {
@@ -38,7 +39,10 @@ static void *steps(void *unused)
         case 3: child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); if (child == 0) { pause(); } break;
         case 4: TRY(aclrtFree(block)); break;
         case 5: TRY(aclrtResetDevice(1)); break;
-        case 6: TRY(aclrtSetDevice(0)); TRY(aclrtMalloc(&physical, 5 << 20, ACL_MEM_MALLOC_HUGE_FIRST)); break;
+        case 6:
+            TRY(aclrtSetDevice(0));
+            TRY(aclrtMalloc(&physical, 5 << 20, ACL_MEM_MALLOC_HUGE_FIRST));
+            break;
         }
         printf("%d %d\n", step, child);
     }

@@ -3,8 +3,8 @@
 //! A part sees its setting (`crate::ctx`), computes what memory must hold (`crate::mirror`) and may start a
 //! second process (`crate::child`), which then plays a role that stands beside the part. It answers with a
 //! proof or an error; nothing here prints or decides what an error means. Shared by groups are `around` and
-//! `mapping`; `matrix_limits`, `batch_refused` and `peers` are halves of `matrix`, `batch` and `linear`. No
-//! other file here imports another.
+//! `mapping`; `matrix_limits`, `batch_refused` and `peers` are halves of `matrix`, `batch` and `linear`;
+//! `stopping` takes descriptors from `descriptor`. No other file here imports another.
 
 use crate::child::Role;
 use crate::part::TourPart;

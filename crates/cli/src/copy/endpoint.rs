@@ -1,4 +1,4 @@
-//! The two ends of a copy: files, or standard input and output.
+//! The two ends of `ferry copy`: files, or standard input and output.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
@@ -10,33 +10,33 @@ use ferry_abi::{Error, Result};
 use ferry_terminal as terminal;
 
 /// An open file, and what it is called.
-pub struct End {
+pub struct Endpoint {
     name: String,
     file: File,
     about: Metadata,
 }
 
-impl End {
+impl Endpoint {
     /// Opens what is read.
-    pub fn source(path: &Path) -> Result<End> {
+    pub fn source(path: &Path) -> Result<Endpoint> {
         let end = if path.as_os_str() == "-" {
-            End::new("standard input", io::stdin().as_fd().try_clone_to_owned().map(File::from))
+            Endpoint::new("standard input", io::stdin().as_fd().try_clone_to_owned().map(File::from))
         } else {
-            End::new(&path.to_string_lossy(), File::open(path))
+            Endpoint::new(&path.to_string_lossy(), File::open(path))
         }?;
         // It opens, and only reading it fails: too late for the destination.
         if end.about.is_dir() { Err(end.failed("read", ErrorKind::IsADirectory.into())) } else { Ok(end) }
     }
 
     /// Opens what is written, which is emptied if it exists.
-    pub fn destination(path: &Path, src: &End) -> Result<End> {
+    pub fn destination(path: &Path, src: &Endpoint) -> Result<Endpoint> {
         let end = if path.as_os_str() == "-" {
             let open = || terminal::is_open().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
-            End::new("standard output", open().map(File::from))
+            Endpoint::new("standard output", open().map(File::from))
         } else {
             // Emptied when it is known to be another file.
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            End::new(&path.to_string_lossy(), file)
+            Endpoint::new(&path.to_string_lossy(), file)
         }?;
         if end.is_same_storage(src) {
             return Err(Error::Setup(format!("{} and {} are the same file", src.name, end.name)));
@@ -47,18 +47,18 @@ impl End {
         Ok(end)
     }
 
-    fn new(name: &str, file: io::Result<File>) -> Result<End> {
+    fn new(name: &str, file: io::Result<File>) -> Result<Endpoint> {
         let open = || {
             let file = file?;
             let about = file.metadata()?;
-            Ok(End { name: name.to_owned(), file, about })
+            Ok(Endpoint { name: name.to_owned(), file, about })
         };
         open().map_err(|error: io::Error| Error::Setup(format!("cannot open {name}: {error}")))
     }
 
     /// Whether what is written to one is read from the other. A terminal or a socket may well be both ends.
-    fn is_same_storage(&self, other: &End) -> bool {
-        let place = |end: &End| (end.about.dev(), end.about.ino());
+    fn is_same_storage(&self, other: &Endpoint) -> bool {
+        let place = |end: &Endpoint| (end.about.dev(), end.about.ino());
         let kind = self.about.file_type();
         place(self) == place(other) && (kind.is_file() || kind.is_block_device())
     }
