@@ -49,9 +49,9 @@ static FINISHED: Condvar = Condvar::new();
 pub fn begin(here: &Here, name: Name, import: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let mut importing = loop {
         match enter(name) {
-            Entered::Here(value) => return Ok(value),
-            Entered::First(importing) => break importing,
-            Entered::Second(outcome) => wait_for(here, &outcome)?,
+            ImportStart::Here(value) => return Ok(value),
+            ImportStart::First(importing) => break importing,
+            ImportStart::Second(outcome) => wait_for(here, &outcome)?,
         }
     };
     importing.result = import();
@@ -59,28 +59,28 @@ pub fn begin(here: &Here, name: Name, import: impl FnOnce() -> Result<usize>) ->
 }
 
 /// The state in which a thread finds an import that it wants to begin.
-enum Entered {
+enum ImportStart {
     Here(usize),
     First(Importing),
     Second(Arc<ImportOutcome>),
 }
 
-fn enter(name: Name) -> Entered {
+fn enter(name: Name) -> ImportStart {
     match lock(&IMPORTS).by_name.entry(name) {
         Entry::Vacant(vacant) => {
             let outcome = Arc::new(ImportOutcome { thread: thread::current().id(), value: OnceLock::new() });
             vacant.insert(ImportEntry::Underway(outcome.clone()));
-            Entered::First(Importing {
+            ImportStart::First(Importing {
                 name,
                 outcome,
                 result: Err(fail(c::ACL_ERROR_RT_IPC_ERROR, "it was not finished")),
             })
         }
         Entry::Occupied(mut there) => match there.get_mut() {
-            ImportEntry::Underway(outcome) => Entered::Second(outcome.clone()),
+            ImportEntry::Underway(outcome) => ImportStart::Second(outcome.clone()),
             ImportEntry::Here { value, count } => {
                 *count += 1;
-                Entered::Here(*value)
+                ImportStart::Here(*value)
             }
         },
     }

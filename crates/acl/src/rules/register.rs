@@ -62,26 +62,8 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
     let engine = engine()?;
     not_null("ptr", ptr)?;
     here.need_context()?;
-    if flags & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY) != 0 {
-        return Err(fail(
-            ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-            "memory of other devices (IOMEMORY) and memory that devices only read (READONLY) are reserved, \
-             not supported",
-        ));
-    }
-    if size == 0 {
-        return Err(refuse("size is 0"));
-    }
-    if !ptr.is_multiple_of(PAGE) {
-        return Err(fail(
-            ACL_ERROR_RT_ADDR_UNALIGNED,
-            format!("ptr is {ptr:#x}: it must be a multiple of 4096"),
-        ));
-    }
+    let end = checked_end(ptr, size, flags)?;
     let pinned = flags & ACL_HOST_REG_PINNED != 0;
-    let end = ptr
-        .checked_add(size)
-        .ok_or_else(|| refuse(format!("{size} bytes at {ptr:#x} wrap round the end of the address space")))?;
     let mut all = lock(&REGISTERED);
     if let Some((base, other)) = all.range(..end).next_back()
         && base + other.len > ptr
@@ -102,6 +84,24 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
     }
     all.insert(ptr, Registration { len: size, pinned, view });
     Ok(())
+}
+
+/// The end of a range that can be registered with these flags, whatever memory it is.
+fn checked_end(ptr: usize, size: usize, flags: i32) -> Result<usize> {
+    if flags & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY) != 0 {
+        let note = "memory of other devices (IOMEMORY) and memory that devices only read (READONLY) are \
+                    reserved, not supported";
+        return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
+    }
+    if size == 0 {
+        return Err(refuse("size is 0"));
+    }
+    if !ptr.is_multiple_of(PAGE) {
+        let note = format!("ptr is {ptr:#x}: it must be a multiple of 4096");
+        return Err(fail(ACL_ERROR_RT_ADDR_UNALIGNED, note));
+    }
+    let wraps = || refuse(format!("{size} bytes at {ptr:#x} wrap round the end of the address space"));
+    ptr.checked_add(size).ok_or_else(wraps)
 }
 
 /// Memory of the user's, or page-locked memory of acl that is not to be page-locked again.

@@ -3,7 +3,7 @@
 use super::{
     context::Context,
     process::{OpenedEngine, Primary},
-    stream::{StreamEntry, StreamSettings, this_thread},
+    stream::StreamEntry,
 };
 use crate::{
     Result,
@@ -16,11 +16,8 @@ use crate::{
 use ferry_core::{QueueOptions, Stream, sync::lock};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
-
-/// The flags there are; a stream with others is a plain one.
-const ALL_STREAM_FLAGS: u32 = 0x3f;
 
 impl OpenedEngine {
     /// Makes a context with its default stream.
@@ -84,31 +81,12 @@ impl OpenedEngine {
         is_default: bool,
         make: impl FnOnce() -> ferry_core::Result<Arc<Stream>>,
     ) -> Result<Arc<StreamEntry>> {
-        let device = self.device(context.device)?;
-        let most = self.settings.options.product.max_streams;
-        if device.streams.fetch_add(1, Ordering::Relaxed) >= most {
-            device.streams.fetch_sub(1, Ordering::Relaxed);
-            let note = format!(
-                "device {} has {most} streams, which is as many as {} allows",
-                context.device, self.settings.options.soc
-            );
-            return Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note));
-        }
+        let streams = self.count_stream(context.device)?;
         let stream = make().inspect_err(|_| {
-            device.streams.fetch_sub(1, Ordering::Relaxed);
+            streams.fetch_sub(1, Ordering::Relaxed);
         })?;
-        let entry = self.streams.insert(|handle| StreamEntry {
-            handle,
-            context: context.handle,
-            device: context.device,
-            stream,
-            flags: if flags & !ALL_STREAM_FLAGS == 0 { flags } else { 0 },
-            is_default,
-            alive: AtomicBool::new(true),
-            has_mode: AtomicBool::new(false),
-            settings: StreamSettings::default(),
-            user: AtomicU32::new(this_thread()),
-        });
+        let entry =
+            self.streams.insert(|handle| StreamEntry::new(handle, context.handle, stream, flags, is_default));
         report_failures(&entry);
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
@@ -116,6 +94,18 @@ impl OpenedEngine {
             return Err(fail(c::ACL_ERROR_RT_CONTEXT_NULL, "the context ended while its stream was made"));
         }
         Ok(entry)
+    }
+
+    /// Counts one more stream of a device, if it may have one more.
+    fn count_stream(&self, device: u32) -> Result<&AtomicUsize> {
+        let (streams, most) = (&self.device(device)?.streams, self.settings.options.product.max_streams);
+        if streams.fetch_add(1, Ordering::Relaxed) < most {
+            return Ok(streams);
+        }
+        streams.fetch_sub(1, Ordering::Relaxed);
+        let soc = &self.settings.options.soc;
+        let note = format!("device {device} has {most} streams, which is as many as {soc} allows");
+        Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note))
     }
 
     /// Takes a stream out of the tables. Its work was waited for, or may go on.

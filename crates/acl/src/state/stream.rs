@@ -11,6 +11,9 @@ use std::sync::{
 /// Documented: 0 is the highest priority and 7 the lowest.
 pub(crate) const LEAST_PRIORITY: u32 = 7;
 
+/// The flags there are; a stream with others is a plain one.
+const ALL_FLAGS: u32 = 0x3f;
+
 /// Limits of cores by aclrtDevResLimitType; 0 where none was set.
 pub(crate) type CoreLimits = [AtomicU32; 2];
 
@@ -60,6 +63,27 @@ impl HandleKind for StreamEntry {
 }
 
 impl StreamEntry {
+    pub(super) fn new(
+        handle: usize,
+        context: usize,
+        stream: Arc<Stream>,
+        flags: u32,
+        is_default: bool,
+    ) -> StreamEntry {
+        StreamEntry {
+            handle,
+            context,
+            device: stream.device(),
+            stream,
+            flags: if flags & !ALL_FLAGS == 0 { flags } else { 0 },
+            is_default,
+            alive: AtomicBool::new(true),
+            has_mode: AtomicBool::new(false),
+            settings: StreamSettings::default(),
+            user: AtomicU32::new(this_thread()),
+        }
+    }
+
     /// Whether the stream is still in the table.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
