@@ -1,10 +1,11 @@
 //! A process with no copies pending uses no CPU: the engine's threads sleep, nothing wakes them, and after a
 //! while they end. The tests take turns: they look at all threads of the process.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use ferry_tests::children::{self, Case};
-use ferry_tests::kind::H2D;
+use ferry_tests::kind::{D2D, H2D};
 use ferry_tests::*;
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -83,13 +84,22 @@ fn threads_without_work_end_and_come_again_when_there_is_some() {
     use_every_thread(2);
 }
 
-const CASES: [Case; 1] = [("threads begin where nothing more can be mapped", begin_without_a_mapping)];
+const CASES: [Case; 2] = [
+    ("threads begin where nothing more can be mapped", begin_without_a_mapping),
+    ("a function fails where no thread is granted", fail_without_a_thread),
+];
 
 /// A thread gets the stack of one that has ended, and needs nothing else.
 #[test]
 fn threads_begin_where_nothing_more_can_be_mapped() {
     // A CUDA driver has threads and memory of its own.
     children::run(CASES[0].0, &[("FERRY_BACKEND", Some("host"))]);
+}
+
+/// Also one that comes behind a copy, so that only a callback of the driver finds out that its turn has come.
+#[test]
+fn a_function_fails_where_no_thread_is_granted() {
+    children::run(CASES[1].0, &[]);
 }
 
 /// The child's part.
@@ -122,6 +132,43 @@ fn begin_without_a_mapping() {
     use_threads();
     // SAFETY: the limit of before.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &all) }, 0);
+}
+
+fn fail_without_a_thread() {
+    const LEN: usize = 64 << 20;
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn count(_: *mut std::ffi::c_void) {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+    use_device();
+    let (stream, from, to) = (stream(), Memory::device(LEN), Memory::device(LEN));
+    let call_behind_a_copy = || {
+        ok(aclrtMemcpyAsync(to.addr, LEN, from.addr, LEN, D2D, stream));
+        ok(aclrtLaunchHostFunc(stream, Some(count), 0));
+        aclrtSynchronizeStream(stream)
+    };
+    ok(call_behind_a_copy());
+    eventually("threads without work end", || blocked::named("ferry-").is_empty());
+    allow_threads(false);
+    assert_ne!(call_behind_a_copy(), 0, "there is no thread for the function");
+    assert_eq!(CALLS.load(Ordering::SeqCst), 1, "it did not run");
+    allow_threads(true);
+    ok(call_behind_a_copy());
+    assert_eq!(CALLS.load(Ordering::SeqCst), 2, "the stream goes on");
+}
+
+/// Lets this process start threads, or none. It stops being root, whose threads nobody counts.
+fn allow_threads(are_allowed: bool) {
+    const NOBODY: libc::uid_t = 65534;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written by the first call and read by the second; who this process is changes nothing
+    // that it has open.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
+        limit.rlim_cur = if are_allowed { limit.rlim_max } else { 0 };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &limit), 0);
+        assert!(libc::getuid() != 0 || libc::setuid(NOBODY) == 0);
+    }
 }
 
 unsafe extern "C" fn does_nothing(_: *mut std::ffi::c_void) {}

@@ -10,5 +10,6 @@ pub mod cuda;
 pub mod host;
 mod litter;
 pub mod os;
+mod pool;
 mod unallocated;
 pub mod usage;

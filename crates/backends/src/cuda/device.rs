@@ -16,9 +16,9 @@ use crate::cuda::{
     stream::ring::{Lists, Loan},
     stream::settings::{Constants, Settings},
     stream::streams::Spares,
-    workers::Workers,
 };
 use crate::litter::Litter;
+use crate::pool::Pool;
 use ferry_core::{
     Result,
     sync::{Apart, Arc, Mutex},
@@ -39,7 +39,7 @@ pub const fn text(text: &str) -> &CStr {
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
-    pub workers: Arc<Workers>,
+    pub workers: Arc<Pool>,
     /// Functions of the user's that will not run.
     pub litter: Arc<Litter>,
     pub watcher: Arc<Watcher>,
@@ -85,7 +85,7 @@ impl Device {
     /// Keeps the primary context of the GPU that the driver calls `ordinal`, making it if nobody has.
     pub fn open(
         driver: Arc<Driver>,
-        workers: Arc<Workers>,
+        workers: Arc<Pool>,
         watcher: Arc<Watcher>,
         holds: Arc<Holds>,
         registered: Arc<Mutex<Registered>>,

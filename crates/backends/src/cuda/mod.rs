@@ -16,13 +16,13 @@ mod order;
 mod shared;
 mod staging;
 mod stream;
-mod workers;
 
 use crate::{
     os::{
         fault,
         ranges::{HostPages, Reservations},
     },
+    pool::Pool,
     usage::Usage,
 };
 use device::Device;
@@ -48,7 +48,6 @@ use std::sync::OnceLock;
 use stream::page::Page;
 pub use stream::settings;
 use stream::settings::Settings;
-use workers::Workers;
 
 /// Which GPUs are devices, and how much of them.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +69,7 @@ pub struct CudaOptions {
 pub struct Cuda {
     me: Weak<Cuda>,
     driver: Arc<Driver>,
-    workers: Arc<Workers>,
+    pool: Arc<Pool>,
     watcher: Arc<Watcher>,
     holds: Arc<Holds>,
     /// Opened when first used: a context takes time and memory of its GPU.
@@ -120,7 +119,7 @@ impl Cuda {
         Ok(Arc::new_cyclic(|me| Cuda {
             me: me.clone(),
             driver,
-            workers: Arc::default(),
+            pool: Pool::new("ferry-cuda"),
             watcher: Arc::default(),
             holds: Arc::default(),
             devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
@@ -144,7 +143,7 @@ impl Cuda {
             return Ok(device);
         }
         let ordinal = self.ordinals[id as usize];
-        let (driver, workers, watcher) = (self.driver.clone(), self.workers.clone(), self.watcher.clone());
+        let (driver, workers, watcher) = (self.driver.clone(), self.pool.clone(), self.watcher.clone());
         let (holds, registered) = (self.holds.clone(), self.registered.clone());
         let device = Device::open(driver, workers, watcher, holds, registered, ordinal, &self.settings)?;
         Ok(slot.get_or_init(|| {

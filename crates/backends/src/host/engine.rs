@@ -1,18 +1,19 @@
-//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own: `calls.rs`.
+//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own: `pool.rs`.
 //!
 //! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
 //! one costs the waker several microseconds; then it sleeps, and after some seconds it ends. Who has work and finds too few workers starts
 //! one. With one CPU nobody spins. Idle costs nothing.
 
-use super::{calls::Calls, lane::Lane, team::Team};
+use super::{lane::Lane, team::Team};
 #[cfg(not(loom))]
 use crate::os::threads::IDLE;
 use crate::{
     litter::{Function, Litter},
-    os::{fork::Mark, refusal, threads::spawn},
+    os::{fork::Mark, threads::spawn},
+    pool::{Pool, no_thread},
 };
 use ferry_core::{
-    Error, Kind, Result,
+    Result,
     sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock, spin_loop},
 };
 use std::{
@@ -48,7 +49,7 @@ pub struct Engine {
     most_spinning: usize,
     started: Instant,
     closed: AtomicBool,
-    pub(super) calls: Arc<Calls>,
+    calls: Arc<Pool>,
     litter: Arc<Litter>,
     #[cfg(loom)]
     has_no_patience: bool,
@@ -116,7 +117,7 @@ impl Engine {
             most_spinning: (cpus - 1).min(MOST_SPINNING),
             started: Instant::now(),
             closed: AtomicBool::new(false),
-            calls: Arc::default(),
+            calls: Pool::new("ferry-call"),
             litter: Arc::default(),
             #[cfg(loom)]
             has_no_patience: false,
@@ -384,7 +385,7 @@ impl Engine {
 
     /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
     pub fn call(&self, function: Function) -> Result<()> {
-        self.calls.call(function).map_err(|why| no_thread(&why))
+        Ok(self.calls.run_now(function)?)
     }
 
     /// Drops functions that will not run, on a thread where their destructors may block.
@@ -393,6 +394,24 @@ impl Engine {
     }
 }
 
-fn no_thread(why: &io::Error) -> Error {
-    Kind::Device.because(format!("the system grants no thread: {}", refusal::explain_thread(why)))
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const LIMIT: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn a_thread_with_nothing_to_do_keeps_no_memory() {
+        let memory = Arc::new(());
+        let engine = Engine::new(memory.clone(), 1);
+        engine.call(Box::new(|| ())).expect("a thread");
+        let end = Instant::now() + LIMIT;
+        while engine.calls.idle() == 0 {
+            assert!(Instant::now() < end, "the thread does not come to rest");
+            thread::yield_now();
+        }
+        drop(engine);
+        assert_eq!(Arc::strong_count(&memory), 1);
+    }
 }

@@ -1,7 +1,6 @@
 //! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
 
 mod budget;
-mod calls;
 #[doc(hidden)]
 pub mod copy;
 mod engine;

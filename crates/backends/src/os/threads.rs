@@ -67,7 +67,7 @@ pub fn spawn(_: String, _: usize, _: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Counts for one as long as it lives.
-struct One(&'static AtomicUsize);
+pub struct One(&'static AtomicUsize);
 
 impl One {
     fn of(count: &'static AtomicUsize) -> One {

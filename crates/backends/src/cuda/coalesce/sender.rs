@@ -2,10 +2,8 @@
 //! per device, which looks at the windows of busy lanes again and again, and sleeps when there are none. While there are several
 //! another one stands by, in case the driver does not let go of the first.
 
-use crate::cuda::{
-    coalesce::gather::{Gather, Glance},
-    workers::Workers,
-};
+use crate::cuda::coalesce::gather::{Gather, Glance};
+use crate::pool::Pool;
 use ferry_core::{
     Ticket,
     sync::{Arc, Condvar, Mutex, lock, spin_loop},
@@ -156,33 +154,35 @@ impl<L> Sender<L> {
 }
 
 impl<L: Gathers + Send + Sync + 'static> Sender<L> {
-    /// Looks at the window of `lane` from now on.
-    pub fn watch(self: &Arc<Self>, workers: &Arc<Workers>, lane: Arc<L>) {
+    /// Looks at the window of `lane` from now on. False if there is no thread that could.
+    pub fn watch(self: &Arc<Self>, workers: &Arc<Pool>, lane: Arc<L>) -> bool {
+        let Ok(thread) = workers.reserve() else { return false };
         let mut shift = lock(&self.shift);
         let must_serve = self.put(&mut shift, Watched::new(lane));
         let must_guard = shift.can_be_held_up() && !mem::replace(&mut shift.is_guarded, true);
         drop(shift);
         if must_serve {
-            self.start(workers);
+            let sender = self.clone();
+            thread.run(Box::new(move || sender.serve()));
         }
         if must_guard {
             let (sender, its_workers) = (self.clone(), workers.clone());
-            workers.run(Box::new(move || sender.stand_by(&its_workers)));
+            // Without another thread nobody stands by, until the next lane comes.
+            let guarded = workers.run(Box::new(move || sender.stand_by(&its_workers)));
+            lock(&self.shift).is_guarded &= guarded.is_ok();
         }
-    }
-
-    fn start(self: &Arc<Self>, workers: &Arc<Workers>) {
-        let sender = self.clone();
-        workers.run(Box::new(move || sender.serve()));
+        true
     }
 
     /// The driver may keep whoever serves for as long as a stream has no room. What other lanes have gathered must not wait for
     /// that: it may be what makes room. Then another thread serves those.
-    fn stand_by(self: &Arc<Self>, workers: &Arc<Workers>) {
+    fn stand_by(self: &Arc<Self>, workers: &Arc<Pool>) {
         while let Some(turn) = self.guarded() {
             thread::sleep(PATIENCE);
             if self.relieve(turn) {
-                self.start(workers);
+                let sender = self.clone();
+                // This is a thread of the pool, so there is one.
+                let _ = workers.run(Box::new(move || sender.serve()));
             }
         }
     }

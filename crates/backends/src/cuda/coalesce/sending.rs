@@ -137,10 +137,8 @@ impl Lane {
     /// Many copies seem to be in the stream; but nobody may have asked lately how far it is.
     #[cold]
     fn ask_sender(self: &Arc<Self>) {
-        if self.is_idle() {
+        if self.is_idle() || !self.device.sender.watch(&self.device.workers, self.clone()) {
             self.gather.leave();
-        } else {
-            self.device.sender.watch(&self.device.workers, self.clone());
         }
     }
 

@@ -10,15 +10,20 @@ use crate::cuda::{
     order::queue::{Lane, State},
     stream::events::Event,
 };
+use crate::pool::Reservation;
 use ferry_core::{
     Ticket,
     sync::{Arc, Mutex, lock},
 };
+use std::{thread, time::Duration};
 
 /// Launches behind an event that is not reached. A fraction of what a stream takes: several streams may share a way into the GPU.
 const MANY: u32 = 128;
 /// Events that are remembered. Of many the oldest: they hold the stream first.
 const MOST: usize = 16;
+
+/// How often a thread is asked for where there must be one soon.
+const RETRY_EVERY: Duration = Duration::from_millis(1);
 
 /// What a stream waits for.
 #[derive(Default)]
@@ -71,7 +76,8 @@ impl Crowd {
 impl Lane {
     /// Whether the stream takes the next launch. One that other libraries use takes all: nothing may be held back there.
     pub fn is_full(&self) -> bool {
-        !self.is_shared && self.crowd.is_dense()
+        // Without a thread that goes on later nothing may be held back either.
+        !self.is_shared && self.crowd.is_dense() && self.device.workers.reserve().is_ok()
     }
 
     /// Holds the lane before the op `ticket`, until the stream has passed everything that is in it.
@@ -81,8 +87,19 @@ impl Lane {
         let point = StreamPoint::new(self.clone(), ticket - 1, false);
         let recorded = self.record(state, ticket - 1, &point);
         self.note(ticket - 1, recorded);
-        let (lane, workers) = (self.clone(), self.device.workers.clone());
-        let resume = move || workers.run(Box::new(move || lane.resume(ticket)));
+        let (lane, thread) = (self.clone(), self.reserve_thread());
+        let resume = move || thread.run(Box::new(move || lane.resume(ticket)));
         self.device.watcher.add(&self.device.workers, point, Box::new(resume));
+    }
+
+    /// A thread that was to be had when `is_full` asked for one. If the last one has just ended, and its place was taken by
+    /// another process, there is one when that goes.
+    fn reserve_thread(&self) -> Reservation {
+        loop {
+            match self.device.workers.reserve() {
+                Ok(thread) => return thread,
+                Err(_) => thread::sleep(RETRY_EVERY),
+            }
+        }
     }
 }

@@ -1,12 +1,8 @@
 //! Fences over CUDA events. One that was taken while its queue is held back has no event yet: it gets one when the queue
 //! comes to it.
 
-use crate::cuda::{
-    order::queue::Lane,
-    stream::bell::Ring,
-    stream::events::Event,
-    workers::{Job, Workers},
-};
+use crate::cuda::{order::queue::Lane, stream::bell::Ring, stream::events::Event};
+use crate::pool::{Job, Pool};
 use ferry_core::{
     Fence, Kind, Mark, Point, Result, Ticket, fence,
     sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
@@ -129,7 +125,7 @@ impl StreamPoint {
 
     fn settle_at(&self, spot: Spot) {
         if let Spot::Held(jobs) = mem::replace(&mut *lock(&self.spot), spot) {
-            jobs.into_iter().for_each(|job| self.lane.device.workers.run(job));
+            jobs.into_iter().for_each(|job| job());
         }
         self.moved.notify_all();
     }
@@ -139,21 +135,22 @@ impl StreamPoint {
         self.failed.store(failed, Ordering::Release);
     }
 
-    /// How another queue waits for this point; `job` runs on a thread of its own if it has to look again.
-    pub fn wait_in_stream(&self, job: impl FnOnce() -> Job) -> Wait {
+    /// How another queue waits for this point. If it has to look again it is told by what `job` makes, which neither blocks
+    /// nor calls the driver.
+    pub fn wait_in_stream(&self, job: impl FnOnce() -> Result<Job>) -> Result<Wait> {
         if self.has_passed() {
-            return Wait::Passed;
+            return Ok(Wait::Passed);
         }
         // Another lane cannot ask this one, which may be asking it: the event may come to stand behind later work of the device.
         self.pin(|| self.lane.record_now());
-        match &mut *lock(&self.spot) {
+        Ok(match &mut *lock(&self.spot) {
             Spot::Held(jobs) => {
-                jobs.push(job());
+                jobs.push(job()?);
                 Wait::Later
             }
             Spot::Recorded(event) => Wait::For(event.clone()),
             Spot::AtEnd(_) | Spot::Lost => Wait::UntilDone,
-        }
+        })
     }
 
     fn is_done(&self) -> bool {
@@ -329,13 +326,19 @@ const WATCH_STEP: Duration = Duration::from_micros(50);
 
 impl Watcher {
     /// Runs `then` once `point` is done.
-    pub fn add(self: &Arc<Self>, workers: &Arc<Workers>, point: Arc<StreamPoint>, then: Job) {
+    pub fn add(self: &Arc<Self>, workers: &Arc<Pool>, point: Arc<StreamPoint>, then: Job) {
         let mut watched = lock(&self.watched);
-        watched.points.push((point, then));
-        if !mem::replace(&mut watched.runs, true) {
+        if !watched.runs {
             let watcher = self.clone();
-            workers.run(Box::new(move || while watcher.look() {}));
+            watched.runs = workers.run(Box::new(move || while watcher.look() {})).is_ok();
         }
+        if watched.runs {
+            return watched.points.push((point, then));
+        }
+        drop(watched);
+        // There is no thread that could wait instead.
+        point.wait();
+        then();
     }
 
     /// Looks once, and says whether to look again.

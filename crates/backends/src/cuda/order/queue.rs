@@ -248,8 +248,9 @@ impl Lane {
         status.on_halt(Box::new(move || {
             let Some(lane) = lane.upgrade() else { return };
             let workers = lane.device.workers.clone();
-            // On another thread: the one that found the failure may hold the lock of this lane.
-            workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
+            // On another thread: the one that found the failure may hold the lock of this lane. Where there is none to be
+            // had the ops are dropped one by one as the lane comes to them.
+            let _ = workers.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
         }));
     }
 
@@ -340,10 +341,7 @@ impl Lane {
     /// Drops an op elsewhere: a destructor of the user's may want this lane, which is locked.
     pub fn discard(&self, op: Op) {
         if let Op::Call(function) = op {
-            self.device.litter.add([function], |job| {
-                self.device.workers.run(job);
-                true
-            });
+            self.device.litter.add([function], |job| self.device.workers.run(job).is_ok());
         }
     }
 
@@ -356,7 +354,7 @@ impl Lane {
             }
             // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
             Op::Copy(plan) if plan.is_plain() && !self.waited => {
-                Ok(self.aside(ticket, move |lane| lane.copy_plain(&plan)))
+                self.aside(ticket, move |lane| lane.copy_plain(&plan))
             }
             Op::Copy(plan) if plan.is_plain() => self.copy_plain(&plan).map(|()| Next::Follows),
             Op::Copy(mut plan) => self.copy(&mut plan).map(|()| Next::Follows),

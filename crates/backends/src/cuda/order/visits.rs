@@ -7,8 +7,8 @@ use crate::cuda::{
     order::backlog::Part,
     order::fence::{Wait, of_cuda},
     order::queue::{Lane, Next},
-    workers::Job,
 };
+use crate::pool::{Job, Reservation};
 use ferry_core::{
     Fence, Kind, Op, Result, Ticket,
     fence::survives,
@@ -21,7 +21,7 @@ impl Lane {
         self: &Arc<Self>,
         ticket: Ticket,
         work: impl FnOnce(&Arc<Lane>) -> Result<()> + Send + 'static,
-    ) -> Next {
+    ) -> Result<Next> {
         let lane = self.clone();
         self.device.workers.run(Box::new(move || {
             if lane.begin(ticket) {
@@ -29,8 +29,8 @@ impl Lane {
                 lane.note(ticket, done);
             }
             lane.resume(ticket);
-        }));
-        Next::IsHeld(Part::Bytes)
+        }))?;
+        Ok(Next::IsHeld(Part::Bytes))
     }
 
     /// Has the host move bytes when the stream gets here: whoever submits, if he waits at once, else a thread of its own.
@@ -54,9 +54,18 @@ impl Lane {
         part: Part,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Next> {
-        let visit = Box::new(Visit { lane: self.clone(), ticket, part, work: Box::new(work) });
+        let work = Box::new(work);
+        // Reserved here, where a refusal can be reported: the driver's callback could only end the process.
+        let thread = match self.device.workers.reserve() {
+            Ok(thread) => thread,
+            Err(error) => {
+                self.discard(Op::Call(work));
+                return Err(error);
+            }
+        };
+        let visit = Box::new(Visit { lane: self.clone(), ticket, part, work, thread });
         if self.status.passed() + 1 >= ticket || self.is_empty() == Ok(true) {
-            self.device.workers.run(Box::new(move || visit.run(driver::SUCCESS)));
+            visit.start(driver::SUCCESS);
             return Ok(Next::IsHeld(part));
         }
         match self.current().call_back(self.stream, visit) {
@@ -83,13 +92,15 @@ impl Lane {
         let take = |left: &Mutex<Option<_>>| lock(left).take().expect("taken once");
         let (lane, later, same) = (self.clone(), left.clone(), fence.clone());
         let again = move || {
-            Box::new(move || {
+            let thread = lane.device.workers.reserve()?;
+            let look_again = move || {
                 let (mut fences, then): (Vec<_>, _) = take(&later);
                 fences.push(same);
                 lane.wait_again(ticket, fences, then);
-            }) as Job
+            };
+            Ok(Box::new(move || thread.run(Box::new(look_again))) as Job)
         };
-        match of_cuda(&*fence).map_or(Wait::UntilDone, |point| point.wait_in_stream(again)) {
+        match of_cuda(&*fence).map_or(Ok(Wait::UntilDone), |point| point.wait_in_stream(again))? {
             Wait::Passed => {}
             Wait::For(event) => {
                 event.hold(self.stream)?;
@@ -97,10 +108,10 @@ impl Lane {
             }
             Wait::Later => return Ok(Next::IsHeld(Part::Wait)),
             Wait::UntilDone => {
-                let (lane, workers) = (self.clone(), self.device.workers.clone());
+                let (lane, thread) = (self.clone(), self.device.workers.reserve()?);
                 let (fences, then) = take(&left);
                 fence.when_done(Box::new(move || {
-                    workers.run(Box::new(move || lane.wait_again(ticket, fences, then)));
+                    thread.run(Box::new(move || lane.wait_again(ticket, fences, then)));
                 }));
                 return Ok(Next::IsHeld(Part::Wait));
             }
@@ -134,18 +145,23 @@ struct Visit {
     ticket: Ticket,
     part: Part,
     work: Job,
+    /// Does the work.
+    thread: Reservation,
 }
 
 impl StreamCallback for Visit {
     fn reached(self: Box<Self>, code: Code) {
-        let workers = self.lane.device.workers.clone();
-        workers.run(Box::new(move || self.run(code)));
+        self.start(code);
     }
 }
 
 impl Visit {
-    fn run(self, code: Code) {
-        let Visit { lane, ticket, part, work } = self;
+    fn start(self, code: Code) {
+        let Visit { lane, ticket, part, work, thread } = self;
+        thread.run(Box::new(move || Visit::run(&lane, ticket, part, work, code)));
+    }
+
+    fn run(lane: &Arc<Lane>, ticket: Ticket, part: Part, work: Job, code: Code) {
         lane.note(ticket, lane.device.check("the GPU's work", code));
         // Said before the part begins: from then on there is no other way to know.
         lane.settle(ticket - 1);

@@ -14,7 +14,7 @@ use crate::cuda::{
     shared::latch::{Hold, Latch, Place},
     shared::unheld::Unheld,
 };
-use crate::os::probe;
+use crate::{os::probe, pool::Reservation};
 use ferry_core::{
     Access, DeviceId, Fence, Gate, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
@@ -287,28 +287,30 @@ pub struct Arrival {
     lane: Arc<Lane>,
     behind: Ticket,
     gate: Arc<Gate>,
+    /// Tells it on.
+    thread: Reservation,
 }
 
 impl Arrival {
     /// A fence that is done when the lane's stream has come to its end as it is now, behind the op `behind`.
     pub fn announce(lane: &Arc<Lane>, behind: Ticket) -> Result<Arc<dyn Fence>> {
-        let gate = Gate::new();
-        let arrival = Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone() });
+        let (gate, thread) = (Gate::new(), lane.device.workers.reserve()?);
+        let arrival = Box::new(Arrival { lane: lane.clone(), behind, gate: gate.clone(), thread });
         lane.device.enter()?.call_back(lane.stream, arrival).map_err(|(why, _)| why)?;
         Ok(gate)
     }
 
-    fn tell(self, code: Code) {
-        self.lane.note(self.behind, self.lane.device.check("the GPU's work", code));
-        self.lane.settle(self.behind);
-        self.gate.open();
+    fn tell(lane: &Lane, behind: Ticket, gate: &Gate, code: Code) {
+        lane.note(behind, lane.device.check("the GPU's work", code));
+        lane.settle(behind);
+        gate.open();
     }
 }
 
 impl StreamCallback for Arrival {
     fn reached(self: Box<Self>, code: Code) {
-        let workers = self.lane.device.workers.clone();
-        workers.run(Box::new(move || self.tell(code)));
+        let Arrival { lane, behind, gate, thread } = *self;
+        thread.run(Box::new(move || Arrival::tell(&lane, behind, &gate, code)));
     }
 }
 

@@ -2,10 +2,8 @@
 //! what another process lent. Never both at once, for the stream may be waiting for the very thread in such a call. While a stream
 //! is held they are put off; and while one is made, whoever wants to hold a stream waits for it.
 
-use crate::cuda::{
-    shared::beforehand::Beforehand,
-    workers::{Job, Workers},
-};
+use crate::cuda::shared::beforehand::Beforehand;
+use crate::pool::{Job, Pool};
 use ferry_core::{
     Result,
     sync::{Arc, Condvar, Mutex, lock},
@@ -59,7 +57,7 @@ impl Holds {
     }
 
     /// One less. After the last one a thread of `workers` makes the calls that were put off.
-    pub fn end(self: &Arc<Self>, workers: &Arc<Workers>) {
+    pub fn end(self: &Arc<Self>, workers: &Arc<Pool>) {
         let mut state = lock(&self.state);
         state.held -= 1;
         self.changed.notify_all();
@@ -69,13 +67,15 @@ impl Holds {
         state.calls += 1;
         let (holds, later) = (self.clone(), mem::take(&mut state.later));
         drop(state);
-        workers.run(Box::new(move || {
+        let make = move || {
             let _call = Call(&holds);
             later.into_iter().for_each(|call| {
                 call();
                 lock(&holds.state).left -= 1;
             });
-        }));
+        };
+        // Without a thread, whoever lets go makes them.
+        workers.run(Box::new(make)).unwrap_or_else(|refused| (refused.job)());
     }
 
     /// Makes the call when nothing is held any more: if it has to wait then not in the driver, which would let nobody else in.
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn calls_are_put_off_until_nothing_is_held() {
-        let (holds, workers) = (Arc::new(Holds::default()), Arc::new(Workers::default()));
+        let (holds, workers) = (Arc::new(Holds::default()), Pool::new("ferry-test"));
         let (told, hear) = mpsc::channel();
         let call = |name: &'static str| {
             let told = told.clone();
@@ -195,7 +195,7 @@ mod tests {
         });
         made.expect("nothing is held").join().expect("no panic");
         assert_eq!((hear.recv(), holds.unless_held(|| ())), (Ok(()), None));
-        let (also, workers) = (holds.clone(), Arc::new(Workers::default()));
+        let (also, workers) = (holds.clone(), Pool::new("ferry-test"));
         let waits = thread::spawn(move || also.when_none(|| lock(&also.state).held));
         holds.end(&workers);
         assert_eq!(waits.join().expect("no panic"), 0, "made when nothing is");
@@ -213,7 +213,7 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let (holds, workers) = (Arc::new(Holds::default()), Arc::new(Workers::default()));
+            let (holds, workers) = (Arc::new(Holds::default()), Pool::new("ferry-test"));
             let held = Arc::new(AtomicUsize::new(0));
             let (its_holds, its_held) = (holds.clone(), held.clone());
             let holder = loom::thread::spawn(move || {

@@ -48,8 +48,8 @@ impl Shared {
         let before = Arrival::announce(&self.front, ticket - 1)?;
         let relay = Arc::new(Relay::new(&self.front, ticket, plan)?);
         let (give, take) = mpsc::channel();
-        let (also, workers) = (relay.clone(), self.front.device.workers.clone());
-        before.when_done(Box::new(move || workers.run(Box::new(move || also.serve(&take)))));
+        let (also, thread) = (relay.clone(), self.front.device.workers.reserve()?);
+        before.when_done(Box::new(move || thread.run(Box::new(move || also.serve(&take)))));
         let put = relay.put_all(&self.latch, &Place { behind: ticket - 1, before }, &give);
         drop(give);
         put.inspect_err(|_| self.unheld.set(ticket, relay.through.clone()))

@@ -148,7 +148,8 @@ impl Staged {
     fn run(self: Arc<Self>, current: &Current<'_>) -> Result<()> {
         for _ in 1..self.portions.count().min(self.device().desks.most()) {
             let staged = self.clone();
-            self.device().workers.run(Box::new(move || staged.help()));
+            // Without a thread there is less help.
+            let _ = self.device().workers.run(Box::new(move || staged.help()));
         }
         let desk = self.device().desks.wait(self.device(), current);
         let done = desk.and_then(|desk| self.work(current, &desk));

@@ -20,10 +20,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 static STAYING: AtomicUsize = AtomicUsize::new(0);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Starts a thread that does not end by itself. The process does not wait for it.
+/// Counts the calling thread among those that never end by themselves, as long as what is returned lives. The process
+/// does not wait for it.
+pub fn never_ending() -> One {
+    One::of(&STAYING)
+}
+
+/// Starts a thread that does not end by itself.
 pub fn spawn_staying(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     spawn(name, stack, move || {
-        let _one = One::of(&STAYING);
+        let _one = never_ending();
         body();
     })
 }

@@ -2,8 +2,8 @@ use super::*;
 use crate::cuda::{
     coalesce::gather::{Sort, Taken},
     stream::{planner::Way, ring::Entry},
-    workers::Workers,
 };
+use crate::pool::Pool;
 use std::sync::mpsc;
 
 const US: Duration = Duration::from_micros(1);
@@ -75,11 +75,11 @@ impl Fake {
     }
 
     /// Submits a copy. Says whether it was gathered.
-    fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Workers>) -> bool {
+    fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
         let copy = Entry { dst: to, src: 1 << 40, len: 8 };
         match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
             Taken::Yes(..) => return true,
-            Taken::No(true) => sender.watch(workers, self.clone()),
+            Taken::No(true) => assert!(sender.watch(workers, self.clone())),
             Taken::No(false) => {}
             Taken::Full => panic!("the others would have been sent"),
         }
@@ -107,7 +107,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn copies_are_sent_though_nobody_asks_for_it() {
-    let (sender, workers) = (Arc::new(Sender::<Fake>::default()), Arc::new(Workers::default()));
+    let (sender, workers) = (Arc::new(Sender::<Fake>::default()), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..3).map(|_| Fake::busy(&sent)).collect();
     let mut gathered = 0;
@@ -126,7 +126,7 @@ fn copies_are_sent_though_nobody_asks_for_it() {
 #[test]
 fn streams_without_room_hold_up_no_other() {
     let near = Pace { near: LONG, ..super::PACE };
-    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Arc::new(Workers::default()));
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
     let is_gathered = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
