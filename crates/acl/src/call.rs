@@ -33,15 +33,15 @@ pub fn call(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i
     code
 }
 
-/// As [`call`], for a function with a short way, which returns false if it has done nothing and `body` has
-/// to. In the short way the thread can be cancelled, so it makes no system call where that happens.
+/// As [`call`], for a function with a fast path, which returns false if it has done nothing and `body` has
+/// to. The thread can be cancelled in the fast path, so it makes no system call that is a cancellation point.
 #[inline(always)]
-pub fn call_quickly(
+pub fn call_fast(
     function: &ApiFunction,
-    short: impl FnOnce(&Here) -> bool,
+    fast: impl FnOnce(&Here) -> bool,
     body: impl FnOnce(&Here) -> Result<()>,
 ) -> i32 {
-    let quick = || if_here(|here| function.allowed().is_ok() && short(here));
+    let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
     if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
         cancel::look();
         return c::ACL_SUCCESS;

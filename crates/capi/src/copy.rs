@@ -1,7 +1,7 @@
 //! Copies, fills and reductions.
 
 use crate::{
-    enter::{Out, enter, enter_quickly, given, seen},
+    enter::{Out, enter, enter_fast, given, seen},
     types::{aclError, aclrtMemcpyBatchAttr, aclrtStream},
 };
 use ferry_acl::{
@@ -53,9 +53,9 @@ pub unsafe extern "C" fn aclrtMemcpyAsync(
     let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
     let copy = Async { dst, dest_max: destMax, src, count, kind, stream };
     // SAFETY: the C contract keeps both ranges alive until the copy is done.
-    let (short, long) =
-        (|here: &Here| unsafe { copy.at_once(here) }, |here: &Here| unsafe { copy.submit(here) });
-    enter_quickly(&functions::aclrtMemcpyAsync, short, long)
+    let (fast, whole) =
+        (|here: &Here| unsafe { copy.try_fast(here) }, |here: &Here| unsafe { copy.submit(here) });
+    enter_fast(&functions::aclrtMemcpyAsync, fast, whole)
 }
 
 /// Deprecated twin of aclrtMemcpyAsync.
@@ -74,9 +74,9 @@ pub unsafe extern "C" fn aclrtMemcpyAsyncWithCondition(
     let (dst, src, stream) = (dst as usize, src as usize, stream as usize);
     let copy = Async { dst, dest_max: destMax, src, count, kind, stream };
     // SAFETY: the C contract keeps both ranges alive until the copy is done.
-    let (short, long) =
-        (|here: &Here| unsafe { copy.at_once(here) }, |here: &Here| unsafe { copy.submit(here) });
-    enter_quickly(&functions::aclrtMemcpyAsyncWithCondition, short, long)
+    let (fast, whole) =
+        (|here: &Here| unsafe { copy.try_fast(here) }, |here: &Here| unsafe { copy.submit(here) });
+    enter_fast(&functions::aclrtMemcpyAsyncWithCondition, fast, whole)
 }
 
 /// Copies a matrix before it returns.

@@ -13,8 +13,8 @@ use std::{
 /// Runs the body of a C function.
 pub use ferry_acl::call::call as enter;
 
-/// Runs the body of a C function that has a short way.
-pub use ferry_acl::call::call_quickly as enter_quickly;
+/// Runs the body of a C function that has a fast path.
+pub use ferry_acl::call::call_fast as enter_fast;
 
 /// An output argument that can be written.
 pub struct Out<T>(*mut T);

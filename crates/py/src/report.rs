@@ -38,7 +38,7 @@ functions! { "acl.rt":
 }
 
 /// A function and its argument, on the way from launch to call.
-struct Letter {
+struct PythonCallback {
     function: Py<PyAny>,
     data: Py<PyList>,
 }
@@ -71,11 +71,11 @@ fn launch_callback(
     let function = callable("fn", r#fn)?.clone().unbind();
     let data = cast::<PyList>(user_data_list, "user_data_list", "list")?.clone().unbind();
     take!(py, "acl.rt.launch_callback", [block_type, stream], |code| code);
-    let letter = Box::into_raw(Box::new(Letter { function, data })) as usize;
+    let callback = Box::into_raw(Box::new(PythonCallback { function, data })) as usize;
     enter(py, |library| {
         let launch = library.private.ferryLaunchCallback;
-        // SAFETY: the library calls `run` or `forget` once with the letter, whatever becomes of the call.
-        unsafe { launch(run, forget, letter as *mut c_void, block_type, stream as _) }
+        // SAFETY: the library calls `run` or `forget` once with the callback, whatever becomes of the call.
+        unsafe { launch(run, forget, callback as *mut c_void, block_type, stream as _) }
     })
 }
 
@@ -97,21 +97,21 @@ fn process_report(py: Python<'_>, timeout: Int<i32>) -> PyResult<i32> {
     RAISED.take().map_or(code, Err)
 }
 
-/// Calls the function of a letter, on the thread that asked for it.
+/// Calls the function of a callback, on the thread that asked for it.
 ///
 /// # Safety
-/// `letter` came from `launch_callback` and is used no more.
-unsafe extern "C" fn run(letter: *mut c_void) {
-    // SAFETY: the caller's word; a letter is a box.
-    let letter = unsafe { Box::from_raw(letter.cast::<Letter>()) };
+/// `callback` came from `launch_callback` and is used no more.
+unsafe extern "C" fn run(callback: *mut c_void) {
+    // SAFETY: the caller's word; a callback is a box.
+    let callback = unsafe { Box::from_raw(callback.cast::<PythonCallback>()) };
     let call = move || {
         let Some(_calling) = Calling::begin() else {
             // The objects belong to an interpreter that is going away.
-            std::mem::forget(letter);
+            std::mem::forget(callback);
             return;
         };
         Python::attach(|py| {
-            let (function, data) = (letter.function.into_bound(py), letter.data.into_bound(py));
+            let (function, data) = (callback.function.into_bound(py), callback.data.into_bound(py));
             let called = (data,).into_pyobject(py).and_then(|args| exit::call(&function, &args));
             if let Err(error) = called {
                 tell(py, error, &function);
@@ -133,12 +133,11 @@ fn tell(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     }
 }
 
-/// Lets go of a letter that will never be called.
+/// Lets go of a callback that will never be called.
 ///
 /// # Safety
 /// As `run`.
-unsafe extern "C" fn forget(letter: *mut c_void) {
-    // SAFETY: the caller's word. Objects dropped without the interpreter are let go of when somebody next
-    // holds it.
-    drop(unsafe { Box::from_raw(letter.cast::<Letter>()) });
+unsafe extern "C" fn forget(callback: *mut c_void) {
+    // SAFETY: the caller's word. pyo3 defers the release of objects that are dropped without the interpreter.
+    drop(unsafe { Box::from_raw(callback.cast::<PythonCallback>()) });
 }

@@ -37,7 +37,7 @@ impl Async {
     /// # Safety
     /// As [`submit`](Self::submit).
     #[inline(always)]
-    pub unsafe fn at_once(self, here: &Here) -> bool {
+    pub unsafe fn try_fast(self, here: &Here) -> bool {
         let Async { dst, dest_max, src, count, kind, stream } = self;
         if count > dest_max {
             return false;

@@ -79,13 +79,13 @@ pub(crate) fn with_here<T>(body: impl FnOnce(&Here) -> Result<T>) -> Result<T> {
     })
 }
 
-/// Runs a call's short way, if the state of this thread is there; it counts as a call if that returns true.
+/// Runs a call's fast path, if the state of this thread is there; it counts as a call if that returns true.
 #[inline(always)]
-pub(crate) fn if_here(short: impl FnOnce(&Here) -> bool) -> bool {
+pub(crate) fn if_here(fast: impl FnOnce(&Here) -> bool) -> bool {
     let here = HERE.get();
     // SAFETY: as in `with_here`.
     let Some(here) = (unsafe { here.as_ref() }) else { return false };
-    let is_done = short(here);
+    let is_done = fast(here);
     if is_done {
         here.count_call();
     }
