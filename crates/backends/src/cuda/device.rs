@@ -3,12 +3,12 @@
 use crate::cuda::{
     coalesce::sender::Sender,
     descriptors::reports::Sealing,
-    driver::{Context, Driver, KernelHandle},
-    memory::registered::Registered,
+    driver::{Context, ImplicitSync, KernelHandle},
+    memory::PinnedRanges,
     order::fence::Watcher,
     order::queue::Lane,
+    shared::beforehand::Beforehand,
     shared::bounce::Bounces,
-    shared::holds::Holds,
     shared::latch::Words,
     staging::crew::Desks,
     stream::bell::Bells,
@@ -49,10 +49,12 @@ pub struct Device {
     pub bells: Bells,
     /// Where copies of pageable memory are staged.
     pub desks: Desks,
-    /// Of streams that are shared with other libraries, those of other devices too.
-    pub holds: Arc<Holds>,
+    /// Streams that are held, of other devices too, and calls that must not be made meanwhile.
+    pub sync: Arc<ImplicitSync>,
+    /// What is made before a stream is held.
+    pub beforehand: Arc<Beforehand>,
     /// What the driver has page-locked for all devices.
-    pub registered: Arc<Mutex<Registered>>,
+    pub pinned: Arc<Mutex<PinnedRanges>>,
     /// For those streams.
     pub words: Words,
     kernels: OnceLock<[KernelHandle; 4]>,
@@ -65,7 +67,7 @@ pub struct Device {
     pub events: Events,
     pub sender: Arc<Sender<Lane>>,
     /// Released last.
-    context: Context,
+    context: Arc<Context>,
 }
 
 /// Functions of kernels.cu.
@@ -82,20 +84,19 @@ pub struct Kernels {
 }
 
 impl Device {
-    /// Keeps the primary context of the GPU that the driver calls `ordinal`, making it if nobody has.
-    pub fn open(
-        driver: Arc<Driver>,
+    /// A device with nothing in its pools.
+    pub fn new(
+        context: Arc<Context>,
         workers: Arc<Pool>,
         watcher: Arc<Watcher>,
-        holds: Arc<Holds>,
-        registered: Arc<Mutex<Registered>>,
-        ordinal: u32,
+        sync: Arc<ImplicitSync>,
+        beforehand: Arc<Beforehand>,
+        pinned: Arc<Mutex<PinnedRanges>>,
         settings: &Settings,
-    ) -> Result<Device> {
+    ) -> Device {
         const GUESS: usize = 32;
-        let context = Context::open(driver, ordinal)?;
         let constants = settings.constants.on(context.multiprocessors().unwrap_or(GUESS));
-        Ok(Device {
+        Device {
             workers,
             litter: Arc::default(),
             watcher,
@@ -103,8 +104,9 @@ impl Device {
             lists: Lists::default(),
             bells: Bells::default(),
             desks: Desks::new(settings.stagers),
-            holds,
-            registered,
+            sync,
+            beforehand,
+            pinned,
             words: Words::default(),
             kernels: OnceLock::new(),
             reducing: OnceLock::new(),
@@ -114,7 +116,7 @@ impl Device {
             events: Events::default(),
             sender: Arc::default(),
             context,
-        })
+        }
     }
 
     /// The kernels, loaded when first needed. The context is current.
@@ -127,8 +129,8 @@ impl Device {
     /// Whether copies have to do without kernels: a stream is held, and the driver would wait for it to load them. That is so of
     /// a device that was opened while the stream was held. The context is current.
     pub fn lacks_kernels(&self) -> bool {
-        let may_lack = self.kernels.get().is_none() && self.holds.beforehand.is_wanted();
-        may_lack && self.holds.unless_held(|| self.kernels()).is_none() && self.kernels.get().is_none()
+        let may_lack = self.kernels.get().is_none() && self.sync.may_hold();
+        may_lack && self.sync.unless_held(|| self.kernels()).is_none() && self.kernels.get().is_none()
     }
 
     /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
@@ -167,10 +169,10 @@ impl Device {
             Some(loaded) => Ok(*loaded),
             None => current.load(ptx, names),
         };
-        let loaded = match self.holds.unless_held(load) {
+        let loaded = match self.sync.unless_held(load) {
             Some(loaded) => loaded,
             // Whoever holds a stream may have loaded them just before.
-            None => slot.get().map_or_else(|| self.holds.when_none(load), |loaded| Ok(*loaded)),
+            None => slot.get().map_or_else(|| self.sync.when_free(load), |loaded| Ok(*loaded)),
         };
         // Those of another thread, if it has loaded them meanwhile: then it does not matter what became of ours.
         match slot.get() {

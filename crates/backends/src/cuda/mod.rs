@@ -17,33 +17,18 @@ mod shared;
 mod staging;
 mod stream;
 
-use crate::{
-    os::{
-        fault,
-        ranges::{HostPages, Reservations},
-    },
-    pool::Pool,
-    usage::Usage,
-};
+use crate::{os::fault, pool::Pool, usage::Usage};
 use device::Device;
-use driver::Driver;
+use driver::{Contexts, Driver, ImplicitSync};
 use ferry_core::{
-    Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, Kind,
-    NativeStreams, Origin, Queue, QueueOptions, Request, Result, Shared, Sharing, Sheet, Status,
-    sync::{Arc, Mutex, Weak, lock},
-    table::GRANULE,
+    Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, NativeStreams,
+    Origin, Queue, QueueOptions, Request, Result, Shared, Sharing, Sheet, Status, sync::Arc,
 };
-use memory::blocks::whole;
-use memory::ipc::Import;
-use memory::ipc::Imports;
-use memory::ipc::Ticket;
-use memory::pieces::Pieces;
-use memory::quota::Quota;
-use memory::registered::Registered;
+use memory::{Memory, Quota};
 use order::fence::Watcher;
 use order::queue::CudaQueue;
 use order::queue::Lane;
-use shared::holds::Holds;
+use shared::beforehand::Beforehand;
 use std::sync::OnceLock;
 use stream::page::Page;
 pub use stream::settings;
@@ -67,24 +52,15 @@ pub struct CudaOptions {
 
 /// The cuda backend.
 pub struct Cuda {
-    me: Weak<Cuda>,
-    driver: Arc<Driver>,
+    contexts: Arc<Contexts>,
+    memory: Memory,
+    /// Made when first used.
+    devices: Vec<OnceLock<Arc<Device>>>,
     pool: Arc<Pool>,
     watcher: Arc<Watcher>,
-    holds: Arc<Holds>,
-    /// Opened when first used: a context takes time and memory of its GPU.
-    devices: Vec<OnceLock<Arc<Device>>>,
-    /// What the driver calls them: not all GPUs need be visible here.
-    ordinals: Vec<u32>,
-    quotas: Vec<Quota>,
-    pieces: Mutex<Pieces>,
-    registered: Arc<Mutex<Registered>>,
-    imports: Arc<Mutex<Imports>>,
-    usage: Option<Arc<Usage>>,
+    sync: Arc<ImplicitSync>,
+    beforehand: Arc<Beforehand>,
     settings: Settings,
-    /// Addresses that were set aside: for registered memory as devices see it.
-    reservations: Arc<Reservations>,
-    host_pages: HostPages,
 }
 
 impl CudaOptions {
@@ -116,61 +92,46 @@ impl Cuda {
             Quota::new(options.device_memory, sharers(*ordinal)).telling(account)
         };
         let quotas = ordinals.iter().zip(&numbers).map(quota).collect();
-        Ok(Arc::new_cyclic(|me| Cuda {
-            me: me.clone(),
-            driver,
+        let devices = ordinals.iter().map(|_| OnceLock::new()).collect();
+        let (contexts, sync) = (Arc::new(Contexts::new(driver, ordinals)), Arc::default());
+        Ok(Arc::new(Cuda {
+            memory: Memory::new(&contexts, &sync, quotas, options.usage.clone()),
+            contexts,
+            devices,
             pool: Pool::new("ferry-cuda"),
             watcher: Arc::default(),
-            holds: Arc::default(),
-            devices: ordinals.iter().map(|_| OnceLock::new()).collect(),
-            quotas,
-            ordinals,
-            pieces: Mutex::default(),
-            registered: Arc::default(),
-            imports: Arc::default(),
-            usage: options.usage.clone(),
+            sync,
+            beforehand: Arc::default(),
             settings: options.settings.clone(),
-            reservations: Arc::default(),
-            host_pages: HostPages::default(),
         }))
     }
 
     fn device(&self, id: DeviceId) -> Result<&Arc<Device>> {
-        let slot = self.devices.get(id as usize).ok_or_else(|| {
-            Kind::NoDevice.because(format!("device {id} of {} devices", self.devices.len()))
-        })?;
-        if let Some(device) = slot.get() {
+        if let Some(device) = self.devices.get(id as usize).and_then(OnceLock::get) {
             return Ok(device);
         }
-        let ordinal = self.ordinals[id as usize];
-        let (driver, workers, watcher) = (self.driver.clone(), self.pool.clone(), self.watcher.clone());
-        let (holds, registered) = (self.holds.clone(), self.registered.clone());
-        let device = Device::open(driver, workers, watcher, holds, registered, ordinal, &self.settings)?;
-        Ok(slot.get_or_init(|| {
-            let device = Arc::new(device);
-            self.holds.beforehand.add(&device);
+        let context = self.contexts.open(id)?.clone();
+        let device = Arc::new(Device::new(
+            context,
+            self.pool.clone(),
+            self.watcher.clone(),
+            self.sync.clone(),
+            self.beforehand.clone(),
+            self.memory.pinned().clone(),
+            &self.settings,
+        ));
+        Ok(self.devices[id as usize].get_or_init(|| {
+            self.beforehand.add(&device);
             device
         }))
     }
 
-    /// A device with a context, for what needs one but not which. One that is not lost, if there is any.
-    fn any_device(&self) -> Result<&Arc<Device>> {
-        let sound = self.devices.iter().filter_map(OnceLock::get).find(|device| device.lost().is_none());
-        let other = || self.devices.iter().position(|slot| slot.get().is_none()).unwrap_or(0);
-        sound.map_or_else(|| self.device(other() as DeviceId), Ok)
-    }
-
-    fn device_of(&self, home: Home) -> Result<&Arc<Device>> {
+    /// Makes the device of this home, if it is a device: what must be there before a stream is held is then made with it.
+    fn open_home(&self, home: Home) -> Result<()> {
         match home {
-            Home::Host => self.any_device(),
-            Home::Device(id) => self.device(id),
+            Home::Host => Ok(()),
+            Home::Device(id) => self.device(id).map(drop),
         }
-    }
-}
-
-impl Drop for Cuda {
-    fn drop(&mut self) {
-        self.close_pieces();
     }
 }
 
@@ -188,61 +149,24 @@ impl Backend for Cuda {
     }
 
     fn memory(&self, device: DeviceId) -> Result<DeviceMemory> {
-        let gpu = self.gpu_memory(device)?;
-        let quota = &self.quotas[device as usize];
-        let ((free, total), (used, peak)) = (quota.info(gpu), quota.usage());
-        Ok(DeviceMemory { free, total, used, peak })
+        self.memory.device_memory(device)
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
-        let Request { home, len, page } = *request;
-        let current = self.device_of(home)?.enter()?;
-        let (page, whole) = (page.max(GRANULE), whole(len, page));
-        self.charge(home, (len, whole))?;
-        let base = self.make(&current, home, whole, page).map_err(|why| {
-            self.refund(home, whole);
-            self.refused(why, home, len)
-        })?;
-        if let Home::Device(id) = home {
-            self.quotas[id as usize].granted();
-        }
-        Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
+        self.open_home(request.home)?;
+        self.memory.alloc(request)
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        let current = self.any_device()?.enter()?;
-        let whole = whole(len, GRANULE);
-        let mut registered = self.registered_for(base, whole)?;
-        let gaps = registered.gaps(base, whole);
-        let locked = gaps.into_iter().try_for_each(|(base, len)| {
-            current.pin(base, len)?;
-            registered.add(base, len);
-            Ok(())
-        });
-        registered.join(base, whole);
-        drop(registered);
-        match locked {
-            Ok(()) => {
-                Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
-            }
-            Err(why) => self.unregister(base, whole).and(Err(why)),
-        }
+        self.memory.register(base, len)
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        match block.origin {
-            Origin::Registered => return self.unregister(block.base, whole(block.len, GRANULE)),
-            Origin::Allocated => {}
-            _ => return self.close(block),
-        }
-        let mut pieces = lock(&self.pieces);
-        let Some(home) = pieces.rest(block.base) else { unreachable!("{block} is not of this backend") };
-        self.refund(block.home, whole(block.len, block.page));
-        self.give_back(&mut pieces, home)
+        self.memory.free(block)
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        self.locate_foreign(addr, len, access)
+        self.memory.locate(addr, len, access)
     }
 
     /// Of the only device; where there are several nobody knows yet which one reads the list.
@@ -274,53 +198,36 @@ impl Backend for Cuda {
 
 impl AddressSpace for Cuda {
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
-        self.reservations.reserve(len, align, wish)
+        self.memory.reservations().reserve(len, align, wish)
     }
 
     fn release(&self, base: usize) {
-        self.reservations.release(base);
+        self.memory.reservations().release(base);
     }
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
-        if block.home == Home::Host { self.reservations.show(base, block) } else { Ok(()) }
+        if block.home == Home::Host { self.memory.reservations().show(base, block) } else { Ok(()) }
     }
 
     fn hide(&self, base: usize, block: &Block) {
         if block.home == Home::Host {
-            self.reservations.hide(base, block.len);
+            self.memory.reservations().hide(base, block.len);
         }
     }
 
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
-        let pages = HostPages::make(len, node)?;
-        let block = self.register(pages.addr(), len)?;
-        self.host_pages.add(pages);
-        Ok(Block { page, ..block })
+        self.memory.host_pages(len, page, node)
     }
 }
 
 impl Sharing for Cuda {
     fn share(&self, block: &Block) -> Result<Shared> {
-        let start = lock(&self.pieces).lend(block.at);
-        let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
-        let start = start.ok_or_else(imported)?;
-        let handle = self.device_of(block.home)?.enter()?.ipc_handle(start)?;
-        Ticket::new(handle, start, block.at).write(block.len)
+        self.memory.share(block)
     }
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
-        let current = self.device(device)?.enter()?;
-        let ticket = Ticket::read(shared)?;
-        let opened = (!ticket.is_ours()).then(|| current.open_ipc(ticket.handle)).transpose()?;
-        let at = opened.map_or(ticket.at, |start| start + ticket.skip);
-        let (mut imports, mut base) = (lock(&self.imports), at);
-        // The same memory may be here already: then it has addresses that only the core knows.
-        let is_reserved = opened.is_none() || at % GRANULE != 0 || imports.meets(at, shared.len);
-        if is_reserved {
-            base = self.reservations.reserve(shared.len, GRANULE, 0)?;
-        }
-        imports.add(base, Import { opened, at, is_reserved, len: shared.len });
-        Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
+        self.open_home(Home::Device(device))?;
+        self.memory.import(shared, device, origin)
     }
 }
 
@@ -356,6 +263,7 @@ impl NativeStreams for Cuda {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use ferry_core::Kind;
 
     #[test]
     fn devices_share_gpus_where_there_are_more_of_them() {

@@ -1,8 +1,9 @@
 //! The primary context of one GPU, and the proof that it is current on the calling thread.
 //!
-//! The driver works on the context that is current. [`Context::enter`] makes ours that, and answers with an [`Entered`], through which there is a [`Current`]; the
-//! functions that need a context are methods of it (`streams.rs`, `copies.rs`, `memory.rs`, `kernels.rs`), so that none can
-//! be called without one. What a result code says about the whole device is remembered here: a lost device stays lost.
+//! The driver works on the context that is current. [`Context::enter`] makes ours that, and answers with an
+//! [`Entered`], through which there is a [`Current`]; the functions that need a context are methods of it
+//! (`streams.rs`, `copies.rs`, `memory.rs`, `kernels.rs`), so that none can be called without one. What a
+//! result code says about the whole device is remembered here: a lost device stays lost.
 
 use super::{
     errors::meaning,
@@ -36,8 +37,9 @@ pub struct Current<'a> {
     of_this_thread: PhantomData<*mut ()>,
 }
 
-/// While this lives the context is the calling thread's, and the one before is again afterwards. The thread cannot be cancelled
-/// meanwhile: it may be in the short path of a copy, where it otherwise can, and the driver makes system calls.
+/// While this lives the context is the calling thread's, and the one before is again afterwards. The thread
+/// cannot be cancelled meanwhile: it may be in the short path of a copy, where it otherwise can, and the
+/// driver makes system calls.
 pub struct Entered<'a> {
     current: Current<'a>,
     cancelling: Cancelling,
@@ -84,7 +86,8 @@ impl Context {
         (code == SUCCESS).then_some(value)
     }
 
-    /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is lost.
+    /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is
+    /// lost.
     pub fn enter(&self) -> Result<Entered<'_>> {
         if let Some(why) = self.lost() {
             return Err(why.clone());
@@ -111,7 +114,8 @@ impl Context {
         if self.lost().is_some() { Ok(()) } else { done }
     }
 
-    /// What broke the device for good, if anything has: the first such error, which every later call answers with.
+    /// What broke the device for good, if anything has: the first such error, which every later call answers
+    /// with.
     #[inline]
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
@@ -156,7 +160,8 @@ impl Current<'_> {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained by `open`; streams, events and memory of ours keep this context alive and so are gone.
+        // SAFETY: retained by `open`; streams, events and memory of ours keep this context alive and so are
+        // gone.
         unsafe { (self.driver.calls.cuDevicePrimaryCtxRelease)(self.device) };
     }
 }

@@ -1,5 +1,5 @@
-//! Copies and fills in a stream. All of them return when the work is in the stream, but for pageable memory, where the driver
-//! may block until the copy is done.
+//! Copies and fills in a stream. All of them return when the work is in the stream, but for pageable memory,
+//! where the driver may block until the copy is done.
 
 use super::{
     context::Current,
@@ -42,8 +42,8 @@ impl Current<'_> {
         self.check(call, code)
     }
 
-    /// Copies many segments in one call, by several copy engines. False if the driver has no such call or does not take the
-    /// segments: what it may have begun is in the stream.
+    /// Copies many segments in one call, by several copy engines. False if the driver has no such call or
+    /// does not take the segments: what it may have begun is in the stream.
     ///
     /// # Safety
     /// All segments stay valid until the stream has done it.
@@ -52,8 +52,8 @@ impl Current<'_> {
         assert!(dsts.len() == srcs.len() && srcs.len() == lens.len(), "one of each for every segment");
         let (attributes, first, mut failed) = (BatchAttributes::IN_STREAM_ORDER, 0, 0);
         let ends = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
-        // SAFETY: arrays of one length, with attributes for all segments, copied before the call returns. The caller vouches
-        // for what they say.
+        // SAFETY: arrays of one length, with attributes for all segments, copied before the call returns. The
+        // caller vouches for what they say.
         let code = unsafe {
             copy(ends.0, ends.1, ends.2, dsts.len(), &attributes, &first, 1, &mut failed, stream.0)
         };

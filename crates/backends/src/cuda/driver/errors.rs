@@ -19,8 +19,8 @@ const fn stays(kind: Kind) -> Meaning {
     Meaning { kind, is_final: true }
 }
 
-/// Ranges of codes that say something of their own, in order. All others: the driver failed us. An unknown error (999) is among
-/// those: the next call tells whether it stays.
+/// Ranges of codes that say something of their own, in order. All others: the driver failed us. An unknown
+/// error (999) is among those: the next call tells whether it stays.
 const TABLE: &[(Code, Code, Meaning)] = &[
     (2, 2, passes(Kind::OutOfMemory)),
     (4, 4, stays(Kind::Lost)),              // the driver is shutting down

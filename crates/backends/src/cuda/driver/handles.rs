@@ -1,6 +1,6 @@
-//! Handles of the driver's objects, each of a type of its own. A handle is a copy of a number: that it is still alive is
-//! promised where it is made from a number and where its object is destroyed, which are the unsafe functions of this layer;
-//! so whatever only uses a handle is safe.
+//! Handles of the driver's objects, each of a type of its own. A handle is a copy of a number: that it is
+//! still alive is promised where it is made from a number and where its object is destroyed, which are the
+//! unsafe functions of this layer; so whatever only uses a handle is safe.
 
 use super::table::Handle;
 

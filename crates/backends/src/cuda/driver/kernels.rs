@@ -11,7 +11,8 @@ use std::{
 };
 
 impl Current<'_> {
-    /// Kernels of a module in PTX. It stays loaded as long as the context. The driver waits for all streams meanwhile.
+    /// Kernels of a module in PTX. It stays loaded as long as the context. The driver waits for all streams
+    /// meanwhile.
     pub fn load<const N: usize>(&self, ptx: &CStr, names: [&CStr; N]) -> Result<[KernelHandle; N]> {
         let calls = &self.driver().calls;
         let mut module = 0;
@@ -30,8 +31,8 @@ impl Current<'_> {
     /// Launches a kernel with a grid of `blocks` blocks in one dimension, each of `threads` threads.
     ///
     /// # Safety
-    /// The kernel takes arguments of the types that `args` point at, and what these say stays valid until the stream has done
-    /// it. The arguments themselves are copied before this returns.
+    /// The kernel takes arguments of the types that `args` point at, and what these say stays valid until the
+    /// stream has done it. The arguments themselves are copied before this returns.
     pub unsafe fn launch(
         &self,
         kernel: KernelHandle,

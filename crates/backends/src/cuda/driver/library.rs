@@ -1,4 +1,5 @@
-//! The driver library: loaded and initialised at run time, so that a machine without one can build and run all the rest.
+//! The driver library: loaded and initialised at run time, so that a machine without one can build and run
+//! all the rest.
 
 use super::{
     errors::meaning,

@@ -73,9 +73,11 @@ impl Current<'_> {
         self.check(format_args!("cuMemFreeHost of {at:#x}"), code)
     }
 
-    /// Pins (page-locks) memory that exists. The driver refuses what it cannot lock, and pages that it has locked already.
+    /// Pins (page-locks) memory that exists. The driver refuses what it cannot lock, and pages that it has
+    /// locked already.
     pub fn pin(&self, base: usize, len: usize) -> Result<()> {
-        // SAFETY: locking changes nothing of the pages, and the driver refuses addresses with nothing behind them.
+        // SAFETY: locking changes nothing of the pages, and the driver refuses addresses with nothing behind
+        // them.
         let code = unsafe { (self.driver().calls.cuMemHostRegister)(base, len, HOST_PORTABLE_AND_MAPPED) };
         self.check(format_args!("cuMemHostRegister of {len} bytes at {base:#x}"), code)
     }
@@ -112,8 +114,8 @@ impl Current<'_> {
         Ok((kind != 0 && base != 0 && len != 0).then_some(found))
     }
 
-    /// The start and length of what was mapped at once around `addr` (cuMemMap), if it was mapped: memory of a pool is an
-    /// allocation, though of no context either. Older drivers do not know.
+    /// The start and length of what was mapped at once around `addr` (cuMemMap), if it was mapped: memory of
+    /// a pool is an allocation, though of no context either. Older drivers do not know.
     pub fn mapping(&self, addr: usize) -> Option<(usize, usize)> {
         let (mut pool, mut base, mut len) = (0_usize, 0_usize, 0_usize);
         let questions = [

@@ -1,8 +1,8 @@
 //! Memory that this library takes from the driver for itself: lists of batches, staging buffers, doorbells.
 //!
-//! To the driver it is an allocation like those of other libraries in the process, and it may lie right behind memory of the
-//! user's. So it is remembered here, and a caller's address that reaches into it is refused instead of being taken for another
-//! library's.
+//! To the driver it is an allocation like those of other libraries in the process, and it may lie right
+//! behind memory of the user's. So it is remembered here, and a caller's address that reaches into it is
+//! refused instead of being taken for another library's.
 
 use super::{context::Current, library::Driver};
 use ferry_core::{Result, sync::lock};

@@ -21,8 +21,8 @@ const CAPTURES_NOTHING: i32 = 0;
 
 /// What the driver calls when a stream gets somewhere.
 pub trait StreamCallback: Send + 'static {
-    /// Called once, with the result of the work so far, on a thread of the driver's that serves other streams as well: it must not
-    /// call the driver and should not take long.
+    /// Called once, with the result of the work so far, on a thread of the driver's that serves other streams
+    /// as well: it must not call the driver and should not take long.
     fn reached(self: Box<Self>, code: Code);
 }
 
@@ -68,7 +68,8 @@ impl Current<'_> {
     /// The stream waits until the number at `at` is no less than `number`.
     ///
     /// # Safety
-    /// There is a number of 64 bits in page-locked memory at `at`, and it stays there until the stream has come past.
+    /// There is a number of 64 bits in page-locked memory at `at`, and it stays there until the stream has
+    /// come past.
     pub unsafe fn wait_for_number(&self, stream: StreamHandle, at: usize, number: u64) -> Result<()> {
         let lacking = || Kind::Unsupported.because("this CUDA driver has no cuStreamWaitValue64");
         let call = self.driver().calls.cuStreamWaitValue64.ok_or_else(lacking)?;

@@ -1,7 +1,9 @@
-//! The table of driver functions as C declares them, those that are called here and no others. Only this folder calls them.
+//! The table of driver functions as C declares them, those that are called here and no others. Only this
+//! folder calls them.
 //!
-//! The table is our own, in place of cudarc's raw bindings, since it is short: some fifty functions with numbers for handles and
-//! addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack is optional, and no binding's types spread.
+//! The table is our own, in place of cudarc's raw bindings, since it is short: some fifty functions with
+//! numbers for handles and addresses, so that nothing needs a CUDA toolkit to build, what older drivers lack
+//! is optional, and no binding's types spread.
 
 use ferry_core::Rows;
 use libloading::Library;
@@ -102,8 +104,8 @@ impl BatchAttributes {
         BatchAttributes { src_access_order: 1, src_location: [0; 2], dst_location: [0; 2], flags: 0 };
 }
 
-/// cuMemcpyBatchAsync: destinations, sources, lengths and number of segments; attributes, the first segment that each is about,
-/// and how many; which segment was refused; the stream.
+/// cuMemcpyBatchAsync: destinations, sources, lengths and number of segments; attributes, the first segment
+/// that each is about, and how many; which segment was refused; the stream.
 pub type CopyBatch = unsafe extern "C" fn(
     *const usize,
     *const usize,

@@ -1,16 +1,12 @@
 //! Memory of other libraries in the process: what the driver says an address is.
 //!
-//! Device memory, that of pools and managed memory among it, and page-locked memory are allocations with a start and a length.
-//! Where memory was mapped (cuMemMap, as PyTorch's expandable segments do) the driver calls all addresses that were set aside the
-//! allocation, though most of them may have nothing behind them: there a block is what was mapped at once, and a range may go on
-//! into the next one.
+//! Device memory, that of pools and managed memory among it, and page-locked memory are allocations with a
+//! start and a length. Where memory was mapped (cuMemMap, as PyTorch's expandable segments do) the driver
+//! calls all addresses that were set aside the allocation, though most of them may have nothing behind them:
+//! there a block is what was mapped at once, and a range may go on into the next one.
 
-use crate::cuda::{
-    Cuda,
-    driver::{Allocation, Current},
-};
-use crate::{os::probe, unallocated};
-use ferry_core::{Access, Block, DeviceId, Home, Kind, Origin, Result, sync::lock, table::GRANULE};
+use crate::cuda::driver::{Allocation, Contexts, Current};
+use ferry_core::{Block, Home, Kind, Origin, Result, table::GRANULE};
 
 /// A block of another library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +29,8 @@ impl Foreign {
         Ok(Some(Foreign { block, is_mapped }))
     }
 
-    /// The same with the blocks that `next` finds behind it, until it reaches `end`, if they are mapped to the same home.
+    /// The same with the blocks that `next` finds behind it, until it reaches `end`, if they are mapped to
+    /// the same home.
     fn up_to(self, end: usize, mut next: impl FnMut(usize) -> Result<Option<Foreign>>) -> Result<Block> {
         let mut block = self.block;
         while self.is_mapped && block.base + block.len < end {
@@ -46,50 +43,22 @@ impl Foreign {
     }
 }
 
-impl Cuda {
-    /// As [`Backend::locate`](ferry_core::Backend::locate).
-    pub fn locate_foreign(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
-        // The core asks about addresses that are in no block it knows: a freed one, or the neighbour of a plain range.
-        let reached = lock(&self.pieces).reached(addr, len);
-        if let Some(home) = reached {
-            return Err(unallocated::refusal(addr, len, &unallocated::name(home)));
-        }
-        if lock(&self.imports).meets(addr, len) {
-            return Err(unallocated::refusal(addr, len, unallocated::IMPORTED));
-        }
-        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
-        if is_table || self.driver.is_own(addr, len) {
-            return Err(unallocated::refusal(addr, len, unallocated::OWN));
-        }
-        // The core knows of no registration here: it is over, though copies may still use the pages, or does not reach so far.
-        let was_registered = lock(&self.registered).meets(addr, len);
-        let found = if was_registered { None } else { self.foreign(addr, len)? };
-        match found {
-            // Host memory that is page-locked in part only is pageable.
-            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
-                Ok(Some(block))
-            }
-            _ => probe::accessible(addr, len, access).map(|()| None),
-        }
-    }
+/// Memory of another library around `addr`, as far as `len` bytes from there need.
+pub fn locate(contexts: &Contexts, addr: usize, len: usize) -> Result<Option<Block>> {
+    let current = contexts.any()?.enter()?;
+    let Some(found) = Foreign::around(&current, addr)? else { return Ok(None) };
+    let block = found.up_to(addr.saturating_add(len), |next| Foreign::around(&current, next))?;
+    as_seen_here(contexts, block).map(Some)
+}
 
-    /// Memory of another library around `addr`, as far as `len` bytes from there need.
-    fn foreign(&self, addr: usize, len: usize) -> Result<Option<Block>> {
-        let current = self.any_device()?.enter()?;
-        let Some(found) = Foreign::around(&current, addr)? else { return Ok(None) };
-        let block = found.up_to(addr.saturating_add(len), |next| Foreign::around(&current, next))?;
-        self.as_seen_here(block).map(Some)
-    }
-
-    /// Another library's block, with its GPU by our number.
-    fn as_seen_here(&self, block: Block) -> Result<Block> {
-        let Home::Device(ordinal) = block.home else { return Ok(block) };
-        match self.ordinals.iter().position(|known| *known == ordinal) {
-            Some(id) => Ok(Block { home: Home::Device(id as DeviceId), ..block }),
-            None => {
-                let note = format!("{:#x} is memory of GPU {ordinal}, which is not visible here", block.base);
-                Err(Kind::BadAddress.because(note))
-            }
+/// Another library's block, with its GPU by our number.
+fn as_seen_here(contexts: &Contexts, block: Block) -> Result<Block> {
+    let Home::Device(gpu) = block.home else { return Ok(block) };
+    match contexts.device_on(gpu) {
+        Some(id) => Ok(Block { home: Home::Device(id), ..block }),
+        None => {
+            let note = format!("{:#x} is memory of GPU {gpu}, which is not visible here", block.base);
+            Err(Kind::BadAddress.because(note))
         }
     }
 }

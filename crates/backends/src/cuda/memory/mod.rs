@@ -1,10 +1,142 @@
-//! Memory that the driver makes, locks, recognises and shares: blocks and their pool, the quota of each device, registered
-//! ranges, memory of other libraries, memory of other processes.
+//! Memory that the driver makes, pins, recognises and shares.
+//!
+//! Blocks come from an [`allocator`] of the driver's allocations, with a quarantine, a free list and a quota
+//! for each device. Memory of the user's is pinned by [`registrations`], memory of other processes is opened
+//! by [`imports`], and memory of other libraries in the process is recognised by what the driver says of its
+//! addresses ([`foreign`]). [`Memory`] is all of them together, as the backend has them.
+//!
+//! Nothing here puts work into a stream or waits for one. What makes the driver wait for all streams goes
+//! through [`ImplicitSync`](crate::cuda::driver::ImplicitSync), which may defer it. The folder stands on
+//! `driver/` alone.
 
-pub mod blocks;
-pub mod foreign;
-pub mod ipc;
-pub mod pieces;
-pub mod pool;
-pub mod quota;
-pub mod registered;
+mod allocations;
+mod allocator;
+mod foreign;
+mod free_list;
+mod imports;
+mod ipc;
+mod pinned_ranges;
+mod quota;
+mod registrations;
+
+use crate::cuda::driver::{Contexts, ImplicitSync};
+use crate::os::{probe, ranges::Reservations};
+use crate::{unallocated, usage::Usage};
+use allocator::Allocator;
+use ferry_core::{
+    Access, Block, DeviceId, DeviceMemory, Home, Kind, Origin, Request, Result, Shared,
+    sync::{Arc, Mutex, lock},
+};
+use imports::Imports;
+pub use pinned_ranges::PinnedRanges;
+pub use quota::Quota;
+use registrations::Registrations;
+
+/// All memory that a backend knows.
+pub struct Memory {
+    contexts: Arc<Contexts>,
+    allocator: Arc<Allocator>,
+    registrations: Registrations,
+    imports: Imports,
+    /// Addresses that were set aside: for imports, and for mapped memory as devices see it.
+    reservations: Arc<Reservations>,
+    /// Where other processes read how much this one has.
+    usage: Option<Arc<Usage>>,
+}
+
+impl Memory {
+    /// The memory of devices with these contexts and quotas.
+    pub fn new(
+        contexts: &Arc<Contexts>,
+        sync: &Arc<ImplicitSync>,
+        quotas: Vec<Quota>,
+        usage: Option<Arc<Usage>>,
+    ) -> Memory {
+        let reservations = Arc::<Reservations>::default();
+        Memory {
+            contexts: contexts.clone(),
+            allocator: Allocator::new(contexts.clone(), sync.clone(), quotas),
+            registrations: Registrations::new(contexts.clone(), sync.clone()),
+            imports: Imports::new(contexts.clone(), sync.clone(), reservations.clone()),
+            reservations,
+            usage,
+        }
+    }
+
+    /// Reserved addresses.
+    pub fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// The ranges of the user's memory that the driver has pinned.
+    pub fn pinned(&self) -> &Arc<Mutex<PinnedRanges>> {
+        self.registrations.pinned()
+    }
+
+    /// What a device has of its memory.
+    pub fn device_memory(&self, device: DeviceId) -> Result<DeviceMemory> {
+        self.allocator.device_memory(device)
+    }
+
+    /// As [`Backend::alloc`](ferry_core::Backend::alloc).
+    pub fn alloc(&self, request: &Request) -> Result<Block> {
+        self.allocator.alloc(request)
+    }
+
+    /// As [`Backend::register`](ferry_core::Backend::register).
+    pub fn register(&self, base: usize, len: usize) -> Result<Block> {
+        self.registrations.register(base, len)
+    }
+
+    /// As [`AddressSpace::host_pages`](ferry_core::AddressSpace::host_pages).
+    pub fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
+        self.registrations.host_pages(len, page, node)
+    }
+
+    /// As [`Backend::free`](ferry_core::Backend::free): nothing uses the block any more.
+    pub fn free(&self, block: &Block) -> Result<()> {
+        match block.origin {
+            Origin::Registered => self.registrations.unregister(block.base, block.len),
+            Origin::Allocated => self.allocator.free(block),
+            _ => self.imports.close(block),
+        }
+    }
+
+    /// As [`Sharing::share`](ferry_core::Sharing::share).
+    pub fn share(&self, block: &Block) -> Result<Shared> {
+        let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
+        let start = self.allocator.lend(block.at).ok_or_else(imported)?;
+        self.imports.export(block, start)
+    }
+
+    /// As [`Sharing::import`](ferry_core::Sharing::import).
+    pub fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
+        self.imports.import(shared, device, origin)
+    }
+
+    /// As [`Backend::locate`](ferry_core::Backend::locate). The core asks about addresses that are in no
+    /// block it knows: a freed one, or the neighbour of a plain range.
+    pub fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
+        if let Some(home) = self.allocator.reached(addr, len) {
+            return Err(unallocated::refusal(addr, len, &unallocated::name(home)));
+        }
+        if self.imports.meets(addr, len) {
+            return Err(unallocated::refusal(addr, len, unallocated::IMPORTED));
+        }
+        let is_table = self.usage.as_ref().is_some_and(|usage| usage.meets(addr, len));
+        if is_table || self.contexts.driver().is_own(addr, len) {
+            return Err(unallocated::refusal(addr, len, unallocated::OWN));
+        }
+        // The core knows of no registration here: it is over, though copies may still use the pages, or does
+        // not reach so far.
+        let is_pinned = lock(self.pinned()).meets(addr, len);
+        let found = if is_pinned { None } else { foreign::locate(&self.contexts, addr, len)? };
+        match found {
+            // Host memory that is page-locked in part only is pageable.
+            Some(block) if block.home != Home::Host || block.translate(addr, len).is_some() => {
+                Ok(Some(block))
+            }
+            _ => probe::accessible(addr, len, access).map(|()| None),
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or what the user says.
+//! How much memory of its GPU a device may have: all of it, a part where several devices share the GPU, or
+//! what the user says.
 
 use crate::usage::Account;
 use ferry_core::{DeviceId, Kind, Result, table::GRANULE};
@@ -7,12 +8,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The limit of one device, and what it has of it. Counts what was asked for, in whole pages, so that a limit is exact.
+/// The limit of one device, and what it has of it. Counts what was asked for, in whole pages, so that a limit
+/// is exact.
 #[derive(Debug, Default)]
 pub struct Quota {
     most: Option<usize>,
     sharers: usize,
-    /// What the GPU has, once somebody had to know.
+    /// What the GPU has, once that was asked.
     total: OnceLock<usize>,
     /// The most that was ever used.
     peak: AtomicUsize,
@@ -55,7 +57,9 @@ impl Quota {
         let fits = |used: usize| used.checked_add(whole).filter(|sum| *sum <= limit);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         self.account.iter().filter(|_| taken.is_ok()).for_each(|account| account.take(whole));
-        taken.map(drop).map_err(|used| Kind::OutOfMemory.because(short(device, len, (limit - used, limit))))
+        taken
+            .map(drop)
+            .map_err(|used| Kind::OutOfMemory.because(out_of_memory(device, len, (limit - used, limit))))
     }
 
     /// The driver has granted what was taken last.
@@ -85,8 +89,8 @@ impl Quota {
     }
 }
 
-/// What somebody is told who asks for more than there is.
-pub fn short(device: DeviceId, len: usize, (free, total): (usize, usize)) -> String {
+/// The note of a request for more than there is.
+pub fn out_of_memory(device: DeviceId, len: usize, (free, total): (usize, usize)) -> String {
     format!("{len} bytes of device {device} were asked for, {free} of {total} are free")
 }
 

@@ -63,7 +63,7 @@ impl Shared {
         let (device, status) = (front.device.clone(), Arc::new(Status::of_no_stream()));
         let _here = device.enter()?;
         let latch = Latch::new(&device)?;
-        device.holds.beforehand.prepare_all(&device)?;
+        device.beforehand.prepare_all(&device)?;
         let side = Lane::beside(device.clone(), front.id, status)?;
         front.bounce().and(side.bounce())?;
         side.drops_when_halted(&front.status);

@@ -4,27 +4,19 @@
 use crate::cuda::device::Device;
 use ferry_core::{
     Result,
-    sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
+    sync::{Arc, Mutex, Weak, lock},
 };
 
-/// The devices of a backend, and whether streams are shared there.
+/// The devices of a backend.
 #[derive(Default)]
-pub struct Beforehand {
-    devices: Mutex<Vec<Weak<Device>>>,
-    is_wanted: AtomicBool,
-}
+pub struct Beforehand(Mutex<Vec<Weak<Device>>>);
 
 impl Beforehand {
-    /// Whether a stream was ever shared.
-    pub fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
-    }
-
     /// A device was opened.
     pub fn add(&self, device: &Arc<Device>) {
-        let mut devices = lock(&self.devices);
+        let mut devices = lock(&self.0);
         devices.push(Arc::downgrade(device));
-        let is_wanted = self.is_wanted();
+        let is_wanted = device.sync.may_hold();
         drop(devices);
         if is_wanted {
             // What could not be loaded is told when it is needed.
@@ -34,8 +26,8 @@ impl Beforehand {
 
     /// A stream of this device is to be shared.
     pub fn prepare_all(&self, own: &Arc<Device>) -> Result<()> {
-        let devices = lock(&self.devices);
-        self.is_wanted.store(true, Ordering::Relaxed);
+        let devices = lock(&self.0);
+        own.sync.expect_holds();
         let all: Vec<_> = devices.iter().filter_map(Weak::upgrade).collect();
         drop(devices);
         all.iter().filter(|device| !Arc::ptr_eq(device, own)).for_each(|device| drop(prepare(device)));
@@ -46,7 +38,7 @@ impl Beforehand {
 /// Now, or as soon as nothing is held.
 fn prepare(device: &Arc<Device>) -> Result<()> {
     let its = device.clone();
-    device.holds.now_or_later(move || {
+    device.sync.now_or_later(move || {
         let _here = its.enter()?;
         its.load_all()
     })

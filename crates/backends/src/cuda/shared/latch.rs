@@ -73,7 +73,7 @@ impl Latch {
 
     /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not wait.
     pub fn hold(self: &Arc<Self>, place: Place) -> Hold {
-        self.device.holds.begin();
+        self.device.sync.begin();
         let number = lock(&self.holds).add(place);
         Hold { latch: self.clone(), number }
     }
@@ -113,8 +113,8 @@ impl Drop for Hold {
         // Under the lock: the number never goes back.
         self.latch.word.set(over);
         drop(holds);
-        let Device { holds, workers, .. } = &*self.latch.device;
-        holds.end(workers);
+        let Device { sync, workers, .. } = &*self.latch.device;
+        sync.end(workers);
     }
 }
 

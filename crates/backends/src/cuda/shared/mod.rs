@@ -3,7 +3,6 @@
 pub mod adopt;
 pub mod beforehand;
 pub mod bounce;
-pub mod holds;
 pub mod latch;
 pub mod relay;
 pub mod unheld;

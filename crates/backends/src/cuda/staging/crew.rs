@@ -63,12 +63,12 @@ impl Lane {
     /// Whether some of the memory is yet to be unlocked: it is plain to everybody but the driver, which would use the pages of before,
     /// and there may be others by now. Nobody waits for those who are in the driver with that.
     fn is_locked_from_before(&self, plan: &Plan) -> bool {
-        let (Ok(registered), host) = (self.device.registered.try_lock(), host_end(is_into(plan))) else {
+        let (Ok(pinned), host) = (self.device.pinned.try_lock(), host_end(is_into(plan))) else {
             return true;
         };
         plan.pieces().iter().any(|rows| {
             let (start, pitch) = host(&rows);
-            registered.meets(start, pitch * (rows.height - 1) + rows.width)
+            pinned.meets(start, pitch * (rows.height - 1) + rows.width)
         })
     }
 

@@ -30,7 +30,7 @@ impl Spares {
 impl Device {
     /// A CUDA stream.
     pub fn make_stream(&self) -> Result<StreamHandle> {
-        if let Some(made) = self.holds.unless_held(|| self.new_stream()) {
+        if let Some(made) = self.sync.unless_held(|| self.new_stream()) {
             return made;
         }
         let spare = lock(&self.spares.0).pop();
@@ -40,7 +40,7 @@ impl Device {
     /// Has some ready for the time when a stream is held.
     pub fn stock_streams(&self) -> Result<()> {
         while lock(&self.spares.0).len() < KEPT {
-            let Some(made) = self.holds.unless_held(|| self.new_stream()) else { break };
+            let Some(made) = self.sync.unless_held(|| self.new_stream()) else { break };
             lock(&self.spares.0).push(made?);
         }
         Ok(())

@@ -1,53 +1,69 @@
-//! Shared streams that we hold, and calls for which the driver waits for all streams: giving memory back, unlocking pages, closing
-//! what another process lent. Never both at once, for the stream may be waiting for the very thread in such a call. While a stream
-//! is held they are put off; and while one is made, whoever wants to hold a stream waits for it.
+//! Exclusion between streams that the host holds and driver calls that synchronize implicitly, that is, that
+//! wait for all streams: freeing memory, unlocking pages, closing memory of another process, loading kernels,
+//! creating streams.
+//!
+//! The two never happen at once, for the held stream may be waiting for the very thread that is in such a
+//! call, and the driver lets no other thread in meanwhile. While a stream is held such calls are deferred;
+//! and while one is being made, a thread that wants to hold a stream waits for it. Holds are made by
+//! `shared/` alone; the floors below it know only that a call may be deferred.
 
-use crate::cuda::shared::beforehand::Beforehand;
 use crate::pool::{Job, Pool};
 use ferry_core::{
     Result,
-    sync::{Arc, Condvar, Mutex, lock},
+    sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
 };
 use std::{mem, time::Instant};
 
-/// Those of all devices of a backend.
+/// The holds and calls of all devices of a backend.
 #[derive(Default)]
-pub struct Holds {
-    state: Mutex<State>,
+pub struct ImplicitSync {
+    state: Mutex<HoldState>,
     changed: Condvar,
-    /// What is made before the first one begins.
-    pub beforehand: Beforehand,
+    /// Whether a stream may ever be held. Most programs share none.
+    is_expected: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct HoldState {
+    /// Holds that have begun and not ended.
     held: usize,
     /// Calls that are being made.
     calls: usize,
+    /// Calls that are deferred.
     later: Vec<Job>,
-    /// How many calls were put off and are not done.
+    /// How many deferred calls are not done.
     left: usize,
 }
 
-impl State {
-    fn put_off(&mut self, call: Job) {
+impl HoldState {
+    fn defer(&mut self, call: Job) {
         self.left += 1;
         self.later.push(call);
     }
 }
 
-/// A call that is being made, until this goes.
-struct Call<'a>(&'a Holds);
+/// A call that is being made, until this is dropped.
+struct CallGuard<'a>(&'a ImplicitSync);
 
-impl Drop for Call<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).calls -= 1;
         self.0.changed.notify_all();
     }
 }
 
-impl Holds {
-    /// One more.
+impl ImplicitSync {
+    /// A stream may be held from now on.
+    pub fn expect_holds(&self) {
+        self.is_expected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a stream may be held now or later.
+    pub fn may_hold(&self) -> bool {
+        self.is_expected.load(Ordering::Relaxed)
+    }
+
+    /// A stream is held: one more.
     pub fn begin(&self) {
         let mut state = lock(&self.state);
         while state.calls > 0 {
@@ -56,8 +72,8 @@ impl Holds {
         state.held += 1;
     }
 
-    /// One less. After the last one a thread of `workers` makes the calls that were put off.
-    pub fn end(self: &Arc<Self>, workers: &Arc<Pool>) {
+    /// A stream is held no more: one less. After the last one a thread of `pool` makes the deferred calls.
+    pub fn end(self: &Arc<Self>, pool: &Arc<Pool>) {
         let mut state = lock(&self.state);
         state.held -= 1;
         self.changed.notify_all();
@@ -68,29 +84,30 @@ impl Holds {
         let (holds, later) = (self.clone(), mem::take(&mut state.later));
         drop(state);
         let make = move || {
-            let _call = Call(&holds);
+            let _call = CallGuard(&holds);
             later.into_iter().for_each(|call| {
                 call();
                 lock(&holds.state).left -= 1;
             });
         };
-        // Without a thread, whoever lets go makes them.
-        workers.run(Box::new(make)).unwrap_or_else(|refused| (refused.job)());
+        // Without a thread of the pool, this one makes them.
+        pool.run(Box::new(make)).unwrap_or_else(|refused| (refused.job)());
     }
 
-    /// Makes the call when nothing is held any more: if it has to wait then not in the driver, which would let nobody else in.
-    pub fn when_none<T>(&self, call: impl FnOnce() -> T) -> T {
+    /// Makes the call when no stream is held any more. If it has to wait it does so here and not in the
+    /// driver, which would let no other thread in.
+    pub fn when_free<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.state);
         while state.held > 0 {
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         state.calls += 1;
         drop(state);
-        let _call = Call(self);
+        let _call = CallGuard(self);
         call()
     }
 
-    /// Makes the call, if nothing is held.
+    /// Makes the call, if no stream is held.
     pub fn unless_held<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
         let mut state = lock(&self.state);
         if state.held > 0 {
@@ -98,40 +115,40 @@ impl Holds {
         }
         state.calls += 1;
         drop(state);
-        let _call = Call(self);
+        let _call = CallGuard(self);
         Some(call())
     }
 
-    /// Makes the call now, or when nothing is held any more; then nobody hears what became of it.
+    /// Makes the call now, or defers it until no stream is held; then its result is dropped.
     pub fn now_or_later(&self, call: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let mut state = lock(&self.state);
         if state.held == 0 {
             state.calls += 1;
             drop(state);
-            let _call = Call(self);
+            let _call = CallGuard(self);
             return call();
         }
-        state.put_off(Box::new(move || drop(call())));
+        state.defer(Box::new(move || drop(call())));
         Ok(())
     }
 
-    /// Makes the call when nothing is held any more. False, and it is not made, if nothing is now.
+    /// Defers the call until no stream is held. False, and it is not made, if none is now.
     pub fn later(&self, call: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.state);
         let is_held = state.held > 0;
         if is_held {
-            state.put_off(Box::new(call));
+            state.defer(Box::new(call));
         }
         is_held
     }
 
-    /// Whether calls were put off that are not done.
+    /// Whether deferred calls are left.
     #[cfg(all(test, not(loom)))]
     fn is_behind(&self) -> bool {
         lock(&self.state).left > 0
     }
 
-    /// Waits until no call that was put off is left. False if that takes too long.
+    /// Waits until no deferred call is left. False if that takes too long.
     pub fn catch_up(&self, deadline: Instant) -> bool {
         let mut state = lock(&self.state);
         while state.left > 0 {
@@ -154,8 +171,8 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     #[test]
-    fn calls_are_put_off_until_nothing_is_held() {
-        let (holds, workers) = (Arc::new(Holds::default()), Pool::new("ferry-test"));
+    fn calls_are_deferred_until_nothing_is_held() {
+        let (holds, workers) = (Arc::new(ImplicitSync::default()), Pool::new("ferry-test"));
         let (told, hear) = mpsc::channel();
         let call = |name: &'static str| {
             let told = told.clone();
@@ -180,7 +197,7 @@ mod tests {
 
     #[test]
     fn nothing_is_held_while_a_call_is_made() {
-        let holds = Arc::new(Holds::default());
+        let holds = Arc::new(ImplicitSync::default());
         let (told, hear) = mpsc::channel();
         let also = holds.clone();
         let made = holds.unless_held(|| {
@@ -196,7 +213,7 @@ mod tests {
         made.expect("nothing is held").join().expect("no panic");
         assert_eq!((hear.recv(), holds.unless_held(|| ())), (Ok(()), None));
         let (also, workers) = (holds.clone(), Pool::new("ferry-test"));
-        let waits = thread::spawn(move || also.when_none(|| lock(&also.state).held));
+        let waits = thread::spawn(move || also.when_free(|| lock(&also.state).held));
         holds.end(&workers);
         assert_eq!(waits.join().expect("no panic"), 0, "made when nothing is");
     }
@@ -205,7 +222,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use ferry_core::sync::{AtomicUsize, Ordering};
+    use ferry_core::sync::AtomicUsize;
 
     /// One that holds, a call that is made or not, and one that waits its turn: a call never meets the hold.
     #[test]
@@ -213,7 +230,7 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let (holds, workers) = (Arc::new(Holds::default()), Pool::new("ferry-test"));
+            let (holds, workers) = (Arc::new(ImplicitSync::default()), Pool::new("ferry-test"));
             let held = Arc::new(AtomicUsize::new(0));
             let (its_holds, its_held) = (holds.clone(), held.clone());
             let holder = loom::thread::spawn(move || {
@@ -224,7 +241,7 @@ mod loom_tests {
             });
             let call = || assert_eq!(held.load(Ordering::SeqCst), 0, "held meanwhile");
             holds.unless_held(call);
-            holds.when_none(call);
+            holds.when_free(call);
             holder.join().expect("no panic");
             assert_eq!(holds.unless_held(|| ()), Some(()), "it is over");
         });

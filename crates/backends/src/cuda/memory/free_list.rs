@@ -1,21 +1,23 @@
-//! Memory that has rested and can be used again. The driver takes half a millisecond to make page-locked memory, however small it is, and
-//! a quarter to give it back; and before it takes device memory back it waits for all that the GPU has to do. Small blocks of
+//! The free list of one home: memory that has been in quarantine and can be used again.
+//!
+//! The driver takes half a millisecond to make page-locked memory, however small it is, and a quarter to give
+//! it back; and before it takes device memory back it waits for all that the GPU has to do. Small blocks of
 //! page-locked memory are parts of slabs, so that even the first ones come cheap.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a slab.
 pub const SLAB: usize = 1 << 20;
-/// The smallest part of one.
-const LEAST: usize = 4096;
-/// The largest.
-const MOST: usize = 256 << 10;
-/// How many bytes are kept that nobody uses.
-const KEPT: usize = 64 << 20;
+/// Bytes of the smallest part of a slab.
+const MIN_PART: usize = 4096;
+/// Bytes of the largest part of a slab.
+const MAX_PART: usize = 256 << 10;
+/// How many bytes are kept that are not in use.
+const MAX_KEPT: usize = 64 << 20;
 
-/// What can be used again in one place.
+/// What can be used again of one home.
 #[derive(Default)]
-pub struct Pool {
+pub struct FreeList {
     slabs: BTreeMap<usize, Slab>,
     /// Pieces that are no parts, by length and by how long they have been here.
     whole: BTreeSet<(usize, u64)>,
@@ -41,10 +43,10 @@ impl Slab {
 
 /// The length of the part that `len` bytes go into, if they are few.
 pub fn part(len: usize) -> Option<usize> {
-    (len <= MOST).then(|| len.next_power_of_two().max(LEAST))
+    (len <= MAX_PART).then(|| len.next_power_of_two().max(MIN_PART))
 }
 
-impl Pool {
+impl FreeList {
     /// A fresh slab, in parts of this length. Returns where they start.
     pub fn add(&mut self, start: usize, part: usize) -> impl Iterator<Item = usize> + use<> {
         let parts = (start..start + SLAB).step_by(part);
@@ -66,7 +68,7 @@ impl Pool {
     }
 
     fn take_part(&mut self, len: usize, align: usize) -> Option<(usize, usize)> {
-        let part = part(len).filter(|_| align <= LEAST)?;
+        let part = part(len).filter(|_| align <= MIN_PART)?;
         let slab = self.slabs.values_mut().find(|slab| slab.part == part && !slab.idle.is_empty())?;
         slab.idle.pop_front().map(|start| (start, part))
     }
@@ -79,12 +81,12 @@ impl Pool {
         self.by_age.remove(&age)
     }
 
-    /// Keeps a piece that has rested. False if that would be too much; if it is too much with others there is a
-    /// [surplus](Self::surplus).
+    /// Keeps a piece that has rested. False if that would be too much; if it is too much with others there is
+    /// a [surplus](Self::surplus).
     pub fn keep(&mut self, start: usize, len: usize) -> bool {
         if let Some(slab) = self.slab_of(start) {
             slab.idle.push_back(start);
-        } else if len <= KEPT {
+        } else if len <= MAX_KEPT {
             self.count += 1;
             self.whole.insert((len, self.count));
             self.by_age.insert(self.count, (start, len));
@@ -95,9 +97,10 @@ impl Pool {
         true
     }
 
-    /// Something that is better given back: the oldest piece or a whole slab, if more than may are kept, or if `all` go.
+    /// Something that is better given back: the oldest piece or a whole slab, if more than may are kept, or
+    /// if `all` go.
     pub fn surplus(&self, all: bool) -> Option<usize> {
-        if !all && self.bytes <= KEPT {
+        if !all && self.bytes <= MAX_KEPT {
             return None;
         }
         let slab = || self.slabs.iter().find(|(_, slab)| slab.is_idle()).map(|(start, _)| *start);
@@ -139,8 +142,8 @@ mod tests {
             (1, Some(4096)),
             (4096, Some(4096)),
             (4097, Some(8192)),
-            (MOST, Some(MOST)),
-            (MOST + 1, None),
+            (MAX_PART, Some(MAX_PART)),
+            (MAX_PART + 1, None),
             (usize::MAX, None),
         ] {
             assert_eq!(part(len), want, "{len} bytes");
@@ -149,43 +152,43 @@ mod tests {
 
     #[test]
     fn a_piece_is_used_for_what_nearly_fills_it() {
-        let mut pool = Pool::default();
-        assert!(pool.keep(0x30_1000, 1_000_000) && pool.keep(0x80_0000, 1_000_000));
-        let mut take = |len: usize, align| pool.take(len, len / 4, align);
+        let mut list = FreeList::default();
+        assert!(list.keep(0x30_1000, 1_000_000) && list.keep(0x80_0000, 1_000_000));
+        let mut take = |len: usize, align| list.take(len, len / 4, align);
         assert_eq!(take(1_000_001, 4096), None);
         assert_eq!(take(700_000, 4096), None, "too much would be wasted");
         assert_eq!(take(900_000, 1 << 20), Some(0x80_0000), "where it is aligned");
         assert_eq!(take(900_000, 1 << 20), None);
         assert_eq!(take(1_000_000, 4096), Some(0x30_1000));
         assert_eq!((take(1, 4096), take(usize::MAX, 4096)), (None, None));
-        assert!(pool.keep(0x30_1000, 1_000_000));
-        assert_eq!((pool.take(999_999, 0, 4096), pool.take(1_000_000, 0, 4096)), (None, Some(0x30_1000)));
-        assert_eq!(pool.bytes(), 0);
+        assert!(list.keep(0x30_1000, 1_000_000));
+        assert_eq!((list.take(999_999, 0, 4096), list.take(1_000_000, 0, 4096)), (None, Some(0x30_1000)));
+        assert_eq!(list.bytes(), 0);
     }
 
     #[test]
     fn the_oldest_is_used_first() {
-        let mut pool = Pool::default();
-        assert!([0x5000, 0x1000, 0x3000].into_iter().all(|start| pool.keep(start, 0x1000)));
-        let taken = [(); 3].map(|()| pool.take(0x1000, 0, 4096));
+        let mut list = FreeList::default();
+        assert!([0x5000, 0x1000, 0x3000].into_iter().all(|start| list.keep(start, 0x1000)));
+        let taken = [(); 3].map(|()| list.take(0x1000, 0, 4096));
         assert_eq!(taken, [0x5000, 0x1000, 0x3000].map(Some));
     }
 
     #[test]
     fn no_more_is_kept_than_may_be() {
-        let mut pool = Pool::default();
-        assert!(!pool.keep(0, KEPT + 1) && pool.keep(0, KEPT));
-        assert_eq!(pool.surplus(false), None);
-        let parts: Vec<_> = pool.add(KEPT, MOST).collect();
-        assert_eq!(pool.surplus(false), Some(0), "the slab came on top");
-        assert_eq!(pool.forget(0), KEPT);
-        assert_eq!((pool.surplus(false), pool.surplus(true)), (None, Some(KEPT)));
-        assert_eq!(pool.take(MOST, 0, 4096), Some(parts[0]));
-        assert_eq!(pool.surplus(true), None, "a part is in use");
-        assert!(pool.keep(parts[0], MOST) && pool.is_part(parts[0]) && !pool.is_part(0));
-        assert_eq!(pool.take(MOST, 0, 4096), Some(parts[1]), "what nobody has used yet comes first");
-        assert!(pool.keep(parts[1], MOST));
-        assert_eq!(pool.forget(KEPT), SLAB);
-        assert_eq!((pool.surplus(true), pool.bytes), (None, 0));
+        let mut list = FreeList::default();
+        assert!(!list.keep(0, MAX_KEPT + 1) && list.keep(0, MAX_KEPT));
+        assert_eq!(list.surplus(false), None);
+        let parts: Vec<_> = list.add(MAX_KEPT, MAX_PART).collect();
+        assert_eq!(list.surplus(false), Some(0), "the slab came on top");
+        assert_eq!(list.forget(0), MAX_KEPT);
+        assert_eq!((list.surplus(false), list.surplus(true)), (None, Some(MAX_KEPT)));
+        assert_eq!(list.take(MAX_PART, 0, 4096), Some(parts[0]));
+        assert_eq!(list.surplus(true), None, "a part is in use");
+        assert!(list.keep(parts[0], MAX_PART) && list.is_part(parts[0]) && !list.is_part(0));
+        assert_eq!(list.take(MAX_PART, 0, 4096), Some(parts[1]), "what nobody has used yet comes first");
+        assert!(list.keep(parts[1], MAX_PART));
+        assert_eq!(list.forget(MAX_KEPT), SLAB);
+        assert_eq!((list.surplus(true), list.bytes), (None, 0));
     }
 }

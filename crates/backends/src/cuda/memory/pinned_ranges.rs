@@ -1,20 +1,21 @@
-//! Memory of the user's that the driver has page-locked for us. The driver locks no page twice; but memory may be registered
-//! again while copies of the time before are in flight, and until they have passed its pages stay locked for them. So a
-//! registration uses what is locked already, and the driver locks the gaps. What nobody uses any more is unlocked soon, but not
-//! while a shared stream is held: holds.rs.
+//! Memory of the user's that the driver has page-locked for us. The driver locks no page twice; but memory
+//! may be pinned again while copies of the time before are in flight, and until they have passed its pages
+//! stay locked for them. So a registration uses what is locked already, and the driver locks the gaps. What
+//! nobody uses any more is unlocked soon, but not while a stream is held
+//! ([`ImplicitSync`](crate::cuda::driver::ImplicitSync)).
 
 use std::collections::BTreeMap;
 
 /// What is locked, by where it starts.
 #[derive(Default)]
-pub struct Registered(BTreeMap<usize, Locked>);
+pub struct PinnedRanges(BTreeMap<usize, PinnedRange>);
 
-struct Locked {
+struct PinnedRange {
     len: usize,
     users: usize,
 }
 
-impl Registered {
+impl PinnedRanges {
     /// Where nothing of the range is locked: starts and lengths.
     pub fn gaps(&self, base: usize, len: usize) -> Vec<(usize, usize)> {
         let (mut gaps, mut at) = (Vec::new(), base);
@@ -32,7 +33,7 @@ impl Registered {
 
     /// The driver has locked this gap.
     pub fn add(&mut self, base: usize, len: usize) {
-        self.0.insert(base, Locked { len, users: 0 });
+        self.0.insert(base, PinnedRange { len, users: 0 });
     }
 
     /// One user more of all that is locked in the range.
@@ -78,7 +79,7 @@ impl Registered {
         self.within(base, len).map(|(start, _)| start).collect()
     }
 
-    fn within(&self, base: usize, len: usize) -> impl Iterator<Item = (usize, &Locked)> {
+    fn within(&self, base: usize, len: usize) -> impl Iterator<Item = (usize, &PinnedRange)> {
         let before = self.0.range(..base).next_back().filter(|(start, locked)| *start + locked.len > base);
         before.into_iter().chain(self.0.range(base..base.saturating_add(len))).map(|(start, it)| (*start, it))
     }
@@ -88,54 +89,53 @@ impl Registered {
 mod tests {
     use super::*;
 
-    fn register(registered: &mut Registered, base: usize, len: usize) -> Vec<(usize, usize)> {
-        let gaps = registered.gaps(base, len);
-        gaps.iter().for_each(|(base, len)| registered.add(*base, *len));
-        registered.join(base, len);
+    fn register(pinned: &mut PinnedRanges, base: usize, len: usize) -> Vec<(usize, usize)> {
+        let gaps = pinned.gaps(base, len);
+        gaps.iter().for_each(|(base, len)| pinned.add(*base, *len));
+        pinned.join(base, len);
         gaps
     }
 
     /// Leaves, and unlocks what nobody uses then.
-    fn leave(registered: &mut Registered, base: usize, len: usize) -> Vec<usize> {
-        let unused = registered.leave(base, len);
-        unused.iter().for_each(|start| registered.unlock(*start, || Ok::<_, ()>(())).expect("unlocked"));
+    fn leave(pinned: &mut PinnedRanges, base: usize, len: usize) -> Vec<usize> {
+        let unused = pinned.leave(base, len);
+        unused.iter().for_each(|start| pinned.unlock(*start, || Ok::<_, ()>(())).expect("unlocked"));
         unused
     }
 
     #[test]
     fn pages_are_unlocked_when_their_last_user_leaves() {
-        let mut registered = Registered::default();
-        assert_eq!(register(&mut registered, 0x1000, 0x2000), [(0x1000, 0x2000)]);
-        assert_eq!(register(&mut registered, 0x2000, 0x1000), [], "locked already");
-        assert!(leave(&mut registered, 0x1000, 0x2000).is_empty());
-        assert!(registered.meets(0x2fff, 1) && registered.meets(0, 0x1001) && !registered.meets(0x3000, 9));
-        assert_eq!(leave(&mut registered, 0x2000, 0x1000), [0x1000]);
-        assert!(!registered.meets(0, usize::MAX));
+        let mut pinned = PinnedRanges::default();
+        assert_eq!(register(&mut pinned, 0x1000, 0x2000), [(0x1000, 0x2000)]);
+        assert_eq!(register(&mut pinned, 0x2000, 0x1000), [], "locked already");
+        assert!(leave(&mut pinned, 0x1000, 0x2000).is_empty());
+        assert!(pinned.meets(0x2fff, 1) && pinned.meets(0, 0x1001) && !pinned.meets(0x3000, 9));
+        assert_eq!(leave(&mut pinned, 0x2000, 0x1000), [0x1000]);
+        assert!(!pinned.meets(0, usize::MAX));
     }
 
     #[test]
     fn only_gaps_are_locked() {
-        let mut registered = Registered::default();
-        register(&mut registered, 0x2000, 0x1000);
-        register(&mut registered, 0x5000, 0x1000);
-        let gaps = register(&mut registered, 0x1000, 0x6000);
+        let mut pinned = PinnedRanges::default();
+        register(&mut pinned, 0x2000, 0x1000);
+        register(&mut pinned, 0x5000, 0x1000);
+        let gaps = register(&mut pinned, 0x1000, 0x6000);
         assert_eq!(gaps, [(0x1000, 0x1000), (0x3000, 0x2000), (0x6000, 0x1000)]);
         assert!(
-            leave(&mut registered, 0x5000, 0x1000).is_empty()
-                && leave(&mut registered, 0x2000, 0x1000).is_empty()
+            leave(&mut pinned, 0x5000, 0x1000).is_empty() && leave(&mut pinned, 0x2000, 0x1000).is_empty()
         );
-        assert_eq!(leave(&mut registered, 0x1000, 0x6000), [0x1000, 0x2000, 0x3000, 0x5000, 0x6000]);
+        assert_eq!(leave(&mut pinned, 0x1000, 0x6000), [0x1000, 0x2000, 0x3000, 0x5000, 0x6000]);
     }
 
     #[test]
     fn pages_that_are_yet_to_be_unlocked_are_known() {
-        let mut registered = Registered::default();
-        register(&mut registered, 0x1000, 0x2000);
-        assert!(!registered.is_leaving(0, usize::MAX));
-        assert_eq!(registered.leave(0x1000, 0x2000), [0x1000]);
-        assert!(registered.is_leaving(0x2000, 1) && registered.meets(0x2000, 1));
-        assert_eq!(registered.unlock(0x1000, || Err("asked")), Err("asked"));
-        assert_eq!(registered.unlock(0x1000, || Err("asked")), Ok(()), "once");
-        assert!(!registered.meets(0, usize::MAX));
+        let mut pinned = PinnedRanges::default();
+        register(&mut pinned, 0x1000, 0x2000);
+        assert!(!pinned.is_leaving(0, usize::MAX));
+        assert_eq!(pinned.leave(0x1000, 0x2000), [0x1000]);
+        assert!(pinned.is_leaving(0x2000, 1) && pinned.meets(0x2000, 1));
+        assert_eq!(pinned.unlock(0x1000, || Err("asked")), Err("asked"));
+        assert_eq!(pinned.unlock(0x1000, || Err("asked")), Ok(()), "once");
+        assert!(!pinned.meets(0, usize::MAX));
     }
 }
