@@ -10,7 +10,7 @@
 //! payload; ratios above one are ours. A harness of its own, since what counts is the ratio of two that take turns in one run,
 //! which neither criterion nor divan prints.
 
-use ferry_backends::host::copy::{self, Cursor};
+use ferry_backends::bytes::copy::{self, Cursor};
 use ferry_core::{Fill, Pieces, Rows};
 use std::{
     hint,

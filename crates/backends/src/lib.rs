@@ -6,6 +6,7 @@
 //! The two do not know each other. Under both lies one floor that knows neither: [`os`] (the operating system)
 //! and the modules beside it.
 
+pub mod bytes;
 pub mod cuda;
 pub mod host;
 mod litter;

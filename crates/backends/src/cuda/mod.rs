@@ -10,7 +10,6 @@ mod coalesce;
 mod descriptors;
 mod device;
 mod driver;
-mod host;
 mod memory;
 mod order;
 mod shared;

@@ -1,11 +1,8 @@
 //! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
 
 mod budget;
-#[doc(hidden)]
-pub mod copy;
 mod engine;
 mod lane;
-mod reduce;
 mod region;
 mod team;
 mod work;

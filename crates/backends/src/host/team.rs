@@ -3,9 +3,11 @@
 //! The copy is cut into portions beforehand, and everybody takes the next one until none is left. Who runs the lane stays its
 //! owner: only the owner says that the copy is done, after the last portion is. A copy whose ends overlap is not cut.
 
-use super::{
+use super::engine::Engine;
+use crate::bytes::{
     copy::{self, Cursor, ROW_COST},
-    engine::Engine,
+    overlap::spans_intersect,
+    portions,
 };
 use ferry_core::{
     Error, Pieces, Plan, Result, Rows,
@@ -225,58 +227,28 @@ fn total_cost(pieces: Pieces) -> usize {
     }
 }
 
-/// Whether a piece may be done in any order: no byte of it is both read and written.
-fn is_apart(rows: &Rows) -> bool {
-    let span = |pitch: usize| (rows.height - 1) * pitch + rows.width;
-    rows.dst + span(rows.dst_pitch) <= rows.src || rows.src + span(rows.src_pitch) <= rows.dst
-}
-
 /// The portions of a plan, of about `size` bytes each.
 fn cut(pieces: Pieces, size: usize) -> Vec<Portion> {
-    let mut portions = Vec::new();
+    let mut cut = Vec::new();
     let (mut first, mut gathered) = (0, 0);
     for (index, rows) in pieces.iter().enumerate() {
         let rows = &rows;
-        let alone = cost(rows) > size && is_apart(rows);
+        let alone = cost(rows) > size && !spans_intersect(rows);
         if first < index && (alone || gathered >= size) {
-            portions.push(Portion::Pieces(first..index));
+            cut.push(Portion::Pieces(first..index));
             (first, gathered) = (index, 0);
         }
         if alone {
-            cut_piece(rows, size, &mut portions);
+            portions::cut(rows, size, ROW_COST, |rows| rows.dst, |part| cut.push(Portion::Part(part)));
             first = index + 1;
         } else {
             gathered += cost(rows);
         }
     }
     if first < pieces.len() {
-        portions.push(Portion::Pieces(first..pieces.len()));
+        cut.push(Portion::Pieces(first..pieces.len()));
     }
-    portions
-}
-
-fn cut_piece(rows: &Rows, size: usize, portions: &mut Vec<Portion>) {
-    if rows.width <= size {
-        let each = (size / rows.width.max(ROW_COST)).max(1);
-        for first in (0..rows.height).step_by(each) {
-            portions.push(Portion::Part(Rows {
-                dst: rows.dst + first * rows.dst_pitch,
-                src: rows.src + first * rows.src_pitch,
-                height: each.min(rows.height - first),
-                ..*rows
-            }));
-        }
-        return;
-    }
-    for row in 0..rows.height {
-        let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
-        let mut done = 0;
-        while done < rows.width {
-            let len = (size - (dst + done) % PAGE).min(rows.width - done);
-            portions.push(Portion::Part(Rows::linear(dst + done, src + done, len)));
-            done += len;
-        }
-    }
+    cut
 }
 
 #[cfg(all(test, not(loom)))]
@@ -336,7 +308,6 @@ mod tests {
     #[test]
     fn rows_that_lie_between_each_other_are_not_apart() {
         let woven = Rows { dst: 0, dst_pitch: 200, src: 100, src_pitch: 200, width: 100, height: 90 };
-        assert!(!is_apart(&woven));
         assert_eq!(cut(Pieces::Rows(&[woven]), 4096), [Portion::Pieces(0..1)]);
     }
 }

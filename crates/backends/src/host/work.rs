@@ -2,11 +2,13 @@
 //! submission costs.
 
 use super::{
-    copy::{self, Cursor},
     engine::Engine,
     lane::{LaneFence, SLICE, Then},
-    reduce,
     team::{LEAST, Opened, Team, Whole},
+};
+use crate::bytes::{
+    copy::{self, Cursor},
+    reduce,
 };
 use ferry_core::{Fence, Fill, Indirect, Line, Op, Pieces, Plan, Reduction, Result, Rows, Status, sync::Arc};
 use std::{cell::Cell, mem, slice};

@@ -4,6 +4,7 @@
 //! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
 //! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
 
+use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
     coalesce::apart::{are_apart, meetings},
     coalesce::quick::{Lock, quickly},
@@ -171,7 +172,7 @@ fn own_soon(entry: *const Entry) {
 /// second would read what the first writes.
 fn continues(last: &Entry, next: &Entry) -> bool {
     let touches = last.dst + last.len == next.dst && last.src + last.len == next.src;
-    touches && last.dst.abs_diff(last.src) >= last.len + next.len
+    touches && !is_overlapping(last.dst as usize, last.src as usize, (last.len + next.len) as usize)
 }
 
 /// What is being gathered of a lane, and its tickets.

@@ -3,6 +3,7 @@
 //! Whoever submits one takes the lock of the window alone. Whoever puts anything into the stream holds the lane's state, and sends
 //! what was gathered first; meanwhile the window fills again.
 
+use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
     coalesce::gather::{Gather, Run, Sort, Taken},
     coalesce::sender::Gathers,
@@ -75,7 +76,8 @@ impl Lane {
     #[inline(always)]
     pub fn small_line(&self, Line { dst, src, len }: Line, route: Route) -> Option<(Way, Entry)> {
         let way = self.way(route);
-        let fits = len <= self.device.constants.gather_most && way != Way::Across && dst.abs_diff(src) >= len;
+        let fits =
+            len <= self.device.constants.gather_most && way != Way::Across && !is_overlapping(dst, src, len);
         fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
     }
 

@@ -7,13 +7,13 @@
 //!
 //! Failures of the work, the driver refusing an op among them, are told when a fence behind it is found done.
 
+use crate::bytes::copy::{copy_all, fill_all};
 use crate::cuda::{
     coalesce::gather::Gather,
     coalesce::sending::Work,
     descriptors::reports::Reports,
     device::Device,
     driver::StreamHandle,
-    host,
     order::backlog::{Backlog, Item, Part},
     order::crowd::Crowd,
     order::fence::{CudaFence, StreamPoint},
@@ -22,6 +22,7 @@ use crate::cuda::{
     shared::bounce::Bounce,
     stream::bell::Bell,
     stream::events::Event,
+    stream::memset,
     stream::planner::Way,
     stream::ring::Entry,
 };
@@ -350,7 +351,7 @@ impl Lane {
             Op::Copy(plan) if plan.pieces().is_empty() => Ok(Next::Follows),
             Op::Copy(plan) if plan.route() == Route::HostToHost => {
                 // SAFETY: whoever submitted keeps the rows valid until the op has passed.
-                self.by_host(ticket, move || unsafe { host::copy(&plan) })
+                self.by_host(ticket, move || unsafe { copy_all(&plan) })
             }
             // The driver may block until a copy of pageable memory is done, and nobody but its caller should feel that.
             Op::Copy(plan) if plan.is_plain() && !self.waited => {
@@ -359,10 +360,10 @@ impl Lane {
             Op::Copy(plan) if plan.is_plain() => self.copy_plain(&plan).map(|()| Next::Follows),
             Op::Copy(mut plan) => self.copy(&mut plan).map(|()| Next::Follows),
             Op::Fill(fill) if fill.device.is_some() => {
-                host::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
+                memset::pieces(fill).try_for_each(|piece| self.fill(piece)).map(|()| Next::Follows)
             }
             // SAFETY: whoever submitted keeps the range valid until the op has passed.
-            Op::Fill(fill) => self.by_host(ticket, move || unsafe { host::fill(fill) }),
+            Op::Fill(fill) => self.by_host(ticket, move || unsafe { fill_all(&fill) }),
             Op::CopyThrough(through) => match self.sealed_at(&through) {
                 Some(at) => {
                     let op = self.expect_sealed(ticket, at, through);

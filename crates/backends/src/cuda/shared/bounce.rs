@@ -2,6 +2,7 @@
 //! copies inside a device whose two ends share bytes, where no kernel may do them. Copy engines move those portion by portion,
 //! in an order in which nothing is written over before it was read.
 
+use crate::bytes::portions;
 use crate::cuda::{device::Device, driver::Current, order::queue::Lane};
 use ferry_core::{
     Result,
@@ -79,44 +80,9 @@ impl Lane {
     /// A row whose ends may share bytes. The context is current.
     pub fn copy_bounced(&self, dst: usize, src: usize, len: usize) -> Result<()> {
         let [chunk, _] = self.bounce()?.chunks();
-        portions(len, dst > src).try_for_each(|(skip, part)| {
+        portions::steps(len, CHUNK, dst > src).try_for_each(|(skip, part)| {
             self.copy_row(chunk, src + skip, part)?;
             self.copy_row(dst + skip, chunk, part)
         })
-    }
-}
-
-/// Where portions of `len` bytes begin and how long they are, the last one first if the row moves up.
-fn portions(len: usize, is_up: bool) -> impl Iterator<Item = (usize, usize)> {
-    let count = len.div_ceil(CHUNK);
-    (0..count).map(move |number| {
-        let skip = CHUNK * if is_up { count - 1 - number } else { number };
-        (skip, CHUNK.min(len - skip))
-    })
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_portion_is_written_over_before_it_was_read() {
-        for (len, from, to) in [
-            (1, 0, 0),
-            (CHUNK, 0, 1),
-            (3 * CHUNK + 5, 1, 0),
-            (3 * CHUNK + 5, 0, 1),
-            (2_000_000, 0, 900_000),
-            (2_000_000, 900_000, 0),
-        ] {
-            let mut bytes: Vec<u8> = (0..len + from + to).map(|at| (at * 7 / 3) as u8).collect();
-            let mut want = bytes.clone();
-            want.copy_within(from..from + len, to);
-            for (skip, part) in portions(len, to > from) {
-                let bounced = bytes[from + skip..][..part].to_vec();
-                bytes[to + skip..][..part].copy_from_slice(&bounced);
-            }
-            assert!(bytes == want, "{len} bytes from {from} to {to}");
-        }
     }
 }

@@ -9,10 +9,10 @@
 mod cut;
 mod desk;
 
+use crate::bytes::copy::{self, Cursor};
 use crate::cuda::{
     device::Device, driver::Current, order::queue::Lane, stream::planner::Way, stream::ring::Entry,
 };
-use crate::host::copy::{self, Cursor};
 pub use cut::Portions;
 use cut::places;
 pub use desk::Desks;

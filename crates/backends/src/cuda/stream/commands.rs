@@ -1,12 +1,13 @@
 //! What the GPU does by itself, put into the stream of a lane.
 
+use crate::bytes::{nontemporal, overlap::is_overlapping};
 use crate::cuda::{
     driver::{Current, KernelHandle},
-    host::Piece,
     order::queue::Lane,
+    stream::memset::Memset,
     stream::page::Page,
     stream::planner::{self, Engine, Shape, Way},
-    stream::ring::{self, Entry, FEW, Loan, ROOM},
+    stream::ring::{Entry, FEW, Loan, ROOM},
     stream::settings::Constants,
 };
 use ferry_core::{Kind, Pieces, Plan, Result, Rows};
@@ -139,7 +140,7 @@ impl Lane {
     /// The driver refuses ranges over the joints between allocations, of page-locked memory that was registered in parts and of
     /// neighbours that were gathered into one; a kernel does not see the joints.
     fn or_by_kernel(&self, done: Result<()>, rows: &Rows, way: Way, constants: &Constants) -> Result<()> {
-        let is_apart = rows.height == 1 && rows.dst.abs_diff(rows.src) >= rows.width;
+        let is_apart = rows.height == 1 && !is_overlapping(rows.dst, rows.src, rows.width);
         let has_kernel = matches!(way, Way::In | Way::Out) || way == Way::Within && is_apart;
         let has_kernel = has_kernel && ptr::eq(constants, &*self.device.constants);
         match done {
@@ -209,7 +210,7 @@ impl Lane {
             arg(&bell.at),
             arg(&bell.number),
         ];
-        ring::written();
+        nontemporal::fence();
         self.start_blocks(self.device.kernels()?.pieces, launch.blocks, &mut args)?;
         self.bell.ends_with(Some(bell));
         loan.sent();
@@ -247,14 +248,14 @@ impl Lane {
     }
 
     /// A piece of a fill of device memory.
-    pub fn fill(&self, piece: Piece) -> Result<()> {
+    pub fn fill(&self, piece: Memset) -> Result<()> {
         self.bell.ends_with(None);
         let (current, stream) = (self.current(), self.stream);
         match piece {
             // SAFETY: a piece of a fill: it stays valid until the op has passed.
-            Piece::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
+            Memset::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
             // SAFETY: as above, and aligned to its words.
-            Piece::Words { dst, word, count } => unsafe { current.fill_words(dst, word, count, stream) },
+            Memset::Words { dst, word, count } => unsafe { current.fill_words(dst, word, count, stream) },
         }
     }
 

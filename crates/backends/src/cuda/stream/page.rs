@@ -1,8 +1,9 @@
 //! Lists that plans are written into at once: slots of a device, so that nothing is copied before a kernel reads them.
 
+use crate::bytes::nontemporal;
 use crate::cuda::{
     device::Device,
-    stream::ring::{self, Entry, FEW, Loan, ROOM},
+    stream::ring::{Entry, FEW, Loan, ROOM},
 };
 use ferry_core::{Line, Sheet, sync::Arc};
 use std::{any::Any, mem::MaybeUninit};
@@ -50,7 +51,7 @@ impl Sheet for Page {
     }
 
     fn settle(&self) {
-        ring::written();
+        nontemporal::fence();
     }
 
     fn lines(&self) -> &[Line] {

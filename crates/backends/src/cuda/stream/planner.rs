@@ -6,6 +6,7 @@
 //! comes near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers are in
 //! [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
 
+use crate::bytes::overlap::{is_overlapping, shares_bytes};
 use crate::cuda::{driver::MAX_PITCH, stream::settings::Constants};
 use ferry_core::Rows;
 
@@ -94,7 +95,7 @@ impl Shape {
     pub fn of(rows: &Rows) -> Shape {
         let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
         if height == 1 {
-            return Shape::Row { meets: dst.abs_diff(src) < width };
+            return Shape::Row { meets: is_overlapping(dst, src, width) };
         }
         let bits = dst | dst_pitch | src | src_pitch | width | 16;
         Shape::Rows {
@@ -103,18 +104,9 @@ impl Shape {
             unit: bits & bits.wrapping_neg(),
             dst_pitch,
             src_pitch,
-            meets: may_meet(rows),
+            meets: shares_bytes(rows),
         }
     }
-}
-
-/// Whether a rectangle's two ends may share bytes. Columns of one matrix do not, though their rows lie between each other.
-fn may_meet(rows: &Rows) -> bool {
-    let apart = rows.dst.abs_diff(rows.src);
-    let pitch = if rows.dst < rows.src { rows.dst_pitch } else { rows.src_pitch };
-    let beside = rows.dst_pitch == rows.src_pitch
-        && (rows.width..=pitch - rows.width.min(pitch)).contains(&(apart % pitch));
-    apart < (rows.height - 1) * pitch + rows.width && !beside
 }
 
 /// What does a copy of this shape.

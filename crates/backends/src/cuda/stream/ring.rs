@@ -4,6 +4,7 @@
 //! knows without a call of the driver that the slot is free. Nobody ever waits for a slot: when all are lent out the pieces go with the
 //! launches themselves.
 
+use crate::bytes::{nontemporal, overlap::is_overlapping};
 use ferry_core::{
     Line, Result,
     sync::{Mutex, lock, spin_loop},
@@ -61,67 +62,18 @@ impl Entry {
     /// Whether its two ends share bytes.
     #[inline]
     pub fn meets(&self) -> bool {
-        self.dst.abs_diff(self.src) < self.len
+        is_overlapping(self.dst as usize, self.src as usize, self.len as usize)
     }
 }
 
 /// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
-/// fetched before it is written, nor looked for in a CPU when it is read. [`written`] comes before the GPU is told.
+/// fetched before it is written, nor looked for in a CPU when it is read. A [fence](nontemporal::fence) comes before the GPU is told.
 pub fn write(room: &mut [MaybeUninit<Line>], entries: &[Entry]) {
     let to = room[..entries.len()].as_mut_ptr().cast();
     // SAFETY: an entry is three words.
     let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
     // SAFETY: there is room for as many.
-    unsafe { stream(to, words) };
-}
-
-/// # Safety
-/// There is room for the words.
-unsafe fn stream(to: *mut u64, words: &[u64]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the CPU has AVX, and the caller's promise.
-        return unsafe { stream_fours(to, words) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
-}
-
-/// Four words at once, to places that are multiples of as many: what waits to be written takes less room in the CPU then, and it
-/// goes on meanwhile.
-///
-/// # Safety
-/// There is room for the words.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-unsafe fn stream_fours(to: *mut u64, words: &[u64]) {
-    use std::arch::x86_64::{_mm_stream_si64, _mm256_loadu_si256, _mm256_stream_si256};
-    const FOUR: usize = 4 * size_of::<u64>();
-    let head = ((to as usize).next_multiple_of(FOUR) - to as usize) / size_of::<u64>();
-    let (head, others) = words.split_at(head.min(words.len()));
-    let (fours, tail) = others.as_chunks::<4>();
-    let one = |(at, word): (usize, &u64)| {
-        // SAFETY: in the room.
-        unsafe { _mm_stream_si64(to.add(at).cast(), *word as i64) }
-    };
-    head.iter().enumerate().for_each(one);
-    for (index, four) in fours.iter().enumerate() {
-        // SAFETY: in the room, and aligned.
-        unsafe {
-            let place = to.add(head.len() + 4 * index).cast();
-            _mm256_stream_si256(place, _mm256_loadu_si256(four.as_ptr().cast()));
-        }
-    }
-    (words.len() - tail.len()..).zip(tail).for_each(one);
-}
-
-/// What this thread has written is in memory before anything that it writes from here on.
-pub fn written() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every such CPU has the instruction.
-    unsafe {
-        std::arch::x86_64::_mm_sfence()
-    };
+    unsafe { nontemporal::copy_words(to, words) };
 }
 
 /// The slots of a device.
@@ -266,7 +218,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         if !self.is_sent {
             // What was written comes before what the next one writes.
-            written();
+            nontemporal::fence();
             // SAFETY: the word of the slot, which is ours.
             unsafe { AtomicU64::from_ptr(self.back as *mut u64) }.store(self.number, Ordering::Release);
         }
@@ -339,7 +291,7 @@ mod tests {
             for count in 0..entries.len() {
                 let mut room = [MaybeUninit::new(Line::default()); 12];
                 write(&mut room[start..], &entries[..count]);
-                written();
+                nontemporal::fence();
                 // SAFETY: initialised above.
                 let room = room.map(|line| unsafe { line.assume_init() });
                 let room = Entry::of(&room);

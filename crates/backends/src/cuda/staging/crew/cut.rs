@@ -1,12 +1,11 @@
 //! A copy cut into portions, each of which fits a chunk of page-locked memory.
 
+use crate::bytes::portions::cut;
 use ferry_core::Rows;
 use std::ops::Range;
 
 /// Pieces start at multiples of this in a chunk.
 const ALIGN: usize = 64;
-/// Long rows are cut where pages of the host end: then no two threads write to one line of it.
-const PAGE: usize = 4096;
 
 /// The pieces of a copy, none larger than a chunk, and which of them go together.
 pub struct Portions {
@@ -18,7 +17,7 @@ impl Portions {
     /// Cuts `rows` for chunks of `size` bytes, a multiple of a page; `host` tells the host's end of a piece.
     pub fn new(rows: impl Iterator<Item = Rows>, size: usize, host: impl Fn(&Rows) -> usize) -> Portions {
         let mut pieces = Vec::with_capacity(rows.size_hint().0);
-        rows.for_each(|rows| cut(&rows, size, &host, &mut pieces));
+        rows.for_each(|rows| cut(&rows, size, 1, &host, |part| pieces.push(part)));
         let ranges = gather(&pieces, size);
         Portions { pieces, ranges }
     }
@@ -47,33 +46,6 @@ fn room(rows: &Rows) -> usize {
     rows.bytes().next_multiple_of(ALIGN)
 }
 
-/// The rectangle in parts that fit.
-fn cut(rows: &Rows, size: usize, host: &impl Fn(&Rows) -> usize, pieces: &mut Vec<Rows>) {
-    if rows.width > size {
-        let cut = |row: Rows| cut_row(row, size, host(&row), pieces);
-        return (0..rows.height).map(|row| row_of(rows, row)).for_each(cut);
-    }
-    let each = size / rows.width;
-    for first in (0..rows.height).step_by(each) {
-        let height = each.min(rows.height - first);
-        pieces.push(Rows { height, ..row_of(rows, first) });
-    }
-}
-
-fn row_of(rows: &Rows, row: usize) -> Rows {
-    let (dst, src) = (rows.dst + row * rows.dst_pitch, rows.src + row * rows.src_pitch);
-    Rows { dst, src, height: 1, ..*rows }
-}
-
-fn cut_row(row: Rows, size: usize, host: usize, pieces: &mut Vec<Rows>) {
-    let mut done = 0;
-    while done < row.width {
-        let len = (size - (host + done) % PAGE).min(row.width - done);
-        pieces.push(Rows::linear(row.dst + done, row.src + done, len));
-        done += len;
-    }
-}
-
 /// Neighbours that fit one chunk together.
 fn gather(pieces: &[Rows], size: usize) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
@@ -99,7 +71,9 @@ mod tests {
     fn bytes<'a>(pieces: impl IntoIterator<Item = &'a Rows>) -> Vec<(usize, usize)> {
         let row =
             |rows: &Rows| (0..rows.width).map(|col| (rows.dst + col, rows.src + col)).collect::<Vec<_>>();
-        let all = |rows: &'a Rows| (0..rows.height).flat_map(move |index| row(&row_of(rows, index)));
+        let all = |rows: &'a Rows| {
+            (0..rows.height).flat_map(move |index| row(&crate::bytes::portions::row_of(rows, index)))
+        };
         pieces.into_iter().flat_map(all).collect()
     }
 
@@ -139,12 +113,5 @@ mod tests {
             Portions::new(many.iter().copied(), SIZE, |rows| rows.dst).count() < 12,
             "small ones go together"
         );
-    }
-
-    #[test]
-    fn long_rows_are_cut_at_pages_of_the_host() {
-        let portions = Portions::new([Rows::linear(100, 1 << 30, 30_000)].into_iter(), 8192, |rows| rows.dst);
-        let starts: Vec<_> = portions.pieces.iter().map(|rows| rows.dst).collect();
-        assert_eq!(starts, [100, 8192, 16384, 24576]);
     }
 }

@@ -182,3 +182,20 @@ fn fills_repeat_their_pattern_from_the_start() {
         }
     }
 }
+
+#[test]
+fn fills_repeat_their_pattern_from_their_first_byte() {
+    for pattern in [[9; 4], [1, 2, 3, 4]] {
+        for (offset, len) in (0..8).flat_map(|offset| (0..14).map(move |len| (offset, len))) {
+            let mut words = [0_u64; 4];
+            let base = words.as_mut_ptr().cast::<u8>();
+            // SAFETY: at most 7 + 13 bytes into 32.
+            let done = unsafe { fill_all(&Fill { dst: base as usize + offset, len, pattern, device: None }) };
+            assert_eq!(done, Ok(()));
+            let got: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let mut want = vec![0; 32];
+            (0..len).for_each(|at| want[offset + at] = pattern[at % 4]);
+            assert_eq!(got, want, "{pattern:?} at {offset}, {len} bytes");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use super::{
     limits::{AHEAD, ALIASING_PAST, LIBC_FROM, Manner, PAGE_AHEAD},
     walk::{Mover, Span, fill as plain_fill, walk},
 };
+use crate::bytes::nontemporal::store_line;
 use ferry_core::Pieces;
 use std::arch::x86_64::*;
 use std::ptr;
@@ -243,11 +244,7 @@ unsafe fn four_pages_each(dst: *mut u8, src: *const u8, len: usize, ahead: *cons
 #[target_feature(enable = "avx2")]
 unsafe fn line(dst: *mut u8, src: *const u8) {
     // SAFETY: the caller's promise of a line each, of which the destination's is aligned.
-    unsafe {
-        let (low, high) = load_pair(src);
-        _mm256_stream_si256(dst.cast(), low);
-        _mm256_stream_si256(dst.add(32).cast(), high);
-    }
+    unsafe { store_line(dst, load_pair(src)) }
 }
 
 /// Up to 128 bytes: the first and the last so many, all loaded before any is stored.
@@ -375,8 +372,7 @@ pub unsafe fn fill(dst: *mut u8, len: usize, pattern: [u8; 4], manner: Manner) {
         for offset in (skip..len - LINE).step_by(LINE) {
             let to = dst.add(offset);
             if manner == Manner::Streamed {
-                _mm256_stream_si256(to.cast(), middle.0);
-                _mm256_stream_si256(to.add(32).cast(), middle.1);
+                store_line(to, middle);
             } else {
                 store_pair(to, middle);
             }

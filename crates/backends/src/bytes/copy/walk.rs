@@ -4,6 +4,7 @@ use super::{
     Cursor,
     limits::{AHEAD, Manner},
 };
+use crate::bytes::overlap::{has_overlapping_row, is_overlapping};
 use ferry_core::{Line, Pieces, Rows};
 use std::ptr;
 
@@ -91,18 +92,6 @@ pub unsafe fn range(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }
 
-/// Whether no row of the rectangle overlaps where it goes.
-#[inline]
-fn is_apart(rows: &Rows) -> bool {
-    let last = rows.height - 1;
-    if last == 0 || rows.dst_pitch == rows.src_pitch {
-        return rows.dst.abs_diff(rows.src) >= rows.width;
-    }
-    let dst_end = rows.dst + last * rows.dst_pitch + rows.width;
-    let src_end = rows.src + last * rows.src_pitch + rows.width;
-    rows.dst >= src_end || rows.src >= dst_end
-}
-
 /// Moves about `most` bytes of the plan from `cursor` on; see [`advance`](super::advance).
 ///
 /// # Safety
@@ -133,7 +122,7 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
             if left == 0 {
                 return false;
             }
-            if cursor.col > 0 || rows.width > left || !is_apart(rows) {
+            if cursor.col > 0 || rows.width > left || has_overlapping_row(rows) {
                 // SAFETY: the caller's promise.
                 left = left.saturating_sub(unsafe { part::<M>(rows, cursor, left, manner) });
                 continue;
@@ -172,7 +161,7 @@ unsafe fn part<M: Mover>(rows: &Rows, cursor: &mut Cursor, left: usize, manner: 
     let dst = rows.dst + cursor.row * rows.dst_pitch;
     let src = rows.src + cursor.row * rows.src_pitch;
     let len = (rows.width - cursor.col).min(left);
-    let apart = dst.abs_diff(src) >= rows.width;
+    let apart = !is_overlapping(dst, src, rows.width);
     let offset = if apart || dst < src { cursor.col } else { rows.width - cursor.col - len };
     // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the second,
     // where what is still to be read lies on the side that has not been written.

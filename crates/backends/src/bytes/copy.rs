@@ -8,8 +8,9 @@ mod avx2;
 mod limits;
 mod walk;
 
+use super::nontemporal::fence;
 use crate::os::fault::{self, Fault, guarded};
-use ferry_core::{Fill, Pieces};
+use ferry_core::{Fill, Pieces, Plan, Result as CoreResult};
 use limits::Manner;
 use std::ptr;
 pub use walk::ROW_COST;
@@ -160,6 +161,26 @@ pub unsafe fn fill(fill: &Fill, cursor: &mut Cursor, most: usize) -> Result<bool
     unsafe { guarded(|addr| fault::fill_covers(fill, addr), work) }.inspect_err(|_| fence())
 }
 
+/// Moves all of the plan's rows.
+///
+/// # Safety
+/// As for [`advance`].
+pub unsafe fn copy_all(plan: &Plan) -> CoreResult<()> {
+    // SAFETY: the caller's promise.
+    let done = unsafe { advance(plan.pieces(), &mut Cursor::default(), usize::MAX) };
+    done.map(drop).map_err(|fault| fault.of_copy(plan.pieces()))
+}
+
+/// Writes all of the fill.
+///
+/// # Safety
+/// As for [`advance`].
+pub unsafe fn fill_all(fill: &Fill) -> CoreResult<()> {
+    // SAFETY: the caller's promise.
+    let done = unsafe { self::fill(fill, &mut Cursor::default(), usize::MAX & !3) };
+    done.map(drop).map_err(|fault| fault.of_fill(fill))
+}
+
 /// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The addresses need not be
 /// valid.
 #[inline]
@@ -181,18 +202,6 @@ pub fn range() -> unsafe fn(dst: *mut u8, src: *const u8, len: usize) {
         #[cfg(target_arch = "x86_64")]
         Routine::Avx2 => avx2::range,
     }
-}
-
-/// Puts what this thread has moved before what it writes next, as seen by others: stores past the caches are not ordered by the
-/// release of a lock or an atomic. Everything here that makes such stores ends with it, so that nobody has to remember; callers need
-/// it only for stores of their own.
-#[inline]
-pub fn fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 CPU has it.
-    unsafe {
-        std::arch::x86_64::_mm_sfence()
-    };
 }
 
 /// The fence, where stores went past the caches.
