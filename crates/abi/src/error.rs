@@ -1,4 +1,5 @@
-//! What can go wrong in the command, said so that a person can act on it.
+//! Errors of programs that use the library: a call that failed, a value that is wrong, something that is
+//! missing.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ pub const NOT_SUPPORTED: i32 = 207000;
 /// 100000: an argument is wrong; some functions also say this of a kind that a product lacks.
 pub const INVALID_PARAM: i32 = 100000;
 
-/// Everything the command reports.
+/// What went wrong, displayed so that a person can act on it.
 #[derive(Debug)]
 pub enum Error {
     /// A call of the library answered with a code other than 0.
@@ -38,7 +39,7 @@ pub enum Error {
     Setup(String),
 }
 
-/// The result of anything in the command.
+/// The result of what can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -68,7 +69,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// `Ok` if `good`, else says what was expected and seen.
+/// `Ok` if `good`, else an error with what was expected and seen.
 pub fn ensure(good: bool, what: &str, expected: impl fmt::Display, seen: impl fmt::Display) -> Result<()> {
     if good { Ok(()) } else { Err(wrong(what, expected, seen, None)) }
 }

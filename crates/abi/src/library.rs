@@ -1,5 +1,4 @@
-//! Finds libascendcl.so, loads it and holds its functions. Nothing is linked: the command takes the public C
-//! ABI, by name, as any program could.
+//! Finds and loads libascendcl.so, and resolves its functions by name. Nothing is linked.
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
@@ -19,7 +18,8 @@ macro_rules! call {
 pub struct Library {
     /// Its file, without links.
     pub path: PathBuf,
-    /// Known only for the library that came with this command; there is no call to ask another one.
+    /// Its version, known only for the library that came with this command; there is no call to ask another
+    /// one.
     pub version: Option<&'static str>,
     /// Its functions.
     pub functions: Functions,
@@ -45,7 +45,7 @@ impl Library {
         Ok(library)
     }
 
-    /// Turns a code other than 0 into an error with the function's name and the library's own words.
+    /// Turns a code other than 0 into an error with the function's name and the library's own message.
     pub fn check(&self, name: &'static str, code: i32) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -110,7 +110,7 @@ impl Library {
         Ok(mode)
     }
 
-    /// A fact about a device: `aclrtDevAttr`.
+    /// An attribute of a device: `aclrtDevAttr`.
     pub fn device_info(&self, device: u32, attribute: i32) -> Result<i64> {
         let mut value = 0;
         // SAFETY: `value` is writable for the time of the call.
@@ -118,8 +118,7 @@ impl Library {
         Ok(value)
     }
 
-    /// The number that a device has on this machine, which differs from its own where not all devices are
-    /// visible.
+    /// The physical number of a device, which differs from its logical one where not all devices are visible.
     pub fn physical_number(&self, device: u32) -> Result<i64> {
         const PHY_CHIP_ID: i32 = 402;
         self.device_info(device, PHY_CHIP_ID)
@@ -158,7 +157,7 @@ pub fn backend_name() -> String {
     std::env::var("FERRY_BACKEND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 
-/// Whether the product or the form is another than the usual, which has every function.
+/// Whether the product or the form is not the default one, which has every function.
 pub fn is_other_product() -> bool {
     [("FERRY_SOC", "Ascend910B1"), ("FERRY_FORM", "ep")]
         .iter()

@@ -1,10 +1,10 @@
-//! Memory of the three sorts that copies tell apart, and spans of it.
+//! Blocks of device, page-locked and pageable memory, freed on drop, and parts of them.
 //!
 //! A [`BlockPart`] can only be made inside a [`Block`], and borrows it. That makes the copy calls of this
-//! folder safe to write: the library keeps freed memory until the copies that use it have passed, and does
-//! not return before a copy that uses pageable memory is done. Host bytes are always reached through raw
-//! pointers and never borrowed, because a device may be writing them; bytes read too early are old or new,
-//! and the mirror notices.
+//! crate safe to write: the library keeps freed memory until the copies that use it have passed, and does not
+//! return before a copy that uses pageable memory is done. Host bytes are always reached through raw pointers
+//! and never borrowed, because a device may be writing them; bytes read too early are old or new, and the
+//! mirror notices.
 
 // How long a block is matters; whether it is empty is never asked.
 #![allow(clippy::len_without_is_empty)]
@@ -19,11 +19,11 @@ use crate::{call, kind};
 /// Where memory lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Home {
-    /// aclrtMalloc, on the device that was current.
+    /// Device memory, from aclrtMalloc on the device that was current.
     Device,
-    /// aclrtMallocHost.
+    /// Page-locked (pinned) host memory, from aclrtMallocHost.
     Locked,
-    /// Plain heap memory, unknown to the library.
+    /// Pageable host memory from the heap, unknown to the library.
     Pageable,
 }
 
@@ -35,7 +35,7 @@ pub struct Block {
     home: Home,
 }
 
-/// Part of a block.
+/// Part of a block: an address and a length that borrow it.
 #[derive(Clone, Copy)]
 pub struct BlockPart<'m> {
     at: *mut u8,
@@ -137,7 +137,7 @@ impl Block {
         Ok(())
     }
 
-    /// Gives the block back now, and says what the library said.
+    /// Frees the block now, and returns what the library answered.
     pub fn free(self) -> Result<()> {
         let outcome = self.release();
         std::mem::forget(self);
@@ -173,7 +173,7 @@ impl BlockPart<'_> {
         self.at.cast()
     }
 
-    /// Bytes in the span.
+    /// Bytes in the part.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -202,7 +202,7 @@ impl<'m> BlockPart<'m> {
         BlockPart { at: self.at.wrapping_add(offset), len, memory: PhantomData }
     }
 
-    /// A span that claims to be `len` long, to see the library refuse it.
+    /// A part that claims to be `len` long, to see the library refuse it.
     ///
     /// # Safety
     /// It is given to the library only, and only as memory that the library made and so knows the length of.
@@ -212,8 +212,7 @@ impl<'m> BlockPart<'m> {
 }
 
 impl Grid<'_> {
-    /// Pageable memory has no bounds that the library could check, so its caller must not be wrong about its
-    /// own.
+    /// Panics unless the rows lie in the memory: the library cannot check the bounds of pageable memory.
     pub fn assert_holds(&self, width: usize, height: usize) {
         let needed = height.saturating_sub(1) * self.pitch + width;
         assert!(needed <= self.span.len(), "the matrix leaves its own memory");
@@ -227,7 +226,7 @@ pub fn copy(library: &Library, dst: BlockPart, src: BlockPart, kind: i32) -> Res
     library.check("aclrtMemcpy", code)
 }
 
-/// Writes `dst` from here by a synchronous copy.
+/// Writes `bytes` to `dst` by a synchronous copy.
 pub fn put(library: &Library, dst: BlockPart, bytes: &[u8]) -> Result<()> {
     let source = BlockPart { at: bytes.as_ptr().cast_mut(), len: bytes.len(), memory: PhantomData };
     copy(library, dst, source, kind::HOST_TO_DEVICE)

@@ -10,7 +10,7 @@ pub struct PeerAccess {
 }
 
 impl PeerAccess {
-    /// Asks whether it can be, and enables it.
+    /// Fails unless the devices can reach each other, and enables it.
     pub fn enable(library: &'static Library, own: i32, peer: i32) -> Result<PeerAccess> {
         let mut can = -1;
         // SAFETY: `can` is writable for the time of the call.

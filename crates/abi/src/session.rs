@@ -12,7 +12,7 @@ pub struct Session {
     pub library: &'static Library,
     /// How many devices there are.
     pub devices: usize,
-    /// The default context of each.
+    /// The default context of each device.
     contexts: Vec<Handle>,
 }
 
@@ -46,7 +46,7 @@ impl Session {
 
     /// Makes device 0 current in another thread.
     pub fn entry(&self) -> impl FnOnce() -> Result<()> + Send + use<> {
-        // A number here: raw pointers do not go to another thread.
+        // A number here, since raw pointers are not `Send`.
         let (library, context) = (self.library, self.contexts[0] as usize);
         // SAFETY: takes a handle, which the library looks up.
         move || unsafe { crate::call!(library, aclrtSetCurrentContext(context as Handle)) }

@@ -282,14 +282,14 @@ impl Drop for Event {
     }
 }
 
-/// Hands a closure to `launch` as a C function and its argument, which the library calls once at most if it
-/// accepts it. One that it accepts and then drops is lost: nobody tells.
+/// Passes a closure to `launch` as a C function and its argument, which the library calls at most once if it
+/// accepts it. A closure that it accepts and then drops is leaked: the library does not report that.
 fn boxed(work: impl FnOnce() + Send + 'static, launch: impl FnOnce(HostFunction, *mut c_void) -> i32) -> i32 {
     let work: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(work));
     let argument = Box::into_raw(work);
     let code = launch(run_boxed, argument.cast());
     if code != 0 {
-        // SAFETY: refused, so nobody else has the box.
+        // SAFETY: the library refused it, so the box is still ours alone.
         drop(unsafe { Box::from_raw(argument) });
     }
     code

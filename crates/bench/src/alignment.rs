@@ -1,9 +1,7 @@
-//! One run of bytes from and to many places in a page, of which the worst is shown.
-//!
-//! memcpy of the C library falls far behind on some processors where the target lies a little past the source
-//! in its page; the pairs look for that, and for odd addresses on either side. It is the moving of the bytes
-//! that is looked at: copies are handed over in a row and waited for once, since what a round trip costs has
-//! a case of its own.
+//! The alignment cases: one contiguous copy at many pairs of page offsets, of which the worst is shown.
+//! memcpy of the C library is slow on some processors where the target lies a little past the source modulo
+//! the page size (4K aliasing); the pairs cover that, and odd addresses on either side. What is measured is
+//! throughput: copies are submitted in a row and waited for once, since round trips are a case of their own.
 
 use ferry_abi::Result;
 use ferry_abi::session::Session;
@@ -15,26 +13,26 @@ use crate::route::Route;
 use crate::sampling::{Figures, Sampling, measure};
 use crate::shape::{Segment, Shape};
 
-/// Where the source starts in its page, and how much further the target does.
-const SOURCES: [usize; 4] = [0, 1, 64, 2051];
-const FURTHER: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
+/// Offsets of the source into its page.
+const SOURCE_OFFSETS: [usize; 4] = [0, 1, 64, 2051];
+/// By how much the offset of the target is larger.
+const TARGET_DISTANCES: [usize; 7] = [0, 1, 16, 64, 256, 2048, 4032];
 const PAGE: usize = 4096;
 
-/// Bytes that a sample copies in all: what the one wait at its end costs, and the waking of a thread at its
-/// beginning, are measured elsewhere and are little beside so many.
-const SAMPLE: usize = 32 << 20;
+/// Bytes that a sample copies in all, so many that waking a thread and the one wait are small beside them.
+const BYTES_PER_SAMPLE: usize = 32 << 20;
 
-/// How many pairs are measured again, with more samples: the worst of many is often only the unluckiest.
-const AGAIN: usize = 3;
+/// How many of the worst pairs are measured again with more samples: the worst of many is often an outlier.
+const REMEASURED: usize = 3;
 
-/// Two offsets into a page.
+/// Where source and target begin in their pages.
 #[derive(Clone, Copy)]
 struct PageOffsets {
     src: usize,
     dst: usize,
 }
 
-/// The figures of the pair at which ours does worst beside its peer, and which one that is.
+/// The figures of the pair at which Ferry does worst beside its peer, and a note that names the pair.
 pub fn worst(
     session: &Session,
     peers: &Peers,
@@ -44,7 +42,7 @@ pub fn worst(
 ) -> Result<(Vec<Figures>, String)> {
     let pair = |src, further| PageOffsets { src, dst: (src + further) % PAGE };
     let pairs: Vec<PageOffsets> =
-        SOURCES.iter().flat_map(|src| FURTHER.map(|further| pair(*src, further))).collect();
+        SOURCE_OFFSETS.iter().flat_map(|src| TARGET_DISTANCES.map(|further| pair(*src, further))).collect();
     let mut verified = [0; 2];
     let mut try_all = |pairs: &[PageOffsets], plan: Sampling, progress: &mut dyn FnMut(usize)| {
         let mut tried = Vec::new();
@@ -61,7 +59,7 @@ pub fn worst(
         Ok(tried)
     };
     let first: Vec<PageOffsets> =
-        try_all(&pairs, plan, progress)?.iter().take(AGAIN).map(|(_, pair)| *pair).collect();
+        try_all(&pairs, plan, progress)?.iter().take(REMEASURED).map(|(_, pair)| *pair).collect();
     let more = Sampling { samples: plan.samples * 3, ..plan };
     let (mut figures, pair) = try_all(&first, more, &mut |_| {})?.remove(0);
     figures.iter_mut().zip(verified).for_each(|(one, sum)| one.verified = sum);
@@ -80,7 +78,7 @@ fn at(
 ) -> Result<Vec<Figures>> {
     let shape = Shape::Line(Segment { dst: pair.dst, src: pair.src, len });
     let spec = CopySpec {
-        timing: Timing::Whole { rounds: 1, queued: SAMPLE.div_ceil(len).min(CALLS_PER_SAMPLE) },
+        timing: Timing::Whole { rounds: 1, queued: BYTES_PER_SAMPLE.div_ceil(len).min(CALLS_PER_SAMPLE) },
         memcpy_peers: MemcpyPeers::OneThread,
         ..CopySpec::new(route, shape, len + PAGE)
     };

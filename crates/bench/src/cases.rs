@@ -1,19 +1,20 @@
-//! The list of cases: names, what they mean, and which ones an argument selects.
+//! The list of cases: their names, and which ones an argument selects.
 
 use ferry_abi::{Error, Result};
 
 use crate::route::{D2D, D2H, D2H_PAGEABLE, H2D, H2D_PAGEABLE, P2P, Route};
-use crate::work::{CallCost, Growth, MATRIX, Workload};
+use crate::work::{CallCost, Growth, MATRIX_BYTES, Workload};
 
-/// Something to measure.
+/// One measurement, which is one row of the table.
 pub struct Case {
-    /// Its parts are divided by slashes, from the general to the particular.
+    /// The name; its parts are divided by slashes, from the general to the particular.
     pub name: String,
+    /// What is measured.
     pub work: Workload,
 }
 
-/// Batches that are handed over before one wait.
-const QUEUED: usize = 8;
+/// Batches that are submitted before one wait.
+const QUEUED_PER_WAIT: usize = 8;
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
 
@@ -26,8 +27,7 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
         if route.device == 0 {
             cases.extend(matrices(route, size));
         }
-        // Documented: a batch that stays in a device is refused. There, pieces are descriptors' business
-        // (`desc`).
+        // Documented: a batch within a device is refused; scattered copies there are descriptors (`desc`).
         if route.crosses() {
             cases.extend(batches(route, size));
         }
@@ -57,15 +57,16 @@ fn contiguous(route: Route, size: Option<usize>) -> Vec<Case> {
 fn matrices(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
     [16, 64, 256, K, 4 * K, 64 * K].into_iter().map(move |width| Case {
         name: format!("{}/2d/w{}", route.name, short(width)),
-        work: Workload::matrix(route, width, size.unwrap_or(MATRIX)),
+        work: Workload::matrix(route, width, size.unwrap_or(MATRIX_BYTES)),
     })
 }
 
-/// Pieces of a batch and their length, and those of which several batches are queued. Of plain memory a batch
-/// is known from fewer.
+/// Pieces of a batch and their length.
 const BATCHES: [(usize, usize); 7] =
     [(64, 4 * K), (4096, K), (4096, 4 * K), (1024, 16 * K), (4096, 32 * K), (1024, 128 * K), (64, 2 * M)];
+/// The same where several batches are queued.
 const QUEUED_BATCHES: [(usize, usize); 4] = [(4096, K), (4096, 4 * K), (1024, 16 * K), (1024, 128 * K)];
+/// The same for pageable memory.
 const PAGEABLE_BATCHES: [(usize, usize); 3] = [(4096, K), (4096, 4 * K), (4096, 32 * K)];
 
 /// One batch and a wait, and several before a wait.
@@ -80,7 +81,7 @@ fn batches(route: Route, size: Option<usize>) -> Vec<Case> {
         work: Workload::Batch { route, count, block, queued },
     };
     let one = one.into_iter().map(|pieces| case("batch", pieces, 1));
-    one.chain(several.into_iter().map(|pieces| case("batches", pieces, QUEUED))).collect()
+    one.chain(several.into_iter().map(|pieces| case("batches", pieces, QUEUED_PER_WAIT))).collect()
 }
 
 fn loops(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
@@ -136,13 +137,14 @@ fn growth() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Pieces of this length that a batch has, unless said otherwise: many, and no more than 128 MiB of them.
+/// How many pieces of this length a batch has by default: 64 to 4096, and at most 128 MiB where that allows
+/// 64.
 fn count(block: usize) -> usize {
     (128 * M / block).clamp(64, 4096)
 }
 
-/// The cases that an argument names: one by its whole name, else all that begin with it, at a slash if there
-/// are any, else one that is not listed but for its size.
+/// The cases that the arguments select. An argument is the whole name of a case, else a prefix that ends at a
+/// slash, else any prefix, else the name of a listed case with another size.
 pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
     if wanted.is_empty() {
         return Ok(cases);
@@ -172,7 +174,7 @@ pub fn select(cases: Vec<Case>, wanted: &[String]) -> Result<Vec<Case>> {
     Ok(listed.chain(others).collect())
 }
 
-/// A case of a listed series whose own size is not listed.
+/// A case that is like the listed ones of its series but for its size.
 fn of_another_size(cases: &[Case], name: &str) -> Option<Case> {
     let (series, size) = name.rsplit_once('/')?;
     let like = cases.iter().find(|case| case.series() == series)?;
@@ -180,13 +182,13 @@ fn of_another_size(cases: &[Case], name: &str) -> Option<Case> {
 }
 
 impl Case {
-    /// The name of the series, which all but the last part make.
+    /// The name of the series: all of the name but its last part.
     pub fn series(&self) -> &str {
         self.name.rsplit_once('/').map_or(&self.name, |(series, _)| series)
     }
 
-    /// How many times as many samples as usual it takes: one that is a single event is known only from many.
-    pub fn patience(&self) -> usize {
+    /// By how much the number of samples is multiplied: a sample of a single round trip is noisy.
+    pub fn sample_factor(&self) -> usize {
         if matches!(self.work, Workload::Call { call: CallCost::AfterQuiet, .. }) { 4 } else { 1 }
     }
 }
@@ -195,7 +197,7 @@ fn sizes<T: Clone>(given: Option<T>, usual: &[T]) -> Vec<T> {
     given.map_or_else(|| usual.to_vec(), |size| vec![size])
 }
 
-/// `64`, `4K`, `512M`: as `-b` takes it.
+/// A size as names and `-b` spell it: `64`, `4K`, `512M`.
 pub fn short(size: usize) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let unit = units.into_iter().find(|(shift, _)| size > 0 && size.is_multiple_of(1 << shift));

@@ -1,6 +1,6 @@
-//! How the cost of a copy grows with what else there is: other streams, copies outstanding, allocations.
+//! How the latency of a small copy scales with the number of streams, outstanding copies or allocations.
 //!
-//! The peer is ourselves with one of them.
+//! The peer is Ferry with one of them.
 
 use std::time::{Duration, Instant};
 
@@ -17,22 +17,23 @@ use crate::work::Growth;
 
 /// Bytes of each copy.
 const LEN: usize = 64;
-/// Copies that each stream gets in a sample.
+/// Copies that a sample submits to each stream.
 const COPIES_PER_STREAM: usize = 10;
 
-/// With many of them, and with one.
+/// Ferry with `count` of them, and with one.
 pub fn contenders(session: &Session, growth: Growth, count: usize) -> Result<Vec<Box<dyn Contender>>> {
     let new = |name, many: usize| ScalingContender::new(session, name, growth, many, count);
     Ok(vec![Box::new(new("ferry", count)?), Box::new(new("one", 1)?)])
 }
 
+/// Small copies beside a number of streams, outstanding copies or allocations.
 struct ScalingContender {
     library: &'static Library,
     name: &'static str,
     growth: Growth,
     /// How many of them there are.
     many: usize,
-    /// How many there are in the contender that has more.
+    /// How many there are in the contender with more; both make the same number of copies.
     most: usize,
     streams: Vec<Stream>,
     targets: Vec<Block>,
@@ -52,8 +53,8 @@ impl ScalingContender {
         let streams = (0..of(Growth::Streams)).map(|_| session.stream()).collect::<Result<_>>()?;
         let target = |_| Block::new(library, Home::Device, LEN);
         let mut targets = (0..of(Growth::Allocations)).map(target).collect::<Result<Vec<_>>>()?;
-        // Here, not where it is timed: neighbours in time are none in memory, and our own list is still read
-        // in its order.
+        // Consecutive copies go to blocks that are not neighbours in memory. Shuffled here, not where it is
+        // timed.
         shape::shuffle(&mut targets);
         let src = Block::new(library, Home::Locked, LEN)?;
         shape::write_source(&src)?;
@@ -81,8 +82,8 @@ impl ScalingContender {
         Ok(begin.elapsed() / count as u32)
     }
 
-    /// To each allocation once, or as often to the one; never more than some outstanding, which is another
-    /// case.
+    /// One copy to each allocation, or as many to the one, waited for now and then: many outstanding copies
+    /// are another case.
     fn over_allocations(&self) -> Result<Duration> {
         let begin = Instant::now();
         for index in 0..self.most {
@@ -95,7 +96,7 @@ impl ScalingContender {
         Ok(begin.elapsed() / self.most as u32)
     }
 
-    /// Submits all while the stream is held, then lets it go.
+    /// Submits all while the stream is blocked, then unblocks it and waits.
     fn outstanding(&self) -> Result<Duration> {
         if self.many == 1 {
             return self.one_at_a_time();
@@ -117,7 +118,7 @@ impl ScalingContender {
         Ok(begin.elapsed() / CALLS_PER_SAMPLE as u32)
     }
 
-    /// The last calls before the pile is complete, or the first.
+    /// Times the calls that submit the last of the outstanding copies.
     fn last_submits(&self) -> Result<Duration> {
         let blocker = self.block()?;
         self.submit_many(self.many.saturating_sub(CALLS_PER_SAMPLE))?;
@@ -129,8 +130,8 @@ impl ScalingContender {
         Ok(time / CALLS_PER_SAMPLE as u32)
     }
 
-    /// Keeps the stream from running what is submitted. Only the host backend is sure to take any number
-    /// meanwhile: others may block in the call until there is room again, for ever if nothing runs.
+    /// Blocks the stream on the host backend, which accepts any number of copies meanwhile. A driver may
+    /// block the caller when its queue is full, for ever if nothing runs.
     fn block(&self) -> Result<Option<Blocker>> {
         (library::backend_name() == "host").then(|| self.streams[0].block()).transpose()
     }

@@ -1,8 +1,12 @@
-//! `ferry bench`: every kind of copy beside what else would move the bytes, in one run.
+//! `ferry bench`: the throughput and latency of every kind of copy, beside the peers that can do the same.
+//! Ferry is measured through the public C ABI, as a user's program calls it. The samples of a case are taken
+//! from Ferry and its peers in turn; shown are medians, percentiles and ratios. Every byte that a contender
+//! copied is compared, unless the options say otherwise. docs/performance.md says what is measured and how to
+//! read it.
 //!
-//! It goes through the public C ABI, as a user's program does. A case is measured as ours and its peers in
-//! turn, sample by sample, and what is shown are medians, spreads and ratios. Every byte that anybody moved
-//! is compared, unless told not to. docs/performance.md says what is measured and how to read it.
+//! `cases` and `work` say what is measured, `copiers` do it, `peers` chooses them, `sampling` takes the
+//! samples, `report` and `table` show them; `alignment`, `growth` and `tune` are cases of their own kind.
+//! Nothing is imported from `lib`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -96,7 +100,7 @@ pub fn main(options: &BenchOptions) -> Result<ExitCode> {
         table.title(&bench.title()?);
     }
     let mut rows = Vec::new();
-    // Nobody can read what is lost.
+    // What cannot be written any more need not be measured.
     for (index, case) in cases.iter().enumerate().take_while(|_| lost().is_none()) {
         let row = bench.run(case, (index, cases.len()));
         if shows_table {
@@ -121,7 +125,7 @@ fn list(cases: &[Case]) {
     }
 }
 
-/// The setting that all cases share.
+/// What all cases share: the library in use, the options, the peers.
 struct Bench<'a> {
     session: Session,
     options: &'a BenchOptions,
@@ -141,7 +145,7 @@ impl<'a> Bench<'a> {
     /// Measures one case.
     fn run(&self, case: &Case, (index, total): (usize, usize)) -> Row {
         let terminal = Terminal::stderr();
-        let samples = self.options.samples as usize * case.patience();
+        let samples = self.options.samples as usize * case.sample_factor();
         let mut progress = |done: usize| {
             let done = (index as f64 + done.min(samples) as f64 / samples as f64) / total as f64;
             terminal.show(&bar(done, &case.name));
@@ -200,7 +204,7 @@ impl<'a> Bench<'a> {
         sampling::measure(&mut contenders, plan, progress)
     }
 
-    /// What everybody is asked to do. Where bytes are what matters, the row learns how many.
+    /// The copy that every contender does. The row is told its bytes, unless calls are what is measured.
     fn spec(&self, work: Workload, row: &mut Row) -> Result<CopySpec> {
         let mut spec = match work {
             Workload::Contiguous { route, len } => CopySpec::new(route, Shape::line(len), len),
@@ -268,13 +272,13 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether "not supported" is an answer: the usual product has every function on the host backend.
+/// Whether a function may be missing: the default product has every function on the host backend.
 fn may_lack() -> bool {
     library::is_other_product() || library::backend_name() != "host"
 }
 
-/// Over how much memory the pieces of a batch are scattered: as much as asked for, or less where there is not
-/// enough, which is said.
+/// Over how many bytes the pieces of a batch are scattered: as many as asked for, or fewer where memory is
+/// short, which the row notes.
 fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Result<usize> {
     let most = most(session)?;
     let mut region = spread.max((payload * 2).next_power_of_two());
@@ -290,13 +294,12 @@ fn region(session: &Session, spread: usize, payload: usize, row: &mut Row) -> Re
     Ok(region)
 }
 
-/// The longest block that any case may have: each contender has two, all at once, and some have a little more
-/// besides.
+/// The longest block that a case may have: all contenders have two at the same time, and some a little more.
 fn most(session: &Session) -> Result<usize> {
     Ok((session.library.memory_info()?.0 / 3).min(sides::available_memory()? / 9))
 }
 
-/// Says so where blocks of `room` bytes would not fit.
+/// Fails where blocks of `room` bytes would not fit.
 fn must_fit(session: &Session, room: usize) -> Result<()> {
     if room > most(session)? { Err(too_much(room * 2)) } else { Ok(()) }
 }
@@ -305,7 +308,7 @@ fn too_much(need: usize) -> Error {
     Error::NotHere(format!("needs {} on a device, and as much again for each peer", bytes(need)))
 }
 
-/// Lets the devices reach each other.
+/// Enables peer access from device 0 to the device of the route.
 fn reach(session: &Session, route: Route) -> Result<PeerAccess> {
     if route.device >= session.devices {
         return Err(Error::NotHere(format!(
@@ -317,12 +320,12 @@ fn reach(session: &Session, route: Route) -> Result<PeerAccess> {
     PeerAccess::enable(session.library, 0, route.device as i32)
 }
 
-/// What the environment tells the backend that changes how it copies.
+/// The variables that change how the cuda backend copies.
 fn settings() -> BTreeMap<String, String> {
     std::env::vars().filter(|(name, _)| name.starts_with("FERRY_CUDA_")).collect()
 }
 
-/// The model, and how many of its cores this process may use.
+/// The processor's model, and how many of its cores this process may use.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -331,7 +334,7 @@ fn processor() -> String {
     format!("{cores} core{} of {model}", if cores == 1 { "" } else { "s" })
 }
 
-/// `[######..............]  12%  h2d/2d/w64`.
+/// A bar of progress: `[######..............]  12%  h2d/2d/w64`.
 fn bar(done: f64, name: &str) -> String {
     const WIDTH: usize = 30;
     let full = ((done * WIDTH as f64) as usize).min(WIDTH);

@@ -1,4 +1,4 @@
-//! What was measured, for programs: JSON, and CSV for those who plot.
+//! The results of all cases as JSON and as CSV.
 
 use std::time::Duration;
 
@@ -7,27 +7,31 @@ use serde_json::{Value, json};
 
 use crate::sampling::Figures;
 
-/// A case that was run, or was to be.
+/// The result of a case.
 pub struct Row {
+    /// The case.
     pub name: String,
+    /// Its series.
     pub series: String,
+    /// What one sample does.
     pub about: String,
-    /// Bytes that one copy moves; 0 where the time is what matters.
+    /// Bytes of one copy; 0 where a latency is measured.
     pub bytes: usize,
-    /// The peer is ourselves with one of what there are many of.
+    /// Whether the peer is Ferry with one of what there are many of.
     pub growth: bool,
-    /// Ferry's first.
+    /// The figures of all contenders, Ferry's first.
     pub outcome: Result<Vec<Figures>, Error>,
+    /// What a reader should know of this result.
     pub note: Option<String>,
 }
 
 impl Row {
-    /// Whether something is wrong, other than that this machine lacks something.
+    /// Whether the case failed, other than for lack of something on this machine.
     pub fn failed(&self) -> bool {
         self.outcome.as_ref().is_err_and(|error| !matches!(error, Error::NotHere(_)))
     }
 
-    /// 10^9 bytes per second, where bytes are what matters.
+    /// 10^9 bytes per second, where throughput is measured.
     pub fn rate(&self, time: Duration) -> Option<f64> {
         (self.bytes > 0).then(|| self.bytes as f64 / time.as_secs_f64().max(1e-12) / 1e9)
     }
@@ -77,7 +81,7 @@ impl Row {
     }
 }
 
-/// How many times as fast ours is.
+/// How many times as fast as the peer Ferry is.
 pub fn ratio(ours: &Figures, peer: &Figures) -> f64 {
     peer.median.as_secs_f64() / ours.median.as_secs_f64().max(1e-12)
 }
@@ -87,14 +91,14 @@ pub fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// All of it.
+/// The setting and all rows.
 pub fn json(setting: Value, rows: &[Row]) -> String {
     let mut report = setting;
     report["rows"] = rows.iter().map(Row::json).collect();
     format!("{report:#}\n")
 }
 
-/// A line per case and contender.
+/// A line for each case and contender.
 pub fn csv(rows: &[Row]) -> String {
     let head = "case,contender,bytes,median_us,p10_us,p90_us,gb_per_s,ratio,verified_bytes".to_owned();
     let lines = std::iter::once(head).chain(rows.iter().flat_map(Row::csv));

@@ -4,54 +4,59 @@ use std::time::Duration;
 
 use ferry_abi::Result;
 
-/// One way to do the work that a case is about.
+/// One that does the copies of a case and is measured.
 pub trait Contender {
-    /// `ferry`, or what else moves the bytes.
+    /// The name in tables and reports.
     fn name(&self) -> &'static str;
-    /// Does it, and answers what one copy or call of it took.
+    /// Takes a sample: the time of one copy or call.
     fn sample(&mut self) -> Result<Duration>;
-    /// Makes the target wrong.
+    /// Makes the target blank.
     fn spoil(&mut self) -> Result<()>;
-    /// Fails unless the target is right in every byte. Answers how many were compared.
+    /// Fails unless every byte of the target is right. Returns how many were compared.
     fn check(&mut self) -> Result<usize>;
 }
 
 /// What was measured of one contender.
 pub struct Figures {
+    /// The contender's name.
     pub name: &'static str,
+    /// The median of the samples.
     pub median: Duration,
-    /// The tenth and the ninetieth percentile.
+    /// The tenth percentile.
     pub low: Duration,
+    /// The ninetieth percentile.
     pub high: Duration,
     /// Bytes compared.
     pub verified: usize,
 }
 
-/// How to measure.
+/// How a case is measured.
 #[derive(Clone, Copy)]
 pub struct Sampling {
+    /// Samples of each contender.
     pub samples: usize,
+    /// Whether bytes are compared.
     pub verify: bool,
 }
 
-/// Measures all of them; `progress` is told after every round.
+/// Takes the samples of all contenders; `progress` gets the number of rounds done.
 pub fn measure(
     contenders: &mut [Box<dyn Contender + '_>],
-    plan: Sampling,
+    sampling: Sampling,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Vec<Figures>> {
     let mut verified = vec![0; contenders.len()];
-    prove(contenders, plan, &mut verified)?;
-    let mut times = vec![Vec::with_capacity(plan.samples); contenders.len()];
-    for round in 0..plan.samples {
+    prove(contenders, sampling, &mut verified)?;
+    let mut times = vec![Vec::with_capacity(sampling.samples); contenders.len()];
+    for round in 0..sampling.samples {
         for turn in 0..contenders.len() {
-            // Each one follows another one in the next round.
+            // The order rotates, so that each contender follows every other one.
             let turn = (round + turn) % contenders.len();
             times[turn].push(contenders[turn].sample()?);
         }
         progress(round + 1);
     }
-    prove(contenders, plan, &mut verified)?;
+    prove(contenders, sampling, &mut verified)?;
     let names = contenders.iter().map(|contender| contender.name());
     Ok(names
         .zip(times)
@@ -60,15 +65,19 @@ pub fn measure(
         .collect())
 }
 
-/// Does the work once with each, onto a spoilt target, and compares all of it. What this takes is not
-/// measured: it is the warm-up before the samples, and after them it shows that nothing broke on the way.
-fn prove(contenders: &mut [Box<dyn Contender + '_>], plan: Sampling, verified: &mut [usize]) -> Result<()> {
+/// Runs each contender once on a blank target and compares all of it. Before the samples this is the warm-up;
+/// after them it shows that nothing broke meanwhile.
+fn prove(
+    contenders: &mut [Box<dyn Contender + '_>],
+    sampling: Sampling,
+    verified: &mut [usize],
+) -> Result<()> {
     for (contender, verified) in contenders.iter_mut().zip(verified) {
-        if plan.verify {
+        if sampling.verify {
             contender.spoil()?;
         }
         contender.sample()?;
-        if plan.verify {
+        if sampling.verify {
             *verified += contender.check()?;
         }
     }
@@ -119,14 +128,14 @@ mod tests {
         }
     }
 
-    fn run(plan: Sampling, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
+    fn run(sampling: Sampling, broken: Option<&str>) -> (Result<Vec<usize>>, String) {
         let told = Rc::new(RefCell::new(String::new()));
         let fake = |name| {
             let fake = Fake { name, told: told.clone(), is_broken: broken == Some(name) };
             Box::new(fake) as Box<dyn Contender>
         };
         let mut contenders = ["a", "b", "c"].map(fake);
-        let figures = measure(&mut contenders, plan, &mut |_| told.borrow_mut().push(' '));
+        let figures = measure(&mut contenders, sampling, &mut |_| told.borrow_mut().push(' '));
         let verified = figures.map(|figures| figures.iter().map(|one| one.verified).collect());
         (verified, told.take())
     }

@@ -1,4 +1,4 @@
-//! What a copy moves, in offsets into a block on either side, and what the target must look like afterwards.
+//! Where the bytes of a copy lie in a block on either side, and what the target must hold afterwards.
 
 use std::sync::OnceLock;
 
@@ -7,43 +7,44 @@ use ferry_abi::error::ensure;
 
 use crate::bytes::Bytes;
 
-/// Bytes that lie together on both sides.
+/// Bytes that are contiguous on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// Offset in the target, or its address (`Sides::addresses`).
     pub dst: usize,
+    /// Offset in the source, or its address.
     pub src: usize,
+    /// How many bytes.
     pub len: usize,
 }
 
-/// A whole copy.
+/// All bytes of a copy.
 pub enum Shape {
+    /// One segment.
     Line(Segment),
     /// Rows with the same pitch on both sides.
-    Grid {
-        width: usize,
-        height: usize,
-        pitch: usize,
-    },
+    Grid { width: usize, height: usize, pitch: usize },
+    /// Segments anywhere; those of the target do not overlap.
     Segments(Vec<Segment>),
 }
 
-/// What the target holds where nothing was copied to; the source never does.
+/// What the target holds where nothing was copied to; no byte of a source has this value.
 const BLANK: u8 = 0xFF;
-/// After so many bytes the source repeats itself. It is prime: no mistake by a round number goes unnoticed.
+/// The period of the source's pattern in bytes: a prime, so that an offset that is wrong by a round number is
+/// noticed.
 const PERIOD: usize = 1_048_573;
 /// Bytes written or compared at a time: few enough to stay in the cache meanwhile.
 const CHUNK: usize = 256 << 10;
-/// Where the pieces of a batch lie is the same in every run.
+/// The seed of all that is random: every run is the same.
 const SEED: u64 = 6;
 
 impl Shape {
-    /// One run of bytes from the start of either block.
+    /// `len` bytes from the start of either block.
     pub fn line(len: usize) -> Shape {
         Shape::Line(Segment { dst: 0, src: 0, len })
     }
 
-    /// `count` pieces of `block` bytes, at places over `region` bytes that a fixed seed chooses for each
-    /// side.
+    /// `count` segments of `block` bytes at random places in `region` bytes, chosen for each side.
     pub fn scattered(count: usize, block: usize, region: usize) -> Shape {
         let mut random = Random(SEED);
         let (dst, src) = (random.places(count, block, region), random.places(count, block, region));
@@ -51,7 +52,7 @@ impl Shape {
         Shape::Segments(dst.into_iter().zip(src).map(piece).collect())
     }
 
-    /// How many pieces or rows there are.
+    /// How many segments or rows there are.
     pub fn count(&self) -> usize {
         match self {
             Shape::Line(_) => 1,
@@ -60,12 +61,12 @@ impl Shape {
         }
     }
 
-    /// All of them.
+    /// All segments or rows.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
         (0..self.count()).map(|index| self.segment(index))
     }
 
-    /// One of them.
+    /// One segment or row.
     pub fn segment(&self, index: usize) -> Segment {
         match self {
             Shape::Line(piece) => *piece,
@@ -76,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// Bytes in all of them.
+    /// Bytes in all segments or rows.
     pub fn bytes(&self) -> usize {
         match self {
             Shape::Line(piece) => piece.len,
@@ -85,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// Fails unless every byte of `target` is what this copy makes of a blank one. Answers how many were
+    /// Fails unless every byte of `target` is what this copy makes of a blank target. Returns how many were
     /// compared.
     pub fn check(&self, who: &str, target: &dyn Bytes) -> Result<usize> {
         let mut pieces: Vec<Segment> = self.segments().collect();
@@ -112,7 +113,7 @@ impl Shape {
     }
 }
 
-/// Writes all of a source, which also makes its pages real before anything is timed.
+/// Writes the pattern to all of a source, which also populates its pages before anything is timed.
 pub fn write_source(source: &dyn Bytes) -> Result<()> {
     let mut chunk = vec![0; CHUNK.min(source.len())];
     for start in (0..source.len()).step_by(CHUNK) {
@@ -123,7 +124,7 @@ pub fn write_source(source: &dyn Bytes) -> Result<()> {
     Ok(())
 }
 
-/// Makes all of a target differ from any source.
+/// Makes all of a target blank.
 pub fn spoil(target: &dyn Bytes) -> Result<()> {
     let chunk = vec![BLANK; CHUNK.min(target.len())];
     for start in (0..target.len()).step_by(CHUNK) {
@@ -132,7 +133,7 @@ pub fn spoil(target: &dyn Bytes) -> Result<()> {
     Ok(())
 }
 
-/// Puts things into an order that means nothing, and is the same in every run.
+/// Shuffles, the same in every run.
 pub fn shuffle<T>(all: &mut [T]) {
     Random(SEED).draw(all, all.len());
 }
@@ -153,7 +154,7 @@ fn source_bytes(offset: usize, out: &mut [u8]) {
     }
 }
 
-/// Says which byte of the whole target is the first to differ.
+/// Fails with the first byte of the target that differs.
 fn compare(who: &str, start: usize, seen: &[u8], wanted: &[u8]) -> Result<()> {
     if seen == wanted {
         return Ok(());
@@ -163,7 +164,7 @@ fn compare(who: &str, start: usize, seen: &[u8], wanted: &[u8]) -> Result<()> {
     ensure(false, &what, format!("{:#04x}", wanted[first]), format!("{:#04x}", seen[first]))
 }
 
-/// SplitMix64, for places that are the same in every run.
+/// SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -174,7 +175,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Puts `count` of them, in no order, before the others.
+    /// Moves `count` random elements to the front (a partial Fisher-Yates shuffle).
     fn draw<T>(&mut self, all: &mut [T], count: usize) {
         for index in 0..count {
             let left = (all.len() - index) as u64;
@@ -182,8 +183,7 @@ impl Random {
         }
     }
 
-    /// Places of `block` bytes that do not overlap: some of those that the region is divided into, in no
-    /// order.
+    /// Offsets of `count` blocks that do not overlap, in random order.
     fn places(&mut self, count: usize, block: usize, region: usize) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..region / block).collect();
         assert!(slots.len() >= count, "{count} pieces of {block} bytes do not fit into {region}");
@@ -199,15 +199,15 @@ mod tests {
     use super::{Bytes, CHUNK, Segment, Shape, spoil, write_source};
     use ferry_abi::Result;
 
-    struct MemcpyCopier(RefCell<Vec<u8>>);
+    struct Plain(RefCell<Vec<u8>>);
 
-    impl MemcpyCopier {
-        fn new(len: usize) -> MemcpyCopier {
-            MemcpyCopier(RefCell::new(vec![0; len]))
+    impl Plain {
+        fn new(len: usize) -> Plain {
+            Plain(RefCell::new(vec![0; len]))
         }
     }
 
-    impl Bytes for MemcpyCopier {
+    impl Bytes for Plain {
         fn len(&self) -> usize {
             self.0.borrow().len()
         }
@@ -223,8 +223,8 @@ mod tests {
         }
     }
 
-    fn copied(shape: &Shape, len: usize) -> MemcpyCopier {
-        let (target, source) = (MemcpyCopier::new(len), MemcpyCopier::new(len));
+    fn copied(shape: &Shape, len: usize) -> Plain {
+        let (target, source) = (Plain::new(len), Plain::new(len));
         write_source(&source).unwrap();
         spoil(&target).unwrap();
         for Segment { dst, src, len } in shape.segments() {
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_did_nothing_differs_in_its_first_byte() {
-        let target = MemcpyCopier::new(1000);
+        let target = Plain::new(1000);
         spoil(&target).unwrap();
         for at in 0..1000 {
             let shape = Shape::Line(Segment { dst: at, src: 17, len: 1 });

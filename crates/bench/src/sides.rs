@@ -11,28 +11,28 @@ use ferry_abi::{Error, Library, Result};
 use crate::route::Route;
 use crate::shape::{self, Segment, Shape};
 
-/// Both ends of the copies of a case, with the source written.
+/// The two blocks; the source holds the pattern and the target is blank.
 pub struct Sides {
     /// The target.
     pub dst: Block,
     /// The source.
     pub src: Block,
     library: &'static Library,
-    /// See `long_copy`.
+    /// Memory of `long_copy`, allocated when it is first used.
     spare: OnceCell<Block>,
 }
 
-/// Bytes of a copy that keeps a device busy, where there is memory for it.
+/// Bytes of a copy that keeps a device busy, or fewer where memory is short.
 const LONG_COPY: usize = 128 << 20;
 
 impl Sides {
-    /// As the route says, `room` bytes each.
+    /// Two blocks of `room` bytes, of the sorts of memory that the route says.
     pub fn new(session: &Session, route: Route, room: usize) -> Result<Rc<Sides>> {
         let dst = session.on(route.device, || Block::new(session.library, route.dst, room))?;
         Sides::filled(session, dst, Block::new(session.library, route.src, room)?)
     }
 
-    /// What a peer on the processor uses in their place: host memory of the same kind.
+    /// Two blocks of host memory, for a peer on the processor: pageable if the route's are, else page-locked.
     pub fn of_the_host(session: &Session, route: Route, room: usize) -> Result<Rc<Sides>> {
         let home = if route.is_pageable() { Home::Pageable } else { Home::Locked };
         Sides::filled(
@@ -59,7 +59,7 @@ impl Sides {
         shape.segments().map(place).collect()
     }
 
-    /// A copy within the device that takes a while, and touches neither side: target, source, length.
+    /// A long copy within the device that touches neither side: target, source, length.
     pub fn long_copy(&self) -> Result<(*mut c_void, *mut c_void, usize)> {
         let spare = match self.spare.get() {
             Some(spare) => spare,
@@ -80,7 +80,7 @@ impl Sides {
     }
 }
 
-/// Memory that this machine can still give, as the kernel estimates it.
+/// MemAvailable: the memory that can be allocated without swapping, as the kernel estimates it.
 pub fn available_memory() -> Result<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -1,4 +1,4 @@
-//! The table for people: at most 100 columns, a series at a time, a row when its case is done.
+//! Prints the results as a table of at most 100 columns, a row when its case is done.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use ferry_terminal::{Colour, Terminal, figures};
 use crate::report::{Row, micros, ratio};
 use crate::sampling::Figures;
 
+// Widths of the columns: the case, Ferry's median, its percentiles, a peer's median, the ratio.
 const NAME: usize = 12;
 const OURS: usize = 10;
 const SPREAD: usize = 15;
@@ -19,11 +20,12 @@ pub struct ResultTable {
     terminal: Terminal,
     series: String,
     is_headed: bool,
-    /// What every contender of the series reached, one after the other.
+    /// The medians of every contender of the series, case by case.
     curves: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl ResultTable {
+    /// An empty table.
     pub fn new(terminal: Terminal) -> ResultTable {
         ResultTable { terminal, series: String::new(), is_headed: false, curves: Vec::new() }
     }
@@ -61,7 +63,7 @@ impl ResultTable {
         }
     }
 
-    /// The last series is over.
+    /// Ends a series: a curve of each contender's medians.
     pub fn end(&mut self) {
         for (name, curve) in std::mem::take(&mut self.curves) {
             if curve.len() >= 3 {
@@ -126,7 +128,8 @@ fn last(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, last)| last)
 }
 
-/// Ahead, about equal, behind. With many of something, twice the cost of one is well.
+/// Green where Ferry is ahead, yellow where it is about equal, red where it is behind. With many of
+/// something, twice the cost of one is well.
 fn judge(ratio: f64, growth: bool) -> Colour {
     let ratio = if growth { ratio * 2.0 } else { ratio };
     if ratio >= 1.0 {
@@ -138,7 +141,7 @@ fn judge(ratio: f64, growth: bool) -> Colour {
     }
 }
 
-/// A curve in one line, from nothing to its highest.
+/// A sparkline, from zero to the highest value.
 fn spark(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);

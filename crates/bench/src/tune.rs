@@ -1,10 +1,8 @@
-//! `ferry bench --tune`: where the copy engines and the kernels of this GPU overtake each other, as a line
-//! for the environment.
-//!
-//! The backend reads its plan when it starts, so the command runs itself once for every plan that is tried:
-//! kernels for all, engines for all, one by one and in one call, kernels with so many blocks. What is chosen
-//! is what loses least over all that was measured, by ratios: a place where both are about equal weighs next
-//! to nothing.
+//! `ferry bench --tune`: the sizes at which copy engines and kernels of this GPU overtake each other. Printed
+//! as a value of FERRY_CUDA_PLAN. The backend reads its plan when it starts, so the command runs itself once
+//! for every plan that is tried: kernels for all, engines for all, one by one and in one call, kernels with
+//! so many blocks. The chosen thresholds minimise the sum of the logarithms of all times, so that a case in
+//! which both are about equal weighs next to nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -30,13 +28,15 @@ const WIDTHS: [usize; 13] = [16, 32, 64, 128, 256, 512, K, 2 * K, 4 * K, 8 * K, 
 /// Blocks that a kernel is started with.
 const BLOCKS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// Plans that are tried: kernels, engines one by one and together, lists, and so many blocks.
+/// How many plans are tried: kernels, engines one by one and together, lists, and each number of blocks.
 const PLANS: usize = 4 + BLOCKS.len();
 
-/// Kernels whatever the size, an engine for each piece, and engines for all of them in one call.
+/// Kernels for every size.
 const KERNELS: &str = "list_from=1,engine_from=any,together_from=any,rows_in_from=1,rows_in_most=any,\
                        rows_out_from=1,rows_out_most=any,rows_within_most=any";
+/// Copy engines, a call for each piece.
 const ENGINES: &str = "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any";
+/// Copy engines, one call for all pieces.
 const TOGETHER: &str = "blocks_in=0,blocks_out=0,blocks_within=0";
 
 /// A larger number of blocks must be faster by this factor: the blocks are taken from whatever else runs on
@@ -62,7 +62,7 @@ const ROUTES: [TunedRoute; 3] = [
 /// Times of cases, in microseconds.
 type Times = BTreeMap<String, f64>;
 
-/// Measures and prints the line.
+/// Measures, and prints the plan.
 pub fn main(samples: u32) -> Result<ExitCode> {
     if library::backend_name() != "cuda" {
         return Err(Error::Setup("only the cuda backend has a plan to tune: --backend cuda".to_owned()));
@@ -106,7 +106,7 @@ impl Measured {
         })
     }
 
-    /// The plan, in the library's words.
+    /// The plan as FERRY_CUDA_PLAN takes it.
     fn plan(&self) -> String {
         let (kernels, engines) = (&self.kernels, &self.engines);
         let by_piece = |times| PIECES.map(|size| mean(times, &batches(&pieces(size))));
@@ -129,7 +129,7 @@ impl Measured {
         plan.join(",")
     }
 
-    /// The fewest blocks that are as good as any number of them.
+    /// The fewest blocks that are about as fast as the best number of them.
     fn blocks(&self, route: &TunedRoute) -> usize {
         let times = self.blocks.iter().map(|times| mean(times, &route.saturating.map(str::to_owned)));
         let times: Vec<f64> = times.collect();
@@ -151,7 +151,7 @@ impl Measured {
             end if end == WIDTHS.len() => "any".to_owned(),
             end => short(WIDTHS[end - 1]),
         };
-        // All that is narrower than what was tried goes with the narrowest of it.
+        // Rows narrower than those that were tried count as the narrowest.
         let least = if begin == 0 { 1 } else { WIDTHS[begin] };
         let least = (route.case != "d2d").then(|| format!("rows_{}_from={}", route.name, short(least)));
         least.into_iter().chain([format!("rows_{}_most={most}", route.name)]).collect()
@@ -173,7 +173,7 @@ fn batches(name: &str) -> [String; 2] {
     ["h2d", "d2h"].map(|route| format!("{route}/batch/{name}"))
 }
 
-/// 64 MiB of such pieces, or a few where those are more.
+/// 64 MiB of pieces of this length, and at least 16 pieces.
 fn pieces(size: usize) -> String {
     format!("{}x{}", (64 * M / size).max(16), short(size))
 }
@@ -192,31 +192,32 @@ fn mean(times: &Times, cases: &[String]) -> f64 {
     (sum / cases.len() as f64).exp()
 }
 
-/// Before which index the first is to be taken, and from there on the second.
+/// The index up to which the first choice is taken, and from which on the second, at the least cost.
 fn before(first: &[f64], second: &[f64]) -> usize {
     let cheapest = (0..=first.len()).map(|end| (cost(first, second, 0, end), end));
     cheapest.min_by(|one, other| one.0.total_cmp(&other.0)).map_or(0, |(_, end)| end)
 }
 
-/// From which index on and before which one the first is to be taken, and else the second.
+/// The range of indices in which the first choice is taken, and outside of which the second, at the least
+/// cost.
 fn range(first: &[f64], second: &[f64]) -> (usize, usize) {
     let all = (0..=first.len()).flat_map(|end| (0..=end).map(move |begin| (begin, end)));
     let cheapest = all.map(|(begin, end)| (cost(first, second, begin, end), (begin, end)));
     cheapest.min_by(|one, other| one.0.total_cmp(&other.0)).map_or((0, 0), |(_, range)| range)
 }
 
-/// The logarithm of all times together, with the first from one index to another and else the second.
+/// The sum of the logarithms of all times, with the first choice from `begin` to `end` and else the second.
 fn cost(first: &[f64], second: &[f64], begin: usize, end: usize) -> f64 {
     let taken = second[..begin].iter().chain(&first[begin..end]).chain(&second[end..]);
     taken.map(|time| time.ln()).sum()
 }
 
-/// The first that belongs to the second; `any` is more than there can be.
+/// The first size of the second choice; `any` where there is none.
 fn from(tried: &[usize], end: usize) -> String {
     tried.get(end).map_or_else(|| "any".to_owned(), |value| short(*value))
 }
 
-/// The last that belongs to the first.
+/// The last size of the first choice.
 fn most(tried: &[usize], end: usize) -> String {
     end.checked_sub(1).map_or_else(|| "0".to_owned(), |last| short(tried[last]))
 }

@@ -1,69 +1,69 @@
-//! What a case does and what of it is timed, as data.
+//! What a case copies and what of it is timed, as data.
 
 use crate::copier::{CALLS_PER_SAMPLE, Submission, Timing};
 use crate::route::Route;
 
-/// What is done.
+/// What one sample of a case does.
 #[derive(Clone, Copy)]
 pub enum Workload {
-    /// One run of bytes.
+    /// A contiguous copy of `len` bytes.
     Contiguous { route: Route, len: usize },
-    /// Rows of `width` bytes, twice as far apart, `len` bytes in all of them.
+    /// A 2-D copy of rows of `width` bytes with a pitch of twice that, `len` bytes in all.
     Matrix { route: Route, width: usize, len: usize },
-    /// `count` pieces of `block` bytes in one call, and so many such calls before a wait.
+    /// `count` pieces of `block` bytes in one call, and `queued` such calls before a wait.
     Batch { route: Route, count: usize, block: usize, queued: usize },
-    /// A call for each of the pieces; `calls` if it is the calls alone that are timed.
+    /// A call for each of `count` pieces of `block` bytes; with `calls`, only the calls are timed.
     Loop { route: Route, count: usize, block: usize, calls: bool },
-    /// The same within a device, by a descriptor for each piece; `alone` if the calls are not timed.
+    /// A descriptor copy within a device for each piece; with `alone`, only the device's work is timed.
     Descriptors { count: usize, block: usize, alone: bool },
-    /// One run of bytes, from and to many places in a page, of which the worst is shown.
+    /// A contiguous copy at many page offsets, of which the worst is shown.
     Alignment { route: Route, len: usize },
-    /// What a copy costs apart from its bytes.
+    /// The latency of a small copy of `len` bytes.
     Call { call: CallCost, len: usize },
-    /// The same with many of something.
+    /// The latency of a small copy beside `count` of something.
     Growth { growth: Growth, count: usize },
 }
 
-/// What a small copy costs apart from its bytes.
+/// Which latency of a small copy is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallCost {
-    /// Until the copy is handed over.
+    /// The call that submits it.
     Submit,
-    /// Until the caller knows that it is done.
+    /// From the call until a synchronise has returned.
     RoundTrip,
-    /// The same, when nothing has happened for a while.
+    /// The same after a pause, when threads sleep.
     AfterQuiet,
-    /// Until the caller knows that an event after it has come.
+    /// From the call until an event behind it was waited for.
     Event,
 }
 
-/// What there are many of.
+/// What there are many of while small copies are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
-    /// Copies go to one stream after the other, and the device is synchronised.
+    /// Streams: copies go to one after the other, and the device is synchronised.
     Streams,
-    /// Copies pile up behind something slow, and are waited for.
+    /// Outstanding copies: they are submitted while the stream is blocked, then waited for.
     Outstanding,
-    /// Only the call that adds one to the pile.
+    /// Outstanding copies, where only the call that adds one is timed.
     Submit,
-    /// Every copy goes to another allocation.
+    /// Allocations: every copy goes to another one.
     Allocations,
 }
 
 /// Round trips in a sample.
 const ROUND_TRIPS_PER_SAMPLE: usize = 200;
-/// Rows that a 2-D copy may have, documented.
-const MOST_ROWS: usize = 5 << 20;
+/// How many rows a 2-D copy may have, documented.
+const ROW_LIMIT: usize = 5 << 20;
 /// Bytes in all rows of a matrix.
-pub const MATRIX: usize = 64 << 20;
+pub const MATRIX_BYTES: usize = 64 << 20;
 
 impl Workload {
-    /// Rows of `width` bytes, `len` bytes in all, as far as the documents allow so many rows.
+    /// A 2-D copy of `len` bytes, or as many as the limit of rows allows.
     pub fn matrix(route: Route, width: usize, len: usize) -> Workload {
-        Workload::Matrix { route, width, len: len.clamp(width, width * MOST_ROWS) }
+        Workload::Matrix { route, width, len: len.clamp(width, width * ROW_LIMIT) }
     }
 
-    /// How pieces are handed over, where it is not in one call.
+    /// How the pieces are submitted, where it is not in one call.
     pub fn submission(&self) -> Option<Submission> {
         match self {
             Workload::Loop { .. } => Some(Submission::Each),
@@ -88,12 +88,12 @@ impl Workload {
         }
     }
 
-    /// Whether the time of a call is what matters, and not its bytes.
+    /// Whether the latency of a call is measured, and not throughput.
     pub fn is_about_calls(&self) -> bool {
         matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
     }
 
-    /// The same with another size, as the last part of a name says it.
+    /// The same with the size that the last part of a name spells.
     pub fn resized(self, size: &str) -> Option<Workload> {
         let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
         let number = |text: &str| text.parse().ok().filter(|count| *count > 0);
@@ -104,7 +104,7 @@ impl Workload {
         Some(match self {
             Workload::Contiguous { route, .. } => Workload::Contiguous { route, len: bytes(size)? },
             Workload::Matrix { route, .. } => {
-                Workload::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX)
+                Workload::matrix(route, bytes(size.strip_prefix('w')?)?, MATRIX_BYTES)
             }
             Workload::Batch { route, queued, .. } => {
                 let (count, block) = pieces()?;

@@ -73,7 +73,7 @@ impl Blocker {
         (blocker, move || shared.block(limit))
     }
 
-    /// Returns once the stream runs the function, without anybody synchronising. Panics if it never does.
+    /// Returns once the stream runs the function, without a call that synchronises. Panics if it never does.
     pub fn wait_until_reached(&self) {
         let is_reached = self.shared.wait_while(self.limit, |state| !state.is_reached).is_reached;
         assert!(is_reached, "the stream never came to its host function");

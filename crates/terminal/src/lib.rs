@@ -1,25 +1,27 @@
-//! How things look: colours and a line of progress, both only on a terminal, and numbers with units. And
-//! whether they were seen: everything that the command prints goes through here, and what could not be
-//! written is remembered for its end.
+//! Output of the command: colours and a progress line where it is a terminal, numbers with units, and write
+//! errors.
+//!
+//! Everything that the command prints goes through here. The first write error on standard output is
+//! remembered, so that the command can fail at its end.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why something that was printed is lost.
+/// The first error of a write to standard output.
 static LOST: OnceLock<io::Error> = OnceLock::new();
-/// The command was started without a standard output.
+/// Whether the command was started with standard output closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's own start, which opens /dev/null in place of a descriptor that is closed.
-extern "C" fn look_at_descriptors() {
+/// Runs before Rust's runtime starts, which opens /dev/null in place of a descriptor that is closed.
+extern "C" fn check_standard_output() {
     // SAFETY: asks whether a descriptor is open.
     CLOSED.store(unsafe { libc::fcntl(1, libc::F_GETFD) } < 0, Ordering::Relaxed);
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static FIRST: extern "C" fn() = look_at_descriptors;
+static FIRST: extern "C" fn() = check_standard_output;
 
 /// What standard output, or standard error, can show.
 #[derive(Clone, Copy)]
@@ -45,7 +47,7 @@ pub enum Colour {
 }
 
 impl Terminal {
-    /// Looks at standard output, `NO_COLOR` and `TERM`.
+    /// Standard output, with colours unless `NO_COLOR` or `TERM` say otherwise.
     pub fn stdout() -> Terminal {
         Terminal::new(io::stdout().is_terminal(), put)
     }
@@ -85,8 +87,8 @@ pub fn put(text: &str) {
     put_by(|out| out.write_all(text.as_bytes()));
 }
 
-/// Has `write` write to standard output, and remembers if that failed. A reader that has seen enough
-/// (`ferry tour | head`) is no failure.
+/// Lets `write` write to standard output, and remembers an error. A closed pipe (`ferry tour | head`) is
+/// none.
 pub fn put_by(write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
     let mut out = io::stdout();
     let done = is_open().and_then(|()| write(&mut out)).and_then(|()| out.flush());
@@ -103,12 +105,12 @@ pub fn is_open() -> io::Result<()> {
     if CLOSED.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
 }
 
-/// Why some of what was printed is lost, if it is.
+/// The first error of a write to standard output, if there was one.
 pub fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
-/// Writes to standard error. If that cannot be written there is nobody to tell.
+/// Writes to standard error. An error there is ignored: it could not be reported.
 pub fn tell(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

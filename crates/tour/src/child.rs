@@ -1,7 +1,6 @@
-//! Parts that need a second process: the command starts itself again, and the two talk in lines.
-//!
-//! What the other process does is a role. It compares bytes as parts do, and says at its end how many;
-//! whatever goes wrong there is the failure of the part here.
+//! A second process for parts that need one: the command starts itself again, and the two exchange lines of
+//! text. What the other process does is a role. It compares bytes as parts do, and reports at its end how
+//! many; an error there is the failure of the part here.
 
 use std::io::{BufRead, BufReader, Lines, Read, StdinLock, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -12,7 +11,7 @@ use ferry_terminal::put;
 
 use crate::ctx::Ctx;
 
-/// What a second process does, with its own setting and with whoever started it.
+/// What a second process does, with its own setting and a connection to its parent.
 pub type Role = fn(&mut Ctx, &mut Parent) -> Result<()>;
 
 /// The process that started this one.
@@ -21,17 +20,17 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Talks by standard input and output.
+    /// The parent, by standard input and output.
     pub fn new() -> Parent {
         Parent { lines: std::io::stdin().lock().lines() }
     }
 
-    /// Tells it a line.
+    /// Sends it a line.
     pub fn say(&self, line: impl std::fmt::Display) {
         put(&format!("{line}\n"));
     }
 
-    /// The next line it says.
+    /// The next line that it sends.
     pub fn hear(&mut self) -> Result<String> {
         let line = self.lines.next().and_then(|line| line.ok());
         line.ok_or_else(|| Error::Setup("the process that started this one has gone".to_owned()))
@@ -69,7 +68,7 @@ impl Child {
         self.process.id() as i32
     }
 
-    /// Tells it a line. If it is gone, the next line that is missed tells.
+    /// Sends it a line. If it has ended, the next `hear` fails.
     pub fn say(&mut self, line: impl std::fmt::Display) {
         let _ = writeln!(self.to, "{line}");
     }

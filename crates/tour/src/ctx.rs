@@ -1,5 +1,4 @@
-//! What every part is given: the library, devices that are set up, memory and streams on request, and a place
-//! where verified bytes are counted.
+//! What every part is given: the library in use, sizes, and the count of verified bytes.
 
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ pub struct Ctx {
     verified: usize,
 }
 
-/// A part uses the library by way of it.
+/// A part calls the methods of the session as its own.
 impl Deref for Ctx {
     type Target = Session;
 
@@ -56,7 +55,7 @@ impl Ctx {
         self.size(4 << 20, 1 << 20) + 3
     }
 
-    /// Says so where host and device memory are one: a part is about their being apart.
+    /// Fails with `NotHere` on boards, where host and device memory are one.
     pub fn needs_a_card(&self) -> Result<()> {
         match self.library.run_mode()? {
             0 => Err(Error::NotHere("host and device memory are one here".to_owned())),
@@ -101,8 +100,7 @@ impl Ctx {
         Ok(Proof { verified: self.verified, speed: Some(Speed::Calls { count, time }) })
     }
 
-    /// Does `work` a few times and answers with the shortest time, which is the one least disturbed by
-    /// others.
+    /// Does `work` a few times and returns the shortest time, which is the least disturbed.
     pub fn best(&self, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
         let mut best = Duration::MAX;
         for _ in 0..self.size(5, 2) {

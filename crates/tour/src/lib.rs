@@ -1,8 +1,10 @@
-//! `ferry tour`: every function of the founding documents, end to end, every byte checked.
+//! `ferry tour`: an end-to-end test of every documented function on the machine at hand, every byte compared.
+//! The tour is a list of parts. A part allocates memory, calls the library through its C ABI, and compares
+//! all memory that it gave to the library, changed or not, with a mirror computed by plain loops. To add one,
+//! write a function and put a row into the `PARTS` of its file.
 //!
-//! The tour is a list of parts. A part sets up memory, calls the library, and compares all memory it gave to
-//! the library, changed or not, with a mirror computed here by plain loops. To add one, write a function and
-//! put a row into the `PARTS` of its file.
+//! Arrows: `proof <- ctx <- part, child, waits <- parts <- lib`, and `table` between `part` and `lib`.
+//! Nothing here links an engine.
 
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -27,7 +29,7 @@ mod proof;
 mod table;
 mod waits;
 
-/// How the tour is done.
+/// Options of the tour.
 #[derive(clap::Args)]
 pub struct TourOptions {
     /// Use small memory: seconds become a moment, speeds mean little
@@ -35,7 +37,7 @@ pub struct TourOptions {
     quick: bool,
 }
 
-/// A part that takes longer than this hangs; the longest takes seconds on a slow machine.
+/// How long a part may take; the longest takes seconds on a slow machine.
 const PART_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the tour and prints its table.
@@ -48,7 +50,7 @@ pub fn main(options: &TourOptions) -> Result<ExitCode> {
     table.title(&title(&ctx)?);
     for (group, about, parts) in GROUPS {
         table.group(group, about);
-        // Nobody can read what is lost.
+        // What cannot be written any more need not be run.
         for part in parts.iter().take_while(|_| lost().is_none()) {
             table.begin(part);
             let outcome = perform(group, part, &mut ctx);
@@ -69,7 +71,7 @@ pub fn play(role: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs one part, under watch, and judges it.
+/// Runs one part under a watchdog, and decides what its error means.
 fn perform(group: &'static str, part: &'static TourPart, ctx: &mut Ctx) -> PartOutcome {
     let done = watch(group, part.what);
     ctx.begin(part.what);
@@ -89,8 +91,8 @@ fn perform(group: &'static str, part: &'static TourPart, ctx: &mut Ctx) -> PartO
     }
 }
 
-/// Ends the command with a word about the part if it is not done in time. Dropping the sender says that it
-/// is.
+/// A watchdog: ends the process with a message if the part is not done in time. Dropping the sender disarms
+/// it.
 fn watch(group: &'static str, what: &'static str) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -1,9 +1,9 @@
-//! The mirror: what memory must look like, computed by plain loops that share nothing with the engine.
+//! The expected content of memory, computed by plain loops that share nothing with the engine.
 
 use ferry_abi::Result;
 use ferry_abi::error::ensure;
 
-/// Bytes that look random, the same for the same seed, so that a byte from the wrong place is noticed.
+/// Pseudo-random bytes, the same for the same seed, so that a byte from the wrong place is noticed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D;
     let mut bytes = Vec::with_capacity(len + 8);

@@ -5,16 +5,16 @@ use ferry_abi::{Error, Result};
 use crate::ctx::Ctx;
 use crate::proof::Proof;
 
-/// One row of the tour.
+/// A part: one row of the table.
 pub struct TourPart {
     /// What is done, in words.
     pub what: &'static str,
     /// The requirements that would be broken if it failed.
     pub proves: &'static str,
-    /// Whether every backend must do it; others may answer "not supported" on a backend other than `host`. A
-    /// product that is chosen may lack anything.
+    /// Whether every backend must do it. Otherwise a backend other than `host` may answer "not supported". A
+    /// product other than the default may lack anything.
     pub everywhere: bool,
-    /// Does it.
+    /// The function that does it.
     pub run: fn(&mut Ctx) -> Result<Proof>,
 }
 
@@ -32,12 +32,12 @@ impl TourPart {
 
 /// How a part ended.
 pub enum PartOutcome {
-    /// Done and right.
+    /// Done, and every byte was right.
     Ok(Proof),
-    /// This backend says that it does not do it, and why.
+    /// The backend answered "not supported", and why.
     NotYet(String),
-    /// This machine, or the product that was chosen, lacks what it needs.
+    /// The machine or the chosen product lacks what it needs.
     NotHere(String),
-    /// Wrong.
+    /// Something was wrong.
     Failed(Error),
 }

@@ -1,14 +1,14 @@
-//! What a part has to show for itself: how many bytes were compared, and how fast they moved.
+//! The result of a part: how many bytes were compared, and how fast they moved.
 
 use std::time::Duration;
 
 use ferry_terminal::figures;
 
-/// What a part has to show for itself.
+/// The result of a part that succeeded.
 pub struct Proof {
     /// Bytes compared with the mirror.
     pub verified: usize,
-    /// How fast it went, where that means something.
+    /// A throughput or latency, where it means something.
     pub speed: Option<Speed>,
 }
 
@@ -21,7 +21,7 @@ pub enum Speed {
 }
 
 impl Speed {
-    /// With its unit.
+    /// The speed with its unit.
     pub fn text(&self) -> String {
         match self {
             Speed::Rate { bytes, time } => {

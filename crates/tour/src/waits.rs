@@ -1,4 +1,4 @@
-//! Whether a call waits for a stream, seen without a clock: it is made while the stream is blocked.
+//! Proves without a clock that a call waits for a stream: it is made while the stream is blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,16 +31,18 @@ fn unblock_once_i_sleep(blocker: &Arc<Blocker>) {
     });
 }
 
-/// Looks at the thread's state until it has been asleep several times in a row. A backend whose waits spin
-/// never sleeps, so it gives up after a while: letting go late or early cannot turn a wrong answer into a
+/// Polls the thread's state in /proc until it was asleep several times in a row. A backend whose waits spin
+/// never sleeps, so this gives up after a while: unblocking early or late cannot turn a wrong answer into a
 /// right one.
 fn wait_until_asleep(thread: libc::pid_t) {
+    const POLLS: usize = 200;
+    const ASLEEP_IN_A_ROW: usize = 3;
     let mut asleep = 0;
-    for _ in 0..200 {
+    for _ in 0..POLLS {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
         asleep = if state == Some('S') { asleep + 1 } else { 0 };
-        if asleep == 3 {
+        if asleep == ASLEEP_IN_A_ROW {
             return;
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -20,18 +20,22 @@ use crate::sides::Sides;
 pub struct AclCopier {
     library: &'static Library,
     stream: Stream,
-    /// Around the copy, and behind it.
+    /// Recorded before the copy and behind it.
     events: [Event; 2],
     sides: Rc<Sides>,
     kind: i32,
     calls: AclCalls,
 }
 
-/// What is called.
+/// The calls of one submission.
 enum AclCalls {
+    /// aclrtMemcpyAsync for each segment.
     Copies(Vec<Segment>),
+    /// aclrtMemcpy2dAsync.
     Rectangle { width: usize, height: usize, pitch: usize },
+    /// aclrtMemcpyBatchAsync.
     Batch(BatchArrays),
+    /// aclrtMemcpyAsyncWithDesc for each segment.
     Descriptors(Descriptors),
 }
 
@@ -173,7 +177,7 @@ impl BatchArrays {
     }
 }
 
-/// Descriptors in device memory, one for each piece.
+/// Copy descriptors in device memory, one for each segment.
 struct Descriptors {
     memory: Block,
     each: usize,

@@ -21,7 +21,7 @@ pub use driver::CudaDriver;
 
 mod driver;
 
-/// The same copies by CUDA.
+/// The same copies by the CUDA driver.
 pub struct CudaCopier {
     cuda: Rc<CudaDriver>,
     sides: Rc<Sides>,
@@ -29,14 +29,18 @@ pub struct CudaCopier {
     calls: CudaCalls,
 }
 
-/// The events of the driver around a copy.
+/// The driver's event before a copy.
 const BEGIN: usize = 0;
+/// The driver's event behind a copy.
 const END: usize = 1;
 
-/// What is called.
+/// The calls of one submission.
 enum CudaCalls {
+    /// cuMemcpyAsync for each segment.
     Copies(Vec<Segment>),
+    /// cuMemcpy2DAsync.
     Rectangle(Box<Rectangle>),
+    /// cuMemcpyBatchAsync.
     Batch(CudaBatch),
 }
 

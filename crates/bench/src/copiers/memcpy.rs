@@ -1,4 +1,5 @@
-//! What a program would do without us: memcpy row by row or piece by piece, on one thread and on two.
+//! memcpy as a peer, row by row or segment by segment, on one thread or on two: what a program does without
+//! Ferry.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -13,20 +14,20 @@ use crate::copier::Copier;
 use crate::shape::Shape;
 use crate::sides::Sides;
 
-/// A memcpy loop.
+/// A loop of memcpy calls.
 pub struct MemcpyCopier {
     sides: Rc<Sides>,
     shape: Arc<Shape>,
     second: Option<SecondThread>,
 }
 
-/// Another thread, which lives as long as the peer does: starting one is not measured.
+/// A second thread, which lives as long as the peer: starting it is not measured.
 struct SecondThread {
     jobs: Sender<MemcpyJob>,
     done: Receiver<()>,
 }
 
-/// A part of the work, with addresses as numbers: raw pointers do not go to another thread.
+/// A share of the copy for one thread. Addresses are numbers, since raw pointers are not `Send`.
 struct MemcpyJob {
     shape: Arc<Shape>,
     dst: usize,
@@ -42,12 +43,12 @@ enum Half {
 }
 
 impl MemcpyCopier {
-    /// On the calling thread alone.
+    /// All of it on the calling thread.
     pub fn one_thread(sides: &Rc<Sides>, shape: &Arc<Shape>) -> MemcpyCopier {
         MemcpyCopier { sides: sides.clone(), shape: shape.clone(), second: None }
     }
 
-    /// Half of it on another thread.
+    /// Half of it on a second thread.
     pub fn two_threads(sides: &Rc<Sides>, shape: &Arc<Shape>) -> Result<MemcpyCopier> {
         let second = Some(SecondThread::start()?);
         Ok(MemcpyCopier { second, ..MemcpyCopier::one_thread(sides, shape) })
@@ -77,7 +78,7 @@ impl Copier for MemcpyCopier {
         if self.second.is_some() { "2 threads" } else { "memcpy" }
     }
 
-    /// Does it: nothing is left to wait for.
+    /// Copies at once: nothing is left to wait for.
     fn submit(&mut self) -> Result<()> {
         self.run()
     }
@@ -96,7 +97,7 @@ impl SecondThread {
         let ((jobs, incoming), (answer, done)) = (channel::<MemcpyJob>(), channel());
         let work = move || {
             for job in incoming {
-                // SAFETY: whoever sent it waits for the answer and keeps the blocks until then.
+                // SAFETY: the sender waits for the answer and keeps the blocks until then.
                 unsafe { job.run() };
                 if answer.send(()).is_err() {
                     return;
@@ -111,7 +112,7 @@ impl SecondThread {
 
 impl MemcpyJob {
     /// # Safety
-    /// Both addresses are of host memory that holds the shape, and nobody else uses this part of it
+    /// Both addresses are of host memory that holds the shape, and no other thread uses this share of it
     /// meanwhile.
     unsafe fn run(&self) {
         match &*self.shape {

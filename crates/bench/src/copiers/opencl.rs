@@ -22,7 +22,7 @@ pub use loader::OpenCl;
 
 mod loader;
 
-/// Either side of a copy.
+/// The memory on one side of a copy.
 enum ClSide {
     Host(Block),
     Device(ClBuffer),
@@ -44,7 +44,7 @@ impl ClSide {
     }
 }
 
-/// The same copies by OpenCL: one call each, pieces one by one, and a finish.
+/// The same copies by OpenCL, a call for each segment.
 pub struct OpenClCopier {
     cl: Rc<OpenCl>,
     dst: ClSide,

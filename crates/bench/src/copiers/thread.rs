@@ -1,4 +1,5 @@
-//! What "asynchronous" costs when it is done by hand: a thread that takes work from a channel.
+//! A worker thread as a peer: it takes copies from a channel and does memcpy, which is asynchrony made by
+//! hand.
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::copier::Copier;
 use crate::sides::Sides;
 
-/// A thread that does memcpy for others.
+/// A worker thread that does memcpy.
 pub struct ThreadCopier {
     tasks: Sender<ThreadTask>,
     told: Receiver<()>,
@@ -18,20 +19,20 @@ pub struct ThreadCopier {
     len: usize,
 }
 
-/// What the thread is asked for; addresses are numbers: raw pointers do not go to another thread.
+/// A message to the thread. Addresses are numbers, since raw pointers are not `Send`.
 enum ThreadTask {
     Copy { dst: usize, src: usize, len: usize },
     Tell,
 }
 
 impl ThreadCopier {
-    /// One that copies from the start of one side to the start of the other.
+    /// Starts a thread that copies `len` bytes from the start of one side to the start of the other.
     pub fn new(sides: &Rc<Sides>, len: usize) -> Result<ThreadCopier> {
         let ((tasks, incoming), (tell, told)) = (channel(), channel());
         let work = move || {
             for task in incoming {
                 match task {
-                    // SAFETY: whoever sent it waits before it lets the blocks go.
+                    // SAFETY: the sender waits for the thread before it frees the blocks.
                     ThreadTask::Copy { dst, src, len } => unsafe {
                         libc::memcpy(dst as *mut _, src as *const _, len);
                     },

@@ -95,8 +95,8 @@ pub struct CudaBatch {
     attributes: BatchAttributes,
 }
 
-/// The driver, and a stream of a GPU's primary context, which is also the one that our backend uses. Both
-/// live until the end.
+/// The driver, and a stream of the GPU's primary context, which is also the context of Ferry's backend.
+/// Neither is released before the process ends.
 pub struct CudaDriver {
     functions: CudaFunctions,
     batch: Option<BatchFunction>,
@@ -266,8 +266,8 @@ impl CudaDriver {
     }
 }
 
-/// The function has had other arguments since CUDA 13.0, and the driver keeps either: one is named by its
-/// version.
+/// Finds cuMemcpyBatchAsync with the arguments of CUDA 12.8. It has other ones since CUDA 13.0; the driver
+/// keeps both, and the version selects one.
 fn find_batch(library: &libloading::Library) -> Option<BatchFunction> {
     const VERSION: i32 = 12080;
     // SAFETY: the type is the prototype that the driver gives this name.
@@ -283,7 +283,7 @@ fn find_batch(library: &libloading::Library) -> Option<BatchFunction> {
 impl CudaBatch {
     /// Of segments with addresses.
     pub fn new(segments: &[Segment]) -> CudaBatch {
-        /// Sources are read when the stream gets there, as ours are.
+        /// Sources are read in stream order, as Ferry reads them.
         const IN_STREAM_ORDER: u32 = 1;
         CudaBatch {
             dsts: segments.iter().map(|segment| segment.dst).collect(),
@@ -297,7 +297,7 @@ impl CudaBatch {
 impl Rectangle {
     /// Rows of `width` bytes, as far apart on both sides.
     pub fn new(dst_device: usize, src_device: usize, pitch: usize, [width, height]: [usize; 2]) -> Rectangle {
-        /// Where an address lies is found by the address itself.
+        /// CU_MEMORYTYPE_UNIFIED: the address says where the memory is.
         const UNIFIED: u32 = 4;
         Rectangle {
             src_type: UNIFIED,

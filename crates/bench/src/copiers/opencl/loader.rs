@@ -1,5 +1,4 @@
-//! The OpenCL loader's functions, found at run time, a queue of a device that is the processor, and its
-//! buffers.
+//! OpenCL's functions, found at run time, with a queue of a device that is the processor, and its buffers.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -9,8 +8,8 @@ use ferry_abi::{Error, Result};
 
 use crate::bytes::Bytes;
 
-/// What to do where there is none.
-const MISSING: &str = "Debian's packages pocl-opencl-icd and ocl-icd-opencl-dev bring PoCL";
+/// What to install where there is none.
+const INSTALL_HINT: &str = "Debian's packages pocl-opencl-icd and ocl-icd-opencl-dev bring PoCL";
 
 /// A platform, device, context, queue, buffer or event.
 pub type ClId = *mut c_void;
@@ -62,7 +61,7 @@ pub struct OpenCl {
     functions: ClFunctions,
     context: ClId,
     queue: ClId,
-    /// What the tables call it.
+    /// The name in tables and reports.
     pub name: &'static str,
 }
 
@@ -104,7 +103,7 @@ impl OpenCl {
         check("clEnqueueMarkerWithWaitList", code)?;
         // SAFETY: one event, just made.
         check("clWaitForEvents", unsafe { (self.functions.clWaitForEvents)(1, &event) })?;
-        // SAFETY: nobody else has it.
+        // SAFETY: nothing else refers to the event.
         check("clReleaseEvent", unsafe { (self.functions.clReleaseEvent)(event) })
     }
 }
@@ -261,5 +260,5 @@ fn check(name: &str, code: ClCode) -> Result<()> {
 }
 
 fn missing(what: &str) -> Error {
-    Error::NotHere(format!("no OpenCL peer: {what}; {MISSING}"))
+    Error::NotHere(format!("no OpenCL peer: {what}; {INSTALL_HINT}"))
 }
