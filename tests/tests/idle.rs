@@ -161,8 +161,8 @@ fn fail_without_a_thread() {
 fn allow_threads(are_allowed: bool) {
     const NOBODY: libc::uid_t = 65534;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is written by the first call and read by the second; who this process is changes nothing
-    // that it has open.
+    // SAFETY: the limit is written by the first call and read by the second; who this process is changes
+    // nothing that it has open.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
         limit.rlim_cur = if are_allowed { limit.rlim_max } else { 0 };

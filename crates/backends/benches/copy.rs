@@ -1,14 +1,15 @@
-//! How fast the host backend's copy routine is beside libc's memcpy: the routine alone by size and alignment, rows by width, batches
-//! by block, one large copy, fills; with one thread and with two that take half each. Run by hand, on a quiet machine:
+//! How fast the host backend's copy routine is beside libc's memcpy: the routine alone by size and alignment,
+//! rows by width, batches by block, one large copy, fills; with one thread and with two that take half each.
+//! Run by hand, on a quiet machine:
 //!
 //! ```text
 //! cargo bench -p ferry-backends --bench copy                # everything
 //! cargo bench -p ferry-backends --bench copy -- 2d batch    # alone, 2d, batch, large or fill
 //! ```
 //!
-//! We and memcpy take turns, sample by sample. Figures are of the fastest sample, which is the least disturbed one, in GB/s of
-//! payload; ratios above one are ours. A harness of its own, since what counts is the ratio of two that take turns in one run,
-//! which neither criterion nor divan prints.
+//! We and memcpy take turns, sample by sample. Figures are of the fastest sample, which is the least
+//! disturbed one, in GB/s of payload; ratios above one are ours. A harness of its own, since what counts is
+//! the ratio of two that take turns in one run, which neither criterion nor divan prints.
 
 use ferry_backends::bytes::copy::{self, Cursor};
 use ferry_core::{Fill, Pieces, Rows};
@@ -289,7 +290,8 @@ fn timed(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// How long the work takes when it was the last thing done: each finds the caches as it leaves them, and not as the other does.
+/// How long the work takes when it was the last thing done: each finds the caches as it leaves them, and not
+/// as the other does.
 fn second_time(work: &dyn Fn()) -> f64 {
     work();
     timed(work)

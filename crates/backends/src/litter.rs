@@ -1,5 +1,5 @@
-//! Users' functions that will not run. What they hold goes on a thread where its destructors may block, wait for the very queue
-//! that dropped them, or panic: one thread for all of them, however many there are.
+//! Users' functions that will not run. What they hold goes on a thread where its destructors may block, wait
+//! for the very queue that dropped them, or panic: one thread for all of them, however many there are.
 
 use ferry_core::{
     fence::survives,
@@ -22,8 +22,8 @@ struct State {
 }
 
 impl Litter {
-    /// Has these dropped soon. `start` is given the job if none is under way, and says whether it found a thread for it; if not
-    /// they wait for the next time.
+    /// Has these dropped soon. `start` is given the job if none is under way, and says whether it found a
+    /// thread for it; if not they wait for the next time.
     pub fn add(
         self: &Arc<Self>,
         functions: impl IntoIterator<Item = Function>,

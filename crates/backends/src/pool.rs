@@ -1,11 +1,13 @@
 //! A thread pool for what may block: users' functions, copies of pageable memory, calls of a driver.
 //!
-//! It has as many threads as are blocked at once, and a thread that has had nothing to do for a while ends. The system
-//! may refuse a thread at any time. A caller that can report that is told, and gets its job back ([`Pool::run`]). A
-//! caller that cannot, such as a callback of a driver, has a reservation that was made before, where a refusal could be
-//! reported ([`Pool::reserve`]): as long as one lives the pool keeps a thread, and no job is refused.
+//! It has as many threads as are blocked at once, and a thread that has had nothing to do for a while ends.
+//! The system may refuse a thread at any time. A caller that can report that is told, and gets its job back
+//! ([`Pool::run`]). A caller that cannot, such as a callback of a driver, has a reservation that was made
+//! before, where a refusal could be reported ([`Pool::reserve`]): as long as one lives the pool keeps a
+//! thread, and no job is refused.
 //!
-//! The threads know nothing of the backend: one that is idle must not keep the memory of a runtime that is gone.
+//! The threads know nothing of the backend: one that is idle must not keep the memory of a runtime that is
+//! gone.
 
 use crate::os::{
     refusal::explain_thread,
@@ -26,8 +28,8 @@ pub struct Pool {
     name: &'static str,
     state: Mutex<State>,
     wake: Condvar,
-    /// How many reservations there are. Not in `state`: one is also dropped in a forked child, where that may be locked
-    /// for ever.
+    /// How many reservations there are. Not in `state`: one is also dropped in a forked child, where that may
+    /// be locked for ever.
     reserved: AtomicUsize,
 }
 
@@ -67,8 +69,8 @@ impl Pool {
         self.add(&mut state, job).map_err(|why| state.take_back(why))
     }
 
-    /// Runs `job` soon: where the system grants no more threads, when one of those that there are is free. Fails if
-    /// there is not one.
+    /// Runs `job` soon: where the system grants no more threads, when one of those that there are is free.
+    /// Fails if there is not one.
     pub fn run(self: &Arc<Self>, job: Job) -> Result<(), Refused> {
         let mut state = lock(&self.state);
         match self.add(&mut state, job) {
@@ -153,7 +155,8 @@ pub struct Reservation(Arc<Pool>);
 impl Reservation {
     /// Runs `job` soon.
     pub fn run(self, job: Job) {
-        // A refusal leaves the job in the queue, and until `self` is dropped the pool has a thread that comes to it.
+        // A refusal leaves the job in the queue, and until `self` is dropped the pool has a thread that comes
+        // to it.
         let _ = self.0.add(&mut lock(&self.0.state), job);
     }
 }

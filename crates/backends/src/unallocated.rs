@@ -1,4 +1,5 @@
-//! Addresses of a backend's own where nothing is allocated, or no more: what is said of a range that has some of them.
+//! Addresses of a backend's own where nothing is allocated, or no more: what is said of a range that has some
+//! of them.
 
 use ferry_core::{Error, Home, Kind};
 

@@ -1,9 +1,10 @@
 //! What a process has of each device, for others to read: `npu-smi` lists it.
 //!
-//! Every runtime has a small file in memory, whose name is ours, and keeps its descriptor. Whoever may look at the
-//! process's descriptors in /proc (its user, and root) finds and reads it. Nothing has to be tidied up: the file is gone with the
-//! process, and numbers are changed by plain stores. A forked child is not its parent: it never writes, and a file that says another
-//! process is passed over. Where no such file can be made, or the program has closed it, the process is not listed; nothing else fails.
+//! Every runtime has a small file in memory, whose name is ours, and keeps its descriptor. Whoever may look
+//! at the process's descriptors in /proc (its user, and root) finds and reads it. Nothing has to be tidied
+//! up: the file is gone with the process, and numbers are changed by plain stores. A forked child is not its
+//! parent: it never writes, and a file that says another process is passed over. Where no such file can be
+//! made, or the program has closed it, the process is not listed; nothing else fails.
 
 use crate::os::{
     files::{Kept, read_to_string},
@@ -68,8 +69,8 @@ impl Usage {
     /// The table, unless this is a forked child, which has none at this address.
     fn table(&self) -> Option<&Table> {
         let (mapping, _) = self.sheet.as_ref().filter(|_| !self.fork.is_child())?;
-        // SAFETY: the mapping is longer than a table, aligned to a page and there as long as `self`; all of it is atomic, and every
-        // bit pattern is valid.
+        // SAFETY: the mapping is longer than a table, aligned to a page and there as long as `self`; all of
+        // it is atomic, and every bit pattern is valid.
         Some(unsafe { &*(mapping.addr() as *const Table) })
     }
 }
@@ -138,12 +139,13 @@ pub struct Process {
     pub pid: u32,
     /// What it is called.
     pub name: String,
-    /// The devices that it uses, by their numbers on this machine, and the bytes that it has of each; 0 where it has only contexts.
+    /// The devices that it uses, by their numbers on this machine, and the bytes that it has of each; 0 where
+    /// it has only contexts.
     pub devices: BTreeMap<u32, u64>,
 }
 
-/// The processes that use devices of this backend, as far as this one may know: those of its user, or all if it is root. By pid,
-/// without itself.
+/// The processes that use devices of this backend, as far as this one may know: those of its user, or all if
+/// it is root. By pid, without itself.
 pub fn processes(backend: impl fmt::Display) -> Vec<Process> {
     let link = format!("/memfd:{} (deleted)", file_name(backend));
     let folders = entries(Path::new("/proc"));

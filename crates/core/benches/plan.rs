@@ -1,5 +1,5 @@
-//! What it costs to look an address up and to plan a copy, by the number of allocations there are and of blocks that a batch
-//! uses. By hand: `cargo bench -p ferry-core --bench plan`.
+//! What it costs to look an address up and to plan a copy, by the number of allocations there are and of
+//! blocks that a batch uses. By hand: `cargo bench -p ferry-core --bench plan`.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use ferry_core::{
@@ -92,7 +92,8 @@ fn plan_rows(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| plan([black_box(rows)], runtime.memory()));
 }
 
-/// A batch whose pieces take turns among as many blocks on each side, and none of which goes on where the last one ended.
+/// A batch whose pieces take turns among as many blocks on each side, and none of which goes on where the
+/// last one ended.
 #[divan::bench(args = [1, 8, 512])]
 fn plan_batch(bencher: Bencher<'_, '_>, blocks: usize) {
     let (runtime, devices, hosts) = paper(blocks, PIECES * BYTES);

@@ -302,7 +302,8 @@ fn a_copy_may_go_on_into_the_next_block_of_another_library() {
 fn plain_rows_may_have_nothing_between_them() {
     let (runtime, _) = paper();
     let src = alloc(&runtime, Home::Device(0), 4096).base;
-    // The last row ends in plain memory; what would be between two rows of a larger pitch does not have to exist.
+    // The last row ends in plain memory; what would be between two rows of a larger pitch does not have to
+    // exist.
     let last = PLAIN.end - 16;
     let rows = Rows { dst: last, dst_pitch: 32, src, src_pitch: 16, width: 16, height: 2 };
     assert_eq!(
@@ -399,8 +400,8 @@ fn pieces_that_touch_inside_two_blocks_become_one() {
     }
 }
 
-/// Runs in arrays are planned by another way than pieces one by one. Whatever the pieces are, both agree to the same ones, move the
-/// same bytes and refuse the same piece.
+/// Runs in arrays are planned by another way than pieces one by one. Whatever the pieces are, both agree to
+/// the same ones, move the same bytes and refuse the same piece.
 #[test]
 fn runs_in_arrays_are_planned_as_pieces_are() {
     let (runtime, _) = paper();
@@ -617,7 +618,8 @@ fn a_submit_ends_though_others_free_all_the_time() {
                 let passing = alloc(&runtime, Home::Host, 64);
                 runtime.free(passing.base, |_| Ok(())).map_err(Misfit::from)?;
             } else {
-                // Frees of others, seen after the plan was made again: under the lock it is current all the same.
+                // Frees of others, seen after the plan was made again: under the lock it is current all the
+                // same.
                 runtime.memory().table().insert(Block { base: 0x9000_0000, ..host }).map_err(Misfit::from)?;
                 runtime.memory().table().remove(0x9000_0000, |_| Ok(())).map_err(Misfit::from)?;
             }

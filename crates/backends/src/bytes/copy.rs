@@ -1,7 +1,7 @@
 //! Moving bytes: plans and fills, in slices, so that whoever runs them can look up now and then.
 //!
-//! `walk` goes through a plan; a [`Routine`] moves its rows, with loops of its own (`avx2`) where the CPU can, else with libc's
-//! memcpy. `limits` says which sizes are moved how.
+//! `walk` goes through a plan; a [`Routine`] moves its rows, with loops of its own (`avx2`) where the CPU
+//! can, else with libc's memcpy. `limits` says which sizes are moved how.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -98,8 +98,8 @@ impl Routine {
         let len = (fill.len - cursor.col).min(most.next_multiple_of(4));
         let start = (fill.dst + cursor.col) as *mut u8;
         match self {
-            // SAFETY: part of the range of the fill; slices before the last are multiples of four bytes, so each begins with
-            // the pattern.
+            // SAFETY: part of the range of the fill; slices before the last are multiples of four bytes, so
+            // each begins with the pattern.
             Routine::Plain => unsafe { walk::fill(start, len, fill.pattern) },
             // libc's memset is best at what it can do and fits a cache.
             #[cfg(target_arch = "x86_64")]
@@ -120,8 +120,9 @@ impl Routine {
     }
 }
 
-/// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two ends overlap is moved
-/// from the side that memmove would begin with. A fault ends the plan; then `cursor` says nothing.
+/// Moves about `most` bytes of the plan from `cursor` on. Returns whether the plan is done. A row whose two
+/// ends overlap is moved from the side that memmove would begin with. A fault ends the plan; then `cursor`
+/// says nothing.
 ///
 /// # Safety
 /// Every row of every piece is valid at the engine's addresses, or nobody's: then it is the fault.
@@ -131,7 +132,8 @@ pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize) -> Resul
     unsafe { advance_part(pieces, cursor, most, limits::estimate(pieces)) }
 }
 
-/// As [`advance`], for pieces that somebody cut out of a plan of `whole` bytes: its size decides whether they stay in the caches.
+/// As [`advance`], for pieces that somebody cut out of a plan of `whole` bytes: its size decides whether they
+/// stay in the caches.
 ///
 /// # Safety
 /// As for `advance`.
@@ -143,7 +145,8 @@ pub unsafe fn advance_part(
     whole: usize,
 ) -> Result<bool, Fault> {
     let routine = Routine::best();
-    // SAFETY: the caller's promise; a walk through a plan owns nothing, and whatever it leaves of the cursor is not used.
+    // SAFETY: the caller's promise; a walk through a plan owns nothing, and whatever it leaves of the cursor
+    // is not used.
     let work = || unsafe { routine.advance(pieces, cursor, most, whole) };
     // SAFETY: as above.
     unsafe { guarded(|addr| fault::covers(pieces, addr), work) }.inspect_err(|_| fence())
@@ -181,8 +184,8 @@ pub unsafe fn fill_all(fill: &Fill) -> CoreResult<()> {
     done.map(drop).map_err(|fault| fault.of_fill(fill))
 }
 
-/// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The addresses need not be
-/// valid.
+/// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The
+/// addresses need not be valid.
 #[inline]
 pub fn soon(dst: usize, src: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,13 +1,13 @@
 //! What a CPU does with bytes: copies, fills, reductions, and the arithmetic of ranges that they need.
 //!
-//! Both backends move bytes with the CPU: the host backend always, the cuda backend for host memory, for pageable
-//! memory that goes through a staging buffer, and for the lists that its kernels read. There is one copy loop, one fill
-//! loop, one writer of non-temporal stores, one test for every kind of overlap and one cutter into portions, so that
-//! each is measured and tested once (`benches/copy.rs`).
+//! Both backends move bytes with the CPU: the host backend always, the cuda backend for host memory, for
+//! pageable memory that goes through a staging buffer, and for the lists that its kernels read. There is one
+//! copy loop, one fill loop, one writer of non-temporal stores, one test for every kind of overlap and one
+//! cutter into portions, so that each is measured and tested once (`benches/copy.rs`).
 //!
-//! Nothing here knows streams, devices or threads; who calls decides how much is done at a time, and on which thread.
-//! Arrows: `copy/` and `reduce` use `overlap`, `nontemporal` and `os::fault`, which ends a loop that meets memory that
-//! is gone; `portions` uses nothing. Nothing here imports `host/` or `cuda/`.
+//! Nothing here knows streams, devices or threads; who calls decides how much is done at a time, and on which
+//! thread. Arrows: `copy/` and `reduce` use `overlap`, `nontemporal` and `os::fault`, which ends a loop that
+//! meets memory that is gone; `portions` uses nothing. Nothing here imports `host/` or `cuda/`.
 
 #[doc(hidden)]
 pub mod copy;

@@ -1,15 +1,17 @@
 //! Non-temporal stores: they go past the caches, straight to memory.
 //!
-//! They are for bytes that this CPU does not read again soon: large copies, and lists that a GPU reads. The destination
-//! need not be fetched into a cache before it is written, what is in the caches stays there, and a device that reads the
-//! memory finds no CPU's cache line to ask for. They are weakly ordered: neither an atomic with release nor unlocking a
-//! mutex orders them, only [`fence`] does. Whoever makes such stores ends with it.
+//! They are for bytes that this CPU does not read again soon: large copies, and lists that a GPU reads. The
+//! destination need not be fetched into a cache before it is written, what is in the caches stays there, and
+//! a device that reads the memory finds no CPU's cache line to ask for. They are weakly ordered: neither an
+//! atomic with release nor unlocking a mutex orders them, only [`fence`] does. Whoever makes such stores ends
+//! with it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::ptr;
 
-/// Orders the non-temporal stores of this thread before whatever it stores next, as seen by other threads and devices.
+/// Orders the non-temporal stores of this thread before whatever it stores next, as seen by other threads and
+/// devices.
 #[inline]
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
@@ -34,7 +36,8 @@ pub unsafe fn store_line(to: *mut u8, (low, high): (__m256i, __m256i)) {
     }
 }
 
-/// Copies words, past the caches where the CPU has AVX. [`fence`] is left to the caller, who may have more to write.
+/// Copies words, past the caches where the CPU has AVX. [`fence`] is left to the caller, who may have more to
+/// write.
 ///
 /// # Safety
 /// There is room for the words at `to`, at their alignment.
@@ -48,8 +51,8 @@ pub unsafe fn copy_words(to: *mut u64, words: &[u64]) {
     unsafe { ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
 }
 
-/// Four words at once, where they are aligned: they take fewer of the CPU's write-combining buffers, so that it goes on
-/// meanwhile.
+/// Four words at once, where they are aligned: they take fewer of the CPU's write-combining buffers, so that
+/// it goes on meanwhile.
 ///
 /// # Safety
 /// There is room for the words.

@@ -1,4 +1,5 @@
-//! Do the two ends of a copy overlap? The predicates look alike and decide different things, so they stand side by side.
+//! Do the two ends of a copy overlap? The predicates look alike and decide different things, so they stand
+//! side by side.
 //!
 //! | predicate | decides | asked by |
 //! |---|---|---|
@@ -15,8 +16,8 @@ pub fn is_overlapping(dst: usize, src: usize, len: usize) -> bool {
     dst.abs_diff(src) < len
 }
 
-/// Whether some row of the rectangle may overlap its own destination. What one row does to the source of another is
-/// not asked: rows are moved one after the other, from the first to the last.
+/// Whether some row of the rectangle may overlap its own destination. What one row does to the source of
+/// another is not asked: rows are moved one after the other, from the first to the last.
 #[inline]
 pub fn has_overlapping_row(rows: &Rows) -> bool {
     if rows.height == 1 || rows.dst_pitch == rows.src_pitch {
@@ -34,8 +35,8 @@ pub fn spans_intersect(rows: &Rows) -> bool {
     rows.dst < src_end && rows.src < dst_end
 }
 
-/// Whether the copy may write a byte that it also reads, in whichever rows: then the order of its rows matters. Columns
-/// of one matrix share none, though their rows lie between each other.
+/// Whether the copy may write a byte that it also reads, in whichever rows: then the order of its rows
+/// matters. Columns of one matrix share none, though their rows lie between each other.
 #[inline]
 pub fn shares_bytes(rows: &Rows) -> bool {
     spans_intersect(rows) && !is_interleaved(rows)

@@ -5,8 +5,9 @@ use ferry_core::Rows;
 /// Long rows are cut where pages of one end begin, so that no two threads write to one cache line of it.
 const PAGE: usize = 4096;
 
-/// Cuts a rectangle into parts of at most `size` bytes, which is a multiple of a page: whole rows where they fit, of
-/// which each counts for `least_row` bytes at least; else parts of a row that end at a page of the end that `by` tells.
+/// Cuts a rectangle into parts of at most `size` bytes, which is a multiple of a page: whole rows where they
+/// fit, of which each counts for `least_row` bytes at least; else parts of a row that end at a page of the
+/// end that `by` tells.
 pub fn cut(
     rows: &Rows,
     size: usize,
@@ -40,8 +41,8 @@ fn cut_row(row: Rows, size: usize, start: usize, part: &mut impl FnMut(Rows)) {
     }
 }
 
-/// Where portions of `len` bytes begin and how long they are, each `size` bytes but the last; in the opposite order if
-/// the bytes move up, so that none is written over before it was read.
+/// Where portions of `len` bytes begin and how long they are, each `size` bytes but the last; in the opposite
+/// order if the bytes move up, so that none is written over before it was read.
 pub fn steps(len: usize, size: usize, is_up: bool) -> impl Iterator<Item = (usize, usize)> {
     let count = len.div_ceil(size);
     (0..count).map(move |number| {

@@ -1,7 +1,7 @@
 //! Reducing on the CPU, in slices, and the arithmetic of the short floats.
 //!
-//! Short floats are added and compared as floats of 32 bits and rounded once, to nearest even. A sum of two of them has so few
-//! digits that this gives what exact arithmetic would.
+//! Short floats are added and compared as floats of 32 bits and rounded once, to nearest even. A sum of two
+//! of them has so few digits that this gives what exact arithmetic would.
 
 use crate::os::fault::{self, Fault, guarded};
 use ferry_core::reduce::{Combine, Element, Reduction};
@@ -10,9 +10,9 @@ use std::ptr;
 /// Bytes that are fetched, combined and put back together. A multiple of every element's size.
 const CHUNK: usize = 4096;
 
-/// Combines about `most` bytes from `done` on, counted from the side where the reduction begins. Returns whether all of it is
-/// done. Bytes are fetched before any of their chunk is written, so elements may lie at any alignment and across pieces, and
-/// ends may overlap.
+/// Combines about `most` bytes from `done` on, counted from the side where the reduction begins. Returns
+/// whether all of it is done. Bytes are fetched before any of their chunk is written, so elements may lie at
+/// any alignment and across pieces, and ends may overlap.
 ///
 /// # Safety
 /// Every piece is valid at the engine's addresses, or nobody's: then it is the fault.
@@ -115,7 +115,8 @@ fn larger(a: f32, b: f32) -> f32 {
     }
 }
 
-/// What is no number becomes the one that has nothing in it: what an addition makes of them differs between processors.
+/// What is no number becomes the one that has nothing in it: what an addition makes of them differs between
+/// processors.
 fn plain_nan(x: f32) -> f32 {
     if x.is_nan() { f32::from_bits(0x7fc0_0000) } else { x }
 }
@@ -170,7 +171,8 @@ fn to_nearest_even(bits: u32, count: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The value of every float of 16 bits, by the definition of the format and in arithmetic that is exact here.
+    /// The value of every float of 16 bits, by the definition of the format and in arithmetic that is exact
+    /// here.
     fn value(bits: u16) -> f64 {
         let (exponent, mantissa) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
         let size = match exponent {

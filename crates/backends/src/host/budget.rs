@@ -1,12 +1,14 @@
 //! One budget of memory for each device, shared by the processes of a user (`FERRY_DEVICE_SHARED`).
 //!
-//! A small file has a slot for each process: its pid, and the bytes that it has of each device. A slot counts while the part of
-//! the file where it lies is locked. That lock belongs to the open file behind the process's mapping, which no descriptor refers
-//! to any more and no forked child inherits: the kernel lets go of it when the process ends, in whatever way, or becomes
-//! another program. A program that closes all descriptors does not lose it.
+//! A small file has a slot for each process: its pid, and the bytes that it has of each device. A slot counts
+//! while the part of the file where it lies is locked. That lock belongs to the open file behind the
+//! process's mapping, which no descriptor refers to any more and no forked child inherits: the kernel lets go
+//! of it when the process ends, in whatever way, or becomes another program. A program that closes all
+//! descriptors does not lose it.
 //!
-//! A process writes its own slot only, a word at a time, so none that is killed leaves a number half changed. Allocations take
-//! turns (`Turn`), since the sum of all slots must not change between looking and taking; frees need not.
+//! A process writes its own slot only, a word at a time, so none that is killed leaves a number half changed.
+//! Allocations take turns (`Turn`), since the sum of all slots must not change between looking and taking;
+//! frees need not.
 
 use crate::os::{files::above, mapping::Mapping, refusal::limit};
 use ferry_core::{Error, Kind, Result};
@@ -31,7 +33,8 @@ use std::{
 /// Processes at a time, and devices.
 const SLOTS: usize = 256;
 const DEVICES: usize = 64;
-/// A turn takes microseconds. Somebody who was stopped in the middle of one does not hold up the others for ever.
+/// A turn takes microseconds. Somebody who was stopped in the middle of one does not hold up the others for
+/// ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -58,8 +61,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Joins those that share by a file in `folder`, with the devices of these numbers. They have the sizes that those have who
-    /// came first; a device that nobody has is as large as `size`.
+    /// Joins those that share by a file in `folder`, with the devices of these numbers. They have the sizes
+    /// that those have who came first; a device that nobody has is as large as `size`.
     pub fn join(folder: &Path, numbers: &[u32], size: usize) -> Result<impl Iterator<Item = Share>> {
         let budget = Arc::new(Budget::join(folder, numbers, size)?);
         Ok(numbers.iter().map(move |number| Share { budget: budget.clone(), number: *number }))
@@ -164,8 +167,8 @@ impl Budget {
         used.filter(|(index, _)| !self.lives(file, *index)).for_each(|(_, slot)| slot.clear());
     }
 
-    /// Whether a slot's process is there. Its lock says so; one that was forked in the moment when its parent joined may hold
-    /// the lock as well, so the parent must exist too.
+    /// Whether a slot's process is there. Its lock says so; one that was forked in the moment when its parent
+    /// joined may hold the lock as well, so the parent must exist too.
     fn lives(&self, file: &File, index: usize) -> bool {
         let pid = self.table().slots[index].pid.load(Relaxed);
         // SAFETY: signal 0 asks whether there is such a process, and sends nothing.
@@ -184,7 +187,8 @@ impl Budget {
         })
     }
 
-    /// A descriptor to look at locks with, for the moment: a program may close any that we keep. Nobody can write through it.
+    /// A descriptor to look at locks with, for the moment: a program may close any that we keep. Nobody can
+    /// write through it.
     fn reopen(&self) -> Result<File> {
         let file = above(|| OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.path));
         let file = file.map_err(|why| cannot(&self.path, &why))?;
@@ -205,8 +209,8 @@ impl Budget {
     }
 
     fn table(&self) -> &Table {
-        // SAFETY: the mapping is as long as a table, aligned to a page and there as long as `self`; all of it is atomic, and
-        // every bit pattern is valid.
+        // SAFETY: the mapping is as long as a table, aligned to a page and there as long as `self`; all of it
+        // is atomic, and every bit pattern is valid.
         unsafe { &*(self.mapping.addr() as *const Table) }
     }
 }
@@ -257,7 +261,8 @@ fn file_name() -> String {
     format!("ferry-devices-v1.{}.{number}", unsafe { libc::geteuid() })
 }
 
-/// The file, made if it is not there, and nobody else's: others can put links and files of theirs into folders such as /dev/shm.
+/// The file, made if it is not there, and nobody else's: others can put links and files of theirs into
+/// folders such as /dev/shm.
 fn own_file(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -272,8 +277,8 @@ fn own_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Makes the file as long as a table, with pages behind all of it: touching one that a full file system lacks would end the
-/// process, and so would growing past a limit of the process.
+/// Makes the file as long as a table, with pages behind all of it: touching one that a full file system lacks
+/// would end the process, and so would growing past a limit of the process.
 fn make_room(file: &File) -> io::Result<()> {
     let len = size_of::<Table>();
     if file.metadata()?.len() >= len as u64 {

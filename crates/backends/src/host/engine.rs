@@ -1,8 +1,9 @@
-//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own: `pool.rs`.
+//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own:
+//! `pool.rs`.
 //!
-//! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and waking a sleeping
-//! one costs the waker several microseconds; then it sleeps, and after some seconds it ends. Who has work and finds too few workers starts
-//! one. With one CPU nobody spins. Idle costs nothing.
+//! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and
+//! waking a sleeping one costs the waker several microseconds; then it sleeps, and after some seconds it
+//! ends. Who has work and finds too few workers starts one. With one CPU nobody spins. Idle costs nothing.
 
 use super::{lane::Lane, team::Team};
 #[cfg(not(loom))]
@@ -95,7 +96,8 @@ impl Engine {
         Arc::new(Engine::bare(memory, cpus))
     }
 
-    /// An engine with one worker, which the model has to run; it may be one that ends when it finds nothing to do.
+    /// An engine with one worker, which the model has to run; it may be one that ends when it finds nothing
+    /// to do.
     #[cfg(loom)]
     pub fn modelled(ends_at_once: bool) -> Arc<Engine> {
         let engine = Engine { has_no_patience: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
@@ -153,7 +155,8 @@ impl Engine {
         }
     }
 
-    /// Starts a worker, which was counted before. If there is no thread for it and no other worker, this one has to do.
+    /// Starts a worker, which was counted before. If there is no thread for it and no other worker, this one
+    /// has to do.
     #[cold]
     fn hire(self: &Arc<Self>, number: usize) {
         if self.spawn_worker(number).is_ok() {
@@ -172,7 +175,8 @@ impl Engine {
         ready.workers -= 1;
     }
 
-    /// Workers end when nothing is ready. A lane that is at a user's function then, or waits for one, finds others later.
+    /// Workers end when nothing is ready. A lane that is at a user's function then, or waits for one, finds
+    /// others later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         drop(lock(&self.ready));
@@ -199,8 +203,8 @@ impl Engine {
         self.summon(missing);
     }
 
-    /// Who has to come for what is there to do. A worker stops spinning, and ends, under this lock, and looks at the list once more
-    /// before.
+    /// Who has to come for what is there to do. A worker stops spinning, and ends, under this lock, and looks
+    /// at the list once more before.
     fn missing(&self, ready: &mut Ready) -> Missing {
         if self.spinning.load(Ordering::SeqCst) > 0 {
             Missing::Nobody
@@ -232,8 +236,8 @@ impl Engine {
         self.open_teams.store(teams.len(), Ordering::SeqCst);
     }
 
-    /// Helps with a large copy, of this lane if one is given, until there is no more to do or it is `enough`. Returns whether
-    /// there was something to help with.
+    /// Helps with a large copy, of this lane if one is given, until there is no more to do or it is `enough`.
+    /// Returns whether there was something to help with.
     pub fn help_team(&self, lane: Option<usize>, enough: impl Fn() -> bool) -> bool {
         if self.open_teams.load(Ordering::SeqCst) == 0 {
             return false;
@@ -267,8 +271,8 @@ impl Engine {
         }
     }
 
-    /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom, since every look takes
-    /// the submitter's cache line away.
+    /// Stays near a lane as a worker: until there is `more`, or until another lane is ready. Looks seldom,
+    /// since every look takes the submitter's cache line away.
     pub fn linger(&self, more: impl Fn() -> bool) {
         if !self.spins {
             return;
@@ -288,8 +292,8 @@ impl Engine {
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits a little for any lane, as a worker that is near none, unless others do: they would take the CPUs from those who
-    /// submit.
+    /// Waits a little for any lane, as a worker that is near none, unless others do: they would take the CPUs
+    /// from those who submit.
     fn look_around(&self) {
         // A large copy that needs nobody has all CPUs.
         if self.open_teams.load(Ordering::SeqCst) > 0 && !self.has_team(None) {
@@ -371,7 +375,8 @@ impl Engine {
         lane
     }
 
-    /// Helps with a large copy as a worker. Whoever opened the team called one; each that comes calls the next while there is room.
+    /// Helps with a large copy as a worker. Whoever opened the team called one; each that comes calls the
+    /// next while there is room.
     fn join_team(self: &Arc<Self>) {
         let another = Cell::new(true);
         self.help_team(None, || {
@@ -383,7 +388,8 @@ impl Engine {
         });
     }
 
-    /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no such thread to be had.
+    /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no
+    /// such thread to be had.
     pub fn call(&self, function: Function) -> Result<()> {
         Ok(self.calls.run_now(function)?)
     }

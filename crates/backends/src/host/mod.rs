@@ -1,4 +1,5 @@
-//! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has none.
+//! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has
+//! none.
 
 mod budget;
 mod engine;
@@ -83,7 +84,8 @@ impl Host {
 
     fn new(options: HostOptions) -> Result<Host> {
         fault::install();
-        // Each device has two mappings, page-locked memory one; half of what the process may map stays the program's.
+        // Each device has two mappings, page-locked memory one; half of what the process may map stays the
+        // program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
         let devices = devices(&options, most)?;
         let page_locked = Region::page_locked(2 * half_of_memory(), Span::up_to(most))?;
@@ -244,8 +246,8 @@ impl Sharing for Host {
     }
 }
 
-/// Devices as large as was asked for, or as the first process that shares them asked for, or none. Where nobody asked, as large
-/// as can be.
+/// Devices as large as was asked for, or as the first process that shares them asked for, or none. Where
+/// nobody asked, as large as can be.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let wish = options.device_memory.unwrap_or_else(|| half_of_memory() / 4096 * 4096);
     let is_exact = options.device_memory.is_some() || options.shared.is_some();
@@ -262,7 +264,8 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let needed = spans.iter().map(|(_, span)| span.least()).sum::<usize>().saturating_mul(mappings);
     let note = |why: &str| {
         format!(
-            "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {largest} bytes, which take {needed} bytes of \
+            "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {largest} bytes, which take \
+             {needed} bytes of \
              addresses: {why}",
             options.devices.len()
         )

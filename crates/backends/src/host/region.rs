@@ -1,9 +1,10 @@
 //! Address ranges that the host backend hands memory out of.
 //!
-//! A device's range is a bare reservation: the user's addresses have no access rights and nothing behind them, so a program
-//! that dereferences a device pointer dies as it would with a real card. The bytes live in a second mapping, at the same
-//! offset, that only the engine knows. Page-locked memory has one mapping for both, and so has a device of a product whose host
-//! and device memory are one. All show by name in `/proc/self/maps`.
+//! A device's range is a bare reservation: the user's addresses have no access rights and nothing behind
+//! them, so a program that dereferences a device pointer dies as it would with a real card. The bytes live in
+//! a second mapping, at the same offset, that only the engine knows. Page-locked memory has one mapping for
+//! both, and so has a device of a product whose host and device memory are one. All show by name in
+//! `/proc/self/maps`.
 
 use super::budget::Share;
 use crate::{
@@ -25,7 +26,8 @@ use std::{
     },
 };
 
-/// Freed ranges rest before they are used again, so that a stale pointer is met by an error and not by a stranger's block.
+/// Freed ranges rest before they are used again, so that a stale pointer is met by an error and not by a
+/// stranger's block.
 const RESTING_RANGES: usize = 256;
 const RESTING_BYTES: usize = 256 << 20;
 /// Page-locked blocks of this size on are unlocked when they are freed.
@@ -33,8 +35,8 @@ const WORTH_UNLOCKING: usize = 1 << 20;
 const HUGE: usize = 2 << 20;
 /// A region smaller than this is of no use.
 const LEAST_SPAN: usize = 64 << 20;
-/// The engine's mapping is made accessible in steps of at least this, so that tools which look at every accessible page of a
-/// process (valgrind's leak search, core dumps) see little more than what is used.
+/// The engine's mapping is made accessible in steps of at least this, so that tools which look at every
+/// accessible page of a process (valgrind's leak search, core dumps) see little more than what is used.
 const STEP: usize = 64 << 20;
 
 /// A range of the user's addresses, the engine's view of it, and what is free in it.
@@ -46,7 +48,8 @@ pub struct Region {
     user: Mapping,
     /// The engine's view, where it is another one than the user's.
     bytes: Option<Mapping>,
-    /// The file behind the engine's view, where there is one. For other processes: what is done here is done by the mappings.
+    /// The file behind the engine's view, where there is one. For other processes: what is done here is done
+    /// by the mappings.
     file: Option<Arc<Kept>>,
     /// Where processes share device memory, what they have of it: the last to go.
     share: Option<Share>,
@@ -69,8 +72,8 @@ struct Space {
 }
 
 impl Region {
-    /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one mapping, which the CPU may
-    /// touch.
+    /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one
+    /// mapping, which the CPU may touch.
     pub fn device(device: u32, capacity: usize, span: Span, is_unified: bool) -> Result<Region> {
         span.shrinking(capacity, |len| {
             let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
@@ -94,7 +97,8 @@ impl Region {
     fn new(home: Home, user: Mapping, bytes: Option<Mapping>, file: Option<Kept>, capacity: usize) -> Region {
         let (edge, len) = (edge(), user.len());
         let mut space = Space { open: edge, ..Space::default() };
-        // The first and last granule stay out of use: nothing that runs off the end of its own mapping reaches a block.
+        // The first and last granule stay out of use: nothing that runs off the end of its own mapping
+        // reaches a block.
         space.give(edge, len - 2 * edge);
         Region {
             home,
@@ -150,7 +154,8 @@ impl Region {
         self.share.as_ref().map_or(Ok(0), Share::others)
     }
 
-    /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody else's.
+    /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody
+    /// else's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
         [&self.user, self.engine()].iter().any(|mapping| {
             addr < mapping.addr() + mapping.len() && addr.saturating_add(len.max(1)) > mapping.addr()
@@ -193,7 +198,8 @@ impl Region {
         Ok(Shared { file: file.clone(), offset: (block.at - self.engine().addr()) as u64, len: block.len })
     }
 
-    /// The engine's address of memory that is shared, if it lies in this region: it came back to the process that lent it.
+    /// The engine's address of memory that is shared, if it lies in this region: it came back to the process
+    /// that lent it.
     pub fn holding(&self, shared: &Shared) -> Option<usize> {
         let ours = identity(self.file.as_ref()?.get().ok()?);
         let offset = usize::try_from(shared.offset).ok()?;
@@ -242,14 +248,15 @@ impl Region {
         Kind::OutOfMemory.because(note)
     }
 
-    /// By the mapping: a descriptor may be the program's by now. Pages that the program has locked (mlockall) are unlocked first.
+    /// By the mapping: a descriptor may be the program's by now. Pages that the program has locked (mlockall)
+    /// are unlocked first.
     fn punch(&self, offset: usize, bytes: usize) {
         let remove = || self.engine().advise(offset, bytes, libc::MADV_REMOVE);
         let _ = remove() || self.engine().unlock(offset, bytes) && remove();
     }
 
-    /// Pages of large blocks are unlocked; small ones stay locked, since every border between the two costs one of the
-    /// mappings that a process can have.
+    /// Pages of large blocks are unlocked; small ones stay locked, since every border between the two costs
+    /// one of the mappings that a process can have.
     fn unlock(&self, offset: usize, bytes: usize) {
         const DONTNEED_LOCKED: i32 = 24;
         if bytes >= WORTH_UNLOCKING {
@@ -358,7 +365,8 @@ impl Span {
         Span { least: LEAST_SPAN, most: most.max(LEAST_SPAN) }
     }
 
-    /// At most `most`, but never too little for all of `capacity`, with room to align the first and the last page.
+    /// At most `most`, but never too little for all of `capacity`, with room to align the first and the last
+    /// page.
     pub fn holding(capacity: usize, most: usize) -> Span {
         let least = capacity.saturating_add(3 * HUGE).max(LEAST_SPAN) / HUGE * HUGE;
         Span { least, most: most.max(least) }
@@ -369,8 +377,8 @@ impl Span {
         self.least
     }
 
-    /// More addresses than bytes, so that holes between blocks do not matter: only touched pages cost memory. Halved until the
-    /// system grants it.
+    /// More addresses than bytes, so that holes between blocks do not matter: only touched pages cost memory.
+    /// Halved until the system grants it.
     fn shrinking(self, capacity: usize, make: impl Fn(usize) -> Result<Region>) -> Result<Region> {
         let plenty = capacity.saturating_mul(2).saturating_add(1 << 30);
         let mut len = plenty.clamp(self.least, self.most) / HUGE * HUGE;

@@ -1,10 +1,11 @@
-//! Faults of our own copy loops. Memory that a copy was promised may be gone when the copy runs: the program unmapped or protected
-//! it, or cut the file behind it. Then the copy fails and the process lives; copies that meet no fault pay some 65
-//! instructions, on the thread that copies. Why it is done like this: docs/decisions/0019-faults-in-copies.md.
+//! Faults of our own copy loops. Memory that a copy was promised may be gone when the copy runs: the program
+//! unmapped or protected it, or cut the file behind it. Then the copy fails and the process lives; copies
+//! that meet no fault pay some 65 instructions, on the thread that copies. Why it is done like this:
+//! docs/decisions/0019-faults-in-copies.md.
 //!
-//! [`guarded`] runs a loop on a frame that can be left from outside (`frame`) and tells the handler so, in a slot of its thread
-//! (`slots`). The handler (`handler`) leaves the frame if the thread is inside one and the address is one of the loop's; every other
-//! fault goes where it would have gone without us.
+//! [`guarded`] runs a loop on a frame that can be left from outside (`frame`) and tells the handler so, in a
+//! slot of its thread (`slots`). The handler (`handler`) leaves the frame if the thread is inside one and the
+//! address is one of the loop's; every other fault goes where it would have gone without us.
 
 mod frame;
 mod handler;
@@ -41,11 +42,13 @@ struct Job<W, R> {
     result: MaybeUninit<R>,
 }
 
-/// Runs `work`. If it faults at an address that `covers` accepts, it ends there: where it stood, without destructors.
+/// Runs `work`. If it faults at an address that `covers` accepts, it ends there: where it stood, without
+/// destructors.
 ///
 /// # Safety
-/// `work` is a plain loop: it holds no lock, owns nothing that is dropped inside it, and nothing that it changes needs more than its
-/// bytes to be right if it ends anywhere. `covers` only looks at memory, for it is asked by a signal handler.
+/// `work` is a plain loop: it holds no lock, owns nothing that is dropped inside it, and nothing that it
+/// changes needs more than its bytes to be right if it ends anywhere. `covers` only looks at memory, for it
+/// is asked by a signal handler.
 #[inline]
 pub unsafe fn guarded<R: Copy>(
     covers: impl Fn(usize) -> bool + Copy,
@@ -122,8 +125,8 @@ pub fn reduction_covers(reduction: &Reduction, addr: usize) -> bool {
 }
 
 impl Fault {
-    /// The failure of a copy of these pieces. It names the end that failed: of a device's memory only the engine's address is known
-    /// here, which tells nobody anything.
+    /// The failure of a copy of these pieces. It names the end that failed: of a device's memory only the
+    /// engine's address is known here, which tells nobody anything.
     #[cold]
     pub fn of_copy(self, pieces: Pieces) -> Error {
         let met = pieces.iter().find(|rows| reads(rows, self.addr) || writes(rows, self.addr));
@@ -162,7 +165,8 @@ impl Fault {
         };
         let name = if signal == libc::SIGBUS { "SIGBUS" } else { "SIGSEGV" };
         Kind::BadAddress.because(format!(
-            "{what} ended early: {addr:#x} cannot be {verb}: {why} ({name}, code {code}); memory must stay as it was until the \
+            "{what} ended early: {addr:#x} cannot be {verb}: {why} ({name}, code {code}); memory must stay \
+             as it was until the \
              work that uses it is done"
         ))
     }

@@ -1,8 +1,10 @@
-//! Descriptors that we keep, in a process that is somebody else's. They are 3 or higher, so that nothing the program prints lands in
-//! them, and they are ours only as long as the program has not closed them: a program may close all descriptors and open its own
-//! under the same numbers. So each is known by the file behind it, and that is looked at before it is used or closed.
+//! Descriptors that we keep, in a process that is somebody else's. They are 3 or higher, so that nothing the
+//! program prints lands in them, and they are ours only as long as the program has not closed them: a program
+//! may close all descriptors and open its own under the same numbers. So each is known by the file behind it,
+//! and that is looked at before it is used or closed.
 //!
-//! A forked child closes its copies (`fork.rs`): memory files, exports and leases of a process that ended are gone.
+//! A forked child closes its copies (`fork.rs`): memory files, exports and leases of a process that ended are
+//! gone.
 
 use std::{
     cell::Cell,
@@ -22,7 +24,8 @@ const FIRST: RawFd = 3;
 struct Id {
     device: u64,
     inode: u64,
-    /// The process behind it: until Linux 6.9 all such descriptors share one inode with others that have none of their own.
+    /// The process behind it: until Linux 6.9 all such descriptors share one inode with others that have none
+    /// of their own.
     process: Option<i32>,
 }
 
@@ -59,7 +62,8 @@ impl Kept {
     /// The descriptor, if it is still ours.
     pub fn get(&self) -> io::Result<BorrowedFd<'_>> {
         if is_behind(self.fd, self.id) {
-            // SAFETY: open, and the file behind it is ours. A program that closes it at this very moment is told by the system.
+            // SAFETY: open, and the file behind it is ours. A program that closes it at this very moment is
+            // told by the system.
             return Ok(unsafe { BorrowedFd::borrow_raw(self.fd) });
         }
         Err(io::Error::other(format!("the program has closed descriptor {}, which was Ferry's", self.fd)))
@@ -93,8 +97,8 @@ pub fn above<T: From<OwnedFd> + Into<OwnedFd>>(open: impl FnOnce() -> io::Result
     raised(open()?.into()).map(T::from)
 }
 
-/// As `std::fs::read_to_string`, but what is no UTF-8 does not spoil the rest: files of `/proc` have names in them, of processes (cut at
-/// 15 bytes, inside a letter too) and of mapped files.
+/// As `std::fs::read_to_string`, but what is no UTF-8 does not spoil the rest: files of `/proc` have names in
+/// them, of processes (cut at 15 bytes, inside a letter too) and of mapped files.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::new();
     above(|| File::open(path))?.read_to_end(&mut bytes)?;
@@ -107,8 +111,9 @@ pub fn all_above(take: impl FnOnce() -> io::Result<Vec<OwnedFd>>) -> io::Result<
     take()?.into_iter().map(raised).collect()
 }
 
-/// While this lives, those of the standard descriptors that are closed are taken, by something that can neither be read nor written,
-/// as a closed one: what is opened meanwhile gets another number at once, and nothing that another thread prints lands in it.
+/// While this lives, those of the standard descriptors that are closed are taken, by something that can
+/// neither be read nor written, as a closed one: what is opened meanwhile gets another number at once, and
+/// nothing that another thread prints lands in it.
 struct Plugs {
     plugs: [Option<(OwnedFd, (u64, u64))>; FIRST as usize],
     kept: Borrowed,
@@ -161,7 +166,8 @@ thread_local! {
     static HELD: Cell<Option<ManuallyDrop<Guard>>> = const { Cell::new(None) };
 }
 
-/// All that is kept, for one who works on it. A handler of fork may, on the thread that holds it for the fork: it borrows it.
+/// All that is kept, for one who works on it. A handler of fork may, on the thread that holds it for the
+/// fork: it borrows it.
 struct Borrowed {
     guard: ManuallyDrop<Guard>,
     is_for_fork: bool,
@@ -185,7 +191,8 @@ impl Drop for Borrowed {
     }
 }
 
-/// Holds all that is kept, before a fork. Not at any price: a signal handler that forks may have interrupted whoever has it.
+/// Holds all that is kept, before a fork. Not at any price: a signal handler that forks may have interrupted
+/// whoever has it.
 pub(crate) fn hold() {
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
@@ -240,7 +247,8 @@ fn place(fd: RawFd) -> Option<(u64, u64)> {
     known.then_some((stat.st_dev, stat.st_ino))
 }
 
-/// The process that a descriptor stands for; `NotFound` if it stands for none, and other errors if that cannot be said.
+/// The process that a descriptor stands for; `NotFound` if it stands for none, and other errors if that
+/// cannot be said.
 fn process_behind(fd: RawFd) -> io::Result<i32> {
     let mut info = String::new();
     File::open(format!("/proc/thread-self/fdinfo/{fd}"))?.read_to_string(&mut info)?;

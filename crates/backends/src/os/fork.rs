@@ -1,9 +1,10 @@
-//! Tells a process from its children, whichever way those were made: `fork`, `_Fork`, `clone` or the system call itself. A child has
-//! a copy of everything but the threads and the devices, so nothing in it can go on.
+//! Tells a process from its children, whichever way those were made: `fork`, `_Fork`, `clone` or the system
+//! call itself. A child has a copy of everything but the threads and the devices, so nothing in it can go on.
 //!
-//! The kernel does it: a page is mapped so that a child finds it cleared (`MADV_WIPEONFORK`), and asking is two loads. Where the
-//! kernel cannot, the number of the process is compared. A child that shares the parent's memory (`vfork`, `CLONE_VM`) is not told
-//! apart: there it is the parent's engine that answers, and its threads that work.
+//! The kernel does it: a page is mapped so that a child finds it cleared (`MADV_WIPEONFORK`), and asking is
+//! two loads. Where the kernel cannot, the number of the process is compared. A child that shares the
+//! parent's memory (`vfork`, `CLONE_VM`) is not told apart: there it is the parent's engine that answers, and
+//! its threads that work.
 
 use super::{files, page::page_size};
 use ferry_core::{Error, Kind, Result};
@@ -43,7 +44,8 @@ impl Mark {
         Mark { current: AtomicPtr::new((&raw const UNSET).cast_mut()), own: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Sets it: from here on children are told. A child that sets it again is no child any more. One thread at a time.
+    /// Sets it: from here on children are told. A child that sets it again is no child any more. One thread
+    /// at a time.
     pub fn set(&self) -> io::Result<()> {
         let mut own = self.own.load(Ordering::Relaxed);
         if own.is_null() {
@@ -131,8 +133,9 @@ fn new_page() -> io::Result<*mut Page> {
     Ok(page)
 }
 
-/// Whether the C library's `fork` made a process above this one, or this one: its locks, such as the allocator's, can be used in
-/// the child. After `_Fork` and `clone` a thread that does not exist there may hold them for ever.
+/// Whether the C library's `fork` made a process above this one, or this one: its locks, such as the
+/// allocator's, can be used in the child. After `_Fork` and `clone` a thread that does not exist there may
+/// hold them for ever.
 pub fn by_c_library() -> bool {
     BY_C_LIBRARY.load(Ordering::Relaxed)
 }
@@ -141,8 +144,9 @@ static BY_C_LIBRARY: AtomicBool = AtomicBool::new(false);
 
 /// Has the C library tell us of `fork`. Kept descriptors are closed in the child.
 ///
-/// Called as soon as the library is loaded: of the handlers that run before a fork, those that were registered first come last. So
-/// a handler of the program's that waits for a lock does so before we hold what is kept.
+/// Called as soon as the library is loaded: of the handlers that run before a fork, those that were
+/// registered first come last. So a handler of the program's that waits for a lock does so before we hold
+/// what is kept.
 pub fn watch() -> io::Result<()> {
     static ASKED: Once = Once::new();
     static REFUSED: AtomicBool = AtomicBool::new(false);

@@ -63,7 +63,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Has pages that are yet to be touched come from a memory node, where the system allows the choice and there is room.
+    /// Has pages that are yet to be touched come from a memory node, where the system allows the choice and
+    /// there is room.
     pub fn prefer_node(&self, node: u32) {
         const PREFERRED: usize = 1;
         let mut nodes = [0_u64; 16];
@@ -81,7 +82,8 @@ impl Mapping {
         Mapping::make_at(wish, name, len, libc::PROT_NONE, flags, file.as_raw_fd(), 0)
     }
 
-    /// A part of a file that another process made, readable and writable. The file cannot shrink, so touching it is safe.
+    /// A part of a file that another process made, readable and writable. The file cannot shrink, so touching
+    /// it is safe.
     pub fn of_file(name: &str, file: BorrowedFd, offset: u64, len: usize) -> Result<Mapping> {
         check_file(file, offset, len)?;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -102,10 +104,12 @@ impl Mapping {
         }
     }
 
-    /// Lays memory that is mapped at `from`, shared, over a part of this mapping too. No descriptor is needed for that.
+    /// Lays memory that is mapped at `from`, shared, over a part of this mapping too. No descriptor is needed
+    /// for that.
     pub fn lay(&self, addr: usize, from: usize, len: usize) -> Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: a part of this mapping, at which nothing lies yet; of the other, none is taken away, since its length is 0 here.
+        // SAFETY: a part of this mapping, at which nothing lies yet; of the other, none is taken away, since
+        // its length is 0 here.
         let laid = unsafe { libc::mremap(from as *mut c_void, 0, len, flags, addr as *mut c_void) };
         if laid == libc::MAP_FAILED {
             let why = system(&format!("mapping {len} bytes at {addr:#x}"));
@@ -252,7 +256,8 @@ fn stat(file: BorrowedFd) -> Option<libc::stat> {
     (unsafe { libc::fstat(file.as_raw_fd(), &mut stat) } == 0).then_some(stat)
 }
 
-/// Makes sure that the range lies in the file and that the file cannot shrink: touching it would end the process.
+/// Makes sure that the range lies in the file and that the file cannot shrink: touching it would end the
+/// process.
 fn check_file(file: BorrowedFd, offset: u64, len: usize) -> Result<()> {
     // SAFETY: asks about an open descriptor.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

@@ -1,14 +1,15 @@
-//! Can plain host memory be touched? Asked of the operating system before a copy of it is submitted, so that a garbage
-//! pointer becomes an error instead of a crash.
+//! Can plain host memory be touched? Asked of the operating system before a copy of it is submitted, so that
+//! a garbage pointer becomes an error instead of a crash.
 //!
-//! `madvise(MADV_POPULATE_*)` answers exactly this, permissions included, and does the page faults that the copy would have
-//! done anyway. Kernels before 5.14 and some sandboxes lack it; there `/proc/self/maps` is read, and pages of
-//! files are touched where a fault is caught.
+//! `madvise(MADV_POPULATE_*)` answers exactly this, permissions included, and does the page faults that the
+//! copy would have done anyway. Kernels before 5.14 and some sandboxes lack it; there `/proc/self/maps` is
+//! read, and pages of files are touched where a fault is caught.
 //!
-//! Populating looks at every page, some 130 ns each even if it is there, which for a large range takes longer than its copy. So
-//! a large range is asked for mapping by mapping: one page tells what may be done with all of a mapping, and where that is
-//! anonymous memory `mincore` tells cheaply which pages are there already. The others are populated: a page that is not there
-//! may be one that must not be touched, such as a guard inside its mapping.
+//! Populating looks at every page, some 130 ns each even if it is there, which for a large range takes longer
+//! than its copy. So a large range is asked for mapping by mapping: one page tells what may be done with all
+//! of a mapping, and where that is anonymous memory `mincore` tells cheaply which pages are there already.
+//! The others are populated: a page that is not there may be one that must not be touched, such as a guard
+//! inside its mapping.
 
 mod mappings;
 mod stack;
@@ -42,7 +43,8 @@ pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
         return Ok(());
     }
     let page = page_size();
-    // The last page of the address space is the kernel's; so a range that ends there is as bad as one that wraps.
+    // The last page of the address space is the kernel's; so a range that ends there is as bad as one that
+    // wraps.
     let Some(past) = addr.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)) else {
         return Err(Kind::BadAddress
             .because(format!("{len} bytes at {addr:#x} wrap round the end of the address space")));
@@ -129,7 +131,8 @@ fn bring_in(first: usize, past: usize, access: Access) -> bool {
     good.into_inner()
 }
 
-/// Where pages of an anonymous mapping are not there, roughly: one range for each stretch of some MiB that lacks any.
+/// Where pages of an anonymous mapping are not there, roughly: one range for each stretch of some MiB that
+/// lacks any.
 fn absent(first: usize, past: usize) -> Vec<Range<usize>> {
     const PAGES: usize = 4096;
     let page = page_size();
@@ -159,14 +162,16 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => continue,
-            // The advice is unknown to this kernel, means nothing for this kind of mapping, or is not for this sandbox.
+            // The advice is unknown to this kernel, means nothing for this kind of mapping, or is not for
+            // this sandbox.
             Some(libc::EINVAL | libc::ENOSYS | libc::EPERM) => return in_maps(first, len, access),
             _ => return false,
         }
     }
 }
 
-/// Whether the mappings of the process cover the range with the right permission, and files reach to where they are mapped.
+/// Whether the mappings of the process cover the range with the right permission, and files reach to where
+/// they are mapped.
 fn in_maps(first: usize, len: usize, access: Access) -> bool {
     let Ok(maps) = files::read_to_string(mappings::LIST) else { return false };
     let past = first + len;
@@ -188,7 +193,8 @@ fn can_be_touched(range: Range<usize>) -> bool {
     unsafe { guarded(covers, touch) }.is_ok()
 }
 
-/// Where the range cannot be accessed, by the list of mappings, and with which rights it is mapped there, if it is.
+/// Where the range cannot be accessed, by the list of mappings, and with which rights it is mapped there, if
+/// it is.
 fn stopped_at(maps: &str, mut from: usize, to: usize, access: Access) -> Option<(usize, Option<String>)> {
     let right = if access == Access::Write { 'w' } else { 'r' };
     for line in mappings::lines(maps) {

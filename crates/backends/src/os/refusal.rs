@@ -1,5 +1,5 @@
-//! What it means that the system refuses memory or a thread. Its own words ("Resource temporarily unavailable") name neither the
-//! limit nor how much of it the process has used.
+//! What it means that the system refuses memory or a thread. Its own words ("Resource temporarily
+//! unavailable") name neither the limit nor how much of it the process has used.
 
 use super::files::read_to_string;
 use std::io;
@@ -20,7 +20,8 @@ fn threads_note() -> String {
         most => most.to_string(),
     };
     format!(
-        "the user may have {most} threads (RLIMIT_NPROC, `ulimit -u`), and a container may allow fewer (pids.max)"
+        "the user may have {most} threads (RLIMIT_NPROC, `ulimit -u`), and a container may allow fewer \
+         (pids.max)"
     )
 }
 
@@ -40,7 +41,8 @@ fn locked_note() -> Option<String> {
     let locked = status_kib("VmLck:")?;
     (limit(libc::RLIMIT_MEMLOCK) != usize::MAX).then(|| {
         format!(
-            "after mlockall(MCL_FUTURE) all that a process maps counts as locked: it may lock {} bytes (RLIMIT_MEMLOCK, \
+            "after mlockall(MCL_FUTURE) all that a process maps counts as locked: it may lock {} bytes \
+             (RLIMIT_MEMLOCK, \
              `ulimit -l`) and has locked {}",
             limit(libc::RLIMIT_MEMLOCK),
             locked << 10

@@ -1,8 +1,9 @@
 //! Threads of the backends, inside a process that is somebody else's.
 //!
-//! They take none of the signals sent to the process: a handler of the user's must not run on them, and whoever waits for signals in
-//! a thread of the user's must get them. One that has had nothing to do for a while ends, so that a process whose own threads have ended
-//! does, too; what happens until then: `threads/end.rs`.
+//! They take none of the signals sent to the process: a handler of the user's must not run on them, and
+//! whoever waits for signals in a thread of the user's must get them. One that has had nothing to do for a
+//! while ends, so that a process whose own threads have ended does, too; what happens until then:
+//! `threads/end.rs`.
 
 pub mod cancel;
 pub mod end;
@@ -33,7 +34,8 @@ static OURS: AtomicUsize = AtomicUsize::new(0);
 #[cfg(not(loom))]
 pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let body = move || {
-        // By the thread itself: one that has not come so far is taken for a thread of the user's, which only delays an end.
+        // By the thread itself: one that has not come so far is taken for a thread of the user's, which only
+        // delays an end.
         let _one = One::of(&OURS);
         fault::thread_of_ours();
         body();
@@ -41,7 +43,8 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
     without_signals(|| start::detached(&name, stack, Box::new(body)))
 }
 
-/// Runs `work` here and on up to `more` threads beside, as far as the system grants them, and returns when all are through.
+/// Runs `work` here and on up to `more` threads beside, as far as the system grants them, and returns when
+/// all are through.
 #[cfg(not(loom))]
 pub fn together(name: &str, more: usize, work: &(dyn Fn() + Sync)) {
     let crew = start::Crew::default();
@@ -90,8 +93,9 @@ pub struct Mask(libc::sigset_t);
 static FIRST: OnceLock<Mask> = OnceLock::new();
 
 impl Mask {
-    /// What a thread of ours blocks: all but the faults that a copy may meet, which our handler tells from signals that were sent
-    /// (`fault/handler.rs`), and what a sandbox answers system calls with. Other faults end the process, blocked or not.
+    /// What a thread of ours blocks: all but the faults that a copy may meet, which our handler tells from
+    /// signals that were sent (`fault/handler.rs`), and what a sandbox answers system calls with. Other
+    /// faults end the process, blocked or not.
     fn ours() -> Mask {
         const OWN: [i32; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGSYS];
         // SAFETY: plain data, which `sigfillset` fills; all signals exist.
@@ -126,7 +130,8 @@ impl Mask {
     }
 }
 
-/// Runs `start`; threads that it starts take none of the signals sent to the process. The calling thread cannot be cancelled meanwhile.
+/// Runs `start`; threads that it starts take none of the signals sent to the process. The calling thread
+/// cannot be cancelled meanwhile.
 pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let cancelling = Cancelling::off();
     let old = Mask::ours().set();
@@ -137,7 +142,8 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// `function`, to be run on a thread of ours with the signals that the calling thread takes now: programs that it starts inherit them.
+/// `function`, to be run on a thread of ours with the signals that the calling thread takes now: programs
+/// that it starts inherit them.
 pub fn as_here(function: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
     let mask = Mask::now();
     move || {

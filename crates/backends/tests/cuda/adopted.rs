@@ -1,4 +1,5 @@
-//! Streams of another library. A second runtime of the process stands for that: the driver is all that the two share.
+//! Streams of another library. A second runtime of the process stands for that: the driver is all that the
+//! two share.
 
 use super::*;
 use ferry_backends::os::files::Kept;
@@ -30,7 +31,8 @@ fn adopt(gpu: &Runtime, native: usize) -> Arc<Stream> {
     unsafe { gpu.adopt(None, 0, native) }.expect("adopted")
 }
 
-/// The driver gives the handle of a stream that is gone to the next one, or crashes. The stand-in ends the process.
+/// The driver gives the handle of a stream that is gone to the next one, or crashes. The stand-in ends the
+/// process.
 #[test]
 fn a_stream_that_its_owner_has_destroyed_is_never_asked() {
     let test = "a_stream_that_its_owner_has_destroyed_is_never_asked";
@@ -86,8 +88,8 @@ fn meets_itself() {
     }
 }
 
-/// A point at the end of its stream has no event until somebody needs one, and may be refused it. Then the host waits; and all the
-/// same their copy comes after what we put into the stream before.
+/// A point at the end of its stream has no event until somebody needs one, and may be refused it. Then the
+/// host waits; and all the same their copy comes after what we put into the stream before.
 #[test]
 fn a_fence_without_an_event_holds_up_their_work() {
     lost::in_child("adopted::without_an_event", &[("STANDIN_FAIL", "cuEventRecord:2:1")]);
@@ -156,8 +158,8 @@ fn a_fence_is_never_behind_a_function_that_comes_at_the_same_time() {
     }
 }
 
-/// An abort and a function that come at the same time: the function runs, or the stream tells that it was dropped; and the abort does
-/// not wait for it.
+/// An abort and a function that come at the same time: the function runs, or the stream tells that it was
+/// dropped; and the abort does not wait for it.
 #[test]
 fn a_function_that_comes_with_an_abort_runs_or_is_told_of() {
     let Some(gpu) = gpu("a_function_that_comes_with_an_abort_runs_or_is_told_of") else { return };
@@ -189,7 +191,8 @@ fn a_function_that_comes_with_an_abort_runs_or_is_told_of() {
     println!("{} of {ROUNDS} functions were dropped", dropped.into_inner());
 }
 
-/// Who reads a descriptor is decided once: what was put into a shared stream is in the CUDA stream, whatever changes meanwhile.
+/// Who reads a descriptor is decided once: what was put into a shared stream is in the CUDA stream, whatever
+/// changes meanwhile.
 #[test]
 fn a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all() {
     let test = "a_descriptor_stays_in_the_stream_when_failures_come_to_stop_all";
@@ -243,8 +246,8 @@ fn pages(wish: usize, len: usize, byte: u8) -> usize {
     at as usize
 }
 
-/// The driver waits for all streams to unlock pages, and a stream that is held may wait for us. So they are unlocked later; until then
-/// nobody sees the old pages, even if there is other memory at their addresses.
+/// The driver waits for all streams to unlock pages, and a stream that is held may wait for us. So they are
+/// unlocked later; until then nobody sees the old pages, even if there is other memory at their addresses.
 #[test]
 fn memory_is_unregistered_while_a_shared_stream_is_held() {
     let Some(gpu) = gpu("memory_is_unregistered_while_a_shared_stream_is_held") else { return };
@@ -279,8 +282,8 @@ fn memory_is_unregistered_while_a_shared_stream_is_held() {
     gpu.free(base, |_| Ok(())).expect("unregistered");
 }
 
-/// Whoever waits for a stream that waited for a copy knows that the copy has passed, and may unmap its memory: so must we, though the
-/// copy's own stream has gone on and stands still.
+/// Whoever waits for a stream that waited for a copy knows that the copy has passed, and may unmap its
+/// memory: so must we, though the copy's own stream has gone on and stands still.
 #[test]
 fn a_copy_that_another_stream_waited_for_has_passed() {
     let Some(gpu) = gpu("a_copy_that_another_stream_waited_for_has_passed") else { return };
@@ -368,8 +371,8 @@ fn memory_of_another_process_is_closed_while_a_shared_stream_is_held() {
     unsafe { gpu.backend().free(&last) }.expect("closed");
 }
 
-/// Other streams may stand behind a held one on their way into the GPU: pageable memory needs none of them. And the driver may wait for
-/// the held one to make another stream: there are some.
+/// Other streams may stand behind a held one on their way into the GPU: pageable memory needs none of them.
+/// And the driver may wait for the held one to make another stream: there are some.
 #[test]
 fn pageable_memory_needs_no_other_stream() {
     lost::in_child("adopted::one_way", &[("STANDIN_WAYS", "1")]);
@@ -403,7 +406,8 @@ fn one_way() {
     }
 }
 
-/// The waiter looks on while a long kernel runs. What comes into the stream meanwhile is not waited for, though it may never end.
+/// The waiter looks on while a long kernel runs. What comes into the stream meanwhile is not waited for,
+/// though it may never end.
 #[test]
 fn a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs() {
     let Some(gpu) = gpu("a_waiter_does_not_wait_for_what_comes_while_a_kernel_runs") else { return };

@@ -188,8 +188,8 @@ fn many_copies_in_a_row_are_done_as_if_one_after_the_other() {
     }
 }
 
-/// Each op reads what the one before it wrote. Descriptors that are sent while the GPU is busy join a launch that waits in the stream,
-/// which must have nothing behind it.
+/// Each op reads what the one before it wrote. Descriptors that are sent while the GPU is busy join a launch
+/// that waits in the stream, which must have nothing behind it.
 #[test]
 fn other_work_keeps_its_place_among_copies_through_descriptors() {
     let Some(gpu) = gpu("other_work_keeps_its_place_among_copies_through_descriptors") else { return };
@@ -263,8 +263,8 @@ fn a_descriptor_of_memory_that_is_gone_touches_nothing_and_is_told() {
     }
 }
 
-/// Memory that is too large to rest comes back with the next allocation. It is another one, and no descriptor of the old one is
-/// good for it.
+/// Memory that is too large to rest comes back with the next allocation. It is another one, and no descriptor
+/// of the old one is good for it.
 #[test]
 fn a_descriptor_of_an_address_that_was_given_out_anew_is_told() {
     let Some(gpu) = gpu("a_descriptor_of_an_address_that_was_given_out_anew_is_told") else { return };

@@ -4,8 +4,8 @@ use super::*;
 use ferry_core::space::Purpose;
 use std::time::Instant;
 
-/// More than a window takes. It is also more than a CUDA stream takes before its caller has to wait: a shared one must not be held
-/// meanwhile.
+/// More than a window takes. It is also more than a CUDA stream takes before its caller has to wait: a shared
+/// one must not be held meanwhile.
 const MANY: usize = 3000;
 const PIECE: usize = 100;
 

@@ -35,8 +35,8 @@ fn use_another_device(gpu: &Runtime, stream: &Stream, has_kernels: bool) {
     assert!(read(&target) == bytes.rchunks(1024).flatten().copied().collect::<Vec<_>>());
 }
 
-/// The driver waits for the held stream if it loads kernels. Those of all devices are loaded before; a device that is opened while a
-/// stream is held copies without.
+/// The driver waits for the held stream if it loads kernels. Those of all devices are loaded before; a device
+/// that is opened while a stream is held copies without.
 #[test]
 fn a_function_in_a_shared_stream_uses_another_device() {
     let test = "a_function_in_a_shared_stream_uses_another_device";
@@ -93,8 +93,8 @@ fn no_waits() {
 /// How long something is watched that must not happen.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(50));
 
-/// The driver refuses to hold the stream: nobody sees the function as done before it is, and what comes later comes behind it. What
-/// came before does not wait for it.
+/// The driver refuses to hold the stream: nobody sees the function as done before it is, and what comes later
+/// comes behind it. What came before does not wait for it.
 #[test]
 fn an_op_for_which_the_stream_is_not_held_passes_when_the_host_is_through() {
     let fail = "cuStreamWaitValue64:2:1,cuStreamWaitValue64:3:1";
@@ -141,7 +141,8 @@ fn not_held() {
     stream.synchronize(MINUTE).expect("it goes on");
 }
 
-/// A copy of pageable memory of which the driver takes only a part into the stream: whoever submits it does not wait for that.
+/// A copy of pageable memory of which the driver takes only a part into the stream: whoever submits it does
+/// not wait for that.
 #[test]
 fn a_copy_that_the_driver_refuses_halfway_is_submitted_at_once() {
     lost::in_child("held::halfway", &[("STANDIN_FAIL", "cuStreamWaitValue64:3:1")]);
@@ -166,7 +167,8 @@ fn halfway() {
     assert!(fetch(&gpu, there.base, MIB) == plain);
 }
 
-/// The last wait of a copy of 32 portions to pageable memory is refused: who synchronises finds the host through all the same.
+/// The last wait of a copy of 32 portions to pageable memory is refused: who synchronises finds the host
+/// through all the same.
 #[test]
 fn a_copy_whose_end_is_not_held_is_whole_when_it_has_passed() {
     let fail = (1..=4).map(|round| format!("cuStreamWaitValue64:{}:1", 31 * round)).collect::<Vec<_>>();

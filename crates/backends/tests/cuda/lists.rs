@@ -1,4 +1,5 @@
-//! Batches and rectangles of every shape, by kernels and by copy engines, against a mirror of all bytes around them.
+//! Batches and rectangles of every shape, by kernels and by copy engines, against a mirror of all bytes
+//! around them.
 
 use super::{MIB, MINUTE, alloc, copy, fetch, linear, locked, noise, read, stream};
 use ferry_backends::cuda::{Cuda, CudaOptions, settings::Settings};
@@ -8,7 +9,8 @@ use std::{ptr, sync::mpsc};
 /// Kernels wherever they can, whatever is faster; and never; and batches in one call of the driver.
 const PLANS: [&str; 4] = [
     "",
-    "list_from=1,list_from_within=1,engine_from=any,share_most=1K,share_least=256,rows_in_most=any,rows_out_most=any,\
+    "list_from=1,list_from_within=1,engine_from=any,share_most=1K,share_least=256,\
+     rows_in_most=any,rows_out_most=any,\
      rows_bytes=0,rows_within_bytes=0,rows_unit=1",
     "blocks_in=0,blocks_out=0,blocks_within=0,together_from=any",
     "together_size=1,together_from=1",
@@ -132,7 +134,8 @@ fn batches_of_any_shape_arrive_and_touch_nothing_else() {
     }
 }
 
-/// The first and the second copy one by one are those that fill and fetch what is copied to; a third would lose the GPU.
+/// The first and the second copy one by one are those that fill and fetch what is copied to; a third would
+/// lose the GPU.
 #[test]
 fn large_pieces_are_copied_in_one_call() {
     super::lost::in_child("lists::taken", &[("STANDIN_FAIL", "cuMemcpyAsync:3:700")]);
@@ -149,7 +152,8 @@ fn large(first: usize) -> Rows {
     Rows::linear(first, 5 * MIB - first, 2 * MIB)
 }
 
-/// Other streams may stand still behind one that is shared, so all of it stays there. A call for all would lose the GPU.
+/// Other streams may stand still behind one that is shared, so all of it stays there. A call for all would
+/// lose the GPU.
 #[test]
 fn large_pieces_in_a_shared_stream_keep_to_it() {
     super::lost::in_child("lists::kept", &[("STANDIN_FAIL", "cuMemcpyBatchAsync:1:700")]);
@@ -294,7 +298,8 @@ fn batches_queued_without_end_stay_in_order() {
     assert!(bytes_of(&gpu, &target) == want);
 }
 
-/// The blocks of a list's kernel say when they are done; what came behind the kernel is waited for all the same.
+/// The blocks of a list's kernel say when they are done; what came behind the kernel is waited for all the
+/// same.
 #[test]
 fn a_wait_is_over_when_the_last_is_done_and_not_the_last_kernel() {
     let Some(gpu) = gpu("a_wait_is_over_when_the_last_is_done_and_not_the_last_kernel", "") else { return };

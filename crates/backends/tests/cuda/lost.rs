@@ -1,5 +1,5 @@
-//! A GPU that is lost: what everybody is told, that nobody waits for it, and that others go on. The stand-in driver fails when it
-//! is told to; a real one does not, and then the child says so.
+//! A GPU that is lost: what everybody is told, that nobody waits for it, and that others go on. The stand-in
+//! driver fails when it is told to; a real one does not, and then the child says so.
 
 use super::*;
 use std::process::Command;
@@ -127,7 +127,8 @@ fn refused() {
     stream.synchronize(MINUTE).expect("it goes on");
 }
 
-/// Where the driver refuses to unlock some pages the others are unlocked all the same, and can be registered again.
+/// Where the driver refuses to unlock some pages the others are unlocked all the same, and can be registered
+/// again.
 #[test]
 fn pages_that_stay_locked_hold_up_no_others() {
     in_child("lost::stays_locked", &[("STANDIN_FAIL", "cuMemHostUnregister:1:1")]);

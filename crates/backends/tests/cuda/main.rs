@@ -1,5 +1,6 @@
-//! The cuda backend on a real GPU, through the core alone. Each test says that it was skipped where there is no GPU.
-//! With FERRY_TEST_SHARED=1 all streams are shared with other libraries: what is promised stays the same.
+//! The cuda backend on a real GPU, through the core alone. Each test says that it was skipped where there is
+//! no GPU. With FERRY_TEST_SHARED=1 all streams are shared with other libraries: what is promised stays the
+//! same.
 
 mod aborts;
 mod adopted;
@@ -37,8 +38,8 @@ enum Turn {
     Alone(#[allow(dead_code, reason = "kept")] RwLockWriteGuard<'static, ()>),
 }
 
-/// Lets the test run beside others, or alone if it holds shared streams or fills one: on a GPU, calls of the driver may wait for
-/// those, and the test may have to make some to let go of them.
+/// Lets the test run beside others, or alone if it holds shared streams or fills one: on a GPU, calls of the
+/// driver may wait for those, and the test may have to make some to let go of them.
 fn take_turn() {
     static TURNS: RwLock<()> = RwLock::new(());
     thread_local!(static MINE: std::cell::Cell<Option<Turn>> = const { std::cell::Cell::new(None) });

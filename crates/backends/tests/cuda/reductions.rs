@@ -1,4 +1,5 @@
-//! Reductions: bit for bit what the host backend makes of the same bytes, at any alignment, over itself, and across mapped pieces.
+//! Reductions: bit for bit what the host backend makes of the same bytes, at any alignment, over itself, and
+//! across mapped pieces.
 
 use super::*;
 use ferry_backends::host::{Host, HostOptions};

@@ -1,5 +1,6 @@
-//! Freed memory rests before it is handed out again, as long as there is room, and the driver is asked seldom. The stand-in driver
-//! has as little memory as it is told to, and fails when it is told to; a real one does not, and then less is looked at.
+//! Freed memory rests before it is handed out again, as long as there is room, and the driver is asked
+//! seldom. The stand-in driver has as little memory as it is told to, and fails when it is told to; a real
+//! one does not, and then less is looked at.
 
 use super::{lost::in_child, *};
 

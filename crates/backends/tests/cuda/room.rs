@@ -81,7 +81,8 @@ fn copies_one_by_one() {
     });
 }
 
-/// Submits copies to a stream that waits for a held one, until it takes no more, while another stream copies and must come through.
+/// Submits copies to a stream that waits for a held one, until it takes no more, while another stream copies
+/// and must come through.
 fn fill_one_of_two(gpu: &Runtime, fill: impl Fn(&Stream, usize, usize, usize) + Sync) {
     let (held, full, free, done) = (stream(gpu), stream(gpu), stream(gpu), AtomicBool::new(false));
     let (there, source) = (device(gpu, PIECES * STEP), locked(gpu, &[7; PIECE]));
@@ -104,7 +105,8 @@ fn fill_one_of_two(gpu: &Runtime, fill: impl Fn(&Stream, usize, usize, usize) + 
         });
         let bursts = panic::catch_unwind(AssertUnwindSafe(|| {
             for _ in 0..BURSTS {
-                // SAFETY: a byte of page-locked memory that nothing writes now: the copy that did was seen to.
+                // SAFETY: a byte of page-locked memory that nothing writes now: the copy that did was seen
+                // to.
                 unsafe { ptr::write_volatile((target.base + target.len - 1) as *mut u8, 0) };
                 burst(&free, &target, origin.base);
                 await_end(&target, target.len);

@@ -258,7 +258,8 @@ fn small_page_locked_blocks_keep_to_themselves() {
     }
 }
 
-/// Over the stand-in for the driver, told to fail somewhere: `STANDIN_FAIL=cuMemHostAlloc:1:2`, `work:9:700`, and so on.
+/// Over the stand-in for the driver, told to fail somewhere: `STANDIN_FAIL=cuMemHostAlloc:1:2`, `work:9:700`,
+/// and so on.
 #[test]
 #[ignore = "needs a driver that is told to fail: STANDIN_FAIL=..., --exact --ignored"]
 fn failures_while_staging_are_told_or_overcome() {

@@ -1,4 +1,5 @@
-//! Registered memory that is unregistered and registered again: what no op in flight uses goes back first, however busy streams are.
+//! Registered memory that is unregistered and registered again: what no op in flight uses goes back first,
+//! however busy streams are.
 
 use super::*;
 use ferry_core::{

@@ -1,6 +1,8 @@
-//! Copies and fills with AVX2: short rows without a call, rows to come fetched while one is moved, and stores past the caches.
+//! Copies and fills with AVX2: short rows without a call, rows to come fetched while one is moved, and stores
+//! past the caches.
 //!
-//! The functions ask for a CPU with AVX2 and, of each range, that it is valid. Two ranges of one copy do not overlap.
+//! The functions ask for a CPU with AVX2 and, of each range, that it is valid. Two ranges of one copy do not
+//! overlap.
 
 use super::{
     Cursor,
@@ -119,8 +121,8 @@ unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const 
     }
 }
 
-/// Through the caches: the routine alone. What the compiler may not inline here is out of the way of the shortest rows, for which a
-/// taken branch counts.
+/// Through the caches: the routine alone. What the compiler may not inline here is out of the way of the
+/// shortest rows, for which a taken branch counts.
 #[target_feature(enable = "avx2")]
 pub unsafe fn range(dst: *mut u8, src: *const u8, len: usize) {
     #[inline(never)]
@@ -175,7 +177,8 @@ unsafe fn long(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Whole lines of the destination past the caches, its edges through them, while the source is fetched, and then `ahead`.
+/// Whole lines of the destination past the caches, its edges through them, while the source is fetched, and
+/// then `ahead`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
@@ -189,7 +192,8 @@ unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     let four = body / FOUR_PAGES * FOUR_PAGES;
     let last = body - four;
     let own = last.saturating_sub(AHEAD);
-    // SAFETY: `skip`, `four`, `last` and what is left are the row, one after the other; after `skip` begins a line.
+    // SAFETY: `skip`, `four`, `last` and what is left are the row, one after the other; after `skip` begins a
+    // line.
     unsafe {
         small(dst, src, skip);
         let (dst, src) = (dst.add(skip), src.add(skip));
@@ -202,7 +206,8 @@ unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     }
 }
 
-/// `len` bytes in whole lines to a destination that begins with a line, while as many are fetched from `ahead`.
+/// `len` bytes in whole lines to a destination that begins with a line, while as many are fetched from
+/// `ahead`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn lines(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
@@ -213,8 +218,9 @@ unsafe fn lines(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     }
 }
 
-/// As [`lines`], for a multiple of four pages, of which two lines each are moved in turn: more of the memory is at work at a time,
-/// and the hardware follows four streams instead of one. A quarter faster than one page after the other.
+/// As [`lines`], for a multiple of four pages, of which two lines each are moved in turn: more of the memory
+/// is at work at a time, and the hardware follows four streams instead of one. A quarter faster than one page
+/// after the other.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn four_pages_each(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
@@ -304,7 +310,8 @@ unsafe fn large_enough(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "avx2")]
 unsafe fn forward(dst: *mut u8, src: *const u8, len: usize) {
     let last = len - 128;
-    // SAFETY: the first vector, those from the first aligned one on, and the last four, which were loaded before.
+    // SAFETY: the first vector, those from the first aligned one on, and the last four, which were loaded
+    // before.
     unsafe {
         let first = load(src);
         let tail = (load_pair(src.add(last)), load_pair(src.add(last + 64)));
@@ -326,8 +333,8 @@ unsafe fn forward(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "avx2")]
 unsafe fn backward(dst: *mut u8, src: *const u8, len: usize) {
     const STEP: usize = 256;
-    // SAFETY: `at` is how much of the row is still to do; the last vectors are done first and the first ones at the end, from
-    // what was loaded before anything was stored.
+    // SAFETY: `at` is how much of the row is still to do; the last vectors are done first and the first ones
+    // at the end, from what was loaded before anything was stored.
     unsafe {
         let (head, tail) = (load_pair(src), load(src.add(len - 32)));
         let mut at = len - (dst.add(len) as usize) % 32;
@@ -366,7 +373,8 @@ pub unsafe fn fill(dst: *mut u8, len: usize, pattern: [u8; 4], manner: Manner) {
     };
     let skip = (dst as usize).wrapping_neg() % LINE;
     let (first, last, middle) = (at(0), at(len - LINE), at(skip));
-    // SAFETY: the first and the last line of the range, and those that begin with a line after `skip` and end inside the range.
+    // SAFETY: the first and the last line of the range, and those that begin with a line after `skip` and end
+    // inside the range.
     unsafe {
         store_pair(dst, first);
         for offset in (skip..len - LINE).step_by(LINE) {

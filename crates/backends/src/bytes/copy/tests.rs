@@ -1,7 +1,8 @@
 use super::*;
 use ferry_core::{Line, Rows};
 
-/// A plan whose addresses are offsets into one buffer, by the plainest loop: each row as memmove does it, in order.
+/// A plan whose addresses are offsets into one buffer, by the plainest loop: each row as memmove does it, in
+/// order.
 fn oracle(buffer: &mut [u8], pieces: &[Rows]) {
     for rows in pieces {
         for row in 0..rows.height {
@@ -47,8 +48,8 @@ impl Buffer {
     }
 }
 
-/// Runs a plan of offsets with each routine, in slices of `most` bytes, as a part of `whole` bytes, and compares every byte of the
-/// buffer with the plain loop.
+/// Runs a plan of offsets with each routine, in slices of `most` bytes, as a part of `whole` bytes, and
+/// compares every byte of the buffer with the plain loop.
 fn agrees(buffer_len: usize, pieces: &[Rows], most: usize, whole: usize) {
     for routine in Routine::all() {
         for as_lines in [false, pieces.iter().all(|rows| rows.height == 1)] {

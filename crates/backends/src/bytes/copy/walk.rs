@@ -151,8 +151,8 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
     true
 }
 
-/// Moves at most `left` bytes of the row that the cursor is in; returns what they count for. A row whose two ends overlap is moved
-/// from the side that memmove would begin with.
+/// Moves at most `left` bytes of the row that the cursor is in; returns what they count for. A row whose two
+/// ends overlap is moved from the side that memmove would begin with.
 ///
 /// # Safety
 /// As for [`walk`].
@@ -163,8 +163,8 @@ unsafe fn part<M: Mover>(rows: &Rows, cursor: &mut Cursor, left: usize, manner: 
     let len = (rows.width - cursor.col).min(left);
     let apart = !is_overlapping(dst, src, rows.width);
     let offset = if apart || dst < src { cursor.col } else { rows.width - cursor.col - len };
-    // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the second,
-    // where what is still to be read lies on the side that has not been written.
+    // SAFETY: part of a row of the plan; the two ranges are apart in the first case and may overlap in the
+    // second, where what is still to be read lies on the side that has not been written.
     unsafe {
         let (dst, src) = ((dst + offset) as *mut u8, (src + offset) as *const u8);
         if apart {

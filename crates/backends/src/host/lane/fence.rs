@@ -1,5 +1,5 @@
-//! Fences of a lane: "this lane has passed this ticket". Whoever waits for one helps, then looks on for a little while, then
-//! sleeps.
+//! Fences of a lane: "this lane has passed this ticket". Whoever waits for one helps, then looks on for a
+//! little while, then sleeps.
 
 use super::{Lane, Phase, State, Then};
 use ferry_core::{
@@ -15,7 +15,8 @@ use std::{
 pub struct LaneFence {
     lane: Arc<Lane>,
     ticket: Ticket,
-    /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was dropped.
+    /// Nanoseconds of the engine's clock, plus one; 0 until reached, and for ever if it is no mark or was
+    /// dropped.
     reached: AtomicU64,
     failed: AtomicBool,
 }

@@ -1,5 +1,5 @@
-//! The lane under the model checker: every interleaving of a submitter that waits, a worker, and a third party.
-//! `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
+//! The lane under the model checker: every interleaving of a submitter that waits, a worker, and a third
+//! party. `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
 use ferry_core::{Fill, Gate, Halt, Point, sync::AtomicUsize};
@@ -23,7 +23,8 @@ fn lane(engine: &Arc<Engine>, waited: bool) -> Arc<Lane> {
     Lane::new(engine.clone(), Arc::new(Status::new(0, None)), waited)
 }
 
-/// Runs `body` beside one worker, in every order that up to three preemptions allow, and what it returns after the end.
+/// Runs `body` beside one worker, in every order that up to three preemptions allow, and what it returns
+/// after the end.
 fn beside_a_worker<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
     beside(false, body);
 }
@@ -187,7 +188,8 @@ fn work_after_an_abort_is_not_dropped() {
     });
 }
 
-/// Submits twice and learns of the end without lending a hand: the worker must be told of every op that finds it gone.
+/// Submits twice and learns of the end without lending a hand: the worker must be told of every op that finds
+/// it gone.
 fn submit_and_look_on(engine: &Arc<Engine>) {
     let lane = lane(engine, false);
     for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! Watchers of a lane that only the test's own thread runs, up to the ticket that it waits for and no further.
+//! Watchers of a lane that only the test's own thread runs, up to the ticket that it waits for and no
+//! further.
 
 use super::*;
 use ferry_core::{Fill, sync::AtomicUsize};

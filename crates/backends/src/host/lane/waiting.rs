@@ -1,5 +1,5 @@
-//! Who waits for a lane, by ticket: threads that sleep and functions that watch. There may be thousands, so neither coming nor
-//! being told costs more than a walk down a tree.
+//! Who waits for a lane, by ticket: threads that sleep and functions that watch. There may be thousands, so
+//! neither coming nor being told costs more than a walk down a tree.
 
 use super::{NONE, Then};
 use ferry_core::Ticket;
@@ -48,7 +48,8 @@ impl Waiting {
         !self.sleepers.is_empty()
     }
 
-    /// Takes those off the list who wait for nothing after `passed`: whether threads sleep that must wake, and what must run.
+    /// Takes those off the list who wait for nothing after `passed`: whether threads sleep that must wake,
+    /// and what must run.
     pub fn take_due(&mut self, passed: Ticket) -> (bool, Vec<Then>) {
         let mut wakes = false;
         while self.sleepers.first_key_value().is_some_and(|(ticket, _)| *ticket <= passed) {

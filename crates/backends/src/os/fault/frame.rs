@@ -1,16 +1,18 @@
-//! A call that can be left from outside: its frame keeps the registers that a caller expects back, and where it lies is told
-//! while the call lasts. Only frames of plain loops lie above it, so leaving them skips no destructor.
+//! A call that can be left from outside: its frame keeps the registers that a caller expects back, and where
+//! it lies is told while the call lasts. Only frames of plain loops lie above it, so leaving them skips no
+//! destructor.
 
 use std::ffi::c_void;
 
-/// Loops deeper than this are none of ours: a handler of the program's interrupted one, and it is the one that faulted. A signal's
-/// own frame is larger. Unoptimised loops take more.
+/// Loops deeper than this are none of ours: a handler of the program's interrupted one, and it is the one
+/// that faulted. A signal's own frame is larger. Unoptimised loops take more.
 const DEEPEST: usize = if cfg!(debug_assertions) { 64 << 10 } else { 1 << 10 };
 
 /// Whether this machine's frames can be left.
 pub const IS_KNOWN: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Calls `body` with `data`. While that runs, `place` holds the address of the frame, otherwise zero. Returns whether the call was left.
+/// Calls `body` with `data`. While that runs, `place` holds the address of the frame, otherwise zero. Returns
+/// whether the call was left.
 ///
 /// # Safety
 /// `body` may be called with `data`, and may be left wherever it touches memory.
@@ -20,7 +22,8 @@ pub unsafe fn enter(body: unsafe extern "C" fn(*mut c_void), data: *mut c_void, 
     unsafe { machine::enter(body, data, place) != 0 }
 }
 
-/// Has the handler's thread go on where the call at `frame` returns, if it can be inside of that. Returns whether it does.
+/// Has the handler's thread go on where the call at `frame` returns, if it can be inside of that. Returns
+/// whether it does.
 ///
 /// # Safety
 /// `context` is the one that the kernel gave the handler, and `frame` what `enter` of this thread told.

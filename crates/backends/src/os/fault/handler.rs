@@ -1,7 +1,9 @@
-//! The one handler of this library, for SIGSEGV and SIGBUS. It uses nothing but system calls, its own stack and atomics.
+//! The one handler of this library, for SIGSEGV and SIGBUS. It uses nothing but system calls, its own stack
+//! and atomics.
 //!
-//! What is not for us takes the course it would have taken: the program's handler is called as the kernel would have called it, and
-//! where there was none the default action follows. A signal that somebody sent is never ours.
+//! What is not for us takes the course it would have taken: the program's handler is called as the kernel
+//! would have called it, and where there was none the default action follows. A signal that somebody sent is
+//! never ours.
 
 use super::{Fault, frame, note, slots::Slot};
 use std::{
@@ -87,8 +89,8 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// A signal sent to the process is for the program's threads, and may wait for one that asks for it: a thread of ours blocks it
-/// and sends it on, as it came.
+/// A signal sent to the process is for the program's threads, and may wait for one that asks for it: a thread
+/// of ours blocks it and sends it on, as it came.
 ///
 /// # Safety
 /// `info` and `context` are the kernel's.
@@ -97,7 +99,8 @@ unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_voi
     if !Slot::of(unsafe { libc::gettid() }).is_some_and(Slot::passes_on) {
         return false;
     }
-    // SAFETY: the kernel's context, from which it takes the mask when the handler returns, and what it told of the signal.
+    // SAFETY: the kernel's context, from which it takes the mask when the handler returns, and what it told
+    // of the signal.
     unsafe {
         let mut this: libc::sigset_t = mem::zeroed();
         libc::sigaddset(&mut this, signal);
@@ -153,8 +156,8 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void,
 
 /// The default action, as soon as the handler returns.
 fn by_default(signal: i32, info: *mut libc::siginfo_t, repeats: bool) {
-    // SAFETY: plain data for a valid call; zeroes are the default action without flags. The signal sent is the one that came,
-    // with all that was known of it, to the thread that it came to.
+    // SAFETY: plain data for a valid call; zeroes are the default action without flags. The signal sent is
+    // the one that came, with all that was known of it, to the thread that it came to.
     unsafe {
         let action: libc::sigaction = mem::zeroed();
         libc::sigaction(signal, &action, ptr::null_mut());

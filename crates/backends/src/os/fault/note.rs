@@ -1,5 +1,5 @@
-//! One line for a program that touched a device pointer; `ferry run` asks for it. Written by a signal handler: nothing is
-//! allocated, and nothing but system calls is used.
+//! One line for a program that touched a device pointer; `ferry run` asks for it. Written by a signal
+//! handler: nothing is allocated, and nothing but system calls is used.
 
 /// Says so on standard error if `addr` is a device's.
 pub fn write(addr: usize) {
@@ -14,7 +14,8 @@ pub fn write(addr: usize) {
             text.push(b", from the CPU: device pointers can only be copied from and to (aclrtMemcpy)\n");
         }
         Owner::Devices => text.push(
-            b", addresses for devices (aclrtReserveMemAddress, aclrtHostRegister), from the CPU: it cannot use them\n",
+            b", addresses for devices (aclrtReserveMemAddress, aclrtHostRegister), from the CPU: it cannot \
+                use them\n",
         ),
     }
     // SAFETY: writes our own bytes to standard error.

@@ -1,5 +1,6 @@
-//! What a thread is at, where a signal handler can look: a slot for each thread that has copied, found by the thread's number. The
-//! handler runs on any thread of the process and must not touch thread-local memory of ours, which may have to be allocated first.
+//! What a thread is at, where a signal handler can look: a slot for each thread that has copied, found by the
+//! thread's number. The handler runs on any thread of the process and must not touch thread-local memory of
+//! ours, which may have to be allocated first.
 
 use super::Fault;
 use std::{
@@ -12,7 +13,8 @@ use std::{
 /// Says whether the loop touches an address.
 pub type Covers = unsafe fn(*const c_void, usize) -> bool;
 
-/// One thread's. Only that thread uses it, and handlers on it; written for every copy, so alone on its cache line.
+/// One thread's. Only that thread uses it, and handlers on it; written for every copy, so alone on its cache
+/// line.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Slot {
@@ -102,14 +104,16 @@ impl Slot {
         self.is_ours.store(true, Ordering::Relaxed);
     }
 
-    /// For the handler: whether a signal that was sent has to go to another thread. If so the caller blocks it in this one.
+    /// For the handler: whether a signal that was sent has to go to another thread. If so the caller blocks
+    /// it in this one.
     pub fn passes_on(&self) -> bool {
         let is_ours = self.is_ours.load(Ordering::Relaxed);
         self.is_deaf.fetch_or(is_ours, Ordering::Relaxed);
         is_ours
     }
 
-    /// Opens the signals of faults again that the handler has blocked, unless one of them still waits for a thread of the program's.
+    /// Opens the signals of faults again that the handler has blocked, unless one of them still waits for a
+    /// thread of the program's.
     #[cold]
     fn listen_again(&self) {
         // SAFETY: sets of signals on the stack, valid for the calls.

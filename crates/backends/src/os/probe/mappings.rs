@@ -1,11 +1,13 @@
-//! The mappings of this process, asked of the kernel one by one (Linux 6.11 and later), or read from its list of all of them.
+//! The mappings of this process, asked of the kernel one by one (Linux 6.11 and later), or read from its list
+//! of all of them.
 
 use crate::os::files::{above, read_to_string};
 use std::{fs::File, os::fd::AsRawFd};
 
 /// The list, as the calling thread has it: `/proc/self` is empty once the main thread is gone.
 pub const LIST: &str = "/proc/thread-self/maps";
-/// `PROCMAP_QUERY`: reads and writes a [`Query`]. The number's parts are its direction, size, group and place in the group.
+/// `PROCMAP_QUERY`: reads and writes a [`Query`]. The number's parts are its direction, size, group and place
+/// in the group.
 const ASK: libc::Ioctl = (3 << 30 | size_of::<Query>() << 16 | (b'f' as usize) << 8 | 17) as libc::Ioctl;
 
 /// A mapping.
@@ -37,7 +39,8 @@ struct Query {
     name_and_build_at: [u64; 2],
 }
 
-/// A way to learn about mappings. Opened for one look and closed after it, so that no descriptor of ours stays in the process.
+/// A way to learn about mappings. Opened for one look and closed after it, so that no descriptor of ours
+/// stays in the process.
 pub enum Mappings {
     /// The kernel answers for one address.
     Asked(File),
@@ -49,7 +52,8 @@ impl Mappings {
     /// The quick way, if this kernel has it.
     pub fn ask() -> Option<Mappings> {
         let asked = Mappings::Asked(above(|| File::open(LIST)).ok()?);
-        // Whether something is mapped at the start of the address space or not, a kernel that can be asked answers.
+        // Whether something is mapped at the start of the address space or not, a kernel that can be asked
+        // answers.
         asked.around(0).is_some().then_some(asked)
     }
 
@@ -94,7 +98,8 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether there is a file behind it that could be shorter than the mapping, and no device, which reading could change.
+    /// Whether there is a file behind it that could be shorter than the mapping, and no device, which reading
+    /// could change.
     pub fn is_of_file(&self) -> bool {
         let is_memory = |name: &str| name.starts_with("/dev/shm/") || name == "/dev/zero";
         self.name.starts_with('/') && (!self.name.starts_with("/dev/") || is_memory(self.name))

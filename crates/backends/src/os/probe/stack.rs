@@ -1,9 +1,10 @@
-//! What lies on the stack of the calling thread can be accessed: nobody need be asked about an output argument there, as most are.
+//! What lies on the stack of the calling thread can be accessed: nobody need be asked about an output
+//! argument there, as most are.
 
 use std::{cell::Cell, hint::black_box, mem::MaybeUninit, ops::Range};
 
-/// No more of a stack than this is taken for one. Where stacks have no limit, all up to the next mapping counts as the first thread's,
-/// and the heap grows there later, with stacks of users in it perhaps.
+/// No more of a stack than this is taken for one. Where stacks have no limit, all up to the next mapping
+/// counts as the first thread's, and the heap grows there later, with stacks of users in it perhaps.
 const MOST: usize = 64 << 20;
 
 thread_local! {
@@ -11,7 +12,8 @@ thread_local! {
     static STACK: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
-/// Whether a range lies in that part of the calling thread's stack that is in use. One that does not may do so all the same.
+/// Whether a range lies in that part of the calling thread's stack that is in use. One that does not may do
+/// so all the same.
 pub fn is_on_stack(addr: usize, len: usize) -> bool {
     let mark = 0_u8;
     let here = black_box(&raw const mark) as usize;

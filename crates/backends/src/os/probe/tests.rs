@@ -116,8 +116,8 @@ fn file(len: usize) -> OwnedFd {
     file
 }
 
-/// Whether all of it can be read and written. Every way of asking must agree; populating comes last, since it changes what the
-/// others see.
+/// Whether all of it can be read and written. Every way of asking must agree; populating comes last, since it
+/// changes what the others see.
 fn answers(mapped: &Mapped) -> [bool; 2] {
     let (first, past) = (mapped.at, mapped.at + mapped.len);
     [Access::Read, Access::Write].map(|access| {

@@ -1,4 +1,5 @@
-//! Ranges of addresses that several owners may have in common: a range is known until the last of them is gone.
+//! Ranges of addresses that several owners may have in common: a range is known until the last of them is
+//! gone.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 

@@ -13,8 +13,8 @@ use std::{collections::HashMap, os::fd::BorrowedFd};
 #[derive(Default)]
 pub struct Imports(Mutex<Mapped>);
 
-/// Memory of other processes. Where the same bytes are imported again the engine finds them at the same addresses, so that a copy
-/// whose ends overlap is seen to.
+/// Memory of other processes. Where the same bytes are imported again the engine finds them at the same
+/// addresses, so that a copy whose ends overlap is seen to.
 #[derive(Default)]
 struct Mapped {
     by_base: HashMap<usize, Imported>,
@@ -73,8 +73,8 @@ impl Mapped {
 }
 
 impl Imports {
-    /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the user too. `own` is the
-    /// engine's address of memory that this process lent itself.
+    /// Maps memory of another process: for the engine, and, where the CPU may touch device memory, for the
+    /// user too. `own` is the engine's address of memory that this process lent itself.
     pub fn import(
         &self,
         shared: &Shared,
@@ -100,7 +100,8 @@ impl Imports {
         Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
-    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is nobody else's.
+    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is
+    /// nobody else's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
         lock(&self.0).ranges.meets(addr, len)
     }

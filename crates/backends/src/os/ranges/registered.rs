@@ -15,8 +15,8 @@ impl PageLocks {
         }
     }
 
-    /// Unlocks the pages of a range, except for those that another registration covers: the kernel does not count how
-    /// often a page is locked.
+    /// Unlocks the pages of a range, except for those that another registration covers: the kernel does not
+    /// count how often a page is locked.
     pub fn remove(&self, base: usize, len: usize) {
         let mut locked = lock(&self.0);
         let Some(index) = locked.iter().position(|entry| *entry == (base, len)) else { return };

@@ -19,8 +19,8 @@ pub struct Reservations {
     quarantine: Mutex<Quarantine>,
 }
 
-/// Addresses that were reserved and given up, the oldest first: without access rights, so that a stale pointer is met by an error and not
-/// by whatever the system puts there next.
+/// Addresses that were reserved and given up, the oldest first: without access rights, so that a stale
+/// pointer is met by an error and not by whatever the system puts there next.
 #[derive(Default)]
 struct Quarantine {
     mappings: VecDeque<Mapping>,
@@ -49,7 +49,8 @@ impl Quarantine {
 impl Reservations {
     /// Sets addresses aside.
     pub fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
-        // Room to align, and a page at the end that nothing is ever mapped to: blocks that touch are of one reservation.
+        // Room to align, and a page at the end that nothing is ever mapped to: blocks that touch are of one
+        // reservation.
         let slack = align.max(GRANULE).checked_add(GRANULE);
         let whole = slack.and_then(|slack| len.checked_next_multiple_of(GRANULE)?.checked_add(slack));
         let whole = whole.ok_or_else(|| {

@@ -1,8 +1,8 @@
 //! pthread_cancel while a thread is in a call.
 //!
-//! A thread must not end in the middle of a call: it may hold locks, and it cannot be unwound through `catch_unwind`. So calls turn
-//! cancellation off and look for it once at their end, where nothing is left to be undone. Users' callbacks have it as the program
-//! has.
+//! A thread must not end in the middle of a call: it may hold locks, and it cannot be unwound through
+//! `catch_unwind`. So calls turn cancellation off and look for it once at their end, where nothing is left to
+//! be undone. Users' callbacks have it as the program has.
 
 use std::{ffi::c_int, ptr};
 
@@ -29,7 +29,8 @@ impl Cancelling {
         Cancelling(old)
     }
 
-    /// As it was. If the thread was cancelled meanwhile it ends here, so nothing with a destructor may be left in its frames.
+    /// As it was. If the thread was cancelled meanwhile it ends here, so nothing with a destructor may be
+    /// left in its frames.
     #[inline(always)]
     pub fn back(self) {
         if self.0 == ENABLED {

@@ -1,8 +1,9 @@
 //! The end of a process whose main thread has left it with pthread_exit.
 //!
-//! Such a process ends with its last thread, and that must be the program's, not one of ours. Ours end when they have nothing to do; in
-//! the meantime somebody has to take the signals sent to the process, which they block, and some never end by themselves. So one more
-//! thread looks now and then whether only ours are left. It is started when the main thread leaves, and costs others nothing.
+//! Such a process ends with its last thread, and that must be the program's, not one of ours. Ours end when
+//! they have nothing to do; in the meantime somebody has to take the signals sent to the process, which they
+//! block, and some never end by themselves. So one more thread looks now and then whether only ours are left.
+//! It is started when the main thread leaves, and costs others nothing.
 
 use super::{CALL_STACK, FIRST, Mask, OURS, One, spawn};
 use crate::os::files::read_to_string;
@@ -20,8 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 static STAYING: AtomicUsize = AtomicUsize::new(0);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Counts the calling thread among those that never end by themselves, as long as what is returned lives. The process
-/// does not wait for it.
+/// Counts the calling thread among those that never end by themselves, as long as what is returned lives. The
+/// process does not wait for it.
 pub fn never_ending() -> One {
     One::of(&STAYING)
 }
@@ -34,7 +35,8 @@ pub fn spawn_staying(name: String, stack: usize, body: impl FnOnce() + Send + 's
     })
 }
 
-/// A thread of the user's ends. If it is the main thread, or that has ended before, somebody looks from now on whether it was the last.
+/// A thread of the user's ends. If it is the main thread, or that has ended before, somebody looks from now
+/// on whether it was the last.
 pub fn thread_leaves() {
     let has_threads = OURS.load(Ordering::SeqCst) > 0;
     if has_threads && (is_main_thread() || Seen::now().is_some_and(|seen| seen.main_is_gone)) {
@@ -74,10 +76,12 @@ fn only_ours_are_left() -> bool {
     Seen::now().is_some_and(|seen| seen.main_is_gone && seen.threads <= ours + 1)
 }
 
-/// Ends the process as the end of its last thread does, unless a thread of ours still works or was working a moment ago.
+/// Ends the process as the end of its last thread does, unless a thread of ours still works or was working a
+/// moment ago.
 fn end_if_idle() {
     if OURS.load(Ordering::SeqCst) <= STAYING.load(Ordering::SeqCst) {
-        // SAFETY: no thread is left that could run into what exit handlers take down, but those that only wait.
+        // SAFETY: no thread is left that could run into what exit handlers take down, but those that only
+        // wait.
         unsafe { libc::exit(0) };
     }
 }
@@ -95,7 +99,8 @@ impl Seen {
         Seen::parse(&read_to_string("/proc/self/stat").ok()?)
     }
 
-    /// The state and the number of threads from a line of `/proc/PID/stat`. The name is in brackets and may hold anything.
+    /// The state and the number of threads from a line of `/proc/PID/stat`. The name is in brackets and may
+    /// hold anything.
     fn parse(line: &str) -> Option<Seen> {
         let mut fields = line.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;

@@ -1,5 +1,5 @@
-//! Starting a thread without Rust's own way of it: in a Rust program that maps a signal stack when the thread begins, and ends the
-//! process where nothing more can be mapped.
+//! Starting a thread without Rust's own way of it: in a Rust program that maps a signal stack when the thread
+//! begins, and ends the process where nothing more can be mapped.
 
 use std::{
     ffi::{CString, c_void},
@@ -31,7 +31,8 @@ pub fn detached(name: &str, stack: usize, body: Body) -> io::Result<()> {
 fn create(stack: usize, start: *mut Start) -> io::Result<()> {
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     let attributes = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialised by the first call and destroyed by the last; `run` takes `start` once.
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last; `run` takes `start`
+    // once.
     unsafe {
         told(libc::pthread_attr_init(attributes))?;
         libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -67,7 +68,8 @@ impl Crew {
     /// `work` outlives this crew.
     pub unsafe fn join(&self, name: &str, work: &(dyn Fn() + Sync)) -> bool {
         const STACK: usize = 1 << 20;
-        // SAFETY: only the lifetime changes: the crew waits until nobody uses it, and the caller promises that it lives so long.
+        // SAFETY: only the lifetime changes: the crew waits until nobody uses it, and the caller promises
+        // that it lives so long.
         let work: &'static (dyn Fn() + Sync) = unsafe { mem::transmute(work) };
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let leaves = Leaves(self.0.clone());
