@@ -10,7 +10,7 @@ use crate::cuda::{
     shared::beforehand::Beforehand,
     shared::bounce::Bounces,
     shared::latch::Words,
-    staging::crew::Desks,
+    staging::{Staging, StagingPool},
     stream::bell::Bells,
     stream::events::Events,
     stream::ring::{Lists, Loan},
@@ -47,14 +47,12 @@ pub struct Device {
     pub constants: Apart<Constants>,
     lists: Lists,
     pub bells: Bells,
-    /// Where copies of pageable memory are staged.
-    pub desks: Desks,
+    /// For copies of pageable memory.
+    pub staging: Staging,
     /// Streams that are held, of other devices too, and calls that must not be made meanwhile.
     pub sync: Arc<ImplicitSync>,
     /// What is made before a stream is held.
     pub beforehand: Arc<Beforehand>,
-    /// What the driver has page-locked for all devices.
-    pub pinned: Arc<Mutex<PinnedRanges>>,
     /// For those streams.
     pub words: Words,
     kernels: OnceLock<[KernelHandle; 4]>,
@@ -95,6 +93,8 @@ impl Device {
         settings: &Settings,
     ) -> Device {
         const GUESS: usize = 32;
+        let staging = StagingPool::new(context.clone(), workers.clone(), settings.stagers);
+        let staging = Staging::new(staging, pinned);
         let constants = settings.constants.on(context.multiprocessors().unwrap_or(GUESS));
         Device {
             workers,
@@ -103,10 +103,9 @@ impl Device {
             constants: Apart(constants),
             lists: Lists::default(),
             bells: Bells::default(),
-            desks: Desks::new(settings.stagers),
+            staging,
             sync,
             beforehand,
-            pinned,
             words: Words::default(),
             kernels: OnceLock::new(),
             reducing: OnceLock::new(),
@@ -200,7 +199,6 @@ impl Drop for Device {
             // that used the words hold this device and so are gone.
             unsafe { current.free_own_pinned(at) };
         }
-        self.desks.close(&current);
         self.sealing.close(&current);
         self.bounces.close(&current);
         self.spares.close(&current);

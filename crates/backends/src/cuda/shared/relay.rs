@@ -9,7 +9,7 @@ use crate::cuda::{
     shared::adopt::{Arrival, Shared},
     shared::bounce::{CHUNK, CHUNKS},
     shared::latch::{Hold, Latch, Place},
-    staging::crew::{self, Portions},
+    staging::{self, Portions},
     stream::events::Event,
     stream::planner::Way,
 };
@@ -88,10 +88,10 @@ impl Relay {
 
     fn move_by_device(&self, index: usize) -> Result<()> {
         let pieces = self.portions.get(index).expect("one of them");
-        let mut rows = crew::in_chunk(self.chunks[index % CHUNKS], pieces, self.is_into);
+        let mut rows = staging::in_buffer(self.chunks[index % CHUNKS], pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(way) = self.way.filter(|_| is_list) {
-            let entries: Vec<_> = rows.map(crew::entry).collect();
+            let entries: Vec<_> = rows.map(staging::entry).collect();
             return self.front.send(&entries, way);
         }
         // SAFETY: the chunk is ours and the other end of the plan: both stay valid until the op has passed.
@@ -115,6 +115,8 @@ impl Relay {
         let pieces = self.portions.get(index).expect("one of them");
         // SAFETY: the memory of the plan is valid until the stream has passed the copy, which waits for us; the device does not use the
         // chunk now.
-        unsafe { crew::move_by_cpu(crew::in_chunk(self.chunks[index % CHUNKS], pieces, !self.is_into)) }
+        unsafe {
+            staging::move_by_cpu(staging::in_buffer(self.chunks[index % CHUNKS], pieces, !self.is_into))
+        }
     }
 }

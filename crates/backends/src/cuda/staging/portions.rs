@@ -1,20 +1,21 @@
-//! A copy cut into portions, each of which fits a chunk of page-locked memory.
+//! A copy cut into portions, each of which fits a staging buffer.
 
 use crate::bytes::portions::cut;
 use ferry_core::Rows;
 use std::ops::Range;
 
-/// Pieces start at multiples of this in a chunk.
+/// Pieces start at multiples of this in a buffer.
 const ALIGN: usize = 64;
 
-/// The pieces of a copy, none larger than a chunk, and which of them go together.
+/// The pieces of a copy, none larger than a buffer, and which of them go together.
 pub struct Portions {
     pieces: Vec<Rows>,
     ranges: Vec<Range<usize>>,
 }
 
 impl Portions {
-    /// Cuts `rows` for chunks of `size` bytes, a multiple of a page; `host` tells the host's end of a piece.
+    /// Cuts `rows` for buffers of `size` bytes, a multiple of a page; `host` says where a piece begins in the
+    /// host's memory.
     pub fn new(rows: impl Iterator<Item = Rows>, size: usize, host: impl Fn(&Rows) -> usize) -> Portions {
         let mut pieces = Vec::with_capacity(rows.size_hint().0);
         rows.for_each(|rows| cut(&rows, size, 1, &host, |part| pieces.push(part)));
@@ -33,7 +34,7 @@ impl Portions {
     }
 }
 
-/// Where each piece of a portion lies in its chunk.
+/// Where each piece of a portion lies in its buffer.
 pub fn places(pieces: &[Rows]) -> impl Iterator<Item = (usize, &Rows)> {
     pieces.iter().scan(0, |end, rows| {
         let start = *end;
@@ -46,7 +47,7 @@ fn room(rows: &Rows) -> usize {
     rows.bytes().next_multiple_of(ALIGN)
 }
 
-/// Neighbours that fit one chunk together.
+/// Neighbours that fit one buffer together.
 fn gather(pieces: &[Rows], size: usize) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut left = 0;
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_are_the_copy_and_fit_their_chunks() {
+    fn portions_are_the_copy_and_fit_their_buffers() {
         const SIZE: usize = 8192;
         let narrow = Rows { dst: 1 << 20, dst_pitch: 40, src: 5, src_pitch: 33, width: 33, height: 700 };
         let wide =
