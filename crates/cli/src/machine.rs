@@ -53,8 +53,8 @@ impl Machine {
         .collect()
     }
 
-    /// Sets them for this process, and wants no log files unless somebody asked for them: what this command
-    /// provokes, it tells itself.
+    /// Sets them for this process, and turns log files off unless ASCEND_GLOBAL_LOG_LEVEL is set: what this
+    /// command provokes, it reports itself.
     ///
     /// # Safety
     /// No other thread runs yet: setting a variable races with any thread that reads one.

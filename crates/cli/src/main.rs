@@ -2,7 +2,7 @@
 //!
 //! What shows the library (`tour`, `devices`, `bench`, `run`) knows nothing of the engine. It loads
 //! libascendcl.so and calls the C functions, as a user's program does, so what it shows is what a program
-//! gets. What copies memory for its own sake (`copy`), and what only looks at devices without using them
+//! gets. What copies memory for its own sake (`copy`), and what only lists devices without using them
 //! (`npu-smi`), uses the crate `ferry`, as a Rust program does. No process does both.
 
 mod bench;

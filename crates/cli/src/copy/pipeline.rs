@@ -82,7 +82,7 @@ impl Pipeline {
         let mut totals = Totals { bytes: 0, ways: Some(Default::default()) };
         for chunk in submitted {
             let buffers = totals.finish(chunk?, &mut write)?;
-            // Where everything was sent, nobody needs it any more.
+            // Refused when everything was submitted: the buffers are not needed any more.
             let _ = free.send(buffers);
         }
         sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -172,7 +172,7 @@ fn spoil(back: &mut [u8], sent: &[u8]) {
     }
 }
 
-/// Says where the first difference is; `before` bytes came earlier.
+/// Fails with the first difference; `before` bytes came earlier.
 fn compare(sent: &[u8], back: &[u8], before: u64) -> Result<()> {
     if sent == back {
         return Ok(());

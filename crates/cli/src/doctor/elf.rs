@@ -15,11 +15,10 @@ type Sections<'a, R> = object::read::elf::SectionTable<'a, Header, R>;
 
 const MACHINE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
 
-/// Constants past this many bytes are data, not names that somebody looks up.
-const MOST_CONSTANTS: u64 = 64 << 20;
+/// Read-only data past this many bytes is not searched for names that dlsym may look up.
+const SEARCHED_CONSTANTS: u64 = 64 << 20;
 
-/// An ELF file as far as the loader and we are interested in it. Of the names, only those of AscendCL's
-/// libraries.
+/// What the loader and this report need of an ELF file. Of the symbols, only those of AscendCL's libraries.
 #[derive(Default)]
 pub struct Object {
     pub path: PathBuf,
@@ -117,7 +116,7 @@ impl Object {
     ) -> object::Result<()> {
         for section in sections.iter() {
             let is_constants = sections.section_name(endian, section)?.starts_with(b".rodata");
-            if !is_constants || section.sh_size(endian) > MOST_CONSTANTS {
+            if !is_constants || section.sh_size(endian) > SEARCHED_CONSTANTS {
                 continue;
             }
             let texts = section.data(endian, data)?.split(|byte| *byte == 0);

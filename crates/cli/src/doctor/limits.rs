@@ -1,5 +1,5 @@
-//! What the system lets a process have: locked memory, addresses, descriptors, threads, shared memory, and
-//! the C library.
+//! Limits of the system: locked memory, address space, descriptors, threads, shared memory; and the C
+//! library.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -9,9 +9,9 @@ use ferry_terminal::bytes;
 
 use super::finding::{Finding, fine, note, wrong};
 
-/// Less than this is a default that programs with page-locked buffers soon reach.
+/// A smaller limit of locked memory is a default that programs with page-locked buffers soon reach.
 const LITTLE_LOCKED: u64 = 1 << 30;
-/// What containers give /dev/shm unless told otherwise.
+/// The default size of /dev/shm in containers.
 const LITTLE_SHARED: u64 = 64 << 20;
 
 pub fn inspect() -> Vec<Finding> {

@@ -1,5 +1,5 @@
 //! One program: which AscendCL libraries it and its libraries need, what the loader finds for each and by
-//! which rule, and which names they want that nobody has.
+//! which rule, and which symbols no library defines.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,8 +19,8 @@ use crate::prefix::Prefix;
 /// Packages that load AscendCL's libraries when Python imports them.
 const PACKAGES: [&str; 2] = ["acl", "torch_npu"];
 
-/// At most this many names in a line.
-const SHOWN: usize = 12;
+/// How many names a line lists at most.
+const LISTED: usize = 12;
 
 pub fn inspect(command: &[OsString]) -> Vec<Finding> {
     let Some(program) = locate(Path::new(&command[0])) else {
@@ -32,7 +32,7 @@ pub fn inspect(command: &[OsString]) -> Vec<Finding> {
         return vec![unusable(&program)];
     }
     let closure = Search::here().closure(&starts);
-    let ours = Ours::here();
+    let ours = OwnLibraries::here();
     findings.extend(libraries(&closure, &ours));
     findings.extend(names(&closure, &ours));
     findings
@@ -153,8 +153,8 @@ fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
             continue;
         };
         findings.push(fine("python", format!("{name} in {}", folder.display())));
-        // Ours takes the library that is loaded, or its own. Of others, the modules at the top are what an
-        // import loads; what lies deeper is loaded by those, or never.
+        // OwnLibraries takes the library that is loaded, or its own. Of others, the modules at the top are
+        // what an import loads; what lies deeper is loaded by those, or never.
         if *name != "acl" {
             starts.extend(modules(folder));
         }
@@ -162,8 +162,8 @@ fn packages(python: &Path) -> (Vec<PathBuf>, Vec<Finding>) {
     (starts, findings)
 }
 
-/// What we have: the library, and the companions beside it.
-struct Ours {
+/// Ferry's own files: the library, and the companions beside it.
+struct OwnLibraries {
     /// The folder with all of them.
     folder: PathBuf,
     /// The names that they have for others.
@@ -172,14 +172,14 @@ struct Ours {
     is_installed: bool,
 }
 
-impl Ours {
-    fn here() -> Ours {
+impl OwnLibraries {
+    fn here() -> OwnLibraries {
         let library = library::find().unwrap_or_default();
         let folder = library.parent().unwrap_or(Path::new("/")).to_owned();
         let is_installed = Prefix::around(&library).is_some();
         let beside = if is_installed { files(&folder) } else { vec![library] };
         let has = beside.iter().filter_map(|file| elf::read(file)).flat_map(|object| object.has).collect();
-        Ours { folder, has, is_installed }
+        OwnLibraries { folder, has, is_installed }
     }
 
     fn is(&self, found: &Found) -> bool {
@@ -223,7 +223,7 @@ impl Ours {
 }
 
 /// A line for each AscendCL library that is needed.
-fn libraries(closure: &Closure, ours: &Ours) -> Vec<Finding> {
+fn libraries(closure: &Closure, ours: &OwnLibraries) -> Vec<Finding> {
     let needed = closure.libraries.iter().filter(|(name, _)| ours.knows(name));
     let lines = needed.map(|(name, (users, found))| {
         let users = few(users.iter().map(String::as_str));
@@ -252,9 +252,9 @@ fn libraries(closure: &Closure, ours: &Ours) -> Vec<Finding> {
 }
 
 /// Names that are wanted, and that neither we nor another library of the program have.
-fn names(closure: &Closure, ours: &Ours) -> Vec<Finding> {
-    // What a library of somebody else's in the program has is his; what is in the place of one of ours does
-    // not count.
+fn names(closure: &Closure, ours: &OwnLibraries) -> Vec<Finding> {
+    // Symbols of the program's other libraries count as defined; those of a library that stands where one of
+    // Ferry's would do not.
     let is_theirs = |object: &&elf::Object| {
         object.path.file_name().is_none_or(|name| !ours.knows(&name.to_string_lossy()))
     };
@@ -298,7 +298,7 @@ fn count(names: usize) -> String {
 /// The first few of a list, and how many more there are.
 fn few<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
-    let more = words.len().saturating_sub(SHOWN);
+    let more = words.len().saturating_sub(LISTED);
     let shown = words[..words.len() - more].join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }

@@ -1,5 +1,5 @@
-//! The environment: variables of ours that nobody knows, variables of a toolkit that lead nowhere or
-//! elsewhere, and which libascendcl.so comes first in LD_LIBRARY_PATH and LD_PRELOAD.
+//! The environment: unknown FERRY_ variables, variables of a toolkit that name no folder or another one, and
+//! which libascendcl.so comes first in LD_LIBRARY_PATH and LD_PRELOAD.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use ferry_abi::library;
 use super::finding::{Finding, fine, note, wrong};
 use crate::prefix::{HOMES, Prefix};
 
-/// The page that has every variable; a name that it does not have is nobody's.
+/// The page that documents every variable; a FERRY_ name that it does not have is unknown.
 const PAGE: &str = include_str!("../../../../docs/ENVIRONMENT.md");
 
 pub fn inspect() -> Vec<Finding> {

@@ -1,13 +1,14 @@
-//! Passing signals on to the program that `ferry run` started.
+//! Forwarding of signals to the program that `ferry run` started.
 //!
 //! The signals are blocked and taken one by one, so there are no handlers. A signal from the keyboard reaches
-//! the program by itself, because it is in the same group; only those that somebody sent to us alone are sent
-//! on.
+//! the program by itself, because it is in the same group; only those that were sent to this process alone
+//! are forwarded.
 
 use std::mem::MaybeUninit;
 
-/// What is passed on. Stopping and continuing are left to the terminal, which handles the whole group.
-const PASSED: [(i32, &str); 7] = [
+/// The signals that are forwarded. Stopping and continuing are left to the terminal, which signals the whole
+/// group.
+const FORWARDED: [(i32, &str); 7] = [
     (libc::SIGHUP, "SIGHUP"),
     (libc::SIGINT, "SIGINT"),
     (libc::SIGQUIT, "SIGQUIT"),
@@ -45,7 +46,7 @@ impl Signals {
         // fail only on bad arguments, and these are constants.
         unsafe {
             libc::sigemptyset(ours.as_mut_ptr());
-            for signal in PASSED.iter().map(|(signal, _)| *signal).chain([libc::SIGCHLD]) {
+            for signal in FORWARDED.iter().map(|(signal, _)| *signal).chain([libc::SIGCHLD]) {
                 libc::sigaddset(ours.as_mut_ptr(), signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
@@ -63,7 +64,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal and sends it to `process` if somebody sent it to us alone.
+    /// Waits for the next signal and forwards it to `process` if it was sent to this process alone.
     pub fn pass_next_to(&self, process: u32) {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
         // SAFETY: `ours` is an initialised set and `info` has room for the answer.
@@ -82,5 +83,5 @@ impl Signals {
 
 /// The signal's name, for those a program is likely to die of.
 pub fn name(signal: i32) -> Option<&'static str> {
-    PASSED.iter().chain(&DEADLY).find(|(number, _)| *number == signal).map(|(_, name)| *name)
+    FORWARDED.iter().chain(&DEADLY).find(|(number, _)| *number == signal).map(|(_, name)| *name)
 }

@@ -1,8 +1,8 @@
-//! What npu-smi is asked: a command and its options, in any order.
+//! The command line of npu-smi: a command and its options, in any order.
 
 use std::ffi::OsString;
 
-/// What is wanted.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SmiRequest {
     /// `-h`.
@@ -50,7 +50,7 @@ const QUERIES: [(&str, CardQuery); 7] = [
     ("usages", CardQuery::Usages),
 ];
 
-/// The options of `info` as they were options.
+/// The options of `info` as they were given.
 #[derive(Default)]
 struct InfoOptions {
     list: bool,

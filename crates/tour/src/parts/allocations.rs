@@ -1,4 +1,4 @@
-//! The other calls that make memory, and those that wait for the device before they free it.
+//! The other allocation functions, and those that synchronise the device before they free.
 
 use ferry_abi::memory::{self, Block, Home};
 use ferry_abi::{Library, MallocAttribute, MallocConfig, Result, call, kind};
@@ -14,10 +14,10 @@ pub const PARTS: &[TourPart] = &[
     part("FreeWithDevSync waits for a held stream", "device and host", freed),
 ];
 
-/// Which of the calls makes host memory.
+/// The index of the call that allocates host memory.
 const HOST: usize = 4;
 
-/// The five calls; settings are the module and, on a device, its number.
+/// Allocates by one of five calls; attributes are the module and, on a device, its number.
 fn make(library: &'static Library, which: usize, len: usize) -> Result<Block> {
     const HUGE_FIRST: i32 = 0;
     const MODULE: MallocAttribute = MallocAttribute { attribute: 1, value: [33, 0] };

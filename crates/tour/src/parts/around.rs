@@ -7,7 +7,7 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::proof::Proof;
 
-/// Bytes of memory with some before and after the part that a copy may write.
+/// The mirror of a block with a margin before and after the part that a copy may write.
 pub struct Around {
     pub bytes: Vec<u8>,
     len: usize,
@@ -27,7 +27,7 @@ impl Around {
         memory.part(Around::MARGIN, self.len)
     }
 
-    /// Writes it in the mirror.
+    /// Writes that part of the mirror.
     pub fn write(&mut self, bytes: &[u8]) {
         self.bytes[Around::MARGIN..][..self.len].copy_from_slice(bytes);
     }

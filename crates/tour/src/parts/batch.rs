@@ -1,4 +1,4 @@
-//! Batches: thousands of scattered blocks in one call, described by groups of attributes.
+//! Batches: thousands of scattered pieces in one call, described by groups of attributes.
 
 use ferry_abi::batch::{Batch, HOST, UNREGISTERED, device};
 use ferry_abi::memory::{Block, Home};
@@ -20,9 +20,10 @@ pub const PARTS: &[TourPart] = &[
     part("refused, SIZE_MAX: groups that break rules", "R52 R54 R57 R59-R62", batch_refused::wrong_groups),
 ];
 
-/// Copies in each batch, and the first of them that the second group of attributes describes.
+/// Copies in each batch.
 const COUNT: usize = 4096;
-const SECOND: usize = 1500;
+/// The first copy that the second group of attributes describes.
+const SECOND_GROUP: usize = 1500;
 
 fn to_device(ctx: &mut Ctx) -> Result<Proof> {
     let mut scatter = Scatter::new(ctx, Home::Locked)?;
@@ -52,7 +53,7 @@ fn to_host(ctx: &mut Ctx) -> Result<Proof> {
     ctx.moved(total, time)
 }
 
-/// Nothing is synchronised: the calls have waited. Plain host memory may be called HOST or UNREGISTERED.
+/// Nothing is synchronised: the calls have waited. Pageable memory may be described as HOST or UNREGISTERED.
 fn pageable(ctx: &mut Ctx) -> Result<Proof> {
     let mut scatter = Scatter::new(ctx, Home::Pageable)?;
     let stream = ctx.stream()?;
@@ -86,7 +87,7 @@ fn other_forms(ctx: &mut Ctx) -> Result<Proof> {
     ctx.moved(total, time)
 }
 
-/// One block's place on both sides. Blocks of the first group live on device 0, the others on the last
+/// The offsets of a piece on both sides. Pieces of the first group are on device 0, the others on the last
 /// device.
 struct ScatteredPiece {
     group: usize,
@@ -95,10 +96,10 @@ struct ScatteredPiece {
     len: usize,
 }
 
-/// Blocks in host memory and in memory of one or two devices, in different orders and with gaps, and their
+/// Pieces in host memory and in memory of one or two devices, in different orders and with gaps, and their
 /// mirrors.
 struct Scatter {
-    blocks: Vec<ScatteredPiece>,
+    pieces: Vec<ScatteredPiece>,
     ids: [usize; 2],
     host: (Block, Vec<u8>),
     device: [(Block, Vec<u8>); 2],
@@ -109,17 +110,17 @@ impl Scatter {
         let longest = ctx.size(8192, 256);
         let slot = longest + 24;
         let place = |i: usize| ScatteredPiece {
-            group: usize::from(i >= SECOND),
+            group: usize::from(i >= SECOND_GROUP),
             host: i * 2731 % COUNT * slot + i % 7,
             device: (i * 1237 + 5) % COUNT * slot + i % 13,
-            // ScatteredPiece 99 is empty, which is allowed.
+            // Piece 99 is empty, which is allowed.
             len: if i == 99 { 0 } else { longest - i % 61 },
         };
         let ids = [0, ctx.devices - 1];
         let mirror = |seed| pattern(seed, COUNT * slot);
         let on = |id: usize, seed| ctx.on(id, || Ok((ctx.block(Home::Device, &mirror(seed))?, mirror(seed))));
         Ok(Scatter {
-            blocks: (0..COUNT).map(place).collect(),
+            pieces: (0..COUNT).map(place).collect(),
             ids,
             host: (ctx.block(home, &mirror(1))?, mirror(1)),
             device: [on(ids[0], 2)?, on(ids[1], 3)?],
@@ -127,34 +128,34 @@ impl Scatter {
     }
 
     fn to_device(&self, host: [Location; 2]) -> Batch<'_> {
-        let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.part(block.device, block.len);
-            (device, self.host.0.part(block.host, block.len))
+        let copies = self.pieces.iter().map(|piece| {
+            let device = self.device[piece.group].0.part(piece.device, piece.len);
+            (device, self.host.0.part(piece.host, piece.len))
         });
         let ids = self.ids.map(device);
-        Batch::new(copies).group(0, ids[0], host[0]).group(SECOND, ids[1], host[1])
+        Batch::new(copies).group(0, ids[0], host[0]).group(SECOND_GROUP, ids[1], host[1])
     }
 
     fn to_host(&self, host: [Location; 2]) -> Batch<'_> {
-        let copies = self.blocks.iter().map(|block| {
-            let device = self.device[block.group].0.part(block.device, block.len);
-            (self.host.0.part(block.host, block.len), device)
+        let copies = self.pieces.iter().map(|piece| {
+            let device = self.device[piece.group].0.part(piece.device, piece.len);
+            (self.host.0.part(piece.host, piece.len), device)
         });
         let ids = self.ids.map(device);
-        Batch::new(copies).group(0, host[0], ids[0]).group(SECOND, host[1], ids[1])
+        Batch::new(copies).group(0, host[0], ids[0]).group(SECOND_GROUP, host[1], ids[1])
     }
 
     fn now_on_device(&mut self) {
-        for block in &self.blocks {
-            let source = &self.host.1[block.host..][..block.len];
-            self.device[block.group].1[block.device..][..block.len].copy_from_slice(source);
+        for piece in &self.pieces {
+            let source = &self.host.1[piece.host..][..piece.len];
+            self.device[piece.group].1[piece.device..][..piece.len].copy_from_slice(source);
         }
     }
 
     fn now_on_host(&mut self) {
-        for block in &self.blocks {
-            let source = &self.device[block.group].1[block.device..][..block.len];
-            self.host.1[block.host..][..block.len].copy_from_slice(source);
+        for piece in &self.pieces {
+            let source = &self.device[piece.group].1[piece.device..][..piece.len];
+            self.host.1[piece.host..][..piece.len].copy_from_slice(source);
         }
     }
 

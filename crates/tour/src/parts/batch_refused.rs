@@ -9,10 +9,12 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::proof::Proof;
 
+/// Copies in each batch.
 const COUNT: usize = 16;
-const BLOCK: usize = 256;
+/// Bytes of each copy.
+const PIECE_LEN: usize = 256;
 
-/// The wrong copy of each batch.
+/// The index of the wrong copy.
 const WRONG: usize = 7;
 
 /// Copy 7 goes the other way, or its memory is not what its attribute says.
@@ -66,13 +68,14 @@ struct Stage {
 
 impl Stage {
     fn new(ctx: &Ctx) -> Result<Stage> {
-        let target = ctx.block(Home::Device, &pattern(1, COUNT * BLOCK))?;
-        let source = ctx.block(Home::Locked, &pattern(2, COUNT * BLOCK))?;
+        let target = ctx.block(Home::Device, &pattern(1, COUNT * PIECE_LEN))?;
+        let source = ctx.block(Home::Locked, &pattern(2, COUNT * PIECE_LEN))?;
         Ok(Stage { target, source })
     }
 
     fn copies(&self) -> impl Iterator<Item = (BlockPart<'_>, BlockPart<'_>)> {
-        (0..COUNT).map(|i| (self.target.part(i * BLOCK, BLOCK), self.source.part(i * BLOCK, BLOCK)))
+        (0..COUNT)
+            .map(|i| (self.target.part(i * PIECE_LEN, PIECE_LEN), self.source.part(i * PIECE_LEN, PIECE_LEN)))
     }
 
     /// Good up to the wrong copy, where another attribute begins.
@@ -90,8 +93,8 @@ impl Stage {
     }
 
     fn unchanged(&self, ctx: &mut Ctx) -> Result<Proof> {
-        ctx.verify("the target of refused batches", &self.target, &pattern(1, COUNT * BLOCK))?;
-        ctx.verify("the source of refused batches", &self.source, &pattern(2, COUNT * BLOCK))?;
+        ctx.verify("the target of refused batches", &self.target, &pattern(1, COUNT * PIECE_LEN))?;
+        ctx.verify("the source of refused batches", &self.source, &pattern(2, COUNT * PIECE_LEN))?;
         ctx.proof()
     }
 }

@@ -1,4 +1,4 @@
-//! Which calls wait for their copy and which do not, seen while the stream is blocked, without a clock.
+//! Which calls wait for their copy and which return at once, proved by a stream that is blocked.
 
 use ferry_abi::batch::{Batch, HOST, device};
 use ferry_abi::error::ensure;
@@ -19,6 +19,7 @@ pub const PARTS: &[TourPart] = &[
     part("synchronous copy past a held default stream", "N2 N4", past_streams),
 ];
 
+/// Bytes of each copy.
 const LEN: usize = 1 << 16;
 /// Bytes of a row where the copy is one of a matrix.
 const PITCH: usize = 64;
@@ -82,7 +83,7 @@ fn pageable(ctx: &mut Ctx) -> Result<Proof> {
     ctx.proof()
 }
 
-/// The stream is held, so the copy runs after the source was written over, for page-locked and pageable
+/// The stream is blocked, so the copy runs after the source was overwritten, for page-locked and pageable
 /// memory alike.
 fn staged(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after, later) = (pattern(1, LEN), pattern(2, LEN), pattern(3, LEN));

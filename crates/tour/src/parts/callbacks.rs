@@ -1,4 +1,4 @@
-//! Callbacks: functions in stream order that a thread of the program's runs, when it asks for them.
+//! Callbacks: functions in stream order that run on a thread of the program when it asks for reports.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -20,7 +20,7 @@ pub const PARTS: &[TourPart] = &[
     part("no thread, twice, unsubscribed: refused", "dropped, never run", unsubscribed),
 ];
 
-/// A thread's subscription to a stream, taken back on drop.
+/// A thread's subscription to a stream, cancelled on drop.
 struct Subscription<'s> {
     library: &'static Library,
     stream: &'s Stream,
@@ -35,7 +35,7 @@ impl<'s> Subscription<'s> {
         Ok(Subscription { library, stream, thread })
     }
 
-    /// Takes it back now.
+    /// Cancels it now.
     fn end(self) -> Result<()> {
         let outcome = self.take_back();
         std::mem::forget(self);
@@ -67,7 +67,7 @@ fn process(library: &Library, limit_ms: i32) -> Result<()> {
     unsafe { call!(library, aclrtProcessReport(limit_ms)) }
 }
 
-/// Each round brings a number out, and a blocking callback notes it before the next one comes.
+/// Each round copies a number to the host, and a blocking callback notes it before the next copy.
 fn own_thread(ctx: &mut Ctx) -> Result<Proof> {
     let (library, rounds) = (ctx.library, ctx.size(2_000, 100));
     let numbers: Vec<u8> = (0..rounds as u64).flat_map(u64::to_ne_bytes).collect();
@@ -158,7 +158,7 @@ fn unsubscribed(ctx: &mut Ctx) -> Result<Proof> {
     stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
     ctx.verify("the target behind a blocking callback", &target, &before)?;
     subscription.take_back()?;
-    // Nobody will run it, so nobody waits for it.
+    // No thread will run the callback, so no call waits for it.
     stream.synchronise()?;
     refused("unsubscribing twice", 107011, subscription.end())?;
     ensure(!ran.load(Ordering::SeqCst), "a callback whose thread has gone", "not to run", "it ran")?;

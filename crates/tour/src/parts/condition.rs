@@ -1,4 +1,4 @@
-//! aclrtMemcpyAsyncWithCondition: asynchronous for memory of the library's own, blocking for any other.
+//! aclrtMemcpyAsyncWithCondition: asynchronous for memory that the library allocated, blocking for any other.
 
 use ferry_abi::error::{NOT_SUPPORTED, refused};
 use ferry_abi::memory::Home;

@@ -1,4 +1,4 @@
-//! Copies whose addresses are in device memory and are read when the copy runs.
+//! Late-bound copies: their addresses are in device memory and are read when the copy runs.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ pub const PARTS: &[TourPart] = &[
     part("cells plus offsets, a cell rewritten as well", "X1", cells),
 ];
 
-/// Device memory of the size that descriptors have here, holding nothing of use.
+/// Device memory of the size of a descriptor, with no valid content.
 pub fn blank(ctx: &Ctx) -> Result<Block> {
     let mut len = 0;
     let call = ctx.library.functions.aclrtGetMemcpyDescSize;
@@ -114,8 +114,7 @@ fn other_kinds(ctx: &mut Ctx) -> Result<Proof> {
     ctx.proof()
 }
 
-/// The source cell is written over by an earlier copy of the stream; the target cell is in page-locked
-/// memory.
+/// The source cell is overwritten by an earlier copy of the stream; the target cell is in page-locked memory.
 fn cells(ctx: &mut Ctx) -> Result<Proof> {
     let (len, skip) = (ctx.size(1 << 20, 4096), 96);
     let (mut to, first, second) = (pattern(1, len + skip), pattern(2, len), pattern(3, len + 2 * skip));

@@ -1,4 +1,4 @@
-//! What else events do: they are reset, tell the time, and are asked in the older ways.
+//! Events: reset, timestamps, and the older queries.
 
 use ferry_abi::error::{ensure, refused};
 use ferry_abi::memory::Home;
@@ -25,8 +25,7 @@ fn reset_in(library: &Library, event: &Event, stream: &Stream) -> Result<()> {
     unsafe { call!(library, aclrtResetEvent(event.handle(), stream.handle())) }
 }
 
-/// Each round is a record, a wait, and a reset once the waiting stream has passed: as programs use one event
-/// many times.
+/// One event in many rounds of record, wait and reset, each after the waiting stream has passed.
 fn reset(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.size(1 << 20, 1 << 16);
     let (first, second) = (ctx.stream()?, ctx.stream()?);

@@ -1,4 +1,4 @@
-//! Fills: bytes and 32-bit words, in the stream's order or at once.
+//! Fills with bytes and with 32-bit words, in stream order or synchronous.
 
 use std::time::Duration;
 
@@ -16,8 +16,9 @@ pub const PARTS: &[TourPart] = &[
     part("page-locked memory, by a stream and at once", "", on_host),
 ];
 
-/// Only the lowest byte of the value counts.
+/// The value of byte fills, of which only the lowest byte counts.
 const VALUE: i32 = 0x7F5C;
+/// The value of word fills.
 const WORD: u32 = 0xDEAD_BEE5;
 
 fn by_stream(ctx: &mut Ctx) -> Result<Proof> {
@@ -72,7 +73,7 @@ fn filled(
     Ok(time)
 }
 
-/// Fills words and verifies them and what is around them. The span is longer than the words.
+/// Fills words and verifies them and what is around them. The target is longer than the words.
 fn words(ctx: &mut Ctx, home: Home, mut fill: impl FnMut(BlockPart, usize) -> Result<()>) -> Result<()> {
     const COUNT: usize = 10_007;
     const START: usize = 64;

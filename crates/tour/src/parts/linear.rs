@@ -1,4 +1,4 @@
-//! Plain copies of one range: aclrtMemcpyAsync and aclrtMemcpy, every sort of memory and every kind.
+//! Contiguous copies: aclrtMemcpyAsync and aclrtMemcpy, every sort of memory and every kind.
 
 use std::time::Instant;
 

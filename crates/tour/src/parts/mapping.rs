@@ -1,4 +1,4 @@
-//! Virtual memory: reserved addresses, and pieces of physical memory mapped there.
+//! Reserved address ranges, and physical memory mapped there.
 
 use std::ffi::c_void;
 
@@ -61,7 +61,7 @@ impl Drop for Physical {
     }
 }
 
-/// Reserved addresses; what is mapped there is unmapped on drop, and they are released.
+/// A reserved address range; on drop what is mapped there is unmapped, and the range is released.
 pub struct Reservation {
     library: &'static Library,
     at: *mut c_void,
@@ -114,9 +114,9 @@ impl Reservation {
         unsafe { call!(self.library, aclrtReleaseMemAddress(self.at)) }
     }
 
-    /// All of it.
+    /// The whole range.
     pub fn all(&self) -> BlockPart<'_> {
-        // SAFETY: the library made the addresses, and a span is given to nobody else.
+        // SAFETY: the library made the addresses, and only the library is given the part.
         unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
@@ -124,7 +124,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         for offset in std::mem::take(&mut self.mapped) {
-            // A part that fails drops it on the way out; its own error is the one to show.
+            // A part that fails drops this on the way out, and its own error is the one to show.
             let _ = self.unmap(offset);
         }
         let _ = self.release();

@@ -1,4 +1,4 @@
-//! Matrix copies: rows with a pitch on either side. The padding between rows is verified too.
+//! 2-D copies: rows with a pitch on either side. The padding between rows is verified too.
 
 use ferry_abi::memory::{Grid, Home};
 use ferry_abi::{Error, Library, Result, kind, library};
@@ -29,6 +29,7 @@ struct MatrixSide {
 const DEVICE: MatrixSide = MatrixSide { home: Home::Device, pitch: 6144 };
 const LOCKED: MatrixSide = MatrixSide { home: Home::Locked, pitch: 6007 };
 const PAGEABLE: MatrixSide = MatrixSide { home: Home::Pageable, pitch: 6001 };
+/// Bytes of a row.
 const WIDTH: usize = 6000;
 
 fn to_device(ctx: &mut Ctx) -> Result<Proof> {
@@ -55,7 +56,7 @@ fn on_device(ctx: &mut Ctx) -> Result<Proof> {
     })
 }
 
-/// Pageable memory is looked at without synchronising: the call has waited.
+/// Pageable memory is compared without synchronising: the call has waited.
 fn asynchronous(ctx: &mut Ctx, dst: MatrixSide, src: MatrixSide, kind: i32) -> Result<Proof> {
     let waits = [dst.home, src.home].contains(&Home::Pageable);
     let stream = ctx.stream()?;

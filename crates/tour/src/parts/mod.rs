@@ -34,7 +34,7 @@ mod shared;
 mod stopping;
 mod virtual_memory;
 
-/// Groups of parts: a name, the functions it is about, the parts.
+/// Groups of parts: the name, the functions that it is about, the parts.
 pub const GROUPS: &[(&str, &str, &[TourPart])] = &[
     ("Matrix copies", "aclrtMemcpy2dAsync, aclrtMemcpy2d", matrix::PARTS),
     ("Copies with a condition", "aclrtMemcpyAsyncWithCondition", condition::PARTS),
@@ -55,7 +55,7 @@ pub const GROUPS: &[(&str, &str, &[TourPart])] = &[
     ("Other allocations", "aclrtMallocWithCfg and others, aclrtFreeWithDevSync", allocations::PARTS),
     ("Registered memory", "aclrtHostRegister, ...V2, aclrtHostGetDevicePointer", registered::PARTS),
     ("Virtual memory", "aclrtReserveMemAddress, aclrtMallocPhysical, aclrtMapMem", virtual_memory::PARTS),
-    ("Block between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
+    ("Memory between processes", "aclrtIpcMem..., aclrtMem...ShareableHandle", shared::PARTS),
     ("Questions", "devices, versions, the last error, peers, parameters", queries::PARTS),
     ("Other processes", "visible devices, forms, endings", others::PARTS),
     ("Mistakes", "refused, explained, nothing changed", refusal::PARTS),

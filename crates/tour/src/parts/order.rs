@@ -21,8 +21,8 @@ pub const PARTS: &[TourPart] = &[
     part("memory freed while its copies wait", "X4", freed),
 ];
 
-/// In by the first stream, out by the second; only the second is waited for. The right bytes are the last of
-/// several to be copied in, so that a second stream that does not wait is very likely to bring out others.
+/// The first stream uploads, the second downloads, and only the second is waited for. The right bytes are
+/// uploaded last of several, so that a second stream that does not wait very likely downloads others.
 fn event(ctx: &mut Ctx) -> Result<Proof> {
     const NOISE: usize = 7;
     let len = ctx.size(16 << 20, 1 << 20);
@@ -100,7 +100,7 @@ fn functions(ctx: &mut Ctx) -> Result<Proof> {
     ctx.called(rounds * 3, time)
 }
 
-/// In, across, filled at the end, out: a step too early or too late leaves other bytes.
+/// Upload, copy on the device, fill of the end, download: a step too early or too late leaves other bytes.
 fn many(ctx: &mut Ctx) -> Result<Proof> {
     const STREAMS: u64 = 32;
     const FAST: u32 = 0x3;

@@ -1,5 +1,4 @@
-//! Other machines and other endings, each in a process of its own: fewer devices, boards, processors on the
-//! card, and ways to end.
+//! Parts that need a process of their own: fewer visible devices, other forms of machines, and ways to end.
 
 use ferry_abi::error::{NOT_SUPPORTED, ensure, refused};
 use ferry_abi::memory::{self, Block, Home};
@@ -24,9 +23,9 @@ pub const PARTS: &[TourPart] = &[
 pub const ROLES: &[(&str, Role)] =
     &[("visible", visible_role), ("unified", unified_role), ("endings", endings_role)];
 
-/// Three lists, of which the library takes what makes sense: one, too many, and one that does not ascend.
+/// Three lists of visible devices: one device, one that does not exist, and one that does not ascend.
 fn visible(ctx: &mut Ctx) -> Result<Proof> {
-    // Says so if there is no second device.
+    // Fails with `NotHere` if there is no second device.
     ctx.on(1, || Ok(()))?;
     let numbers = [ctx.library.physical_number(0)?, ctx.library.physical_number(1)?];
     let [first, second] = numbers;
@@ -45,7 +44,7 @@ fn visible(ctx: &mut Ctx) -> Result<Proof> {
     ctx.proof()
 }
 
-/// Every device is there under its number, and holds bytes of its own.
+/// Every visible device can be set by its number, and has memory of its own.
 fn visible_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     let (library, len) = (ctx.library, 1 << 16);
     let count = parent.hear_number()?;
@@ -89,7 +88,7 @@ fn write_by_cpu(memory: &Block, bytes: &[u8]) {
 
 /// Reads memory of any sort by the CPU.
 fn read_by_cpu(memory: &Block) -> Vec<u8> {
-    // SAFETY: as for `write_by_cpu`; nobody writes it meanwhile.
+    // SAFETY: as for `write_by_cpu`; no copy writes it meanwhile.
     unsafe { std::slice::from_raw_parts(memory.all().at().cast::<u8>(), memory.len()) }.to_vec()
 }
 

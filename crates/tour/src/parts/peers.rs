@@ -1,4 +1,4 @@
-//! Copies between two devices, which peer access must allow first.
+//! Copies between two devices, which need peer access.
 
 use ferry_abi::error::refused;
 use ferry_abi::memory::Home;
@@ -10,8 +10,8 @@ use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::proof::Proof;
 
-/// Device 0 may not reach device 1 until it has asked to; then both kinds that fit copy both ways, for device
-/// 0 only.
+/// Copies between the devices are refused until device 0 has enabled peer access; then both kinds that fit
+/// copy both ways, for device 0 only.
 pub fn between_devices(ctx: &mut Ctx) -> Result<Proof> {
     let len = ctx.large();
     let (mut near, far) = (Around::new(1, len), pattern(2, len));

@@ -1,4 +1,4 @@
-//! What programs ask before they copy: devices, versions, the last error, who may reach whom.
+//! Queries: devices, versions, the last error, peer access, parameters.
 
 use std::ffi::{CStr, c_char};
 
@@ -141,7 +141,7 @@ fn last_error(ctx: &mut Ctx) -> Result<Proof> {
 }
 
 fn peer_status(ctx: &mut Ctx) -> Result<Proof> {
-    // Says so if there is no second device.
+    // Fails with `NotHere` if there is no second device.
     ctx.on(1, || Ok(()))?;
     let library = ctx.library;
     let status = |from: i32, to: i32| {

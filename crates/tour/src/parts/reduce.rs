@@ -1,4 +1,4 @@
-//! Reductions: device memory combined with device memory, element by element, in the stream's order.
+//! Reductions: device memory combined with device memory, element by element, in stream order.
 
 use ferry_abi::memory::Home;
 use ferry_abi::{Result, kind};
@@ -15,19 +15,24 @@ pub const PARTS: &[TourPart] = &[
     part("a sum between two copies of its stream", "X1", between),
 ];
 
+// `aclrtReduceKind`.
 const SUM: i32 = 10;
 const MAX: i32 = 11;
 const MIN: i32 = 12;
 
+// `aclDataType`.
 const FLOAT: i32 = 0;
 const INT16: i32 = 6;
 
-/// Whole floats are less than this, so that sums of a few of them are exact.
-const MOST: u64 = 1 << 20;
+/// Floats of the test are whole numbers below this, so that sums of a few of them are exact.
+const FLOAT_LIMIT: u64 = 1 << 20;
 
 /// Whole numbers as floats.
 fn floats(seed: u64, count: usize) -> Vec<f32> {
-    (0..count as u64).map(|i| (i * 2_654_435_761 + seed * 97) % MOST).map(|number| number as f32).collect()
+    (0..count as u64)
+        .map(|i| (i * 2_654_435_761 + seed * 97) % FLOAT_LIMIT)
+        .map(|number| number as f32)
+        .collect()
 }
 
 fn bytes(floats: &[f32]) -> Vec<u8> {

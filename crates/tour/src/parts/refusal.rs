@@ -1,4 +1,4 @@
-//! Mistakes that programs make: each is refused with its code, explained, and changes nothing.
+//! Invalid calls: each is refused with its code and a message, and changes nothing.
 
 use ferry_abi::error::{ensure, refused};
 use ferry_abi::memory::{Block, BlockPart, Home};
@@ -52,7 +52,7 @@ fn freed(ctx: &Ctx) -> Result<BlockPart<'static>> {
     Ok(span)
 }
 
-/// The refusal carries words that name the call and both addresses.
+/// The message names the call and both addresses.
 fn refused_with_words(what: &str, code: i32, outcome: Result<()>, spans: [BlockPart; 2]) -> Result<()> {
     let message = match &outcome {
         Err(Error::Call { message, .. }) => message.clone(),
@@ -77,7 +77,7 @@ fn strangers(ctx: &mut Ctx) -> Result<Proof> {
     let copy = |stream: &Stream| stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE);
     let destroyed = ctx.stream()?.destroyed()?;
     refused("a copy on a destroyed stream", 107017, copy(&destroyed))?;
-    // Addresses are numbers here: raw pointers do not go to another thread.
+    // Addresses are numbers here, since raw pointers are not `Send`.
     let (to, from, len) = (target.all().at() as usize, source.all().at() as usize, target.len());
     let call = ctx.library.functions.aclrtMemcpyAsync;
     let elsewhere = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Block of the program's own that it has registered: page-locked, or mapped for devices.
+//! Host memory that the program has registered: page-locked (pinned), or mapped for devices.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ const PAGE: usize = 4096;
 const MAPPED: u32 = 0x2;
 const PINNED: u32 = 0x1000_0000;
 
-/// aclrtHostRegisterV2, taken back on drop.
+/// Memory registered by aclrtHostRegisterV2, unregistered on drop.
 struct Registered {
     library: &'static Library,
     at: *mut c_void,
@@ -33,12 +33,13 @@ struct Registered {
 impl Registered {
     fn new(library: &'static Library, span: BlockPart, flags: u32) -> Result<Registered> {
         let at = span.at();
-        // SAFETY: the library looks at the memory before it takes it, and it stays until it is unregistered.
+        // SAFETY: the library checks the memory before it registers it, and it stays until it is
+        // unregistered.
         unsafe { call!(library, aclrtHostRegisterV2(at, span.len() as u64, flags)) }?;
         Ok(Registered { library, at })
     }
 
-    /// Takes it back now.
+    /// Unregisters it now.
     fn end(self) -> Result<()> {
         let outcome = unregister(self.library, self.at);
         std::mem::forget(self);
@@ -74,14 +75,14 @@ pub fn location(library: &Library, at: *const c_void) -> Result<i32> {
     Ok(found.location.kind)
 }
 
-/// Plain memory, and where its first whole page is.
+/// Pageable memory, and where its first whole page is.
 fn pages(ctx: &Ctx, count: usize) -> Result<(Block, usize)> {
     let memory = ctx.block(Home::Pageable, &pattern(1, (count + 1) * PAGE))?;
     let first = memory.all().at().align_offset(PAGE);
     Ok((memory, first))
 }
 
-/// Bytes of a span of plain memory.
+/// The bytes of a part of pageable memory.
 fn seen(memory: &Block, first: usize, len: usize) -> Result<Vec<u8>> {
     Ok(memory.bytes()?[first..][..len].to_vec())
 }
@@ -148,7 +149,7 @@ fn device_address(ctx: &mut Ctx) -> Result<Proof> {
         "100 more",
         inside as usize,
     )?;
-    // SAFETY: the library made the address; nobody else is given it.
+    // SAFETY: the library made the address, and only the library is given it.
     let view = unsafe { BlockPart::of(&registered, at, PAGE) };
     for (dst, src, direction) in [
         (device.all(), view, kind::HOST_TO_DEVICE),

@@ -1,4 +1,4 @@
-//! Block between processes: by a key, and as physical memory by a shareable handle.
+//! Memory between processes: by a key, and as physical memory by a shareable handle.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -22,18 +22,20 @@ pub const PARTS: &[TourPart] = &[
 /// What the other processes do.
 pub const ROLES: &[(&str, Role)] = &[("key", key_role), ("handle", handle_role), ("far", far_role)];
 
-/// Characters of a key and the end of the text.
-const KEY: usize = 65;
-/// Export flag: whoever has the key may import it.
-const ANYBODY: u64 = 1;
+/// Characters of a key and the terminating NUL.
+const KEY_LEN: usize = 65;
+/// Export flag: every process that has the key may import it.
+const WITHOUT_LIST: u64 = 1;
 
 /// aclrtIpcMemGetExportKey.
 fn export(library: &Library, span: BlockPart, flags: u64) -> Result<CString> {
-    let mut key: [c_char; KEY] = [0; KEY];
+    let mut key: [c_char; KEY_LEN] = [0; KEY_LEN];
     // SAFETY: the key has the documented size and is writable for the time of the call.
-    unsafe { call!(library, aclrtIpcMemGetExportKey(span.at(), span.len(), key.as_mut_ptr(), KEY, flags)) }?;
+    unsafe {
+        call!(library, aclrtIpcMemGetExportKey(span.at(), span.len(), key.as_mut_ptr(), KEY_LEN, flags))
+    }?;
     let bytes: Vec<u8> = key.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
-    ensure(bytes.len() == KEY - 1, "characters of a key", KEY - 1, bytes.len())?;
+    ensure(bytes.len() == KEY_LEN - 1, "characters of a key", KEY_LEN - 1, bytes.len())?;
     c_string(bytes)
 }
 
@@ -47,7 +49,7 @@ fn close(library: &Library, key: &CString) -> Result<()> {
     unsafe { call!(library, aclrtIpcMemClose(key.as_ptr())) }
 }
 
-/// Block of another process, closed on drop.
+/// Memory of another process, closed on drop.
 struct Imported {
     library: &'static Library,
     key: CString,
@@ -65,7 +67,7 @@ impl Imported {
     }
 
     fn all(&self) -> BlockPart<'_> {
-        // SAFETY: the library made the address, and a span is given to nobody else.
+        // SAFETY: the library made the address, and only the library is given the part.
         unsafe { BlockPart::of(self, self.at, self.len) }
     }
 }
@@ -76,7 +78,7 @@ impl Drop for Imported {
     }
 }
 
-/// The other process is refused until it is listed, changes the bytes, and still has them when they are freed
+/// The other process is refused until it is listed, writes the memory, and still has it when it is freed
 /// here.
 fn by_key(ctx: &mut Ctx) -> Result<Proof> {
     let (library, len) = (ctx.library, ctx.small());
@@ -229,11 +231,11 @@ fn handle_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
 }
 
 fn from_another_device(ctx: &mut Ctx) -> Result<Proof> {
-    // Says so if there is no second device.
+    // Fails with `NotHere` if there is no second device.
     ctx.on(1, || Ok(()))?;
     let (library, len) = (ctx.library, 1 << 20);
     let memory = ctx.block(Home::Device, &pattern(1, len))?;
-    let key = export(library, memory.all(), ANYBODY)?;
+    let key = export(library, memory.all(), WITHOUT_LIST)?;
     let mut child = Child::start("far", &[])?;
     child.say(key.to_string_lossy());
     child.say(len);

@@ -1,4 +1,4 @@
-//! Streams that are stopped: by an abort, by force, by a failure; and waits that give up.
+//! Streams that stop: by an abort, by a forced destroy, after a failure; and waits with a timeout.
 
 use ferry_abi::error::{ensure, refused};
 use ferry_abi::memory::Home;
@@ -19,6 +19,7 @@ pub const PARTS: &[TourPart] = &[
     part("timeouts of stream, event and device", "507046 507047", timeouts),
 ];
 
+/// Bytes of each copy.
 const LEN: usize = 1 << 16;
 
 /// aclrtStreamAbort.
@@ -27,7 +28,8 @@ fn abort(library: &Library, stream: &Stream) -> Result<()> {
     unsafe { call!(library, aclrtStreamAbort(stream.handle())) }
 }
 
-/// The stream stands in a host function, so all that is queued behind it is there when the abort comes.
+/// The stream is blocked by a host function, so all that is queued behind it is outstanding when it is
+/// aborted.
 fn aborted(ctx: &mut Ctx) -> Result<Proof> {
     let (before, after) = (pattern(1, LEN), pattern(2, LEN));
     let (target, source) = (ctx.block(Home::Device, &before)?, ctx.block(Home::Locked, &after)?);
@@ -108,7 +110,7 @@ impl Drop for Context<'_> {
     }
 }
 
-/// The work that fails is a descriptor that nobody has set. Without the mode, later work runs; with it, none
+/// The work that fails is a descriptor that was never set. Without the mode, later work runs; with it, none
 /// does.
 fn stopped(ctx: &mut Ctx) -> Result<Proof> {
     const STOP: u64 = 1;

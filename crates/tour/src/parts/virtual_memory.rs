@@ -1,4 +1,5 @@
-//! Copies into, out of and inside reserved addresses with several pieces of physical memory behind them.
+//! Virtual memory: copies to and from reserved addresses that several pieces of physical memory are mapped
+//! to.
 
 use ferry_abi::error::refused;
 use ferry_abi::memory::{self, Home, get, put};
@@ -18,7 +19,7 @@ pub const PARTS: &[TourPart] = &[
     part("hole, twice, release while mapped: refused", "gone when undone", mistakes),
 ];
 
-/// In, out, and inside over itself by an odd number of bytes, as memmove would.
+/// Upload, download, and an overlapping copy by an odd number of bytes, as memmove does it.
 fn over_pieces(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let piece = granularity(library, 0)? * ctx.size(512, 16);
@@ -127,8 +128,7 @@ fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     // SAFETY: given to the library only, which made it.
     let gone = unsafe { range.all().outlive() };
     drop(range);
-    // How much memory is free says nothing: a GPU's driver and other programs take of it and give back at any
-    // time.
+    // Free memory is not compared: a GPU's driver and other programs allocate and free at any time.
     let copy = stream.copy(gone.part(0, len), source.all().part(0, len), kind::HOST_TO_DEVICE);
     refused("a copy to what was unmapped and released", 107000, copy)?;
     ctx.proof()
