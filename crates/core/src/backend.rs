@@ -6,7 +6,7 @@
 //! wraps another one forwards the object.
 
 use crate::{
-    Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, Shared, Sheet, Status,
+    Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Status,
     sync::Arc,
 };
 
@@ -48,9 +48,9 @@ pub trait Backend: Send + Sync {
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
 
-    /// Memory for about so many lines of a plan, where the backend would rather read them than in ours.
-    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
-        let _ = lines;
+    /// Memory for the list of a plan of about so many segments, where the device reads lists better than in memory of the core.
+    fn segment_sink(&self, segments: usize) -> Option<Box<dyn SegmentSink>> {
+        let _ = segments;
         None
     }
 

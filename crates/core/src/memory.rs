@@ -4,7 +4,7 @@ use crate::{
     AddressTable, Backend, DeviceMemory, Error, Kind, Observer, Result,
     limbo::{LOOK_AGAIN, Limbo},
     line::Lines,
-    pieces::Spares,
+    pieces::FreeLists,
     share::{Exports, Leases},
     space::Spaces,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
@@ -197,7 +197,7 @@ pub struct Memory {
     pub(crate) spaces: Spaces,
     pub(crate) exports: Exports,
     pub(crate) leases: Leases,
-    spares: Arc<Spares>,
+    free_lists: Arc<FreeLists>,
     seal_key: u64,
     has_mappings: AtomicBool,
     observer: Option<Arc<dyn Observer>>,
@@ -208,7 +208,7 @@ impl Memory {
         let seal_key = RandomState::new().build_hasher().finish();
         Memory {
             table: AddressTable::new(),
-            spares: Spares::new(backend.clone()),
+            free_lists: Arc::default(),
             backend,
             limbo: Mutex::default(),
             giving: Mutex::default(),
@@ -298,9 +298,9 @@ impl Memory {
         }
     }
 
-    /// Lists for plans of many pieces.
-    pub(crate) fn spares(&self) -> &Arc<Spares> {
-        &self.spares
+    /// Memory for the lists of plans of many pieces.
+    pub(crate) fn free_lists(&self) -> &Arc<FreeLists> {
+        &self.free_lists
     }
 
     /// The lines of all streams: whose work may still need freed memory.

@@ -1,54 +1,103 @@
-//! The pieces of a plan: none, one in the plan itself, or a list. Lists of lines are used again and again.
+//! The pieces of a plan: none, one in the plan itself, or a list.
+//!
+//! A list of segments lies in memory of our own, which is reused by later plans (a free list), or in a sink that the
+//! backend brings, so that it is written once and where the device will read it.
 
 use crate::{
-    Backend, Rows,
-    sheet::{List, Sheet},
+    Rows,
+    plan::Chunk,
     sync::{Arc, Mutex, lock},
 };
-use std::{
-    fmt,
-    mem::{self, MaybeUninit},
-    slice,
-};
+use std::{any::Any, fmt, mem, slice};
 
-/// Shorter lists are cheap to make anew.
-const LEAST: usize = 64;
+/// Shorter lists are cheap to allocate.
+const SHORTEST_KEPT: usize = 64;
 /// Longer lists are given back to the system.
-const MOST: usize = 8192;
-/// How many lists are kept.
-const KEPT: usize = 8;
+const LONGEST_KEPT: usize = 8192;
+/// How many lists the free list holds.
+const KEPT_LISTS: usize = 8;
 
-/// A run of bytes to move, in one piece: what the pieces of batches are. Half the size of [`Rows`], and in this order: it is as
-/// a kernel of a GPU reads it.
+/// A contiguous copy: what the pieces of batches are. Half the size of [`Rows`].
+///
+/// Its layout is part of the contract with a [`SegmentSink`]: three words of the machine, in this order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// First byte of the destination.
+pub struct Segment {
+    /// The address of the first byte of the destination.
     pub dst: usize,
-    /// First byte of the source.
+    /// The address of the first byte of the source.
     pub src: usize,
-    /// Bytes.
+    /// The number of bytes.
     pub len: usize,
 }
 
-impl Line {
+impl Segment {
     /// The first row.
-    fn of(rows: &Rows) -> Line {
-        Line { dst: rows.dst, src: rows.src, len: rows.width }
+    fn of(rows: &Rows) -> Segment {
+        Segment { dst: rows.dst, src: rows.src, len: rows.width }
     }
 
-    /// Whether it goes on where that one ends.
+    /// Whether both ends begin where those of `last` end.
     #[inline(always)]
-    pub(crate) fn follows(&self, last: &Line) -> bool {
+    pub(crate) fn follows(&self, last: &Segment) -> bool {
         (self.dst, self.src) == (last.dst + last.len, last.src + last.len)
     }
 }
 
-impl From<Line> for Rows {
+impl From<Segment> for Rows {
     #[inline(always)]
-    fn from(line: Line) -> Rows {
-        Rows::linear(line.dst, line.src, line.len)
+    fn from(segment: Segment) -> Rows {
+        Rows::linear(segment.dst, segment.src, segment.len)
     }
+}
+
+/// How large some segments are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The bytes of all of them.
+    pub bytes: usize,
+    /// The bytes of the longest one.
+    pub longest: usize,
+}
+
+impl Sizes {
+    fn of(segments: &[Segment]) -> Sizes {
+        segments.iter().fold(Sizes::default(), |sizes, segment| {
+            sizes.and(Sizes { bytes: segment.len, longest: segment.len })
+        })
+    }
+
+    /// The sizes of these segments and those together.
+    #[inline(always)]
+    fn and(self, other: Sizes) -> Sizes {
+        Sizes { bytes: self.bytes + other.bytes, longest: self.longest.max(other.longest) }
+    }
+}
+
+/// Memory of a backend into which the segments of a plan are written, so that a device reads them there and they are
+/// not copied again. The plan owns it; the backend has its memory back when it is dropped.
+pub trait SegmentSink: Send + Sync {
+    /// Appends segments, all of which the core has checked; appends none, and answers false, if there is no room for
+    /// all of them.
+    fn extend(&mut self, segments: &[Segment]) -> bool;
+
+    /// Appends the segments of a whole chunk of runs, which [`Chunk::check`] checks as they are written, and says how
+    /// large they are. `None` if none was appended: the core brings them by [`extend`](Self::extend) then.
+    fn extend_chunk(&mut self, chunk: &Chunk<'_>) -> Option<Sizes> {
+        let _ = chunk;
+        None
+    }
+
+    /// Makes what this thread has appended visible to other threads and to devices. The core calls it before the plan
+    /// is submitted or read.
+    fn finish(&mut self);
+
+    /// The segments so far.
+    fn segments(&self) -> &[Segment];
+
+    /// The object by which the backend recognises a sink of its own: the sink itself, or, for one that wraps another
+    /// one, what that answers.
+    fn native(&mut self) -> &mut dyn Any;
 }
 
 /// The pieces of a plan, none of them empty, as they are kept.
@@ -57,7 +106,7 @@ pub enum Pieces<'a> {
     /// Rectangles, of which any may be a single row.
     Rows(&'a [Rows]),
     /// Single rows.
-    Lines(&'a [Line]),
+    Segments(&'a [Segment]),
 }
 
 impl<'a> Pieces<'a> {
@@ -65,7 +114,7 @@ impl<'a> Pieces<'a> {
     pub fn len(self) -> usize {
         match self {
             Pieces::Rows(rows) => rows.len(),
-            Pieces::Lines(lines) => lines.len(),
+            Pieces::Segments(segments) => segments.len(),
         }
     }
 
@@ -78,61 +127,49 @@ impl<'a> Pieces<'a> {
     pub fn before(self, end: usize) -> Pieces<'a> {
         match self {
             Pieces::Rows(rows) => Pieces::Rows(&rows[..end]),
-            Pieces::Lines(lines) => Pieces::Lines(&lines[..end]),
+            Pieces::Segments(segments) => Pieces::Segments(&segments[..end]),
         }
     }
 
     /// One after the other, as rectangles.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Rows> + Clone + 'a {
-        let (rows, lines) = match self {
+        let (rows, segments) = match self {
             Pieces::Rows(rows) => (rows, &[][..]),
-            Pieces::Lines(lines) => (&[][..], lines),
+            Pieces::Segments(segments) => (&[][..], segments),
         };
-        rows.iter().copied().chain(lines.iter().copied().map(Rows::from))
+        rows.iter().copied().chain(segments.iter().copied().map(Rows::from))
     }
 
     /// How many bytes they have.
     pub fn bytes(self) -> usize {
         match self {
             Pieces::Rows(rows) => rows.iter().map(Rows::bytes).sum(),
-            Pieces::Lines(lines) => lines.iter().map(|line| line.len).sum(),
+            Pieces::Segments(segments) => segments.iter().map(|segment| segment.len).sum(),
         }
     }
 }
 
-/// Lists that no plan uses now, with their memory: a fresh list costs its pages, which is more than to plan what is in it.
+/// A free list of the memory of lists that no plan uses now: the first use of fresh pages costs more than planning
+/// what is written there.
 #[derive(Default)]
-pub(crate) struct Spares {
-    lists: Mutex<Vec<Vec<Line>>>,
-    /// May lend memory for lists.
-    backend: Option<Arc<dyn Backend>>,
-}
+pub(crate) struct FreeLists(Mutex<Vec<Vec<Segment>>>);
 
-impl Spares {
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Arc<Spares> {
-        Arc::new(Spares { lists: Mutex::default(), backend: Some(backend) })
-    }
-
+impl FreeLists {
     /// A list with room for so many, if there is one.
-    fn take(&self, room: usize) -> Option<List> {
-        let sheet = self.backend.as_ref().and_then(|backend| backend.sheet(room));
-        sheet.map(List::Lent).or_else(|| self.take_own(room).map(List::Own))
-    }
-
-    fn take_own(&self, room: usize) -> Option<Vec<Line>> {
-        let mut lists = lock(&self.lists);
+    fn take(&self, room: usize) -> Option<Vec<Segment>> {
+        let mut lists = lock(&self.0);
         let fits = lists.iter().position(|list| list.capacity() >= room)?;
         Some(lists.swap_remove(fits))
     }
 
-    fn keep(&self, mut list: Vec<Line>) {
-        // It may have grown since it was made, or was a sheet and is none any more.
-        if !(LEAST..=2 * MOST).contains(&list.capacity()) {
+    fn keep(&self, mut list: Vec<Segment>) {
+        // It may have grown since it was made.
+        if !(SHORTEST_KEPT..=2 * LONGEST_KEPT).contains(&list.capacity()) {
             return;
         }
         list.clear();
-        let mut lists = lock(&self.lists);
-        if lists.len() < KEPT {
+        let mut lists = lock(&self.0);
+        if lists.len() < KEPT_LISTS {
             lists.push(list);
         }
     }
@@ -145,102 +182,145 @@ pub(crate) enum Store {
     None,
     One(Rows),
     Rows(Vec<Rows>),
-    Lines(Lines),
+    Segments(SegmentList),
 }
 
-/// Several lines, and where the list goes when the plan is done with.
-#[derive(Clone, Default)]
-pub(crate) struct Lines {
-    list: List,
-    /// Bytes of all of them,
-    bytes: usize,
-    /// and of the longest.
-    most: usize,
-    home: Option<Arc<Spares>>,
+/// A list of segments, in memory of our own or in a sink.
+#[derive(Default)]
+pub(crate) struct SegmentList {
+    /// Empty if there is a sink.
+    own: Vec<Segment>,
+    sink: Option<Box<dyn SegmentSink>>,
+    sizes: Sizes,
+    /// Where memory of our own goes when the plan is dropped.
+    free: Option<Arc<FreeLists>>,
 }
 
-impl Lines {
-    fn new(list: List, home: Option<Arc<Spares>>) -> Lines {
-        Lines { list, bytes: 0, most: 0, home }
+impl SegmentList {
+    /// A list with room for about `count`: in the sink, if there is one.
+    fn new(count: usize, sink: Option<Box<dyn SegmentSink>>, free: &Arc<FreeLists>) -> SegmentList {
+        let free = is_kept(count).then(|| free.clone());
+        let kept = free.as_ref().filter(|_| sink.is_none()).and_then(|free| free.take(count));
+        let own = match sink {
+            Some(_) => Vec::new(),
+            None => kept.unwrap_or_else(|| Vec::with_capacity(count.min(LONGEST_KEPT) + SHORTEST_KEPT)),
+        };
+        SegmentList { own, sink, sizes: Sizes::default(), free }
     }
 
-    /// Adds a line behind the others.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        self.sink.as_ref().map_or(&self.own, |sink| sink.segments())
+    }
+
     #[inline(always)]
-    pub(crate) fn push(&mut self, line: Line) {
-        self.list.push(line);
-        self.bytes += line.len;
-        self.most = self.most.max(line.len);
+    pub(crate) fn push(&mut self, segment: Segment) {
+        self.sizes = self.sizes.and(Sizes { bytes: segment.len, longest: segment.len });
+        match &self.sink {
+            None => self.own.push(segment),
+            Some(_) => self.append(&[segment]),
+        }
     }
 
-    /// Adds lines behind the others.
-    pub(crate) fn extend(&mut self, lines: &[Line]) {
-        let sizes = lines.iter().map(|line| line.len);
-        let (bytes, most) = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        self.list.add(lines);
-        self.bytes += bytes;
-        self.most = self.most.max(most);
+    pub(crate) fn extend(&mut self, segments: &[Segment]) {
+        self.sizes = self.sizes.and(Sizes::of(segments));
+        self.append(segments);
     }
 
-    /// Adds the lines that `list` writes into room for `N`: it says how many, how many bytes they have and how many the longest has.
-    /// `spare` is used where they cannot be written where they will lie: what was just written is read better by words as large.
+    fn append(&mut self, segments: &[Segment]) {
+        if !self.sink.as_mut().is_some_and(|sink| sink.extend(segments)) {
+            self.own().extend_from_slice(segments);
+        }
+    }
+
+    /// Appends what `list` writes into room for `N` segments; it says how many it has written and their sizes. In
+    /// memory of our own they are written in place, and otherwise into `buffer` first.
     #[inline(always)]
     pub(crate) fn fill<const N: usize>(
         &mut self,
-        spare: &mut [Line; N],
-        list: impl FnOnce(&mut [Line; N]) -> (usize, usize, usize),
+        buffer: &mut [Segment; N],
+        list: impl FnOnce(&mut [Segment; N]) -> (usize, Sizes),
     ) -> usize {
-        let (count, bytes, most) = self.list.fill(spare, list);
-        self.bytes += bytes;
-        self.most = self.most.max(most);
+        let (count, sizes) = match self.sink {
+            None => {
+                let first = self.own.len();
+                self.own.resize(first + N, Segment::default());
+                let (count, sizes) = list(self.own[first..].first_chunk_mut().expect("just added"));
+                self.own.truncate(first + count);
+                (count, sizes)
+            }
+            Some(_) => {
+                let (count, sizes) = list(buffer);
+                self.append(&buffer[..count]);
+                (count, sizes)
+            }
+        };
+        self.sizes = self.sizes.and(sizes);
         count
     }
 
-    /// Adds `N` lines that `list` writes where they will lie, if that is lent memory with room for them; it says how many bytes they
-    /// have and how many the longest has, or nothing. False if they were not added.
-    ///
-    /// # Safety
-    /// If it says something, it has written all of them.
+    /// Whether the sink, if there is one, has appended the runs of a chunk.
     #[inline(always)]
-    pub(crate) unsafe fn fill_lent<const N: usize>(
-        &mut self,
-        list: impl FnOnce(&mut [MaybeUninit<Line>; N]) -> Option<(usize, usize)>,
-    ) -> bool {
-        // SAFETY: the caller's promise.
-        let Some((bytes, most)) = (unsafe { self.list.fill_lent(list) }) else { return false };
-        self.bytes += bytes;
-        self.most = self.most.max(most);
+    pub(crate) fn extend_chunk(&mut self, chunk: &Chunk<'_>) -> bool {
+        let Some(sizes) = self.sink.as_mut().and_then(|sink| sink.extend_chunk(chunk)) else { return false };
+        self.sizes = self.sizes.and(sizes);
         true
     }
 
-    /// Those from `first` on that go on where the one before them ended become one with it.
-    #[inline(never)]
-    pub(crate) fn merge(&mut self, first: usize) {
-        let (list, mut last) = (self.list.own(), first);
+    /// The list in memory of our own, from here on.
+    fn own(&mut self) -> &mut Vec<Segment> {
+        if let Some(mut sink) = self.sink.take() {
+            sink.finish();
+            self.own = sink.segments().to_vec();
+        }
+        &mut self.own
+    }
+
+    /// Joins each segment from `first` on with the one before it where it goes on from that.
+    pub(crate) fn coalesce(&mut self, first: usize) {
+        if first >= self.len() {
+            return;
+        }
+        let (list, mut last) = (self.own(), first);
+        let mut longest = 0;
         for index in first + 1..list.len() {
-            let line = list[index];
+            let segment = list[index];
             let before = &mut list[last];
-            if line.follows(before) {
-                before.len += line.len;
-                self.most = self.most.max(before.len);
+            if segment.follows(before) {
+                before.len += segment.len;
+                longest = longest.max(before.len);
             } else {
                 last += 1;
-                list[last] = line;
+                list[last] = segment;
             }
         }
         list.truncate(last + 1);
+        self.sizes.longest = self.sizes.longest.max(longest);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.lines().len()
+        self.segments().len()
     }
 }
 
-impl Drop for Lines {
+/// A copy is always in memory of its own.
+impl Clone for SegmentList {
+    fn clone(&self) -> Self {
+        let (own, free) = (self.segments().to_vec(), self.free.clone());
+        SegmentList { own, sink: None, sizes: self.sizes, free }
+    }
+}
+
+impl Drop for SegmentList {
     fn drop(&mut self) {
-        if let (Some(home), List::Own(list)) = (&self.home, &mut self.list) {
-            home.keep(mem::take(list));
+        if let Some(free) = &self.free {
+            free.keep(mem::take(&mut self.own));
         }
     }
+}
+
+/// Whether the memory of a list of so many is worth keeping, or that of a sink worth using.
+pub(crate) fn is_kept(count: usize) -> bool {
+    (SHORTEST_KEPT..=LONGEST_KEPT).contains(&count)
 }
 
 impl Store {
@@ -250,52 +330,56 @@ impl Store {
             Store::None => Pieces::Rows(&[]),
             Store::One(rows) => Pieces::Rows(slice::from_ref(rows)),
             Store::Rows(rows) => Pieces::Rows(rows),
-            Store::Lines(lines) => Pieces::Lines(lines.list.lines()),
+            Store::Segments(list) => Pieces::Segments(list.segments()),
         }
     }
 
-    /// Adds a piece behind the others.
+    /// Appends a piece.
     #[inline(always)]
     pub(crate) fn push(&mut self, rows: Rows) {
         match self {
             Store::None => *self = Store::One(rows),
-            Store::Lines(lines) if rows.height == 1 => lines.push(Line::of(&rows)),
+            Store::Segments(list) if rows.height == 1 => list.push(Segment::of(&rows)),
             Store::One(first) if first.height == 1 && rows.height == 1 => {
-                let mut lines = Lines::default();
-                [*first, rows].iter().for_each(|rows| lines.push(Line::of(rows)));
-                *self = Store::Lines(lines);
+                let mut list = SegmentList::default();
+                [*first, rows].iter().for_each(|rows| list.push(Segment::of(rows)));
+                *self = Store::Segments(list);
             }
             _ => self.rows().push(rows),
         }
     }
 
-    /// Bytes of all pieces, and of the longest.
-    pub(crate) fn sizes(&self) -> (usize, usize) {
+    /// Appends segments.
+    pub(crate) fn extend(&mut self, segments: &[Segment]) {
         match self {
-            Store::Lines(lines) => (lines.bytes, lines.most),
+            Store::Segments(list) => list.extend(segments),
+            _ => self.rows().extend(segments.iter().copied().map(Rows::from)),
+        }
+    }
+
+    /// The sizes of all pieces.
+    pub(crate) fn sizes(&self) -> Sizes {
+        match self {
+            Store::Segments(list) => list.sizes,
             _ => {
                 let sizes = self.view().iter().map(|rows| rows.bytes());
-                (sizes.clone().sum(), sizes.max().unwrap_or(0))
+                Sizes { bytes: sizes.clone().sum(), longest: sizes.max().unwrap_or(0) }
             }
         }
     }
 
-    /// What was added is there for all to read; nothing more is added.
-    pub(crate) fn settle(&self) {
-        if let Store::Lines(lines) = self {
-            lines.list.settle();
+    /// Everything has been appended: all threads may read it.
+    pub(crate) fn finish(&mut self) {
+        if let Some(sink) = self.sink() {
+            sink.finish();
         }
     }
 
-    /// The memory that was lent for all pieces, with these in it.
-    pub(crate) fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
-        let Store::Lines(Lines { list, .. }) = self else { return None };
-        match mem::take(list) {
-            List::Lent(sheet) => Some(sheet),
-            own => {
-                *list = own;
-                None
-            }
+    /// The sink that holds all pieces, if one does.
+    pub(crate) fn sink(&mut self) -> Option<&mut dyn SegmentSink> {
+        match self {
+            Store::Segments(SegmentList { sink: Some(sink), .. }) => Some(&mut **sink),
+            _ => None,
         }
     }
 
@@ -310,23 +394,28 @@ impl Store {
         }
     }
 
-    /// The pieces as lines, if they can be: then with room for about `count` more where the list is new.
-    pub(crate) fn lines(&mut self, count: usize, spares: &Arc<Spares>) -> Option<&mut Lines> {
+    /// Turns a store that has no list yet, and can have one of segments, into such a list with room for about `count`.
+    pub(crate) fn begin_list(
+        &mut self,
+        count: usize,
+        free: &Arc<FreeLists>,
+        sink: impl FnOnce() -> Option<Box<dyn SegmentSink>>,
+    ) {
         let first = match self {
-            Store::None => Some(None),
-            Store::One(rows) if rows.height == 1 => Some(Some(Line::of(rows))),
-            _ => None,
+            Store::None => None,
+            Store::One(rows) if rows.height == 1 => Some(Segment::of(rows)),
+            _ => return,
         };
-        if let Some(first) = first {
-            let home = (LEAST..=MOST).contains(&count).then(|| spares.clone());
-            let kept = home.as_ref().and_then(|home| home.take(count));
-            let list = kept.unwrap_or_else(|| List::Own(Vec::with_capacity(count.min(MOST) + LEAST)));
-            let mut lines = Lines::new(list, home);
-            first.into_iter().for_each(|line| lines.push(line));
-            *self = Store::Lines(lines);
-        }
+        let sink = if is_kept(count) { sink() } else { None };
+        let mut list = SegmentList::new(count, sink, free);
+        first.into_iter().for_each(|segment| list.push(segment));
+        *self = Store::Segments(list);
+    }
+
+    /// The list of segments, if there is one.
+    pub(crate) fn list(&mut self) -> Option<&mut SegmentList> {
         match self {
-            Store::Lines(lines) => Some(lines),
+            Store::Segments(list) => Some(list),
             _ => None,
         }
     }
@@ -346,35 +435,36 @@ mod tests {
         Rows::linear(3 * number, 5 * number, 1)
     }
 
-    fn numbers(pieces: &Store) -> Vec<Rows> {
+    fn all(pieces: &Store) -> Vec<Rows> {
         pieces.view().iter().collect()
     }
 
-    fn long(spares: &Arc<Spares>, room: usize) -> Store {
+    /// A list of so many.
+    fn long(free: &Arc<FreeLists>, count: usize) -> Store {
         let mut pieces = Store::default();
-        pieces.lines(room, spares).expect("none yet");
-        (0..room).for_each(|number| pieces.push(rows(number)));
+        pieces.begin_list(count, free, || None);
+        (0..count).for_each(|number| pieces.push(rows(number)));
         pieces
     }
 
-    fn at(store: &Store) -> *const Line {
+    fn at(store: &Store) -> *const Segment {
         match store.view() {
-            Pieces::Lines(lines) => lines.as_ptr(),
-            Pieces::Rows(_) => unreachable!("made of lines"),
+            Pieces::Segments(segments) => segments.as_ptr(),
+            Pieces::Rows(_) => unreachable!("made of segments"),
         }
     }
 
     #[test]
     fn pieces_keep_their_order_whatever_holds_them() {
-        let spares = Arc::default();
-        for count in [0, 1, 2, 3, LEAST, 3 * LEAST] {
+        let free = Arc::default();
+        for count in [0, 1, 2, 3, SHORTEST_KEPT, 3 * SHORTEST_KEPT] {
             let mut rectangles = Store::default();
             (0..count).for_each(|number| rectangles.push(rows(number)));
             let want: Vec<_> = (0..count).map(rows).collect();
-            let mut turned = long(&spares, count);
+            let mut turned = long(&free, count);
             turned.rows();
-            for pieces in [&rectangles, &rectangles.clone(), &long(&spares, count), &turned] {
-                assert_eq!((numbers(pieces), pieces.view().len()), (want.clone(), count));
+            for pieces in [&rectangles, &rectangles.clone(), &long(&free, count), &turned] {
+                assert_eq!((all(pieces), pieces.view().len()), (want.clone(), count));
                 assert_eq!(pieces.view().bytes(), count);
                 assert_eq!(pieces.view().before(count / 2).iter().collect::<Vec<_>>(), want[..count / 2]);
             }
@@ -382,57 +472,112 @@ mod tests {
     }
 
     #[test]
-    fn a_rectangle_among_lines_makes_them_rectangles() {
-        let mut pieces = long(&Arc::default(), LEAST);
+    fn a_rectangle_among_segments_makes_them_rectangles() {
+        let mut pieces = long(&Arc::default(), SHORTEST_KEPT);
         let tall = Rows { height: 3, ..rows(9) };
         pieces.push(tall);
         pieces.push(rows(7));
-        let want: Vec<_> = (0..LEAST).map(rows).chain([tall, rows(7)]).collect();
-        assert_eq!(numbers(&pieces), want);
-        assert!(pieces.lines(2, &Arc::default()).is_none());
+        pieces.extend(&[Segment::of(&rows(8))]);
+        let want: Vec<_> = (0..SHORTEST_KEPT).map(rows).chain([tall, rows(7), rows(8)]).collect();
+        assert_eq!(all(&pieces), want);
+        pieces.begin_list(2, &Arc::default(), || None);
+        assert!(pieces.list().is_none());
     }
 
     #[test]
-    fn a_piece_that_came_first_is_a_line_among_lines() {
+    fn a_piece_that_came_first_is_a_segment_among_segments() {
         let mut pieces = Store::One(rows(0));
-        pieces.lines(LEAST, &Arc::default()).expect("one row").push(Line::of(&rows(1)));
+        pieces.begin_list(SHORTEST_KEPT, &Arc::default(), || None);
+        pieces.extend(&[Segment::of(&rows(1))]);
         let mut pushed = Store::default();
         [rows(0), rows(1)].into_iter().for_each(|one| pushed.push(one));
         for pieces in [pieces, pushed] {
-            assert!(matches!(pieces.view(), Pieces::Lines(_)));
-            assert_eq!(numbers(&pieces), [rows(0), rows(1)]);
+            assert!(matches!(pieces.view(), Pieces::Segments(_)));
+            assert_eq!(all(&pieces), [rows(0), rows(1)]);
         }
-        assert!(Store::One(Rows { height: 2, ..rows(0) }).lines(1, &Arc::default()).is_none());
+        let mut tall = Store::One(Rows { height: 2, ..rows(0) });
+        tall.begin_list(1, &Arc::default(), || None);
+        assert!(tall.list().is_none());
     }
 
     #[test]
-    fn lines_that_touch_become_one_and_those_before_stay() {
-        let line = |dst, src, len| Line { dst, src, len };
-        let mut lines = Lines::default();
-        for one in [line(0, 0, 4), line(4, 4, 4), line(8, 8, 2), line(10, 10, 1), line(11, 12, 1)] {
-            lines.push(one);
-        }
-        lines.merge(1);
-        assert_eq!(lines.list.lines(), [line(0, 0, 4), line(4, 4, 7), line(11, 12, 1)]);
-        let mut none = Lines::default();
-        none.merge(0);
-        assert_eq!(none.list.lines(), []);
+    fn segments_that_touch_become_one_and_those_before_stay() {
+        let segment = |dst, src, len| Segment { dst, src, len };
+        let mut list = SegmentList::default();
+        let all = [(0, 0, 4), (4, 4, 4), (8, 8, 2), (10, 10, 1), (11, 12, 1)];
+        all.into_iter().for_each(|(dst, src, len)| list.push(segment(dst, src, len)));
+        list.coalesce(1);
+        assert_eq!(list.segments(), [segment(0, 0, 4), segment(4, 4, 7), segment(11, 12, 1)]);
+        assert_eq!(list.sizes, Sizes { bytes: 12, longest: 7 });
+        let mut none = SegmentList::default();
+        none.coalesce(0);
+        assert_eq!(none.segments(), []);
     }
 
     #[test]
     fn a_long_list_is_used_again_and_only_a_few_are_kept() {
-        let spares = Arc::new(Spares::default());
-        let first = long(&spares, 2 * LEAST);
+        let free = Arc::new(FreeLists::default());
+        let first = long(&free, 2 * SHORTEST_KEPT);
         let place = at(&first);
         drop(first);
-        let again = long(&spares, LEAST);
+        let again = long(&free, SHORTEST_KEPT);
         assert_eq!(at(&again), place, "the same memory");
-        assert_eq!(numbers(&again), (0..LEAST).map(rows).collect::<Vec<_>>(), "and nothing of before in it");
-        drop((0..3 * KEPT).map(|_| long(&spares, LEAST)).collect::<Vec<_>>());
-        assert_eq!(lock(&spares.lists).len(), KEPT);
-        lock(&spares.lists).clear();
-        spares.keep(Vec::new());
-        drop((long(&spares, LEAST - 2), long(&spares, MOST + 1)));
-        assert_eq!(lock(&spares.lists).len(), 0, "neither short nor huge");
+        assert_eq!(
+            all(&again),
+            (0..SHORTEST_KEPT).map(rows).collect::<Vec<_>>(),
+            "and nothing of before in it"
+        );
+        drop((0..3 * KEPT_LISTS).map(|_| long(&free, SHORTEST_KEPT)).collect::<Vec<_>>());
+        assert_eq!(lock(&free.0).len(), KEPT_LISTS);
+        lock(&free.0).clear();
+        free.keep(Vec::new());
+        drop((long(&free, SHORTEST_KEPT - 2), long(&free, LONGEST_KEPT + 1)));
+        assert_eq!(lock(&free.0).len(), 0, "neither short nor huge");
+    }
+
+    /// A sink for so many.
+    struct PaperSink(Vec<Segment>, usize);
+
+    impl SegmentSink for PaperSink {
+        fn extend(&mut self, segments: &[Segment]) -> bool {
+            let fits = self.0.len() + segments.len() <= self.1;
+            self.0.extend(segments.iter().filter(|_| fits));
+            fits
+        }
+
+        fn finish(&mut self) {}
+
+        fn segments(&self) -> &[Segment] {
+            &self.0
+        }
+
+        fn native(&mut self) -> &mut dyn Any {
+            self
+        }
+    }
+
+    /// Appends five segments in every way, and tells whether they are still where they were written first.
+    fn stays(room: Option<usize>) -> bool {
+        let segment = |number| Segment { dst: number, src: 2 * number, len: 1 };
+        let sink = |room| Box::new(PaperSink(Vec::new(), room)) as Box<dyn SegmentSink>;
+        let mut pieces = Store::default();
+        pieces.begin_list(SHORTEST_KEPT, &Arc::default(), || room.map(sink));
+        let list = pieces.list().expect("begun");
+        list.push(segment(0));
+        list.extend(&[segment(1), segment(2)]);
+        let filled = list.fill(&mut [Segment::default(); 4], |room| {
+            room[..2].copy_from_slice(&[segment(3), segment(4)]);
+            (2, Sizes { bytes: 2, longest: 1 })
+        });
+        assert_eq!((filled, list.sizes), (2, Sizes { bytes: 5, longest: 1 }));
+        assert!(list.segments().iter().copied().eq((0..5).map(segment)));
+        assert_eq!(list.clone().segments(), list.segments());
+        pieces.sink().is_some()
+    }
+
+    #[test]
+    fn segments_stay_in_the_sink_as_long_as_there_is_room() {
+        assert!(stays(Some(5)) && stays(Some(100)));
+        assert!((0..5).all(|room| !stays(Some(room))) && !stays(None));
     }
 }

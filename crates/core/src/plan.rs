@@ -2,19 +2,18 @@
 
 pub(crate) mod linear;
 mod many;
-mod passing;
 mod runs;
 
 use crate::{
-    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result, Sheet,
+    Access, DeviceId, Error, Kind, Memory, Origin, Place, Result, SegmentSink,
     memory::{Block, Known},
-    pieces::{Pieces, Store},
+    pieces::{Pieces, Sizes, Store},
     table::GRANULE,
     uses::Touched,
 };
 pub use linear::Linear;
 use many::Many;
-pub use runs::Runs;
+pub use runs::{Chunk, Runs};
 use std::mem;
 
 /// A rectangle of bytes to move; a linear copy is one row.
@@ -204,8 +203,8 @@ impl Plan {
         }
         let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
         many.add_runs(runs)?;
-        many.finish();
-        self.pieces.settle();
+        many.flush();
+        self.pieces.finish();
         Ok(())
     }
 
@@ -221,8 +220,8 @@ impl Plan {
         let mut many = Many::new(self, first, 2 + others.size_hint().1.unwrap_or(0), memory, fits);
         many.add_all(two.into_iter())?;
         many.add_all(others)?;
-        many.finish();
-        self.pieces.settle();
+        many.flush();
+        self.pieces.finish();
         Ok(())
     }
 
@@ -386,18 +385,19 @@ impl Plan {
         self.plain
     }
 
-    /// The memory that the backend lent for the lines, if all pieces are lines and lie there. The plan has none from then on.
-    pub fn take_sheet(&mut self) -> Option<Box<dyn Sheet>> {
-        self.pieces.take_sheet()
+    /// The sink that holds all pieces, if the backend brought one and they are segments. What the backend takes out of it the
+    /// plan does not have any more.
+    pub fn sink(&mut self) -> Option<&mut dyn SegmentSink> {
+        self.pieces.sink()
     }
 
     /// How many bytes are moved.
     pub fn bytes(&self) -> usize {
-        self.sizes().0
+        self.sizes().bytes
     }
 
-    /// How many bytes are moved, and how many of the longest piece.
-    pub fn sizes(&self) -> (usize, usize) {
+    /// How many bytes are moved, by all pieces and by the longest.
+    pub fn sizes(&self) -> Sizes {
         self.pieces.sizes()
     }
 }

@@ -10,7 +10,8 @@ use super::package::{Arrow, Package};
 
 /// The crates, and which others of the workspace each builds on. A new arrow is a decision record.
 const CRATES: &[(&str, &[&str])] = &[
-    ("core", &[]),
+    ("simd", &[]),
+    ("core", &["simd"]),
     ("backends", &["core"]),
     ("ferry", &["core", "backends"]),
     ("acl", &["core", "ferry"]),

@@ -21,7 +21,7 @@ use device::Device;
 use driver::{Contexts, Driver, ImplicitSync};
 use ferry_core::{
     Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, NativeStreams,
-    Origin, Queue, QueueOptions, Request, Result, Shared, Sharing, Sheet, Status, sync::Arc,
+    Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Sharing, Status, sync::Arc,
 };
 use memory::{Memory, Quota};
 use order::fence::Watcher;
@@ -169,9 +169,9 @@ impl Backend for Cuda {
     }
 
     /// Of the only device; where there are several nobody knows yet which one reads the list.
-    fn sheet(&self, lines: usize) -> Option<Box<dyn Sheet>> {
+    fn segment_sink(&self, segments: usize) -> Option<Box<dyn SegmentSink>> {
         let [device] = &self.devices[..] else { return None };
-        Some(Box::new(Page::lend(device.get()?, lines)?))
+        Some(Box::new(Page::lend(device.get()?, segments)?))
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {

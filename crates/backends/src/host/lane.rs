@@ -15,7 +15,7 @@ use super::{
 use crate::litter::drop_each;
 pub use fence::LaneFence;
 use ferry_core::{
-    Fence, Kind, Line, Linear, Mark, Op, Queue, Result, Status, Ticket,
+    Fence, Kind, Linear, Mark, Op, Queue, Result, Segment, Status, Ticket,
     fence::{survives, tell},
     sync::{Apart, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
@@ -532,7 +532,7 @@ impl Queue for LaneQueue {
 
     unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
         self.0.engine.fork.is_no_child()?;
-        let Line { dst, src, len } = copy.line();
+        let Segment { dst, src, len } = copy.segment();
         Ok(self.0.push(|_| Work::Linear { dst, src, len, done: 0 }))
     }
 

@@ -223,7 +223,7 @@ fn cost(rows: &Rows) -> usize {
 fn total_cost(pieces: Pieces) -> usize {
     match pieces {
         Pieces::Rows(rows) => rows.iter().map(cost).sum(),
-        Pieces::Lines(lines) => lines.iter().map(|line| line.len.max(ROW_COST)).sum(),
+        Pieces::Segments(lines) => lines.iter().map(|line| line.len.max(ROW_COST)).sum(),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::bytes::{
     copy::{self, Cursor},
     reduce,
 };
-use ferry_core::{Fence, Fill, Indirect, Line, Op, Pieces, Plan, Reduction, Result, Rows, Status, sync::Arc};
+use ferry_core::{
+    Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status, sync::Arc,
+};
 use std::{cell::Cell, mem, slice};
 
 /// An op of a queue, or a mark, and how far it has come.
@@ -74,7 +76,7 @@ impl From<Plan> for Work {
             Pieces::Rows([Rows { dst, src, width, height: 1, .. }]) => {
                 Work::Linear { dst: *dst, src: *src, len: *width, done: 0 }
             }
-            Pieces::Lines([Line { dst, src, len }]) => {
+            Pieces::Segments([Segment { dst, src, len }]) => {
                 Work::Linear { dst: *dst, src: *src, len: *len, done: 0 }
             }
             _ => Work::Rows(Box::new((plan, Cursor::default()))),
@@ -108,11 +110,12 @@ impl Work {
         let moved = match self {
             Work::Team(team) => team.step(),
             Work::Linear { dst, src, len, done } => {
-                let (line, mut cursor) = ([Line { dst: *dst, src: *src, len: *len }], Cursor::after(*done));
+                let (line, mut cursor) =
+                    ([Segment { dst: *dst, src: *src, len: *len }], Cursor::after(*done));
                 // SAFETY: see above.
-                let moved = unsafe { copy::advance(Pieces::Lines(&line), &mut cursor, SLICE) };
+                let moved = unsafe { copy::advance(Pieces::Segments(&line), &mut cursor, SLICE) };
                 *done = cursor.bytes();
-                moved.map_err(|fault| fault.of_copy(Pieces::Lines(&line)))
+                moved.map_err(|fault| fault.of_copy(Pieces::Segments(&line)))
             }
             Work::Rows(rows) => {
                 let (plan, cursor) = &mut **rows;

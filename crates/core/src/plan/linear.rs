@@ -2,20 +2,20 @@
 //! not.
 
 use super::{Ends, Plan, Route, Rows};
-use crate::{AddressTable, Line, Place, pieces::Store, table::Part};
+use crate::{AddressTable, Place, Segment, pieces::Store, table::Part};
 
 /// A checked copy of bytes in one piece between known blocks, in the engine's addresses: what most plans are.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    line: Line,
+    segment: Segment,
     route: Route,
 }
 
 impl Linear {
     /// The bytes.
     #[inline(always)]
-    pub fn line(&self) -> Line {
-        self.line
+    pub fn segment(&self) -> Segment {
+        self.segment
     }
 
     /// Between which kinds of memory they move.
@@ -27,7 +27,7 @@ impl Linear {
 
 impl From<Linear> for Plan {
     fn from(copy: Linear) -> Plan {
-        Plan { pieces: Store::One(Rows::from(copy.line)), route: Some(copy.route), ..Plan::default() }
+        Plan { pieces: Store::One(Rows::from(copy.segment)), route: Some(copy.route), ..Plan::default() }
     }
 }
 
@@ -69,8 +69,8 @@ impl Recent {
             }
             self.look((dst, src, len), rule, table, fits)?;
         }
-        let line = Line { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
-        Some(Linear { line, route: self.route })
+        let segment = Segment { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
+        Some(Linear { segment, route: self.route })
     }
 
     /// Where registered memory starts that copies go to or from, or did until it was unregistered. 0 for other memory.
@@ -140,8 +140,9 @@ mod tests {
                 (A, B, usize::MAX, false),
                 (0, B, 1, false),
             ] {
-                let found = recent.find((dst, src, len), 1, &table, |_| true, |_| ()).map(|copy| copy.line());
-                let want = Line { dst: dst + 0x1000_0000, src: src + 0x1000_0000, len };
+                let found =
+                    recent.find((dst, src, len), 1, &table, |_| true, |_| ()).map(|copy| copy.segment());
+                let want = Segment { dst: dst + 0x1000_0000, src: src + 0x1000_0000, len };
                 assert_eq!(found, good.then_some(want), "{len} bytes from {src:#x} to {dst:#x}");
             }
         }

@@ -1,13 +1,20 @@
-//! The runs of a batch as its caller has them. What is asked of all of them at once is asked without a branch for each, in
-//! loops that compilers turn into instructions for several at a time: CPUs with AVX2 have loops of their own. Wider instructions
-//! gained nothing on one Xeon and took twice the time on another.
+//! The runs of a batch as its caller has them, in arrays. They are checked in loops without branches, which compilers
+//! turn into vector instructions (see [`ferry_simd`]); where a check of many fails, the first bad one is searched for one
+//! by one.
 
 use super::Misfit;
-use crate::{Kind, Result, pieces::Line, table::Part};
+use crate::{
+    Kind, Result,
+    pieces::{Segment, Sizes},
+    table::Part,
+};
+use ferry_simd::{Loop, best};
 use std::{iter::Zip, slice::Iter};
 
-/// How many runs are looked at in one go; among those that are not all good the first is looked for one by one.
-pub(super) const AT_ONCE: usize = 64;
+/// How many runs are checked in one go.
+pub(super) const CHUNK: usize = 64;
+/// How many runs a [`Chunk`] hands out at a time: a vector register of most CPUs holds as many words.
+const LANES: usize = 4;
 
 /// Addresses, lengths and rooms, each in an array of its own, all of one length. A run of which an address is 0 or which does not
 /// fit its room is refused.
@@ -23,18 +30,62 @@ pub struct Runs<'a> {
     pub rooms: &'a [usize],
 }
 
-/// Room for the lines of some runs.
-pub(super) type Listed = [Line; AT_ONCE];
-
-/// What is known of some runs at once.
+/// Runs that were checked and listed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seen {
-    /// How many these are.
+pub(super) struct Listed {
+    /// How many they are.
     pub(super) count: usize,
-    /// Bytes of all of them.
-    pub(super) bytes: usize,
-    /// Bytes of the longest.
-    pub(super) most: usize,
+    /// How large they are.
+    pub(super) sizes: Sizes,
+}
+
+/// As many runs of a batch as are checked in one go, and the two blocks that they must lie in. What a
+/// [`SegmentSink`](crate::SegmentSink) gets to append: it is checked while it is written.
+pub struct Chunk<'a> {
+    runs: Runs<'a>,
+    to: &'a Part,
+    from: &'a Part,
+}
+
+impl Chunk<'_> {
+    /// How many segments a chunk makes.
+    pub const LEN: usize = CHUNK;
+
+    /// What is added, wrapping, to the user's address of a destination and of a source to get the engine's.
+    pub fn shifts(&self) -> [usize; 2] {
+        [self.to.engine_address(0), self.from.engine_address(0)]
+    }
+
+    /// Checks the runs, and hands them to `write` on the way, four at a time and in order: an array each of destinations,
+    /// sources and lengths, in the user's addresses. Says how large they are; `None` if not all of them lie in the two blocks
+    /// and fit their rooms: then what was written means nothing.
+    ///
+    /// Always inlined, so that a caller that is compiled for a better CPU has a loop for that.
+    #[inline(always)]
+    pub fn check(&self, mut write: impl FnMut([&[usize; LANES]; 3])) -> Option<Sizes> {
+        let Runs { dsts, srcs, lens, rooms } = self.runs;
+        // Copies, so that nothing that `write` writes could change them.
+        let (to, from, mut signs) = (*self.to, *self.from, [0_usize; LANES]);
+        let ends = lanes(dsts)?.iter().zip(lanes(srcs)?);
+        for ((dst, src), (len, room)) in ends.zip(lanes(lens)?.iter().zip(lanes(rooms)?)) {
+            for lane in 0..LANES {
+                signs[lane] |= to.signs(dst[lane], len[lane])
+                    | from.signs(src[lane], len[lane])
+                    | beyond(len[lane], room[lane]);
+            }
+            write([dst, src, len]);
+        }
+        let is_any_bad = has_sign(signs.into_iter().fold(0, |all, word| all | word));
+        let bytes = lens.iter().fold(0, |all, len| len.wrapping_add(all));
+        let longest = lens.iter().fold(0, |most, len| (*len as isize).max(most)) as usize;
+        (!is_any_bad).then_some(Sizes { bytes, longest })
+    }
+}
+
+/// The words of a whole chunk, [`LANES`] at a time.
+#[inline(always)]
+fn lanes(words: &[usize]) -> Option<&[[usize; LANES]; CHUNK / LANES]> {
+    words.as_chunks().0.try_into().ok()
 }
 
 impl<'a> Runs<'a> {
@@ -60,18 +111,24 @@ impl<'a> Runs<'a> {
         self.iter().zip(self.rooms).position(is_unsound)
     }
 
-    /// The first of them as lines between two blocks, as long as they lie in those, and what is known of these.
-    pub(super) fn list(&self, to: &Part, from: &Part, listed: &mut Listed) -> Seen {
-        let part = self.part(0, AT_ONCE);
-        match best(Listing { runs: &part, to, from, listed }) {
-            Some(seen) => seen,
+    /// All of them as a chunk between two blocks, if they are as many as a chunk has.
+    #[inline(always)]
+    pub(super) fn chunk(&self, to: &'a Part, from: &'a Part) -> Option<Chunk<'a>> {
+        (self.lens.len() == CHUNK).then_some(Chunk { runs: *self, to, from })
+    }
+
+    /// The first of them as segments between two blocks, as long as they lie in those, and how large they are.
+    pub(super) fn list(&self, to: &Part, from: &Part, room: &mut [Segment; CHUNK]) -> Listed {
+        let part = self.part(0, CHUNK);
+        match best(Listing { runs: &part, to, from, room }) {
+            Some(listed) => listed,
             None => {
                 let is_good = |(((dst, src), len), room): &(((&usize, &usize), &usize), &usize)| {
                     to.holds_all(**dst, **len) & from.holds_all(**src, **len) & (len <= room)
                 };
                 let count = part.iter().zip(part.rooms).take_while(is_good).count();
                 // All that are left are good, or else there are none.
-                let good = Listing { runs: &part.part(0, count), to, from, listed };
+                let good = Listing { runs: &part.part(0, count), to, from, room };
                 best(good).unwrap_or_default()
             }
         }
@@ -79,9 +136,9 @@ impl<'a> Runs<'a> {
 
     /// One of them between two blocks that it lies in.
     #[inline(always)]
-    pub(super) fn line(&self, index: usize, to: &Part, from: &Part) -> Line {
+    pub(super) fn segment(&self, index: usize, to: &Part, from: &Part) -> Segment {
         let [dst, src, len] = [self.dsts[index], self.srcs[index], self.lens[index]];
-        Line { dst: to.engine_address(dst), src: from.engine_address(src), len }
+        Segment { dst: to.engine_address(dst), src: from.engine_address(src), len }
     }
 
     /// Those from `first` on, `count` at most.
@@ -98,37 +155,15 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// A loop over runs. It is always inlined, so that it becomes instructions of the CPU that it is built for.
-trait Look {
-    type Seen;
-    fn look(self) -> Self::Seen;
-}
-
-/// What it sees, built for the best CPU that this is.
-#[inline(always)]
-fn best<L: Look>(runs: L) -> L::Seen {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has AVX2.
-        return unsafe { with_avx2(runs) };
-    }
-    runs.look()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn with_avx2<L: Look>(runs: L) -> L::Seen {
-    runs.look()
-}
-
-/// Whether no address is 0 and every run fits its room, as far as can be told by signs: if not, it may be so all the same.
+/// Whether no address is 0 and every run fits its room. The check is by sign bits: it may refuse good runs whose addresses
+/// or lengths have the highest bit set.
 struct Soundness<'a>(&'a Runs<'a>);
 
-impl Look for Soundness<'_> {
-    type Seen = bool;
+impl Loop for Soundness<'_> {
+    type Output = bool;
 
     #[inline(always)]
-    fn look(self) -> bool {
+    fn run(self) -> bool {
         let signs = self.0.iter().zip(self.0.rooms).fold(0, |signs, (((dst, src), len), room)| {
             signs | dst.wrapping_sub(1) | src.wrapping_sub(1) | len | beyond(*len, *room)
         });
@@ -136,49 +171,50 @@ impl Look for Soundness<'_> {
     }
 }
 
-/// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has a sign. To compare words without
-/// signs would take AVX2 longer.
+/// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has its sign bit set. Unsigned
+/// comparisons would take more instructions, since AVX2 has none.
 struct Listing<'a> {
     runs: &'a Runs<'a>,
     to: &'a Part,
     from: &'a Part,
-    listed: &'a mut Listed,
+    room: &'a mut [Segment; CHUNK],
 }
 
-impl Look for Listing<'_> {
-    type Seen = Option<Seen>;
+impl Loop for Listing<'_> {
+    type Output = Option<Listed>;
 
     #[inline(always)]
-    fn look(self) -> Option<Seen> {
-        let Listing { runs, to, from, listed } = self;
-        match (array(runs.dsts), array(runs.srcs), array(runs.lens), array(runs.rooms)) {
+    fn run(self) -> Option<Listed> {
+        let Listing { runs, to, from, room } = self;
+        match (whole(runs.dsts), whole(runs.srcs), whole(runs.lens), whole(runs.rooms)) {
             // The compiler knows how many there are.
             (Some(dsts), Some(srcs), Some(lens), Some(rooms)) => {
-                list(&Runs { dsts, srcs, lens, rooms }, to, from, listed)
+                list(&Runs { dsts, srcs, lens, rooms }, to, from, room)
             }
-            _ => list(runs, to, from, listed),
+            _ => list(runs, to, from, room),
         }
     }
 }
 
 #[inline(always)]
-pub(super) fn array(words: &[usize]) -> Option<&[usize; AT_ONCE]> {
+fn whole(words: &[usize]) -> Option<&[usize; CHUNK]> {
     words.try_into().ok()
 }
 
 #[inline(always)]
-fn list(runs: &Runs, to: &Part, from: &Part, listed: &mut Listed) -> Option<Seen> {
-    let (mut signs, mut bytes, mut most) = (0, 0_usize, 0);
-    for ((((dst, src), len), room), line) in runs.iter().zip(runs.rooms).zip(listed) {
+fn list(runs: &Runs, to: &Part, from: &Part, listed: &mut [Segment; CHUNK]) -> Option<Listed> {
+    let (mut signs, mut bytes, mut longest) = (0, 0_usize, 0);
+    for ((((dst, src), len), room), segment) in runs.iter().zip(runs.rooms).zip(listed) {
         signs |= to.signs(*dst, *len) | from.signs(*src, *len) | beyond(*len, *room);
         bytes = bytes.wrapping_add(*len);
-        most = (*len as isize).max(most);
-        *line = Line { dst: to.engine_address(*dst), src: from.engine_address(*src), len: *len };
+        longest = (*len as isize).max(longest);
+        *segment = Segment { dst: to.engine_address(*dst), src: from.engine_address(*src), len: *len };
     }
-    (!has_sign(signs)).then_some(Seen { count: runs.lens.len(), bytes, most: most as usize })
+    let sizes = Sizes { bytes, longest: longest as usize };
+    (!has_sign(signs)).then_some(Listed { count: runs.lens.len(), sizes })
 }
 
-/// A word without a sign if a length without one fits the room. A room with one is larger than any.
+/// For a `len` below 2^63: the sign bit is clear iff `len <= room`.
 #[inline(always)]
 fn beyond(len: usize, room: usize) -> usize {
     room.wrapping_sub(len) & !room
@@ -193,7 +229,7 @@ mod tests {
     use super::*;
     use crate::{Block, Home, Origin};
 
-    const COUNT: usize = 3 * AT_ONCE / 2;
+    const COUNT: usize = 3 * CHUNK / 2;
 
     fn part(base: usize, len: usize, at: usize) -> Part {
         Part::from(&Block { base, len, home: Home::Host, at, page: 4096, origin: Origin::Allocated })
@@ -208,27 +244,32 @@ mod tests {
     /// A listing with room of its own.
     struct Owned<'a>(Runs<'a>, Part, Part);
 
-    impl Look for Owned<'_> {
-        type Seen = (Option<Seen>, Listed);
+    impl Loop for Owned<'_> {
+        type Output = (Option<Listed>, [Segment; CHUNK]);
 
         #[inline(always)]
-        fn look(self) -> Self::Seen {
-            let mut listed = [Line::default(); AT_ONCE];
+        fn run(self) -> Self::Output {
+            let mut room = [Segment::default(); CHUNK];
             let Owned(runs, to, from) = &self;
-            (Listing { runs, to, from, listed: &mut listed }.look(), listed)
+            (Listing { runs, to, from, room: &mut room }.run(), room)
         }
     }
 
-    /// What every build of a loop says, that for this CPU last.
-    fn all<L: Look>(make: impl Fn() -> L) -> Vec<L::Seen> {
-        let mut seen = vec![make().look()];
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has AVX2.
-            seen.push(unsafe { with_avx2(make()) });
-        }
-        seen.push(best(make()));
-        seen
+    /// What every version of a loop says.
+    fn all<L: Loop>(make: impl Fn() -> L) -> [L::Output; 2] {
+        [make().run(), best(make())]
+    }
+
+    /// What a chunk is written as, if it is.
+    fn written(runs: &Runs, to: &Part, from: &Part) -> Option<(Sizes, Vec<Segment>)> {
+        let mut all = Vec::new();
+        let chunk = runs.chunk(to, from)?;
+        let [to, from] = chunk.shifts();
+        let sizes = chunk.check(|[dst, src, len]| {
+            let at = |lane: usize| (dst[lane].wrapping_add(to), src[lane].wrapping_add(from), len[lane]);
+            all.extend((0..LANES).map(at).map(|(dst, src, len)| Segment { dst, src, len }));
+        });
+        sizes.map(|sizes| (sizes, all))
     }
 
     #[test]
@@ -253,16 +294,17 @@ mod tests {
                     words[which][bad] = value;
                 }
                 let [dsts, srcs, lens, rooms] = &words;
-                let mut listed = [Line::default(); AT_ONCE];
-                let seen = Runs { dsts, srcs, lens, rooms }.list(&to, &from, &mut listed);
-                let count = seen.count;
-                assert_eq!(count, bad.min(AT_ONCE), "{value:#x} in {which} of {bad}");
-                for (index, line) in listed[..count].iter().enumerate() {
-                    let want = Line { dst: 0x70_0000 + 8 * index, src: 0x20_0000 + 8 * index, len: 8 };
-                    assert_eq!(*line, want, "{value:#x} in {which} of {bad}");
+                let (runs, mut listed) = (Runs { dsts, srcs, lens, rooms }, [Segment::default(); CHUNK]);
+                let Listed { count, sizes } = runs.list(&to, &from, &mut listed);
+                let chunk = written(&runs.part(0, CHUNK), &to, &from);
+                assert_eq!(chunk, (count == CHUNK).then(|| (sizes, listed.to_vec())), "a chunk");
+                assert_eq!(count, bad.min(CHUNK), "{value:#x} in {which} of {bad}");
+                for (index, segment) in listed[..count].iter().enumerate() {
+                    let want = Segment { dst: 0x70_0000 + 8 * index, src: 0x20_0000 + 8 * index, len: 8 };
+                    assert_eq!(*segment, want, "{value:#x} in {which} of {bad}");
                 }
                 let most = if count > 0 { 8 } else { 0 };
-                assert_eq!((seen.bytes, seen.most), (8 * count, most));
+                assert_eq!((sizes.bytes, sizes.longest), (8 * count, most));
             }
         }
     }
@@ -270,19 +312,22 @@ mod tests {
     #[test]
     fn every_cpu_sees_the_same() {
         let (to, from) = (part(0x1000, 0x1000, 0), part(0x9000, 0x2000, 0x9000));
-        for count in 0..=AT_ONCE {
+        for count in 0..=CHUNK {
             for odd in [0, count / 2, count.saturating_sub(1)] {
                 let [dsts, mut srcs, mut lens, rooms] = runs(0x1000, 0x9000);
                 (0..count).filter(|index| *index != odd).for_each(|index| srcs[index] += 0x800 * (index % 2));
                 lens[odd] = 8 + odd % 3;
                 let runs = Runs { dsts: &dsts, srcs: &srcs, lens: &lens, rooms: &rooms }.part(0, count);
                 let want = (runs.lens.iter().sum(), runs.lens.iter().copied().max().unwrap_or(0));
-                for (seen, listed) in all(|| Owned(runs, to, from)) {
-                    let seen = seen.expect("all are good");
-                    assert_eq!((seen.bytes, seen.most), want, "{count} and {odd}");
-                    let lines =
-                        runs.iter().map(|((dst, src), len)| Line { dst: dst - 0x1000, src: *src, len: *len });
-                    assert!(lines.eq(listed.into_iter().take(count)), "{count} and {odd}");
+                for (checked, listed) in all(|| Owned(runs, to, from)) {
+                    let Sizes { bytes, longest } = checked.expect("all are good").sizes;
+                    assert_eq!((bytes, longest), want, "{count} and {odd}");
+                    let segments = runs.iter().map(|((dst, src), len)| Segment {
+                        dst: dst - 0x1000,
+                        src: *src,
+                        len: *len,
+                    });
+                    assert!(segments.eq(listed.into_iter().take(count)), "{count} and {odd}");
                 }
             }
         }

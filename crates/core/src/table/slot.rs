@@ -88,12 +88,6 @@ impl Part {
         addr.wrapping_add(self.shift)
     }
 
-    /// The first address, the length, and the way from the user's addresses to the engine's.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for loops of that CPU"))]
-    pub(crate) fn words(&self) -> [usize; 3] {
-        [self.base, self.len, self.shift]
-    }
-
     /// Where the block starts.
     #[inline(always)]
     pub(crate) fn base(&self) -> usize {

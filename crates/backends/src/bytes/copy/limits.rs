@@ -58,7 +58,7 @@ impl Manner {
 pub fn estimate(pieces: Pieces) -> usize {
     match pieces {
         Pieces::Rows(rows) => estimate_by(rows, |rows| rows.width.saturating_mul(rows.height)),
-        Pieces::Lines(lines) => estimate_by(lines, |line| line.len),
+        Pieces::Segments(lines) => estimate_by(lines, |line| line.len),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use ferry_core::{Line, Rows};
+use ferry_core::{Rows, Segment};
 
 /// A plan whose addresses are offsets into one buffer, by the plainest loop: each row as memmove does it, in
 /// order.
@@ -58,9 +58,9 @@ fn agrees(buffer_len: usize, pieces: &[Rows], most: usize, whole: usize) {
             let base = got.bytes().as_mut_ptr() as usize;
             let placed = |rows: &Rows| Rows { dst: rows.dst + base, src: rows.src + base, ..*rows };
             let placed: Vec<Rows> = pieces.iter().map(placed).collect();
-            let line = |rows: &Rows| Line { dst: rows.dst, src: rows.src, len: rows.width };
-            let lines: Vec<Line> = placed.iter().map(line).collect();
-            let list = if as_lines { Pieces::Lines(&lines) } else { Pieces::Rows(&placed) };
+            let line = |rows: &Rows| Segment { dst: rows.dst, src: rows.src, len: rows.width };
+            let lines: Vec<Segment> = placed.iter().map(line).collect();
+            let list = if as_lines { Pieces::Segments(&lines) } else { Pieces::Rows(&placed) };
             let mut cursor = Cursor::default();
             // SAFETY: the rows lie inside the buffer.
             while !unsafe { routine.advance(list, &mut cursor, most, whole) } {}

@@ -5,7 +5,7 @@ use super::{
     limits::{AHEAD, Manner},
 };
 use crate::bytes::overlap::{has_overlapping_row, is_overlapping};
-use ferry_core::{Line, Pieces, Rows};
+use ferry_core::{Pieces, Rows, Segment};
 use std::ptr;
 
 /// How many pieces before its turn the pages of a piece are looked for.
@@ -102,7 +102,7 @@ pub unsafe fn walk<M: Mover>(pieces: Pieces, cursor: &mut Cursor, most: usize, m
     unsafe {
         match pieces {
             Pieces::Rows(rows) => walk_list::<M, Rows>(rows, cursor, most, manner),
-            Pieces::Lines(lines) => walk_list::<M, Line>(lines, cursor, most, manner),
+            Pieces::Segments(lines) => walk_list::<M, Segment>(lines, cursor, most, manner),
         }
     }
 }

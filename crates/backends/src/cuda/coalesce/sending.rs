@@ -15,7 +15,7 @@ use crate::cuda::{
     stream::ring::Entry,
 };
 use ferry_core::{
-    Indirect, Line, Op, Pieces, Plan, Result, Route, Rows, Ticket,
+    Indirect, Op, Pieces, Plan, Result, Route, Rows, Segment, Ticket,
     sync::{Arc, MutexGuard, lock, spin_loop},
 };
 use std::{mem, sync::TryLockError};
@@ -69,12 +69,12 @@ impl Lane {
     #[inline(always)]
     pub fn small(&self, op: &Op) -> Option<(Way, Entry)> {
         let Op::Copy(plan) = op else { return None };
-        one_row(plan).filter(|_| !plan.is_plain()).and_then(|line| self.small_line(line, plan.route()))
+        one_row(plan).filter(|_| !plan.is_plain()).and_then(|line| self.small_segment(line, plan.route()))
     }
 
     /// The same for one row between memory that is known.
     #[inline(always)]
-    pub fn small_line(&self, Line { dst, src, len }: Line, route: Route) -> Option<(Way, Entry)> {
+    pub fn small_segment(&self, Segment { dst, src, len }: Segment, route: Route) -> Option<(Way, Entry)> {
         let way = self.way(route);
         let fits =
             len <= self.device.constants.gather_most && way != Way::Across && !is_overlapping(dst, src, len);
@@ -309,12 +309,12 @@ impl Lane {
 
 /// The one row that a plan is.
 #[inline]
-fn one_row(plan: &Plan) -> Option<Line> {
+fn one_row(plan: &Plan) -> Option<Segment> {
     match plan.pieces() {
         Pieces::Rows([Rows { dst, src, width: len, height: 1, .. }]) => {
-            Some(Line { dst: *dst, src: *src, len: *len })
+            Some(Segment { dst: *dst, src: *src, len: *len })
         }
-        Pieces::Lines([line]) => Some(*line),
+        Pieces::Segments([line]) => Some(*line),
         _ => None,
     }
 }

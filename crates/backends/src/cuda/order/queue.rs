@@ -435,7 +435,7 @@ impl Queue for CudaQueue {
 
     unsafe fn submit_linear(&self, copy: Linear) -> Result<Ticket> {
         let is_usual = self.lane.device.lost().is_none() && self.shared.get().is_none();
-        match self.lane.small_line(copy.line(), copy.route()).filter(|_| is_usual) {
+        match self.lane.small_segment(copy.segment(), copy.route()).filter(|_| is_usual) {
             Some((way, entry)) => Ok(self.lane.push_small(way, entry, || Op::Copy(copy.into()))),
             // SAFETY: passed on from the caller.
             None => unsafe { self.submit(Op::Copy(copy.into())) },

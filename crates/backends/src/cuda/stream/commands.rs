@@ -10,7 +10,7 @@ use crate::cuda::{
     stream::ring::{Entry, FEW, Loan, ROOM},
     stream::settings::Constants,
 };
-use ferry_core::{Kind, Pieces, Plan, Result, Rows};
+use ferry_core::{Kind, Pieces, Plan, Result, Rows, Sizes};
 use std::{ffi::c_void, ptr};
 
 /// Threads of a block: kernels.cu allows no more.
@@ -42,30 +42,30 @@ impl Lane {
         let way = self.way(plan.route());
         let is_in_reach = !plan.is_plain() && plan.has_one_route();
         let constants = if is_in_reach { self.constants() } else { &Constants::NO_KERNELS };
-        let Pieces::Lines(lines) = plan.pieces() else {
+        let Pieces::Segments(segments) = plan.pieces() else {
             return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows, way, constants));
         };
-        let entries = Entry::of(lines);
+        let entries = Entry::of(segments);
+        let Sizes { bytes, longest } = plan.sizes();
         if plan.is_ordered() {
             return self.send_each(entries, way, constants);
         }
-        match sending(entries, plan.sizes(), way, constants) {
+        match sending(entries, (bytes, longest), way, constants) {
             Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
                 self.launch_plan(plan, launch)
             }
-            sending => self.send_so(entries, sending, plan.sizes(), way, constants),
+            sending => self.send_so(entries, sending, (bytes, longest), way, constants),
         }
     }
 
     /// Launches a list as it lies in its plan.
     fn launch_plan(&self, plan: &mut Plan, launch: Launch) -> Result<()> {
-        match plan.take_sheet().map(|sheet| Page::of(sheet, &self.device)) {
-            Some(Ok(loan)) => self.launch_loan(loan, launch),
-            Some(Err(other)) => self.launch_list(Entry::of(other.lines()), launch),
-            None => match plan.pieces() {
-                Pieces::Lines(lines) => self.launch_list(Entry::of(lines), launch),
-                Pieces::Rows(_) => unreachable!("they are lines"),
-            },
+        if let Some(loan) = plan.sink().and_then(|sink| Page::take(sink, &self.device)) {
+            return self.launch_loan(loan, launch);
+        }
+        match plan.pieces() {
+            Pieces::Segments(segments) => self.launch_list(Entry::of(segments), launch),
+            Pieces::Rows(_) => unreachable!("they are segments"),
         }
     }
 

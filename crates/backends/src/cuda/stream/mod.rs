@@ -4,6 +4,7 @@
 pub mod bell;
 pub mod commands;
 pub mod events;
+pub mod list_writer;
 pub mod memset;
 pub mod page;
 pub mod planner;

@@ -6,7 +6,7 @@
 
 use crate::bytes::{nontemporal, overlap::is_overlapping};
 use ferry_core::{
-    Line, Result,
+    Result, Segment,
     sync::{Mutex, lock, spin_loop},
 };
 use std::{
@@ -40,13 +40,14 @@ pub struct Entry {
     pub len: u64,
 }
 
-const _: () = assert!(size_of::<Line>() == size_of::<Entry>() && align_of::<Line>() == align_of::<Entry>());
+const _: () =
+    assert!(size_of::<Segment>() == size_of::<Entry>() && align_of::<Segment>() == align_of::<Entry>());
 
 impl Entry {
-    /// The lines of a plan, as they are.
-    pub fn of(lines: &[Line]) -> &[Entry] {
+    /// The segments of a plan, as they are.
+    pub fn of(segments: &[Segment]) -> &[Entry] {
         // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where addresses have 64 bits.
-        unsafe { slice::from_raw_parts(lines.as_ptr().cast(), lines.len()) }
+        unsafe { slice::from_raw_parts(segments.as_ptr().cast(), segments.len()) }
     }
 
     /// The same in parts of at most `share` bytes.
@@ -68,7 +69,7 @@ impl Entry {
 
 /// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
 /// fetched before it is written, nor looked for in a CPU when it is read. A [fence](nontemporal::fence) comes before the GPU is told.
-pub fn write(room: &mut [MaybeUninit<Line>], entries: &[Entry]) {
+pub fn write(room: &mut [MaybeUninit<Segment>], entries: &[Entry]) {
     let to = room[..entries.len()].as_mut_ptr().cast();
     // SAFETY: an entry is three words.
     let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
@@ -167,11 +168,11 @@ impl Slots {
 }
 
 impl Loan {
-    /// Room behind what was added; entries are lines to the core.
-    pub fn room(&mut self) -> &mut [MaybeUninit<Line>] {
+    /// Room behind what was added; entries are segments to the core.
+    pub fn room(&mut self) -> &mut [MaybeUninit<Segment>] {
         let rest = self.list + self.len * size_of::<Entry>();
         // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is sent.
-        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Line>, ROOM - self.len) }
+        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Segment>, ROOM - self.len) }
     }
 
     /// The first of the room were added.
@@ -182,7 +183,7 @@ impl Loan {
         self.len += count;
     }
 
-    /// Writes lines behind the others; false if they do not all fit, and then none is written.
+    /// Writes entries behind the others; false if they do not all fit, and then none is written.
     pub fn add(&mut self, entries: &[Entry]) -> bool {
         let fits = entries.len() <= ROOM - self.len;
         if fits {
@@ -193,9 +194,9 @@ impl Loan {
     }
 
     /// What was added.
-    pub fn lines(&self) -> &[Line] {
-        // SAFETY: so many entries were written, which are lines to the core, and no kernel ever writes to the list.
-        unsafe { slice::from_raw_parts(self.list as *const Line, self.len) }
+    pub fn segments(&self) -> &[Segment] {
+        // SAFETY: so many entries were written, which are segments to the core, and no kernel ever writes to the list.
+        unsafe { slice::from_raw_parts(self.list as *const Segment, self.len) }
     }
 
     /// How many entries were added.
@@ -272,11 +273,11 @@ mod tests {
         let lists = Lists::default();
         let mut loans: Vec<_> = (0..GROUP + 1).map(|_| lend(&lists).expect("a free slot")).collect();
         for (number, loan) in loans.iter_mut().enumerate() {
-            loan.room().fill(MaybeUninit::new(Line { dst: number, src: 1, len: 2 }));
+            loan.room().fill(MaybeUninit::new(Segment { dst: number, src: 1, len: 2 }));
         }
         for (number, loan) in loans.iter_mut().enumerate() {
             // SAFETY: written above.
-            let all = loan.room().iter().all(|line| unsafe { line.assume_init() }.dst == number);
+            let all = loan.room().iter().all(|segment| unsafe { segment.assume_init() }.dst == number);
             assert!(all, "list {number}");
         }
         drop(loans);
@@ -289,11 +290,11 @@ mod tests {
         let entries: Vec<_> = (1..9).map(entry).collect();
         for start in 0..5 {
             for count in 0..entries.len() {
-                let mut room = [MaybeUninit::new(Line::default()); 12];
+                let mut room = [MaybeUninit::new(Segment::default()); 12];
                 write(&mut room[start..], &entries[..count]);
                 nontemporal::fence();
                 // SAFETY: initialised above.
-                let room = room.map(|line| unsafe { line.assume_init() });
+                let room = room.map(|segment| unsafe { segment.assume_init() });
                 let room = Entry::of(&room);
                 assert_eq!(room[start..start + count], entries[..count], "{count} from {start} on");
                 let others = room[..start].iter().chain(&room[start + count..]);
