@@ -1,10 +1,17 @@
-//! Real NVIDIA GPUs through the CUDA driver, which is loaded at run time: nothing is linked, and a machine without one can
-//! still build and run everything else.
+//! The backend for NVIDIA GPUs, through the CUDA driver.
 //!
-//! Device pointers are the GPU's own (`Block::at` equals `Block::base`, but for mapped memory), and memory of other libraries
-//! in the process is recognised. Descriptors are read on the GPU when their copy runs, and their seal is checked there, and that
-//! the memory it names is still there: live.rs. Only memory of other libraries is not watched; if they have given it back the
-//! GPU faults and every later call fails, as in any CUDA program.
+//! The driver is loaded at run time: nothing is linked, and a machine without one can build and run
+//! everything else. Device pointers are the GPU's own (`Block::at` equals `Block::base`, but for mapped
+//! memory), and memory of other libraries in the process is recognised. Descriptors are read on the GPU when
+//! their copy runs; their seal is checked there, and that the memory it names is still allocated. Memory of
+//! other libraries is not watched in that way: if they have freed it the GPU faults and every later call
+//! fails, as in any CUDA program.
+//!
+//! The folders are floors, and imports point down only: `driver/` calls the driver; `memory/` makes and
+//! recognises memory; `stream/` puts work into a CUDA stream; `order/` keeps the order of a queue;
+//! `coalesce/`, `descriptors/` and `staging/` are ways to do copies; `shared/` is for streams that other
+//! libraries use as well. Here is what binds them together: the backend of the core's traits, which hands
+//! each call on.
 
 mod coalesce;
 mod descriptors;
@@ -36,8 +43,8 @@ use stream::settings::Settings;
 /// Which GPUs are devices, and how much of them.
 #[derive(Clone, Debug, Default)]
 pub struct CudaOptions {
-    /// Number of devices. If it is larger than the number of GPUs, some share one: device `i` is GPU `i` modulo that number.
-    /// `None` is as many as there are GPUs.
+    /// Number of devices. If it is larger than the number of GPUs, some share one: device `i` is GPU `i`
+    /// modulo that number. `None` is as many as there are GPUs.
     pub devices: Option<usize>,
     /// Only these of the devices are opened, in this order; numbers that none has are passed over.
     pub visible: Option<Vec<u32>>,
@@ -79,7 +86,7 @@ impl CudaOptions {
 }
 
 impl Cuda {
-    /// Loads the driver and looks for GPUs. `Unsupported`, with the reason, where there is none.
+    /// Loads the driver and counts the GPUs. `Unsupported`, with the reason, where there is none.
     pub fn open(options: &CudaOptions) -> Result<Arc<dyn Backend>> {
         fault::install();
         let driver = Arc::new(Driver::load("libcuda.so.1")?);
@@ -125,7 +132,8 @@ impl Cuda {
         }))
     }
 
-    /// Makes the device of this home, if it is a device: what must be there before a stream is held is then made with it.
+    /// Makes the device of this home, if it is a device: what must be there before a stream is held is then
+    /// made with it.
     fn open_home(&self, home: Home) -> Result<()> {
         match home {
             Home::Host => Ok(()),
@@ -168,7 +176,7 @@ impl Backend for Cuda {
         self.memory.locate(addr, len, access)
     }
 
-    /// Of the only device; where there are several nobody knows yet which one reads the list.
+    /// Of the only device; where there are several it is not known yet which one reads the list.
     fn segment_sink(&self, segments: usize) -> Option<Box<dyn SegmentSink>> {
         let [device] = &self.devices[..] else { return None };
         Some(Box::new(Page::lend(device.get()?, segments)?))

@@ -1,5 +1,5 @@
-//! The driver library: loaded and initialised at run time, so that a machine without one can build and run
-//! all the rest.
+//! The driver's shared library, loaded and initialised at run time, so that a machine without one can build
+//! and run all the rest.
 
 use super::{
     errors::meaning,

@@ -18,7 +18,7 @@ impl Current<'_> {
         self.alloc_device(len).inspect(|at| lock(&self.driver().own).add(*at, len))
     }
 
-    /// Frees it. Where the driver refuses that, as at the end of the process, there is nobody to tell.
+    /// Frees it. Where the driver refuses that, as at the end of the process, the result is dropped.
     ///
     /// # Safety
     /// `at` came from `own_pinned`, and nothing uses the memory any more.

@@ -50,22 +50,22 @@ pub enum Attribute {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rectangle {
-    pub src_x: usize,
-    pub src_y: usize,
-    pub src_type: u32,
-    pub src_host: usize,
-    pub src_device: usize,
-    pub src_array: usize,
-    pub src_pitch: usize,
-    pub dst_x: usize,
-    pub dst_y: usize,
-    pub dst_type: u32,
-    pub dst_host: usize,
-    pub dst_device: usize,
-    pub dst_array: usize,
-    pub dst_pitch: usize,
-    pub width: usize,
-    pub height: usize,
+    src_x: usize,
+    src_y: usize,
+    src_type: u32,
+    src_host: usize,
+    src_device: usize,
+    src_array: usize,
+    src_pitch: usize,
+    dst_x: usize,
+    dst_y: usize,
+    dst_type: u32,
+    dst_host: usize,
+    dst_device: usize,
+    dst_array: usize,
+    dst_pitch: usize,
+    width: usize,
+    height: usize,
 }
 
 impl From<&Rows> for Rectangle {
@@ -89,13 +89,13 @@ impl From<&Rows> for Rectangle {
 #[derive(Clone, Copy, Debug)]
 pub struct BatchAttributes {
     /// When sources are read.
-    pub src_access_order: u32,
+    src_access_order: u32,
     /// A hint where sources are.
-    pub src_location: [i32; 2],
+    src_location: [i32; 2],
     /// A hint where destinations are.
-    pub dst_location: [i32; 2],
+    dst_location: [i32; 2],
     /// Flags of the driver.
-    pub flags: u32,
+    flags: u32,
 }
 
 impl BatchAttributes {

@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// Allocations by where they start. A block lies somewhere in its allocation.
 #[derive(Default)]
 pub struct Allocations {
-    made: BTreeMap<usize, Extent>,
+    made: BTreeMap<usize, DriverAllocation>,
     unused: HashMap<Home, Unused>,
     /// Whether a deferred call will give back what is overdue.
-    pub is_put_off: bool,
+    pub is_deferred: bool,
 }
 
+/// What is known of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
+struct DriverAllocation {
     len: usize,
     home: Home,
     /// Another process may have a handle of it, which is good until the driver has it back.
@@ -105,14 +106,14 @@ impl Unused {
 impl Allocations {
     /// The driver has made this allocation.
     pub fn add(&mut self, start: usize, len: usize, home: Home) {
-        self.made.insert(start, Extent { len, home, is_lent: false });
+        self.made.insert(start, DriverAllocation { len, home, is_lent: false });
     }
 
     /// The driver has made a slab of page-locked memory, for parts of this length.
     pub fn add_slab(&mut self, start: usize, part: usize) {
         let free = &mut self.unused.entry(Home::Host).or_default().free;
-        let extent = Extent { len: part, home: Home::Host, is_lent: false };
-        let parts = free.add(start, part).map(|start| (start, extent));
+        let found = DriverAllocation { len: part, home: Home::Host, is_lent: false };
+        let parts = free.add(start, part).map(|start| (start, found));
         self.made.extend(parts);
     }
 
@@ -126,21 +127,21 @@ impl Allocations {
     /// The home of an allocation that has a byte in common with the range, in use or not; or that an empty
     /// range lies in.
     pub fn reached(&self, addr: usize, len: usize) -> Option<Home> {
-        let behind = || self.made.range(addr..addr.saturating_add(len)).next().map(|(_, extent)| *extent);
-        self.around(addr).map(|(_, extent)| extent).or_else(behind).map(|extent| extent.home)
+        let behind = || self.made.range(addr..addr.saturating_add(len)).next().map(|(_, found)| *found);
+        self.around(addr).map(|(_, found)| found).or_else(behind).map(|found| found.home)
     }
 
     /// The allocation around `addr` is lent to another process, and never reused afterwards: where it starts.
     pub fn lend(&mut self, addr: usize) -> Option<usize> {
-        let (start, extent) = self.around(addr)?;
-        self.made.insert(start, Extent { is_lent: true, ..extent });
+        let (start, found) = self.around(addr)?;
+        self.made.insert(start, DriverAllocation { is_lent: true, ..found });
         Some(start)
     }
 
     /// Puts the allocation around `addr` into quarantine: its home, if there is one. One that is larger than
     /// all that may be there is the next to leave it.
     pub fn quarantine(&mut self, addr: usize) -> Option<Home> {
-        let (start, Extent { len, home, .. }) = self.around(addr)?;
+        let (start, DriverAllocation { len, home, .. }) = self.around(addr)?;
         let unused = self.unused.entry(home).or_default();
         unused.count += 1;
         let number = unused.count;
@@ -161,7 +162,7 @@ impl Allocations {
     pub fn overdue(&mut self, home: Home) -> Option<usize> {
         let unused = self.unused.get_mut(&home)?;
         while let Some(start) = unused.overdue() {
-            let Extent { len, is_lent, .. } = self.made[&start];
+            let DriverAllocation { len, is_lent, .. } = self.made[&start];
             if is_lent || !unused.free.keep(start, len) {
                 return Some(start);
             }
@@ -196,7 +197,7 @@ impl Allocations {
 
     /// What began at `start` was given back: how many bytes that were.
     pub fn forget(&mut self, start: usize) -> usize {
-        let Extent { mut len, home, .. } = self.made[&start];
+        let DriverAllocation { mut len, home, .. } = self.made[&start];
         let unused = self.unused.get_mut(&home).expect("it was found there");
         let quarantine = unused.quarantine_of(len);
         if quarantine.oldest().is_some_and(|(_, oldest)| oldest == start) {
@@ -211,9 +212,9 @@ impl Allocations {
         len
     }
 
-    fn around(&self, addr: usize) -> Option<(usize, Extent)> {
-        let (start, extent) = self.made.range(..=addr).next_back()?;
-        (addr - start < extent.len).then_some((*start, *extent))
+    fn around(&self, addr: usize) -> Option<(usize, DriverAllocation)> {
+        let (start, found) = self.made.range(..=addr).next_back()?;
+        (addr - start < found.len).then_some((*start, *found))
     }
 }
 

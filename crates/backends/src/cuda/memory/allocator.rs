@@ -222,15 +222,15 @@ impl Allocator {
         let give_back = move || {
             let Some(allocator) = me.upgrade() else { return };
             let mut allocations = lock(&allocator.allocations);
-            allocations.is_put_off = false;
+            allocations.is_deferred = false;
             for home in allocations.homes() {
                 // As of all deferred calls the result is dropped; what stays is tried again with the next
                 // one.
                 let _ = allocator.give_back(&mut allocations, home);
             }
         };
-        allocations.is_put_off = allocations.is_put_off || self.sync.later(give_back);
-        allocations.is_put_off
+        allocations.is_deferred = allocations.is_deferred || self.sync.later(give_back);
+        allocations.is_deferred
     }
 
     /// Gives back all that is not in use, at the end.

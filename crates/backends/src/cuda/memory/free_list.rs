@@ -31,7 +31,7 @@ pub struct FreeList {
 /// A piece that is cut into parts of one length.
 struct Slab {
     part: usize,
-    /// Those that nobody has used yet, then the oldest first.
+    /// Parts that are not in use: those that never were, then the oldest first.
     idle: VecDeque<usize>,
 }
 

@@ -76,7 +76,7 @@ fn new_file() -> io::Result<File> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: made just now, and nobody else has it.
+    // SAFETY: made just now, and no other code has it.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 

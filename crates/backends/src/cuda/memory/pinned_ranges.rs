@@ -1,17 +1,20 @@
-//! Memory of the user's that the driver has page-locked for us. The driver locks no page twice; but memory
-//! may be pinned again while copies of the time before are in flight, and until they have passed its pages
-//! stay locked for them. So a registration uses what is locked already, and the driver locks the gaps. What
-//! nobody uses any more is unlocked soon, but not while a stream is held
-//! ([`ImplicitSync`](crate::cuda::driver::ImplicitSync)).
+//! The ranges of the user's memory that the driver has pinned (page-locked), and how many registrations use
+//! each.
+//!
+//! The driver locks no page twice; but memory may be registered again while copies of an earlier registration
+//! are in flight, and until they have passed its pages stay locked for them. So a registration uses what is
+//! locked already, and the driver locks the gaps. Ranges without users are unlocked soon, but not while a
+//! stream is held ([`ImplicitSync`](crate::cuda::driver::ImplicitSync)).
 
 use std::collections::BTreeMap;
 
-/// What is locked, by where it starts.
+/// Pinned ranges, by where they start.
 #[derive(Default)]
 pub struct PinnedRanges(BTreeMap<usize, PinnedRange>);
 
 struct PinnedRange {
     len: usize,
+    /// Registrations that use it.
     users: usize,
 }
 
@@ -43,7 +46,7 @@ impl PinnedRanges {
         }
     }
 
-    /// One user less. What nobody uses any more is to be [unlocked](Self::unlock): where it starts.
+    /// One user less. Ranges without users are to be [unlocked](Self::unlock): where they start.
     pub fn leave(&mut self, base: usize, len: usize) -> Vec<usize> {
         let mut unused = self.starts(base, len);
         unused.retain(|start| {
@@ -54,7 +57,7 @@ impl PinnedRanges {
         unused
     }
 
-    /// Forgets what starts there and nobody uses; `unlock` has the driver unlock it.
+    /// Forgets the range that starts there, if it has no users; `unlock` has the driver unlock it.
     pub fn unlock<E>(&mut self, start: usize, unlock: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         match self.0.get(&start) {
             Some(locked) if locked.users == 0 => {
@@ -65,7 +68,7 @@ impl PinnedRanges {
         }
     }
 
-    /// Whether some of the range is locked though nobody uses it.
+    /// Whether some of the range is locked though it has no users.
     pub fn is_leaving(&self, base: usize, len: usize) -> bool {
         self.within(base, len).any(|(_, locked)| locked.users == 0)
     }
@@ -96,7 +99,7 @@ mod tests {
         gaps
     }
 
-    /// Leaves, and unlocks what nobody uses then.
+    /// Leaves, and unlocks ranges that have no users then.
     fn leave(pinned: &mut PinnedRanges, base: usize, len: usize) -> Vec<usize> {
         let unused = pinned.leave(base, len);
         unused.iter().for_each(|start| pinned.unlock(*start, || Ok::<_, ()>(())).expect("unlocked"));

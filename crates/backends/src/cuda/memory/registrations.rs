@@ -104,8 +104,8 @@ impl Registrations {
             // Where nothing was deferred, another thread is unlocking them just now.
             if !self.sync.catch_up(deadline) || Instant::now() >= deadline {
                 let note = format!(
-                    "{len} bytes at {base:#x} are still page-locked from before: that ends when no stream shared with \
-                     other libraries waits for the host"
+                    "{len} bytes at {base:#x} are still page-locked from before: that ends when no stream \
+                     shared with other libraries waits for the host"
                 );
                 return Err(Kind::OutOfMemory.because(note));
             }
