@@ -34,8 +34,10 @@ const ALLOW: &str = "xtask/shape.allow";
 const NOUNS: &str = "xtask/nouns.txt";
 
 /// The folders of the product's packages, in the order of the map.
-const PRODUCT: [&str; 12] =
-    ["core", "backends", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench", "terminal", "blocker"];
+const PRODUCT: [&str; 13] = [
+    "simd", "core", "backends", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench", "terminal",
+    "blocker",
+];
 
 /// `cargo xtask shape` with its options.
 pub fn run(top: &Path, options: &[&str]) -> Result<(), String> {
