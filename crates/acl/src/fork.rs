@@ -9,7 +9,7 @@ use ferry::engine::fork;
 use std::ffi::CStr;
 
 /// Set in the process that has opened the engine, or is about to.
-pub(crate) static OWNER: fork::Mark = fork::Mark::new();
+pub(crate) static OWNER: fork::ForkMark = fork::ForkMark::new();
 
 /// Whether this process is the child of one that used Ferry, however it was made: every call fails then.
 #[inline]

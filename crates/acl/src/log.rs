@@ -9,7 +9,7 @@ mod files;
 mod settings;
 mod time;
 
-use ferry::engine::fork::Mark;
+use ferry::engine::fork::ForkMark;
 use ferry_core::sync::lock;
 pub(crate) use files::print;
 use settings::{EVENT, LogSettings};
@@ -116,7 +116,7 @@ enum LogFolder {
 /// child starts with none.
 static FILES: [AtomicPtr<Mutex<files::Files>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Set in the process whose files these are.
-static OWNER: Mark = Mark::new();
+static OWNER: ForkMark = ForkMark::new();
 
 fn log() -> &'static LogSettings {
     static LOG: OnceLock<LogSettings> = OnceLock::new();

@@ -1,22 +1,21 @@
-//! Users' functions that will not run. What they hold goes on a thread where its destructors may block, wait
-//! for the very queue that dropped them, or panic: one thread for all of them, however many there are.
+//! Deferred destruction of users' functions that will not run. What they own is dropped on a thread of the
+//! pool: a destructor may block, wait for the very queue that dropped the function, or panic. One thread
+//! serves all of them, however many there are.
 
+use crate::pool::Job;
 use ferry_core::{
     fence::survives,
     sync::{Arc, Mutex, lock},
 };
 use std::mem;
 
-/// A function that will not run.
-pub type Function = Box<dyn FnOnce() + Send>;
-
-/// Functions that wait to be dropped.
+/// Jobs that wait to be dropped.
 #[derive(Default)]
-pub struct Litter(Mutex<State>);
+pub struct Litter(Mutex<Unwanted>);
 
 #[derive(Default)]
-struct State {
-    functions: Vec<Function>,
+struct Unwanted {
+    functions: Vec<Job>,
     /// A thread is at it, and takes what comes meanwhile.
     is_swept: bool,
 }
@@ -24,11 +23,7 @@ struct State {
 impl Litter {
     /// Has these dropped soon. `start` is given the job if none is under way, and says whether it found a
     /// thread for it; if not they wait for the next time.
-    pub fn add(
-        self: &Arc<Self>,
-        functions: impl IntoIterator<Item = Function>,
-        start: impl FnOnce(Function) -> bool,
-    ) {
+    pub fn add(self: &Arc<Self>, functions: impl IntoIterator<Item = Job>, start: impl FnOnce(Job) -> bool) {
         let mut state = lock(&self.0);
         state.functions.extend(functions);
         if state.functions.is_empty() || mem::replace(&mut state.is_swept, true) {
@@ -82,7 +77,7 @@ mod tests {
         let (litter, dropped, jobs) = (Arc::new(Litter::default()), Arc::default(), Mutex::new(Vec::new()));
         let function = || {
             let held = Careless(Arc::clone(&dropped));
-            Box::new(move || drop(held)) as Function
+            Box::new(move || drop(held)) as Job
         };
         let start = |job| {
             lock(&jobs).push(job);

@@ -26,14 +26,14 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// The threads and what they share.
 pub struct Pool {
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     wake: Condvar,
     /// How many reservations there are. Not in `state`: one is also dropped in a forked child, where that may
     /// be locked for ever.
     reserved: AtomicUsize,
 }
 
-struct State {
+struct PoolState {
     /// Bytes of a thread's stack.
     stack: usize,
     queued: VecDeque<Job>,
@@ -41,9 +41,9 @@ struct State {
     alive: usize,
 }
 
-impl State {
-    fn new(stack: usize) -> State {
-        State { stack, queued: VecDeque::new(), idle: 0, alive: 0 }
+impl PoolState {
+    fn new(stack: usize) -> PoolState {
+        PoolState { stack, queued: VecDeque::new(), idle: 0, alive: 0 }
     }
 
     /// The job that was queued last, for which there is no thread.
@@ -57,7 +57,7 @@ impl Pool {
     pub fn new(name: &'static str) -> Arc<Pool> {
         Arc::new(Pool {
             name,
-            state: Mutex::new(State::new(CALL_STACK)),
+            state: Mutex::new(PoolState::new(CALL_STACK)),
             wake: Condvar::new(),
             reserved: AtomicUsize::new(0),
         })
@@ -80,17 +80,17 @@ impl Pool {
     }
 
     /// Makes sure of a thread for a job that comes later.
-    pub fn reserve(self: &Arc<Self>) -> Result<Reservation, Error> {
+    pub fn reserve(self: &Arc<Self>) -> Result<ThreadReservation, Error> {
         let mut state = lock(&self.state);
         if state.alive == 0 {
             self.start(&mut state).map_err(|why| no_thread(&why))?;
         }
         self.reserved.fetch_add(1, Ordering::SeqCst);
-        Ok(Reservation(self.clone()))
+        Ok(ThreadReservation(self.clone()))
     }
 
     /// Queues `job`, and starts a thread for it if none is idle.
-    fn add(self: &Arc<Self>, state: &mut State, job: Job) -> io::Result<()> {
+    fn add(self: &Arc<Self>, state: &mut PoolState, job: Job) -> io::Result<()> {
         state.queued.push_back(job);
         if state.idle >= state.queued.len() {
             self.wake.notify_one();
@@ -100,7 +100,7 @@ impl Pool {
     }
 
     /// Starts a thread and counts it. The lock is held, so the thread finds itself counted.
-    fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+    fn start(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
         let pool = self.clone();
         spawn(self.name.into(), state.stack, move || pool.serve())?;
         state.alive += 1;
@@ -128,12 +128,12 @@ impl Pool {
     }
 
     /// Whether the thread that asks must stay, idle or not.
-    fn keeps_last(&self, state: &State) -> bool {
+    fn keeps_last(&self, state: &PoolState) -> bool {
         state.alive == 1 && self.reserved.load(Ordering::SeqCst) > 0
     }
 
     /// Waits for a job, and says whether none came for long.
-    fn rest<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+    fn rest<'a>(&'a self, mut state: MutexGuard<'a, PoolState>) -> (MutexGuard<'a, PoolState>, bool) {
         let _counted = self.keeps_last(&state).then(never_ending);
         state.idle += 1;
         let rested = self.wake.wait_timeout(state, IDLE);
@@ -150,9 +150,9 @@ impl Pool {
 }
 
 /// The promise of a thread for one job.
-pub struct Reservation(Arc<Pool>);
+pub struct ThreadReservation(Arc<Pool>);
 
-impl Reservation {
+impl ThreadReservation {
     /// Runs `job` soon.
     pub fn run(self, job: Job) {
         // A refusal leaves the job in the queue, and until `self` is dropped the pool has a thread that comes
@@ -161,7 +161,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for ThreadReservation {
     fn drop(&mut self) {
         self.0.reserved.fetch_sub(1, Ordering::SeqCst);
     }

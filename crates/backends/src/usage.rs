@@ -8,7 +8,7 @@
 
 use crate::os::{
     files::{Kept, read_to_string},
-    fork::Mark,
+    fork::ForkMark,
     mapping::Mapping,
 };
 use std::{
@@ -28,7 +28,7 @@ const DEVICES: usize = 64;
 
 /// The file. Whoever changes this changes the version in its name.
 #[repr(C)]
-struct Table {
+struct UsageTable {
     /// The process, as it calls itself.
     pid: AtomicU64,
     /// Bytes of each device, by its number on this machine.
@@ -39,14 +39,14 @@ struct Table {
 
 /// What this process has by one backend, in one runtime.
 pub struct Usage {
-    fork: Mark,
+    fork: ForkMark,
     sheet: Option<(Mapping, Kept)>,
 }
 
 impl Usage {
     /// Begins with nothing of any device.
     pub fn new(backend: impl fmt::Display) -> Arc<Usage> {
-        let fork = Mark::new();
+        let fork = ForkMark::new();
         let sheet = fork.set().ok().and_then(|()| make(&file_name(backend)));
         let usage = Usage { fork, sheet };
         if let Some(table) = usage.table() {
@@ -67,11 +67,11 @@ impl Usage {
     }
 
     /// The table, unless this is a forked child, which has none at this address.
-    fn table(&self) -> Option<&Table> {
+    fn table(&self) -> Option<&UsageTable> {
         let (mapping, _) = self.sheet.as_ref().filter(|_| !self.fork.is_child())?;
         // SAFETY: the mapping is longer than a table, aligned to a page and there as long as `self`; all of
         // it is atomic, and every bit pattern is valid.
-        Some(unsafe { &*(mapping.addr() as *const Table) })
+        Some(unsafe { &*(mapping.addr() as *const UsageTable) })
     }
 }
 
@@ -112,7 +112,7 @@ impl Account {
         self.change(|table| &table.contexts, 1_u64.wrapping_neg());
     }
 
-    fn change(&self, column: impl Fn(&Table) -> &[AtomicU64; DEVICES], by: u64) {
+    fn change(&self, column: impl Fn(&UsageTable) -> &[AtomicU64; DEVICES], by: u64) {
         let table = self.usage.table();
         if let Some(word) = table.and_then(|table| column(table).get(self.number)) {
             word.fetch_add(by, Relaxed);
@@ -198,9 +198,9 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-const WORDS: usize = size_of::<Table>() / 8;
-const BYTES: usize = offset_of!(Table, bytes) / 8;
-const CONTEXTS: usize = offset_of!(Table, contexts) / 8;
+const WORDS: usize = size_of::<UsageTable>() / 8;
+const BYTES: usize = offset_of!(UsageTable, bytes) / 8;
+const CONTEXTS: usize = offset_of!(UsageTable, contexts) / 8;
 
 /// The inode of a table and its words.
 fn read(path: &Path) -> Option<(u64, [u64; WORDS])> {
@@ -222,7 +222,7 @@ fn own_pid(folder: &Path) -> Option<u64> {
 }
 
 fn make(name: &str) -> Option<(Mapping, Kept)> {
-    let (mapping, file) = Mapping::shared(name, size_of::<Table>().next_multiple_of(4096)).ok()?;
+    let (mapping, file) = Mapping::shared(name, size_of::<UsageTable>().next_multiple_of(4096)).ok()?;
     let usable = mapping.advise(0, mapping.len(), libc::MADV_DONTFORK) && mapping.open(0, mapping.len());
     file.filter(|_| usable).map(|file| (mapping, file))
 }

@@ -7,8 +7,8 @@
 //! descriptors does not lose it.
 //!
 //! A process writes its own slot only, a word at a time, so none that is killed leaves a number half changed.
-//! Allocations take turns (`Turn`), since the sum of all slots must not change between looking and taking;
-//! frees need not.
+//! Allocations take turns (`FileLock`), since the sum of all slots must not change between looking and
+//! taking; frees need not.
 
 use crate::os::{files::above, mapping::Mapping, refusal::limit};
 use ferry_core::{Error, Kind, Result};
@@ -35,19 +35,19 @@ const SLOTS: usize = 256;
 const DEVICES: usize = 64;
 /// A turn takes microseconds. Somebody who was stopped in the middle of one does not hold up the others for
 /// ever.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_LOCK: Duration = Duration::from_secs(10);
+const RETRY_EVERY: Duration = Duration::from_micros(50);
 
 /// The file. Whoever changes this changes the version in its name: processes of one version share.
 #[repr(C)]
-struct Table {
+struct BudgetTable {
     /// Bytes of each device, by its number on this machine; 0 where nobody has it.
     capacity: [AtomicU64; DEVICES],
-    slots: [Slot; SLOTS],
+    slots: [ProcessSlot; SLOTS],
 }
 
 #[repr(C)]
-struct Slot {
+struct ProcessSlot {
     /// 0 where nobody was, or where somebody was found to be gone.
     pid: AtomicU64,
     bytes: [AtomicU64; DEVICES],
@@ -102,9 +102,9 @@ impl Budget {
     fn join(folder: &Path, numbers: &[u32], size: usize) -> Result<Budget> {
         let path = folder.join(file_name());
         let file = own_file(&path)?;
-        let turn = Turn::wait(&file, &path)?;
+        let turn = FileLock::wait(&file, &path)?;
         make_room(&file).map_err(|why| cannot(&path, &why))?;
-        let mapping = Mapping::of_table(&path.to_string_lossy(), file.as_fd(), size_of::<Table>())?;
+        let mapping = Mapping::of_table(&path.to_string_lossy(), file.as_fd(), size_of::<BudgetTable>())?;
         let mut budget = Budget { identity: identity(&file, &path)?, path, slot: SLOTS, mapping };
         budget.sweep(&file);
         budget.slot = (0..SLOTS).find(|slot| hold(&file, *slot)).ok_or_else(|| budget.is_full())?;
@@ -121,7 +121,7 @@ impl Budget {
 
     fn others(&self, number: u32) -> Result<usize> {
         let file = self.reopen()?;
-        let held = |(index, slot): (usize, &Slot)| match slot.bytes[number as usize].load(Relaxed) {
+        let held = |(index, slot): (usize, &ProcessSlot)| match slot.bytes[number as usize].load(Relaxed) {
             0 => 0,
             bytes => bytes * u64::from(self.lives(&file, index)),
         };
@@ -130,7 +130,7 @@ impl Budget {
 
     fn take(&self, number: u32, bytes: usize) -> Result<bool> {
         let file = self.reopen()?;
-        let _turn = Turn::wait(&file, &self.path)?;
+        let _turn = FileLock::wait(&file, &self.path)?;
         let fits = || {
             let used = self.table().slots.iter().map(|slot| slot.bytes[number as usize].load(Relaxed));
             used.fold(bytes as u64, u64::saturating_add) <= self.capacity(number) as u64
@@ -200,22 +200,22 @@ impl Budget {
         Ok(file)
     }
 
-    fn strangers(&self) -> impl Iterator<Item = (usize, &Slot)> {
+    fn strangers(&self) -> impl Iterator<Item = (usize, &ProcessSlot)> {
         self.table().slots.iter().enumerate().filter(|(index, _)| *index != self.slot)
     }
 
-    fn own(&self) -> &Slot {
+    fn own(&self) -> &ProcessSlot {
         &self.table().slots[self.slot]
     }
 
-    fn table(&self) -> &Table {
+    fn table(&self) -> &BudgetTable {
         // SAFETY: the mapping is as long as a table, aligned to a page and there as long as `self`; all of it
         // is atomic, and every bit pattern is valid.
-        unsafe { &*(self.mapping.addr() as *const Table) }
+        unsafe { &*(self.mapping.addr() as *const BudgetTable) }
     }
 }
 
-impl Slot {
+impl ProcessSlot {
     /// The pid last: who dies in between leaves a slot that is cleared again.
     fn clear(&self) {
         self.bytes.iter().chain([&self.pid]).for_each(|word| word.store(0, Relaxed));
@@ -223,17 +223,17 @@ impl Slot {
 }
 
 /// The right to change sums. A lock of the whole file, which the kernel lets go of if we die.
-struct Turn<'f>(&'f File);
+struct FileLock<'f>(&'f File);
 
-impl<'f> Turn<'f> {
-    fn wait(file: &'f File, path: &Path) -> Result<Turn<'f>> {
-        let end = Instant::now() + PATIENCE;
+impl<'f> FileLock<'f> {
+    fn wait(file: &'f File, path: &Path) -> Result<FileLock<'f>> {
+        let end = Instant::now() + LONGEST_LOCK;
         // SAFETY: the descriptor is open.
         while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let why = io::Error::last_os_error();
             match why.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::EWOULDBLOCK) if Instant::now() < end => thread::sleep(PAUSE),
+                Some(libc::EWOULDBLOCK) if Instant::now() < end => thread::sleep(RETRY_EVERY),
                 Some(libc::EWOULDBLOCK) => {
                     let note = "another process has locked the file for 10 seconds; one that is stopped?";
                     return Err(Kind::Device.because(format!("{}: {note}", about(path))));
@@ -241,11 +241,11 @@ impl<'f> Turn<'f> {
                 _ => return Err(cannot(path, &why)),
             }
         }
-        Ok(Turn(file))
+        Ok(FileLock(file))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for FileLock<'_> {
     /// Not left to the descriptor: a child that is forked now has it as well.
     fn drop(&mut self) {
         // SAFETY: the descriptor is open.
@@ -280,7 +280,7 @@ fn own_file(path: &Path) -> Result<File> {
 /// Makes the file as long as a table, with pages behind all of it: touching one that a full file system lacks
 /// would end the process, and so would growing past a limit of the process.
 fn make_room(file: &File) -> io::Result<()> {
-    let len = size_of::<Table>();
+    let len = size_of::<BudgetTable>();
     if file.metadata()?.len() >= len as u64 {
         return Ok(());
     }
@@ -319,8 +319,8 @@ fn part(slot: usize) -> libc::flock {
     let mut lock: libc::flock = unsafe { zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = (offset_of!(Table, slots) + slot * size_of::<Slot>()) as libc::off_t;
-    lock.l_len = size_of::<Slot>() as libc::off_t;
+    lock.l_start = (offset_of!(BudgetTable, slots) + slot * size_of::<ProcessSlot>()) as libc::off_t;
+    lock.l_len = size_of::<ProcessSlot>() as libc::off_t;
     lock
 }
 

@@ -5,13 +5,13 @@
 //! waking a sleeping one costs the waker several microseconds; then it sleeps, and after some seconds it
 //! ends. Who has work and finds too few workers starts one. With one CPU nobody spins. Idle costs nothing.
 
-use super::{lane::Lane, team::Team};
+use super::team::{OpenTeams, Team};
 #[cfg(not(loom))]
 use crate::os::threads::IDLE;
 use crate::{
-    litter::{Function, Litter},
-    os::{fork::Mark, threads::spawn},
-    pool::{Pool, no_thread},
+    litter::Litter,
+    os::{fork::ForkMark, threads::spawn},
+    pool::{Job, Pool, no_thread},
 };
 use ferry_core::{
     Result,
@@ -33,6 +33,12 @@ const MOST_WORKERS: usize = 8;
 const MOST_SPINNING: usize = 2;
 const WORKER_STACK: usize = 1 << 20;
 
+/// A queue that workers run: a lane, which knows the engine and is known to it as this alone.
+pub trait RunQueue: Send + Sync {
+    /// Runs it on the calling thread, a worker, if nobody else does.
+    fn run_as_worker(self: Arc<Self>);
+}
+
 /// The threads and what they share.
 pub struct Engine {
     ready: Mutex<Ready>,
@@ -40,9 +46,7 @@ pub struct Engine {
     waiting: AtomicUsize,
     spinning: AtomicUsize,
     /// Large copies that others may help with.
-    teams: Mutex<Vec<Arc<Team>>>,
-    /// How many there are, readable without the lock.
-    open_teams: AtomicUsize,
+    teams: OpenTeams,
     wake: Condvar,
     cpus: usize,
     most_workers: usize,
@@ -55,14 +59,14 @@ pub struct Engine {
     #[cfg(loom)]
     has_no_patience: bool,
     /// Tells the process that has the workers from its children.
-    pub(super) fork: Mark,
+    pub(super) fork: ForkMark,
     /// Keeps the memory that lanes work on.
     _memory: Arc<dyn Any + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Ready {
-    lanes: VecDeque<Arc<Lane>>,
+    lanes: VecDeque<Arc<dyn RunQueue>>,
     sleeping: usize,
     workers: usize,
 }
@@ -110,8 +114,7 @@ impl Engine {
             ready: Mutex::new(Ready::default()),
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
-            teams: Mutex::new(Vec::new()),
-            open_teams: AtomicUsize::new(0),
+            teams: OpenTeams::default(),
             wake: Condvar::new(),
             cpus,
             most_workers: cpus.clamp(1, MOST_WORKERS),
@@ -123,7 +126,7 @@ impl Engine {
             litter: Arc::default(),
             #[cfg(loom)]
             has_no_patience: false,
-            fork: Mark::new(),
+            fork: ForkMark::new(),
             _memory: memory,
         }
     }
@@ -169,7 +172,7 @@ impl Engine {
         }
         while let Some(lane) = self.pop_lane(&mut ready) {
             drop(ready);
-            lane.work();
+            lane.run_as_worker();
             ready = lock(&self.ready);
         }
         ready.workers -= 1;
@@ -194,7 +197,7 @@ impl Engine {
     }
 
     /// A lane has work and nobody at it.
-    pub fn ready(self: &Arc<Self>, lane: Arc<Lane>) {
+    pub fn ready(self: &Arc<Self>, lane: Arc<dyn RunQueue>) {
         let mut ready = lock(&self.ready);
         ready.lanes.push_back(lane);
         self.waiting.store(ready.lanes.len(), Ordering::SeqCst);
@@ -218,35 +221,25 @@ impl Engine {
         self.cpus
     }
 
-    /// Others may help with this copy from here on.
-    pub fn open_team(self: &Arc<Self>, team: Arc<Team>) {
-        let mut teams = lock(&self.teams);
-        teams.push(team);
-        self.open_teams.store(teams.len(), Ordering::SeqCst);
-        drop(teams);
+    /// Has others help with this copy from here on.
+    pub fn open_team(self: &Arc<Self>, team: Team) -> OwnedTeam {
+        let team = Arc::new(team);
+        self.teams.add(team.clone());
         // A worker looks at the teams once more, under this lock, before it sleeps.
         let missing = self.missing(&mut lock(&self.ready));
         self.summon(missing);
-    }
-
-    /// Nobody may help with this copy any more.
-    pub fn shut_team(&self, team: &Arc<Team>) {
-        let mut teams = lock(&self.teams);
-        teams.retain(|open| !Arc::ptr_eq(open, team));
-        self.open_teams.store(teams.len(), Ordering::SeqCst);
+        OwnedTeam { team, engine: self.clone(), closed: false }
     }
 
     /// Helps with a large copy, of this lane if one is given, until there is no more to do or it is `enough`.
     /// Returns whether there was something to help with.
     pub fn help_team(&self, lane: Option<usize>, enough: impl Fn() -> bool) -> bool {
-        if self.open_teams.load(Ordering::SeqCst) == 0 {
-            return false;
-        }
-        let found = lock(&self.teams).iter().find(|team| team.is_of(lane) && team.join()).cloned();
-        let Some(team) = found else { return false };
-        while !enough() && team.step() {}
-        team.leave();
-        true
+        self.teams.help(lane, enough)
+    }
+
+    /// Whether there is a copy to help with, of this lane if one is given.
+    pub fn has_team(&self, lane: Option<usize>) -> bool {
+        self.teams.need_help(lane)
     }
 
     /// Spins until `done`, or for as long as spinning is thought to pay. Returns whether it is done.
@@ -296,7 +289,7 @@ impl Engine {
     /// from those who submit.
     fn look_around(&self) {
         // A large copy that needs nobody has all CPUs.
-        if self.open_teams.load(Ordering::SeqCst) > 0 && !self.has_team(None) {
+        if !self.teams.is_empty() && !self.has_team(None) {
             return;
         }
         if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
@@ -305,20 +298,14 @@ impl Engine {
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether there is a copy to help with, of this lane if one is given.
-    pub fn has_team(&self, lane: Option<usize>) -> bool {
-        let open = || lock(&self.teams).iter().any(|team| team.is_of(lane) && team.has_room());
-        self.open_teams.load(Ordering::SeqCst) > 0 && open()
-    }
-
     /// A worker's life.
     pub(super) fn serve(self: &Arc<Self>) {
         while let Some(lane) = self.next_lane() {
-            lane.work();
+            lane.run_as_worker();
         }
     }
 
-    fn next_lane(self: &Arc<Self>) -> Option<Arc<Lane>> {
+    fn next_lane(self: &Arc<Self>) -> Option<Arc<dyn RunQueue>> {
         if !self.has_ready() {
             self.look_around();
         }
@@ -369,7 +356,7 @@ impl Engine {
         (lock(&self.ready), true)
     }
 
-    fn pop_lane(&self, ready: &mut Ready) -> Option<Arc<Lane>> {
+    fn pop_lane(&self, ready: &mut Ready) -> Option<Arc<dyn RunQueue>> {
         let lane = ready.lanes.pop_front();
         self.waiting.store(ready.lanes.len(), Ordering::Relaxed);
         lane
@@ -390,13 +377,46 @@ impl Engine {
 
     /// Runs a user's function on a thread where it may block for as long as it likes. Fails if there is no
     /// such thread to be had.
-    pub fn call(&self, function: Function) -> Result<()> {
+    pub fn call(&self, function: Job) -> Result<()> {
         Ok(self.calls.run_now(function)?)
     }
 
     /// Drops functions that will not run, on a thread where their destructors may block.
-    pub fn drop_later(&self, functions: impl IntoIterator<Item = Function>) {
+    pub fn drop_later(&self, functions: impl IntoIterator<Item = Job>) {
         self.litter.add(functions, |job| self.call(job).is_ok());
+    }
+}
+
+/// A team as its owner has it. Whatever becomes of it, when it is gone nobody is at work on the copy.
+pub struct OwnedTeam {
+    team: Arc<Team>,
+    engine: Arc<Engine>,
+    closed: bool,
+}
+
+impl OwnedTeam {
+    /// Does one portion. Returns whether the copy is done.
+    pub fn step(&mut self) -> Result<bool> {
+        if self.team.step() {
+            return Ok(false);
+        }
+        self.close();
+        self.team.take_failure().map_or(Ok(true), Err)
+    }
+
+    /// Ends the copy where it is; returns when nobody is at work on it.
+    pub fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.engine.teams.remove(&self.team);
+            self.team.close();
+        }
+    }
+}
+
+impl Drop for OwnedTeam {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -5,8 +5,8 @@ mod budget;
 mod engine;
 mod lane;
 mod region;
+mod task;
 mod team;
-mod work;
 
 use crate::{
     os::{
@@ -25,7 +25,7 @@ use ferry_core::{
     QueueOptions, Request, Result, Shared, Sharing, Status, sync::Arc, table::GRANULE,
 };
 use lane::{Lane, LaneQueue};
-use region::{Region, Span};
+use region::{MappingSize, Region};
 use std::path::PathBuf;
 
 /// How many devices there are, and how large.
@@ -88,7 +88,7 @@ impl Host {
         // program's.
         let most = mapping::address_limit() / 2 / (2 * options.devices.len() + 1);
         let devices = devices(&options, most)?;
-        let page_locked = Region::page_locked(2 * half_of_memory(), Span::up_to(most))?;
+        let page_locked = Region::page_locked(2 * half_of_memory(), MappingSize::up_to(most))?;
         let regions = Arc::new(Regions {
             devices,
             page_locked,
@@ -257,7 +257,9 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     };
     let sizes = shares.iter().map(|share| share.as_ref().map_or(wish, Share::capacity));
     let spans: Vec<_> = sizes
-        .map(|size| (size, if is_exact { Span::holding(size, most) } else { Span::up_to(most) }))
+        .map(|size| {
+            (size, if is_exact { MappingSize::holding(size, most) } else { MappingSize::up_to(most) })
+        })
         .collect();
     let largest = spans.iter().map(|(size, _)| *size).max().unwrap_or(0);
     let mappings = if options.is_unified { 1 } else { 2 };
@@ -277,7 +279,7 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
             mapping::address_limit_name()
         ))));
     }
-    let device = |(id, ((size, span), share)): (usize, ((usize, Span), Option<Share>))| {
+    let device = |(id, ((size, span), share)): (usize, ((usize, MappingSize), Option<Share>))| {
         let region = Region::device(id as u32, size, span, options.is_unified);
         let told = |error: ferry_core::Error| error.kind.because(note(&error.note));
         let region = region.map_err(|error| if is_exact { told(error) } else { error })?;

@@ -44,7 +44,7 @@ pub struct Region {
     home: Home,
     capacity: usize,
     lock_pages: AtomicBool,
-    space: Mutex<Space>,
+    space: Mutex<FreeRanges>,
     user: Mapping,
     /// The engine's view, where it is another one than the user's.
     bytes: Option<Mapping>,
@@ -59,7 +59,7 @@ pub struct Region {
 
 /// Free offsets: by place to merge neighbours, by size to find the best fit.
 #[derive(Default)]
-struct Space {
+struct FreeRanges {
     by_place: BTreeMap<usize, usize>,
     by_size: BTreeSet<(usize, usize)>,
     resting: VecDeque<(usize, usize)>,
@@ -74,7 +74,7 @@ struct Space {
 impl Region {
     /// Device memory of `capacity` bytes, in mappings of `span`. Where memory is unified there is one
     /// mapping, which the CPU may touch.
-    pub fn device(device: u32, capacity: usize, span: Span, is_unified: bool) -> Result<Region> {
+    pub fn device(device: u32, capacity: usize, span: MappingSize, is_unified: bool) -> Result<Region> {
         span.shrinking(capacity, |len| {
             let (bytes, file) = Mapping::shared(&format!("ferry:device{device}-memory"), len)?;
             bytes.advise(0, len, libc::MADV_DONTFORK);
@@ -88,7 +88,7 @@ impl Region {
     }
 
     /// Page-locked host memory, of which there can be as much as `capacity` bytes.
-    pub fn page_locked(capacity: usize, span: Span) -> Result<Region> {
+    pub fn page_locked(capacity: usize, span: MappingSize) -> Result<Region> {
         span.shrinking(capacity, |len| {
             Ok(Region::new(Home::Host, Mapping::private(c"ferry:page-locked", len)?, None, None, capacity))
         })
@@ -96,7 +96,7 @@ impl Region {
 
     fn new(home: Home, user: Mapping, bytes: Option<Mapping>, file: Option<Kept>, capacity: usize) -> Region {
         let (edge, len) = (edge(), user.len());
-        let mut space = Space { open: edge, ..Space::default() };
+        let mut space = FreeRanges { open: edge, ..FreeRanges::default() };
         // The first and last granule stay out of use: nothing that runs off the end of its own mapping
         // reaches a block.
         space.give(edge, len - 2 * edge);
@@ -165,7 +165,7 @@ impl Region {
     /// Takes whole pages for a block.
     pub fn alloc(&self, request: &Request) -> Result<Block> {
         let page = request.page.max(GRANULE).max(page_size());
-        let short = |space: &Space| self.short(request.len, space.used);
+        let short = |space: &FreeRanges| self.short(request.len, space.used);
         let mut space = self.space();
         let bytes = request.len.checked_next_multiple_of(page).ok_or_else(|| short(&space))?;
         if bytes > self.capacity - space.used || !self.take_share(bytes)? {
@@ -269,7 +269,7 @@ impl Region {
     }
 
     /// Makes the engine's view accessible up to `end`.
-    fn open_up_to(&self, space: &mut Space, end: usize) -> Result<()> {
+    fn open_up_to(&self, space: &mut FreeRanges, end: usize) -> Result<()> {
         if end <= space.open {
             return Ok(());
         }
@@ -287,12 +287,12 @@ impl Region {
         Ok(())
     }
 
-    fn space(&self) -> MutexGuard<'_, Space> {
+    fn space(&self) -> MutexGuard<'_, FreeRanges> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Space {
+impl FreeRanges {
     /// The smallest free range that holds `bytes` at a multiple of `page` (as an address from `base`).
     fn take(&mut self, bytes: usize, page: usize, base: usize) -> Option<usize> {
         let fit = |(len, offset): &(usize, usize)| {
@@ -354,22 +354,22 @@ impl Space {
 
 /// How long the mappings of a region may be.
 #[derive(Clone, Copy)]
-pub struct Span {
+pub struct MappingSize {
     least: usize,
     most: usize,
 }
 
-impl Span {
+impl MappingSize {
     /// At most `most`, and less if the system grants less; then the region is smaller than was asked for.
-    pub fn up_to(most: usize) -> Span {
-        Span { least: LEAST_SPAN, most: most.max(LEAST_SPAN) }
+    pub fn up_to(most: usize) -> MappingSize {
+        MappingSize { least: LEAST_SPAN, most: most.max(LEAST_SPAN) }
     }
 
     /// At most `most`, but never too little for all of `capacity`, with room to align the first and the last
     /// page.
-    pub fn holding(capacity: usize, most: usize) -> Span {
+    pub fn holding(capacity: usize, most: usize) -> MappingSize {
         let least = capacity.saturating_add(3 * HUGE).max(LEAST_SPAN) / HUGE * HUGE;
-        Span { least, most: most.max(least) }
+        MappingSize { least, most: most.max(least) }
     }
 
     /// The least that is tried.
@@ -406,7 +406,8 @@ mod tests {
 
     #[test]
     fn freed_addresses_rest_and_bytes_come_back() {
-        let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+        let region =
+            Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
         let first = region.alloc(&request(100, 4096)).expect("room");
         assert_eq!(region.info(), Ok(((64 << 20) - 4096, 64 << 20)));
         region.free(&first);
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_range_that_is_too_large_to_rest_wakes_no_other() {
-        let region = Region::device(0, 1 << 30, Span::up_to(usize::MAX), false).expect("a device");
+        let region = Region::device(0, 1 << 30, MappingSize::up_to(usize::MAX), false).expect("a device");
         let [small, large] =
             [4096, RESTING_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
         region.free(&small);
@@ -426,7 +427,8 @@ mod tests {
 
     #[test]
     fn large_pages_are_aligned_and_counted_whole() {
-        let region = Region::device(0, 64 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+        let region =
+            Region::device(0, 64 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
         let block = region.alloc(&request((2 << 20) + 1, 2 << 20)).expect("room");
         assert_eq!(block.base % (2 << 20), 0);
         assert_eq!(region.info(), Ok((60 << 20, 64 << 20)));
@@ -437,7 +439,8 @@ mod tests {
 
     #[test]
     fn everything_is_used_again_when_space_runs_short() {
-        let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+        let region =
+            Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
         for round in 0..20_000 {
             let block =
                 region.alloc(&request(1 << 20, 4096)).unwrap_or_else(|e| panic!("round {round}: {e}"));
@@ -449,14 +452,15 @@ mod tests {
     fn a_region_holds_all_that_was_asked_for_or_is_not_made() {
         let (capacity, little) = (1 << 40, 1 << 30);
         let made = |span| Region::device(0, capacity, span, false).and_then(|region| Ok(region.info()?.1));
-        assert_eq!(made(Span::holding(capacity, little)), Ok(capacity));
-        assert!(made(Span::up_to(little)).is_ok_and(|total| total < little));
-        assert!(made(Span::holding(1 << 47, little)).is_err(), "no process has so many addresses");
+        assert_eq!(made(MappingSize::holding(capacity, little)), Ok(capacity));
+        assert!(made(MappingSize::up_to(little)).is_ok_and(|total| total < little));
+        assert!(made(MappingSize::holding(1 << 47, little)).is_err(), "no process has so many addresses");
     }
 
     #[test]
     fn mappings_show_by_name() {
-        let region = Region::device(7, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+        let region =
+            Region::device(7, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         let line = maps
             .lines()

@@ -1,16 +1,17 @@
-//! A large copy that several threads do together: its owner, workers that have nothing else to do, and threads that wait for it.
+//! A large copy that several threads do together: its owner, workers that have nothing else to do, and
+//! threads that wait for it.
 //!
-//! The copy is cut into portions beforehand, and everybody takes the next one until none is left. Who runs the lane stays its
-//! owner: only the owner says that the copy is done, after the last portion is. A copy whose ends overlap is not cut.
+//! The copy is cut into portions beforehand, and everybody takes the next one until none is left. Who runs
+//! the lane stays its owner: only the owner says that the copy is done, after the last portion is. A copy
+//! whose ends overlap is not cut.
 
-use super::engine::Engine;
 use crate::bytes::{
     copy::{self, Cursor, ROW_COST},
     overlap::spans_intersect,
     portions,
 };
 use ferry_core::{
-    Error, Pieces, Plan, Result, Rows,
+    Error, Pieces, Plan, Rows,
     sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, lock, spin_loop},
 };
 use std::{ops::Range, slice, thread};
@@ -21,16 +22,16 @@ pub const LEAST: usize = 2 << 20;
 const LEAST_PORTION: usize = 256 << 10;
 /// A portion is no larger than this: an abort, a timeout or another lane waits for it.
 const MOST_PORTION: usize = 2 << 20;
-/// Portions for each thread, so that nobody waits long for the last one.
+/// TeamPortions for each thread, so that nobody waits long for the last one.
 const PORTIONS_EACH: usize = 8;
-/// Portions start at whole pages of the destination where they can.
+/// TeamPortions start at whole pages of the destination where they can.
 const PAGE: usize = 4096;
 /// How often somebody who waits for the last portions looks before he lets others run.
 const LOOKS: usize = 256;
 
 /// A copy that is being done together.
 pub struct Team {
-    whole: Whole,
+    whole: TeamCopy,
     bytes: usize,
     portions: Vec<Portion>,
     /// Which lane's copy this is.
@@ -47,18 +48,18 @@ pub struct Team {
 }
 
 /// What is copied.
-pub enum Whole {
+pub enum TeamCopy {
     /// One run of bytes.
     One(Rows),
     /// A plan.
     Plan(Plan),
 }
 
-impl Whole {
+impl TeamCopy {
     fn pieces(&self) -> Pieces<'_> {
         match self {
-            Whole::One(rows) => Pieces::Rows(slice::from_ref(rows)),
-            Whole::Plan(plan) => plan.pieces(),
+            TeamCopy::One(rows) => Pieces::Rows(slice::from_ref(rows)),
+            TeamCopy::Plan(plan) => plan.pieces(),
         }
     }
 }
@@ -74,17 +75,17 @@ enum Portion {
 
 impl Team {
     /// How a copy is cut for this many threads; `None` if it is not worth it, or must not be cut.
-    pub fn portions(pieces: Pieces, cpus: usize) -> Option<Portions> {
+    pub fn portions(pieces: Pieces, cpus: usize) -> Option<TeamPortions> {
         let total = total_cost(pieces);
         if cpus < 2 || total < LEAST {
             return None;
         }
         let size = (total / (cpus * PORTIONS_EACH)).clamp(LEAST_PORTION, MOST_PORTION) & !(PAGE - 1);
-        Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(Portions)
+        Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(TeamPortions)
     }
 
     /// A team with its first member.
-    pub fn new(whole: Whole, portions: Portions, lane: usize, cpus: usize) -> Team {
+    pub fn new(whole: TeamCopy, portions: TeamPortions, lane: usize, cpus: usize) -> Team {
         let (members, next, finished) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
         let (bytes, portions) = (whole.pieces().bytes(), portions.0);
         let (failed, is_over) = (Mutex::new(None), AtomicBool::new(false));
@@ -92,24 +93,24 @@ impl Team {
     }
 
     /// Whether this is a copy of the lane, if one is given.
-    pub fn is_of(&self, lane: Option<usize>) -> bool {
+    fn is_of(&self, lane: Option<usize>) -> bool {
         lane.is_none_or(|lane| lane == self.lane)
     }
 
     /// Whether one more could help.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.portions.len()
             && self.members.load(Ordering::Relaxed) < self.most
     }
 
     /// Becomes a member, if there is room and work.
-    pub fn join(&self) -> bool {
+    fn join(&self) -> bool {
         let more = |members| (members < self.most).then_some(members + 1);
         self.has_room() && self.members.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Is a member no more.
-    pub fn leave(&self) {
+    fn leave(&self) {
         self.members.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -121,8 +122,8 @@ impl Team {
         if self.is_over.load(Ordering::Relaxed) {
             return true;
         }
-        // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says only after
-        // every portion that was taken is finished.
+        // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says
+        // only after every portion that was taken is finished.
         let moved = unsafe {
             match portion {
                 Portion::Pieces(range) => {
@@ -146,6 +147,11 @@ impl Team {
     fn fail(&self, error: Error) {
         lock(&self.failed).get_or_insert(error);
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the copy could not be done, once.
+    pub fn take_failure(&self) -> Option<Error> {
+        lock(&self.failed).take()
     }
 
     /// No portion is taken any more; returns when those that were are finished.
@@ -172,45 +178,52 @@ impl Drop for Finish<'_> {
 }
 
 /// The portions of a copy.
-pub struct Portions(Vec<Portion>);
+pub struct TeamPortions(Vec<Portion>);
 
-/// A team as its owner has it. Whatever becomes of it, when it is gone nobody is at work on the copy.
-pub struct Opened {
-    team: Arc<Team>,
-    engine: Arc<Engine>,
-    closed: bool,
+/// The copies that threads may help with now.
+#[derive(Default)]
+pub struct OpenTeams {
+    teams: Mutex<Vec<Arc<Team>>>,
+    /// How many there are, readable without the lock.
+    count: AtomicUsize,
 }
 
-impl Opened {
-    /// Asks others to help.
-    pub fn new(team: Team, engine: &Arc<Engine>) -> Opened {
-        let team = Arc::new(team);
-        engine.open_team(team.clone());
-        Opened { team, engine: engine.clone(), closed: false }
+impl OpenTeams {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Does one portion. Returns whether the copy is done.
-    pub fn step(&mut self) -> Result<bool> {
-        if self.team.step() {
-            return Ok(false);
+    /// Others may help with this copy from here on.
+    pub fn add(&self, team: Arc<Team>) {
+        let mut teams = lock(&self.teams);
+        teams.push(team);
+        self.count.store(teams.len(), Ordering::SeqCst);
+    }
+
+    /// Nobody may help with this copy any more.
+    pub fn remove(&self, team: &Arc<Team>) {
+        let mut teams = lock(&self.teams);
+        teams.retain(|open| !Arc::ptr_eq(open, team));
+        self.count.store(teams.len(), Ordering::SeqCst);
+    }
+
+    /// Whether there is a copy to help with, of this lane if one is given.
+    pub fn need_help(&self, lane: Option<usize>) -> bool {
+        !self.is_empty() && lock(&self.teams).iter().any(|team| team.is_of(lane) && team.has_room())
+    }
+
+    /// Helps with a copy, of this lane if one is given, until there is no more to do or it is `enough`.
+    /// Returns whether there was something to help with.
+    pub fn help(&self, lane: Option<usize>, enough: impl Fn() -> bool) -> bool {
+        if self.is_empty() {
+            return false;
         }
-        self.close();
-        lock(&self.team.failed).take().map_or(Ok(true), Err)
-    }
-
-    /// Ends the copy where it is; returns when nobody is at work on it.
-    pub fn close(&mut self) {
-        if !self.closed {
-            self.closed = true;
-            self.engine.shut_team(&self.team);
-            self.team.close();
-        }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        self.close();
+        let found = lock(&self.teams).iter().find(|team| team.is_of(lane) && team.join()).cloned();
+        let Some(team) = found else { return false };
+        while !enough() && team.step() {}
+        team.leave();
+        true
     }
 }
 

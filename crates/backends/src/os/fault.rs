@@ -14,7 +14,7 @@ mod slots;
 
 use ferry_core::{Error, Fill, Kind, Pieces, Reduction, Rows};
 pub use handler::{explain, install};
-use slots::Slot;
+use slots::ThreadSlot;
 use std::{
     ffi::c_void,
     mem::{ManuallyDrop, MaybeUninit, needs_drop},
@@ -23,7 +23,7 @@ use std::{
 
 /// The calling thread is one of ours, for as long as it lives: it takes no signal that somebody sends.
 pub fn thread_of_ours() {
-    if let Some(slot) = Slot::mine() {
+    if let Some(slot) = ThreadSlot::mine() {
         slot.is_of_ours();
     }
 }
@@ -37,7 +37,7 @@ pub struct Fault {
 }
 
 /// A loop, and the place for what it returns.
-struct Job<W, R> {
+struct GuardedLoop<W, R> {
     work: ManuallyDrop<W>,
     result: MaybeUninit<R>,
 }
@@ -54,7 +54,7 @@ pub unsafe fn guarded<R: Copy>(
     covers: impl Fn(usize) -> bool + Copy,
     work: impl FnOnce() -> R,
 ) -> Result<R, Fault> {
-    match Slot::mine() {
+    match ThreadSlot::mine() {
         // SAFETY: the caller's promise.
         Some(slot) if frame::IS_KNOWN => unsafe { guarded_by(slot, covers, work) },
         _ => Ok(work()),
@@ -63,14 +63,14 @@ pub unsafe fn guarded<R: Copy>(
 
 #[inline]
 unsafe fn guarded_by<R: Copy, C: Fn(usize) -> bool + Copy, W: FnOnce() -> R>(
-    slot: &Slot,
+    slot: &ThreadSlot,
     covers: C,
     work: W,
 ) -> Result<R, Fault> {
     const { assert!(!needs_drop::<W>()) };
     unsafe extern "C" fn run<W: FnOnce() -> R, R>(job: *mut c_void) {
         // SAFETY: `job` is the one of the call below, which nobody else uses meanwhile.
-        let job = unsafe { &mut *job.cast::<Job<W, R>>() };
+        let job = unsafe { &mut *job.cast::<GuardedLoop<W, R>>() };
         // SAFETY: run once, and not dropped: it needs no drop.
         job.result.write(unsafe { ManuallyDrop::take(&mut job.work) }());
     }
@@ -78,7 +78,7 @@ unsafe fn guarded_by<R: Copy, C: Fn(usize) -> bool + Copy, W: FnOnce() -> R>(
         // SAFETY: the one of the call below, which lasts as long as the loop.
         unsafe { (*covers.cast::<C>())(addr) }
     }
-    let mut job = Job { work: ManuallyDrop::new(work), result: MaybeUninit::<R>::uninit() };
+    let mut job = GuardedLoop { work: ManuallyDrop::new(work), result: MaybeUninit::<R>::uninit() };
     slot.set(ask::<C>, (&raw const covers).cast());
     // SAFETY: `run` is given its job; the frame's place is this thread's.
     if unsafe { frame::enter(run::<W, R>, (&raw mut job).cast(), slot.frame()) } {

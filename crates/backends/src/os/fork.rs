@@ -22,26 +22,29 @@ const OURS: u32 = 1;
 const ASK: u32 = 2;
 
 #[repr(C)]
-struct Page {
+struct MarkPage {
     state: AtomicU32,
     process: AtomicU32,
 }
 
 /// The page of a mark that was never set: nobody is a child.
-static UNSET: Page = Page { state: AtomicU32::new(OURS), process: AtomicU32::new(0) };
+static UNSET: MarkPage = MarkPage { state: AtomicU32::new(OURS), process: AtomicU32::new(0) };
 
 /// Something that is true of the process that set it and of none of its children.
-pub struct Mark {
+pub struct ForkMark {
     /// What is looked at.
-    current: AtomicPtr<Page>,
+    current: AtomicPtr<MarkPage>,
     /// The page of this mark, once it has one.
-    own: AtomicPtr<Page>,
+    own: AtomicPtr<MarkPage>,
 }
 
-impl Mark {
+impl ForkMark {
     /// A mark that tells nobody apart yet.
-    pub const fn new() -> Mark {
-        Mark { current: AtomicPtr::new((&raw const UNSET).cast_mut()), own: AtomicPtr::new(ptr::null_mut()) }
+    pub const fn new() -> ForkMark {
+        ForkMark {
+            current: AtomicPtr::new((&raw const UNSET).cast_mut()),
+            own: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// Sets it: from here on children are told. A child that sets it again is no child any more. One thread
@@ -87,7 +90,7 @@ impl Mark {
     }
 
     #[inline]
-    fn page(&self) -> &Page {
+    fn page(&self) -> &MarkPage {
         // SAFETY: the pointer is to a static, or to the page of this mark, which lives as long as it does.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
@@ -99,7 +102,7 @@ fn lost() -> Error {
         .because("this process was forked from the one that opened the device: devices do not survive a fork")
 }
 
-impl Drop for Mark {
+impl Drop for ForkMark {
     fn drop(&mut self) {
         let own = *self.own.get_mut();
         if !own.is_null() {
@@ -109,14 +112,14 @@ impl Drop for Mark {
     }
 }
 
-impl Default for Mark {
-    fn default() -> Mark {
-        Mark::new()
+impl Default for ForkMark {
+    fn default() -> ForkMark {
+        ForkMark::new()
     }
 }
 
 /// A page of its own, so that clearing it clears nothing else.
-fn new_page() -> io::Result<*mut Page> {
+fn new_page() -> io::Result<*mut MarkPage> {
     let (len, rights) = (page_size(), libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, wherever the kernel likes.
@@ -127,9 +130,9 @@ fn new_page() -> io::Result<*mut Page> {
     // SAFETY: advice for the mapping just made.
     let wiped = unsafe { libc::madvise(page, len, libc::MADV_WIPEONFORK) } == 0;
     let state = AtomicU32::new(if wiped { OURS } else { ASK });
-    let page = page.cast::<Page>();
+    let page = page.cast::<MarkPage>();
     // SAFETY: the mapping is as large as a page of memory, and nobody else has seen it.
-    unsafe { page.write(Page { state, process: AtomicU32::new(std::process::id()) }) };
+    unsafe { page.write(MarkPage { state, process: AtomicU32::new(std::process::id()) }) };
     Ok(page)
 }
 
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_child_of_any_kind_is_told_until_it_sets_the_mark_itself() {
-        let mark = Mark::new();
+        let mark = ForkMark::new();
         assert_eq!((mark.is_child(), in_raw_child(|| mark.is_child().into())), (false, 0), "not set");
         mark.set().expect("a page");
         assert_eq!((mark.is_child(), in_raw_child(|| mark.is_child().into())), (false, 1));
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn without_the_kernels_help_processes_are_compared() {
-        let mark = Mark::new();
+        let mark = ForkMark::new();
         mark.set().expect("a page");
         mark.page().state.store(ASK, Ordering::Relaxed);
         assert!(!mark.is_child());

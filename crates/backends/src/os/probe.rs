@@ -175,7 +175,7 @@ fn populate(first: usize, len: usize, access: Access) -> bool {
 fn in_maps(first: usize, len: usize, access: Access) -> bool {
     let Ok(maps) = files::read_to_string(mappings::LIST) else { return false };
     let past = first + len;
-    let within = |line: &mappings::Line| line.mapping.start.max(first)..line.mapping.end.min(past);
+    let within = |line: &mappings::MapsLine| line.mapping.start.max(first)..line.mapping.end.min(past);
     stopped_at(&maps, first, past, access).is_none()
         && mappings::lines(&maps).filter(|line| line.is_of_file()).all(|line| can_be_touched(within(&line)))
 }

@@ -47,7 +47,7 @@ pub fn spawn(name: String, stack: usize, body: impl FnOnce() + Send + 'static) -
 /// all are through.
 #[cfg(not(loom))]
 pub fn together(name: &str, more: usize, work: &(dyn Fn() + Sync)) {
-    let crew = start::Crew::default();
+    let crew = start::JoinedThreads::default();
     for _ in 0..more {
         // SAFETY: it is the caller's, and the crew is gone when this returns.
         if !without_signals(|| unsafe { crew.join(name, work) }) {

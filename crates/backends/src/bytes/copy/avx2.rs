@@ -7,7 +7,7 @@
 use super::{
     Cursor,
     limits::{AHEAD, ALIASING_PAST, LIBC_FROM, Manner, PAGE_AHEAD},
-    walk::{Mover, Span, fill as plain_fill, walk},
+    walk::{Mover, RowSpan, fill as plain_fill, walk},
 };
 use crate::bytes::nontemporal::store_line;
 use ferry_core::Pieces;
@@ -38,7 +38,7 @@ impl Mover for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn rows(span: Span, manner: Manner) {
+    unsafe fn rows(span: RowSpan, manner: Manner) {
         // SAFETY: as above.
         unsafe { rows(span, manner) }
     }
@@ -53,7 +53,7 @@ pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize, manner: 
 
 /// Moves the rows, one after the other.
 #[target_feature(enable = "avx2")]
-unsafe fn rows(span: Span, manner: Manner) {
+unsafe fn rows(span: RowSpan, manner: Manner) {
     let lines = [span.dst as usize, span.dst_pitch, span.width].iter().all(|it| it % LINE == 0);
     // Few whole lines among many edges: what is written is needed in the cache anyway.
     let manner = if lines || span.width >= 4 * LINE { manner } else { manner.min(Manner::Far) };
@@ -71,10 +71,10 @@ unsafe fn rows(span: Span, manner: Manner) {
 /// Rows of one width that the compiler knows, at most a line.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn fixed<const WIDTH: usize>(span: Span, manner: Manner) {
+unsafe fn fixed<const WIDTH: usize>(span: RowSpan, manner: Manner) {
     let lead = |pitch: usize| pitch.wrapping_mul((AHEAD / pitch.max(16)).max(8));
     let (dst_lead, src_lead) = (lead(span.dst_pitch), lead(span.src_pitch));
-    let Span { mut dst, mut src, .. } = span;
+    let RowSpan { mut dst, mut src, .. } = span;
     for _ in 0..span.height {
         if manner != Manner::Near {
             fetch(src.wrapping_add(src_lead));
@@ -89,8 +89,8 @@ unsafe fn fixed<const WIDTH: usize>(span: Span, manner: Manner) {
 /// Rows of any width.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn any(span: Span, manner: Manner) {
-    let lead = Span::lead(span.width).min(span.height);
+unsafe fn any(span: RowSpan, manner: Manner) {
+    let lead = RowSpan::lead(span.width).min(span.height);
     let (mut dst, mut src) = (span.dst, span.src);
     for left in (1..=span.height).rev() {
         let lead = if lead < left { lead } else { 0 };

@@ -16,7 +16,7 @@ pub const ROW_COST: usize = 64;
 
 /// Some rows of a rectangle.
 #[derive(Clone, Copy)]
-pub struct Span {
+pub struct RowSpan {
     pub dst: *mut u8,
     pub dst_pitch: usize,
     pub src: *const u8,
@@ -25,15 +25,15 @@ pub struct Span {
     pub height: usize,
 }
 
-impl Span {
+impl RowSpan {
     /// How many rows before its turn a row of this width is fetched.
     #[inline]
     pub fn lead(width: usize) -> usize {
         (AHEAD / width.max(64)).clamp(1, 8)
     }
 
-    unsafe fn of(rows: &Rows, first: usize, height: usize) -> Span {
-        Span {
+    unsafe fn of(rows: &Rows, first: usize, height: usize) -> RowSpan {
+        RowSpan {
             dst: (rows.dst + first * rows.dst_pitch) as *mut u8,
             dst_pitch: rows.dst_pitch,
             src: (rows.src + first * rows.src_pitch) as *const u8,
@@ -59,7 +59,7 @@ pub trait Mover {
     ///
     /// # Safety
     /// As for one.
-    unsafe fn rows(span: Span, manner: Manner);
+    unsafe fn rows(span: RowSpan, manner: Manner);
 }
 
 /// Rows moved by libc: for every CPU.
@@ -73,8 +73,8 @@ impl Mover for Plain {
     }
 
     #[inline(always)]
-    unsafe fn rows(span: Span, manner: Manner) {
-        let Span { mut dst, mut src, .. } = span;
+    unsafe fn rows(span: RowSpan, manner: Manner) {
+        let RowSpan { mut dst, mut src, .. } = span;
         for _ in 0..span.height {
             // SAFETY: a row of the span.
             unsafe { Self::row(dst, src, span.width, (dst, src), manner) };
@@ -129,7 +129,7 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
             }
             let cost = rows.width.max(ROW_COST);
             if rows.height == 1 {
-                let ahead = get(cursor.piece + Span::lead(rows.width)).unwrap_or(*rows);
+                let ahead = get(cursor.piece + RowSpan::lead(rows.width)).unwrap_or(*rows);
                 let ahead = (ahead.dst as *mut u8, ahead.src as *const u8);
                 if let Some(later) = get(cursor.piece + LATER) {
                     M::soon(later.dst as *const u8, later.src as *const u8, manner);
@@ -142,7 +142,7 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
             }
             let count = (left / cost).clamp(1, rows.height - cursor.row);
             // SAFETY: `count` rows of the plan from the cursor's on, none of which overlaps where it goes.
-            unsafe { M::rows(Span::of(rows, cursor.row, count), manner) };
+            unsafe { M::rows(RowSpan::of(rows, cursor.row, count), manner) };
             cursor.row += count;
             left = left.saturating_sub(count * cost);
         }

@@ -5,7 +5,7 @@ use super::{
     errors::meaning,
     table::{Code, CopyBatch, Functions, SUCCESS},
 };
-use crate::os::ranges::Ranges;
+use crate::os::ranges::CountedRanges;
 use ferry_core::{Error, Kind, Result, sync::Mutex};
 use libloading::Library;
 use std::{
@@ -19,7 +19,7 @@ pub struct Driver {
     /// Copies many segments in one call; newer drivers have it.
     pub(super) copy_batch: Option<CopyBatch>,
     /// Memory that this library has taken for itself (`own.rs`).
-    pub(super) own: Mutex<Ranges>,
+    pub(super) own: Mutex<CountedRanges>,
 }
 
 impl Driver {

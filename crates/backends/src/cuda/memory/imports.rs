@@ -9,7 +9,7 @@ use crate::cuda::{
     driver::{Contexts, ImplicitSync},
     memory::ipc::IpcMessage,
 };
-use crate::os::ranges::{Ranges, Reservations};
+use crate::os::ranges::{CountedRanges, Reservations};
 use ferry_core::{
     Block, DeviceId, Home, Origin, Result, Shared,
     sync::{Arc, Mutex, lock},
@@ -88,7 +88,7 @@ impl Imports {
 pub struct ImportTable {
     by_base: HashMap<usize, Import>,
     /// All addresses of it, the driver's too.
-    ranges: Ranges,
+    ranges: CountedRanges,
 }
 
 /// An import, and how it is given back.

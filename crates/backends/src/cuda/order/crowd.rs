@@ -10,7 +10,7 @@ use crate::cuda::{
     order::queue::{Lane, State},
     stream::events::Event,
 };
-use crate::pool::Reservation;
+use crate::pool::ThreadReservation;
 use ferry_core::{
     Ticket,
     sync::{Arc, Mutex, lock},
@@ -94,7 +94,7 @@ impl Lane {
 
     /// A thread that was to be had when `is_full` asked for one. If the last one has just ended, and its place was taken by
     /// another process, there is one when that goes.
-    fn reserve_thread(&self) -> Reservation {
+    fn reserve_thread(&self) -> ThreadReservation {
         loop {
             match self.device.workers.reserve() {
                 Ok(thread) => return thread,

@@ -8,7 +8,7 @@ use crate::cuda::{
     order::fence::{Wait, of_cuda},
     order::queue::{Lane, Next},
 };
-use crate::pool::{Job, Reservation};
+use crate::pool::{Job, ThreadReservation};
 use ferry_core::{
     Fence, Kind, Op, Result, Ticket,
     fence::survives,
@@ -146,7 +146,7 @@ struct Visit {
     part: Part,
     work: Job,
     /// Does the work.
-    thread: Reservation,
+    thread: ThreadReservation,
 }
 
 impl StreamCallback for Visit {

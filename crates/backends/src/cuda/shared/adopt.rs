@@ -14,7 +14,7 @@ use crate::cuda::{
     shared::latch::{Hold, Latch, Place},
     shared::unheld::Unheld,
 };
-use crate::{os::probe, pool::Reservation};
+use crate::{os::probe, pool::ThreadReservation};
 use ferry_core::{
     Access, DeviceId, Fence, Gate, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
@@ -288,7 +288,7 @@ pub struct Arrival {
     behind: Ticket,
     gate: Arc<Gate>,
     /// Tells it on.
-    thread: Reservation,
+    thread: ThreadReservation,
 }
 
 impl Arrival {

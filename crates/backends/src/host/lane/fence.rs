@@ -1,7 +1,8 @@
 //! Fences of a lane: "this lane has passed this ticket". Whoever waits for one helps, then looks on for a
 //! little while, then sleeps.
 
-use super::{Lane, Phase, State, Then};
+use super::{Lane, LaneState, Phase};
+use crate::{host::task::Milestone, pool::Job};
 use ferry_core::{
     Fence, Kind, Mark, Point, Result, Status, Ticket,
     sync::{Arc, AtomicBool, AtomicU64, Condvar, MutexGuard, Ordering, lock},
@@ -24,12 +25,6 @@ pub struct LaneFence {
 impl LaneFence {
     pub(super) fn new(lane: Arc<Lane>, ticket: Ticket) -> Arc<LaneFence> {
         Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed: AtomicBool::new(false) })
-    }
-
-    /// The lane has come to this mark.
-    pub fn reach(&self, status: &Status) {
-        self.failed.store(status.has_failed(), Ordering::Relaxed);
-        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
     }
 
     /// When the lane came to this mark, on the engine's clock; `None` if it did not, or if this is no mark.
@@ -56,12 +51,19 @@ impl LaneFence {
 
 fn wait_on<'a>(
     wake: &Condvar,
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, LaneState>,
     limit: Option<Duration>,
-) -> MutexGuard<'a, State> {
+) -> MutexGuard<'a, LaneState> {
     match limit {
         None => wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
         Some(limit) => wake.wait_timeout(state, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
+    }
+}
+
+impl Milestone for LaneFence {
+    fn reach(&self, status: &Status) {
+        self.failed.store(status.has_failed(), Ordering::Relaxed);
+        self.reached.store(self.lane.engine.nanos() + 1, Ordering::Relaxed);
     }
 }
 
@@ -89,7 +91,7 @@ impl Fence for LaneFence {
         }
     }
 
-    fn when_done(&self, then: Then) {
+    fn when_done(&self, then: Job) {
         if self.is_done() {
             return then();
         }

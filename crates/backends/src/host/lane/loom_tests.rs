@@ -2,7 +2,8 @@
 //! party. `RUSTFLAGS="--cfg loom" cargo test -p ferry-backends --lib --release loom`
 
 use super::*;
-use ferry_core::{Fill, Gate, Halt, Point, sync::AtomicUsize};
+use crate::pool::Job;
+use ferry_core::{Fill, Gate, Halt, Op, Point, Queue, Result, sync::AtomicUsize};
 use loom::thread;
 use std::{any::Any, time::Duration};
 
@@ -155,7 +156,7 @@ impl Fence for Never {
     fn wait(&self, _: Option<Duration>) -> Result<()> {
         Ok(())
     }
-    fn when_done(&self, _: Then) {}
+    fn when_done(&self, _: Job) {}
     fn point(&self) -> Option<Point> {
         None
     }

@@ -2,7 +2,7 @@
 //! further.
 
 use super::*;
-use ferry_core::{Fill, sync::AtomicUsize};
+use ferry_core::{Fill, Op, Queue, sync::AtomicUsize};
 
 /// A lane without workers, with this much work.
 fn lane(ops: Ticket) -> Arc<Lane> {
@@ -87,13 +87,13 @@ fn a_function_that_returns_moves_nothing_of_the_queue_behind_it() {
 
 #[test]
 fn work_goes_back_in_front_of_what_came_since_and_the_longer_list_stays_where_it_is() {
-    let fill = |len| Work::Fill { dst: 0, len, done: 0, pattern: [0; 4] };
-    let lens = |work: &VecDeque<Work>| -> Vec<usize> {
-        work.iter().map(|work| if let Work::Fill { len, .. } = work { *len } else { 0 }).collect()
+    let fill = |len| Task::Fill { dst: 0, len, done: 0, pattern: [0; 4] };
+    let lens = |work: &VecDeque<Task>| -> Vec<usize> {
+        work.iter().map(|work| if let Task::Fill { len, .. } = work { *len } else { 0 }).collect()
     };
     for (taken, came) in [(0, 0), (0, 9), (3, 9), (9, 3), (9, 0), (4, 4)] {
         let mut hand: VecDeque<_> = (0..taken).map(fill).collect();
-        let mut state = State { work: (taken..taken + came).map(fill).collect(), ..State::default() };
+        let mut state = LaneState { work: (taken..taken + came).map(fill).collect(), ..LaneState::default() };
         hand.reserve(20);
         state.work.reserve(20);
         let longer = if taken < came {

@@ -1,12 +1,12 @@
 //! What another process maps of a region: tests of `os/ranges/imported.rs` with a region as the exporter.
 
-use super::{Region, Span};
+use super::{MappingSize, Region};
 use crate::os::ranges::Imports;
 use ferry_core::{Home, Origin, Request, Shared};
 
 #[test]
 fn imported_bytes_are_the_exporters() {
-    let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 5000, page: 4096 }).expect("room");
     let shared = region.share(&block).expect("a file");
     let imports = Imports::default();
@@ -32,7 +32,7 @@ fn imported_bytes_are_the_exporters() {
 
 #[test]
 fn bytes_have_one_engine_address_however_often_they_are_imported() {
-    let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
     let shared = region.share(&block).expect("a file");
     let other = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
@@ -65,7 +65,7 @@ fn bytes_have_one_engine_address_however_often_they_are_imported() {
 
 #[test]
 fn all_addresses_of_imported_memory_are_told_from_others() {
-    let region = Region::device(0, 1 << 20, Span::up_to(usize::MAX), false).expect("a small device");
+    let region = Region::device(0, 1 << 20, MappingSize::up_to(usize::MAX), false).expect("a small device");
     let block = region.alloc(&Request { home: Home::Device(0), len: 8192, page: 4096 }).expect("room");
     let imports = Imports::default();
     let shared = region.share(&block).expect("a file");

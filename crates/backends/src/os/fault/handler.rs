@@ -5,7 +5,7 @@
 //! would have called it, and where there was none the default action follows. A signal that somebody sent is
 //! never ours.
 
-use super::{Fault, frame, note, slots::Slot};
+use super::{Fault, frame, note, slots::ThreadSlot};
 use std::{
     ffi::c_void,
     mem, ptr,
@@ -96,7 +96,7 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
 /// `info` and `context` are the kernel's.
 unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
     // SAFETY: asks for a number.
-    if !Slot::of(unsafe { libc::gettid() }).is_some_and(Slot::passes_on) {
+    if !ThreadSlot::of(unsafe { libc::gettid() }).is_some_and(ThreadSlot::passes_on) {
         return false;
     }
     // SAFETY: the kernel's context, from which it takes the mask when the handler returns, and what it told
@@ -118,7 +118,7 @@ unsafe fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut c_voi
 /// `context` is the kernel's.
 unsafe fn recover(fault: Fault, context: *mut c_void) -> bool {
     // SAFETY: asks for a number.
-    let Some(slot) = Slot::of(unsafe { libc::gettid() }) else { return false };
+    let Some(slot) = ThreadSlot::of(unsafe { libc::gettid() }) else { return false };
     let Some(frame) = slot.frame_at(fault.addr) else { return false };
     slot.met(fault);
     // SAFETY: the kernel's context, and the frame of this thread's loop.

@@ -4,7 +4,7 @@
 /// Says so on standard error if `addr` is a device's.
 pub fn write(addr: usize) {
     let Some(owner) = owner_of(addr) else { return };
-    let mut text = Line::default();
+    let mut text = NoteText::default();
     text.push(b"ferry: the program touched ");
     text.push_hex(addr);
     match owner {
@@ -35,7 +35,7 @@ enum Owner {
 fn owner_of(addr: usize) -> Option<Owner> {
     // SAFETY: a constant path.
     let fd = unsafe { libc::open(c"/proc/thread-self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    let (mut found, mut line, mut piece) = (None, Line::default(), [0_u8; 512]);
+    let (mut found, mut line, mut piece) = (None, NoteText::default(), [0_u8; 512]);
     loop {
         // SAFETY: reads into our own buffer.
         let got = unsafe { libc::read(fd, piece.as_mut_ptr().cast(), piece.len()) };
@@ -81,18 +81,18 @@ fn hex(digits: &[u8]) -> Option<usize> {
 }
 
 /// A line of text on the stack; what does not fit is cut.
-struct Line {
+struct NoteText {
     bytes: [u8; 256],
     len: usize,
 }
 
-impl Default for Line {
+impl Default for NoteText {
     fn default() -> Self {
-        Line { bytes: [0; 256], len: 0 }
+        NoteText { bytes: [0; 256], len: 0 }
     }
 }
 
-impl Line {
+impl NoteText {
     fn push(&mut self, text: &[u8]) {
         for byte in text {
             if self.len < self.bytes.len() {

@@ -17,7 +17,7 @@ pub type Covers = unsafe fn(*const c_void, usize) -> bool;
 /// line.
 #[derive(Default)]
 #[repr(align(64))]
-pub struct Slot {
+pub struct ThreadSlot {
     /// The thread's number for the kernel; 0: nobody's.
     thread: AtomicI32,
     /// Where the frame of the loop is that runs; 0: none does.
@@ -29,21 +29,21 @@ pub struct Slot {
     covers: Cell<Option<(Covers, *const c_void)>>,
     fault: Cell<Option<Fault>>,
     /// The next of all slots, which are never freed.
-    next: AtomicPtr<Slot>,
+    next: AtomicPtr<ThreadSlot>,
 }
 
 /// The first of all slots.
-static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+static FIRST: AtomicPtr<ThreadSlot> = AtomicPtr::new(ptr::null_mut());
 
 thread_local! {
-    static MINE: Cell<*const Slot> = const { Cell::new(ptr::null()) };
-    static LEASE: Lease = const { Lease };
+    static MINE: Cell<*const ThreadSlot> = const { Cell::new(ptr::null()) };
+    static RELEASE: ReleaseAtExit = const { ReleaseAtExit };
 }
 
 /// Gives the thread's slot to others when the thread ends.
-struct Lease;
+struct ReleaseAtExit;
 
-impl Drop for Lease {
+impl Drop for ReleaseAtExit {
     fn drop(&mut self) {
         let mine = MINE.replace(ptr::null());
         // SAFETY: slots are never freed.
@@ -56,35 +56,37 @@ impl Drop for Lease {
 }
 
 /// All slots.
-fn all() -> impl Iterator<Item = &'static Slot> {
+fn all() -> impl Iterator<Item = &'static ThreadSlot> {
     // SAFETY: slots are never freed, and are whole before they are among all.
-    let at = |place: &AtomicPtr<Slot>| unsafe { place.load(Ordering::Acquire).as_ref() };
+    let at = |place: &AtomicPtr<ThreadSlot>| unsafe { place.load(Ordering::Acquire).as_ref() };
     std::iter::successors(at(&FIRST), move |slot| at(&slot.next))
 }
 
-impl Slot {
+impl ThreadSlot {
     /// The calling thread's; `None` while the thread ends.
     #[inline]
-    pub fn mine() -> Option<&'static Slot> {
+    pub fn mine() -> Option<&'static ThreadSlot> {
         // SAFETY: slots are never freed.
-        unsafe { MINE.get().as_ref() }.or_else(Slot::take)
+        unsafe { MINE.get().as_ref() }.or_else(ThreadSlot::take)
     }
 
     /// One that nobody has, or a new one.
     #[cold]
-    fn take() -> Option<&'static Slot> {
-        LEASE.try_with(|_| ()).ok()?;
+    fn take() -> Option<&'static ThreadSlot> {
+        RELEASE.try_with(|_| ()).ok()?;
         // SAFETY: asks for a number.
         let me = unsafe { libc::gettid() };
-        let takes =
-            |slot: &&Slot| slot.thread.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let slot = all().find(takes).unwrap_or_else(|| Slot::add(me));
+        let takes = |slot: &&ThreadSlot| {
+            slot.thread.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let slot = all().find(takes).unwrap_or_else(|| ThreadSlot::add(me));
         MINE.set(slot);
         Some(slot)
     }
 
-    fn add(thread: i32) -> &'static Slot {
-        let slot = Box::leak(Box::new(Slot { thread: AtomicI32::new(thread), ..Slot::default() }));
+    fn add(thread: i32) -> &'static ThreadSlot {
+        let slot =
+            Box::leak(Box::new(ThreadSlot { thread: AtomicI32::new(thread), ..ThreadSlot::default() }));
         let new = ptr::from_ref(slot).cast_mut();
         let behind = |first| {
             slot.next.store(first, Ordering::Relaxed);
@@ -95,7 +97,7 @@ impl Slot {
     }
 
     /// The slot of a thread, for its handler.
-    pub fn of(thread: i32) -> Option<&'static Slot> {
+    pub fn of(thread: i32) -> Option<&'static ThreadSlot> {
         all().find(|slot| slot.thread.load(Ordering::Acquire) == thread)
     }
 

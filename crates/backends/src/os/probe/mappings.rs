@@ -12,7 +12,7 @@ const ASK: libc::Ioctl = (3 << 30 | size_of::<Query>() << 16 | (b'f' as usize) <
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub struct MappedRange {
     /// Its first address.
     pub start: usize,
     /// The first behind it.
@@ -45,7 +45,7 @@ pub enum Mappings {
     /// The kernel answers for one address.
     Asked(File),
     /// All of them, as they were a moment ago.
-    Read(Vec<Mapping>),
+    Read(Vec<MappedRange>),
 }
 
 impl Mappings {
@@ -64,7 +64,7 @@ impl Mappings {
     }
 
     /// The mapping around `addr`, or `Some(None)` where nothing is mapped; `None` if that cannot be said.
-    pub fn around(&self, addr: usize) -> Option<Option<Mapping>> {
+    pub fn around(&self, addr: usize) -> Option<Option<MappedRange>> {
         match self {
             Mappings::Asked(file) => ask(file, addr),
             Mappings::Read(list) => {
@@ -75,29 +75,33 @@ impl Mappings {
     }
 }
 
-fn ask(file: &File, addr: usize) -> Option<Option<Mapping>> {
+fn ask(file: &File, addr: usize) -> Option<Option<MappedRange>> {
     let mut query = Query { size: size_of::<Query>() as u64, addr: addr as u64, ..Query::default() };
     // SAFETY: `query` is as large as it says, and asks for no name that would be written elsewhere.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), ASK, &raw mut query) };
     if answer == 0 {
         let is_anonymous = query.inode == 0 && query.device == [0; 2];
-        return Some(Some(Mapping { start: query.start as usize, end: query.end as usize, is_anonymous }));
+        return Some(Some(MappedRange {
+            start: query.start as usize,
+            end: query.end as usize,
+            is_anonymous,
+        }));
     }
     let nothing = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
     nothing.then_some(None)
 }
 
 /// A line of the list.
-pub struct Line<'a> {
+pub struct MapsLine<'a> {
     /// Where.
-    pub mapping: Mapping,
+    pub mapping: MappedRange,
     /// What may be done with it: `r`, `w`, `x`.
     pub rights: &'a str,
     /// The file behind it, or nothing.
     pub name: &'a str,
 }
 
-impl Line<'_> {
+impl MapsLine<'_> {
     /// Whether there is a file behind it that could be shorter than the mapping, and no device, which reading
     /// could change.
     pub fn is_of_file(&self) -> bool {
@@ -107,14 +111,14 @@ impl Line<'_> {
 }
 
 /// The mappings of a list. Lines that cannot be read are passed over.
-pub fn lines(list: &str) -> impl Iterator<Item = Line<'_>> {
+pub fn lines(list: &str) -> impl Iterator<Item = MapsLine<'_>> {
     list.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let (rights, _, device, inode) = (words.next()?, words.next()?, words.next()?, words.next());
         let is_anonymous = (device, inode) == ("00:00", Some("0"));
         let number = |text| usize::from_str_radix(text, 16).ok();
-        let mapping = Mapping { start: number(start)?, end: number(end)?, is_anonymous };
-        Some(Line { mapping, rights, name: words.next().unwrap_or_default() })
+        let mapping = MappedRange { start: number(start)?, end: number(end)?, is_anonymous };
+        Some(MapsLine { mapping, rights, name: words.next().unwrap_or_default() })
     })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 /// Ranges by their first address. Those that overlap start at the same one.
 #[derive(Default)]
-pub struct Ranges(BTreeMap<usize, Range>);
+pub struct CountedRanges(BTreeMap<usize, Range>);
 
 #[derive(Default)]
 struct Range {
@@ -13,7 +13,7 @@ struct Range {
     owners: usize,
 }
 
-impl Ranges {
+impl CountedRanges {
     /// One owner more.
     pub fn add(&mut self, start: usize, len: usize) {
         let range = self.0.entry(start).or_default();
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_range_is_known_until_its_last_owner_is_gone() {
-        let mut ranges = Ranges::default();
+        let mut ranges = CountedRanges::default();
         ranges.add(0x4000, 0x1000);
         ranges.add(0x4000, 0x2000);
         assert!(ranges.meets(0x5fff, 1) && ranges.meets(0, 0x4001) && ranges.meets(0x4000, 0));

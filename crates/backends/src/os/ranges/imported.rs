@@ -1,6 +1,6 @@
 //! Memory of other processes, mapped into this one.
 
-use super::counted::Ranges;
+use super::counted::CountedRanges;
 use crate::os::mapping::{Mapping, identity};
 use ferry_core::{
     Block, DeviceId, Home, Kind, Origin, Result, Shared,
@@ -20,7 +20,7 @@ struct Mapped {
     by_base: HashMap<usize, Imported>,
     views: HashMap<FileOffset, Weak<Mapping>>,
     /// All addresses of it, the engine's too.
-    ranges: Ranges,
+    ranges: CountedRanges,
 }
 
 /// Where bytes lie: the file, and the offset in it.

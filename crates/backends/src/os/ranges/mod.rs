@@ -16,7 +16,7 @@ mod pages;
 mod registered;
 mod reserved;
 
-pub use counted::Ranges;
+pub use counted::CountedRanges;
 pub use imported::Imports;
 pub use pages::HostPages;
 pub use registered::PageLocks;

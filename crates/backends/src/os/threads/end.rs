@@ -39,7 +39,7 @@ pub fn spawn_staying(name: String, stack: usize, body: impl FnOnce() + Send + 's
 /// on whether it was the last.
 pub fn thread_leaves() {
     let has_threads = OURS.load(Ordering::SeqCst) > 0;
-    if has_threads && (is_main_thread() || Seen::now().is_some_and(|seen| seen.main_is_gone)) {
+    if has_threads && (is_main_thread() || ThreadCount::now().is_some_and(|seen| seen.main_is_gone)) {
         watch();
     }
 }
@@ -73,7 +73,7 @@ fn look_on() {
 
 fn only_ours_are_left() -> bool {
     let ours = OURS.load(Ordering::SeqCst);
-    Seen::now().is_some_and(|seen| seen.main_is_gone && seen.threads <= ours + 1)
+    ThreadCount::now().is_some_and(|seen| seen.main_is_gone && seen.threads <= ours + 1)
 }
 
 /// Ends the process as the end of its last thread does, unless a thread of ours still works or was working a
@@ -88,23 +88,23 @@ fn end_if_idle() {
 
 /// What the system says of this process.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct ThreadCount {
     main_is_gone: bool,
     /// With the main thread, gone or not.
     threads: usize,
 }
 
-impl Seen {
-    fn now() -> Option<Seen> {
-        Seen::parse(&read_to_string("/proc/self/stat").ok()?)
+impl ThreadCount {
+    fn now() -> Option<ThreadCount> {
+        ThreadCount::parse(&read_to_string("/proc/self/stat").ok()?)
     }
 
     /// The state and the number of threads from a line of `/proc/PID/stat`. The name is in brackets and may
     /// hold anything.
-    fn parse(line: &str) -> Option<Seen> {
+    fn parse(line: &str) -> Option<ThreadCount> {
         let mut fields = line.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
-        Some(Seen { main_is_gone: state == "Z", threads: fields.nth(16)?.parse().ok()? })
+        Some(ThreadCount { main_is_gone: state == "Z", threads: fields.nth(16)?.parse().ok()? })
     }
 }
 
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn the_state_of_the_process_is_read() {
         let line = "12 (a) b (c)) Z 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 99 0 0\n";
-        assert_eq!(Seen::parse(line), Some(Seen { main_is_gone: true, threads: 3 }));
-        assert_eq!(Seen::parse("12 (a) Z 1"), None);
-        let here = Seen::now().expect("Linux tells");
+        assert_eq!(ThreadCount::parse(line), Some(ThreadCount { main_is_gone: true, threads: 3 }));
+        assert_eq!(ThreadCount::parse("12 (a) Z 1"), None);
+        let here = ThreadCount::now().expect("Linux tells");
         assert!(!here.main_is_gone && here.threads > 1, "{here:?}");
         assert!(!only_ours_are_left());
     }

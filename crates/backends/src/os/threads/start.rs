@@ -59,9 +59,9 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 
 /// Threads that borrow what they work on. Whoever drops this waits for them.
 #[derive(Default)]
-pub struct Crew(Arc<(Mutex<usize>, Condvar)>);
+pub struct JoinedThreads(Arc<(Mutex<usize>, Condvar)>);
 
-impl Crew {
+impl JoinedThreads {
     /// Starts one more, if the system grants it.
     ///
     /// # Safety
@@ -81,7 +81,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for JoinedThreads {
     fn drop(&mut self) {
         let (count, changed) = &*self.0;
         let mut left = count.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,28 +1,31 @@
-//! One piece of a lane's work. Small: work is written by one CPU and read by another, and what travels between them is what a
-//! submission costs.
+//! One piece of a lane's work. Small: work is written by one CPU and read by another, and what travels
+//! between them is what a submission costs.
 
 use super::{
-    engine::Engine,
-    lane::{LaneFence, SLICE, Then},
-    team::{LEAST, Opened, Team, Whole},
+    engine::{Engine, OwnedTeam},
+    team::{LEAST, Team, TeamCopy},
 };
 use crate::bytes::{
     copy::{self, Cursor},
     reduce,
 };
+use crate::pool::Job;
 use ferry_core::{
     Fence, Fill, Indirect, Op, Pieces, Plan, Reduction, Result, Rows, Segment, Status, sync::Arc,
 };
 use std::{cell::Cell, mem, slice};
 
+/// What is moved before the thread that moves it looks up: a timeout or an abort waits no longer than this.
+pub const SLICE: usize = 1 << 20;
+
 /// An op of a queue, or a mark, and how far it has come.
-pub enum Work {
+pub enum Task {
     /// Bytes in one piece.
     Linear { dst: usize, src: usize, len: usize, done: usize },
     /// Rows, or the pieces of a batch.
     Rows(Box<(Plan, Cursor)>),
     /// A large copy that others help with.
-    Team(Opened),
+    Team(OwnedTeam),
     /// A copy whose addresses are read when its turn comes.
     Through(Box<Indirect>),
     /// A pattern.
@@ -32,15 +35,23 @@ pub enum Work {
     /// Nothing, until the fence is done.
     Wait(Arc<dyn Fence>),
     /// The other work, when the fences are done.
-    After(Box<(Vec<Arc<dyn Fence>>, Work)>),
+    After(Box<(Vec<Arc<dyn Fence>>, Task)>),
     /// A function of the user's.
-    Call(Then),
+    Call(Job),
     /// A fence that remembers when it was reached.
-    Mark(Arc<LaneFence>),
+    Mark(Arc<dyn Milestone>),
+    /// Nothing: what is left of a task that became another one or was handed on.
+    Nothing,
+}
+
+/// A mark of a lane: it remembers when it was reached, and whether the stream had failed by then.
+pub trait Milestone: Send + Sync {
+    /// The lane has come to it.
+    fn reach(&self, status: &Status);
 }
 
 /// What came of one slice of work.
-pub enum Step {
+pub enum StepOutcome {
     /// The work is complete.
     Done,
     /// There is more of it.
@@ -48,68 +59,73 @@ pub enum Step {
     /// It cannot go on before the fence is done.
     Blocked(Arc<dyn Fence>),
     /// It is a function to be called where it may block.
-    Call(Then),
+    Call(Job),
 }
 
-impl From<Op> for Work {
+impl From<Op> for Task {
     #[inline]
-    fn from(op: Op) -> Work {
+    fn from(op: Op) -> Task {
         match op {
-            Op::Copy(plan) => Work::from(plan),
-            Op::CopyThrough(through) => Work::Through(through),
-            Op::Fill(Fill { dst, len, pattern, .. }) => Work::Fill { dst, len, done: 0, pattern },
-            Op::Reduce(reduction) => Work::Reduce { reduction, done: 0 },
-            Op::Wait(fence) => Work::Wait(fence),
+            Op::Copy(plan) => Task::from(plan),
+            Op::CopyThrough(through) => Task::Through(through),
+            Op::Fill(Fill { dst, len, pattern, .. }) => Task::Fill { dst, len, done: 0, pattern },
+            Op::Reduce(reduction) => Task::Reduce { reduction, done: 0 },
+            Op::Wait(fence) => Task::Wait(fence),
             Op::After(after) => {
                 let (fences, op) = *after;
-                Work::After(Box::new((fences, Work::from(op))))
+                Task::After(Box::new((fences, Task::from(op))))
             }
-            Op::Call(function) => Work::Call(function),
+            Op::Call(function) => Task::Call(function),
         }
     }
 }
 
-impl From<Plan> for Work {
+impl From<Plan> for Task {
     #[inline(always)]
-    fn from(plan: Plan) -> Work {
+    fn from(plan: Plan) -> Task {
         match plan.pieces() {
             Pieces::Rows([Rows { dst, src, width, height: 1, .. }]) => {
-                Work::Linear { dst: *dst, src: *src, len: *width, done: 0 }
+                Task::Linear { dst: *dst, src: *src, len: *width, done: 0 }
             }
             Pieces::Segments([Segment { dst, src, len }]) => {
-                Work::Linear { dst: *dst, src: *src, len: *len, done: 0 }
+                Task::Linear { dst: *dst, src: *src, len: *len, done: 0 }
             }
-            _ => Work::Rows(Box::new((plan, Cursor::default()))),
+            _ => Task::Rows(Box::new((plan, Cursor::default()))),
         }
     }
 }
 
-impl Work {
-    /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so until it has passed.
-    pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> Step {
-        while let Work::After(after) = self {
+impl Task {
+    /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so
+    /// until it has passed.
+    pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
+        while let Task::After(after) = self {
             match after.0.pop() {
                 Some(fence) if fence.is_done() => {}
                 Some(fence) => {
                     after.0.push(fence.clone());
-                    return Step::Blocked(fence);
+                    return StepOutcome::Blocked(fence);
                 }
-                None => *self = mem::replace(&mut after.1, Work::Call(Box::new(|| ()))),
+                None => *self = mem::replace(&mut after.1, Task::Nothing),
             }
         }
-        if let Work::Through(through) = self {
+        if let Task::Through(through) = self {
             match resolve(through) {
-                Ok(plan) => *self = Work::from(plan),
+                Ok(plan) => *self = Task::from(plan),
                 Err(error) => {
                     status.fail(error);
-                    return Step::Done;
+                    return StepOutcome::Done;
                 }
             }
+        }
+        if let Task::Call(_) = self {
+            let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
+            return StepOutcome::Call(function);
         }
         self.gather(engine, lane);
         let moved = match self {
-            Work::Team(team) => team.step(),
-            Work::Linear { dst, src, len, done } => {
+            Task::Team(team) => team.step(),
+            Task::Linear { dst, src, len, done } => {
                 let (line, mut cursor) =
                     ([Segment { dst: *dst, src: *src, len: *len }], Cursor::after(*done));
                 // SAFETY: see above.
@@ -117,13 +133,13 @@ impl Work {
                 *done = cursor.bytes();
                 moved.map_err(|fault| fault.of_copy(Pieces::Segments(&line)))
             }
-            Work::Rows(rows) => {
+            Task::Rows(rows) => {
                 let (plan, cursor) = &mut **rows;
                 // SAFETY: see above.
                 let moved = unsafe { copy::advance(plan.pieces(), cursor, SLICE) };
                 moved.map_err(|fault| fault.of_copy(plan.pieces()))
             }
-            Work::Fill { dst, len, done, pattern } => {
+            Task::Fill { dst, len, done, pattern } => {
                 let mut cursor = Cursor::after(*done);
                 let fill = Fill { dst: *dst, len: *len, pattern: *pattern, device: None };
                 // SAFETY: see above.
@@ -131,26 +147,25 @@ impl Work {
                 *done = cursor.bytes();
                 moved.map_err(|fault| fault.of_fill(&fill))
             }
-            Work::Reduce { reduction, done } => {
+            Task::Reduce { reduction, done } => {
                 // SAFETY: see above.
                 let moved = unsafe { reduce::advance(reduction, done, SLICE) };
                 moved.map_err(|fault| fault.of_reduction(reduction))
             }
-            Work::Wait(fence) if !fence.is_done() => return Step::Blocked(fence.clone()),
-            Work::Wait(_) => Ok(true),
-            Work::Call(function) => return Step::Call(mem::replace(function, Box::new(|| ()))),
-            Work::Mark(mark) => {
+            Task::Wait(fence) if !fence.is_done() => return StepOutcome::Blocked(fence.clone()),
+            Task::Wait(_) | Task::Nothing => Ok(true),
+            Task::Mark(mark) => {
                 mark.reach(status);
                 Ok(true)
             }
-            Work::Through(_) | Work::After(_) => unreachable!("resolved above"),
+            Task::Through(_) | Task::After(_) | Task::Call(_) => unreachable!("handled above"),
         };
         match moved {
-            Ok(true) => Step::Done,
-            Ok(false) => Step::More,
+            Ok(true) => StepOutcome::Done,
+            Ok(false) => StepOutcome::More,
             Err(error) => {
                 status.fail(error);
-                Step::Done
+                StepOutcome::Done
             }
         }
     }
@@ -158,7 +173,7 @@ impl Work {
     /// The turn of this work comes soon.
     #[inline]
     pub fn soon(&self) {
-        if let Work::Linear { dst, src, .. } = self {
+        if let Task::Linear { dst, src, .. } = self {
             copy::soon(*dst, *src);
         }
     }
@@ -167,32 +182,31 @@ impl Work {
     fn gather(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
         let (pieces, portions) = match self {
-            Work::Linear { dst, src, len, done: 0 } if *len >= LEAST => {
+            Task::Linear { dst, src, len, done: 0 } if *len >= LEAST => {
                 let rows = Rows::linear(*dst, *src, *len);
                 let Some(portions) = Team::portions(Pieces::Rows(slice::from_ref(&rows)), cpus) else {
                     return;
                 };
-                (Whole::One(rows), portions)
+                (TeamCopy::One(rows), portions)
             }
-            Work::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
+            Task::Rows(rows) if rows.1 == Cursor::default() && !rows.0.is_ordered() => {
                 let Some(portions) = Team::portions(rows.0.pieces(), cpus) else { return };
-                let nothing = Work::Fill { dst: 0, len: 0, done: 0, pattern: [0; 4] };
-                let Work::Rows(rows) = mem::replace(self, nothing) else { unreachable!("just seen") };
-                (Whole::Plan(rows.0), portions)
+                let Task::Rows(rows) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
+                (TeamCopy::Plan(rows.0), portions)
             }
             _ => return,
         };
-        *self = Work::Team(Opened::new(Team::new(pieces, portions, lane, cpus), engine));
+        *self = Task::Team(engine.open_team(Team::new(pieces, portions, lane, cpus)));
     }
 
     /// Whether it may hold something of the user's, with destructors that do what they like.
     pub fn is_users(&self) -> bool {
-        matches!(self, Work::Call(_) | Work::After(_))
+        matches!(self, Task::Call(_) | Task::After(_))
     }
 
     /// Ends the work where it is, if it has begun; returns when no byte of it moves any more.
     pub fn stop(&mut self) {
-        if let Work::Team(team) = self {
+        if let Task::Team(team) = self {
             team.close();
         }
     }
@@ -223,6 +237,6 @@ mod tests {
 
     #[test]
     fn a_piece_of_work_is_smaller_than_a_cache_line() {
-        assert!(size_of::<Work>() <= 40, "{} bytes", size_of::<Work>());
+        assert!(size_of::<Task>() <= 40, "{} bytes", size_of::<Task>());
     }
 }

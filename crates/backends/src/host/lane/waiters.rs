@@ -1,21 +1,25 @@
 //! Who waits for a lane, by ticket: threads that sleep and functions that watch. There may be thousands, so
 //! neither coming nor being told costs more than a walk down a tree.
 
-use super::{NONE, Then};
+use crate::pool::Job;
 use ferry_core::Ticket;
 use std::collections::BTreeMap;
 
+/// No ticket: nobody waits.
+pub const NONE: Ticket = Ticket::MAX;
+
+/// The threads and functions that wait for one lane.
 #[derive(Default)]
-pub struct Waiting {
+pub struct Waiters {
     /// How many threads sleep until this ticket has passed; never 0.
     sleepers: BTreeMap<Ticket, usize>,
     /// By ticket, and for one ticket in the order they came.
-    watchers: BTreeMap<(Ticket, u64), Then>,
+    watchers: BTreeMap<(Ticket, u64), Job>,
     /// How many watchers have come so far.
     came: u64,
 }
 
-impl Waiting {
+impl Waiters {
     /// The lowest ticket that somebody waits for.
     pub fn wanted(&self) -> Ticket {
         let slept_for = self.sleepers.first_key_value().map_or(NONE, |(ticket, _)| *ticket);
@@ -24,7 +28,7 @@ impl Waiting {
     }
 
     /// A function is to run when `ticket` has passed.
-    pub fn watch(&mut self, ticket: Ticket, then: Then) {
+    pub fn watch(&mut self, ticket: Ticket, then: Job) {
         self.came += 1;
         self.watchers.insert((ticket, self.came), then);
     }
@@ -50,7 +54,7 @@ impl Waiting {
 
     /// Takes those off the list who wait for nothing after `passed`: whether threads sleep that must wake,
     /// and what must run.
-    pub fn take_due(&mut self, passed: Ticket) -> (bool, Vec<Then>) {
+    pub fn take_due(&mut self, passed: Ticket) -> (bool, Vec<Job>) {
         let mut wakes = false;
         while self.sleepers.first_key_value().is_some_and(|(ticket, _)| *ticket <= passed) {
             self.sleepers.pop_first();
@@ -72,8 +76,8 @@ mod tests {
     type Said = Arc<Mutex<Vec<(Ticket, u64)>>>;
 
     /// Twenty tickets in disorder, three times over: each watcher says its ticket and the round it came in.
-    fn crowd(said: &Said) -> Waiting {
-        let mut waiting = Waiting::default();
+    fn crowd(said: &Said) -> Waiters {
+        let mut waiting = Waiters::default();
         for turn in 0..60 {
             let (ticket, round, said) = (turn * 7 % 20 + 1, turn / 20, said.clone());
             waiting.watch(ticket, Box::new(move || said.lock().expect("whole").push((ticket, round))));
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_wanted_until_the_last_sleeper_has_left_or_it_has_passed() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiters::default();
         [5, 3, 5, 9].into_iter().for_each(|ticket| waiting.sleep(ticket));
         assert_eq!((waiting.wanted(), waiting.take_due(2).0), (3, false));
         assert_eq!((waiting.take_due(3).0, waiting.wanted()), (true, 5));
