@@ -1,8 +1,10 @@
-//! Function multiversioning: portable loops, compiled once more for the vector instructions of the CPU at hand.
+//! Function multiversioning: portable loops, compiled once more for the vector instructions of the CPU at
+//! hand.
 //!
-//! A loop is written as plain Rust that compilers turn into vector instructions. [`best`] chooses, when it runs, the
-//! version for this CPU. Nothing here knows what the loops compute, and the crates that write them need no intrinsics.
-//! Wider instructions than AVX2 gained nothing on one Xeon and took twice the time on another.
+//! A loop is written as plain Rust that compilers turn into vector instructions. [`best`] chooses, when it
+//! runs, the version for this CPU. Nothing here knows what the loops compute, and the crates that write them
+//! need no intrinsics. Wider instructions than AVX2 gained nothing on one Xeon and took twice the time on
+//! another.
 
 /// A loop. `run` must be `#[inline(always)]`, or there is only one version of it.
 ///
