@@ -75,6 +75,7 @@ impl Stream {
         &self.inner.core
     }
 
+    #[inline]
     pub(crate) fn runtime(&self) -> &Arc<RuntimeInner> {
         &self.inner.quota.runtime
     }
