@@ -62,25 +62,25 @@ impl Drop for Physical {
 }
 
 /// A reserved address range; on drop what is mapped there is unmapped, and the range is released.
-pub struct Reservation {
+pub struct AddressRange {
     library: &'static Library,
     at: *mut c_void,
     len: usize,
     mapped: Vec<usize>,
 }
 
-impl Reservation {
+impl AddressRange {
     /// aclrtReserveMemAddress.
-    pub fn new(library: &'static Library, len: usize) -> Result<Reservation> {
+    pub fn new(library: &'static Library, len: usize) -> Result<AddressRange> {
         let mut at = std::ptr::null_mut();
         // SAFETY: `at` is writable for the time of the call.
         unsafe { call!(library, aclrtReserveMemAddress(&mut at, len, 0, std::ptr::null_mut(), 0)) }?;
-        Ok(Reservation { library, at, len, mapped: Vec::new() })
+        Ok(AddressRange { library, at, len, mapped: Vec::new() })
     }
 
     /// Physical memory of `device`, `lens` long, side by side over all of a new range.
-    pub fn over(library: &'static Library, device: u32, lens: &[usize]) -> Result<Reservation> {
-        let mut range = Reservation::new(library, lens.iter().sum())?;
+    pub fn over(library: &'static Library, device: u32, lens: &[usize]) -> Result<AddressRange> {
+        let mut range = AddressRange::new(library, lens.iter().sum())?;
         let mut offset = 0;
         for len in lens {
             // The mapping keeps the memory when the handle is freed.
@@ -121,7 +121,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for AddressRange {
     fn drop(&mut self) {
         for offset in std::mem::take(&mut self.mapped) {
             // A part that fails drops this on the way out, and its own error is the one to show.

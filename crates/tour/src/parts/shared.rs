@@ -6,7 +6,7 @@ use ferry_abi::error::{ensure, refused};
 use ferry_abi::memory::{self, BlockPart, Home, get, put};
 use ferry_abi::{Error, Handle, Library, Result, call, kind};
 
-use super::mapping::{Physical, Reservation, granularity};
+use super::mapping::{AddressRange, Physical, granularity};
 use crate::child::{Child, Parent, Role};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
@@ -191,7 +191,7 @@ fn by_handle(ctx: &mut Ctx) -> Result<Proof> {
     let len = granularity(library, 0)? * 16;
     for second in [false, true] {
         let version = HandleCalls { second };
-        let (physical, mut range) = (Physical::new(library, 0, len)?, Reservation::new(library, len)?);
+        let (physical, mut range) = (Physical::new(library, 0, len)?, AddressRange::new(library, len)?);
         range.map(0, &physical)?;
         put(library, range.all(), &pattern(1, len))?;
         let shareable = version.export(library, &physical)?;
@@ -220,7 +220,7 @@ fn handle_role(ctx: &mut Ctx, parent: &mut Parent) -> Result<()> {
     refused("an import by a process that is not listed", 207006, early)?;
     parent.say("refused");
     parent.hear()?;
-    let (physical, mut range) = (version.import(library, shareable, len)?, Reservation::new(library, len)?);
+    let (physical, mut range) = (version.import(library, shareable, len)?, AddressRange::new(library, len)?);
     range.map(0, &physical)?;
     ctx.verify_bytes("imported physical memory", &get(library, range.all())?, &pattern(1, len))?;
     put(library, range.all(), &pattern(2, len))?;

@@ -6,7 +6,7 @@ use ferry_abi::memory::{self, Home, get, put};
 use ferry_abi::peer::PeerAccess;
 use ferry_abi::{Result, kind};
 
-use super::mapping::{Physical, Reservation, granularity};
+use super::mapping::{AddressRange, Physical, granularity};
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
 use crate::part::{TourPart, part};
@@ -23,7 +23,7 @@ pub const PARTS: &[TourPart] = &[
 fn over_pieces(ctx: &mut Ctx) -> Result<Proof> {
     let library = ctx.library;
     let piece = granularity(library, 0)? * ctx.size(512, 16);
-    let range = Reservation::over(library, 0, &[piece; 16])?;
+    let range = AddressRange::over(library, 0, &[piece; 16])?;
     let mut mirror = pattern(1, 16 * piece);
     put(library, range.all(), &mirror)?;
     let (stream, len) = (ctx.stream()?, 15 * piece + 77);
@@ -53,7 +53,7 @@ fn mapped_anew(ctx: &mut Ctx) -> Result<Proof> {
     let len = granularity(library, 0)? * 16;
     let (old, new, bytes) = (pattern(1, len), pattern(2, len), pattern(3, len));
     let pieces = [Physical::new(library, 0, len)?, Physical::new(library, 0, len)?];
-    let (mut range, mut other) = (Reservation::new(library, len)?, Reservation::new(library, len)?);
+    let (mut range, mut other) = (AddressRange::new(library, len)?, AddressRange::new(library, len)?);
     range.map(0, &pieces[0])?;
     put(library, range.all(), &old)?;
     let (source, stream) = (ctx.block(Home::Locked, &bytes)?, ctx.stream()?);
@@ -85,7 +85,7 @@ fn between(ctx: &mut Ctx) -> Result<Proof> {
     let len = granularity(library, 0)? * 16;
     let (near, far) = (pattern(1, 2 * len), pattern(2, 2 * len));
     let peer = ctx.on(1, || ctx.block(Home::Device, &far))?;
-    let range = Reservation::over(library, 0, &[len, len])?;
+    let range = AddressRange::over(library, 0, &[len, len])?;
     put(library, range.all(), &near)?;
     let _access = PeerAccess::enable(library, 0, 1)?;
     for (dst, src) in [(range.all(), peer.all()), (peer.all(), range.all())] {
@@ -112,7 +112,7 @@ fn mistakes(ctx: &mut Ctx) -> Result<Proof> {
     let bytes = pattern(1, 3 * len);
     let source = ctx.block(Home::Locked, &bytes)?;
     let stream = ctx.stream()?;
-    let mut range = Reservation::over(library, 0, &[len, len, len])?;
+    let mut range = AddressRange::over(library, 0, &[len, len, len])?;
     put(library, range.all(), &bytes)?;
     range.unmap(len)?;
     let piece = Physical::new(library, 0, len)?;
