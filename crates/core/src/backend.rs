@@ -6,9 +6,10 @@
 //! wraps another one forwards the object.
 
 use crate::{
-    Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Status,
+    Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, SegmentSink, Status,
     sync::Arc,
 };
+use std::{fmt::Debug, io, os::fd::BorrowedFd};
 
 /// A way to reach devices: emulation on the host, a CUDA driver, a real NPU library.
 pub trait Backend: Send + Sync {
@@ -116,6 +117,23 @@ pub trait AddressSpace: Send + Sync {
     /// Page-locked host memory that can be shown at reserved addresses: pages of the memory node `node`, if one is named and the
     /// system allows the choice. [`Backend::free`] gives it back.
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block>;
+}
+
+/// A file that is open for as long as this lives, unless the program closes its descriptor.
+pub trait OpenFile: Debug + Send + Sync {
+    /// Its descriptor, if that is still this file's.
+    fn get(&self) -> io::Result<BorrowedFd<'_>>;
+}
+
+/// Where bytes lie that more than one process can map.
+#[derive(Debug)]
+pub struct Shared {
+    /// The file behind them, which exists in memory only.
+    pub file: std::sync::Arc<dyn OpenFile>,
+    /// Where they start in it.
+    pub offset: u64,
+    /// How many they are.
+    pub len: usize,
 }
 
 /// Memory that more than one process can map.

@@ -5,13 +5,21 @@
 //! itself: a backend that wraps another one forwards `native`, and waits between two streams and the time
 //! between two marks stay what they are without the wrapper.
 
-use crate::{Result, Ticket};
+use crate::Result;
 use std::{
     any::Any,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
+
+/// The number of an op in its queue, counted from 1.
+///
+/// ```
+/// let ticket: ferry_core::Ticket = 1;
+/// assert_eq!(ticket + 1, 2, "the next op of the same queue");
+/// ```
+pub type Ticket = u64;
 
 /// A point in the work of a stream: everything up to and with one op.
 ///

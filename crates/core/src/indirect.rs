@@ -3,7 +3,7 @@
 //! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and an earlier op of
 //! the stream may write it. A keyed seal over its fields tells a descriptor from bytes that nobody sealed.
 
-use crate::{Block, DeviceId, Ends, Home, Kind, Memory, Place, Plan, Result, Rows, sync::Arc, uses::Touched};
+use crate::{DeviceId, Error, Kind, Plan, Result, sync::Arc};
 use std::fmt;
 
 /// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination, seal.
@@ -22,8 +22,8 @@ pub struct Indirect {
     pub device: DeviceId,
     /// Where the addresses are read.
     pub through: Through,
-    /// The memory in which the addresses are looked up when they are known.
-    pub memory: Arc<Memory>,
+    /// What plans the copy when its addresses are known.
+    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Where a late-bound copy finds its addresses.
@@ -59,7 +59,7 @@ pub struct Cell {
 }
 
 /// The words of a descriptor.
-fn seal(key: u64, src: u64, dst: u64, len: u64, stamps: [u64; 2]) -> [u64; DESCRIPTOR_WORDS] {
+pub(crate) fn seal(key: u64, src: u64, dst: u64, len: u64, stamps: [u64; 2]) -> [u64; DESCRIPTOR_WORDS] {
     let [from, to] = stamps;
     [MARK, src, dst, len, from, to, digest(key, [src, dst, len, from, to])]
 }
@@ -71,7 +71,7 @@ pub fn open(key: u64, words: [u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, u
     is_sealed.then_some((dst as usize, src as usize, len as usize))
 }
 
-/// Mixes the fields with the key. Device kernels compute the same.
+/// A keyed digest of the fields. It is part of the format of a descriptor, whoever reads one.
 fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     fields.iter().fold(key, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -79,88 +79,47 @@ fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     })
 }
 
-impl Memory {
-    /// The words of a descriptor of this copy, in the user's addresses. Whoever calls has checked that it could run now.
-    pub fn seal(&self, dst: usize, src: usize, len: usize) -> Result<[u64; DESCRIPTOR_WORDS]> {
-        let stamps = match len {
-            0 => [0; 2],
-            _ => [self.stamp(src)?, self.stamp(dst)?],
-        };
-        Ok(seal(self.seal_key(), src as u64, dst as u64, len as u64, stamps))
-    }
+/// What the core plans a late-bound copy with when its addresses are known. The one call upward from a backend: which
+/// memory an address belongs to is known only then, and only by the core.
+pub trait Resolver: Send + Sync {
+    /// Plans the copy of `(dst, src, len)` in the user's addresses, as memory is now. Both ends must lie in `device`.
+    fn plan(&self, ends: (usize, usize, usize), device: DeviceId) -> Result<Plan>;
 
-    /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so that has no name.
-    fn stamp(&self, addr: usize) -> Result<u64> {
-        let Some(block) = self.table().find(addr) else { return Ok(0) };
-        let Some(watch) = self.backend().block_watch() else { return Ok(0) };
-        let stamp = watch.stamp(&block)?;
-        // Freed meanwhile, and the backend may have been told of that before it was asked for the stamp: it is told again. Where a
-        // block begins at the same address again the stamp is that one's, and goes with it.
-        if self.table().find(addr).is_none_or(|now| now.base != block.base) {
-            watch.forgotten(&block);
-        }
-        Ok(stamp)
-    }
+    /// The key that descriptors are sealed with.
+    fn seal_key(&self) -> u64;
+
+    /// Whether memory was ever mapped at an address that is not the engine's: until then a device that reads a descriptor can
+    /// use the addresses in it as they are.
+    fn has_mappings(&self) -> bool;
 }
 
 impl Indirect {
-    /// Reads the addresses, through `word` which reads 64 bits at an engine address, and plans the copy as it stands now.
+    /// Reads the addresses, through `word` which reads 64 bits at an engine address, and has the core plan the copy.
     pub fn resolve(&self, word: impl Fn(usize) -> u64) -> Result<Plan> {
         let (dst, src, len) = match self.through {
             Through::Descriptor { at, user } => {
                 let words = std::array::from_fn(|index| word(at + 8 * index));
-                open(self.memory.seal_key(), words).ok_or_else(|| {
-                    Kind::BadDescriptor.because(format!(
-                        "{}: the descriptor at {user:#x} was never set or has been overwritten: set it \
-                         before the copy runs",
-                        self.call
-                    ))
-                })?
+                open(self.resolver.seal_key(), words).ok_or_else(|| self.is_not_sealed(user))?
             }
             Through::Cells { dst, src, len } => {
                 let end = |cell: Cell| (word(cell.at) as usize).wrapping_add(cell.offset);
                 (end(dst), end(src), len)
             }
         };
-        Plan::new([Rows::linear(dst, src, len)], &self.memory, |_, ends| self.inside(ends)).map_err(
-            |misfit| {
-                let why = misfit.error;
-                Kind::BadDescriptor.because(format!(
-                    "{}: {len} bytes from {src:#x} to {dst:#x}, as read from {} when the copy ran: {why}",
-                    self.call, self.through
-                ))
-            },
-        )
+        self.resolver.plan((dst, src, len), self.device).map_err(|why| {
+            Kind::BadDescriptor.because(format!(
+                "{}: {len} bytes from {src:#x} to {dst:#x}, as read from {} when the copy ran: {why}",
+                self.call, self.through
+            ))
+        })
     }
 
-    /// Which registered memory it uses. Its ends lie in a device; where that is the host, too, nobody knows yet.
-    pub(crate) fn touched(&self) -> Touched {
-        if self.memory.is_unified() {
-            return Touched::Unknown;
-        }
-        let at = |addr| Touched::of(self.memory.table().find(addr));
-        match self.through {
-            Through::Descriptor { user, .. } => at(user),
-            Through::Cells { dst, src, .. } => {
-                let mut both = at(dst.user);
-                both.join(at(src.user));
-                both
-            }
-        }
-    }
-
-    fn inside(&self, ends: &Ends) -> Result<()> {
-        let fits = |place: &Place| match place {
-            Place::Known(Block { home: Home::Host, .. }) => self.memory.is_unified(),
-            other => other.device() == Some(self.device),
-        };
-        if fits(&ends.dst) && fits(&ends.src) {
-            return Ok(());
-        }
-        Err(Kind::BadRoute.because(format!(
-            "both ends must lie in device {}; the destination is {}, the source is {}",
-            self.device, ends.dst, ends.src
-        )))
+    #[cold]
+    fn is_not_sealed(&self, user: usize) -> Error {
+        Kind::BadDescriptor.because(format!(
+            "{}: the descriptor at {user:#x} was never set or has been overwritten: set it before the copy runs",
+            self.call
+        ))
     }
 }
 

@@ -6,48 +6,53 @@
 //! and it knows nothing of AscendCL's numbers.
 
 pub mod backend;
+pub mod block;
 pub mod error;
 pub mod event;
 pub mod fence;
 pub mod gate;
 pub mod halt;
 pub mod indirect;
-mod limbo;
-mod line;
 pub mod memory;
 pub mod observe;
 pub mod op;
-mod pieces;
 pub mod plan;
+mod planning;
 pub mod queue;
 pub mod reduce;
 pub mod runtime;
-pub mod share;
-pub mod space;
 pub mod status;
 pub mod stream;
+mod submissions;
 pub mod sync;
 pub mod table;
 mod uses;
 
-pub use backend::{AddressSpace, Backend, BlockWatch, DeviceMemory, Features, NativeStreams, Sharing};
+pub use backend::{
+    AddressSpace, Backend, BlockWatch, DeviceMemory, Features, NativeStreams, OpenFile, Shared, Sharing,
+};
+pub use block::{Access, Block, DeviceId, Home, Origin, Place, Request};
 pub use error::{Error, Kind, Result};
 pub use event::Event;
-pub use fence::{Fence, Mark, Point};
+pub use fence::{Fence, Mark, Point, Ticket};
 pub use gate::Gate;
 pub use halt::Halt;
-pub use indirect::Indirect;
-pub use limbo::PATIENCE;
-pub use memory::{Access, Block, DeviceId, Home, Memory, Origin, Place, Request};
+pub use indirect::{Indirect, Resolver};
+pub use memory::{
+    Memory,
+    exports::Lease,
+    limbo::PATIENCE,
+    spaces::{Physical, Purpose},
+};
 pub use observe::Observer;
 pub use op::{Fill, Op};
-pub use pieces::{Pieces, Segment, SegmentSink, Sizes};
-pub use plan::{Chunk, Ends, Linear, Misfit, Plan, Route, Rows, Runs};
+pub use plan::{
+    Chunk, Ends, Linear, Misfit, Plan, Route, Rows, Runs,
+    pieces::{Pieces, Segment, SegmentSink, Sizes},
+};
 pub use queue::{Queue, QueueOptions};
 pub use reduce::Reduction;
-pub use runtime::Runtime;
-pub use share::{Export, Lease, OpenFile, Shared};
-pub use space::Physical;
-pub use status::{Status, Ticket};
+pub use runtime::{Runtime, share::Export};
+pub use status::Status;
 pub use stream::Stream;
 pub use table::AddressTable;

@@ -1,6 +1,6 @@
 //! Work as plain data, so that it can be run, traced, checked and replayed alike.
 
-use crate::{DeviceId, Fence, Indirect, Memory, Plan, Point, Reduction, sync::Arc, uses::Touched};
+use crate::{DeviceId, Fence, Indirect, Plan, Point, Reduction, sync::Arc};
 use std::fmt;
 
 /// One piece of work of a queue. All addresses are the engine's.
@@ -46,30 +46,6 @@ pub struct Fill {
     pub pattern: [u8; 4],
     /// The device whose memory it is; `None` for host memory.
     pub device: Option<DeviceId>,
-}
-
-impl Op {
-    /// Which registered memory the op uses. Its plan forgets that.
-    #[inline]
-    pub(crate) fn take_touched(&mut self, memory: &Memory) -> Touched {
-        match self {
-            Op::Copy(plan) => plan.take_touched(),
-            Op::After(after) => after.1.take_touched(memory),
-            Op::Wait(_) | Op::Call(_) => Touched::Nothing,
-            other => other.look_up(memory),
-        }
-    }
-
-    #[cold]
-    fn look_up(&mut self, memory: &Memory) -> Touched {
-        match self {
-            // Registered memory has one address, the user's and the engine's.
-            Op::Fill(fill) if fill.device.is_none() => Touched::of(memory.table().find(fill.dst)),
-            Op::Reduce(reduction) => reduction.take_touched(),
-            Op::CopyThrough(through) => through.touched(),
-            _ => Touched::Nothing,
-        }
-    }
 }
 
 /// What fences stand for.

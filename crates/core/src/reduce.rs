@@ -1,9 +1,9 @@
 //! Reductions: device memory combined with device memory, element by element, where it lies.
 //!
-//! As a [`Plan`] is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
+//! As a [`Plan`](crate::Plan) is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
 //! numbers become is the backend's part; `docs/decisions/0010-reductions.md` says what that must be.
 
-use crate::{Ends, Kind, Memory, Plan, Result, Rows, backend::lacks, uses::Touched};
+use crate::uses::Touched;
 use smallvec::SmallVec;
 use std::mem;
 
@@ -56,7 +56,7 @@ impl Element {
 
 /// Bytes of a reduction that lie in one piece at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ReducedPiece {
     /// How many bytes of the reduction lie before it.
     pub start: usize,
     /// The engine's address of its first byte in the destination.
@@ -70,56 +70,14 @@ pub struct Piece {
 /// A checked reduction: every byte of both ends lies in known memory, and the backend can do it.
 #[derive(Clone, Debug)]
 pub struct Reduction {
-    pieces: SmallVec<[Piece; 1]>,
-    combine: Combine,
-    element: Element,
-    backward: bool,
-    touched: Touched,
+    pub(crate) pieces: SmallVec<[ReducedPiece; 1]>,
+    pub(crate) combine: Combine,
+    pub(crate) element: Element,
+    pub(crate) backward: bool,
+    pub(crate) touched: Touched,
 }
 
 impl Reduction {
-    /// The only way to make one: `len` bytes, a multiple of the element's size, at the user's `dst` become their combination
-    /// with those at `src`. `fits` adds the caller's own rules, as in [`Plan::new`]; plain host memory is refused.
-    pub fn new(
-        combine: Combine,
-        element: Element,
-        (dst, src, len): (usize, usize, usize),
-        memory: &Memory,
-        fits: impl Fn(&Ends) -> Result<()>,
-    ) -> Result<Reduction> {
-        if !memory.backend().features().can_reduce {
-            return Err(lacks("a reduction".into()));
-        }
-        if len % element.size() != 0 {
-            let note = format!("{len} bytes are no whole number of elements of {} bytes", element.size());
-            return Err(Kind::BadShape.because(note));
-        }
-        let fits = |_, ends: &Ends| {
-            fits(ends)?;
-            match ends.dst.is_plain() || ends.src.is_plain() {
-                true => Err(Kind::BadRoute.because("a reduction does not take plain host memory")),
-                false => Ok(()),
-            }
-        };
-        let mut plan =
-            Plan::new([Rows::linear(dst, src, len)], memory, fits).map_err(|misfit| misfit.error)?;
-        let (mut start, mut pieces) = (0, SmallVec::<[Piece; 1]>::new());
-        let mut add = |rows: Rows| {
-            pieces.push(Piece { start, dst: rows.dst, src: rows.src, len: rows.width });
-            start += rows.width;
-        };
-        // A plan of several pieces is given in the order of a memmove.
-        match plan.is_backward() {
-            true => plan.pieces().iter().rev().for_each(&mut add),
-            false => plan.pieces().iter().for_each(&mut add),
-        }
-        let backward = match &pieces[..] {
-            [one] => one.dst > one.src && one.dst - one.src < len,
-            _ => plan.is_backward(),
-        };
-        Ok(Reduction { pieces, combine, element, backward, touched: plan.take_touched() })
-    }
-
     /// Which registered memory it uses; it forgets that.
     pub(crate) fn take_touched(&mut self) -> Touched {
         mem::take(&mut self.touched)
@@ -148,13 +106,13 @@ impl Reduction {
 
     /// What `len` bytes from `start` on consist of, in ascending order: parts of pieces, with `start` counted from the
     /// reduction's first byte as ever.
-    pub fn within(&self, start: usize, len: usize) -> impl Iterator<Item = Piece> {
+    pub fn within(&self, start: usize, len: usize) -> impl Iterator<Item = ReducedPiece> {
         let end = start + len;
         let first = self.pieces.partition_point(|piece| piece.start + piece.len <= start);
         self.pieces[first..].iter().take_while(move |piece| piece.start < end).map(move |piece| {
             let from = piece.start.max(start);
             let (skip, to) = (from - piece.start, (piece.start + piece.len).min(end));
-            Piece { start: from, dst: piece.dst + skip, src: piece.src + skip, len: to - from }
+            ReducedPiece { start: from, dst: piece.dst + skip, src: piece.src + skip, len: to - from }
         })
     }
 }

@@ -1,10 +1,13 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 
+mod mapping;
+pub(crate) mod share;
+
 use crate::{
     Backend, Block, DeviceId, DeviceMemory, Halt, Memory, Observer, PATIENCE, Queue, QueueOptions, Request,
     Result, Status, Stream,
-    line::Line,
     queue::unshared,
+    submissions::StreamState,
     sync::{Apart, Arc, AtomicU64, Ordering, lock},
 };
 use std::time::Duration;
@@ -115,7 +118,7 @@ impl Runtime {
             None => status,
         });
         let queue = queue(status.clone())?;
-        let line = Arc::new(Line { queue, status, last: Apart::default() });
+        let line = Arc::new(StreamState { queue, status, last: Apart::default() });
         self.memory.lines().add(line.clone());
         if let Some(halt) = halt {
             halt.add(&line.status);

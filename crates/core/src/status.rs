@@ -1,19 +1,11 @@
 //! What a stream and its queue share: how far the work has come, and the first failure nobody has been told about.
 
 use crate::{
-    Error, Halt, Kind, Observer, Point,
+    Error, Halt, Kind, Observer, Point, Ticket,
     fence::survives,
     sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 use std::{mem, sync::OnceLock};
-
-/// The number of an op in its queue, counted from 1.
-///
-/// ```
-/// let ticket: ferry_core::Ticket = 1;
-/// assert_eq!(ticket + 1, 2, "the next op of the same queue");
-/// ```
-pub type Ticket = u64;
 
 /// Shared by a stream and its queue. A backend reports through this and through fences, and in no other way.
 pub struct Status {

@@ -2,7 +2,8 @@
 
 use crate::{
     DeviceId, Ends, Error, Fence, Mark, Memory, Observer, Op, Result, Status, Ticket,
-    line::{Last, Line},
+    indirect::Through,
+    submissions::{StreamState, Submitted},
     sync::{Arc, lock},
     uses::Touched,
 };
@@ -12,7 +13,7 @@ use std::time::Duration;
 pub struct Stream {
     pub(crate) id: u64,
     pub(crate) device: DeviceId,
-    pub(crate) line: Arc<Line>,
+    pub(crate) line: Arc<StreamState>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -76,7 +77,7 @@ impl Stream {
                     last
                 }
             };
-            let touched = op.take_touched(&self.memory);
+            let touched = take_touched(&mut op, &self.memory);
             // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives
             // the op; the caller vouches for plain memory.
             let ticket = unsafe { self.hand_over(&mut last, op)? };
@@ -105,8 +106,8 @@ impl Stream {
         then: impl FnOnce(Ticket),
     ) -> Option<Ticket> {
         let mut last = lock(&self.line.last);
-        let Last { recent, uses, linear, .. } = &mut *last;
-        let turn = |bases| uses.note_linear(bases, *linear, self.status());
+        let Submitted { recent, uses, linear, .. } = &mut *last;
+        let turn = |bases| uses.note_linear(bases, *linear, self.status().passed());
         let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
         if self.observer.is_some() || self.status().is_halted() {
             return None;
@@ -148,7 +149,7 @@ impl Stream {
     /// # Safety
     /// As [`Queue::submit`](crate::Queue::submit).
     #[inline]
-    unsafe fn hand_over(&self, last: &mut Last, op: Op) -> Result<Ticket> {
+    unsafe fn hand_over(&self, last: &mut Submitted, op: Op) -> Result<Ticket> {
         if let Some(why) = self.status().refusal() {
             return Err(why);
         }
@@ -247,5 +248,37 @@ impl SoFar<'_> {
     pub fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let waited = self.fence.wait(limit);
         self.status.dropped_behind(self.behind).map_or(waited, Err)
+    }
+}
+
+/// Which registered memory an op uses. Its plan forgets that.
+#[inline]
+fn take_touched(op: &mut Op, memory: &Memory) -> Touched {
+    match op {
+        Op::Copy(plan) => plan.take_touched(),
+        Op::After(after) => take_touched(&mut after.1, memory),
+        Op::Wait(_) | Op::Call(_) => Touched::Nothing,
+        other => look_up_touched(other, memory),
+    }
+}
+
+#[cold]
+fn look_up_touched(op: &mut Op, memory: &Memory) -> Touched {
+    let at = |addr| Touched::of(memory.table().find(addr));
+    match op {
+        // Registered memory has one address, the user's and the engine's.
+        Op::Fill(fill) if fill.device.is_none() => at(fill.dst),
+        Op::Reduce(reduction) => reduction.take_touched(),
+        // Its ends lie in a device: where that is the host, too, they are not known yet.
+        Op::CopyThrough(_) if memory.is_unified() => Touched::Unknown,
+        Op::CopyThrough(late) => match late.through {
+            Through::Descriptor { user, .. } => at(user),
+            Through::Cells { dst, src, .. } => {
+                let mut both = at(dst.user);
+                both.join(at(src.user));
+                both
+            }
+        },
+        _ => Touched::Nothing,
     }
 }

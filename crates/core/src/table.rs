@@ -10,9 +10,9 @@ mod slot;
 mod small;
 
 use crate::{Block, Kind, Result};
-pub(crate) use slot::Part;
-use slot::Slot;
-use small::Sorts;
+use slot::BlockSlot;
+pub(crate) use slot::Lookup;
+use small::Classes;
 use std::sync::{
     Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -32,13 +32,13 @@ type Fan<T> = Box<[T; FAN]>;
 /// Allocations by address. Lookups take no lock; see the module's text.
 pub struct AddressTable {
     root: Fan<OnceLock<Fan<Region>>>,
-    slots: Fan<OnceLock<Fan<Slot>>>,
-    sorts: Sorts,
+    slots: Fan<OnceLock<Fan<BlockSlot>>>,
+    sorts: Classes,
     removals: AtomicU64,
     writer: Mutex<Writer>,
 }
 
-/// 16 MiB of address space. Slot numbers are stored plus one: 0 means none. In a leaf, the upper half of a cell tells a block of
+/// 16 MiB of address space. BlockSlot numbers are stored plus one: 0 means none. In a leaf, the upper half of a cell tells a block of
 /// one granule, if it is one.
 #[derive(Default)]
 struct Region {
@@ -64,7 +64,7 @@ impl AddressTable {
         AddressTable {
             root: fan(),
             slots: fan(),
-            sorts: Sorts::default(),
+            sorts: Classes::default(),
             removals: AtomicU64::new(0),
             writer: Mutex::new(Writer::default()),
         }
@@ -107,7 +107,7 @@ impl AddressTable {
 
     /// As much as a copy needs to know of the block that all of a range lies in, if the first look finds it.
     #[inline(always)]
-    pub(crate) fn part(&self, addr: usize, len: usize) -> Option<Part> {
+    pub(crate) fn part(&self, addr: usize, len: usize) -> Option<Lookup> {
         let cell = self.cell(addr)?;
         let part = match self.sorts.small(cell, addr) {
             Some(part) => part,
@@ -234,7 +234,7 @@ impl AddressTable {
     }
 
     /// The slot of this number, made if it was never used. For writers.
-    fn slot(&self, number: u32) -> &Slot {
+    fn slot(&self, number: u32) -> &BlockSlot {
         let (shelf, index) = (number as usize >> FAN_BITS, number as usize & (FAN - 1));
         &self.slots[shelf].get_or_init(fan)[index]
     }

@@ -1,7 +1,7 @@
 //! Which registered memory work in flight uses. When such memory is registered again there may be other memory at its addresses, so
 //! the registration of before must not wait for work that has nothing to do with it.
 
-use crate::{Block, Origin, Status, Ticket};
+use crate::{Block, Origin, Ticket};
 
 /// Blocks of registered memory that an op uses, by where they start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,8 +77,7 @@ impl Uses {
 
     /// Linear copies up to `ticket` use what starts there; 0 is nothing.
     #[cold]
-    pub(crate) fn note_linear(&mut self, bases: [usize; 2], ticket: Ticket, status: &Status) {
-        let passed = status.passed();
+    pub(crate) fn note_linear(&mut self, bases: [usize; 2], ticket: Ticket, passed: Ticket) {
         for base in bases {
             if base != 0 && ticket > passed {
                 self.note_one(base, ticket, passed);

@@ -167,7 +167,7 @@ impl Stream {
         let make = |look: &Memory| {
             let at = look.place(words.addr(), 8 * words.len(), Access::Read)?.engine_address(words.addr());
             let through = Through::Descriptor { at, user: words.addr() };
-            let late = Indirect { call: "Stream::run", device, through, memory: memory.clone() };
+            let late = Indirect { call: "Stream::run", device, through, resolver: memory.clone() };
             Ok::<_, Error>(Op::CopyThrough(Box::new(late)))
         };
         // SAFETY: the op reads the descriptor, which is known memory; what it names is looked up when it

@@ -12,7 +12,7 @@ use crate::{
     state::{Here, OpenedEngine, engine},
 };
 use ferry::Options;
-use ferry_core::{Access, Block, Home, Kind, Origin, Place, Request, space::Purpose};
+use ferry_core::{Access, Block, Home, Kind, Origin, Place, Purpose, Request};
 
 pub(crate) const NORMAL_PAGE: usize = 4 << 10;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;

@@ -12,7 +12,7 @@ use crate::{
     explain::{explaining, remember_freed},
     state::{Here, OpenedEngine, engine},
 };
-use ferry_core::{Access, Block, Place, space::Purpose, sync::lock};
+use ferry_core::{Access, Block, Place, Purpose, sync::lock};
 use std::{collections::BTreeMap, sync::Mutex};
 
 const PAGE: usize = 4096;

@@ -19,7 +19,7 @@ use crate::{
     explain::{explaining, remember_freed},
     state::{Here, engine},
 };
-use ferry_core::{space::Purpose, sync::lock};
+use ferry_core::{Purpose, sync::lock};
 
 /// aclrtReserveMemAddress. `flags` 1 asks for huge pages, which physical memory decides here.
 pub fn reserve(here: &Here, size: usize, alignment: usize, expected: usize, flags: u64) -> Result<usize> {

@@ -1,7 +1,7 @@
 //! Several GPUs, several devices of one GPU, limits of their memory, and memory that is mapped.
 
 use super::*;
-use ferry_core::space::Purpose;
+use ferry_core::Purpose;
 
 fn opened(test: &str, options: &CudaOptions) -> Option<Runtime> {
     gpu(test).map(|_| Runtime::new(Cuda::open(options).expect("there is a GPU"), None))

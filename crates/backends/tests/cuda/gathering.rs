@@ -1,7 +1,7 @@
 //! Small copies that follow each other are gathered and sent as one: what must not be seen of it.
 
 use super::*;
-use ferry_core::space::Purpose;
+use ferry_core::Purpose;
 use std::time::Instant;
 
 /// More than a window takes. It is also more than a CUDA stream takes before its caller has to wait: a shared

@@ -145,7 +145,12 @@ fn block(stream: &Stream) -> Blocker {
 }
 
 fn through(runtime: &Runtime, through: Through) -> Op {
-    Op::CopyThrough(Box::new(Indirect { call: "test", device: 0, through, memory: runtime.memory().clone() }))
+    Op::CopyThrough(Box::new(Indirect {
+        call: "test",
+        device: 0,
+        through,
+        resolver: runtime.memory().clone(),
+    }))
 }
 
 fn descriptor(runtime: &Runtime, dst: usize, src: usize, len: usize) -> Vec<u8> {

@@ -4,9 +4,8 @@
 use super::*;
 use ferry_backends::host::{Host, HostOptions};
 use ferry_core::{
-    Reduction,
+    Purpose, Reduction,
     reduce::{Combine, Element},
-    space::Purpose,
 };
 
 const EVERY: [Element; 7] =

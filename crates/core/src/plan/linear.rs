@@ -1,8 +1,11 @@
 //! The short way of most copies: bytes in one piece between two blocks, which are those of the stream's last copy more often than
 //! not.
 
-use super::{Ends, Plan, Route, Rows};
-use crate::{AddressTable, Place, Segment, pieces::Store, table::Part};
+use super::{
+    Ends, Plan, Route, Rows,
+    pieces::{Segment, Store},
+};
+use crate::{AddressTable, Place, table::Lookup};
 
 /// A checked copy of bytes in one piece between known blocks, in the engine's addresses: what most plans are.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,8 @@ impl From<Linear> for Plan {
 /// The two blocks of a stream's last copy.
 #[derive(Default)]
 pub(crate) struct Recent {
-    dst: Part,
-    src: Part,
+    dst: Lookup,
+    src: Lookup,
     /// The blocks are what they were as long as nothing has left the address table since.
     removals: u64,
     /// By which of the caller's rules such blocks fit: that stays.
@@ -89,7 +92,7 @@ impl Recent {
         // Before the look: what leaves the table meanwhile makes it a thing of the past.
         let removals = table.removals();
         let is_current = removals == self.removals;
-        let still = |part: Part, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));
+        let still = |part: Lookup, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));
         let to = still(self.dst, dst).or_else(|| table.part(dst, len))?;
         let from = still(self.src, src).or_else(|| table.part(src, len))?;
         let is_agreed = self.rule == rule && to.is_like(&self.dst) && from.is_like(&self.src);

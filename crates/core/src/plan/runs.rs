@@ -2,17 +2,16 @@
 //! turn into vector instructions (see [`ferry_simd`]); where a check of many fails, the first bad one is searched for one
 //! by one.
 
-use super::Misfit;
-use crate::{
-    Kind, Result,
+use super::{
+    Misfit,
     pieces::{Segment, Sizes},
-    table::Part,
 };
+use crate::{Kind, Result, table::Lookup};
 use ferry_simd::{Loop, best};
 use std::{iter::Zip, slice::Iter};
 
 /// How many runs are checked in one go.
-pub(super) const CHUNK: usize = 64;
+pub(crate) const CHUNK: usize = 64;
 /// How many runs a [`Chunk`] hands out at a time: a vector register of most CPUs holds as many words.
 const LANES: usize = 4;
 
@@ -32,19 +31,19 @@ pub struct Runs<'a> {
 
 /// Runs that were checked and listed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// How many they are.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// How large they are.
-    pub(super) sizes: Sizes,
+    pub(crate) sizes: Sizes,
 }
 
 /// As many runs of a batch as are checked in one go, and the two blocks that they must lie in. What a
 /// [`SegmentSink`](crate::SegmentSink) gets to append: it is checked while it is written.
 pub struct Chunk<'a> {
     runs: Runs<'a>,
-    to: &'a Part,
-    from: &'a Part,
+    to: &'a Lookup,
+    from: &'a Lookup,
 }
 
 impl Chunk<'_> {
@@ -90,7 +89,7 @@ fn lanes(words: &[usize]) -> Option<&[[usize; LANES]; CHUNK / LANES]> {
 
 impl<'a> Runs<'a> {
     /// Refuses the first of which an address is 0 or which does not fit its room.
-    pub(super) fn are_sound(&self) -> Result<(), Misfit> {
+    pub(crate) fn are_sound(&self) -> Result<(), Misfit> {
         self.first_unsound().map_or(Ok(()), |item| Err(self.refuse(item)))
     }
 
@@ -113,12 +112,12 @@ impl<'a> Runs<'a> {
 
     /// All of them as a chunk between two blocks, if they are as many as a chunk has.
     #[inline(always)]
-    pub(super) fn chunk(&self, to: &'a Part, from: &'a Part) -> Option<Chunk<'a>> {
+    pub(crate) fn chunk(&self, to: &'a Lookup, from: &'a Lookup) -> Option<Chunk<'a>> {
         (self.lens.len() == CHUNK).then_some(Chunk { runs: *self, to, from })
     }
 
     /// The first of them as segments between two blocks, as long as they lie in those, and how large they are.
-    pub(super) fn list(&self, to: &Part, from: &Part, room: &mut [Segment; CHUNK]) -> Listed {
+    pub(crate) fn list(&self, to: &Lookup, from: &Lookup, room: &mut [Segment; CHUNK]) -> Listed {
         let part = self.part(0, CHUNK);
         match best(Listing { runs: &part, to, from, room }) {
             Some(listed) => listed,
@@ -136,21 +135,21 @@ impl<'a> Runs<'a> {
 
     /// One of them between two blocks that it lies in.
     #[inline(always)]
-    pub(super) fn segment(&self, index: usize, to: &Part, from: &Part) -> Segment {
+    pub(crate) fn segment(&self, index: usize, to: &Lookup, from: &Lookup) -> Segment {
         let [dst, src, len] = [self.dsts[index], self.srcs[index], self.lens[index]];
         Segment { dst: to.engine_address(dst), src: from.engine_address(src), len }
     }
 
     /// Those from `first` on, `count` at most.
     #[inline(always)]
-    pub(super) fn part(&self, first: usize, count: usize) -> Runs<'a> {
+    pub(crate) fn part(&self, first: usize, count: usize) -> Runs<'a> {
         let end = self.lens.len().min(first.saturating_add(count));
         let part = |words: &'a [usize]| &words[first..end];
         Runs { dsts: part(self.dsts), srcs: part(self.srcs), lens: part(self.lens), rooms: part(self.rooms) }
     }
 
     #[inline(always)]
-    pub(super) fn iter(&self) -> Zip<Zip<Iter<'a, usize>, Iter<'a, usize>>, Iter<'a, usize>> {
+    pub(crate) fn iter(&self) -> Zip<Zip<Iter<'a, usize>, Iter<'a, usize>>, Iter<'a, usize>> {
         self.dsts.iter().zip(self.srcs).zip(self.lens)
     }
 }
@@ -175,8 +174,8 @@ impl Loop for Soundness<'_> {
 /// comparisons would take more instructions, since AVX2 has none.
 struct Listing<'a> {
     runs: &'a Runs<'a>,
-    to: &'a Part,
-    from: &'a Part,
+    to: &'a Lookup,
+    from: &'a Lookup,
     room: &'a mut [Segment; CHUNK],
 }
 
@@ -202,7 +201,7 @@ fn whole(words: &[usize]) -> Option<&[usize; CHUNK]> {
 }
 
 #[inline(always)]
-fn list(runs: &Runs, to: &Part, from: &Part, listed: &mut [Segment; CHUNK]) -> Option<Listed> {
+fn list(runs: &Runs, to: &Lookup, from: &Lookup, listed: &mut [Segment; CHUNK]) -> Option<Listed> {
     let (mut signs, mut bytes, mut longest) = (0, 0_usize, 0);
     for ((((dst, src), len), room), segment) in runs.iter().zip(runs.rooms).zip(listed) {
         signs |= to.signs(*dst, *len) | from.signs(*src, *len) | beyond(*len, *room);
@@ -231,8 +230,8 @@ mod tests {
 
     const COUNT: usize = 3 * CHUNK / 2;
 
-    fn part(base: usize, len: usize, at: usize) -> Part {
-        Part::from(&Block { base, len, home: Home::Host, at, page: 4096, origin: Origin::Allocated })
+    fn part(base: usize, len: usize, at: usize) -> Lookup {
+        Lookup::from(&Block { base, len, home: Home::Host, at, page: 4096, origin: Origin::Allocated })
     }
 
     /// Good runs, of which each goes on where the one before it ended.
@@ -242,7 +241,7 @@ mod tests {
     }
 
     /// A listing with room of its own.
-    struct Owned<'a>(Runs<'a>, Part, Part);
+    struct Owned<'a>(Runs<'a>, Lookup, Lookup);
 
     impl Loop for Owned<'_> {
         type Output = (Option<Listed>, [Segment; CHUNK]);
@@ -261,7 +260,7 @@ mod tests {
     }
 
     /// What a chunk is written as, if it is.
-    fn written(runs: &Runs, to: &Part, from: &Part) -> Option<(Sizes, Vec<Segment>)> {
+    fn written(runs: &Runs, to: &Lookup, from: &Lookup) -> Option<(Sizes, Vec<Segment>)> {
         let mut all = Vec::new();
         let chunk = runs.chunk(to, from)?;
         let [to, from] = chunk.shifts();

@@ -1,16 +1,13 @@
 //! Where the address table keeps a block: a sequence lock, read without waiting.
 
-use crate::{
-    Block, Home,
-    memory::{DeviceId, Origin},
-};
+use crate::{Block, DeviceId, Home, Origin};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a look costs one miss,
 /// and many blocks take little of a cache.
 #[derive(Default)]
 #[repr(align(32))]
-pub(super) struct Slot {
+pub(super) struct BlockSlot {
     turn: AtomicU32,
     /// Home, page size and origin.
     sort: AtomicU32,
@@ -21,7 +18,7 @@ pub(super) struct Slot {
 
 /// As much as a copy needs to know of a block.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Part {
+pub(crate) struct Lookup {
     base: usize,
     len: usize,
     /// From the user's address to the engine's.
@@ -30,15 +27,15 @@ pub(crate) struct Part {
     sort: u32,
 }
 
-impl From<&Block> for Part {
-    fn from(block: &Block) -> Part {
-        Part::new(block.base, block.len, block.at, encode(block))
+impl From<&Block> for Lookup {
+    fn from(block: &Block) -> Lookup {
+        Lookup::new(block.base, block.len, block.at, encode(block))
     }
 }
 
-impl From<Part> for Block {
+impl From<Lookup> for Block {
     #[inline(always)]
-    fn from(part: Part) -> Block {
+    fn from(part: Lookup) -> Block {
         Block {
             base: part.base,
             len: part.len,
@@ -50,15 +47,15 @@ impl From<Part> for Block {
     }
 }
 
-impl Part {
+impl Lookup {
     #[inline(always)]
-    fn new(base: usize, len: usize, at: usize, sort: u32) -> Part {
-        Part::shifted(base, len, at.wrapping_sub(base), sort)
+    fn new(base: usize, len: usize, at: usize, sort: u32) -> Lookup {
+        Lookup::shifted(base, len, at.wrapping_sub(base), sort)
     }
 
     #[inline(always)]
-    pub(super) fn shifted(base: usize, len: usize, shift: usize, sort: u32) -> Part {
-        Part { base, len, shift, sort }
+    pub(super) fn shifted(base: usize, len: usize, shift: usize, sort: u32) -> Lookup {
+        Lookup { base, len, shift, sort }
     }
 
     /// Whether the user's `addr` and `len` bytes from there lie in the block.
@@ -107,12 +104,12 @@ impl Part {
 
     /// Whether the two have home, page size and origin in common; no block has any with nothing.
     #[inline(always)]
-    pub(crate) fn is_like(&self, other: &Part) -> bool {
+    pub(crate) fn is_like(&self, other: &Lookup) -> bool {
         self.sort == other.sort && other.len > 0
     }
 }
 
-impl Slot {
+impl BlockSlot {
     #[inline]
     pub(super) fn read(&self) -> Option<Block> {
         loop {
@@ -142,10 +139,10 @@ impl Slot {
 
     /// The same, of what a copy needs to know.
     #[inline(always)]
-    pub(super) fn glance_part(&self) -> Option<Part> {
+    pub(super) fn glance_part(&self) -> Option<Lookup> {
         let turn = self.turn.load(Ordering::Acquire);
         let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
-        let part = Part::new(base, len, at, self.sort.load(Ordering::Relaxed));
+        let part = Lookup::new(base, len, at, self.sort.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
     }

@@ -3,7 +3,7 @@
 
 use super::{
     GRANULE, GRANULE_BITS,
-    slot::{Part, encode},
+    slot::{Lookup, encode},
 };
 use crate::Block;
 use std::sync::{
@@ -15,26 +15,26 @@ use std::sync::{
 const MOST: usize = 255;
 
 /// The sorts that there are so far. One is written before the first cell that names it, and stays.
-pub(super) struct Sorts {
-    list: Box<[Sort]>,
+pub(super) struct Classes {
+    list: Box<[Class]>,
     known: Mutex<Vec<(usize, u32)>>,
 }
 
 #[derive(Default)]
-struct Sort {
+struct Class {
     /// From the user's address to the engine's.
     shift: AtomicUsize,
     /// Home, page size and origin.
     sort: AtomicU32,
 }
 
-impl Default for Sorts {
+impl Default for Classes {
     fn default() -> Self {
-        Sorts { list: (0..=MOST).map(|_| Sort::default()).collect(), known: Mutex::default() }
+        Classes { list: (0..=MOST).map(|_| Class::default()).collect(), known: Mutex::default() }
     }
 }
 
-impl Sorts {
+impl Classes {
     /// What the upper half of a cell says of the block; 0 if it cannot be told. For writers.
     pub(super) fn tell(&self, block: &Block) -> u64 {
         let sort = (block.at.wrapping_sub(block.base), encode(block));
@@ -55,13 +55,13 @@ impl Sorts {
 
     /// The block of one granule that a cell for `addr` tells, if it does.
     #[inline(always)]
-    pub(super) fn small(&self, cell: u64, addr: usize) -> Option<Part> {
+    pub(super) fn small(&self, cell: u64, addr: usize) -> Option<Lookup> {
         let told = (cell >> 32) as usize;
         if told == 0 {
             return None;
         }
         let sort = self.list.get(told >> GRANULE_BITS)?;
         let (shift, sort) = (sort.shift.load(Ordering::Relaxed), sort.sort.load(Ordering::Relaxed));
-        Some(Part::shifted(addr & !(GRANULE - 1), (told & (GRANULE - 1)) + 1, shift, sort))
+        Some(Lookup::shifted(addr & !(GRANULE - 1), (told & (GRANULE - 1)) + 1, shift, sort))
     }
 }

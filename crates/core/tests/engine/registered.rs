@@ -108,7 +108,7 @@ const USES: [Use; 10] = [
         let cell = |user| Cell { at: user, user, offset: 0 };
         let through = Through::Cells { dst: cell(site.other.base), src: cell(BASE + 8), len: 8 };
         let memory = site.runtime.memory().clone();
-        let late = Indirect { call: "a test", device: 0, through, memory };
+        let late = Indirect { call: "a test", device: 0, through, resolver: memory };
         site.submit(stream, || Op::CopyThrough(Box::new(late.clone())));
     }),
     ("a copy behind fences", |site, stream| {

@@ -106,7 +106,7 @@ impl Lane {
                 || self.status.passed(),
                 |run, ticket| {
                     let through = take(&mut left);
-                    run.add_sealed(SealedOp { ticket, at, key: through.memory.seal_key() });
+                    run.add_sealed(SealedOp { ticket, at, key: through.resolver.seal_key() });
                     ledger.expect(ticket, at, through);
                 },
             )

@@ -96,7 +96,7 @@ impl Lane {
     /// The GPU will read the descriptor at `at` for op `ticket`, if it is [sent](Self::send_sealed). Its seal says that the core
     /// has checked what it names.
     pub fn expect_sealed(&self, ticket: Ticket, at: usize, through: Box<Indirect>) -> SealedOp {
-        let key = through.memory.seal_key();
+        let key = through.resolver.seal_key();
         lock(&self.ledger).expect(ticket, at, through);
         SealedOp { ticket, at, key }
     }
@@ -160,9 +160,9 @@ impl Lane {
 
     /// The host reads cells; and descriptors too where memory is mapped, which the GPU does not know, and where a bad one stops all
     /// streams: then nothing behind it may run.
-    pub fn is_for_gpu(&self, Indirect { through, memory, .. }: &Indirect) -> bool {
+    pub fn is_for_gpu(&self, Indirect { through, resolver, .. }: &Indirect) -> bool {
         let is_descriptor = matches!(through, Through::Descriptor { .. });
-        is_descriptor && !memory.has_mappings() && !self.status.stops_all_on_failure()
+        is_descriptor && !resolver.has_mappings() && !self.status.stops_all_on_failure()
     }
 
     /// The host's part of the op `ticket`: reads the addresses and puts the copy into the stream.

@@ -1,14 +1,13 @@
 //! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two
 //! blocks of the last piece are tried first, and a piece that goes on where the last one ended is coalesced with it.
 
-use super::{
-    Ends, Misfit, Plan, Rows, Runs,
-    runs::{CHUNK, Listed},
-};
 use crate::{
-    Memory, Place, Result,
-    pieces::{Segment, SegmentList, Store},
-    table::Part,
+    Ends, Memory, Misfit, Place, Plan, Result, Rows, Runs, Segment,
+    plan::{
+        pieces::{SegmentList, Store},
+        runs::{CHUNK, Listed},
+    },
+    table::Lookup,
     uses::Touched,
 };
 use std::mem;
@@ -19,8 +18,8 @@ pub(super) struct Many<'a, F> {
     memory: &'a Memory,
     fits: F,
     /// The blocks of the last piece that lay in two of them; `fits` has agreed to both.
-    dst: Part,
-    src: Part,
+    dst: Lookup,
+    src: Lookup,
     /// What lies between these blocks and is in neither the buffer nor the plan yet; none if `len` is 0.
     run: Segment,
     buffer: Buffer,
@@ -40,7 +39,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     pub(super) fn new(plan: &'a mut Plan, item: usize, count: usize, memory: &'a Memory, fits: F) -> Self {
         plan.pieces.begin_list(count, memory.free_lists(), || memory.backend().segment_sink(count));
         let buffer = Buffer { segments: [Segment::default(); CHUNK], count: 0 };
-        let (dst, src, run) = (Part::default(), Part::default(), Segment::default());
+        let (dst, src, run) = (Lookup::default(), Lookup::default(), Segment::default());
         Many { plan, memory, fits, dst, src, run, buffer, item }
     }
 
@@ -165,7 +164,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             let ends = self.plan.add_unusual(item, rows, self.memory, &mut self.fits)?;
             // Memory of another library stays what it is for the rest of the call: a lookup takes a microsecond.
             if let (Place::Known(dst), Place::Known(src)) = (ends.dst, ends.src) {
-                (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
+                (self.dst, self.src) = (Lookup::from(&dst), Lookup::from(&src));
             }
             return Ok(());
         };
@@ -174,7 +173,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         self.plan.take_route(ends.route())?;
         self.plan.touch(&dst);
         self.plan.touch(&src);
-        (self.dst, self.src) = (Part::from(&dst), Part::from(&src));
+        (self.dst, self.src) = (Lookup::from(&dst), Lookup::from(&src));
         let rows = rows.between(&ends);
         match rows.height {
             1 => self.run = Segment { dst: rows.dst, src: rows.src, len: rows.width },
@@ -216,11 +215,11 @@ impl Buffer {
 fn add_some(
     list: &mut SegmentList,
     some: &Runs,
-    to: &Part,
-    from: &Part,
+    to: &Lookup,
+    from: &Lookup,
     buffer: &mut [Segment; CHUNK],
 ) -> usize {
-    if some.chunk(to, from).is_some_and(|chunk| list.extend_chunk(&chunk)) {
+    if list.extend_chunk(|| some.chunk(to, from)) {
         return CHUNK;
     }
     list.fill(buffer, |listed| {
@@ -231,7 +230,7 @@ fn add_some(
 
 /// A piece begins or ends in this block, and the last one did not.
 #[inline(always)]
-fn touch(touched: &mut Touched, part: &Part) {
+fn touch(touched: &mut Touched, part: &Lookup) {
     if part.is_registered() {
         touched.add(part.base());
     }

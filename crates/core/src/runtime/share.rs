@@ -6,93 +6,15 @@
 //! anything else.
 
 use crate::{
-    Block, DeviceId, Home, Kind, Memory, Origin, Physical, Result, Runtime, Sharing,
-    backend::lacks,
-    sync::{Arc, Mutex, Weak, lock},
+    Block, DeviceId, Home, Kind, Lease, Memory, Origin, Physical, Result, Runtime, Shared,
+    sync::{Arc, Weak},
 };
-use std::{any::Any, collections::HashMap, fmt::Debug, io, os::fd::BorrowedFd};
-
-/// A file that is open for as long as this lives, unless the program closes its descriptor.
-pub trait OpenFile: Debug + Send + Sync {
-    /// Its descriptor, if that is still this file's.
-    fn get(&self) -> io::Result<BorrowedFd<'_>>;
-}
-
-/// Where bytes lie that more than one process can map.
-#[derive(Debug)]
-pub struct Shared {
-    /// The file behind them, which exists in memory only.
-    pub file: std::sync::Arc<dyn OpenFile>,
-    /// Where they start in it.
-    pub offset: u64,
-    /// How many they are.
-    pub len: usize,
-}
-
-/// Keeps imported memory alive in the process that exported it. Dropped when nothing here uses the memory any
-/// more; its drop does not call back.
-pub type Lease = Box<dyn Any + Send>;
 
 /// While this lives, the bytes of an allocation are not used for anything else, even if it is freed
 /// meanwhile.
 pub struct Export {
     memory: Weak<Memory>,
     base: usize,
-}
-
-/// The allocations that are exported, by their base.
-#[derive(Default)]
-pub(crate) struct Exports(Mutex<HashMap<usize, Exported>>);
-
-#[derive(Default)]
-struct Exported {
-    /// How many exports of it there are.
-    count: usize,
-    /// The block, once it was freed.
-    freed: Option<Block>,
-}
-
-/// The leases of what is imported, by its base.
-#[derive(Default)]
-pub(crate) struct Leases(Mutex<HashMap<usize, Lease>>);
-
-impl Leases {
-    fn add(&self, block: &Block, lease: Lease) {
-        lock(&self.0).insert(block.base, lease);
-    }
-
-    /// The lease of a block that is on its way back to the backend, if it has one. Taken before the backend
-    /// has the block, and dropped after: its address may be somebody else's by then.
-    pub(crate) fn take(&self, block: &Block) -> Option<Lease> {
-        match block.origin {
-            Origin::Imported | Origin::ImportedFar => lock(&self.0).remove(&block.base),
-            _ => None,
-        }
-    }
-}
-
-impl Exports {
-    /// Keeps a block that was just freed, if it is exported.
-    pub(crate) fn retain(&self, block: &Block) -> bool {
-        let mut exports = lock(&self.0);
-        let exported = exports.get_mut(&block.base);
-        exported.map(|exported| exported.freed = Some(*block)).is_some()
-    }
-
-    fn add(&self, base: usize) {
-        lock(&self.0).entry(base).or_default().count += 1;
-    }
-
-    /// One export less. The block that was freed in the meantime, if this was the last.
-    fn end(&self, base: usize) -> Option<Block> {
-        let mut exports = lock(&self.0);
-        let exported = exports.get_mut(&base)?;
-        exported.count -= 1;
-        if exported.count > 0 {
-            return None;
-        }
-        exports.remove(&base)?.freed
-    }
 }
 
 impl Drop for Export {
@@ -103,13 +25,6 @@ impl Drop for Export {
             // What cannot be given back now is given back with the next free.
             let _ = memory.retire(freed);
         }
-    }
-}
-
-impl Memory {
-    /// What the backend has for memory of several processes.
-    pub(crate) fn sharing(&self) -> Result<&dyn Sharing> {
-        self.backend().sharing().ok_or_else(|| lacks("memory shared with other processes".into()))
     }
 }
 

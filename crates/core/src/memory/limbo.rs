@@ -9,7 +9,7 @@
 
 use crate::{
     Block, Fence, Home, Origin, Result,
-    line::{Hold, Lines},
+    submissions::{PendingWork, StreamStates},
     sync::Arc,
 };
 use std::{collections::BTreeMap, mem, time::Duration};
@@ -23,7 +23,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct Limbo {
     young: Generation,
     old: Generation,
-    until: Vec<Hold>,
+    until: Vec<PendingWork>,
     /// How many blocks of registered memory there have been, and the length of the longest.
     registered: u64,
     longest: usize,
@@ -81,10 +81,10 @@ impl Limbo {
     }
 
     /// The blocks that nothing in flight can use any more.
-    pub(crate) fn due(&mut self, lines: &Lines) -> Result<Vec<Block>> {
+    pub(crate) fn due(&mut self, lines: &StreamStates) -> Result<Vec<Block>> {
         let mut due = Vec::new();
         loop {
-            while self.until.last().is_some_and(Hold::is_over) {
+            while self.until.last().is_some_and(PendingWork::is_over) {
                 self.until.pop();
             }
             if !self.until.is_empty() {

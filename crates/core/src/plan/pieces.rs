@@ -3,11 +3,8 @@
 //! A list of segments lies in memory of our own, which is reused by later plans (a free list), or in a sink that the
 //! backend brings, so that it is written once and where the device will read it.
 
-use crate::{
-    Rows,
-    plan::Chunk,
-    sync::{Arc, Mutex, lock},
-};
+use super::{Chunk, Rows};
+use crate::sync::{Arc, Mutex, lock};
 use std::{any::Any, fmt, mem, slice};
 
 /// Shorter lists are cheap to allocate.
@@ -258,10 +255,11 @@ impl SegmentList {
         count
     }
 
-    /// Whether the sink, if there is one, has appended the runs of a chunk.
+    /// Whether there is a sink and it has appended the runs of a chunk, if they are one.
     #[inline(always)]
-    pub(crate) fn extend_chunk(&mut self, chunk: &Chunk<'_>) -> bool {
-        let Some(sizes) = self.sink.as_mut().and_then(|sink| sink.extend_chunk(chunk)) else { return false };
+    pub(crate) fn extend_chunk<'a>(&mut self, chunk: impl FnOnce() -> Option<Chunk<'a>>) -> bool {
+        let Some(sink) = &mut self.sink else { return false };
+        let Some(sizes) = chunk().and_then(|chunk| sink.extend_chunk(&chunk)) else { return false };
         self.sizes = self.sizes.and(sizes);
         true
     }

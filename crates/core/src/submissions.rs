@@ -9,15 +9,15 @@ use crate::{
 
 /// A queue, its status, and the newest tickets. Shared by the stream and the list of lines, so that memory freed later waits
 /// for work that outlived its stream.
-pub(crate) struct Line {
+pub(crate) struct StreamState {
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) status: Arc<Status>,
-    pub(crate) last: Apart<Mutex<Last>>,
+    pub(crate) last: Apart<Mutex<Submitted>>,
 }
 
 /// Tickets handed out so far. The lock around it orders submissions.
 #[derive(Default)]
-pub(crate) struct Last {
+pub(crate) struct Submitted {
     /// The newest.
     pub(crate) ticket: Ticket,
     /// The newest of a linear copy of the short way, and of any other op that has addresses: only such ops can still need freed
@@ -32,7 +32,7 @@ pub(crate) struct Last {
     pub(crate) uses: Uses,
 }
 
-impl Last {
+impl Submitted {
     /// The newest of an op that has addresses.
     fn touching(&self) -> Ticket {
         self.linear.max(self.other)
@@ -46,30 +46,30 @@ impl Last {
 }
 
 /// What keeps freed memory from being used again: work of a line that was in flight.
-pub(crate) struct Hold {
+pub(crate) struct PendingWork {
     status: Arc<Status>,
     touching: Ticket,
     /// A fence after everything the line had then; work without addresses behind it need not be waited for.
     pub(crate) fence: Arc<dyn Fence>,
 }
 
-impl Hold {
+impl PendingWork {
     /// Whether every op that has addresses has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.status.passed() >= self.touching || self.fence.is_done()
     }
 }
 
-impl Line {
+impl StreamState {
     /// What memory that is unknown by now must wait for before it may be used again; `None` if no op in flight has addresses.
-    fn busy(&self) -> Result<Option<Hold>> {
+    fn busy(&self) -> Result<Option<PendingWork>> {
         let last = lock(&self.last);
         let touching = last.touching();
         if self.status.passed() >= touching {
             return Ok(None);
         }
         self.queue.flush();
-        let hold = Hold { status: self.status.clone(), touching, fence: self.queue.fence()? };
+        let hold = PendingWork { status: self.status.clone(), touching, fence: self.queue.fence()? };
         Ok((!hold.is_over()).then_some(hold))
     }
 
@@ -83,11 +83,11 @@ impl Line {
 
 /// All lines of a runtime.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<Arc<Line>>>);
+pub(crate) struct StreamStates(Mutex<Vec<Arc<StreamState>>>);
 
-impl Lines {
+impl StreamStates {
     /// Adds the line of a new stream, and lets go of those whose stream is gone and whose work is done.
-    pub(crate) fn add(&self, line: Arc<Line>) {
+    pub(crate) fn add(&self, line: Arc<StreamState>) {
         let mut lines = lock(&self.0);
         // Whoever is the only owner is gone for good: nobody can submit to it any more.
         lines.retain(|line| Arc::strong_count(line) > 1 || !matches!(line.busy(), Ok(None)));
@@ -100,7 +100,7 @@ impl Lines {
     }
 
     /// A hold of every line that is busy now.
-    pub(crate) fn busy(&self) -> Result<Vec<Hold>> {
+    pub(crate) fn busy(&self) -> Result<Vec<PendingWork>> {
         let lines = lock(&self.0);
         let mut holds = Vec::new();
         for line in lines.iter() {
