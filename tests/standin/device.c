@@ -248,18 +248,6 @@ Code cuCtxPopCurrent_v2(Device **context)
     return OK;
 }
 
-Code cuCtxGetCurrent(Device **context)
-{
-    *context = depth > 0 ? contexts[depth - 1] : NULL;
-    return basics("cuCtxGetCurrent");
-}
-
-Code cuCtxSetCurrent(Device *context)
-{
-    depth -= depth > 0;
-    return context ? cuCtxPushCurrent_v2(context) : OK;
-}
-
 Code cuCtxGetDevice(int *device)
 {
     Device *here = NULL;
@@ -332,12 +320,6 @@ Code cuModuleGetFunction(const Kernel **function, const char *module, const char
     }
     fprintf(stderr, "stand-in: tests/standin/kernels.c has no twin of the kernel %s\n", name);
     return NOT_FOUND;
-}
-
-Code cuFuncSetAttribute(const Kernel *function, int attribute, int value)
-{
-    (void)function, (void)attribute, (void)value;
-    return basics("cuFuncSetAttribute");
 }
 
 // Errors

@@ -170,33 +170,16 @@ static void run_wait_value(Work *work)
     block_way(work->stream, false);
 }
 
-static void run_write_value(Work *work)
-{
-    u64 *at = reach(work->value.addr, 8);
-    __atomic_store_n(at, work->value.value, __ATOMIC_RELEASE);
-}
-
-static Code put_value(const char *call, void (*run)(Work *work), Stream *stream, u64 addr, u64 value,
-                      u32 flags)
-{
-    Work *work = make_work(run, 0);
-    work->value.addr = addr;
-    work->value.value = value;
-    work->value.flags = flags;
-    return put(call, stream, work, false);
-}
-
 Code cuStreamWaitValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
 {
     if (setting("STANDIN_NO_WAITS", 0)) {
         return NOT_SUPPORTED;
     }
-    return put_value("cuStreamWaitValue64", run_wait_value, stream, addr, value, flags);
-}
-
-Code cuStreamWriteValue64_v2(Stream *stream, u64 addr, u64 value, u32 flags)
-{
-    return put_value("cuStreamWriteValue64", run_write_value, stream, addr, value, flags);
+    Work *work = make_work(run_wait_value, 0);
+    work->value.addr = addr;
+    work->value.value = value;
+    work->value.flags = flags;
+    return put("cuStreamWaitValue64", stream, work, false);
 }
 
 // Kernels
