@@ -43,7 +43,7 @@ pub fn call_fast(
 ) -> i32 {
     let quick = || if_here(|here| function.allowed().is_ok() && fast(here));
     if !is_forked() && matches!(catch_unwind(AssertUnwindSafe(quick)), Ok(true)) {
-        cancel::look();
+        cancel::end_if_cancelled();
         return c::ACL_SUCCESS;
     }
     call(function, body)

@@ -1,10 +1,11 @@
 //! What a process has of each device, for others to read: `npu-smi` lists it.
 //!
-//! Every runtime has a small file in memory, whose name is ours, and keeps its descriptor. Whoever may look
-//! at the process's descriptors in /proc (its user, and root) finds and reads it. Nothing has to be tidied
-//! up: the file is gone with the process, and numbers are changed by plain stores. A forked child is not its
-//! parent: it never writes, and a file that says another process is passed over. Where no such file can be
-//! made, or the program has closed it, the process is not listed; nothing else fails.
+//! Every runtime has a small file in memory (memfd) of a known name, and keeps its descriptor open. A
+//! process that may read this one's descriptors in /proc (its user's, and root's) finds it there. Nothing
+//! has to be tidied up: the file is gone with the process, and numbers are changed by plain stores. A
+//! forked child is not its parent: it never writes, and a file that names another process is passed over.
+//! Where no such file can be made, or the program has closed it, the process is not listed; nothing else
+//! fails.
 
 use crate::os::{
     files::{Kept, read_to_string},
@@ -26,7 +27,7 @@ use std::{
 
 const DEVICES: usize = 64;
 
-/// The file. Whoever changes this changes the version in its name.
+/// The file. A change of this layout takes a new version in its name.
 #[repr(C)]
 struct UsageTable {
     /// The process, as it calls itself.

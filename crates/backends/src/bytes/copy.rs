@@ -1,7 +1,13 @@
-//! Moving bytes: plans and fills, in slices, so that whoever runs them can look up now and then.
+//! The copy and fill loops of the CPU: plans and fills are moved in slices, so that the calling thread can
+//! check for aborts and timeouts between them.
 //!
-//! `walk` goes through a plan; a [`Routine`] moves its rows, with loops of its own (`avx2`) where the CPU
-//! can, else with libc's memcpy. `limits` says which sizes are moved how.
+//! `walk` iterates over the rows of a plan; a [`Routine`] moves them, with loops of its own where the CPU
+//! has AVX2 (`avx2`), else with libc's memcpy. `limits` has the sizes from which on rows are prefetched, or
+//! written with non-temporal stores.
+//!
+//! All functions that are given memory of the user's run guarded (`os::fault`): a fault ends the copy with
+//! an error. Arrows: `copy` knows its modules, which know each other's types and `bytes::{nontemporal,
+//! overlap}`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -124,16 +130,16 @@ impl Routine {
 /// ends overlap is moved from the side that memmove would begin with. A fault ends the plan; then `cursor`
 /// says nothing.
 ///
-/// # Safety
-/// Every row of every piece is valid at the engine's addresses, or nobody's: then it is the fault.
+/// Every row of every piece is valid at the engine's addresses, or memory that the program took away: then
+/// the fault is returned.
 #[inline]
 pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize) -> Result<bool, Fault> {
     // SAFETY: the caller's promise.
     unsafe { advance_part(pieces, cursor, most, limits::estimate(pieces)) }
 }
 
-/// As [`advance`], for pieces that somebody cut out of a plan of `whole` bytes: its size decides whether they
-/// stay in the caches.
+/// As [`advance`], for pieces that were cut out of a plan of `whole` bytes: that size decides whether they
+/// are written past the caches.
 ///
 /// # Safety
 /// As for `advance`.

@@ -1,10 +1,10 @@
 //! Non-temporal stores: they go past the caches, straight to memory.
 //!
 //! They are for bytes that this CPU does not read again soon: large copies, and lists that a GPU reads. The
-//! destination need not be fetched into a cache before it is written, what is in the caches stays there, and
-//! a device that reads the memory finds no CPU's cache line to ask for. They are weakly ordered: neither an
-//! atomic with release nor unlocking a mutex orders them, only [`fence`] does. Whoever makes such stores ends
-//! with it.
+//! destination need not be fetched into a cache before it is written, what is in the caches stays there,
+//! and a device that reads the memory finds no CPU's cache line to ask for. They are weakly ordered:
+//! neither an atomic with release nor unlocking a mutex orders them, only [`fence`] does. Code that makes
+//! such stores ends with it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -21,6 +21,18 @@ pub fn fence() {
     };
 }
 
+/// Stores 32 bytes.
+///
+/// # Safety
+/// `to` is aligned and may be written, and the CPU has AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx")]
+pub unsafe fn store(to: *mut __m256i, bytes: __m256i) {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_stream_si256(to, bytes) }
+}
+
 /// Stores a cache line.
 ///
 /// # Safety
@@ -31,8 +43,8 @@ pub fn fence() {
 pub unsafe fn store_line(to: *mut u8, (low, high): (__m256i, __m256i)) {
     // SAFETY: the caller's promise: 64 bytes, aligned.
     unsafe {
-        _mm256_stream_si256(to.cast(), low);
-        _mm256_stream_si256(to.add(32).cast(), high);
+        store(to.cast(), low);
+        store(to.add(32).cast(), high);
     }
 }
 
@@ -72,7 +84,7 @@ unsafe fn copy_fours(to: *mut u64, words: &[u64]) {
         // SAFETY: in the room, and aligned.
         unsafe {
             let place = to.add(head.len() + 4 * index).cast();
-            _mm256_stream_si256(place, _mm256_loadu_si256(four.as_ptr().cast()));
+            store(place, _mm256_loadu_si256(four.as_ptr().cast()));
         }
     }
     (words.len() - tail.len()..).zip(tail).for_each(one);

@@ -1,12 +1,10 @@
 //! Do the two ends of a copy overlap? The predicates look alike and decide different things, so they stand
 //! side by side.
 //!
-//! | predicate | decides | asked by |
-//! |---|---|---|
-//! | [`is_overlapping`] | whether one row must be moved as `memmove` does | all |
-//! | [`has_overlapping_row`] | the same for any row of a rectangle, whose rows are moved one after the other | `copy/walk` |
-//! | [`spans_intersect`] | whether rows may depend on each other; errs on the safe side | `host/team`, before it cuts |
-//! | [`shares_bytes`] | the same exactly, where the rows have one pitch | `cuda`'s planner |
+//! - [`is_overlapping`]: must one row be moved as `memmove` does?
+//! - [`has_overlapping_row`]: the same for any row of a rectangle whose rows are moved in turn (`copy/walk`).
+//! - [`spans_intersect`]: may rows depend on each other? Errs on the safe side (`host/team`, before it cuts).
+//! - [`shares_bytes`]: the same, exact where both ends have one pitch (the planner of `cuda`).
 
 use ferry_core::Rows;
 

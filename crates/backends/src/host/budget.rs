@@ -30,26 +30,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Processes at a time, and devices.
+/// Processes at a time.
 const SLOTS: usize = 256;
+/// Devices of a machine.
 const DEVICES: usize = 64;
-/// A turn takes microseconds. Somebody who was stopped in the middle of one does not hold up the others for
-/// ever.
+/// The lock is held for microseconds. A process that was stopped while it held it does not block the others
+/// for ever.
 const LONGEST_LOCK: Duration = Duration::from_secs(10);
+/// How often a process that waits for the lock tries again.
 const RETRY_EVERY: Duration = Duration::from_micros(50);
 
-/// The file. Whoever changes this changes the version in its name: processes of one version share.
+/// The file. A change of this layout takes a new version in its name: processes of one version share.
 #[repr(C)]
 struct BudgetTable {
-    /// Bytes of each device, by its number on this machine; 0 where nobody has it.
+    /// Bytes of each device, by its number on this machine; 0 where no process has opened it.
     capacity: [AtomicU64; DEVICES],
+    /// The processes.
     slots: [ProcessSlot; SLOTS],
 }
 
 #[repr(C)]
 struct ProcessSlot {
-    /// 0 where nobody was, or where somebody was found to be gone.
+    /// The process; 0 in a slot that was never used, or whose process is gone.
     pid: AtomicU64,
+    /// What it has of each device.
     bytes: [AtomicU64; DEVICES],
 }
 
@@ -107,7 +111,7 @@ impl Budget {
         let mapping = Mapping::of_table(&path.to_string_lossy(), file.as_fd(), size_of::<BudgetTable>())?;
         let mut budget = Budget { identity: identity(&file, &path)?, path, slot: SLOTS, mapping };
         budget.sweep(&file);
-        budget.slot = (0..SLOTS).find(|slot| hold(&file, *slot)).ok_or_else(|| budget.is_full())?;
+        budget.slot = (0..SLOTS).find(|slot| lock_slot(&file, *slot)).ok_or_else(|| budget.is_full())?;
         budget.begin(numbers, size);
         drop(turn);
         drop(file);
@@ -161,7 +165,7 @@ impl Budget {
         Kind::LimitReached.because(format!("{}: {note}", about(&self.path)))
     }
 
-    /// Clears the slots of processes that are gone. It is our turn: nobody moves in meanwhile.
+    /// Clears the slots of processes that are gone. The file is locked: no process takes a slot meanwhile.
     fn sweep(&self, file: &File) {
         let used = self.strangers().filter(|(_, slot)| slot.pid.load(Relaxed) != 0);
         used.filter(|(index, _)| !self.lives(file, *index)).for_each(|(_, slot)| slot.clear());
@@ -299,8 +303,8 @@ fn identity(file: &File, path: &Path) -> Result<(u64, u64)> {
     Ok((data.dev(), data.ino()))
 }
 
-/// Locks a slot for as long as the open file lives, unless somebody has it.
-fn hold(file: &File, slot: usize) -> bool {
+/// Locks a slot for as long as the open file lives, unless another process has it.
+fn lock_slot(file: &File, slot: usize) -> bool {
     let lock = part(slot);
     // SAFETY: the descriptor is open, and the lock is valid for the call.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) == 0 }

@@ -1,9 +1,12 @@
-//! The workers of the host backend: a few threads that run lanes. Users' functions have threads of their own:
-//! `pool.rs`.
+//! The scheduler of the host backend: worker threads that run ready lanes. They take them off a list, a few
+//! threads for all lanes. Users' functions run in a thread pool beside it: `pool.rs`.
 //!
-//! A worker that finds nothing spins for a little while, since a spinning worker sees new work at once and
-//! waking a sleeping one costs the waker several microseconds; then it sleeps, and after some seconds it
-//! ends. Who has work and finds too few workers starts one. With one CPU nobody spins. Idle costs nothing.
+//! A worker that finds no ready lane spins for a short time, since a spinning worker sees new work at once
+//! and waking a sleeping one costs the waker several microseconds; then it sleeps, and after some seconds
+//! it ends. A thread that has work and finds too few workers starts one. On a machine with one CPU no
+//! worker spins. An idle engine uses no CPU.
+//!
+//! Arrows: the engine knows teams (`team.rs`), and a lane only as a [`RunQueue`].
 
 use super::team::{OpenTeams, Team};
 #[cfg(not(loom))]
@@ -25,39 +28,53 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How long a thread spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
+/// How long a worker stays near a lane that has no more work.
 const LINGER: Duration = Duration::from_micros(50);
-const LOOK_EVERY: Duration = Duration::from_micros(5);
-const MOST_WORKERS: usize = 8;
+/// How often a worker that stays near a lane polls it: each poll takes the submitter's cache line.
+const POLL_EVERY: Duration = Duration::from_micros(5);
+/// Workers at most, however many CPUs there are.
+const MAX_WORKERS: usize = 8;
 /// Workers that spin at the same time; always fewer than there are CPUs.
-const MOST_SPINNING: usize = 2;
+const MAX_SPINNING: usize = 2;
+/// Bytes of a worker's stack: no code of the user's runs on it.
 const WORKER_STACK: usize = 1 << 20;
 
 /// A queue that workers run: a lane, which knows the engine and is known to it as this alone.
 pub trait RunQueue: Send + Sync {
-    /// Runs it on the calling thread, a worker, if nobody else does.
+    /// Runs it on the calling thread, a worker, unless another thread has taken it in the meantime.
     fn run_as_worker(self: Arc<Self>);
 }
 
 /// The threads and what they share.
 pub struct Engine {
+    /// The lanes that wait for a worker, and the workers.
     ready: Mutex<Ready>,
     /// How many lanes are in the list, readable without its lock.
     waiting: AtomicUsize,
+    /// How many workers spin now.
     spinning: AtomicUsize,
     /// Large copies that others may help with.
     teams: OpenTeams,
+    /// Wakes a worker that sleeps.
     wake: Condvar,
+    /// CPUs that the process may use.
     cpus: usize,
-    most_workers: usize,
+    max_workers: usize,
+    /// Whether threads spin before they sleep.
     spins: bool,
-    most_spinning: usize,
+    max_spinning: usize,
+    /// When the clock of the devices began.
     started: Instant,
+    /// Workers are to end.
     closed: AtomicBool,
+    /// Runs users' functions.
     calls: Arc<Pool>,
+    /// Users' functions that will not run.
     litter: Arc<Litter>,
     #[cfg(loom)]
-    has_no_patience: bool,
+    ends_when_idle: bool,
     /// Tells the process that has the workers from its children.
     pub(super) fork: ForkMark,
     /// Keeps the memory that lanes work on.
@@ -71,11 +88,12 @@ struct Ready {
     workers: usize,
 }
 
-/// Who has to come.
+/// Which worker is missing for the work there is.
 #[derive(Clone, Copy)]
 enum Missing {
-    Nobody,
-    /// One that sleeps.
+    /// There are enough.
+    Nothing,
+    /// One that sleeps, to be woken.
     Sleeper,
     /// One that is to be started, and has this number.
     Worker(usize),
@@ -87,7 +105,7 @@ impl Ready {
             return Missing::Sleeper;
         }
         if self.workers >= most {
-            return Missing::Nobody;
+            return Missing::Nothing;
         }
         self.workers += 1;
         Missing::Worker(self.workers)
@@ -104,7 +122,7 @@ impl Engine {
     /// to do.
     #[cfg(loom)]
     pub fn modelled(ends_at_once: bool) -> Arc<Engine> {
-        let engine = Engine { has_no_patience: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
+        let engine = Engine { ends_when_idle: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
         lock(&engine.ready).workers = 1;
         Arc::new(engine)
     }
@@ -117,15 +135,15 @@ impl Engine {
             teams: OpenTeams::default(),
             wake: Condvar::new(),
             cpus,
-            most_workers: cpus.clamp(1, MOST_WORKERS),
+            max_workers: cpus.clamp(1, MAX_WORKERS),
             spins: cpus > 1,
-            most_spinning: (cpus - 1).min(MOST_SPINNING),
+            max_spinning: (cpus - 1).min(MAX_SPINNING),
             started: Instant::now(),
             closed: AtomicBool::new(false),
             calls: Pool::new("ferry-call"),
             litter: Arc::default(),
             #[cfg(loom)]
-            has_no_patience: false,
+            ends_when_idle: false,
             fork: ForkMark::new(),
             _memory: memory,
         }
@@ -134,7 +152,7 @@ impl Engine {
     /// Starts the workers that are missing. One is enough to go on with.
     pub fn start(self: &Arc<Self>) -> Result<()> {
         let mut ready = lock(&self.ready);
-        while ready.workers < self.most_workers {
+        while ready.workers < self.max_workers {
             match self.spawn_worker(ready.workers + 1) {
                 Ok(()) => ready.workers += 1,
                 Err(_) if ready.workers > 0 => break,
@@ -152,7 +170,7 @@ impl Engine {
     /// Does what was found to be missing.
     fn summon(self: &Arc<Self>, missing: Missing) {
         match missing {
-            Missing::Nobody => {}
+            Missing::Nothing => {}
             Missing::Sleeper => self.wake.notify_one(),
             Missing::Worker(number) => self.hire(number),
         }
@@ -196,7 +214,8 @@ impl Engine {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// A lane has work and nobody at it.
+    /// A lane has work and no owner: puts it on the list, and wakes or starts a worker if none is about to
+    /// look.
     pub fn ready(self: &Arc<Self>, lane: Arc<dyn RunQueue>) {
         let mut ready = lock(&self.ready);
         ready.lanes.push_back(lane);
@@ -206,13 +225,13 @@ impl Engine {
         self.summon(missing);
     }
 
-    /// Who has to come for what is there to do. A worker stops spinning, and ends, under this lock, and looks
-    /// at the list once more before.
+    /// Which worker is missing for the work there is. A worker stops spinning, and ends, under this lock,
+    /// and checks the list once more before: no lane is missed.
     fn missing(&self, ready: &mut Ready) -> Missing {
         if self.spinning.load(Ordering::SeqCst) > 0 {
-            Missing::Nobody
+            Missing::Nothing
         } else {
-            ready.missing(self.most_workers)
+            ready.missing(self.max_workers)
         }
     }
 
@@ -272,7 +291,7 @@ impl Engine {
         }
         self.spinning.fetch_add(1, Ordering::SeqCst);
         let start = Instant::now();
-        let mut look = start + LOOK_EVERY;
+        let mut look = start + POLL_EVERY;
         loop {
             while Instant::now() < look {
                 spin_loop();
@@ -280,7 +299,7 @@ impl Engine {
             if more() || self.has_ready() || look - start > LINGER {
                 break;
             }
-            look += LOOK_EVERY;
+            look += POLL_EVERY;
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
     }
@@ -288,11 +307,11 @@ impl Engine {
     /// Waits a little for any lane, as a worker that is near none, unless others do: they would take the CPUs
     /// from those who submit.
     fn look_around(&self) {
-        // A large copy that needs nobody has all CPUs.
+        // A large copy whose team is complete has all CPUs.
         if !self.teams.is_empty() && !self.has_team(None) {
             return;
         }
-        if self.spinning.fetch_add(1, Ordering::SeqCst) < self.most_spinning {
+        if self.spinning.fetch_add(1, Ordering::SeqCst) < self.max_spinning {
             self.spin(|| self.has_ready() || self.has_team(None) || self.closed.load(Ordering::Relaxed));
         }
         self.spinning.fetch_sub(1, Ordering::SeqCst);
@@ -322,7 +341,7 @@ impl Engine {
             }
             if let Some(lane) = self.pop_lane(&mut ready) {
                 let another = !ready.lanes.is_empty();
-                let missing = if another { ready.missing(self.most_workers) } else { Missing::Nobody };
+                let missing = if another { ready.missing(self.max_workers) } else { Missing::Nothing };
                 drop(ready);
                 self.summon(missing);
                 return Some(lane);
@@ -337,7 +356,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps until it is woken, or for so long that nobody needs this worker: then it returns true.
+    /// Sleeps until it is woken, or for so long that this worker is no longer needed: then it returns true.
     #[cfg(not(loom))]
     fn rest<'a>(&self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
         let (ready, time) =
@@ -348,7 +367,7 @@ impl Engine {
     /// In a model there is no time: a worker has either all of it or none.
     #[cfg(loom)]
     fn rest<'a>(&'a self, ready: MutexGuard<'a, Ready>) -> (MutexGuard<'a, Ready>, bool) {
-        if !self.has_no_patience {
+        if !self.ends_when_idle {
             return (self.wake.wait(ready).expect("no panic"), false);
         }
         drop(ready);
@@ -362,13 +381,13 @@ impl Engine {
         lane
     }
 
-    /// Helps with a large copy as a worker. Whoever opened the team called one; each that comes calls the
-    /// next while there is room.
+    /// Helps with a large copy as a worker. The thread that opened the team woke one worker; each worker
+    /// that joins wakes the next while there is room.
     fn join_team(self: &Arc<Self>) {
         let another = Cell::new(true);
         self.help_team(None, || {
             if another.take() && self.has_team(None) {
-                let missing = lock(&self.ready).missing(self.most_workers);
+                let missing = lock(&self.ready).missing(self.max_workers);
                 self.summon(missing);
             }
             self.has_ready()
@@ -387,7 +406,7 @@ impl Engine {
     }
 }
 
-/// A team as its owner has it. Whatever becomes of it, when it is gone nobody is at work on the copy.
+/// A team as its owner holds it. When it is dropped, no thread works on the copy any more.
 pub struct OwnedTeam {
     team: Arc<Team>,
     engine: Arc<Engine>,
@@ -404,7 +423,7 @@ impl OwnedTeam {
         self.team.take_failure().map_or(Ok(true), Err)
     }
 
-    /// Ends the copy where it is; returns when nobody is at work on it.
+    /// Ends the copy where it is; returns when no thread works on it.
     pub fn close(&mut self) {
         if !self.closed {
             self.closed = true;

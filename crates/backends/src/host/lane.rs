@@ -1,9 +1,13 @@
-//! A queue of the host backend. Its fences: `lane/fence.rs`; who waits for them: `lane/waiters.rs`.
+//! The run queue of one stream of the host backend. Its fences: `lane/fence.rs`; who waits for them:
+//! `lane/waiters.rs`.
 //!
-//! A lane is a list of work and a phase. Whoever turns `Ready` into `Running` owns the lane: a worker of the
-//! engine, or a thread that waits for one of its fences and helps. The owner takes the whole list, works
-//! through it without the lock, and counts completed work in the stream's status. A lane that waits for a
-//! fence or for a user's function has no owner; the fence or the function's thread makes it `Ready` again.
+//! A lane is a list of tasks and a phase. The thread that turns `Ready` into `Running` owns the lane: a
+//! worker of the engine, or a thread that waits for one of its fences and helps. The owner takes the whole
+//! list, works through it without the lock, and counts completed tasks in the stream's status. A lane that
+//! waits for a fence or for a user's function has no owner; the fence or the function's thread makes it
+//! `Ready` again.
+//!
+//! Arrows: a lane knows the engine and its own tasks; the engine knows it as a `RunQueue` alone.
 
 mod abort;
 mod call;
@@ -26,11 +30,11 @@ use std::{collections::VecDeque, mem, ptr, time::Instant};
 use waiters::{NONE, Waiters};
 
 /// What a worker moves for one lane before it lets another have its turn.
-const SHARE: usize = 8 << 20;
+const WORKER_QUANTUM: usize = 8 << 20;
 /// A list larger than this is not kept for later.
-const MOST_SPARE: usize = 1024;
+const MAX_SPARE_CAPACITY: usize = 1024;
 /// How many ops before its turn the memory of an op is looked for.
-const LATER: usize = 6;
+const PREFETCH_DISTANCE: usize = 6;
 /// Ops count for the share like this many bytes each.
 const OP_COST: usize = 4 << 10;
 
@@ -40,13 +44,14 @@ pub struct Lane {
     status: Arc<Status>,
     /// Only threads that wait run this lane: workers are not told of it.
     waited: bool,
-    /// Whoever submits writes this and the next, and an owner looks at the others for every op.
+    /// The submitter writes this and the next, while the owner reads the others for every task: each is on
+    /// cache lines of its own, against false sharing.
     state: Apart<Mutex<LaneState>>,
     /// The newest ticket; what an owner without work watches.
     submitted: Apart<AtomicU64>,
     signs: Apart<Signs>,
     wake: Condvar,
-    /// Users' functions that the owner has dropped because of an abort, for whoever aborts to drop.
+    /// Users' functions that the owner has dropped because of an abort, for the aborting thread to destroy.
     aborted: Mutex<Vec<Task>>,
 }
 
@@ -55,7 +60,7 @@ struct Signs {
     /// The lowest ticket that a sleeper or a watcher waits for: until it has passed an owner need not look
     /// for them.
     wanted: AtomicU64,
-    /// Task up to this ticket is dropped instead of run.
+    /// Tasks up to this ticket are dropped instead of run.
     aborted: AtomicU64,
 }
 
@@ -93,9 +98,9 @@ enum Phase {
     /// No work.
     #[default]
     Idle,
-    /// Task, and nobody at it.
+    /// Tasks, and no owner.
     Ready,
-    /// Somebody owns the lane.
+    /// A thread owns the lane.
     Running,
     /// The first op waits for a fence.
     Blocked,
@@ -130,7 +135,7 @@ impl Lane {
         ptr::from_ref(self).addr()
     }
 
-    /// Adds work and says so to the engine if nobody is at this lane.
+    /// Adds a task and tells the engine if the lane has no owner.
     fn push(self: &Arc<Self>, make: impl FnOnce(Ticket) -> Task) -> Ticket {
         let mut state = lock(&self.state);
         let ticket = self.submitted.load(Ordering::Relaxed) + 1;
@@ -195,7 +200,7 @@ impl Lane {
                 continue;
             };
             let step = item.step(&self.status, &self.engine, self.number());
-            if let Some(later) = hand.get(LATER) {
+            if let Some(later) = hand.get(PREFETCH_DISTANCE) {
                 later.soon();
             }
             match step {
@@ -225,8 +230,8 @@ impl Lane {
         }
     }
 
-    /// The owner panicked, which is a bug of ours or of an observer: what it had in hand is lost, and nobody
-    /// waits for ever.
+    /// The owner panicked, which is a bug of ours or of an observer: the tasks that it had taken are lost,
+    /// and fail the stream, so that no thread waits for ever.
     fn give_up(&self) {
         self.status.fail(Kind::Device.because("a bug in Ferry: the work of this stream was lost to a panic"));
         let mut state = lock(&self.state);
@@ -244,7 +249,7 @@ impl Lane {
     /// submitter no wake, and a thread that waits may take the lane meanwhile.
     fn next_hand(self: &Arc<Self>, turn: &Quantum, empty: VecDeque<Task>) -> Option<VecDeque<Task>> {
         let mut state = lock(&self.state);
-        state.spare = if empty.capacity() <= MOST_SPARE { empty } else { VecDeque::new() };
+        state.spare = if empty.capacity() <= MAX_SPARE_CAPACITY { empty } else { VecDeque::new() };
         state.phase = if state.work.is_empty() { Phase::Idle } else { Phase::Ready };
         if matches!(turn, Quantum::Worker { .. }) {
             state.watched = true;
@@ -328,7 +333,7 @@ impl Lane {
         }
     }
 
-    /// There is work and nobody at it: tell the workers, or, where only waiting threads work, those.
+    /// There is work and no owner: tells the workers, or, where only waiting threads work, those.
     fn make_ready(self: &Arc<Self>, mut state: MutexGuard<'_, LaneState>) {
         state.phase = Phase::Ready;
         if self.waited && state.waiting.has_sleepers() {
@@ -341,7 +346,7 @@ impl Lane {
         }
     }
 
-    /// Somebody waits from here on; what passed before is seen by a look after this.
+    /// A thread waits from here on; what passed before is seen by a check after this.
     fn want(&self, state: &LaneState) {
         self.signs.wanted.store(state.waiting.wanted(), Ordering::Relaxed);
         // Pairs with the fence in `announce`.
@@ -370,7 +375,7 @@ impl Quantum {
 
     fn is_over(&mut self, lane: &Lane) -> bool {
         match self {
-            Quantum::Worker { moved } if *moved < SHARE => false,
+            Quantum::Worker { moved } if *moved < WORKER_QUANTUM => false,
             Quantum::Worker { moved } => {
                 *moved = 0;
                 lane.engine.has_ready()

@@ -1,5 +1,13 @@
-//! Devices made of memory and threads: faithful to what the documents say of a card, on a machine that has
-//! none.
+//! The host backend: devices made of memory and threads. It is faithful to what the documents say of a
+//! card, on a machine that has none.
+//!
+//! Memory: a `region` for each device and one for page-locked memory, of which blocks are allocated;
+//! `budget` shares a device's memory with other processes. Work: a `lane` for each stream, a list of
+//! `task`s that workers of the `engine` run, or threads that wait; large copies are shared by a `team`.
+//!
+//! What it does not do: check anything that the core has checked, and talk to the operating system, which
+//! is `os/`. Arrows: lane -> task -> engine -> team, and region -> budget; this module, which implements
+//! the core's `Backend`, knows all of them, and none knows it.
 
 mod budget;
 mod engine;

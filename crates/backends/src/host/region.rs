@@ -26,18 +26,19 @@ use std::{
     },
 };
 
-/// Freed ranges rest before they are used again, so that a stale pointer is met by an error and not by a
-/// stranger's block.
-const RESTING_RANGES: usize = 256;
-const RESTING_BYTES: usize = 256 << 20;
+/// Freed ranges spend some time in quarantine before they are used again, so that a stale pointer is met by
+/// an error and not by another block: at most so many ranges, and so many bytes.
+const QUARANTINE_RANGES: usize = 256;
+const QUARANTINE_BYTES: usize = 256 << 20;
 /// Page-locked blocks of this size on are unlocked when they are freed.
-const WORTH_UNLOCKING: usize = 1 << 20;
+const UNLOCK_FROM: usize = 1 << 20;
+/// A huge page.
 const HUGE: usize = 2 << 20;
 /// A region smaller than this is of no use.
-const LEAST_SPAN: usize = 64 << 20;
+const MIN_MAPPING: usize = 64 << 20;
 /// The engine's mapping is made accessible in steps of at least this, so that tools which look at every
 /// accessible page of a process (valgrind's leak search, core dumps) see little more than what is used.
-const STEP: usize = 64 << 20;
+const OPEN_STEP: usize = 64 << 20;
 
 /// A range of the user's addresses, the engine's view of it, and what is free in it.
 pub struct Region {
@@ -233,7 +234,7 @@ impl Region {
         }
     }
 
-    /// What somebody is told who asks for more than there is.
+    /// The error of a request for more than there is.
     fn short(&self, len: usize, used: usize) -> Error {
         let others = match self.others() {
             Ok(others) => others,
@@ -259,7 +260,7 @@ impl Region {
     /// one of the mappings that a process can have.
     fn unlock(&self, offset: usize, bytes: usize) {
         const DONTNEED_LOCKED: i32 = 24;
-        if bytes >= WORTH_UNLOCKING {
+        if bytes >= UNLOCK_FROM {
             self.engine().unlock(offset, bytes);
             self.lock_pages.store(true, Ordering::Relaxed);
         }
@@ -273,7 +274,7 @@ impl Region {
         if end <= space.open {
             return Ok(());
         }
-        let generous = end.max(space.open * 2).next_multiple_of(STEP).min(self.user.len() - edge());
+        let generous = end.max(space.open * 2).next_multiple_of(OPEN_STEP).min(self.user.len() - edge());
         // Limits on memory may forbid the larger step and grant the smaller one.
         let opened = [generous, end].into_iter().find(|to| self.engine().open(space.open, *to));
         space.open = opened.ok_or_else(|| {
@@ -314,12 +315,12 @@ impl FreeRanges {
 
     /// Puts a freed range to rest, unless it is so large that it would wake all others.
     fn rest(&mut self, offset: usize, bytes: usize) {
-        if bytes > RESTING_BYTES {
+        if bytes > QUARANTINE_BYTES {
             return self.give(offset, bytes);
         }
         self.resting.push_back((offset, bytes));
         self.resting_bytes += bytes;
-        while self.resting.len() > RESTING_RANGES || self.resting_bytes > RESTING_BYTES {
+        while self.resting.len() > QUARANTINE_RANGES || self.resting_bytes > QUARANTINE_BYTES {
             self.wake_oldest();
         }
     }
@@ -362,13 +363,13 @@ pub struct MappingSize {
 impl MappingSize {
     /// At most `most`, and less if the system grants less; then the region is smaller than was asked for.
     pub fn up_to(most: usize) -> MappingSize {
-        MappingSize { least: LEAST_SPAN, most: most.max(LEAST_SPAN) }
+        MappingSize { least: MIN_MAPPING, most: most.max(MIN_MAPPING) }
     }
 
     /// At most `most`, but never too little for all of `capacity`, with room to align the first and the last
     /// page.
     pub fn holding(capacity: usize, most: usize) -> MappingSize {
-        let least = capacity.saturating_add(3 * HUGE).max(LEAST_SPAN) / HUGE * HUGE;
+        let least = capacity.saturating_add(3 * HUGE).max(MIN_MAPPING) / HUGE * HUGE;
         MappingSize { least, most: most.max(least) }
     }
 
@@ -419,7 +420,7 @@ mod tests {
     fn a_range_that_is_too_large_to_rest_wakes_no_other() {
         let region = Region::device(0, 1 << 30, MappingSize::up_to(usize::MAX), false).expect("a device");
         let [small, large] =
-            [4096, RESTING_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
+            [4096, QUARANTINE_BYTES + 1].map(|len| region.alloc(&request(len, 4096)).expect("room"));
         region.free(&small);
         region.free(&large);
         assert_ne!(region.alloc(&request(4096, 4096)).expect("room").base, small.base, "still resting");

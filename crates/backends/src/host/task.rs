@@ -3,7 +3,7 @@
 
 use super::{
     engine::{Engine, OwnedTeam},
-    team::{LEAST, Team, TeamCopy},
+    team::{MIN_TEAM_BYTES, Team, TeamCopy},
 };
 use crate::bytes::{
     copy::{self, Cursor},
@@ -96,8 +96,8 @@ impl From<Plan> for Task {
 }
 
 impl Task {
-    /// Does about a slice of the work. The addresses in it are valid: whoever submitted it keeps them so
-    /// until it has passed.
+    /// Does about a slice of the work. The addresses in it are valid: the submitter keeps them so until the
+    /// task has passed.
     pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
         while let Task::After(after) = self {
             match after.0.pop() {
@@ -182,7 +182,7 @@ impl Task {
     fn gather(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
         let (pieces, portions) = match self {
-            Task::Linear { dst, src, len, done: 0 } if *len >= LEAST => {
+            Task::Linear { dst, src, len, done: 0 } if *len >= MIN_TEAM_BYTES => {
                 let rows = Rows::linear(*dst, *src, *len);
                 let Some(portions) = Team::portions(Pieces::Rows(slice::from_ref(&rows)), cpus) else {
                     return;

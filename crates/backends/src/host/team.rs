@@ -1,9 +1,9 @@
-//! A large copy that several threads do together: its owner, workers that have nothing else to do, and
-//! threads that wait for it.
+//! A large copy that several threads do together (a work-sharing team): its owner, workers that have
+//! nothing else to do, and threads that wait for it.
 //!
-//! The copy is cut into portions beforehand, and everybody takes the next one until none is left. Who runs
-//! the lane stays its owner: only the owner says that the copy is done, after the last portion is. A copy
-//! whose ends overlap is not cut.
+//! The copy is cut into portions beforehand, and each member takes the next one until none is left: one
+//! atomic increment a portion. The thread that runs the lane stays the owner: only it reports the copy as
+//! done, after the last portion is. A copy whose ends overlap is not cut.
 
 use crate::bytes::{
     copy::{self, Cursor, ROW_COST},
@@ -17,17 +17,17 @@ use ferry_core::{
 use std::{ops::Range, slice, thread};
 
 /// Below this a copy is done before help would come.
-pub const LEAST: usize = 2 << 20;
+pub const MIN_TEAM_BYTES: usize = 2 << 20;
 /// A portion is no smaller than this: taking one costs a cache miss.
-const LEAST_PORTION: usize = 256 << 10;
+const MIN_PORTION: usize = 256 << 10;
 /// A portion is no larger than this: an abort, a timeout or another lane waits for it.
-const MOST_PORTION: usize = 2 << 20;
-/// TeamPortions for each thread, so that nobody waits long for the last one.
-const PORTIONS_EACH: usize = 8;
-/// TeamPortions start at whole pages of the destination where they can.
+const MAX_PORTION: usize = 2 << 20;
+/// Portions for each thread: with some more than one each, no thread waits long for the last one.
+const PORTIONS_PER_THREAD: usize = 8;
+/// Portions start at whole pages of the destination where they can.
 const PAGE: usize = 4096;
-/// How often somebody who waits for the last portions looks before he lets others run.
-const LOOKS: usize = 256;
+/// How often a thread that waits for the last portions spins before it yields the CPU.
+const SPINS_BEFORE_YIELD: usize = 256;
 
 /// A copy that is being done together.
 pub struct Team {
@@ -77,10 +77,10 @@ impl Team {
     /// How a copy is cut for this many threads; `None` if it is not worth it, or must not be cut.
     pub fn portions(pieces: Pieces, cpus: usize) -> Option<TeamPortions> {
         let total = total_cost(pieces);
-        if cpus < 2 || total < LEAST {
+        if cpus < 2 || total < MIN_TEAM_BYTES {
             return None;
         }
-        let size = (total / (cpus * PORTIONS_EACH)).clamp(LEAST_PORTION, MOST_PORTION) & !(PAGE - 1);
+        let size = (total / (cpus * PORTIONS_PER_THREAD)).clamp(MIN_PORTION, MAX_PORTION) & !(PAGE - 1);
         Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(TeamPortions)
     }
 
@@ -122,7 +122,7 @@ impl Team {
         if self.is_over.load(Ordering::Relaxed) {
             return true;
         }
-        // SAFETY: whoever submitted the copy keeps its memory valid until it has passed, which its owner says
+        // SAFETY: the submitter keeps the memory valid until the copy has passed, which its owner reports
         // only after every portion that was taken is finished.
         let moved = unsafe {
             match portion {
@@ -161,14 +161,14 @@ impl Team {
         while self.finished.load(Ordering::Acquire) < taken {
             spin_loop();
             looks += 1;
-            if looks % LOOKS == 0 {
+            if looks % SPINS_BEFORE_YIELD == 0 {
                 thread::yield_now();
             }
         }
     }
 }
 
-/// Counts a portion as finished, also if doing it should panic: nobody waits for it for ever.
+/// Counts a portion as finished when dropped, also during a panic: the owner never waits for ever.
 struct Finish<'a>(&'a AtomicUsize);
 
 impl Drop for Finish<'_> {
@@ -201,7 +201,7 @@ impl OpenTeams {
         self.count.store(teams.len(), Ordering::SeqCst);
     }
 
-    /// Nobody may help with this copy any more.
+    /// No thread joins this copy any more.
     pub fn remove(&self, team: &Arc<Team>) {
         let mut teams = lock(&self.teams);
         teams.retain(|open| !Arc::ptr_eq(open, team));

@@ -21,7 +21,7 @@ use std::{
     ops::Range,
 };
 
-/// The calling thread is one of ours, for as long as it lives: it takes no signal that somebody sends.
+/// Marks the calling thread as one of ours, for as long as it lives: it handles no signal that was sent.
 pub fn thread_of_ours() {
     if let Some(slot) = ThreadSlot::mine() {
         slot.is_of_ours();

@@ -1,7 +1,7 @@
-//! Descriptors that we keep, in a process that is somebody else's. They are 3 or higher, so that nothing the
-//! program prints lands in them, and they are ours only as long as the program has not closed them: a program
-//! may close all descriptors and open its own under the same numbers. So each is known by the file behind it,
-//! and that is looked at before it is used or closed.
+//! File descriptors of the library, in a process that belongs to a program. They are 3 or higher, so that
+//! nothing the program prints is written to them, and they are ours only as long as the program has not
+//! closed them: a program may close all descriptors and open its own under the same numbers. So each is
+//! known by the file behind it, and that is compared before it is used or closed.
 //!
 //! A forked child closes its copies (`fork.rs`): memory files, exports and leases of a process that ended are
 //! gone.
@@ -191,9 +191,9 @@ impl Drop for Borrowed {
     }
 }
 
-/// Holds all that is kept, before a fork. Not at any price: a signal handler that forks may have interrupted
-/// whoever has it.
-pub(crate) fn hold() {
+/// Locks the list of kept descriptors before a fork. Gives up after some tries: a signal handler that forks
+/// may have interrupted the thread that has the lock.
+pub(crate) fn lock_for_fork() {
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
         let held = match KEPT.try_lock() {
@@ -208,12 +208,12 @@ pub(crate) fn hold() {
     }
 }
 
-/// Undoes `hold`, after the fork.
-pub(crate) fn let_go() {
+/// Unlocks the list after the fork.
+pub(crate) fn unlock_after_fork() {
     drop(HELD.take().map(ManuallyDrop::into_inner));
 }
 
-/// In a forked child: closes its copies. Between `hold` and `let_go`.
+/// In a forked child: closes its copies. Called between `lock_for_fork` and `unlock_after_fork`.
 pub(crate) fn close_all() {
     let mut held = HELD.take();
     if let Some(kept) = &mut held {

@@ -27,7 +27,7 @@ struct MarkPage {
     process: AtomicU32,
 }
 
-/// The page of a mark that was never set: nobody is a child.
+/// The page of a mark that was never set: no process is a child.
 static UNSET: MarkPage = MarkPage { state: AtomicU32::new(OURS), process: AtomicU32::new(0) };
 
 /// Something that is true of the process that set it and of none of its children.
@@ -39,7 +39,7 @@ pub struct ForkMark {
 }
 
 impl ForkMark {
-    /// A mark that tells nobody apart yet.
+    /// A mark that is not set yet.
     pub const fn new() -> ForkMark {
         ForkMark {
             current: AtomicPtr::new((&raw const UNSET).cast_mut()),
@@ -65,7 +65,7 @@ impl ForkMark {
         Ok(())
     }
 
-    /// Takes it back. The page stays: somebody may be looking at it.
+    /// Takes it back. The page stays: another thread may be reading it.
     pub fn unset(&self) {
         self.current.store((&raw const UNSET).cast_mut(), Ordering::Release);
     }
@@ -162,17 +162,17 @@ pub fn watch() -> io::Result<()> {
 }
 
 extern "C" fn before() {
-    files::hold();
+    files::lock_for_fork();
 }
 
 extern "C" fn in_parent() {
-    files::let_go();
+    files::unlock_after_fork();
 }
 
 extern "C" fn in_child() {
     BY_C_LIBRARY.store(true, Ordering::Relaxed);
     files::close_all();
-    files::let_go();
+    files::unlock_after_fork();
 }
 
 #[cfg(all(test, not(loom)))]

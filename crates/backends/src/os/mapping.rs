@@ -33,8 +33,7 @@ impl Mapping {
         if unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) } != 0 {
             return Err(system(&format!("making {name} {len} bytes large")));
         }
-        // Whoever maps a part of it in another process may touch it for as long as they like.
-        // SAFETY: the descriptor is ours; where seals are unknown nothing is sealed and nobody can import.
+        // A process that maps a part of it may access it at any later time, so the file must not shrink.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
         Ok((Mapping::make(name, len, flags, file.as_raw_fd())?, Some(kept)))
     }

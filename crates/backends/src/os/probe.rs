@@ -27,15 +27,15 @@ use std::{
 };
 
 /// Up to here one call populates everything; beyond it the last page is asked for first.
-const SMALL: usize = 256 << 10;
+const POPULATE_AT_ONCE: usize = 256 << 10;
 /// From here on mappings are worth asking for, if the kernel can be asked.
-const LARGE: usize = 1 << 20;
+const QUERY_MAPPINGS_FROM: usize = 1 << 20;
 /// From here on, if all of them have to be read.
-const VERY_LARGE: usize = 64 << 20;
-/// From here on several threads bring in what is absent,
-const FOR_SEVERAL: usize = 32 << 20;
-/// and so many at most.
-const MOST_THREADS: usize = 8;
+const READ_MAPPINGS_FROM: usize = 64 << 20;
+/// From here on several threads populate pages that are absent.
+const POPULATE_IN_PARALLEL_FROM: usize = 32 << 20;
+/// The most threads that do.
+const MAX_THREADS: usize = 8;
 
 /// `Ok` if every byte of the range can be accessed that way now. An empty range always can.
 pub fn accessible(addr: usize, len: usize, access: Access) -> Result<()> {
@@ -75,7 +75,7 @@ pub fn why_not(addr: usize, past: usize, access: Access) -> String {
 /// Whether these pages can be accessed.
 fn is_good(first: usize, past: usize, access: Access) -> bool {
     let (len, page) = (past - first, page_size());
-    if len <= SMALL {
+    if len <= POPULATE_AT_ONCE {
         return populate(first, len, access);
     }
     // The last page first: a garbage length then fails before anything large is brought in.
@@ -86,8 +86,8 @@ fn is_good(first: usize, past: usize, access: Access) -> bool {
 
 /// The mappings, where asking for them takes less time than looking at all pages.
 fn mappings(len: usize) -> Option<Mappings> {
-    let asked = if len >= LARGE { Mappings::ask() } else { None };
-    asked.or_else(|| if len >= VERY_LARGE { Mappings::read() } else { None })
+    let asked = if len >= QUERY_MAPPINGS_FROM { Mappings::ask() } else { None };
+    asked.or_else(|| if len >= READ_MAPPINGS_FROM { Mappings::read() } else { None })
 }
 
 /// Whether these pages can be accessed, by the mappings they lie in; `None` if those cannot be told.
@@ -114,7 +114,7 @@ fn by_mapping(mappings: &Mappings, first: usize, past: usize, access: Access) ->
 fn bring_in(first: usize, past: usize, access: Access) -> bool {
     let absent = absent(first, past);
     let bytes: usize = absent.iter().map(Range::len).sum();
-    if bytes < FOR_SEVERAL {
+    if bytes < POPULATE_IN_PARALLEL_FROM {
         return absent.iter().all(|range| populate(range.start, range.len(), access));
     }
     // Fresh pages are cleared as they come, at a few GB/s by one thread.
@@ -127,7 +127,7 @@ fn bring_in(first: usize, past: usize, access: Access) -> bool {
             }
         }
     };
-    together("ferry-probe", cpus.min(MOST_THREADS) - 1, &work);
+    together("ferry-probe", cpus.min(MAX_THREADS) - 1, &work);
     good.into_inner()
 }
 

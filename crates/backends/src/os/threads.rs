@@ -1,9 +1,8 @@
-//! Threads of the backends, inside a process that is somebody else's.
+//! Starting threads of the backends inside a process that belongs to a program.
 //!
-//! They take none of the signals sent to the process: a handler of the user's must not run on them, and
-//! whoever waits for signals in a thread of the user's must get them. One that has had nothing to do for a
-//! while ends, so that a process whose own threads have ended does, too; what happens until then:
-//! `threads/end.rs`.
+//! They block all signals sent to the process: a handler of the user's must not run on them, and a thread
+//! of the user's that waits for signals must get them. One that has had nothing to do for a while ends, so
+//! that a process whose own threads have ended does, too; what happens until then: `threads/end.rs`.
 
 pub mod cancel;
 pub mod end;
@@ -63,7 +62,7 @@ pub fn together(_: &str, _: usize, work: &(dyn Fn() + Sync)) {
     work();
 }
 
-/// In a model there are no threads but its own: whoever wants one has to do without.
+/// In a model of loom there are no threads but its own: none is granted.
 #[cfg(loom)]
 pub fn spawn(_: String, _: usize, _: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -9,7 +9,7 @@ use ferry_core::{Pieces, Rows, Segment};
 use std::ptr;
 
 /// How many pieces before its turn the pages of a piece are looked for.
-const LATER: usize = 4;
+const PREFETCH_DISTANCE: usize = 4;
 
 /// What a row counts for at least, however short.
 pub const ROW_COST: usize = 64;
@@ -131,7 +131,7 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
             if rows.height == 1 {
                 let ahead = get(cursor.piece + RowSpan::lead(rows.width)).unwrap_or(*rows);
                 let ahead = (ahead.dst as *mut u8, ahead.src as *const u8);
-                if let Some(later) = get(cursor.piece + LATER) {
+                if let Some(later) = get(cursor.piece + PREFETCH_DISTANCE) {
                     M::soon(later.dst as *const u8, later.src as *const u8, manner);
                 }
                 // SAFETY: a row of the plan, and its ends are apart.

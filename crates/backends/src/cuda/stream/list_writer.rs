@@ -22,6 +22,7 @@ pub fn write_chunk(room: &mut [MaybeUninit<Segment>; Chunk::LEN], chunk: &Chunk<
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::*;
+    use crate::bytes::nontemporal;
     use std::arch::x86_64::*;
 
     /// Four words.
@@ -48,7 +49,7 @@ mod avx2 {
             for words in interleaved(dst, src, four(len)) {
                 // SAFETY: four segments are three of these, the room is for all segments of the chunk, and it is aligned.
                 unsafe {
-                    _mm256_stream_si256(place, words);
+                    nontemporal::store(place, words);
                     place = place.add(1);
                 }
             }

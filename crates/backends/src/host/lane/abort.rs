@@ -1,8 +1,8 @@
 //! Dropping work that did not run: what an abort or a halt leaves behind.
 //!
-//! An abort is a ticket: work up to it is dropped. Whoever owns the lane does that before it runs anything
-//! else, and without an owner the aborting thread becomes it. Functions of the user's are dropped on a thread
-//! of the user's, or, where there is none, on a thread of the pool.
+//! An abort is a ticket: tasks up to it are dropped. The owner of the lane does that before it runs
+//! anything else, and without an owner the aborting thread becomes it. Functions of the user's are dropped
+//! on a thread of the user's, or, where there is none, on a thread of the pool.
 
 use super::{Lane, Phase};
 use crate::{host::task::Task, litter::drop_each, pool::Job};
@@ -13,8 +13,8 @@ use ferry_core::{
 use std::{collections::VecDeque, mem};
 
 impl Lane {
-    /// Drops the work that has not passed by now, or has its owner do it and waits for that. Task submitted
-    /// later is not concerned. Functions of the user's are dropped here, on the user's thread.
+    /// Drops the tasks that have not passed by now, or has their owner do it and waits for that. Tasks
+    /// submitted later are not concerned. Functions of the user's are dropped here, on the user's thread.
     pub(super) fn abort(self: &Arc<Self>) {
         let dropped = self.take_aborted();
         // The lock is not held while destructors of the user's run: one may abort this very stream.
@@ -85,7 +85,7 @@ impl Lane {
         true
     }
 
-    /// Drops work that did not run, where nobody of the user's is there to do it.
+    /// Drops tasks that did not run, on a thread of the pool: no thread of the user's is here.
     pub(super) fn dispose(&self, work: impl IntoIterator<Item = Task>) {
         let functions = work.into_iter().filter_map(|work| match work {
             Task::Call(function) => Some(function),

@@ -1,5 +1,5 @@
-//! Fences of a lane: "this lane has passed this ticket". Whoever waits for one helps, then looks on for a
-//! little while, then sleeps.
+//! Fences of a lane: "this lane has passed this ticket". A thread that waits for one first helps with the
+//! work, then spins for a short time, then sleeps.
 
 use super::{Lane, LaneState, Phase};
 use crate::{host::task::Milestone, pool::Job};

@@ -1,11 +1,11 @@
-//! Who waits for a lane, by ticket: threads that sleep and functions that watch. There may be thousands, so
-//! neither coming nor being told costs more than a walk down a tree.
+//! The waiters of a lane, by ticket: threads that sleep and functions that are to be called. There may be
+//! thousands, so neither adding nor notifying one costs more than a walk down a tree.
 
 use crate::pool::Job;
 use ferry_core::Ticket;
 use std::collections::BTreeMap;
 
-/// No ticket: nobody waits.
+/// No ticket: there are no waiters.
 pub const NONE: Ticket = Ticket::MAX;
 
 /// The threads and functions that wait for one lane.
@@ -20,7 +20,7 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// The lowest ticket that somebody waits for.
+    /// The lowest ticket that is waited for.
     pub fn wanted(&self) -> Ticket {
         let slept_for = self.sleepers.first_key_value().map_or(NONE, |(ticket, _)| *ticket);
         let watched = self.watchers.first_key_value().map_or(NONE, |((ticket, _), _)| *ticket);

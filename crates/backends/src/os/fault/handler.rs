@@ -1,9 +1,9 @@
 //! The one handler of this library, for SIGSEGV and SIGBUS. It uses nothing but system calls, its own stack
 //! and atomics.
 //!
-//! What is not for us takes the course it would have taken: the program's handler is called as the kernel
-//! would have called it, and where there was none the default action follows. A signal that somebody sent is
-//! never ours.
+//! A fault that is not of our loops is handled as without us: the program's handler is called as the kernel
+//! would have called it, and where there was none the default action follows. A signal that was sent by
+//! `kill` is never ours.
 
 use super::{Fault, frame, note, slots::ThreadSlot};
 use std::{
@@ -17,7 +17,8 @@ use std::{
 
 /// The signals of memory that cannot be accessed.
 pub(super) const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
-/// Memory that broke while nobody used it: it is told once, and not again when the handler returns.
+/// A memory error that was found before it was accessed: it is reported once, and not again when the
+/// handler returns.
 const BUS_MCEERR_AO: i32 = 5;
 
 /// What the program had for each signal when we came.
@@ -69,7 +70,7 @@ unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: 
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel gives a valid siginfo to a SA_SIGINFO handler, and one of a fault has the address.
     let (code, addr) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // What somebody sent has a code of 0 or less, and no address.
+    // A signal that was sent has a code of 0 or less, and no address.
     let is_sent = code <= 0;
     // SAFETY: as the kernel gave them.
     if is_sent && code != libc::SI_TKILL && unsafe { hand_over(signal, info, context) } {

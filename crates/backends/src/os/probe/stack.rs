@@ -1,11 +1,11 @@
-//! What lies on the stack of the calling thread can be accessed: nobody need be asked about an output
-//! argument there, as most are.
+//! Whether a range lies on the calling thread's stack. That can be accessed without asking the kernel, and
+//! most output arguments are there.
 
 use std::{cell::Cell, hint::black_box, mem::MaybeUninit, ops::Range};
 
 /// No more of a stack than this is taken for one. Where stacks have no limit, all up to the next mapping
 /// counts as the first thread's, and the heap grows there later, with stacks of users in it perhaps.
-const MOST: usize = 64 << 20;
+const MAX_STACK: usize = 64 << 20;
 
 thread_local! {
     /// Where this thread's stack is; empty if nobody knows. `None` before it was looked for.
@@ -24,7 +24,7 @@ pub fn is_on_stack(addr: usize, len: usize) -> bool {
 
 fn find(stack: &Cell<Option<(usize, usize)>>) -> (usize, usize) {
     stack.get().unwrap_or_else(|| {
-        let Range { start, end } = look();
+        let Range { start, end } = ask_for_stack();
         stack.set(Some((start, end)));
         (start, end)
     })
@@ -32,7 +32,7 @@ fn find(stack: &Cell<Option<(usize, usize)>>) -> (usize, usize) {
 
 /// Asks where the stack of this thread is.
 #[cold]
-fn look() -> Range<usize> {
+fn ask_for_stack() -> Range<usize> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut bottom, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: `attributes` receives those of a thread that lives, and is made void again.
@@ -48,7 +48,7 @@ fn look() -> Range<usize> {
 
 fn upper_part(bottom: usize, size: usize) -> Range<usize> {
     let top = bottom + size;
-    top - size.min(MOST)..top
+    top - size.min(MAX_STACK)..top
 }
 
 #[cfg(all(test, not(loom)))]
@@ -65,7 +65,7 @@ mod tests {
     fn a_stack_without_limit_is_not_taken_for_all_below_it() {
         assert_eq!(upper_part(0x10_0000, 8 << 20), 0x10_0000..0x90_0000);
         let (bottom, top) = (0x562e_c8bb_0000, 0x7ffd_0a83_e000);
-        assert_eq!(upper_part(bottom, top - bottom), top - MOST..top);
+        assert_eq!(upper_part(bottom, top - bottom), top - MAX_STACK..top);
     }
 
     #[test]

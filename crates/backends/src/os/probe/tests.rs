@@ -188,7 +188,7 @@ fn both_ways_to_mappings_tell_the_same() {
 
 #[test]
 fn several_threads_bring_in_what_is_absent() {
-    let len = 2 * FOR_SEVERAL;
+    let len = 2 * POPULATE_IN_PARALLEL_FROM;
     for (rights, access) in [(BOTH, Access::Write), (PROT_READ, Access::Read)] {
         let mapped = Mapped::new(len, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         assert_eq!(absent(mapped.at, mapped.at + len).iter().map(Range::len).sum::<usize>(), len);

@@ -58,7 +58,8 @@ impl Mapped {
         self.by_base.insert(imported.user.addr(), imported);
     }
 
-    /// Unmaps what nobody else uses, too: the addresses may be somebody else's then, so they go first.
+    /// Forgets the addresses and unmaps what no other import uses, in this order: once unmapped the
+    /// addresses may be given to others.
     fn remove(&mut self, base: usize) {
         let Some(imported) = self.by_base.remove(&base) else { return };
         imported.mappings().for_each(|mapping| self.ranges.remove(mapping.addr()));

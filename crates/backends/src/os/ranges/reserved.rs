@@ -8,7 +8,8 @@ use ferry_core::{
 };
 use std::collections::{HashMap, VecDeque};
 
-/// Addresses that were given up rest before anybody gets them again, as far as they are not many.
+/// Released addresses stay in quarantine before they are handed out again: at most so many ranges, and so
+/// many bytes.
 const QUARANTINE_RANGES: usize = 64;
 const QUARANTINE_BYTES: usize = 1 << 30;
 
@@ -39,7 +40,7 @@ impl Quarantine {
         }
     }
 
-    /// Somebody wants this very address.
+    /// Takes the range around this address out: it was asked for by address.
     fn release(&mut self, addr: usize) {
         self.mappings.retain(|mapping| !mapping.contains(addr, 1));
         self.bytes = self.mappings.iter().map(Mapping::len).sum();

@@ -36,7 +36,7 @@ impl Cancelling {
         if self.0 == ENABLED {
             // SAFETY: the state exists, and the old one is not asked for.
             unsafe { pthread_setcancelstate(ENABLED, ptr::null_mut()) };
-            look();
+            end_if_cancelled();
         }
     }
 
@@ -50,7 +50,7 @@ impl Cancelling {
 
 /// Ends the thread if it was cancelled, as [`Cancelling::back`] does.
 #[inline(always)]
-pub fn look() {
+pub fn end_if_cancelled() {
     // SAFETY: nothing is left to be undone, as the caller sees to.
     unsafe { pthread_testcancel() };
 }

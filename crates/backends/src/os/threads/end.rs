@@ -1,9 +1,9 @@
 //! The end of a process whose main thread has left it with pthread_exit.
 //!
 //! Such a process ends with its last thread, and that must be the program's, not one of ours. Ours end when
-//! they have nothing to do; in the meantime somebody has to take the signals sent to the process, which they
-//! block, and some never end by themselves. So one more thread looks now and then whether only ours are left.
-//! It is started when the main thread leaves, and costs others nothing.
+//! they have nothing to do; in the meantime a thread has to take the signals sent to the process, which
+//! they block, and some never end by themselves. So one more thread checks periodically whether only ours
+//! are left. It is started when the main thread leaves, and costs other programs nothing.
 
 use super::{CALL_STACK, FIRST, Mask, OURS, One, spawn};
 use crate::os::files::read_to_string;
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often that thread checks.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// How many threads of ours never end by themselves.
 static STAYING: AtomicUsize = AtomicUsize::new(0);
@@ -35,8 +35,8 @@ pub fn spawn_staying(name: String, stack: usize, body: impl FnOnce() + Send + 's
     })
 }
 
-/// A thread of the user's ends. If it is the main thread, or that has ended before, somebody looks from now
-/// on whether it was the last.
+/// A thread of the user's ends. If it is the main thread, or that has ended before, a thread checks from
+/// now on whether it was the last.
 pub fn thread_leaves() {
     let has_threads = OURS.load(Ordering::SeqCst) > 0;
     if has_threads && (is_main_thread() || ThreadCount::now().is_some_and(|seen| seen.main_is_gone)) {
@@ -67,7 +67,7 @@ fn look_on() {
         } else {
             ours.set();
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(CHECK_EVERY);
     }
 }
 

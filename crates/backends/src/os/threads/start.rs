@@ -57,7 +57,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Threads that borrow what they work on. Whoever drops this waits for them.
+/// Threads that borrow what they work on. Dropping this waits for them.
 #[derive(Default)]
 pub struct JoinedThreads(Arc<(Mutex<usize>, Condvar)>);
 
