@@ -6,8 +6,8 @@
 //! connection open, which is the lease, and counts what it has imported (`imports.rs`). What the two say to
 //! each other is in `wire.rs`, the system calls are in `socket.rs`. `docs/IPC.md` has the picture.
 //!
-//! Four words, as in `core/share.rs`: export, import, shared, lease. Nothing here knows allocations or
-//! handles; those rules are `rules/export_key.rs` and `rules/shareable.rs`.
+//! Four words, as in `core/runtime/share.rs`: export, import, shared, lease. Nothing here knows allocations
+//! or handles; those rules are `rules/export_key.rs` and `rules/shareable.rs`.
 //!
 //! Arrows: `socket`, `wire` <- `exports` <- `service`, `ask`, `imports`.
 
