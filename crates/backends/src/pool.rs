@@ -239,7 +239,7 @@ mod tests {
         refuse_threads(&pool);
         for run in [Pool::run, Pool::run_now] {
             let job = held.clone();
-            let refused = run(&pool, Box::new(move || drop(job))).err().expect("no thread");
+            let refused = run(&pool, Box::new(move || drop(job))).expect_err("no thread");
             assert_eq!(Arc::strong_count(&held), 2, "it was neither run nor dropped");
             (refused.job)();
         }

@@ -130,6 +130,7 @@ impl Routine {
 /// ends overlap is moved from the side that memmove would begin with. A fault ends the plan; then `cursor`
 /// says nothing.
 ///
+/// # Safety
 /// Every row of every piece is valid at the engine's addresses, or memory that the program took away: then
 /// the fault is returned.
 #[inline]

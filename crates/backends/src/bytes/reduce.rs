@@ -14,6 +14,7 @@ const CHUNK: usize = 4096;
 /// whether all of it is done. Bytes are fetched before any of their chunk is written, so elements may lie at
 /// any alignment and across pieces, and ends may overlap.
 ///
+/// # Safety
 /// Every piece is valid at the engine's addresses, or memory that the program took away: then the fault is
 /// returned.
 pub unsafe fn advance(reduction: &Reduction, done: &mut usize, most: usize) -> Result<bool, Fault> {
