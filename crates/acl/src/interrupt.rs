@@ -13,7 +13,7 @@ use crate::{
     fork::{FORKED, is_forked},
     state::{Check, Here, with_here},
 };
-use ferry_core::{Kind, PATIENCE, Rows};
+use ferry_core::{Kind, RECLAIM_TIMEOUT, Rows};
 use std::time::{Duration, Instant};
 
 /// How long a wait goes on until signals are handled.
@@ -89,9 +89,9 @@ pub(crate) fn find_room<T>(
     make: impl Fn(Duration) -> ferry_core::Result<T>,
 ) -> ferry_core::Result<T> {
     if !here.is_watched() {
-        return make(PATIENCE);
+        return make(RECLAIM_TIMEOUT);
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + RECLAIM_TIMEOUT;
     loop {
         let begin = Instant::now();
         match make(SLICE) {

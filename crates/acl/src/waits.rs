@@ -8,7 +8,7 @@
 use ferry::engine::threads::{self, CALL_STACK};
 use ferry_core::{
     Block, Error, Fence, Gate, Home, Kind, Op, Plan, QueueOptions, Request, Result, Rows, Runtime, Stream,
-    sync::lock,
+    Ticket, sync::lock,
 };
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -68,21 +68,21 @@ pub(crate) fn block(
     stream: &Arc<Stream>,
     gate: Arc<Gate>,
     until: Until,
-) -> Result<Arc<dyn Fence>> {
+) -> Result<Ticket> {
     start(1)?;
     let made = stream.fence().and_then(|before| {
-        let passed = stream.wait_for(gate.clone())?;
-        Ok(StreamWait { stream: stream.clone(), before, gate, passed, until, since: None, runtime })
+        let ticket = stream.wait_for(gate.clone())?;
+        let passed = stream.fence_after(ticket);
+        Ok((ticket, StreamWait { stream: stream.clone(), before, gate, passed, until, since: None, runtime }))
     });
     let mut duties = lock(&DUTIES);
     duties.coming -= 1;
-    let wait = made?;
-    let passed = wait.passed.clone();
+    let (ticket, wait) = made?;
     duties.waits.push(wait);
     duties.has_news = true;
     drop(duties);
     CHANGED.notify_all();
-    Ok(passed)
+    Ok(ticket)
 }
 
 /// Has the thread run this, once, as soon as possible. If there is no thread to be had, it does not run.

@@ -1,9 +1,9 @@
 //! What a way to reach devices must offer. Backends trust what they are given: the core has checked it.
 //!
-//! [`Backend`] holds what every backend needs: devices, memory and queues. What a backend may offer beyond that is an
-//! object that it hands out, or `None`: addresses to map memory at, memory shared with other processes, knowledge of
-//! blocks that come and go, streams of other libraries. So a new capability costs the trait one method, and a backend that
-//! wraps another one forwards the object.
+//! [`Backend`] holds what every backend needs: devices, memory and queues. What a backend may offer beyond
+//! that is an object that it hands out, or `None`: addresses to map memory at, memory shared with other
+//! processes, knowledge of blocks that come and go, streams of other libraries. So a new capability costs the
+//! trait one method, and a backend that wraps another one forwards the object.
 
 use crate::{
     Access, Block, DeviceId, Kind, Origin, Queue, QueueOptions, Request, Result, SegmentSink, Status,
@@ -27,7 +27,8 @@ pub trait Backend: Send + Sync {
     /// How much memory a device has, and how much of it is taken.
     fn memory(&self, device: DeviceId) -> Result<DeviceMemory>;
 
-    /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last granule.
+    /// Makes memory. `base` is a multiple of the address table's granule, and no other block shares its last
+    /// granule.
     fn alloc(&self, request: &Request) -> Result<Block>;
 
     /// Page-locks memory of the user's, all of which can be read and written.
@@ -41,15 +42,17 @@ pub trait Backend: Send + Sync {
     /// `block` came from here and was not freed before, and every op that could reach it is complete.
     unsafe fn free(&self, block: &Block) -> Result<()>;
 
-    /// Says what `len` bytes at `addr`, unknown to the address table, are: memory that some other library made on a device
-    /// or page-locked (`Some`), or plain host memory that can be accessed that way now (`None`). Anything else, such as
-    /// addresses that the backend has reserved for itself, is a `BadAddress`. An empty range needs no memory behind it.
+    /// Says what `len` bytes at `addr`, unknown to the address table, are: memory that some other library
+    /// made on a device or page-locked (`Some`), or plain host memory that can be accessed that way now
+    /// (`None`). Anything else, such as addresses that the backend has reserved for itself, is a
+    /// `BadAddress`. An empty range needs no memory behind it.
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>>;
 
     /// Makes a queue on a device. Its work reports through `status`.
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>>;
 
-    /// Memory for the list of a plan of about so many segments, where the device reads lists better than in memory of the core.
+    /// Memory for the list of a plan of about so many segments, where the device reads lists better than in
+    /// memory of the core.
     fn segment_sink(&self, segments: usize) -> Option<Box<dyn SegmentSink>> {
         let _ = segments;
         None
@@ -100,22 +103,22 @@ pub struct DeviceMemory {
 
 /// Reserved addresses, at which the CPU sees memory that is mapped there.
 pub trait AddressSpace: Send + Sync {
-    /// Sets addresses aside, with nothing behind them and with nothing of ours next to them; a multiple of `align`, near `wish`
-    /// if that can be.
+    /// Sets addresses aside, with nothing behind them and with nothing of ours next to them; a multiple of
+    /// `align`, near `wish` if that can be.
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize>;
 
     /// Undoes `reserve`. Nothing is mapped there.
     fn release(&self, base: usize);
 
-    /// Lets the CPU see `block`, which `alloc` or `host_pages` gave, at the reserved address `base` too, where it may access such
-    /// memory: host memory everywhere, a device's where memory is unified.
+    /// Lets the CPU see `block`, which `alloc` or `host_pages` gave, at the reserved address `base` too,
+    /// where it may access such memory: host memory everywhere, a device's where memory is unified.
     fn show(&self, base: usize, block: &Block) -> Result<()>;
 
     /// Undoes `show`.
     fn hide(&self, base: usize, block: &Block);
 
-    /// Page-locked host memory that can be shown at reserved addresses: pages of the memory node `node`, if one is named and the
-    /// system allows the choice. [`Backend::free`] gives it back.
+    /// Page-locked host memory that can be shown at reserved addresses: pages of the memory node `node`, if
+    /// one is named and the system allows the choice. [`Backend::free`] gives it back.
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block>;
 }
 
@@ -145,20 +148,22 @@ pub trait Sharing: Send + Sync {
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block>;
 }
 
-/// Knowledge of which blocks are in the address table, where a device reads descriptors by itself and has to tell memory that
-/// is still there from memory that was freed. Backends that ask the core when the copy runs need none.
+/// Knowledge of which blocks are in the address table, where a device reads descriptors by itself and has to
+/// tell memory that is still there from memory that was freed. Backends that ask the core when the copy runs
+/// need none.
 pub trait BlockWatch: Send + Sync {
     /// What a descriptor that names memory of `block`, a block of the address table, keeps of it.
     fn stamp(&self, block: &Block) -> Result<u64>;
 
-    /// `block` has left the address table. It keeps its memory until `free`, for work that was submitted before.
+    /// `block` has left the address table. It keeps its memory until `free`, for work that was submitted
+    /// before.
     fn forgotten(&self, block: &Block);
 }
 
 /// Streams that another library in the process made with the same driver.
 pub trait NativeStreams: Send + Sync {
-    /// Makes a queue over a stream of another library, shared from the start as by [`Queue::share`]; the stream
-    /// stays that library's.
+    /// Makes a queue over a stream of another library, shared from the start as by [`Queue::share`]; the
+    /// stream stays that library's.
     ///
     /// # Safety
     /// `native` is what the backend's driver calls a stream, and outlives the queue.

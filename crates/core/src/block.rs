@@ -1,4 +1,5 @@
-//! Memory as data: where it is, how it came to be known, what an address belongs to. Nothing here makes or finds any.
+//! Memory as data: where it is, how it came to be known, what an address belongs to. Nothing here makes or
+//! finds any.
 
 use crate::{Error, Kind};
 use std::fmt;
@@ -20,7 +21,8 @@ pub enum Home {
 /// ```
 /// use ferry_core::{Block, Home, Origin};
 ///
-/// let block = Block { base: 0x1000, len: 64, home: Home::Device(0), at: 0x9000, page: 4096, origin: Origin::Allocated };
+/// let (home, origin) = (Home::Device(0), Origin::Allocated);
+/// let block = Block { base: 0x1000, len: 64, home, at: 0x9000, page: 4096, origin };
 /// assert_eq!(block.translate(0x1010, 48), Some(0x9010));
 /// assert_eq!(block.translate(0x1010, 49), None, "leaves the block");
 /// assert_eq!(block.to_string(), "device 0 allocation 0x1000 of 64 bytes");

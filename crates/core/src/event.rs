@@ -1,24 +1,48 @@
 //! An event: a slot for the latest fence recorded into it.
 
 use crate::{
-    Fence, Gate, Mark, Result, Stream,
-    sync::{Arc, Mutex, lock},
+    Fence, Gate, Mark, Result, Stream, Ticket,
+    submissions::StreamState,
+    sync::{Arc, Mutex, Weak, lock},
 };
 
-/// Holds the latest mark recorded on any stream. Recording again replaces it; waits that were bound before keep the old one.
+/// Keeps the latest mark recorded on any stream. Recording again replaces it; waits that were bound before
+/// keep the old one.
 #[derive(Default)]
 pub struct Event {
-    slot: Mutex<Slot>,
+    state: Mutex<EventState>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct EventState {
     mark: Option<Arc<dyn Mark>>,
     reset: Option<Reset>,
-    /// Fences behind the waits that streams were given for this event.
-    waits: Vec<Arc<dyn Fence>>,
-    /// Nobody will record it any more, so nothing may wait for the next record.
+    /// The waits that streams were given for this event.
+    waits: Vec<EventWait>,
+    /// The event is never recorded again, so nothing may wait for the next record.
     ended: bool,
+}
+
+/// A wait of a stream for an event: the op `ticket` of the stream.
+struct EventWait {
+    stream: Weak<StreamState>,
+    ticket: Ticket,
+    /// Made when it is first asked for, which few programs do.
+    fence: Option<Arc<dyn Fence>>,
+}
+
+impl EventWait {
+    /// Whether the stream is known to have passed the wait. A stream that is gone has passed everything.
+    fn has_passed(&self) -> bool {
+        self.stream.upgrade().is_none_or(|stream| stream.status.passed() >= self.ticket)
+    }
+
+    /// Whether the stream has passed the wait; asks the device if it is not known.
+    fn is_over(&mut self) -> bool {
+        let Some(stream) = self.stream.upgrade() else { return true };
+        let is_known = stream.status.passed() >= self.ticket;
+        is_known || self.fence.get_or_insert_with(|| stream.queue.fence_after(self.ticket)).is_done()
+    }
 }
 
 /// A reset after the latest record.
@@ -38,73 +62,80 @@ impl Event {
     /// Captures the work submitted to `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let mark = stream.mark()?;
-        let mut slot = lock(&self.slot);
-        slot.mark = Some(mark.clone());
-        let reset = slot.reset.take();
-        drop(slot);
+        let mut state = lock(&self.state);
+        state.mark = Some(mark.clone());
+        let reset = state.reset.take();
+        drop(state);
         if let Some(reset) = reset {
             reset.next.bind(mark);
         }
         Ok(())
     }
 
-    /// When `stream` gets here the event counts as not recorded. Waits that are called after this wait for the next record.
+    /// When `stream` gets here the event counts as not recorded. Waits that are called after this wait for
+    /// the next record.
     pub fn reset(&self, stream: &Stream) -> Result<()> {
         let ran = stream.mark()?;
-        let mut slot = lock(&self.slot);
-        if !slot.ended {
-            slot.reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
+        let mut state = lock(&self.state);
+        if !state.ended {
+            state.reset.get_or_insert_with(|| Reset { ran, next: Gate::new() });
         }
         Ok(())
     }
 
     /// The latest mark; `None` if never recorded, or if a reset has run since.
     pub fn latest(&self) -> Option<Arc<dyn Mark>> {
-        let slot = lock(&self.slot);
-        match &slot.reset {
+        let state = lock(&self.state);
+        match &state.reset {
             Some(reset) if reset.ran.is_done() => None,
-            _ => slot.mark.clone(),
+            _ => state.mark.clone(),
         }
     }
 
-    /// Later work of `stream` waits for the latest record, or after a reset for the next one; not at all if there was neither.
-    pub fn hold(&self, stream: &Stream) -> Result<()> {
-        self.hold_by(|what| stream.wait_for(what))
+    /// Later work of `stream` waits for the latest record, or after a reset for the next one; not at all if
+    /// there was neither.
+    pub fn block(&self, stream: &Stream) -> Result<()> {
+        self.block_by(stream, |what| stream.wait_for(what))
     }
 
-    /// As [`hold`](Self::hold), where `wait` has a stream wait and gives the fence after that wait.
-    pub fn hold_by(&self, wait: impl FnOnce(Arc<dyn Fence>) -> Result<Arc<dyn Fence>>) -> Result<()> {
-        let slot = lock(&self.slot);
-        let what = match &slot.reset {
+    /// As [`block`](Self::block), where `wait` has the stream wait and gives the ticket of that op.
+    pub fn block_by(
+        &self,
+        stream: &Stream,
+        wait: impl FnOnce(Arc<dyn Fence>) -> Result<Ticket>,
+    ) -> Result<()> {
+        let state = lock(&self.state);
+        let what = match &state.reset {
             Some(reset) => Some(reset.next.clone() as Arc<dyn Fence>),
-            None => slot.mark.clone().map(|mark| mark as Arc<dyn Fence>),
+            None => state.mark.clone().map(|mark| mark as Arc<dyn Fence>),
         };
-        drop(slot);
+        drop(state);
         let Some(what) = what else { return Ok(()) };
-        let passed = wait(what)?;
-        let waits = &mut lock(&self.slot).waits;
-        // Looked through when it is full and not each time, or many waits would take the square of their number.
+        let ticket = wait(what)?;
+        let waits = &mut lock(&self.state).waits;
+        // Cleaned when it is full and not each time, or many waits would take the square of their number.
         if waits.len() == waits.capacity() {
-            waits.retain(|wait| !wait.is_done());
+            waits.retain(|wait| !wait.has_passed());
         }
-        waits.push(passed);
+        waits.push(EventWait { stream: Arc::downgrade(&stream.state), ticket, fence: None });
         Ok(())
     }
 
-    /// Whether some stream still waits, or will wait, because of [`hold`](Self::hold).
+    /// Whether a stream still waits, or will wait, because of [`block`](Self::block). Work of the device
+    /// behind the wait may delay the answer that it is over.
     pub fn is_waited_for(&self) -> bool {
-        let waits = &mut lock(&self.slot).waits;
-        // Looks no further than to one that is not done, so that asking often costs no more than waiting did.
-        while waits.pop_if(|wait| wait.is_done()).is_some() {}
+        let waits = &mut lock(&self.state).waits;
+        // Stops at the first that is not over, so that asking often costs no more than waiting did.
+        while waits.pop_if(EventWait::is_over).is_some() {}
         !waits.is_empty()
     }
 
-    /// Nobody will record it any more: lets those go who wait for the next record.
+    /// The event is never recorded again: waits for the next record are over.
     pub fn end(&self) {
-        let mut slot = lock(&self.slot);
-        slot.ended = true;
-        let reset = slot.reset.take();
-        drop(slot);
+        let mut state = lock(&self.state);
+        state.ended = true;
+        let reset = state.reset.take();
+        drop(state);
         if let Some(reset) = reset {
             reset.next.open();
         }

@@ -50,17 +50,18 @@ pub trait Fence: Send + Sync {
     /// Blocks until done, or up to a limit (`Kind::Timeout`). The waiting thread may do some of the work.
     fn wait(&self, limit: Option<Duration>) -> Result<()>;
 
-    /// Runs `then` once done, at once if it is done already: how a waiting queue, a future and a callback learn of it
-    /// without polling. `then` must be short: it runs on a thread that has other work. A panic of `then` reaches the
-    /// caller of this method if the fence was done already, and nobody otherwise.
+    /// Runs `then` once done, at once if it is done already: how a waiting queue, a future and a callback
+    /// learn of it without polling. `then` must be short: it runs on a thread that has other work. A panic of
+    /// `then` reaches the caller of this method if the fence was done already, and nobody otherwise.
     fn when_done(&self, then: Box<dyn FnOnce() + Send>);
 
-    /// The point that it stands for. `None` if it stands for no work of a stream, or if that is not decided yet, as for
-    /// an event that is yet to be recorded.
+    /// The point that it stands for. `None` if it stands for no work of a stream, or if that is not decided
+    /// yet, as for an event that is yet to be recorded.
     fn point(&self) -> Option<Point>;
 
-    /// The object by which the backend recognises a fence of its own: the fence itself, or, for a fence that wraps
-    /// another one, what that one answers. A fence that must not be resolved without its wrapper answers with itself.
+    /// The object by which the backend recognises a fence of its own: the fence itself, or, for a fence that
+    /// wraps another one, what that one answers. A fence that must not be resolved without its wrapper
+    /// answers with itself.
     fn native(&self) -> &dyn Any;
 }
 
@@ -72,12 +73,13 @@ pub trait Mark: Fence {
     /// Microseconds of the device's clock when the mark was reached, if it is done and was not dropped.
     fn reached_us(&self) -> Option<u64>;
 
-    /// Milliseconds from when `since` was reached to when this was, if both are done and of one device. `since` is
-    /// recognised by [`Fence::native`].
+    /// Milliseconds from when `since` was reached to when this was, if both are done and of one device.
+    /// `since` is recognised by [`Fence::native`].
     fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64>;
 }
 
-/// Runs what waited for a fence. A closure that panics, as a user's waker may, stops neither the others nor the thread.
+/// Runs what waited for a fence. A closure that panics, as a user's waker may, stops neither the others nor
+/// the thread.
 pub fn tell<F: FnOnce()>(watchers: impl IntoIterator<Item = F>) {
     for then in watchers {
         // The panic hook has told of it.
@@ -85,8 +87,8 @@ pub fn tell<F: FnOnce()>(watchers: impl IntoIterator<Item = F>) {
     }
 }
 
-/// Runs code of the user's, and says whether it returned. The payload of a panic is leaked, since its destructor may
-/// panic as well.
+/// Runs code of the user's, and says whether it returned. The payload of a panic is leaked, since its
+/// destructor may panic as well.
 pub fn survives(code: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(code)).map_err(mem::forget).is_ok()
 }

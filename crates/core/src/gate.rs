@@ -1,7 +1,8 @@
-//! A fence that stands for something still to come: an event that is yet to be recorded, a callback that is yet to run.
+//! A promise: a fence for something still to come, an event that is yet to be recorded, a callback that is
+//! yet to run.
 //!
-//! Whoever makes a gate opens it in the end, or binds it to the fence of the work that was waited for; until then those who
-//! wait for it wait.
+//! The maker of a gate opens it in the end, or binds it to the fence of the work that was waited for; until
+//! then a wait for it blocks.
 
 use crate::{
     Fence, Kind, Point, Result, fence,
@@ -13,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Done when it was opened, or when the fence that it was bound to is done, whichever was settled first.
+/// Done when it was opened, or when the fence that it was bound to is done, whichever came first.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<State>,
@@ -40,19 +41,20 @@ impl Gate {
         Arc::default()
     }
 
-    /// Lets everybody pass. Says nothing to a gate that was bound before.
+    /// Completes the gate. No effect on a gate that is already bound.
     pub fn open(&self) {
-        fence::tell(self.settle(State::Open));
+        fence::tell(self.decide(State::Open));
     }
 
-    /// From here on those who wait for the gate wait for `fence`. Says nothing to a gate that was opened or bound before.
+    /// From here on the gate is done when `fence` is. No effect on a gate that is already open or bound.
     pub fn bind(&self, fence: Arc<dyn Fence>) {
-        let watchers = self.settle(State::Bound(fence.clone()));
+        let watchers = self.decide(State::Bound(fence.clone()));
         fence::tell(watchers.into_iter().map(|then| || fence.when_done(then)));
     }
 
-    /// Makes up the gate's mind, unless that was done before, and hands out what is to run when it is done.
-    fn settle(&self, to: State) -> Vec<Box<dyn FnOnce() + Send>> {
+    /// Changes the state of a gate that is shut, and hands out what is to run when it is done. No effect on
+    /// any other.
+    fn decide(&self, to: State) -> Vec<Box<dyn FnOnce() + Send>> {
         let mut state = lock(&self.state);
         let State::Shut(watchers) = &mut *state else { return Vec::new() };
         let watchers = mem::take(watchers);
@@ -62,7 +64,7 @@ impl Gate {
         watchers
     }
 
-    /// The fence that decides once the gate is settled; `None` if it is open.
+    /// The fence that the gate is bound to, if it is.
     fn bound_to(state: &State) -> Option<Arc<dyn Fence>> {
         match state {
             State::Bound(fence) => Some(fence.clone()),

@@ -5,8 +5,9 @@ use crate::{
     sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
 };
 
-/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from outside. From then on
-/// the streams drop what they have and take nothing more, and whoever waits for one of them is told why.
+/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from
+/// outside. From then on the streams drop what they have and take nothing more, and whoever waits for one of
+/// them is told why.
 #[derive(Default)]
 pub struct Halt {
     tripped: AtomicBool,
@@ -47,7 +48,8 @@ impl Halt {
         streams.push(Arc::downgrade(stream));
     }
 
-    /// Stops the streams. Queues check the halt before each piece of work; those that wait for something are told.
+    /// Stops the streams. Queues check the halt before each piece of work; those that wait for something are
+    /// told.
     pub(crate) fn trip(&self, why: &Error) {
         let mut first = lock(&self.why);
         if first.is_some() {

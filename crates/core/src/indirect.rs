@@ -1,12 +1,15 @@
-//! Copies whose addresses are read when they run: through a descriptor in device memory, or through two pointer cells.
+//! Copies whose addresses are read when they run: through a descriptor in device memory, or through two
+//! pointer cells.
 //!
-//! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and an earlier op of
-//! the stream may write it. A keyed seal over its fields tells a descriptor from bytes that nobody sealed.
+//! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and
+//! an earlier op of the stream may write it. A keyed seal over its fields tells a descriptor from bytes that
+//! nobody sealed.
 
 use crate::{DeviceId, Error, Kind, Plan, Result, sync::Arc};
 use std::fmt;
 
-/// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination, seal.
+/// 64-bit words of a descriptor: mark, source, destination, length, the stamps of source and destination,
+/// seal.
 pub const DESCRIPTOR_WORDS: usize = 7;
 /// Bytes that a descriptor takes.
 pub const DESCRIPTOR_LEN: usize = 8 * DESCRIPTOR_WORDS;
@@ -79,22 +82,24 @@ fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     })
 }
 
-/// What the core plans a late-bound copy with when its addresses are known. The one call upward from a backend: which
-/// memory an address belongs to is known only then, and only by the core.
+/// What the core plans a late-bound copy with when its addresses are known. The one call upward from a
+/// backend: which memory an address belongs to is known only then, and only by the core.
 pub trait Resolver: Send + Sync {
-    /// Plans the copy of `(dst, src, len)` in the user's addresses, as memory is now. Both ends must lie in `device`.
+    /// Plans the copy of `(dst, src, len)` in the user's addresses, as memory is now. Both ends must lie in
+    /// `device`.
     fn plan(&self, ends: (usize, usize, usize), device: DeviceId) -> Result<Plan>;
 
     /// The key that descriptors are sealed with.
     fn seal_key(&self) -> u64;
 
-    /// Whether memory was ever mapped at an address that is not the engine's: until then a device that reads a descriptor can
-    /// use the addresses in it as they are.
+    /// Whether memory was ever mapped at an address that is not the engine's: until then a device that reads
+    /// a descriptor can use the addresses in it as they are.
     fn has_mappings(&self) -> bool;
 }
 
 impl Indirect {
-    /// Reads the addresses, through `word` which reads 64 bits at an engine address, and has the core plan the copy.
+    /// Reads the addresses, through `word` which reads 64 bits at an engine address, and has the core plan
+    /// the copy.
     pub fn resolve(&self, word: impl Fn(usize) -> u64) -> Result<Plan> {
         let (dst, src, len) = match self.through {
             Through::Descriptor { at, user } => {
@@ -117,7 +122,8 @@ impl Indirect {
     #[cold]
     fn is_not_sealed(&self, user: usize) -> Error {
         Kind::BadDescriptor.because(format!(
-            "{}: the descriptor at {user:#x} was never set or has been overwritten: set it before the copy runs",
+            "{}: the descriptor at {user:#x} was never set or has been overwritten: set it \
+             before the copy runs",
             self.call
         ))
     }

@@ -1,9 +1,11 @@
-//! The engine's core: what memory exists, what a checked copy is, and in which order work is handed to a device.
+//! The engine's core: what memory exists, what a checked copy is, and in which order work is handed to a
+//! device.
 //!
-//! Eight words carry it: a [`Backend`] reaches devices, a [`Queue`] runs [`Op`]s in the order given, a [`Fence`] stands for
-//! "everything submitted so far", a [`Plan`] is a copy that has been checked, a [`Stream`] and an [`Event`] are what users
-//! hold, and an [`Observer`] watches. The core validates and backends trust. It has no FFI, no globals and no thread-locals,
-//! and it knows nothing of AscendCL's numbers.
+//! Eight words carry it: a [`Backend`] reaches devices, a [`Queue`] runs [`Op`]s in the order given, a
+//! [`Fence`] stands for "everything submitted so far", a [`Plan`] is a copy that has been checked, a
+//! [`Stream`] and an [`Event`] are what users hold, and an [`Observer`] watches. The core validates and
+//! backends trust. It has no FFI, no globals and no thread-locals, and it knows nothing of AscendCL's
+//! numbers.
 
 pub mod backend;
 pub mod block;
@@ -41,7 +43,7 @@ pub use indirect::{Indirect, Resolver};
 pub use memory::{
     Memory,
     exports::Lease,
-    limbo::PATIENCE,
+    limbo::RECLAIM_TIMEOUT,
     spaces::{Physical, Purpose},
 };
 pub use observe::Observer;

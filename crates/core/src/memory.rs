@@ -1,4 +1,11 @@
-//! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in flight still uses.
+//! Which memory exists: allocations by address, what an address belongs to, and freed memory that work in
+//! flight still uses.
+//!
+//! [`Memory`] joins the address table, which is read without a lock, with the backend that makes memory.
+//! Freed blocks leave the table at once and wait in `limbo.rs` (deferred reclamation) until no work in flight
+//! can reach them. Reserved addresses (`spaces.rs`) and memory of several processes (`exports.rs`) are kept
+//! beside it. This folder plans no copies and submits nothing: arrows point to the backend's traits, the
+//! table and the submission states of streams.
 
 pub(crate) mod exports;
 pub(crate) mod limbo;
@@ -12,8 +19,8 @@ use crate::{
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
 };
 use exports::{Exports, Leases};
-use limbo::{LOOK_AGAIN, Limbo};
-use spaces::Spaces;
+use limbo::{Limbo, RECLAIM_POLL};
+use spaces::Reservations;
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     time::{Duration, Instant},
@@ -27,7 +34,7 @@ pub(crate) enum Known {
     Pieces(Block),
     /// It starts in registered memory and leaves it, so as a whole it is pageable.
     Pageable,
-    /// Nothing: it is some other library's, or plain host memory, or nobody's.
+    /// Nothing: it is another library's, or plain host memory, or not mapped at all.
     Not,
 }
 
@@ -36,10 +43,10 @@ pub struct Memory {
     table: AddressTable,
     backend: Arc<dyn Backend>,
     limbo: Mutex<Limbo>,
-    /// Held while blocks are on their way from limbo to the backend.
-    giving: Mutex<()>,
-    lines: StreamStates,
-    pub(crate) spaces: Spaces,
+    /// Locked while blocks are on their way from limbo to the backend.
+    reclaiming: Mutex<()>,
+    streams: StreamStates,
+    pub(crate) spaces: Reservations,
     pub(crate) exports: Exports,
     pub(crate) leases: Leases,
     free_lists: Arc<FreeLists>,
@@ -56,9 +63,9 @@ impl Memory {
             free_lists: Arc::default(),
             backend,
             limbo: Mutex::default(),
-            giving: Mutex::default(),
-            lines: StreamStates::default(),
-            spaces: Spaces::default(),
+            reclaiming: Mutex::default(),
+            streams: StreamStates::default(),
+            spaces: Reservations::default(),
             exports: Exports::default(),
             leases: Leases::default(),
             seal_key,
@@ -72,13 +79,14 @@ impl Memory {
         &self.table
     }
 
-    /// The key that seals copy descriptors of this runtime, so that bytes nobody sealed are recognised.
+    /// The key that seals copy descriptors of this runtime, so that other bytes are recognised.
     pub fn seal_key(&self) -> u64 {
         self.seal_key
     }
 
-    /// What `len` bytes at the user's `addr` are. A range that starts in an allocation must end in it, or go on through blocks
-    /// mapped next to each other (the first of them is told); plain host memory must be accessible.
+    /// What `len` bytes at the user's `addr` are. A range that starts in an allocation must end in it, or go
+    /// on through blocks mapped next to each other (the first of them is told); plain host memory must be
+    /// accessible.
     pub fn place(&self, addr: usize, len: usize, access: Access) -> Result<Place> {
         match self.known(addr, len)? {
             Known::Whole(block) | Known::Pieces(block) => Ok(Place::Known(block)),
@@ -148,9 +156,9 @@ impl Memory {
         &self.free_lists
     }
 
-    /// The lines of all streams: whose work may still need freed memory.
-    pub(crate) fn lines(&self) -> &StreamStates {
-        &self.lines
+    /// The submission states of all streams, whose work may still need freed memory.
+    pub(crate) fn streams(&self) -> &StreamStates {
+        &self.streams
     }
 
     pub(crate) fn alloc(&self, request: &Request, patience: Duration) -> Result<Block> {
@@ -158,8 +166,8 @@ impl Memory {
         self.introduce(block)
     }
 
-    /// Whether memory was ever mapped at an address that is not the engine's. Until then, who reads addresses by himself need not
-    /// ask what they mean.
+    /// Whether memory was ever mapped at an address that is not the engine's. Until then the user's addresses
+    /// are the engine's.
     pub fn has_mappings(&self) -> bool {
         self.has_mappings.load(Ordering::Relaxed)
     }
@@ -167,7 +175,7 @@ impl Memory {
     /// Makes a block of the backend's known.
     pub(crate) fn introduce(&self, block: Block) -> Result<Block> {
         if let Err(error) = self.know(block) {
-            // SAFETY: just made, and nobody has seen it.
+            // SAFETY: just made, and no op can know its addresses.
             unsafe { self.backend.free(&block)? };
             return Err(error);
         }
@@ -198,10 +206,11 @@ impl Memory {
         Ok(block)
     }
 
-    /// Gives a block that nobody knows any more back to the backend, when everything that was submitted until now has passed.
+    /// Gives a block that has left the table back to the backend, once everything submitted until now has
+    /// passed.
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         lock(&self.limbo).add(block);
-        self.settle_in_passing()
+        self.try_reclaim()
     }
 
     /// The backend.
@@ -214,25 +223,26 @@ impl Memory {
         self.backend.features().is_unified
     }
 
-    /// Asks the backend; if it has no room while freed memory waits for work in flight, waits for that work, but no
-    /// longer than `patience`.
+    /// Asks the backend; if it has no room while freed memory waits for work in flight, waits for that work,
+    /// but no longer than `patience`.
     pub(crate) fn find_room(&self, request: &Request, patience: Duration) -> Result<Block> {
-        self.settle_in_passing()?;
+        self.try_reclaim()?;
         let out_of_memory = match self.backend.alloc(request) {
             Err(error) if error.kind == Kind::OutOfMemory && self.could_fit(request) => error,
             other => return other,
         };
         let end = Instant::now() + patience;
         loop {
-            self.settle()?;
+            self.reclaim()?;
             match self.backend.alloc(request) {
                 Err(error) if error.kind == Kind::OutOfMemory => {}
                 other => return other,
             }
             let held_by = lock(&self.limbo).held_by(request.home);
             match held_by {
-                // The fence may lie behind work that nobody needs to wait for: look again soon.
-                Some(fence) if Instant::now() < end => drop(fence.wait(Some(LOOK_AGAIN))),
+                // The fence may lie behind work without addresses, which need not be waited for: check again
+                // soon.
+                Some(fence) if Instant::now() < end => drop(fence.wait(Some(RECLAIM_POLL))),
                 _ => return Err(self.and_what_waits(&out_of_memory, request.home)),
             }
         }
@@ -259,8 +269,8 @@ impl Memory {
         }
     }
 
-    /// Forgets the block at `base`, if `fits` agrees: from here on its addresses are unknown. Its memory is given back when
-    /// everything that was submitted until now has passed.
+    /// Forgets the block at `base`, if `fits` agrees: from here on its addresses are unknown. Its memory is
+    /// given back when everything that was submitted until now has passed.
     pub(crate) fn free(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         let block = self.forget(base, fits)?;
         if !self.exports.retain(&block) {
@@ -271,39 +281,40 @@ impl Memory {
 
     /// The memory of a device, after giving back all that can be.
     pub(crate) fn info(&self, device: DeviceId) -> Result<DeviceMemory> {
-        self.settle()?;
+        self.reclaim()?;
         self.backend.memory(device)
     }
 
-    /// Gives back what in limbo has been passed by now, and waits for whoever is giving back already: afterwards, what could be
-    /// given back has been.
-    fn settle(&self) -> Result<()> {
-        self.give_back(&lock(&self.giving))
+    /// Gives back every block of limbo that no work in flight can use. If another thread is reclaiming, waits
+    /// for it first: afterwards everything that could be given back has been.
+    fn reclaim(&self) -> Result<()> {
+        self.free_due(&lock(&self.reclaiming))
     }
 
-    /// As `settle`, unless somebody else is at it: giving much back takes the system a while, and nobody needs to wait for it.
-    fn settle_in_passing(&self) -> Result<()> {
-        self.giving.try_lock().map_or(Ok(()), |giving| self.give_back(&giving))
+    /// As `reclaim`, unless another thread is reclaiming: giving much back takes the system a while.
+    fn try_reclaim(&self) -> Result<()> {
+        self.reclaiming.try_lock().map_or(Ok(()), |reclaiming| self.free_due(&reclaiming))
     }
 
-    fn give_back(&self, giving: &MutexGuard<'_, ()>) -> Result<()> {
-        let due = lock(&self.limbo).due(&self.lines)?;
-        self.give(giving, &due)
+    fn free_due(&self, reclaiming: &MutexGuard<'_, ()>) -> Result<()> {
+        let due = lock(&self.limbo).due(&self.streams)?;
+        self.free_all(reclaiming, &due)
     }
 
-    /// Gives back what was registered in a range before and no op in flight uses, for somebody who registers the range again: there may
-    /// be other memory by now. What is in use is still the same memory, for its user keeps it mapped until the op has passed.
+    /// Gives back what was registered in a range before and no op in flight uses, since the range is
+    /// registered again and there may be other memory by now. What is in use is still the same memory: its
+    /// user keeps it mapped until the op has passed.
     pub(crate) fn make_way(&self, base: usize, len: usize) -> Result<()> {
-        let giving = lock(&self.giving);
-        let unused = lock(&self.limbo).take_unused(base, len, |base| self.lines.are_using(base));
-        self.give(&giving, &unused)
+        let reclaiming = lock(&self.reclaiming);
+        let unused = lock(&self.limbo).take_unused(base, len, |base| self.streams.are_using(base));
+        self.free_all(&reclaiming, &unused)
     }
 
-    fn give(&self, _giving: &MutexGuard<'_, ()>, due: &[Block]) -> Result<()> {
+    fn free_all(&self, _reclaiming: &MutexGuard<'_, ()>, due: &[Block]) -> Result<()> {
         let given = due.iter().map(|block| {
             let _until_unmapped = self.leases.take(block);
-            // SAFETY: the block came from the backend, it left the table when it was freed, and every op of the lines that were
-            // busy after that and could reach it has passed.
+            // SAFETY: the block came from the backend, it left the table when it was freed, and every op of
+            // the streams that were busy after that and could reach it has passed.
             unsafe { self.backend.free(block) }
         });
         given.fold(Ok(()), Result::and)

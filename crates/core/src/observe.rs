@@ -2,11 +2,12 @@
 
 use crate::{Block, Op, Ticket};
 
-/// Sees every allocation, every free, and each op when it is submitted and when it is complete. Changes nothing.
+/// Sees every allocation, every free, and each op when it is submitted and when it is complete. Changes
+/// nothing.
 ///
-/// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called while the
-/// engine works on other streams. An observer does not call the runtime: locks may be held around it. With no observer
-/// installed each of these costs one branch.
+/// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called
+/// while the engine works on other streams. An observer does not call the runtime: locks may be held around
+/// it. With no observer installed each of these costs one branch.
 ///
 /// ```
 /// use ferry_core::{Observer, Op, Ticket};

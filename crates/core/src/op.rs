@@ -29,7 +29,8 @@ pub enum Op {
     Reduce(Box<Reduction>),
     /// Block the queue until the fence is done. The fence says for which work that is: [`Fence::point`].
     Wait(Arc<dyn Fence>),
-    /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or nothing.
+    /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or
+    /// nothing.
     After(Box<(Vec<Arc<dyn Fence>>, Op)>),
     /// Run a function of the user's on a thread where it may block, and hold the queue until it returns.
     Call(Box<dyn FnOnce() + Send>),

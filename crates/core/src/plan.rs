@@ -1,8 +1,8 @@
-//! A copy that has been checked, as data. A `Plan` cannot exist unless its bounds, pitches and route are right: the folder
-//! `planning` is the only place that makes one.
+//! A copy that has been checked, as data. A `Plan` cannot exist unless its bounds, pitches and route are
+//! right: the folder `planning` is the only place that makes one.
 //!
-//! A plan holds one rectangle, several, or a list of segments (`pieces.rs`), all in the engine's addresses. This folder
-//! knows the address table's results, and neither memory nor backends.
+//! A plan holds one rectangle, several, or a list of segments (`pieces.rs`), all in the engine's addresses.
+//! This folder knows the address table's results, and neither memory nor backends.
 
 pub(crate) mod linear;
 pub(crate) mod pieces;
@@ -74,8 +74,9 @@ pub struct Misfit {
     pub error: Error,
 }
 
-/// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order. One copy that was
-/// cut where its memory is mapped piece by piece is done in the order given, since its ends may overlap.
+/// A checked copy in the engine's addresses: one rectangle, or the pieces of a batch, in no particular order.
+/// One copy that was cut where its memory is mapped piece by piece is done in the order given, since its ends
+/// may overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub(crate) pieces: Store,
@@ -199,7 +200,8 @@ impl Plan {
         self.pieces.view()
     }
 
-    /// Between which kinds of memory the bytes move; of the devices, those of the last piece. Inside the host, if there are none.
+    /// Between which kinds of memory the bytes move; of the devices, those of the last piece. Inside the
+    /// host, if there are none.
     pub fn route(&self) -> Route {
         self.route.unwrap_or_default()
     }
@@ -214,8 +216,8 @@ impl Plan {
         self.plain
     }
 
-    /// The sink that holds all pieces, if the backend brought one and they are segments. What the backend takes out of it the
-    /// plan does not have any more.
+    /// The sink that holds all pieces, if the backend brought one and they are segments. What the backend
+    /// takes out of it the plan does not have any more.
     pub fn sink(&mut self) -> Option<&mut dyn SegmentSink> {
         self.pieces.sink()
     }

@@ -1,8 +1,9 @@
 //! The core's checks: every copy becomes a [`Plan`] here, or is refused.
 //!
-//! Every range is looked up, as a range, in the address table; what the table does not know the backend is asked about
-//! (`unusual.rs`). Batches are planned many pieces at a time (`many.rs`). Reductions, and copies whose addresses are read when
-//! they run, are planned the same way. This folder reads memory and makes plans; it submits nothing.
+//! Every range is looked up, as a range, in the address table; what the table does not know the backend is
+//! asked about (`unusual.rs`). Batches are planned many pieces at a time (`many.rs`). Reductions, and copies
+//! whose addresses are read when they run, are planned the same way. This folder reads memory and makes
+//! plans; it submits nothing.
 
 mod indirect;
 mod many;
@@ -13,10 +14,11 @@ use crate::{Ends, Memory, Misfit, Place, Plan, Result, Rows, Runs};
 use many::Many;
 
 impl Plan {
-    /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits` adds the caller's
-    /// own rules for piece `item`, which are about the homes and origins of its ends: it is not asked again where these are as
-    /// they were for the last piece between two known blocks. It is asked before any plain host memory is touched. A piece of no
-    /// bytes is nowhere: its addresses are not looked up, and `fits` need not be asked.
+    /// The only way to make a plan: every range is looked up, as a range, and must be what it says. `fits`
+    /// adds the caller's own rules for piece `item`, which are about the homes and origins of its ends: it is
+    /// not asked again where these are as they were for the last piece between two known blocks. It is asked
+    /// before any plain host memory is touched. A piece of no bytes is nowhere: its addresses are not looked
+    /// up, and `fits` need not be asked.
     #[inline]
     pub fn new(
         pieces: impl IntoIterator<Item = Rows>,

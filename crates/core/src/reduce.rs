@@ -1,7 +1,8 @@
 //! Reductions: device memory combined with device memory, element by element, where it lies.
 //!
-//! As a [`Plan`](crate::Plan) is a copy that has been checked, a [`Reduction`] is a checked reduction in the engine's addresses. What the
-//! numbers become is the backend's part; `docs/decisions/0010-reductions.md` says what that must be.
+//! As a [`Plan`](crate::Plan) is a copy that has been checked, a [`Reduction`] is a checked reduction in the
+//! engine's addresses. What the numbers become is the backend's part; `docs/decisions/0010-reductions.md`
+//! says what that must be.
 
 use crate::uses::Touched;
 use smallvec::SmallVec;
@@ -98,14 +99,14 @@ impl Reduction {
         self.pieces.last().map_or(0, |last| last.start + last.len)
     }
 
-    /// Whether the last elements must be done first: the destination begins inside the source, and each element of the
-    /// source is to be read before it is written.
+    /// Whether the last elements must be done first: the destination begins inside the source, and each
+    /// element of the source is to be read before it is written.
     pub fn is_backward(&self) -> bool {
         self.backward
     }
 
-    /// What `len` bytes from `start` on consist of, in ascending order: parts of pieces, with `start` counted from the
-    /// reduction's first byte as ever.
+    /// What `len` bytes from `start` on consist of, in ascending order: parts of pieces, with `start` counted
+    /// from the reduction's first byte as ever.
     pub fn within(&self, start: usize, len: usize) -> impl Iterator<Item = ReducedPiece> {
         let end = start + len;
         let first = self.pieces.partition_point(|piece| piece.start + piece.len <= start);

@@ -1,14 +1,18 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
+//!
+//! The top of the core: what a front end opens and calls. It makes memory known, makes streams, maps physical memory at
+//! reserved addresses (`mapping.rs`) and exchanges memory with other processes (`share.rs`). It plans and submits nothing
+//! itself: that is done by a [`Stream`]. It has no global state, so that a process may have several.
 
 mod mapping;
 pub(crate) mod share;
 
 use crate::{
-    Backend, Block, DeviceId, DeviceMemory, Halt, Memory, Observer, PATIENCE, Queue, QueueOptions, Request,
-    Result, Status, Stream,
+    Backend, Block, DeviceId, DeviceMemory, Halt, Memory, Observer, Queue, QueueOptions, RECLAIM_TIMEOUT,
+    Request, Result, Status, Stream,
     queue::unshared,
     submissions::StreamState,
-    sync::{Apart, Arc, AtomicU64, Ordering, lock},
+    sync::{Arc, AtomicU64, CachePadded, Ordering, lock},
 };
 use std::time::Duration;
 
@@ -49,16 +53,17 @@ impl Runtime {
 
     /// Makes memory and lets its addresses be known.
     pub fn alloc(&self, request: &Request) -> Result<Block> {
-        self.alloc_within(request, PATIENCE)
+        self.alloc_within(request, RECLAIM_TIMEOUT)
     }
 
-    /// As [`alloc`](Self::alloc), with another [`PATIENCE`].
+    /// As [`alloc`](Self::alloc), with another [`RECLAIM_TIMEOUT`].
     pub fn alloc_within(&self, request: &Request, patience: Duration) -> Result<Block> {
         self.memory.alloc(request, patience)
     }
 
-    /// Frees the block that starts at `base`, if `fits` agrees, and returns at once. Its addresses are unknown from here on;
-    /// the memory is used again only when everything that was submitted before has passed.
+    /// Frees the block that starts at `base`, if `fits` agrees, and returns at once. Its addresses are
+    /// unknown from here on; the memory is used again only when everything that was submitted before has
+    /// passed.
     pub fn free(&self, base: usize, fits: impl FnOnce(&Block) -> Result<()>) -> Result<Block> {
         self.memory.free(base, fits)
     }
@@ -85,8 +90,9 @@ impl Runtime {
         self.stream_over(halt, device, |status| self.backend.queue(device, options, status))
     }
 
-    /// Makes a stream over one of another library's, which that library goes on using: see [`Stream::share`]. It stops as
-    /// [`stream_under`](Self::stream_under) says, and leaves the other library's stream alone when it goes.
+    /// Makes a stream over one of another library's, which that library goes on using: see [`Stream::share`].
+    /// It stops as [`stream_under`](Self::stream_under) says, and leaves the other library's stream alone
+    /// when it goes.
     ///
     /// # Safety
     /// `native` is what the backend's driver calls a stream, and outlives this one.
@@ -101,7 +107,7 @@ impl Runtime {
         // SAFETY: passed on from the caller.
         let adopt = |status| unsafe { streams.adopt(device, native, status) };
         let stream = self.stream_over(halt, device, adopt)?;
-        lock(&stream.line.last).is_shared = true;
+        lock(&stream.state.submitted).is_shared = true;
         Ok(stream)
     }
 
@@ -118,12 +124,12 @@ impl Runtime {
             None => status,
         });
         let queue = queue(status.clone())?;
-        let line = Arc::new(StreamState { queue, status, last: Apart::default() });
-        self.memory.lines().add(line.clone());
+        let state = Arc::new(StreamState { queue, status, submitted: CachePadded::default() });
+        self.memory.streams().add(state.clone());
         if let Some(halt) = halt {
-            halt.add(&line.status);
+            halt.add(&state.status);
         }
         let (memory, observer) = (self.memory.clone(), self.observer.clone());
-        Ok(Arc::new(Stream { id, device, line, memory, observer }))
+        Ok(Arc::new(Stream { id, device, state, memory, observer }))
     }
 }

@@ -1,9 +1,10 @@
-//! What a stream and its queue share: how far the work has come, and the first failure nobody has been told about.
+//! What a stream and its queue share: how far the work has come, and the first failure nobody has been told
+//! about.
 
 use crate::{
     Error, Halt, Kind, Observer, Point, Ticket,
     fence::survives,
-    sync::{Apart, Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    sync::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock},
 };
 use std::{mem, sync::OnceLock};
 
@@ -11,7 +12,7 @@ use std::{mem, sync::OnceLock};
 pub struct Status {
     stream: u64,
     /// A worker writes this for every op, and whoever submits looks at the rest.
-    passed: Apart<AtomicU64>,
+    passed: CachePadded<AtomicU64>,
     failed: AtomicBool,
     first: Mutex<Option<(Ticket, Error)>>,
     /// The newest ticket that an abort dropped, and the newest such ticket that somebody was told of.
@@ -41,7 +42,7 @@ impl Status {
     pub fn new(stream: u64, observer: Option<Arc<dyn Observer>>) -> Self {
         Status {
             stream,
-            passed: Apart(AtomicU64::new(0)),
+            passed: CachePadded(AtomicU64::new(0)),
             failed: AtomicBool::new(false),
             first: Mutex::new(None),
             dropped: AtomicU64::new(0),
@@ -64,8 +65,8 @@ impl Status {
         (self.stream != NO_STREAM).then_some(Point { stream: self.stream, ticket })
     }
 
-    /// Has `hook` run, once, when the stream is stopped for good, on a thread that may be at work on any queue. The queue
-    /// drops what it has then, and not only when what it waits for is done.
+    /// Has `hook` run, once, when the stream is stopped for good, on a thread that may be at work on any
+    /// queue. The queue drops what it has then, and not only when what it waits for is done.
     pub fn on_halt(&self, hook: HaltHook) {
         lock(&self.halt_hooks).push(hook);
     }
@@ -87,11 +88,13 @@ impl Status {
         self.passed.load(Ordering::Acquire)
     }
 
-    /// The queue says that `ticket` and all before it are complete. What they wrote is visible to whoever sees this.
+    /// The queue says that `ticket` and all before it are complete. What they wrote is visible to whoever
+    /// sees this.
     pub fn pass(&self, ticket: Ticket) {
         if let Some(observer) = &self.observer {
             let tickets = self.passed.load(Ordering::Relaxed) + 1..=ticket;
-            // An observer changes nothing, not even by panicking: those who wait for this work must not wait for ever.
+            // An observer changes nothing, not even by panicking: those who wait for this work must not wait
+            // for ever.
             survives(|| tickets.for_each(|done| observer.completed(self.stream, done)));
         }
         self.passed.store(ticket, Ordering::Release);
@@ -102,8 +105,8 @@ impl Status {
         self.fail_at(self.passed() + 1, error);
     }
 
-    /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones follow from it more often
-    /// than not.
+    /// The op `ticket` failed while it ran. The first failure since the last report is kept: later ones
+    /// follow from it more often than not.
     pub fn fail_at(&self, ticket: Ticket, error: Error) {
         if let Some(listener) = self.listener.get() {
             survives(|| listener(ticket, &error));
@@ -133,7 +136,8 @@ impl Status {
         self.trips.store(true, Ordering::Relaxed);
     }
 
-    /// Stops this stream and all that share its halt, for good: they drop what they have, take nothing more, and tell `why` every time.
+    /// Stops this stream and all that share its halt, for good: they drop what they have, take nothing more,
+    /// and tell `why` every time.
     pub fn stop_all(&self, why: Error) {
         match &self.halt {
             Some(halt) => halt.trip(&why),
@@ -163,8 +167,8 @@ impl Status {
         self.dropped.fetch_max(ticket, Ordering::AcqRel);
     }
 
-    /// Why work behind `ticket` was, or may have been, dropped: an abort, for everybody who waited then, or what stopped the
-    /// stream for good.
+    /// Why work behind `ticket` was, or may have been, dropped: an abort, for everybody who waited then, or
+    /// what stopped the stream for good.
     pub(crate) fn dropped_behind(&self, ticket: Ticket) -> Option<Error> {
         let dropped = self.dropped.load(Ordering::Acquire);
         if dropped > ticket {
@@ -182,8 +186,8 @@ impl Status {
         Kind::Aborted.because("the stream was aborted before its work was done")
     }
 
-    /// Hands out what nobody has been told: an abort, or the first unreported failure, once. What stopped the stream for good
-    /// is told every time.
+    /// Hands out what nobody has been told: an abort, or the first unreported failure, once. What stopped the
+    /// stream for good is told every time.
     pub fn take_error(&self) -> Option<Error> {
         if let Some(why) = self.stopped_by() {
             return Some(why);
@@ -200,8 +204,9 @@ impl Status {
         first.take().map(|(_, error)| error)
     }
 
-    /// What is known to be wrong with the work `from..=upto`, all of which has passed: it was dropped, or it failed, or what
-    /// came before it did and nobody has been told. A failure stays to be told by [`take_error`](Self::take_error).
+    /// What is known to be wrong with the work `from..=upto`, all of which has passed: it was dropped, or it
+    /// failed, or what came before it did and nobody has been told. A failure stays to be told by
+    /// [`take_error`](Self::take_error).
     pub fn error_within(&self, from: Ticket, upto: Ticket) -> Option<Error> {
         if let Some(why) = self.dropped_behind(from.saturating_sub(1)) {
             return Some(why);

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Stream {
     pub(crate) id: u64,
     pub(crate) device: DeviceId,
-    pub(crate) line: Arc<StreamState>,
+    pub(crate) state: Arc<StreamState>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -31,12 +31,12 @@ impl Stream {
 
     /// What the stream and its queue share.
     pub fn status(&self) -> &Status {
-        &self.line.status
+        &self.state.status
     }
 
-    /// Submits the op that `make` plans. If memory was freed between planning and submitting, `make` is asked once more, so
-    /// that no op with addresses of freed memory is ever queued (and a free that comes later waits for this op before the
-    /// memory is used again).
+    /// Submits the op that `make` plans. If memory was freed between planning and submitting, `make` is asked
+    /// once more, so that no op with addresses of freed memory is ever queued (and a free that comes later
+    /// waits for this op before the memory is used again).
     ///
     /// # Safety
     /// Plain host memory in the op stays valid until the stream has passed the returned ticket.
@@ -49,8 +49,8 @@ impl Stream {
         unsafe { self.submit_then(make, |_| ()) }
     }
 
-    /// As [`submit`](Self::submit). `then` is told the ticket under the lock that orders submissions: no two of them run at once,
-    /// and they run in the order of their tickets.
+    /// As [`submit`](Self::submit). `then` is told the ticket under the lock that orders submissions: no two
+    /// of them run at once, and they run in the order of their tickets.
     ///
     /// # Safety
     /// As `submit`.
@@ -66,10 +66,11 @@ impl Stream {
             let removals = table.removals();
             let mut op = make(&self.memory)?;
             let mut last = match held.take() {
-                // Planned under the lock, an op is current: whoever frees a block found now looks at this line after us.
+                // Planned under the lock, an op is current: a free of a block found now checks this stream's
+                // state after us.
                 Some(last) => last,
                 None => {
-                    let last = lock(&self.line.last);
+                    let last = lock(&self.state.submitted);
                     if table.removals() != removals {
                         held = Some(last);
                         continue;
@@ -78,8 +79,8 @@ impl Stream {
                 }
             };
             let touched = take_touched(&mut op, &self.memory);
-            // SAFETY: the plan is current under the lock that is taken before memory is given back, so known memory outlives
-            // the op; the caller vouches for plain memory.
+            // SAFETY: the plan is current under the lock that is taken before memory is given back, so known
+            // memory outlives the op; the caller vouches for plain memory.
             let ticket = unsafe { self.hand_over(&mut last, op)? };
             last.other = ticket;
             if touched != Touched::Nothing {
@@ -90,9 +91,10 @@ impl Stream {
         }
     }
 
-    /// Submits a copy of `(dst, src, len)` in one piece, if both ends are found in known blocks at the first look and `fits` agrees,
-    /// which is about their homes and origins alone: it is not asked again while these and `rule` are as they were, and takes no
-    /// lock. `None` if nothing was submitted: [`submit`](Self::submit) does it then, or says why not. `then` is told the ticket as in
+    /// Submits a copy of `(dst, src, len)` in one piece, if both ends are found in known blocks at the first
+    /// look and `fits` agrees, which is about their homes and origins alone: it is not asked again while
+    /// these and `rule` are as they were, and takes no lock. `None` if nothing was submitted:
+    /// [`submit`](Self::submit) does it then, or says why not. `then` is told the ticket as in
     /// [`submit_then`](Self::submit_then).
     ///
     /// # Safety
@@ -105,27 +107,27 @@ impl Stream {
         fits: impl FnOnce(&Ends) -> bool,
         then: impl FnOnce(Ticket),
     ) -> Option<Ticket> {
-        let mut last = lock(&self.line.last);
+        let mut last = lock(&self.state.submitted);
         let Submitted { recent, uses, linear, .. } = &mut *last;
         let turn = |bases| uses.note_linear(bases, *linear, self.status().passed());
         let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
         if self.observer.is_some() || self.status().is_halted() {
             return None;
         }
-        // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given back.
-        let ticket = unsafe { self.line.queue.submit_linear(copy) }.ok()?;
+        // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given
+        // back.
+        let ticket = unsafe { self.state.queue.submit_linear(copy) }.ok()?;
         debug_assert_eq!(last.ticket + 1, ticket, "queues number ops and marks in order");
         (last.ticket, last.linear) = (ticket, ticket);
         then(ticket);
         Some(ticket)
     }
 
-    /// Later work of this stream waits until `fence` is done. Returns a fence after that wait.
-    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Arc<dyn Fence>> {
-        let mut last = lock(&self.line.last);
+    /// Later work of this stream waits until `fence` is done. Returns the ticket of that wait.
+    pub fn wait_for(&self, fence: Arc<dyn Fence>) -> Result<Ticket> {
+        let mut last = lock(&self.state.submitted);
         // SAFETY: the op has no addresses.
-        unsafe { self.hand_over(&mut last, Op::Wait(fence))? };
-        self.line.queue.fence()
+        unsafe { self.hand_over(&mut last, Op::Wait(fence)) }
     }
 
     /// Runs `function` on a thread where it may block, in stream order.
@@ -139,7 +141,7 @@ impl Stream {
         function: impl FnOnce() + Send + 'static,
         then: impl FnOnce(Ticket),
     ) -> Result<Ticket> {
-        let mut last = lock(&self.line.last);
+        let mut last = lock(&self.state.submitted);
         // SAFETY: the op has no addresses.
         let ticket = unsafe { self.hand_over(&mut last, Op::Call(Box::new(function)))? };
         then(ticket);
@@ -158,24 +160,24 @@ impl Stream {
             observer.submitted(self.id, ticket, &op);
         }
         // SAFETY: passed on from the caller.
-        last.ticket = unsafe { self.line.queue.submit(op)? };
+        last.ticket = unsafe { self.state.queue.submit(op)? };
         debug_assert_eq!(last.ticket, ticket, "queues number ops and marks in order");
         Ok(ticket)
     }
 
     /// A fence after everything submitted so far.
     pub fn fence(&self) -> Result<Arc<dyn Fence>> {
-        self.line.queue.fence()
+        self.state.queue.fence()
     }
 
     /// The newest ticket.
     pub fn newest(&self) -> Ticket {
-        lock(&self.line.last).ticket
+        lock(&self.state.submitted).ticket
     }
 
     /// A fence for the op `ticket`, which was submitted before.
     pub fn fence_after(&self, ticket: Ticket) -> Arc<dyn Fence> {
-        self.line.queue.fence_after(ticket)
+        self.state.queue.fence_after(ticket)
     }
 
     /// Whether the op `ticket` has passed.
@@ -185,28 +187,29 @@ impl Stream {
 
     /// A fence that remembers when it was reached.
     pub fn mark(&self) -> Result<Arc<dyn Mark>> {
-        let mut last = lock(&self.line.last);
+        let mut last = lock(&self.state.submitted);
         if let Some(why) = self.status().refusal() {
             return Err(why);
         }
-        let mark = self.line.queue.mark()?;
+        let mark = self.state.queue.mark()?;
         last.ticket += 1;
         Ok(mark)
     }
 
     /// Whether everything submitted so far is done.
     pub fn is_idle(&self) -> Result<bool> {
-        let last = lock(&self.line.last);
+        let last = lock(&self.state.submitted);
         let is_known = !last.is_shared && self.status().passed() >= last.ticket;
         drop(last);
         Ok(is_known || self.fence()?.is_done())
     }
 
-    /// Shares the stream with other libraries of the process, and says what the backend's driver calls it. From here on they may
-    /// put work into it: that comes after what was submitted here before, and nothing is held back.
+    /// Shares the stream with other libraries of the process, and says what the backend's driver calls it.
+    /// From here on they may put work into it: that comes after what was submitted here before, and nothing
+    /// is held back.
     pub fn share(&self) -> Result<usize> {
-        let mut last = lock(&self.line.last);
-        let native = self.line.queue.share()?;
+        let mut last = lock(&self.state.submitted);
+        let native = self.state.queue.share()?;
         last.is_shared = true;
         Ok(native)
     }
@@ -217,20 +220,22 @@ impl Stream {
         Ok(SoFar { behind: status.passed(), status, fence: self.fence()? })
     }
 
-    /// Waits for everything submitted so far, and reports the first failure that nobody has been told about.
+    /// Waits for everything submitted so far, and reports the first failure that was not reported before.
     pub fn synchronize(&self, limit: Option<Duration>) -> Result<()> {
         self.so_far()?.wait(limit)?;
         self.status().take_error().map_or(Ok(()), Err)
     }
 
-    /// As [`so_far`](Self::so_far), with the op `ticket`, which may have passed: a wait for it fails if that was dropped.
+    /// As [`so_far`](Self::so_far), with the op `ticket`, which may have passed: a wait for it fails if that
+    /// was dropped.
     pub fn so_far_with(&self, ticket: Ticket) -> Result<SoFar<'_>> {
         Ok(SoFar { behind: ticket - 1, ..self.so_far()? })
     }
 
-    /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is not waited for.
+    /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is
+    /// not waited for.
     pub fn abort(&self) {
-        self.line.queue.abort();
+        self.state.queue.abort();
     }
 }
 
@@ -243,8 +248,8 @@ pub struct SoFar<'a> {
 }
 
 impl SoFar<'_> {
-    /// Waits for it. If an abort came before it was done, everybody who waits is told; so is everybody if the stream has
-    /// stopped for good.
+    /// Waits for it. Every waiter is told of an abort that came before it was done, and of what stopped the
+    /// stream for good.
     pub fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let waited = self.fence.wait(limit);
         self.status.dropped_behind(self.behind).map_or(waited, Err)

@@ -1,34 +1,35 @@
-//! What is left of a stream while its work is in flight, whether or not the stream itself still lives.
+//! The submission state of streams: what has been submitted, and what of it is still in flight. It outlives
+//! the stream, so that memory freed later waits for work whose stream is gone.
 
 use crate::{
     Fence, Queue, Result, Status, Ticket,
     plan::linear::Recent,
-    sync::{Apart, Arc, Mutex, lock},
+    sync::{Arc, CachePadded, Mutex, lock},
     uses::Uses,
 };
 
-/// A queue, its status, and the newest tickets. Shared by the stream and the list of lines, so that memory freed later waits
-/// for work that outlived its stream.
+/// The part of a stream that lives as long as its work. Owned by the stream and by [`StreamStates`].
 pub(crate) struct StreamState {
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) status: Arc<Status>,
-    pub(crate) last: Apart<Mutex<Submitted>>,
+    /// What was submitted so far. On cache lines of its own: the submitting thread writes it for every op.
+    pub(crate) submitted: CachePadded<Mutex<Submitted>>,
 }
 
-/// Tickets handed out so far. The lock around it orders submissions.
+/// The newest tickets. The lock around it orders submissions.
 #[derive(Default)]
 pub(crate) struct Submitted {
-    /// The newest.
+    /// The newest ticket.
     pub(crate) ticket: Ticket,
-    /// The newest of a linear copy of the short way, and of any other op that has addresses: only such ops can still need freed
-    /// memory.
+    /// The newest ticket of a copy submitted by `Stream::submit_linear`.
     pub(crate) linear: Ticket,
+    /// The newest ticket of any other op that has addresses. Ops without addresses need no freed memory.
     pub(crate) other: Ticket,
     /// Other libraries put work into the stream, too, and tickets know nothing of it.
     pub(crate) is_shared: bool,
     /// What the last linear copy went between.
     pub(crate) recent: Recent,
-    /// Which registered memory ops use; those of the short way are noted when the next one goes between other blocks.
+    /// Which registered memory ops use. Linear copies are noted when the next one goes between other blocks.
     pub(crate) uses: Uses,
 }
 
@@ -45,11 +46,11 @@ impl Submitted {
     }
 }
 
-/// What keeps freed memory from being used again: work of a line that was in flight.
+/// Work of a stream that was in flight at some moment: freed memory is reused only when it has passed.
 pub(crate) struct PendingWork {
     status: Arc<Status>,
     touching: Ticket,
-    /// A fence after everything the line had then; work without addresses behind it need not be waited for.
+    /// A fence after everything the stream had then; work without addresses behind it need not be waited for.
     pub(crate) fence: Arc<dyn Fence>,
 }
 
@@ -61,51 +62,52 @@ impl PendingWork {
 }
 
 impl StreamState {
-    /// What memory that is unknown by now must wait for before it may be used again; `None` if no op in flight has addresses.
-    fn busy(&self) -> Result<Option<PendingWork>> {
-        let last = lock(&self.last);
+    /// What memory that is unknown by now must wait for before it may be used again; `None` if no op in
+    /// flight has addresses.
+    fn pending(&self) -> Result<Option<PendingWork>> {
+        let last = lock(&self.submitted);
         let touching = last.touching();
         if self.status.passed() >= touching {
             return Ok(None);
         }
         self.queue.flush();
-        let hold = PendingWork { status: self.status.clone(), touching, fence: self.queue.fence()? };
-        Ok((!hold.is_over()).then_some(hold))
+        let work = PendingWork { status: self.status.clone(), touching, fence: self.queue.fence()? };
+        Ok((!work.is_over()).then_some(work))
     }
 
     /// Whether an op in flight may use the registered memory that starts at `base`, which is unknown by now.
     fn is_using(&self, base: usize) -> bool {
-        let last = lock(&self.last);
+        let last = lock(&self.submitted);
         let newest = last.newest_use(base);
         self.status.passed() < newest && !self.queue.fence_after(newest).is_done()
     }
 }
 
-/// All lines of a runtime.
+/// The submission states of all streams of a runtime.
 #[derive(Default)]
 pub(crate) struct StreamStates(Mutex<Vec<Arc<StreamState>>>);
 
 impl StreamStates {
-    /// Adds the line of a new stream, and lets go of those whose stream is gone and whose work is done.
-    pub(crate) fn add(&self, line: Arc<StreamState>) {
-        let mut lines = lock(&self.0);
-        // Whoever is the only owner is gone for good: nobody can submit to it any more.
-        lines.retain(|line| Arc::strong_count(line) > 1 || !matches!(line.busy(), Ok(None)));
-        lines.push(line);
+    /// Adds that of a new stream, and drops those whose stream is gone and whose work is done.
+    pub(crate) fn add(&self, stream: Arc<StreamState>) {
+        let mut streams = lock(&self.0);
+        // If this is the only owner, the stream is gone and nothing more is submitted.
+        streams.retain(|stream| Arc::strong_count(stream) > 1 || !matches!(stream.pending(), Ok(None)));
+        streams.push(stream);
     }
 
     /// Whether an op in flight may use the registered memory that starts at `base`, which is unknown by now.
     pub(crate) fn are_using(&self, base: usize) -> bool {
-        lock(&self.0).iter().any(|line| line.is_using(base))
+        lock(&self.0).iter().any(|stream| stream.is_using(base))
     }
 
-    /// A hold of every line that is busy now.
-    pub(crate) fn busy(&self) -> Result<Vec<PendingWork>> {
-        let lines = lock(&self.0);
-        let mut holds = Vec::new();
-        for line in lines.iter() {
-            holds.extend(line.busy()?);
+    /// The work in flight of every stream that has some now.
+    pub(crate) fn pending(&self) -> Result<Vec<PendingWork>> {
+        let streams = lock(&self.0);
+        let mut pending = Vec::new();
+        for stream in streams.iter() {
+            pending.extend(stream.pending()?);
         }
-        Ok(holds)
+        Ok(pending)
     }
 }

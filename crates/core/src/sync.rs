@@ -1,5 +1,6 @@
-//! The one place where the engine's synchronisation primitives come from: `std`, or loom's checked twins when the model
-//! checker drives the queue (`--cfg loom`). `Arc` stays `std`'s, since loom's cannot hold trait objects.
+//! The one place where the engine's synchronisation primitives come from: `std`, or loom's checked twins when
+//! the model checker drives the queue (`--cfg loom`). `Arc` stays `std`'s, since loom's cannot hold trait
+//! objects.
 
 use std::ops::Deref;
 pub use std::sync::{Arc, Weak};
@@ -22,13 +23,13 @@ pub use std::{
     },
 };
 
-/// Shares no cache line with its neighbours: one thread writes it again and again while others look at those, or the other way
-/// round, and each would have to wait for the line.
+/// Shares no cache line with its neighbours: one thread writes it again and again while others look at those,
+/// or the other way round, and each would have to wait for the line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Apart<T>(pub T);
+pub struct CachePadded<T>(pub T);
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline(always)]
@@ -37,8 +38,8 @@ impl<T> Deref for Apart<T> {
     }
 }
 
-/// Locks, and goes on with the value if another thread panicked while it held the lock: every value behind our locks is
-/// whole between two statements, so there is nothing to fear from a poisoned one.
+/// Locks, and goes on with the value if another thread panicked while it held the lock: every value behind
+/// our locks is whole between two statements, so there is nothing to fear from a poisoned one.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.lock() {
         Ok(guard) => guard,

@@ -1,10 +1,10 @@
 //! The address table: from any address to the allocation around it, without a lock.
 //!
-//! A radix tree over granules of 4 KiB, three levels of 12 bits for 48-bit addresses. Its leaves hold slot numbers; a slot
-//! holds a block and is read like a sequence lock, so that a reader never waits and never sees half a block. A block of one
-//! granule is told by its leaf as well: among very many small blocks that saves a load that no cache has. Nodes are made
-//! when first needed and stay. A region of 16 MiB that belongs to one block is marked whole, so that large allocations cost
-//! little. Writers take turns under a mutex.
+//! A radix tree over granules of 4 KiB, three levels of 12 bits for 48-bit addresses. Its leaves hold slot
+//! numbers; a slot holds a block and is read like a sequence lock, so that a reader never waits and never
+//! sees half a block. A block of one granule is told by its leaf as well: among very many small blocks that
+//! saves a load that no cache has. Nodes are made when first needed and stay. A region of 16 MiB that belongs
+//! to one block is marked whole, so that large allocations cost little. Writers take turns under a mutex.
 
 mod slot;
 mod small;
@@ -31,17 +31,17 @@ type Fan<T> = Box<[T; FAN]>;
 
 /// Allocations by address. Lookups take no lock; see the module's text.
 pub struct AddressTable {
-    root: Fan<OnceLock<Fan<Region>>>,
+    root: Fan<OnceLock<Fan<TableRegion>>>,
     slots: Fan<OnceLock<Fan<BlockSlot>>>,
     sorts: Classes,
     removals: AtomicU64,
     writer: Mutex<Writer>,
 }
 
-/// 16 MiB of address space. BlockSlot numbers are stored plus one: 0 means none. In a leaf, the upper half of a cell tells a block of
-/// one granule, if it is one.
+/// 16 MiB of address space. BlockSlot numbers are stored plus one: 0 means none. In a leaf, the upper half of
+/// a cell tells a block of one granule, if it is one.
 #[derive(Default)]
-struct Region {
+struct TableRegion {
     whole: AtomicU32,
     leaf: OnceLock<Fan<AtomicU64>>,
 }
@@ -83,7 +83,8 @@ impl AddressTable {
         self.removals.load(Ordering::SeqCst)
     }
 
-    /// The block whose granules hold `addr`. The address may lie in the rest of the last granule, past the block's end.
+    /// The block whose granules hold `addr`. The address may lie in the rest of the last granule, past the
+    /// block's end.
     #[inline]
     pub fn find(&self, addr: usize) -> Option<Block> {
         loop {
@@ -93,8 +94,8 @@ impl AddressTable {
             {
                 return found;
             }
-            // The slot was freed, and perhaps used again, between the two looks. If the entry still names it the writer is
-            // about to change that: look again.
+            // The slot was freed, and perhaps used again, between the two looks. If the entry still names it
+            // the writer is about to change that: look again.
             std::hint::spin_loop();
         }
     }

@@ -1,5 +1,6 @@
-//! Which registered memory work in flight uses. When such memory is registered again there may be other memory at its addresses, so
-//! the registration of before must not wait for work that has nothing to do with it.
+//! Which registered memory work in flight uses. When such memory is registered again there may be other
+//! memory at its addresses, so the registration of before must not wait for work that has nothing to do with
+//! it.
 
 use crate::{Block, Origin, Ticket};
 
@@ -48,8 +49,8 @@ impl Touched {
     }
 }
 
-/// The newest op of a line that uses a block, for each block of registered memory. Those that have passed are forgotten when there are
-/// many.
+/// The newest op of a line that uses a block, for each block of registered memory. Those that have passed are
+/// forgotten when there are many.
 #[derive(Default)]
 pub(crate) struct Uses {
     /// By where the block starts.

@@ -123,7 +123,7 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     entry.same_device(stream.device)?;
     entry.needs_sync("streams cannot wait for it")?;
     match WAIT_LIMIT.load(Ordering::Relaxed) {
-        0 => Ok(entry.event.hold(&stream.stream)?),
+        0 => Ok(entry.event.block(&stream.stream)?),
         seconds => wait_within(engine()?, &stream, &entry, seconds),
     }
 }
@@ -137,7 +137,7 @@ pub fn limit_waits(seconds: u32) {
     WAIT_LIMIT.store(seconds, Ordering::Relaxed);
 }
 
-/// As `Event::hold`, but if it takes longer the stream's work fails and goes on.
+/// As `Event::block`, but if it takes longer the stream's work fails and goes on.
 fn wait_within(
     engine: &'static OpenedEngine,
     stream: &StreamEntry,
@@ -150,12 +150,12 @@ fn wait_within(
         entry.handle
     );
     let timed_out = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
-    Ok(entry.event.hold_by(|what| {
+    Ok(entry.event.block_by(&stream.stream, |what| {
         let gate = Gate::new();
         let until = Until::Limit(Duration::from_secs(seconds.into()), timed_out);
-        let passed = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
+        let ticket = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
         what.when_done(Box::new(move || gate.open()));
-        Ok(passed)
+        Ok(ticket)
     })?)
 }
 

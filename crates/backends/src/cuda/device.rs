@@ -21,7 +21,7 @@ use crate::litter::Litter;
 use crate::pool::Pool;
 use ferry_core::{
     Result,
-    sync::{Apart, Arc, Mutex},
+    sync::{Arc, CachePadded, Mutex},
 };
 use std::{ffi::CStr, ops::Deref, sync::OnceLock};
 
@@ -44,7 +44,7 @@ pub struct Device {
     pub litter: Arc<Litter>,
     pub watcher: Arc<Watcher>,
     /// The planner's numbers for this GPU.
-    pub constants: Apart<Constants>,
+    pub constants: CachePadded<Constants>,
     lists: Lists,
     pub bells: Bells,
     /// For copies of pageable memory.
@@ -100,7 +100,7 @@ impl Device {
             workers,
             litter: Arc::default(),
             watcher,
-            constants: Apart(constants),
+            constants: CachePadded(constants),
             lists: Lists::default(),
             bells: Bells::default(),
             staging,

@@ -23,7 +23,7 @@ use fence::LaneFence;
 use ferry_core::{
     Fence, Kind, Status, Ticket,
     fence::{survives, tell},
-    sync::{Apart, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
+    sync::{Arc, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, Ordering, fence, lock},
 };
 pub use queue::LaneQueue;
 use std::{collections::VecDeque, mem, ptr, time::Instant};
@@ -46,10 +46,10 @@ pub struct Lane {
     waited: bool,
     /// The submitter writes this and the next, while the owner reads the others for every task: each is on
     /// cache lines of its own, against false sharing.
-    state: Apart<Mutex<LaneState>>,
+    state: CachePadded<Mutex<LaneState>>,
     /// The newest ticket; what an owner without work watches.
-    submitted: Apart<AtomicU64>,
-    signs: Apart<Signs>,
+    submitted: CachePadded<AtomicU64>,
+    signs: CachePadded<Signs>,
     wake: Condvar,
     /// Users' functions that the owner has dropped because of an abort, for the aborting thread to destroy.
     aborted: Mutex<Vec<Task>>,
@@ -122,9 +122,9 @@ impl Lane {
             engine,
             status,
             waited,
-            state: Apart(Mutex::new(LaneState::default())),
-            submitted: Apart(AtomicU64::new(0)),
-            signs: Apart(Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) }),
+            state: CachePadded(Mutex::new(LaneState::default())),
+            submitted: CachePadded(AtomicU64::new(0)),
+            signs: CachePadded(Signs { wanted: AtomicU64::new(NONE), aborted: AtomicU64::new(0) }),
             wake: Condvar::new(),
             aborted: Mutex::default(),
         })

@@ -1,11 +1,11 @@
-//! Freed memory that work in flight may still use.
+//! Deferred reclamation: freed memory waits here, in limbo, while work in flight may still use it.
 //!
-//! Two generations, so that the cost of a free does not grow with how much is in flight: what is freed joins the young ones; when
-//! the old ones are gone the young become old, together with a hold of every line that is busy then. A hold taken later than the
-//! free is only more careful.
+//! Two generations, so that the cost of a free does not grow with how much is in flight: what is freed joins
+//! the young ones; when the old ones are gone the young become old, together with the work in flight of every
+//! stream then. Work that was submitted after the free is waited for as well, which is only more careful.
 //!
-//! Registered memory that no op in flight uses any more may be taken out before that: when it is registered again there may be other
-//! memory at its addresses, however busy streams are that never used it.
+//! Registered memory that no op in flight uses any more may be taken out before that: when it is registered
+//! again there may be other memory at its addresses, however busy streams are that never used it.
 
 use crate::{
     Block, Fence, Home, Origin, Result,
@@ -15,9 +15,9 @@ use crate::{
 use std::{collections::BTreeMap, mem, time::Duration};
 
 /// How long an allocation that finds no room waits for freed memory to come back.
-pub const PATIENCE: Duration = Duration::from_millis(750);
-/// How long it waits before it looks again.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
+pub const RECLAIM_TIMEOUT: Duration = Duration::from_millis(750);
+/// How long it waits for a fence before it checks all of them again.
+pub(crate) const RECLAIM_POLL: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub(crate) struct Limbo {
@@ -62,8 +62,8 @@ impl Limbo {
         self.young.registered.insert((block.base, self.registered), block);
     }
 
-    /// Takes out the registered memory in a range that nothing in flight uses, as `is_used` says of where it starts. Of all else only
-    /// blocks are looked at that start so near before the range that the longest would reach it.
+    /// Takes out the registered memory in a range that nothing in flight uses, as `is_used` says of where it
+    /// starts. Only blocks are visited that start so near before the range that the longest would reach it.
     pub(crate) fn take_unused(
         &mut self,
         base: usize,
@@ -81,7 +81,7 @@ impl Limbo {
     }
 
     /// The blocks that nothing in flight can use any more.
-    pub(crate) fn due(&mut self, lines: &StreamStates) -> Result<Vec<Block>> {
+    pub(crate) fn due(&mut self, streams: &StreamStates) -> Result<Vec<Block>> {
         let mut due = Vec::new();
         loop {
             while self.until.last().is_some_and(PendingWork::is_over) {
@@ -94,7 +94,7 @@ impl Limbo {
             if self.young.is_empty() {
                 return Ok(due);
             }
-            match lines.busy() {
+            match streams.pending() {
                 Ok(until) => (self.until, self.old) = (until, mem::take(&mut self.young)),
                 Err(error) if due.is_empty() => return Err(error),
                 Err(_) => return Ok(due),
@@ -174,7 +174,8 @@ mod tests {
         assert_eq!(take(&mut limbo, 1, 2, &[]), [pages(1, 2), pages(1, 3), pages(1, 3), pages(1, 3)]);
     }
 
-    /// However many blocks wait, only those in the range are asked about, and allocated memory is none of them.
+    /// However many blocks wait, only those in the range are asked about, and allocated memory is none of
+    /// them.
     #[test]
     fn nobody_asks_about_blocks_outside_the_range() {
         let mut limbo = Limbo::default();

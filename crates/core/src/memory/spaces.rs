@@ -24,12 +24,12 @@ pub enum Purpose {
 
 /// The reservations of a runtime, by their first address.
 #[derive(Default)]
-pub(crate) struct Spaces {
+pub(crate) struct Reservations {
     pub(crate) count: AtomicUsize,
-    pub(crate) all: Mutex<BTreeMap<usize, Space>>,
+    pub(crate) all: Mutex<BTreeMap<usize, Reservation>>,
 }
 
-pub(crate) struct Space {
+pub(crate) struct Reservation {
     pub(crate) len: usize,
     pub(crate) purpose: Purpose,
     pub(crate) mapped: BTreeMap<usize, Arc<Physical>>,
@@ -78,8 +78,9 @@ impl fmt::Debug for Physical {
     }
 }
 
-impl Spaces {
-    /// Refuses a range that reaches into reserved addresses: the address table knows what is mapped, and there nothing is.
+impl Reservations {
+    /// Refuses a range that reaches into reserved addresses: the address table knows what is mapped, and
+    /// there nothing is.
     pub(crate) fn refuse(&self, addr: usize, len: usize) -> Result<()> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -99,7 +100,8 @@ impl Spaces {
             Purpose::Mappings => format!("{what}, where nothing is mapped"),
             Purpose::ViewOf(host) => {
                 format!(
-                    "{what}, which stand for registered host memory at {host:#x}: copies take the host address"
+                    "{what}, which stand for registered host memory at {host:#x}: copies take the host \
+                     address"
                 )
             }
         }))

@@ -1,5 +1,5 @@
-//! The short way of most copies: bytes in one piece between two blocks, which are those of the stream's last copy more often than
-//! not.
+//! The short way of most copies: bytes in one piece between two blocks, which are those of the stream's last
+//! copy more often than not.
 
 use super::{
     Ends, Plan, Route, Rows,
@@ -49,10 +49,11 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// The copy of `len` bytes, if both ends are found at the first look and `fits` agrees: it is about the homes and origins of the
-    /// ends alone, and not asked again while these and `rule` are as they were. Whoever gets `None` makes a [`Plan`], which knows
-    /// everything else and says what is wrong. Copies may go between other blocks from here on: if some until now used registered memory
-    /// `turn` is told where that starts, or 0.
+    /// The copy of `len` bytes, if both ends are found at the first look and `fits` agrees: it is about the
+    /// homes and origins of the ends alone, and not asked again while these and `rule` are as they were.
+    /// Whoever gets `None` makes a [`Plan`], which knows everything else and says what is wrong. Copies may
+    /// go between other blocks from here on: if some until now used registered memory `turn` is told where
+    /// that starts, or 0.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -70,26 +71,27 @@ impl Recent {
             if self.has_registered {
                 turn(self.registered());
             }
-            self.look((dst, src, len), rule, table, fits)?;
+            self.look_up((dst, src, len), rule, table, fits)?;
         }
         let segment = Segment { dst: self.dst.engine_address(dst), src: self.src.engine_address(src), len };
         Some(Linear { segment, route: self.route })
     }
 
-    /// Where registered memory starts that copies go to or from, or did until it was unregistered. 0 for other memory.
+    /// Where registered memory starts that copies go to or from, or did until it was unregistered. 0 for
+    /// other memory.
     pub(crate) fn registered(&self) -> [usize; 2] {
         [self.dst, self.src].map(|part| if part.is_registered() { part.base() } else { 0 })
     }
 
     #[inline(never)]
-    fn look(
+    fn look_up(
         &mut self,
         (dst, src, len): (usize, usize, usize),
         rule: i32,
         table: &AddressTable,
         fits: impl FnOnce(&Ends) -> bool,
     ) -> Option<()> {
-        // Before the look: what leaves the table meanwhile makes it a thing of the past.
+        // Read before the lookups: if a block leaves the table meanwhile, what is found is out of date.
         let removals = table.removals();
         let is_current = removals == self.removals;
         let still = |part: Lookup, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));

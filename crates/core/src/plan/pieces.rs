@@ -1,7 +1,7 @@
 //! The pieces of a plan: none, one in the plan itself, or a list.
 //!
-//! A list of segments lies in memory of our own, which is reused by later plans (a free list), or in a sink that the
-//! backend brings, so that it is written once and where the device will read it.
+//! A list of segments lies in memory of our own, which is reused by later plans (a free list), or in a sink
+//! that the backend brings, so that it is written once and where the device will read it.
 
 use super::{Chunk, Rows};
 use crate::sync::{Arc, Mutex, lock};
@@ -71,29 +71,30 @@ impl Sizes {
     }
 }
 
-/// Memory of a backend into which the segments of a plan are written, so that a device reads them there and they are
-/// not copied again. The plan owns it; the backend has its memory back when it is dropped.
+/// Memory of a backend into which the segments of a plan are written, so that a device reads them there and
+/// they are not copied again. The plan owns it; the backend has its memory back when it is dropped.
 pub trait SegmentSink: Send + Sync {
-    /// Appends segments, all of which the core has checked; appends none, and answers false, if there is no room for
-    /// all of them.
+    /// Appends segments, all of which the core has checked; appends none, and answers false, if there is no
+    /// room for all of them.
     fn extend(&mut self, segments: &[Segment]) -> bool;
 
-    /// Appends the segments of a whole chunk of runs, which [`Chunk::check`] checks as they are written, and says how
-    /// large they are. `None` if none was appended: the core brings them by [`extend`](Self::extend) then.
+    /// Appends the segments of a whole chunk of runs, which [`Chunk::check`] checks as they are written, and
+    /// says how large they are. `None` if none was appended: the core brings them by [`extend`](Self::extend)
+    /// then.
     fn extend_chunk(&mut self, chunk: &Chunk<'_>) -> Option<Sizes> {
         let _ = chunk;
         None
     }
 
-    /// Makes what this thread has appended visible to other threads and to devices. The core calls it before the plan
-    /// is submitted or read.
+    /// Makes what this thread has appended visible to other threads and to devices. The core calls it before
+    /// the plan is submitted or read.
     fn finish(&mut self);
 
     /// The segments so far.
     fn segments(&self) -> &[Segment];
 
-    /// The object by which the backend recognises a sink of its own: the sink itself, or, for one that wraps another
-    /// one, what that answers.
+    /// The object by which the backend recognises a sink of its own: the sink itself, or, for one that wraps
+    /// another one, what that answers.
     fn native(&mut self) -> &mut dyn Any;
 }
 
@@ -146,8 +147,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// A free list of the memory of lists that no plan uses now: the first use of fresh pages costs more than planning
-/// what is written there.
+/// A free list of the memory of lists that no plan uses now: the first use of fresh pages costs more than
+/// planning what is written there.
 #[derive(Default)]
 pub(crate) struct FreeLists(Mutex<Vec<Vec<Segment>>>);
 
@@ -229,8 +230,8 @@ impl SegmentList {
         }
     }
 
-    /// Appends what `list` writes into room for `N` segments; it says how many it has written and their sizes. In
-    /// memory of our own they are written in place, and otherwise into `buffer` first.
+    /// Appends what `list` writes into room for `N` segments; it says how many it has written and their
+    /// sizes. In memory of our own they are written in place, and otherwise into `buffer` first.
     #[inline(always)]
     pub(crate) fn fill<const N: usize>(
         &mut self,
@@ -392,7 +393,8 @@ impl Store {
         }
     }
 
-    /// Turns a store that has no list yet, and can have one of segments, into such a list with room for about `count`.
+    /// Turns a store that has no list yet, and can have one of segments, into such a list with room for about
+    /// `count`.
     pub(crate) fn begin_list(
         &mut self,
         count: usize,

@@ -1,6 +1,6 @@
-//! The runs of a batch as its caller has them, in arrays. They are checked in loops without branches, which compilers
-//! turn into vector instructions (see [`ferry_simd`]); where a check of many fails, the first bad one is searched for one
-//! by one.
+//! The runs of a batch as its caller has them, in arrays. They are checked in loops without branches, which
+//! compilers turn into vector instructions (see [`ferry_simd`]); where a check of many fails, the first bad
+//! one is searched for one by one.
 
 use super::{
     Misfit,
@@ -15,8 +15,8 @@ pub(crate) const CHUNK: usize = 64;
 /// How many runs a [`Chunk`] hands out at a time: a vector register of most CPUs holds as many words.
 const LANES: usize = 4;
 
-/// Addresses, lengths and rooms, each in an array of its own, all of one length. A run of which an address is 0 or which does not
-/// fit its room is refused.
+/// Addresses, lengths and rooms, each in an array of its own, all of one length. A run of which an address is
+/// 0 or which does not fit its room is refused.
 #[derive(Clone, Copy)]
 pub struct Runs<'a> {
     /// Destinations.
@@ -55,9 +55,9 @@ impl Chunk<'_> {
         [self.to.engine_address(0), self.from.engine_address(0)]
     }
 
-    /// Checks the runs, and hands them to `write` on the way, four at a time and in order: an array each of destinations,
-    /// sources and lengths, in the user's addresses. Says how large they are; `None` if not all of them lie in the two blocks
-    /// and fit their rooms: then what was written means nothing.
+    /// Checks the runs, and hands them to `write` on the way, four at a time and in order: an array each of
+    /// destinations, sources and lengths, in the user's addresses. Says how large they are; `None` if not all
+    /// of them lie in the two blocks and fit their rooms: then what was written means nothing.
     ///
     /// Always inlined, so that a caller that is compiled for a better CPU has a loop for that.
     #[inline(always)]
@@ -116,7 +116,8 @@ impl<'a> Runs<'a> {
         (self.lens.len() == CHUNK).then_some(Chunk { runs: *self, to, from })
     }
 
-    /// The first of them as segments between two blocks, as long as they lie in those, and how large they are.
+    /// The first of them as segments between two blocks, as long as they lie in those, and how large they
+    /// are.
     pub(crate) fn list(&self, to: &Lookup, from: &Lookup, room: &mut [Segment; CHUNK]) -> Listed {
         let part = self.part(0, CHUNK);
         match best(Listing { runs: &part, to, from, room }) {
@@ -154,8 +155,8 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Whether no address is 0 and every run fits its room. The check is by sign bits: it may refuse good runs whose addresses
-/// or lengths have the highest bit set.
+/// Whether no address is 0 and every run fits its room. The check is by sign bits: it may refuse good runs
+/// whose addresses or lengths have the highest bit set.
 struct Soundness<'a>(&'a Runs<'a>);
 
 impl Loop for Soundness<'_> {
@@ -170,8 +171,8 @@ impl Loop for Soundness<'_> {
     }
 }
 
-/// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has its sign bit set. Unsigned
-/// comparisons would take more instructions, since AVX2 has none.
+/// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has its sign
+/// bit set. Unsigned comparisons would take more instructions, since AVX2 has none.
 struct Listing<'a> {
     runs: &'a Runs<'a>,
     to: &'a Lookup,

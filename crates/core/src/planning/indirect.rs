@@ -6,7 +6,8 @@ use crate::{
 };
 
 impl Memory {
-    /// The words of a descriptor of this copy, in the user's addresses. Whoever calls has checked that it could run now.
+    /// The words of a descriptor of this copy, in the user's addresses. Whoever calls has checked that it
+    /// could run now.
     pub fn seal(&self, dst: usize, src: usize, len: usize) -> Result<[u64; DESCRIPTOR_WORDS]> {
         let stamps = match len {
             0 => [0; 2],
@@ -15,13 +16,15 @@ impl Memory {
         Ok(seal(self.seal_key(), src as u64, dst as u64, len as u64, stamps))
     }
 
-    /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so that has no name.
+    /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so
+    /// that has no name.
     fn stamp(&self, addr: usize) -> Result<u64> {
         let Some(block) = self.table().find(addr) else { return Ok(0) };
         let Some(watch) = self.backend().block_watch() else { return Ok(0) };
         let stamp = watch.stamp(&block)?;
-        // Freed meanwhile, and the backend may have been told of that before it was asked for the stamp: it is told again. Where a
-        // block begins at the same address again the stamp is that one's, and goes with it.
+        // Freed meanwhile, and the backend may have been told of that before it was asked for the stamp: it
+        // is told again. Where a block begins at the same address again the stamp is that one's, and goes
+        // with it.
         if self.table().find(addr).is_none_or(|now| now.base != block.base) {
             watch.forgotten(&block);
         }

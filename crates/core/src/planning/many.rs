@@ -1,5 +1,6 @@
-//! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each other: the two
-//! blocks of the last piece are tried first, and a piece that goes on where the last one ended is coalesced with it.
+//! Planning many pieces at once, as batches do. They seldom lie in as many blocks, and often next to each
+//! other: the two blocks of the last piece are tried first, and a piece that goes on where the last one ended
+//! is coalesced with it.
 
 use crate::{
     Ends, Memory, Misfit, Place, Plan, Result, Rows, Runs, Segment,
@@ -22,14 +23,14 @@ pub(super) struct Many<'a, F> {
     src: Lookup,
     /// What lies between these blocks and is in neither the buffer nor the plan yet; none if `len` is 0.
     run: Segment,
-    buffer: Buffer,
+    buffer: SegmentBuffer,
     /// The number of the next piece.
     item: usize,
 }
 
 /// Segments on their way into the plan, since appending them one by one takes longer.
 #[repr(C, align(64))]
-struct Buffer {
+struct SegmentBuffer {
     segments: [Segment; CHUNK],
     count: usize,
 }
@@ -38,12 +39,13 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     /// The next piece is number `item`; about `count` will come.
     pub(super) fn new(plan: &'a mut Plan, item: usize, count: usize, memory: &'a Memory, fits: F) -> Self {
         plan.pieces.begin_list(count, memory.free_lists(), || memory.backend().segment_sink(count));
-        let buffer = Buffer { segments: [Segment::default(); CHUNK], count: 0 };
+        let buffer = SegmentBuffer { segments: [Segment::default(); CHUNK], count: 0 };
         let (dst, src, run) = (Lookup::default(), Lookup::default(), Segment::default());
         Many { plan, memory, fits, dst, src, run, buffer, item }
     }
 
-    /// Adds all of them. Those that came last may be in the plan only when [`flush`](Self::flush) has been called.
+    /// Adds all of them. Those that came last may be in the plan only when [`flush`](Self::flush) has been
+    /// called.
     #[inline(always)]
     pub(super) fn add_all(&mut self, mut pieces: impl Iterator<Item = Rows>) -> Result<(), Misfit> {
         while let Some(rows) = self.add_alike(&mut pieces) {
@@ -54,7 +56,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         Ok(())
     }
 
-    /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are checked in one go.
+    /// As [`add_all`](Self::add_all), for runs in arrays: many that lie in the same two blocks are checked in
+    /// one go.
     pub(super) fn add_runs(&mut self, runs: &Runs) -> Result<(), Misfit> {
         let (first, count) = (self.item, runs.lens.len());
         let mut one_by_one = 1;
@@ -66,13 +69,15 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             let part = runs.part(done, one_by_one);
             part.are_sound().map_err(|unsound| Misfit { item: self.item + unsound.item, ..unsound })?;
             self.add_all(part.iter().map(rows))?;
-            // Where blocks alternate, whole chunks between the same two blocks are rare: try less and less often.
+            // Where blocks alternate, whole chunks between the same two blocks are rare: try less and less
+            // often.
             one_by_one = if done - before < CHUNK { 4 * one_by_one } else { 1 };
         }
         Ok(())
     }
 
-    /// Adds runs as long as they lie in the two blocks of the last piece: there is no rule to apply then, and nothing to look up.
+    /// Adds runs as long as they lie in the two blocks of the last piece: there is no rule to apply then, and
+    /// nothing to look up.
     #[inline(never)]
     fn add_inside(&mut self, runs: &Runs) {
         let (to, from, run) = (self.dst, self.src, self.run);
@@ -107,8 +112,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         self.item += done;
     }
 
-    /// Adds pieces as long as each is one row in two blocks of the same classes as those of the last piece: then there is no
-    /// rule to apply. Returns the first that is not.
+    /// Adds pieces as long as each is one row in two blocks of the same classes as those of the last piece:
+    /// then there is no rule to apply. Returns the first that is not.
     #[inline(always)]
     fn add_alike(&mut self, pieces: &mut impl Iterator<Item = Rows>) -> Option<Rows> {
         let table = self.memory.table();
@@ -150,7 +155,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         other
     }
 
-    /// Adds a piece that has several rows, or of which an end is of another class than that of the last piece.
+    /// Adds a piece that has several rows, or of which an end is of another class than that of the last
+    /// piece.
     #[inline(never)]
     fn add_other(&mut self, item: usize, rows: Rows) -> Result<()> {
         self.flush();
@@ -162,7 +168,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         let (Some(dst), Some(src)) = (table.holding(rows.dst, spans.0), table.holding(rows.src, spans.1))
         else {
             let ends = self.plan.add_unusual(item, rows, self.memory, &mut self.fits)?;
-            // Memory of another library stays what it is for the rest of the call: a lookup takes a microsecond.
+            // Memory of another library stays what it is for the rest of the call: a lookup takes a
+            // microsecond.
             if let (Place::Known(dst), Place::Known(src)) = (ends.dst, ends.src) {
                 (self.dst, self.src) = (Lookup::from(&dst), Lookup::from(&src));
             }
@@ -189,7 +196,7 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
     }
 }
 
-impl Buffer {
+impl SegmentBuffer {
     /// Appends a run that has come to its end; the next one is empty.
     #[inline(always)]
     fn end(&mut self, run: Segment, store: &mut Store) -> Segment {

@@ -8,8 +8,9 @@ use crate::{
 use smallvec::SmallVec;
 
 impl Reduction {
-    /// The only way to make one: `len` bytes, a multiple of the element's size, at the user's `dst` become their combination
-    /// with those at `src`. `fits` adds the caller's own rules, as in [`Plan::new`]; plain host memory is refused.
+    /// The only way to make one: `len` bytes, a multiple of the element's size, at the user's `dst` become
+    /// their combination with those at `src`. `fits` adds the caller's own rules, as in [`Plan::new`]; plain
+    /// host memory is refused.
     pub fn new(
         combine: Combine,
         element: Element,

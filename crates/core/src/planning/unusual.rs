@@ -1,5 +1,5 @@
-//! Pieces of which an end is not simply found in one block of the address table: plain host memory, memory of other
-//! libraries, ranges that go through several mapped blocks.
+//! Pieces of which an end is not simply found in one block of the address table: plain host memory, memory of
+//! other libraries, ranges that go through several mapped blocks.
 
 use crate::{
     Access, Block, Ends, Kind, Memory, Origin, Place, Plan, Result, Rows, memory::Known, plan::Order,
@@ -47,8 +47,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a rectangle of which an end goes through several mapped blocks: as many rows at once as lie in one block at each
-    /// end, and rows that cross a border in parts.
+    /// Adds a rectangle of which an end goes through several mapped blocks: as many rows at once as lie in
+    /// one block at each end, and rows that cross a border in parts.
     #[cold]
     fn add_pieces(&mut self, rows: &Rows, ends: &Ends, memory: &Memory) -> Result<()> {
         let first = self.pieces().len();
@@ -84,7 +84,8 @@ impl Plan {
     }
 }
 
-/// Whether a piece writes what a later one reads. The user's addresses do not tell: physical memory may be mapped more than once.
+/// Whether a piece writes what a later one reads. The user's addresses do not tell: physical memory may be
+/// mapped more than once.
 fn overtakes(pieces: &[Rows]) -> bool {
     let span =
         |start: usize, pitch: usize, rows: &Rows| (start, start + (rows.height - 1) * pitch + rows.width);
@@ -99,8 +100,8 @@ fn overtakes(pieces: &[Rows]) -> bool {
     })
 }
 
-/// A rectangle of which an end is not simply found in one block: plain host memory, memory of another library, a range through
-/// several mapped blocks, or one whose block was being written while we looked.
+/// A rectangle of which an end is not simply found in one block: plain host memory, memory of another
+/// library, a range through several mapped blocks, or one whose block was being written while we looked.
 struct Unusual {
     rows: Rows,
     ends: Ends,
@@ -109,8 +110,8 @@ struct Unusual {
 }
 
 impl Unusual {
-    /// Where each end starts decides the route; whether plain host memory can be touched is asked last, since asking costs a
-    /// system call and brings pages in.
+    /// Where each end starts decides the route; whether plain host memory can be touched is asked last, since
+    /// asking costs a system call and brings pages in.
     #[cold]
     fn find(rows: Rows, memory: &Memory) -> Result<Unusual> {
         let spans = [rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?];
@@ -155,8 +156,8 @@ fn room_at(memory: &Memory, place: &Place, addr: usize) -> Result<(usize, usize)
     }
 }
 
-/// Makes sure of a range of which only the first byte was looked up. Plain host memory must be accessible: the whole
-/// span, or, where the gaps between rows have nothing behind them, each row.
+/// Makes sure of a range of which only the first byte was looked up. Plain host memory must be accessible:
+/// the whole span, or, where the gaps between rows have nothing behind them, each row.
 fn touch(
     memory: &Memory,
     place: &Place,

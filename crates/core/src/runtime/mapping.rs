@@ -1,12 +1,13 @@
 //! Virtual memory: reserved addresses, and physical memory that is mapped there piece by piece.
 //!
-//! A mapping is a block of the address table whose user's address lies in a reservation and whose engine's address is the
-//! physical memory's own. So work that was submitted before an unmap still moves the bytes it meant, whatever is mapped there
-//! next; the physical memory is used again when its last owner is gone and that work has passed.
+//! A mapping is a block of the address table whose user's address lies in a reservation and whose engine's
+//! address is the physical memory's own. So work that was submitted before an unmap still moves the bytes it
+//! meant, whatever is mapped there next; the physical memory is used again when its last owner is gone and
+//! that work has passed.
 
 use crate::{
-    Block, DeviceId, Home, Kind, Origin, PATIENCE, Physical, Purpose, Request, Result, Runtime,
-    memory::spaces::Space,
+    Block, DeviceId, Home, Kind, Origin, Physical, Purpose, RECLAIM_TIMEOUT, Request, Result, Runtime,
+    memory::spaces::Reservation,
     sync::{Arc, Ordering, lock},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -16,12 +17,13 @@ impl Runtime {
     pub fn reserve(&self, len: usize, align: usize, wish: usize, purpose: Purpose) -> Result<usize> {
         let spaces = &self.memory().spaces;
         let base = self.memory().address_space()?.reserve(len, align, wish)?;
-        lock(&spaces.all).insert(base, Space { len, purpose, mapped: BTreeMap::new() });
+        lock(&spaces.all).insert(base, Reservation { len, purpose, mapped: BTreeMap::new() });
         spaces.count.fetch_add(1, Ordering::Relaxed);
         Ok(base)
     }
 
-    /// Gives reserved addresses up. `BadAddress` if they were not reserved like this, or if something is mapped there.
+    /// Gives reserved addresses up. `BadAddress` if they were not reserved like this, or if something is
+    /// mapped there.
     pub fn release(&self, base: usize, purpose: Purpose) -> Result<()> {
         let spaces = &self.memory().spaces;
         let mut all = lock(&spaces.all);
@@ -39,16 +41,17 @@ impl Runtime {
         }
         all.remove(&base);
         spaces.count.fetch_sub(1, Ordering::Relaxed);
-        // Under the lock: nobody may be told of these addresses as another reservation before they are gone from the list.
+        // Under the lock: nobody may be told of these addresses as another reservation before they are gone
+        // from the list.
         Ok(self.memory().address_space()?.release(base))
     }
 
     /// Makes physical memory: `len` bytes in whole pages.
     pub fn physical(&self, device: DeviceId, len: usize, page: usize) -> Result<Arc<Physical>> {
-        self.physical_within(device, len, page, PATIENCE)
+        self.physical_within(device, len, page, RECLAIM_TIMEOUT)
     }
 
-    /// As [`physical`](Self::physical), with another [`PATIENCE`].
+    /// As [`physical`](Self::physical), with another [`RECLAIM_TIMEOUT`].
     pub fn physical_within(
         &self,
         device: DeviceId,
@@ -61,7 +64,8 @@ impl Runtime {
         Ok(Physical::new(block, self.memory()))
     }
 
-    /// Makes physical memory of the host, page-locked: `len` bytes in whole pages, of a memory node if one is named.
+    /// Makes physical memory of the host, page-locked: `len` bytes in whole pages, of a memory node if one is
+    /// named.
     pub fn host_physical(&self, len: usize, page: usize, node: Option<u32>) -> Result<Arc<Physical>> {
         let block = self.memory().address_space()?.host_pages(len, page, node)?;
         Ok(Physical::new(block, self.memory()))
@@ -90,7 +94,8 @@ impl Runtime {
         Ok(block)
     }
 
-    /// Undoes [`map`](Self::map): the addresses are unknown from here on. Work submitted before still uses the memory.
+    /// Undoes [`map`](Self::map): the addresses are unknown from here on. Work submitted before still uses
+    /// the memory.
     pub fn unmap(&self, base: usize) -> Result<Block> {
         let mut all = lock(&self.memory().spaces.all);
         let space = all.range_mut(..=base).next_back().map(|(_, space)| space);

@@ -3,8 +3,8 @@
 use crate::{Block, DeviceId, Home, Origin};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a look costs one miss,
-/// and many blocks take little of a cache.
+/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a
+/// look costs one miss, and many blocks take little of a cache.
 #[derive(Default)]
 #[repr(align(32))]
 pub(super) struct BlockSlot {
@@ -71,8 +71,8 @@ impl Lookup {
         (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
     }
 
-    /// A word without a sign if [`holds_all`](Self::holds_all), and with one if not: it takes differences and no comparison. Of
-    /// huge blocks it may have one all the same.
+    /// A word without a sign if [`holds_all`](Self::holds_all), and with one if not: it takes differences and
+    /// no comparison. Of huge blocks it may have one all the same.
     #[inline(always)]
     pub(crate) fn signs(&self, addr: usize, len: usize) -> usize {
         let (offset, most) = (addr.wrapping_sub(self.base), self.len.wrapping_sub(len));

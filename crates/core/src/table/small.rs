@@ -1,5 +1,6 @@
-//! Blocks of one granule, told by 32 bits: their length, and which sort they are. Small blocks of a process have few sorts: those
-//! of one home, page size and origin, at one distance between the user's address and the engine's.
+//! Blocks of one granule, told by 32 bits: their length, and which sort they are. Small blocks of a process
+//! have few sorts: those of one home, page size and origin, at one distance between the user's address and
+//! the engine's.
 
 use super::{
     GRANULE, GRANULE_BITS,

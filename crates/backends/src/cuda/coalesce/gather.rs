@@ -14,7 +14,7 @@ use crate::cuda::{
 };
 use ferry_core::{
     Ticket,
-    sync::{Apart, AtomicU64, Ordering},
+    sync::{AtomicU64, CachePadded, Ordering},
 };
 use std::mem;
 
@@ -205,9 +205,9 @@ pub enum Taken {
 /// A window, and what can be seen of it without a lock.
 #[derive(Default)]
 pub struct Gather {
-    window: Apart<Lock<Window>>,
+    window: CachePadded<Lock<Window>>,
     /// See [`Glance`].
-    glance: Apart<AtomicU64>,
+    glance: CachePadded<AtomicU64>,
 }
 
 /// What somebody sees who looks at a window from outside.
@@ -222,7 +222,7 @@ pub enum Glance {
 impl Gather {
     /// One that gathers nothing, and whose next ticket is the one after `last`.
     pub fn after(last: Ticket) -> Gather {
-        Gather { window: Apart(Lock::new(Window { last, ..Window::default() })), ..Gather::default() }
+        Gather { window: CachePadded(Lock::new(Window { last, ..Window::default() })), ..Gather::default() }
     }
 
     /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.

@@ -13,7 +13,7 @@ use super::{
 use crate::os::threads::cancel::Cancelling;
 use ferry_core::{
     Error, Result,
-    sync::{Apart, Arc},
+    sync::{Arc, CachePadded},
 };
 use std::{fmt, marker::PhantomData, ops::Deref, sync::OnceLock};
 
@@ -28,7 +28,7 @@ pub struct Context {
     device: i32,
     handle: Handle,
     /// What broke the device for good. Read by every submission, so it has a cache line to itself.
-    lost: Apart<OnceLock<Error>>,
+    lost: CachePadded<OnceLock<Error>>,
 }
 
 /// Proof that a context is current on the calling thread, which is why it cannot go to another.
@@ -55,7 +55,7 @@ impl Context {
         // SAFETY: the device is valid and `handle` receives its context.
         let code = unsafe { (driver.calls.cuDevicePrimaryCtxRetain)(&mut handle, device) };
         driver.check("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Context { driver, device, handle, lost: Apart::default() })
+        Ok(Context { driver, device, handle, lost: CachePadded::default() })
     }
 
     /// The driver that it is of.

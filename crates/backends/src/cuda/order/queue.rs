@@ -29,7 +29,7 @@ use crate::cuda::{
 use crate::litter::drop_each;
 use ferry_core::{
     DeviceId, Error, Fence, Linear, Mark, Op, Queue, QueueOptions, Result, Route, Status, Ticket,
-    sync::{Apart, Arc, Mutex, Weak, lock},
+    sync::{Arc, CachePadded, Mutex, Weak, lock},
 };
 use std::{collections::VecDeque, sync::OnceLock};
 
@@ -52,7 +52,7 @@ pub struct Lane {
     pub bell: Bell,
     pub crowd: Crowd,
     /// Whoever holds this may put things into the stream.
-    pub state: Apart<Mutex<State>>,
+    pub state: CachePadded<Mutex<State>>,
     pub ledger: Mutex<Ledger>,
     pub reports: OnceLock<Reports>,
     pub bounce: OnceLock<Bounce>,
@@ -114,7 +114,7 @@ impl Lane {
     ) -> Arc<Lane> {
         let mut lane = Lane::bare(device, id, stream, status);
         (lane.is_shared, lane.is_ours, lane.gather) = (true, is_ours, Gather::after(last));
-        lane.state = Apart(Mutex::new(State { backlog: Backlog::after(last), ..State::default() }));
+        lane.state = CachePadded(Mutex::new(State { backlog: Backlog::after(last), ..State::default() }));
         Arc::new(lane)
     }
 
@@ -131,7 +131,7 @@ impl Lane {
             gather: Gather::default(),
             bell: Bell::default(),
             crowd: Crowd::default(),
-            state: Apart::default(),
+            state: CachePadded::default(),
             ledger: Mutex::default(),
             reports: OnceLock::new(),
             bounce: OnceLock::new(),

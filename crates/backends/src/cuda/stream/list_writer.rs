@@ -1,12 +1,13 @@
-//! Writes the segments of a plan as a kernel reads them, while the core checks them: with non-temporal stores, since this
-//! CPU does not read them again. Chunks that it cannot write this way come as checked segments (`Loan::add`).
+//! Writes the segments of a plan as a kernel reads them, while the core checks them: with non-temporal
+//! stores, since this CPU does not read them again. Chunks that it cannot write this way come as checked
+//! segments (`Loan::add`).
 
 use ferry_core::{Chunk, Segment, Sizes};
 use std::mem::MaybeUninit;
 
-/// Writes the segments of a chunk as they are checked, and says how large they are. `None` if they were not all good, or if
-/// this CPU or the alignment of the room is not made for it: then what is in the room means nothing. A
-/// [fence](crate::bytes::nontemporal::fence) comes before the GPU is told.
+/// Writes the segments of a chunk as they are checked, and says how large they are. `None` if they were not
+/// all good, or if this CPU or the alignment of the room is not made for it: then what is in the room means
+/// nothing. A [fence](crate::bytes::nontemporal::fence) comes before the GPU is told.
 #[inline]
 pub fn write_chunk(room: &mut [MaybeUninit<Segment>; Chunk::LEN], chunk: &Chunk<'_>) -> Option<Sizes> {
     #[cfg(target_arch = "x86_64")]
@@ -47,7 +48,8 @@ mod avx2 {
             is_new_line = !is_new_line;
             let [dst, src] = [_mm256_add_epi64(four(dst), to), _mm256_add_epi64(four(src), from)];
             for words in interleaved(dst, src, four(len)) {
-                // SAFETY: four segments are three of these, the room is for all segments of the chunk, and it is aligned.
+                // SAFETY: four segments are three of these, the room is for all segments of the chunk, and it
+                // is aligned.
                 unsafe {
                     nontemporal::store(place, words);
                     place = place.add(1);
@@ -77,8 +79,8 @@ mod avx2 {
         unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
     }
 
-    /// Has the CPU fetch what comes a page later in an array of the batch, which hardware prefetchers do not: after other work
-    /// the arrays are in no cache.
+    /// Has the CPU fetch what comes a page later in an array of the batch, which hardware prefetchers do not:
+    /// after other work the arrays are in no cache.
     #[inline(always)]
     fn prefetch(words: &[usize; 4]) {
         const PAGE: usize = 4096;
