@@ -42,7 +42,7 @@ pub(crate) struct Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // Nobody can name it any more. The memory itself is used again when every copy submitted by now has
+        // No handle to it is left. The memory itself is used again when every copy submitted by now has
         // passed.
         let freed = self.runtime.core.free(self.base, |_| Ok(()));
         debug_assert!(freed.is_ok(), "{freed:?}");

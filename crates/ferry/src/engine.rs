@@ -16,7 +16,7 @@ use ferry_core::Runtime;
 use std::sync::Arc;
 use usage::Usage;
 
-/// As many devices has the host backend if nobody says.
+/// The number of devices of the host backend, unless the options say otherwise.
 const HOST_DEVICES: usize = 2;
 
 /// Opens the backend that `options` ask for.

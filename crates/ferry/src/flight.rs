@@ -41,9 +41,9 @@ use std::{
 /// assert_eq!(host[..], *b"hello");
 /// # Ok::<(), ferry::Error>(())
 /// ```
-// In this order the last word is `upto`, and a processor that moves words in pairs moves it alone (a buffer
-// has three words): what was written just now is not read again together with something else, which takes
-// long.
+// The field order avoids a store-forwarding stall: a token is moved in pairs of words, and with `pending`
+// behind the buffer's three words its last word, `upto`, which was stored just before, is moved by a load
+// of its own width.
 #[repr(C)]
 pub struct InFlight<B> {
     /// Gone once a poll has handed it out.

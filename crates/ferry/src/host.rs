@@ -51,7 +51,7 @@ struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Nobody can look at it any more. The memory itself is used again when every copy submitted by now
+        // No reference to it is left. The memory itself is used again when every copy submitted by now
         // has passed.
         let freed = self.runtime.core.free(self.base, |_| Ok(()));
         debug_assert!(freed.is_ok(), "{freed:?}");
@@ -191,7 +191,7 @@ impl<T> Deref for HostBuffer<T> {
 
 impl<T> DerefMut for HostBuffer<T> {
     fn deref_mut(&mut self) -> &mut HostSlice<T> {
-        // SAFETY: as above, and the buffer is borrowed by nobody else.
+        // SAFETY: as above, and there is no other borrow of the buffer.
         HostSlice::new_mut(unsafe { slice::from_raw_parts_mut(self.first(), self.len) })
     }
 }
@@ -227,7 +227,7 @@ impl<T: Pod> Whole for HostBuffer<T> {
     }
 }
 
-/// Page-locked host memory that many may read, and nobody writes: [`HostBuffer::share`]. Cloning it is cheap.
+/// Page-locked host memory that many may read and none may write: [`HostBuffer::share`]. Cloning it is cheap.
 ///
 /// ```
 /// let shared = ferry::Runtime::new()?.alloc_host_from(&[1, 2, 3])?.share();

@@ -195,13 +195,15 @@ fn so_far(stream: &CoreStream) -> (Ticket, Ticket) {
     (from, stream.newest())
 }
 
-/// Waits until everything submitted to `stream` so far is done, and tells what nobody was told.
+/// Waits until everything submitted to `stream` so far is done, and returns the stream's unreported
+/// failure.
 pub(crate) fn synchronize(stream: &CoreStream) -> Result<()> {
     let (from, upto) = so_far(stream);
     tell(stream, wait(stream, from, upto))
 }
 
-/// What somebody who `waited` for everything is told: what nobody was told, or else what came of the waiting.
+/// The result of a thread that `waited` for everything: the unreported failure, or else what came of the
+/// waiting.
 fn tell(stream: &CoreStream, waited: Result<()>) -> Result<()> {
     stream.status().take_error().map_or(waited, Err)
 }

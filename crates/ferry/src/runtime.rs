@@ -253,7 +253,7 @@ impl RuntimeInner {
         })
     }
 
-    /// Submits something to a stream that nobody else uses now, and waits for it.
+    /// Submits something to a stream that is not in use now, and waits for it.
     pub(crate) fn at_once(
         &self,
         device: DeviceId,

@@ -1,5 +1,5 @@
-//! How a task learns that a fence is done: one watcher of the fence, and the waker of whoever polled last. No
-//! thread waits.
+//! How a task learns that a fence is done: one watcher of the fence, and the waker of the task that polled
+//! last. No thread waits.
 
 use ferry_core::{Fence, fence::survives};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     task::{Context, Waker},
 };
 
-/// A fence that somebody polls.
+/// A fence that a task polls.
 pub(crate) struct Watch {
     fence: Arc<dyn Fence>,
     alarm: Arc<Alarm>,
@@ -38,7 +38,7 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Nobody waits any more. The fence keeps its watcher, which then holds no task.
+    /// The task waits no longer. The fence keeps its watcher, which then holds no task.
     fn drop(&mut self) {
         drop(self.alarm.take());
     }

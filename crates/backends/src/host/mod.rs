@@ -254,8 +254,8 @@ impl Sharing for Host {
     }
 }
 
-/// Devices as large as was asked for, or as the first process that shares them asked for, or none. Where
-/// nobody asked, as large as can be.
+/// Devices as large as was asked for, or as the first process that shares them asked for, or an error.
+/// Without a request they are as large as possible.
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let wish = options.device_memory.unwrap_or_else(|| half_of_memory() / 4096 * 4096);
     let is_exact = options.device_memory.is_some() || options.shared.is_some();
@@ -275,8 +275,7 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let note = |why: &str| {
         format!(
             "FERRY_DEVICE_MEMORY and FERRY_DEVICES ask for {} devices of {largest} bytes, which take \
-             {needed} bytes of \
-             addresses: {why}",
+             {needed} bytes of addresses: {why}",
             options.devices.len()
         )
     };

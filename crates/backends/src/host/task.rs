@@ -96,42 +96,71 @@ impl From<Plan> for Task {
 }
 
 impl Task {
-    /// Does about a slice of the work. The addresses in it are valid: the submitter keeps them so until the
-    /// task has passed.
+    /// Does about a slice of the work, unless it has to wait or is to be called elsewhere.
     pub fn step(&mut self, status: &Status, engine: &Arc<Engine>, lane: usize) -> StepOutcome {
-        while let Task::After(after) = self {
-            match after.0.pop() {
-                Some(fence) if fence.is_done() => {}
-                Some(fence) => {
-                    after.0.push(fence.clone());
-                    return StepOutcome::Blocked(fence);
-                }
-                None => *self = mem::replace(&mut after.1, Task::Nothing),
-            }
-        }
-        if let Task::Through(through) = self {
-            match resolve(through) {
-                Ok(plan) => *self = Task::from(plan),
-                Err(error) => {
-                    status.fail(error);
-                    return StepOutcome::Done;
-                }
-            }
+        if let Some(fence) = self.unmet_fence() {
+            return StepOutcome::Blocked(fence);
         }
         if let Task::Call(_) = self {
             let Task::Call(function) = mem::replace(self, Task::Nothing) else { unreachable!("just seen") };
             return StepOutcome::Call(function);
         }
-        self.gather(engine, lane);
-        let moved = match self {
+        let moved = self.bind().and_then(|()| {
+            self.gather(engine, lane);
+            self.advance(status)
+        });
+        match moved {
+            Ok(true) => StepOutcome::Done,
+            Ok(false) => StepOutcome::More,
+            Err(error) => {
+                status.fail(error);
+                StepOutcome::Done
+            }
+        }
+    }
+
+    /// A fence that must be done before this work, if there is one. Work whose fences are done takes their
+    /// place.
+    #[inline]
+    fn unmet_fence(&mut self) -> Option<Arc<dyn Fence>> {
+        while let Task::After(after) = self {
+            match after.0.pop() {
+                Some(fence) if fence.is_done() => {}
+                Some(fence) => {
+                    after.0.push(fence.clone());
+                    return Some(fence);
+                }
+                None => *self = mem::replace(&mut after.1, Task::Nothing),
+            }
+        }
+        match self {
+            Task::Wait(fence) if !fence.is_done() => Some(fence.clone()),
+            _ => None,
+        }
+    }
+
+    /// A copy whose addresses are read when its turn comes becomes one of known addresses.
+    #[inline]
+    fn bind(&mut self) -> Result<()> {
+        if let Task::Through(through) = self {
+            *self = Task::from(resolve(through)?);
+        }
+        Ok(())
+    }
+
+    /// Does about a slice of the work, and says whether that was all. The addresses in it are valid: the
+    /// submitter keeps them so until the task has passed.
+    #[inline]
+    fn advance(&mut self, status: &Status) -> Result<bool> {
+        match self {
             Task::Team(team) => team.step(),
             Task::Linear { dst, src, len, done } => {
-                let (line, mut cursor) =
-                    ([Segment { dst: *dst, src: *src, len: *len }], Cursor::after(*done));
+                let segment = [Segment { dst: *dst, src: *src, len: *len }];
+                let mut cursor = Cursor::after(*done);
                 // SAFETY: see above.
-                let moved = unsafe { copy::advance(Pieces::Segments(&line), &mut cursor, SLICE) };
+                let moved = unsafe { copy::advance(Pieces::Segments(&segment), &mut cursor, SLICE) };
                 *done = cursor.bytes();
-                moved.map_err(|fault| fault.of_copy(Pieces::Segments(&line)))
+                moved.map_err(|fault| fault.of_copy(Pieces::Segments(&segment)))
             }
             Task::Rows(rows) => {
                 let (plan, cursor) = &mut **rows;
@@ -152,21 +181,12 @@ impl Task {
                 let moved = unsafe { reduce::advance(reduction, done, SLICE) };
                 moved.map_err(|fault| fault.of_reduction(reduction))
             }
-            Task::Wait(fence) if !fence.is_done() => return StepOutcome::Blocked(fence.clone()),
-            Task::Wait(_) | Task::Nothing => Ok(true),
             Task::Mark(mark) => {
                 mark.reach(status);
                 Ok(true)
             }
-            Task::Through(_) | Task::After(_) | Task::Call(_) => unreachable!("handled above"),
-        };
-        match moved {
-            Ok(true) => StepOutcome::Done,
-            Ok(false) => StepOutcome::More,
-            Err(error) => {
-                status.fail(error);
-                StepOutcome::Done
-            }
+            Task::Wait(_) | Task::Nothing => Ok(true),
+            Task::Through(_) | Task::After(_) | Task::Call(_) => unreachable!("handled before"),
         }
     }
 

@@ -45,7 +45,7 @@ impl Notes {
         Notes { first: AtomicU64::new(Ticket::MAX), last: AtomicU64::new(0) }
     }
 
-    /// Adds an op. Under the stream's lock, so nobody else writes meanwhile, and tickets only grow.
+    /// Adds an op. Under the stream's lock, so no other thread writes meanwhile, and tickets only grow.
     #[inline]
     pub(crate) fn add(&self, ticket: Ticket) {
         if self.last.load(Ordering::Relaxed) == 0 {
@@ -64,7 +64,7 @@ impl Stream {
     /// Copies between a device and what `host` keeps.
     ///
     /// # Safety
-    /// The memory of `host` stays valid, and nobody touches it in a way that the copy would notice, until the
+    /// The memory of `host` stays valid, and is not accessed in a way that the copy would notice, until the
     /// copy has passed: whatever becomes of the token.
     #[inline(always)]
     pub(crate) unsafe fn lend<D, S>(
