@@ -34,7 +34,8 @@ impl Mapping {
             return Err(system(&format!("making {name} {len} bytes large")));
         }
         // A process that maps a part of it may access it at any later time, so the file must not shrink.
-        // SAFETY: the descriptor is ours; where seals are unknown nothing is sealed and nothing can be imported.
+        // SAFETY: the descriptor is ours; where seals are unknown nothing is sealed and nothing can be
+        // imported.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
         Ok((Mapping::make(name, len, flags, file.as_raw_fd())?, Some(kept)))
     }
