@@ -142,7 +142,7 @@ const ACTS: &[(usize, Act)] = &[
     (4, World::copy_by_offset),
     (4, World::look),
     (3, World::launch),
-    (3, World::hold),
+    (3, World::block),
     (5, World::allocate),
     (4, World::free),
     (2, World::register),

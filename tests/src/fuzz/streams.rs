@@ -208,8 +208,8 @@ impl World {
         call!(self, want, aclrtStreamGetId(handle, &raw mut id)).map(drop)
     }
 
-    /// Holds a stream, so that what follows is surely not done yet.
-    pub(super) fn hold(&mut self) -> Outcome {
+    /// Blocks a stream, so that what follows is surely not done yet.
+    pub(super) fn block(&mut self) -> Outcome {
         let handle = self.some_stream();
         let Ok(slot) = self.stream_of(handle) else { return Ok(()) };
         if self.gates.len() >= 3 || self.streams[slot].trouble != Trouble::None {
