@@ -93,8 +93,8 @@ fn versions(ctx: &mut Ctx) -> Result<Proof> {
     unsafe { call!(library, aclrtGetVersion(&mut major, &mut minor, &mut patch)) }?;
     equal("the version of the API, as in acl_rt.h", (1, 15, 0), (major, minor, patch))?;
     for (package, name) in [(0, c"cann"), (1, c"runtime"), (7, c"driver")] {
-        let mut whole: [c_char; 128] = [-1; 128];
-        let mut version = PackageVersion { whole, parts: [[-1; 64]; 4], reserved: [-1; 128] };
+        let mut whole: [c_char; 128] = [!0; 128];
+        let mut version = PackageVersion { whole, parts: [[!0; 64]; 4], reserved: [!0; 128] };
         let (mut number, name) = (-1, name.as_ptr().cast_mut());
         // SAFETY: the name is a C string that is only read, the text has the documented size, all are
         // writable.
