@@ -48,11 +48,11 @@ pub enum Kind {
     Timeout,
     /// The work was dropped before it ran.
     Aborted,
-    /// A setting has a value that nobody understands.
+    /// A setting has a value that is not valid.
     BadSetting,
     /// The stream takes work into a graph at the moment, and not to run.
     Captured,
-    /// Work broke the device for this process: it reached for memory that is nobody's, or never ended.
+    /// Work broke the device for this process: it accessed memory that is not mapped, or never ended.
     Fault,
     /// Memory of the device failed.
     BadMemory,

@@ -1,4 +1,4 @@
-//! An event: a slot for the latest fence recorded into it.
+//! An event: the latest mark that was recorded into it.
 
 use crate::{
     Fence, Gate, Mark, Result, Stream, Ticket,

@@ -52,7 +52,7 @@ pub trait Fence: Send + Sync {
 
     /// Runs `then` once done, at once if it is done already: how a waiting queue, a future and a callback
     /// learn of it without polling. `then` must be short: it runs on a thread that has other work. A panic of
-    /// `then` reaches the caller of this method if the fence was done already, and nobody otherwise.
+    /// `then` reaches the caller of this method if the fence was done already; otherwise it is swallowed.
     fn when_done(&self, then: Box<dyn FnOnce() + Send>);
 
     /// The point that it stands for. `None` if it stands for no work of a stream, or if that is not decided

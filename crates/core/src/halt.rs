@@ -1,13 +1,13 @@
-//! What the streams of one context share: if a failure of one is to stop all, this is where they learn of it.
+//! Poisoning of the streams of one context: a failure of one stops all of them.
 
 use crate::{
     Error, Status,
     sync::{Arc, AtomicBool, Mutex, Ordering, Weak, lock},
 };
 
-/// Trips once, when work of a stream fails whose failures are to stop all, or when somebody stops them from
-/// outside. From then on the streams drop what they have and take nothing more, and whoever waits for one of
-/// them is told why.
+/// The poison flag that some streams share. It trips once, when work fails of a stream whose failures stop
+/// all, or when a caller stops them. From then on the streams drop the work they have and refuse new work,
+/// and every wait for one of them reports why.
 #[derive(Default)]
 pub struct Halt {
     tripped: AtomicBool,
@@ -32,7 +32,7 @@ impl Halt {
         if self.is_tripped() { lock(&self.why).clone() } else { None }
     }
 
-    /// What a stopped stream answers to new work.
+    /// The error with which a stopped stream refuses new work.
     #[cold]
     pub(crate) fn refusal(&self) -> Option<Error> {
         let why = self.why()?;
@@ -48,8 +48,8 @@ impl Halt {
         streams.push(Arc::downgrade(stream));
     }
 
-    /// Stops the streams. Queues check the halt before each piece of work; those that wait for something are
-    /// told.
+    /// Stops the streams. Queues check the flag before each piece of work; those that wait for something are
+    /// told by their hooks.
     pub(crate) fn trip(&self, why: &Error) {
         let mut first = lock(&self.why);
         if first.is_some() {

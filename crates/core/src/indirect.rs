@@ -2,8 +2,8 @@
 //! pointer cells.
 //!
 //! A descriptor is plain bytes with no address of its own inside: it may be copied like any other bytes and
-//! an earlier op of the stream may write it. A keyed seal over its fields tells a descriptor from bytes that
-//! nobody sealed.
+//! an earlier op of the stream may write it. A keyed digest over its fields, the seal, tells a descriptor
+//! from other bytes.
 
 use crate::{DeviceId, Error, Kind, Plan, Result, sync::Arc};
 use std::fmt;
@@ -74,7 +74,8 @@ pub fn open(key: u64, words: [u64; DESCRIPTOR_WORDS]) -> Option<(usize, usize, u
     is_sealed.then_some((dst as usize, src as usize, len as usize))
 }
 
-/// A keyed digest of the fields. It is part of the format of a descriptor, whoever reads one.
+/// A keyed digest of the fields. It is part of the format of a descriptor, which a backend may check on its
+/// own.
 fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     fields.iter().fold(key, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -2,12 +2,12 @@
 
 use crate::{Block, Op, Ticket};
 
-/// Sees every allocation, every free, and each op when it is submitted and when it is complete. Changes
-/// nothing.
+/// Is told of every allocation, every free, and each op when it is submitted and when it is complete; marks
+/// are not shown. Changes nothing.
 ///
-/// Calls come from whichever thread did the thing, in ticket order for one stream; `completed` may be called
-/// while the engine works on other streams. An observer does not call the runtime: locks may be held around
-/// it. With no observer installed each of these costs one branch.
+/// Calls come from the thread that does it, in ticket order for one stream; `completed` may be called while
+/// the engine works on other streams. An observer does not call the runtime: locks may be held around it.
+/// With no observer installed each of these costs one branch.
 ///
 /// ```
 /// use ferry_core::{Observer, Op, Ticket};
@@ -32,7 +32,8 @@ pub trait Observer: Send + Sync {
     fn freed(&self, block: &Block) {
         let _ = block;
     }
-    /// `op` is about to be handed to the queue of `stream` and will get `ticket`.
+    /// `op` is about to be handed to the queue of `stream` and will get `ticket`. If the queue refuses it,
+    /// which is not shown, the next op gets the ticket.
     fn submitted(&self, stream: u64, ticket: Ticket, op: &Op) {
         let _ = (stream, ticket, op);
     }

@@ -32,7 +32,7 @@ pub enum Op {
     /// Do the op when all of the fences are done. One op and not several: an abort drops all of it or
     /// nothing.
     After(Box<(Vec<Arc<dyn Fence>>, Op)>),
-    /// Run a function of the user's on a thread where it may block, and hold the queue until it returns.
+    /// Run a function of the user's on a thread where it may block, and block the queue until it returns.
     Call(Box<dyn FnOnce() + Send>),
 }
 

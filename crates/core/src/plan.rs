@@ -68,7 +68,7 @@ pub struct Ends {
 /// A refused piece: which one of the batch, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The index of the piece; `usize::MAX` if it is about none of them.
+    /// The index of the piece; `usize::MAX` if the refusal is about none of them.
     pub item: usize,
     /// Why it was refused.
     pub error: Error,
@@ -166,13 +166,13 @@ impl Plan {
         }
     }
 
-    /// Which registered memory takes part; the plan forgets that.
+    /// Which registered memory takes part. The plan does not know it any more afterwards.
     #[inline]
     pub(crate) fn take_touched(&mut self) -> Touched {
         mem::take(&mut self.touched)
     }
 
-    /// Takes the route of a piece: all pieces have one kind of route.
+    /// Adds the route of a piece: all pieces have the same kind of route.
     #[inline]
     pub(crate) fn take_route(&mut self, route: Route) -> Result<()> {
         let before = *self.route.get_or_insert(route);
@@ -241,7 +241,7 @@ impl Rows {
         Rows { dst, src, ..self }.straightened()
     }
 
-    /// Rows that touch on both sides are one long row.
+    /// Rows that are contiguous on both sides become one long row.
     pub(crate) fn straightened(self) -> Rows {
         if self.dst_pitch == self.width && self.src_pitch == self.width {
             Rows::linear(self.dst, self.src, self.bytes())

@@ -1,5 +1,5 @@
-//! What a stream and its queue share: how far the work has come, and the first failure nobody has been told
-//! about.
+//! What a stream and its queue share: how far the work has come, and the first failure that was not reported
+//! yet.
 
 use crate::{
     Error, Halt, Kind, Observer, Point, Ticket,
@@ -11,12 +11,13 @@ use std::{mem, sync::OnceLock};
 /// Shared by a stream and its queue. A backend reports through this and through fences, and in no other way.
 pub struct Status {
     stream: u64,
-    /// A worker writes this for every op, and whoever submits looks at the rest.
+    /// On cache lines of its own: a worker writes it for every op, and submitting threads read the rest.
     passed: CachePadded<AtomicU64>,
     failed: AtomicBool,
     first: Mutex<Option<(Ticket, Error)>>,
-    /// The newest ticket that an abort dropped, and the newest such ticket that somebody was told of.
+    /// The newest ticket that an abort dropped.
     dropped: AtomicU64,
+    /// The newest such ticket that was reported.
     told: AtomicU64,
     halt: Option<Arc<Halt>>,
     /// A failure of this stream stops all that share the halt.
@@ -34,7 +35,7 @@ pub type HaltHook = Box<dyn FnOnce() + Send>;
 /// The number of a queue that belongs to no stream of a user's.
 const NO_STREAM: u64 = u64::MAX;
 
-/// Hears of a failure and of the op that failed, on a thread that has other work. It must be short.
+/// Called for each failure with the op that failed, on a thread that has other work. It must be short.
 pub type Listener = Box<dyn Fn(Ticket, &Error) + Send + Sync>;
 
 impl Status {
@@ -88,13 +89,12 @@ impl Status {
         self.passed.load(Ordering::Acquire)
     }
 
-    /// The queue says that `ticket` and all before it are complete. What they wrote is visible to whoever
-    /// sees this.
+    /// The queue reports that `ticket` and all before it are complete. What they wrote happens before every
+    /// [`passed`](Self::passed) that returns this ticket or a later one.
     pub fn pass(&self, ticket: Ticket) {
         if let Some(observer) = &self.observer {
             let tickets = self.passed.load(Ordering::Relaxed) + 1..=ticket;
-            // An observer changes nothing, not even by panicking: those who wait for this work must not wait
-            // for ever.
+            // A panic of an observer must not keep those from waking up who wait for this work.
             survives(|| tickets.for_each(|done| observer.completed(self.stream, done)));
         }
         self.passed.store(ticket, Ordering::Release);
@@ -145,7 +145,8 @@ impl Status {
         }
     }
 
-    /// Whether they do: work that may fail then keeps what is behind it from beginning until it is done.
+    /// Whether a failure of this stream stops all: then work behind an op that may fail does not begin before
+    /// that is done.
     pub fn stops_all_on_failure(&self) -> bool {
         self.trips.load(Ordering::Relaxed)
     }
@@ -156,19 +157,19 @@ impl Status {
         self.halt.as_ref().is_some_and(|halt| halt.is_tripped())
     }
 
-    /// What a stream that has stopped answers to new work.
+    /// The error with which a stream that has stopped refuses new work.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<Error> {
         self.halt.as_ref().filter(|halt| halt.is_tripped())?.refusal()
     }
 
-    /// An abort drops the work up to `ticket`, as far as it has not passed. Said before the ticket passes.
+    /// An abort drops the work up to `ticket`, as far as it has not passed. Called before the ticket passes.
     pub fn drop_through(&self, ticket: Ticket) {
         self.dropped.fetch_max(ticket, Ordering::AcqRel);
     }
 
-    /// Why work behind `ticket` was, or may have been, dropped: an abort, for everybody who waited then, or
-    /// what stopped the stream for good.
+    /// Why work behind `ticket` was, or may have been, dropped: by an abort, which every waiter of that time
+    /// is told, or by what stopped the stream for good.
     pub(crate) fn dropped_behind(&self, ticket: Ticket) -> Option<Error> {
         let dropped = self.dropped.load(Ordering::Acquire);
         if dropped > ticket {
@@ -186,8 +187,8 @@ impl Status {
         Kind::Aborted.because("the stream was aborted before its work was done")
     }
 
-    /// Hands out what nobody has been told: an abort, or the first unreported failure, once. What stopped the
-    /// stream for good is told every time.
+    /// Takes what was not reported yet: an abort, or the first failure, once. What stopped the stream for
+    /// good is returned every time.
     pub fn take_error(&self) -> Option<Error> {
         if let Some(why) = self.stopped_by() {
             return Some(why);
@@ -204,8 +205,8 @@ impl Status {
         first.take().map(|(_, error)| error)
     }
 
-    /// What is known to be wrong with the work `from..=upto`, all of which has passed: it was dropped, or it
-    /// failed, or what came before it did and nobody has been told. A failure stays to be told by
+    /// The error of the work `from..=upto`, all of which has passed: it was dropped, or it failed, or work
+    /// before it failed and that was not reported yet. The failure stays to be taken by
     /// [`take_error`](Self::take_error).
     pub fn error_within(&self, from: Ticket, upto: Ticket) -> Option<Error> {
         if let Some(why) = self.dropped_behind(from.saturating_sub(1)) {

@@ -91,11 +91,10 @@ impl Stream {
         }
     }
 
-    /// Submits a copy of `(dst, src, len)` in one piece, if both ends are found in known blocks at the first
-    /// look and `fits` agrees, which is about their homes and origins alone: it is not asked again while
-    /// these and `rule` are as they were, and takes no lock. `None` if nothing was submitted:
-    /// [`submit`](Self::submit) does it then, or says why not. `then` is told the ticket as in
-    /// [`submit_then`](Self::submit_then).
+    /// Submits a contiguous copy of `(dst, src, len)`, if one lookup finds both ends in known blocks and
+    /// `fits` agrees, which depends on their homes and origins alone: it is not called again while these and
+    /// `rule` are unchanged, and takes no lock. `None` if nothing was submitted: [`submit`](Self::submit)
+    /// does it then, or says why not. `then` is told the ticket as in [`submit_then`](Self::submit_then).
     ///
     /// # Safety
     /// As `submit`.
@@ -206,7 +205,7 @@ impl Stream {
 
     /// Shares the stream with other libraries of the process, and says what the backend's driver calls it.
     /// From here on they may put work into it: that comes after what was submitted here before, and nothing
-    /// is held back.
+    /// is kept back to be coalesced.
     pub fn share(&self) -> Result<usize> {
         let mut last = lock(&self.state.submitted);
         let native = self.state.queue.share()?;
@@ -214,7 +213,7 @@ impl Stream {
         Ok(native)
     }
 
-    /// What the stream has to do by now.
+    /// The work that was submitted so far, to be waited for.
     pub fn so_far(&self) -> Result<SoFar<'_>> {
         let status = self.status();
         Ok(SoFar { behind: status.passed(), status, fence: self.fence()? })
@@ -239,10 +238,10 @@ impl Stream {
     }
 }
 
-/// What a stream had to do at some moment.
+/// The work of a stream that had been submitted at some moment.
 pub struct SoFar<'a> {
     status: &'a Status,
-    /// What had passed then.
+    /// The newest ticket that had passed then.
     behind: Ticket,
     fence: Arc<dyn Fence>,
 }
@@ -256,7 +255,7 @@ impl SoFar<'_> {
     }
 }
 
-/// Which registered memory an op uses. Its plan forgets that.
+/// Which registered memory an op uses. Its plan does not know it any more afterwards.
 #[inline]
 fn take_touched(op: &mut Op, memory: &Memory) -> Touched {
     match op {

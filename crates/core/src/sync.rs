@@ -23,8 +23,9 @@ pub use std::{
     },
 };
 
-/// Shares no cache line with its neighbours: one thread writes it again and again while others look at those,
-/// or the other way round, and each would have to wait for the line.
+/// Padded and aligned against false sharing: the value shares no cache line with its neighbours, one of which
+/// is written often by one thread while another thread reads the other. Two lines of 64 bytes, since CPUs
+/// prefetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);
@@ -38,8 +39,8 @@ impl<T> Deref for CachePadded<T> {
     }
 }
 
-/// Locks, and goes on with the value if another thread panicked while it held the lock: every value behind
-/// our locks is whole between two statements, so there is nothing to fear from a poisoned one.
+/// Locks, and ignores poisoning: every value behind our locks is consistent between two statements, so that a
+/// panic of another thread while it held the lock leaves nothing half done.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.lock() {
         Ok(guard) => guard,

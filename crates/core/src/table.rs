@@ -29,17 +29,17 @@ const ADDRESS_BITS: u32 = REGION_BITS + 2 * FAN_BITS;
 /// One level of a tree: as many children as bits choose among.
 type Fan<T> = Box<[T; FAN]>;
 
-/// Allocations by address. Lookups take no lock; see the module's text.
+/// Allocations by address. Lookups are lock-free; see the text of the module.
 pub struct AddressTable {
     root: Fan<OnceLock<Fan<TableRegion>>>,
     slots: Fan<OnceLock<Fan<BlockSlot>>>,
-    sorts: Classes,
+    classes: Classes,
     removals: AtomicU64,
     writer: Mutex<Writer>,
 }
 
-/// 16 MiB of address space. BlockSlot numbers are stored plus one: 0 means none. In a leaf, the upper half of
-/// a cell tells a block of one granule, if it is one.
+/// 16 MiB of address space. Slot numbers are stored plus one: 0 means none. In a leaf, the upper half of a
+/// cell describes a block of one granule (`small.rs`).
 #[derive(Default)]
 struct TableRegion {
     whole: AtomicU32,
@@ -64,7 +64,7 @@ impl AddressTable {
         AddressTable {
             root: fan(),
             slots: fan(),
-            sorts: Classes::default(),
+            classes: Classes::default(),
             removals: AtomicU64::new(0),
             writer: Mutex::new(Writer::default()),
         }
@@ -94,30 +94,32 @@ impl AddressTable {
             {
                 return found;
             }
-            // The slot was freed, and perhaps used again, between the two looks. If the entry still names it
-            // the writer is about to change that: look again.
+            // The slot was freed, and perhaps reused, between reading the cell and the slot. If the cell
+            // still names it the writer is about to change that: retry.
             std::hint::spin_loop();
         }
     }
 
-    /// The block that all of a range lies in, if the first look finds it: the common case, and cheap.
+    /// The block that all of a range lies in, if one attempt without retries finds it: the common case, and
+    /// cheap.
     #[inline(always)]
     pub(crate) fn holding(&self, addr: usize, len: usize) -> Option<Block> {
-        self.part(addr, len).map(Block::from)
+        self.look_up(addr, len).map(Block::from)
     }
 
-    /// As much as a copy needs to know of the block that all of a range lies in, if the first look finds it.
+    /// What a copy needs to know of the block that all of a range lies in, if one attempt without retries
+    /// finds it.
     #[inline(always)]
-    pub(crate) fn part(&self, addr: usize, len: usize) -> Option<Lookup> {
+    pub(crate) fn look_up(&self, addr: usize, len: usize) -> Option<Lookup> {
         let cell = self.cell(addr)?;
-        let part = match self.sorts.small(cell, addr) {
+        let part = match self.classes.small(cell, addr) {
             Some(part) => part,
             None => {
                 let number = number(cell)? as usize;
-                self.slots[number >> FAN_BITS].get()?[number & (FAN - 1)].glance_part()?
+                self.slots[number >> FAN_BITS].get()?[number & (FAN - 1)].glance_packed()?
             }
         };
-        // Holds for no other block, should the slot have been used again between the two looks.
+        // Fails if the slot was reused for another block between reading the cell and the slot.
         part.holds(addr, len).then_some(part)
     }
 
@@ -148,7 +150,7 @@ impl AddressTable {
             }
         };
         self.slot(number).write(&block);
-        let small = if block.len <= GRANULE { self.sorts.tell(&block) } else { 0 };
+        let small = if block.len <= GRANULE { self.classes.tell(&block) } else { 0 };
         self.spread(&block, u64::from(number + 1) | small);
         Ok(())
     }
@@ -318,7 +320,7 @@ mod tests {
 
     #[test]
     fn small_blocks_are_found_whatever_they_have_in_common() {
-        // More sorts and distances than the leaves can tell, and every length that one granule has.
+        // More classes and distances than the leaves can tell, and every length that one granule has.
         let block = |index: usize| Block {
             at: 0x6000_0000_0000 + (index % 700) * GRANULE * 3,
             home: Home::Device((index % 5) as u32),

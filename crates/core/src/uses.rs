@@ -1,6 +1,5 @@
-//! Which registered memory work in flight uses. When such memory is registered again there may be other
-//! memory at its addresses, so the registration of before must not wait for work that has nothing to do with
-//! it.
+//! Which registered memory the work in flight uses. When such memory is registered again there may be other
+//! memory at its addresses, so the earlier registration must not wait for work that does not use it.
 
 use crate::{Block, Origin, Ticket};
 
@@ -12,12 +11,12 @@ pub(crate) enum Touched {
     One(usize),
     /// In any order, and some perhaps more than once.
     Several(Vec<usize>),
-    /// Nobody knows before the op runs.
+    /// Not known before the op runs.
     Unknown,
 }
 
-/// How many are looked at before one is added to several.
-const NEAR: usize = 8;
+/// How many of the newest entries are compared before one is added, so that adding takes constant time.
+const RECENT: usize = 8;
 
 impl Touched {
     /// The block, if it is registered memory.
@@ -26,12 +25,12 @@ impl Touched {
         registered.map_or(Touched::Nothing, |block| Touched::One(block.base))
     }
 
-    /// Adds a block of registered memory. However many there are, that takes the same time.
+    /// Adds a block of registered memory, in constant time.
     pub(crate) fn add(&mut self, base: usize) {
         match self {
             Touched::Nothing => *self = Touched::One(base),
             Touched::One(other) if *other != base => *self = Touched::Several(vec![*other, base]),
-            Touched::Several(all) if !all.iter().rev().take(NEAR).any(|other| *other == base) => {
+            Touched::Several(all) if !all.iter().rev().take(RECENT).any(|other| *other == base) => {
                 all.push(base)
             }
             _ => {}
@@ -49,20 +48,20 @@ impl Touched {
     }
 }
 
-/// The newest op of a line that uses a block, for each block of registered memory. Those that have passed are
-/// forgotten when there are many.
+/// The newest op of a stream that uses a block, for each block of registered memory. Entries of ops that have
+/// passed are removed when there are many.
 #[derive(Default)]
 pub(crate) struct Uses {
-    /// By where the block starts.
+    /// The newest ticket for each block, sorted by where the block starts.
     newest: Vec<(usize, Ticket)>,
-    /// The newest op of which nobody knows what it uses.
+    /// The newest op whose registered memory is not known.
     unknown: Ticket,
-    /// How many there may be before they are looked through.
+    /// How many entries there may be before those that have passed are removed.
     room: usize,
 }
 
 impl Uses {
-    /// The op `ticket` uses these; the line has passed `passed`.
+    /// The op `ticket` uses these; the stream has passed `passed`.
     pub(crate) fn note(&mut self, touched: Touched, ticket: Ticket, passed: Ticket) {
         match touched {
             Touched::Nothing => {}
@@ -92,7 +91,7 @@ impl Uses {
             Err(place) if self.newest.len() < self.room => self.newest.insert(place, (base, ticket)),
             Err(_) => {
                 self.newest.retain(|(_, ticket)| *ticket > passed);
-                self.room = 2 * self.newest.len() + NEAR;
+                self.room = 2 * self.newest.len() + RECENT;
                 let place = self.newest.partition_point(|(other, _)| *other < base);
                 self.newest.insert(place, (base, ticket));
             }
@@ -129,7 +128,7 @@ mod tests {
         let mut uses = Uses::default();
         for ticket in 1..=10_000 {
             uses.note(Touched::One(ticket as usize * 4096), ticket, ticket.saturating_sub(100));
-            assert!(uses.newest.len() <= 2 * 100 + NEAR, "{} after {ticket}", uses.newest.len());
+            assert!(uses.newest.len() <= 2 * 100 + RECENT, "{} after {ticket}", uses.newest.len());
             assert_eq!(uses.newest(ticket as usize * 4096), ticket);
         }
         let known = (9_901..=10_000).all(|ticket| uses.newest(ticket as usize * 4096) == ticket);

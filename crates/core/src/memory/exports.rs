@@ -33,7 +33,7 @@ impl Leases {
     }
 
     /// The lease of a block that is on its way back to the backend, if it has one. Taken before the backend
-    /// has the block, and dropped after: its address may be somebody else's by then.
+    /// has the block, and dropped after: its address may be reused by then.
     pub(crate) fn take(&self, block: &Block) -> Option<Lease> {
         match block.origin {
             Origin::Imported | Origin::ImportedFar => lock(&self.0).remove(&block.base),

@@ -7,7 +7,8 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// Memory without addresses of the user's. Whoever holds it keeps it: handles, mappings, other processes.
+/// Physical memory, without addresses of the user's. It stays as long as anything refers to it: handles,
+/// mappings, exports.
 pub struct Physical {
     pub(crate) block: Block,
     memory: Weak<Memory>,
@@ -55,7 +56,7 @@ impl Physical {
         self.block.home
     }
 
-    /// The file behind it, for another process. Whoever lends it holds on to `self`.
+    /// The file behind it, for another process. The exporter keeps `self` as long as that may use it.
     pub fn share(&self) -> Result<Shared> {
         let memory = self.memory.upgrade();
         let memory = memory.ok_or_else(|| Kind::Device.because("the runtime of this memory is gone"))?;

@@ -1,5 +1,5 @@
-//! The short way of most copies: bytes in one piece between two blocks, which are those of the stream's last
-//! copy more often than not.
+//! The fast path of most copies: contiguous bytes between two blocks, which are more often than not those of
+//! the stream's last copy.
 
 use super::{
     Ends, Plan, Route, Rows,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{AddressTable, Place, table::Lookup};
 
-/// A checked copy of bytes in one piece between known blocks, in the engine's addresses: what most plans are.
+/// A checked contiguous copy between known blocks, in the engine's addresses: what most plans are.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
     segment: Segment,
@@ -41,7 +41,7 @@ pub(crate) struct Recent {
     src: Lookup,
     /// The blocks are what they were as long as nothing has left the address table since.
     removals: u64,
-    /// By which of the caller's rules such blocks fit: that stays.
+    /// The rule of the caller's by which such blocks fit.
     rule: i32,
     route: Route,
     /// Whether registered memory is among them.
@@ -49,11 +49,10 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// The copy of `len` bytes, if both ends are found at the first look and `fits` agrees: it is about the
-    /// homes and origins of the ends alone, and not asked again while these and `rule` are as they were.
-    /// Whoever gets `None` makes a [`Plan`], which knows everything else and says what is wrong. Copies may
-    /// go between other blocks from here on: if some until now used registered memory `turn` is told where
-    /// that starts, or 0.
+    /// The copy of `len` bytes, if one lookup finds both ends and `fits` agrees, which depends on the homes
+    /// and origins of the ends alone: it is not called again while these and `rule` are unchanged. On `None`
+    /// the caller makes a [`Plan`], which handles everything else and says what is wrong. If the copies so
+    /// far used registered memory and the next ones may not, `turn` is told where it starts, or 0.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -77,7 +76,7 @@ impl Recent {
         Some(Linear { segment, route: self.route })
     }
 
-    /// Where registered memory starts that copies go to or from, or did until it was unregistered. 0 for
+    /// Where the registered memory starts that copies go to or from, or did until it was unregistered; 0 for
     /// other memory.
     pub(crate) fn registered(&self) -> [usize; 2] {
         [self.dst, self.src].map(|part| if part.is_registered() { part.base() } else { 0 })
@@ -95,8 +94,8 @@ impl Recent {
         let removals = table.removals();
         let is_current = removals == self.removals;
         let still = |part: Lookup, addr| Some(part).filter(|part| is_current && part.holds_all(addr, len));
-        let to = still(self.dst, dst).or_else(|| table.part(dst, len))?;
-        let from = still(self.src, src).or_else(|| table.part(src, len))?;
+        let to = still(self.dst, dst).or_else(|| table.look_up(dst, len))?;
+        let from = still(self.src, src).or_else(|| table.look_up(src, len))?;
         let is_agreed = self.rule == rule && to.is_like(&self.dst) && from.is_like(&self.src);
         if !is_agreed {
             let ends = Ends { dst: Place::Known(to.into()), src: Place::Known(from.into()) };
@@ -105,7 +104,7 @@ impl Recent {
             self.has_registered = to.is_registered() || from.is_registered();
         }
         (self.dst, self.src, self.removals) = (to, from, removals);
-        // Nothing is not copied, but a range of no bytes lies anywhere in a block.
+        // A range of no bytes lies anywhere in a block, but it is no copy.
         (len > 0).then_some(())
     }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Memory {
-    /// The words of a descriptor of this copy, in the user's addresses. Whoever calls has checked that it
+    /// The words of a descriptor of this copy, in the user's addresses. The caller has checked that the copy
     /// could run now.
     pub fn seal(&self, dst: usize, src: usize, len: usize) -> Result<[u64; DESCRIPTOR_WORDS]> {
         let stamps = match len {
@@ -16,8 +16,8 @@ impl Memory {
         Ok(seal(self.seal_key(), src as u64, dst as u64, len as u64, stamps))
     }
 
-    /// What the backend calls the block around `addr`. Nobody says when memory of other libraries goes, so
-    /// that has no name.
+    /// The backend's stamp of the block around `addr`; 0 for memory of other libraries, whose lifetime is not
+    /// known here.
     fn stamp(&self, addr: usize) -> Result<u64> {
         let Some(block) = self.table().find(addr) else { return Ok(0) };
         let Some(watch) = self.backend().block_watch() else { return Ok(0) };

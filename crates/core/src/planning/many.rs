@@ -128,14 +128,14 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
                 break Some(rows);
             }
             if !to.holds(dst, width) {
-                let Some(part) = table.part(dst, width).filter(|part| part.is_like(&to)) else {
+                let Some(part) = table.look_up(dst, width).filter(|part| part.is_like(&to)) else {
                     break Some(rows);
                 };
                 (to, run) = (part, buffer.end(run, store));
                 touch(touched, &to);
             }
             if !from.holds(src, width) {
-                let Some(part) = table.part(src, width).filter(|part| part.is_like(&from)) else {
+                let Some(part) = table.look_up(src, width).filter(|part| part.is_like(&from)) else {
                     break Some(rows);
                 };
                 (from, run) = (part, buffer.end(run, store));

@@ -101,7 +101,7 @@ fn overtakes(pieces: &[Rows]) -> bool {
 }
 
 /// A rectangle of which an end is not simply found in one block: plain host memory, memory of another
-/// library, a range through several mapped blocks, or one whose block was being written while we looked.
+/// library, a range through several mapped blocks, or a block that was being written during the lookup.
 struct Unusual {
     rows: Rows,
     ends: Ends,
@@ -110,8 +110,8 @@ struct Unusual {
 }
 
 impl Unusual {
-    /// Where each end starts decides the route; whether plain host memory can be touched is asked last, since
-    /// asking costs a system call and brings pages in.
+    /// Where each end starts decides the route. Plain host memory is probed last, since that costs a system
+    /// call and faults pages in.
     #[cold]
     fn find(rows: Rows, memory: &Memory) -> Result<Unusual> {
         let spans = [rows.span(rows.dst, rows.dst_pitch)?, rows.span(rows.src, rows.src_pitch)?];
@@ -121,7 +121,7 @@ impl Unusual {
     }
 }
 
-/// How much of a range has been looked at.
+/// How much of a range has been looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inspected {
     /// All of it: one block.
@@ -132,7 +132,7 @@ enum Inspected {
     Start,
 }
 
-/// What a range belongs to, with no plain host memory touched yet, and how much of it has been looked at.
+/// What a range belongs to, before any plain host memory is probed, and how much of it has been looked up.
 fn start_of(memory: &Memory, addr: usize, span: usize, access: Access) -> Result<(Place, Inspected)> {
     match memory.known(addr, span)? {
         Known::Whole(block) => Ok((Place::Known(block), Inspected::Whole)),
@@ -177,7 +177,7 @@ fn touch(
         let is_there = holds(block) || is_whole(memory.place(addr, span, access)?);
         return if is_there { Ok(()) } else { Err(block.left_by(addr, span)) };
     }
-    // Asking brings pages in: whole pages between two rows are not the copy's to bring in.
+    // Probing faults pages in: whole pages between two rows are not the copy's to fault in.
     if rows.height == 1 || pitch - rows.width < 2 * GRANULE {
         let whole = memory.plain(addr, span, access);
         if whole.is_ok() || pitch == rows.width {

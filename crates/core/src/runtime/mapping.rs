@@ -41,8 +41,8 @@ impl Runtime {
         }
         all.remove(&base);
         spaces.count.fetch_sub(1, Ordering::Relaxed);
-        // Under the lock: nobody may be told of these addresses as another reservation before they are gone
-        // from the list.
+        // Under the lock: the backend may reserve these addresses again at once, and that reservation must
+        // not be in the list before this one has left it.
         Ok(self.memory().address_space()?.release(base))
     }
 

@@ -3,20 +3,20 @@
 use crate::{Block, DeviceId, Home, Origin};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// One block, or none while `len` is 0. `turn` is odd while a writer is at it. Half a cache line, so that a
-/// look costs one miss, and many blocks take little of a cache.
+/// One block, or none while `len` is 0. A sequence lock: `turn` is odd while a writer changes the rest. Half
+/// a cache line, so that a lookup costs one miss and many blocks take little of a cache.
 #[derive(Default)]
 #[repr(align(32))]
 pub(super) struct BlockSlot {
     turn: AtomicU32,
     /// Home, page size and origin.
-    sort: AtomicU32,
+    class: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
     at: AtomicUsize,
 }
 
-/// As much as a copy needs to know of a block.
+/// The result of a lookup, packed: what a copy needs to know of a block.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lookup {
     base: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Lookup {
     /// From the user's address to the engine's.
     shift: usize,
     /// Home, page size and origin.
-    sort: u32,
+    class: u32,
 }
 
 impl From<&Block> for Lookup {
@@ -39,23 +39,23 @@ impl From<Lookup> for Block {
         Block {
             base: part.base,
             len: part.len,
-            home: decode_home(part.sort),
+            home: decode_home(part.class),
             at: part.engine_address(part.base),
-            page: decode_page(part.sort),
-            origin: decode_origin(part.sort),
+            page: decode_page(part.class),
+            origin: decode_origin(part.class),
         }
     }
 }
 
 impl Lookup {
     #[inline(always)]
-    fn new(base: usize, len: usize, at: usize, sort: u32) -> Lookup {
-        Lookup::shifted(base, len, at.wrapping_sub(base), sort)
+    fn new(base: usize, len: usize, at: usize, class: u32) -> Lookup {
+        Lookup::shifted(base, len, at.wrapping_sub(base), class)
     }
 
     #[inline(always)]
-    pub(super) fn shifted(base: usize, len: usize, shift: usize, sort: u32) -> Lookup {
-        Lookup { base, len, shift, sort }
+    pub(super) fn shifted(base: usize, len: usize, shift: usize, class: u32) -> Lookup {
+        Lookup { base, len, shift, class }
     }
 
     /// Whether the user's `addr` and `len` bytes from there lie in the block.
@@ -71,8 +71,8 @@ impl Lookup {
         (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
     }
 
-    /// A word without a sign if [`holds_all`](Self::holds_all), and with one if not: it takes differences and
-    /// no comparison. Of huge blocks it may have one all the same.
+    /// The sign bit is clear only if [`holds_all`](Self::holds_all); blocks of 2^63 bytes or more may have it
+    /// set all the same. Differences only, no comparisons: vector units have few unsigned ones.
     #[inline(always)]
     pub(crate) fn signs(&self, addr: usize, len: usize) -> usize {
         let (offset, most) = (addr.wrapping_sub(self.base), self.len.wrapping_sub(len));
@@ -94,18 +94,18 @@ impl Lookup {
     /// Whether it is registered memory.
     #[inline(always)]
     pub(crate) fn is_registered(&self) -> bool {
-        self.sort & ORIGIN == Origin::Registered as u32
+        self.class & ORIGIN == Origin::Registered as u32
     }
 
-    /// Whether it is of no block at all.
+    /// Whether this is the default, which stands for no block.
     pub(crate) fn is_nothing(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the two have home, page size and origin in common; no block has any with nothing.
+    /// Whether the two blocks have the same home, page size and origin. False if `other` stands for no block.
     #[inline(always)]
     pub(crate) fn is_like(&self, other: &Lookup) -> bool {
-        self.sort == other.sort && other.len > 0
+        self.class == other.class && other.len > 0
     }
 }
 
@@ -120,29 +120,29 @@ impl BlockSlot {
         }
     }
 
-    /// What is there now, which is nothing if `len` is 0; `None` if a writer was at it meanwhile.
+    /// One attempt to read the block, whose `len` is 0 if there is none. `None` if a writer interfered.
     #[inline(always)]
     pub(super) fn glance(&self) -> Option<Block> {
         let turn = self.turn.load(Ordering::Acquire);
-        let sort = self.sort.load(Ordering::Relaxed);
+        let class = self.class.load(Ordering::Relaxed);
         let block = Block {
             base: self.base.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
-            home: decode_home(sort),
+            home: decode_home(class),
             at: self.at.load(Ordering::Relaxed),
-            page: decode_page(sort),
-            origin: decode_origin(sort),
+            page: decode_page(class),
+            origin: decode_origin(class),
         };
         fence(Ordering::Acquire);
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(block)
     }
 
-    /// The same, of what a copy needs to know.
+    /// As [`glance`](Self::glance), packed.
     #[inline(always)]
-    pub(super) fn glance_part(&self) -> Option<Lookup> {
+    pub(super) fn glance_packed(&self) -> Option<Lookup> {
         let turn = self.turn.load(Ordering::Acquire);
         let [base, len, at] = [&self.base, &self.len, &self.at].map(|word| word.load(Ordering::Relaxed));
-        let part = Lookup::new(base, len, at, self.sort.load(Ordering::Relaxed));
+        let part = Lookup::new(base, len, at, self.class.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         (turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn).then_some(part)
     }
@@ -152,7 +152,7 @@ impl BlockSlot {
         fence(Ordering::Release);
         self.base.store(block.base, Ordering::Relaxed);
         self.len.store(block.len, Ordering::Relaxed);
-        self.sort.store(encode(block), Ordering::Relaxed);
+        self.class.store(encode(block), Ordering::Relaxed);
         self.at.store(block.at, Ordering::Relaxed);
         self.turn.fetch_add(1, Ordering::Release);
     }
