@@ -191,10 +191,10 @@ pub unsafe fn fill_all(fill: &Fill) -> CoreResult<()> {
     done.map(drop).map_err(|fault| fault.of_fill(fill))
 }
 
-/// A copy between these addresses comes soon: whatever finding their pages takes, it takes meanwhile. The
-/// addresses need not be valid.
+/// Prefetches both ends of a copy that comes soon, so that the page walks are done meanwhile. The addresses
+/// need not be valid.
 #[inline]
-pub fn soon(dst: usize, src: usize) {
+pub fn prefetch(dst: usize, src: usize) {
     #[cfg(target_arch = "x86_64")]
     for addr in [dst, src] {
         // SAFETY: a hint; it never faults.

@@ -117,6 +117,7 @@ enum Quantum {
 }
 
 impl Lane {
+    /// A lane without work. If it is `waited` for by every submitter, only those run it.
     pub fn new(engine: Arc<Engine>, status: Arc<Status>, waited: bool) -> Arc<Lane> {
         Arc::new(Lane {
             engine,
@@ -201,7 +202,7 @@ impl Lane {
             };
             let step = item.step(&self.status, &self.engine, self.number());
             if let Some(later) = hand.get(PREFETCH_DISTANCE) {
-                later.soon();
+                later.prefetch();
             }
             match step {
                 StepOutcome::More => turn.count(SLICE),

@@ -190,11 +190,11 @@ impl Task {
         }
     }
 
-    /// The turn of this work comes soon.
+    /// Prefetches the memory of work whose turn comes soon.
     #[inline]
-    pub fn soon(&self) {
+    pub fn prefetch(&self) {
         if let Task::Linear { dst, src, .. } = self {
-            copy::soon(*dst, *src);
+            copy::prefetch(*dst, *src);
         }
     }
 

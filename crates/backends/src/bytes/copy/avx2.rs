@@ -1,12 +1,12 @@
-//! Copies and fills with AVX2: short rows without a call, rows to come fetched while one is moved, and stores
-//! past the caches.
+//! Copies and fills with AVX2: short rows without a call, software prefetch of rows to come, non-temporal
+//! stores for what does not fit the caches.
 //!
 //! The functions ask for a CPU with AVX2 and, of each range, that it is valid. Two ranges of one copy do not
 //! overlap.
 
 use super::{
     Cursor,
-    limits::{AHEAD, ALIASING_PAST, LIBC_FROM, Manner, PAGE_AHEAD},
+    limits::{ALIASING_PAST, LIBC_FROM, Manner, PAGE_PREFETCH_DISTANCE, PREFETCH_BYTES},
     walk::{Mover, RowSpan, fill as plain_fill, walk},
 };
 use crate::bytes::nontemporal::store_line;
@@ -14,8 +14,9 @@ use ferry_core::Pieces;
 use std::arch::x86_64::*;
 use std::ptr;
 
-/// A cache line, and a page, at whose end the hardware stops fetching ahead.
+/// A cache line.
 const LINE: usize = 64;
+/// A page, at whose end the hardware prefetcher stops.
 const PAGE: usize = 4096;
 const FOUR_PAGES: usize = 4 * PAGE;
 
@@ -24,10 +25,10 @@ pub struct Avx2;
 
 impl Mover for Avx2 {
     #[inline(always)]
-    fn soon(dst: *const u8, src: *const u8, manner: Manner) {
+    fn prefetch(dst: *const u8, src: *const u8, manner: Manner) {
         if manner != Manner::Near {
-            fetch(dst);
-            fetch(src);
+            prefetch(dst);
+            prefetch(src);
         }
     }
 
@@ -44,7 +45,7 @@ impl Mover for Avx2 {
     }
 }
 
-/// The way through a plan, with everything in it built for AVX2.
+/// The walk through a plan, with everything in it compiled for AVX2.
 #[target_feature(enable = "avx2")]
 pub unsafe fn advance(pieces: Pieces, cursor: &mut Cursor, most: usize, manner: Manner) -> bool {
     // SAFETY: the caller's promise.
@@ -72,13 +73,13 @@ unsafe fn rows(span: RowSpan, manner: Manner) {
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn fixed<const WIDTH: usize>(span: RowSpan, manner: Manner) {
-    let lead = |pitch: usize| pitch.wrapping_mul((AHEAD / pitch.max(16)).max(8));
+    let lead = |pitch: usize| pitch.wrapping_mul((PREFETCH_BYTES / pitch.max(16)).max(8));
     let (dst_lead, src_lead) = (lead(span.dst_pitch), lead(span.src_pitch));
     let RowSpan { mut dst, mut src, .. } = span;
     for _ in 0..span.height {
         if manner != Manner::Near {
-            fetch(src.wrapping_add(src_lead));
-            fetch_to_write(dst.wrapping_add(dst_lead));
+            prefetch(src.wrapping_add(src_lead));
+            prefetch_for_write(dst.wrapping_add(dst_lead));
         }
         // SAFETY: a row of the span.
         unsafe { small(dst, src, WIDTH) };
@@ -101,7 +102,7 @@ unsafe fn any(span: RowSpan, manner: Manner) {
     }
 }
 
-/// One row, while the row that begins at `ahead` is fetched.
+/// One row, while the row that begins at `ahead` is prefetched.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner) {
@@ -110,9 +111,9 @@ unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const 
         match manner {
             Manner::Streamed => streamed(dst, src, len, ahead.1),
             Manner::Far => {
-                for offset in (0..len.min(AHEAD)).step_by(LINE) {
-                    fetch(ahead.1.wrapping_add(offset));
-                    fetch_to_write(ahead.0.wrapping_add(offset));
+                for offset in (0..len.min(PREFETCH_BYTES)).step_by(LINE) {
+                    prefetch(ahead.1.wrapping_add(offset));
+                    prefetch_for_write(ahead.0.wrapping_add(offset));
                 }
                 cached(dst, src, len);
             }
@@ -177,21 +178,21 @@ unsafe fn long(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Whole lines of the destination past the caches, its edges through them, while the source is fetched, and
-/// then `ahead`.
+/// Whole cache lines of the destination by non-temporal stores, its edges through the caches, while the
+/// source is prefetched, and then `ahead`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     let skip = (dst as usize).wrapping_neg() % LINE;
     if len < skip + LINE {
-        fetch(ahead);
+        prefetch(ahead);
         // SAFETY: the caller's promise, and less than two lines.
         return unsafe { small(dst, src, len) };
     }
     let body = (len - skip) / LINE * LINE;
     let four = body / FOUR_PAGES * FOUR_PAGES;
     let last = body - four;
-    let own = last.saturating_sub(AHEAD);
+    let own = last.saturating_sub(PREFETCH_BYTES);
     // SAFETY: `skip`, `four`, `last` and what is left are the row, one after the other; after `skip` begins a
     // line.
     unsafe {
@@ -200,40 +201,40 @@ unsafe fn streamed(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
         if four > 0 {
             four_pages_each(dst, src, four, if last > 0 { src.add(four) } else { ahead });
         }
-        lines(dst.add(four), src.add(four), own, src.wrapping_add(four + AHEAD));
+        lines(dst.add(four), src.add(four), own, src.wrapping_add(four + PREFETCH_BYTES));
         lines(dst.add(four + own), src.add(four + own), last - own, ahead);
         small(dst.add(body), src.add(body), len - skip - body);
     }
 }
 
-/// `len` bytes in whole lines to a destination that begins with a line, while as many are fetched from
-/// `ahead`.
+/// `len` bytes in whole cache lines, by non-temporal stores, while as many are prefetched from `ahead`. The
+/// destination is aligned to a line.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn lines(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     for at in (0..len).step_by(LINE) {
-        fetch(ahead.wrapping_add(at));
+        prefetch(ahead.wrapping_add(at));
         // SAFETY: a line of both, and the destination's is aligned.
         unsafe { line(dst.add(at), src.add(at)) };
     }
 }
 
-/// As [`lines`], for a multiple of four pages, of which two lines each are moved in turn: more of the memory
-/// is at work at a time, and the hardware follows four streams instead of one. A quarter faster than one page
-/// after the other.
+/// As [`lines`], for a multiple of four pages, of which two lines each are moved in turn: more banks of the
+/// memory are at work at a time, and the hardware prefetcher follows four streams instead of one. A quarter
+/// faster than one page after the other.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn four_pages_each(dst: *mut u8, src: *const u8, len: usize, ahead: *const u8) {
     for at in (0..len).step_by(FOUR_PAGES) {
         let next = if at + FOUR_PAGES < len { src.wrapping_add(at + FOUR_PAGES) } else { ahead };
         for column in (0..PAGE).step_by(2 * LINE) {
-            let coming = match column + PAGE_AHEAD {
+            let coming = match column + PAGE_PREFETCH_DISTANCE {
                 here @ ..PAGE => src.wrapping_add(at + here),
                 over => next.wrapping_add(over - PAGE),
             };
             for page in [0, PAGE, 2 * PAGE, 3 * PAGE] {
-                fetch(coming.wrapping_add(page));
-                fetch(coming.wrapping_add(page + LINE));
+                prefetch(coming.wrapping_add(page));
+                prefetch(coming.wrapping_add(page + LINE));
                 let offset = at + page + column;
                 // SAFETY: two lines of both, and the destination's are aligned.
                 unsafe {
@@ -245,7 +246,7 @@ unsafe fn four_pages_each(dst: *mut u8, src: *const u8, len: usize, ahead: *cons
     }
 }
 
-/// One line, past the caches.
+/// One cache line, by non-temporal stores.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn line(dst: *mut u8, src: *const u8) {
@@ -414,13 +415,13 @@ unsafe fn store_pair(dst: *mut u8, pair: (__m256i, __m256i)) {
 }
 
 #[inline(always)]
-fn fetch(from: *const u8) {
+fn prefetch(from: *const u8) {
     // SAFETY: a hint; it never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
 }
 
 #[inline(always)]
-fn fetch_to_write(to: *const u8) {
+fn prefetch_for_write(to: *const u8) {
     // SAFETY: as above.
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(to.cast()) }
 }

@@ -1,35 +1,36 @@
-//! From which sizes on bytes are moved in which manner. The one place for these numbers; `benches/copy.rs`
-//! measures them.
+//! The sizes from which on rows are prefetched, moved by libc, or written by non-temporal stores. The one
+//! place for these numbers; `benches/copy.rs` measures them.
 
 // The plain routine leaves them to libc.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 use ferry_core::Pieces;
 
-/// Plans of more bytes are written past the caches: what they write would push itself out of the second level
-/// before it is read (1 to 2 MiB on the machines of today, and half of it is the source's), and a store that
-/// goes through the cache first reads what it overwrites. Measured with 1.25 MiB a core and 48 MiB shared:
-/// 1.5 times as fast as memcpy from 4 to 32 MiB.
-pub const PAST_CACHE: usize = 4 << 20;
+/// Plans of more bytes are written by non-temporal stores: what they write would evict itself from the
+/// second-level cache before it is read (1 to 2 MiB on the machines of today, and half of it is the
+/// source's), and a store that goes through the cache first reads what it overwrites. Measured with 1.25
+/// MiB a core and 48 MiB shared: 1.5 times as fast as memcpy from 4 to 32 MiB.
+pub const NONTEMPORAL_FROM: usize = 4 << 20;
 
-/// Plans of more bytes do not find their rows in the first-level cache: rows to come are fetched while one is
-/// moved.
-pub const FETCH_AHEAD: usize = 64 << 10;
+/// Plans of more bytes do not find their rows in the first-level cache: rows to come are prefetched while
+/// one is moved.
+pub const PREFETCH_FROM: usize = 64 << 10;
 
-/// How far ahead of the bytes being moved the source is fetched.
-pub const AHEAD: usize = 1 << 10;
+/// How far ahead of the bytes being moved the source is prefetched.
+pub const PREFETCH_BYTES: usize = 1 << 10;
 
 /// The same, in each of four pages that are moved side by side.
-pub const PAGE_AHEAD: usize = 512;
+pub const PAGE_PREFETCH_DISTANCE: usize = 512;
 
 /// From here on libc's memcpy moves a row that fits the caches: it is as fast as any loop, and knows more
 /// machines. It may use `rep movsb`, from 2 KiB on at the earliest. Below, the call costs more than it gains.
 pub const LIBC_FROM: usize = 2 << 10;
 
-/// A destination less than so far past its source, modulo the page size: there a forward copy reads what has,
-/// by the low twelve bits of its address, just been written. `rep movsb` falls to a twentieth of its speed on
-/// some machines, and to half on others; a backward loop does not meet it. Where both begin at the same place
-/// in a line, `rep movsb` moves whole lines and keeps its speed.
+/// 4 KiB aliasing: a destination less than so far past its source, modulo the page size. There a forward
+/// copy loads from addresses whose low twelve bits match a store just made, and waits for it. `rep movsb`
+/// falls to a twentieth of its speed on some machines, and to half on others; a backward loop does not meet
+/// it. Where both begin at the same place in a cache line, `rep movsb` moves whole lines and keeps its
+/// speed.
 pub const ALIASING_PAST: usize = 768;
 
 /// How the rows of a plan are moved.
@@ -47,8 +48,8 @@ impl Manner {
     /// How plans of so many bytes are moved.
     pub fn of(bytes: usize) -> Manner {
         match bytes {
-            PAST_CACHE.. => Manner::Streamed,
-            FETCH_AHEAD.. => Manner::Far,
+            NONTEMPORAL_FROM.. => Manner::Streamed,
+            PREFETCH_FROM.. => Manner::Far,
             _ => Manner::Near,
         }
     }
@@ -63,8 +64,8 @@ pub fn estimate(pieces: Pieces) -> usize {
 }
 
 fn estimate_by<P>(pieces: &[P], bytes: impl Fn(&P) -> usize) -> usize {
-    const LOOK_AT: usize = 16;
-    let step = pieces.len().div_ceil(LOOK_AT).max(1);
+    const SAMPLES: usize = 16;
+    let step = pieces.len().div_ceil(SAMPLES).max(1);
     let (count, sum) = (pieces.iter().step_by(step))
         .fold((0, 0_usize), |(count, sum), piece| (count + 1, sum.saturating_add(bytes(piece))));
     sum.checked_div(count).map_or(0, |mean| mean.saturating_mul(pieces.len()))

@@ -1,8 +1,8 @@
-//! The way through a plan, slice by slice; how a row is moved is the mover's.
+//! Iterates over the rows of a plan, slice by slice; how a row is moved is decided by a [`Mover`].
 
 use super::{
     Cursor,
-    limits::{AHEAD, Manner},
+    limits::{Manner, PREFETCH_BYTES},
 };
 use crate::bytes::overlap::{has_overlapping_row, is_overlapping};
 use ferry_core::{Pieces, Rows, Segment};
@@ -17,11 +17,17 @@ pub const ROW_COST: usize = 64;
 /// Some rows of a rectangle.
 #[derive(Clone, Copy)]
 pub struct RowSpan {
+    /// First byte of the first row's destination.
     pub dst: *mut u8,
+    /// From one row's destination to the next.
     pub dst_pitch: usize,
+    /// First byte of the first row's source.
     pub src: *const u8,
+    /// From one row's source to the next.
     pub src_pitch: usize,
+    /// Bytes of a row.
     pub width: usize,
+    /// Rows.
     pub height: usize,
 }
 
@@ -29,7 +35,7 @@ impl RowSpan {
     /// How many rows before its turn a row of this width is fetched.
     #[inline]
     pub fn lead(width: usize) -> usize {
-        (AHEAD / width.max(64)).clamp(1, 8)
+        (PREFETCH_BYTES / width.max(64)).clamp(1, 8)
     }
 
     unsafe fn of(rows: &Rows, first: usize, height: usize) -> RowSpan {
@@ -52,8 +58,9 @@ pub trait Mover {
     /// Both ends of the row are valid and apart; the CPU is one the mover is for. `ahead` need not be valid.
     unsafe fn row(dst: *mut u8, src: *const u8, len: usize, ahead: (*mut u8, *const u8), manner: Manner);
 
-    /// A row that is moved after some others: whatever finding its two pages takes, it takes meanwhile.
-    fn soon(_dst: *const u8, _src: *const u8, _manner: Manner) {}
+    /// Prefetches a row that is moved after some others, so that the page walks of both its ends are done
+    /// meanwhile.
+    fn prefetch(_dst: *const u8, _src: *const u8, _manner: Manner) {}
 
     /// Moves the rows of the span, each as [`row`](Mover::row), in their order.
     ///
@@ -132,7 +139,7 @@ unsafe fn walk_list<M: Mover, P: Copy + Into<Rows>>(
                 let ahead = get(cursor.piece + RowSpan::lead(rows.width)).unwrap_or(*rows);
                 let ahead = (ahead.dst as *mut u8, ahead.src as *const u8);
                 if let Some(later) = get(cursor.piece + PREFETCH_DISTANCE) {
-                    M::soon(later.dst as *const u8, later.src as *const u8, manner);
+                    M::prefetch(later.dst as *const u8, later.src as *const u8, manner);
                 }
                 // SAFETY: a row of the plan, and its ends are apart.
                 unsafe { M::row(rows.dst as *mut u8, rows.src as *const u8, rows.width, ahead, manner) };

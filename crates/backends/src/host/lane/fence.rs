@@ -23,6 +23,7 @@ pub struct LaneFence {
 }
 
 impl LaneFence {
+    /// A fence of this lane.
     pub(super) fn new(lane: Arc<Lane>, ticket: Ticket) -> Arc<LaneFence> {
         Arc::new(LaneFence { lane, ticket, reached: AtomicU64::new(0), failed: AtomicBool::new(false) })
     }

@@ -48,6 +48,7 @@ impl Waiters {
         }
     }
 
+    /// Whether threads sleep.
     pub fn has_sleepers(&self) -> bool {
         !self.sleepers.is_empty()
     }
