@@ -9,36 +9,42 @@
 //!
 //! The folders are floors, and imports point down only: `driver/` calls the driver; `memory/` makes and
 //! recognises memory; `stream/` puts work into a CUDA stream; `order/` keeps the order of a queue;
-//! `coalesce/`, `descriptors/` and `staging/` are ways to do copies; `shared/` is for streams that other
-//! libraries use as well. Here is what binds them together: the backend of the core's traits, which hands
-//! each call on.
+//! `coalesce/`, `descriptors/` and `staging/` are ways to do copies; `dispatch.rs` hands each op to the part
+//! that does it; `shared/` is for streams that other libraries use as well; `queue.rs` is the queue that the
+//! core sees. Here is what binds them together: the backend of the core's traits, which hands each call on.
 
 mod coalesce;
 mod descriptors;
-mod device;
+mod dispatch;
 mod driver;
 mod memory;
 mod order;
+mod queue;
 mod shared;
 mod staging;
 mod stream;
 
 use crate::{os::fault, pool::Pool, usage::Usage};
-use device::Device;
+use descriptors::queue_memory::DeviceDescriptors;
+use dispatch::{Gpu, OpQueue};
 use driver::{Contexts, Driver, ImplicitSync};
 use ferry_core::{
     Access, AddressSpace, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Features, Home, NativeStreams,
     Origin, Queue, QueueOptions, Request, Result, SegmentSink, Shared, Sharing, Status, sync::Arc,
 };
 use memory::{Memory, Quota};
-use order::fence::Watcher;
-use order::queue::CudaQueue;
-use order::queue::Lane;
-use shared::beforehand::Beforehand;
+use order::watcher::Watcher;
+use queue::CudaQueue;
+use shared::{
+    adopt::adopt,
+    preload::Preload,
+    queue::{SharedQueue, SharingDevice},
+};
+use staging::{Staging, StagingPool};
 use std::sync::OnceLock;
-use stream::page::Page;
+use stream::list_sink::ListSink;
 pub use stream::settings;
-use stream::settings::Settings;
+use stream::{StreamKind, device::Device, settings::Settings};
 
 /// Which GPUs are devices, and how much of them.
 #[derive(Clone, Debug, Default)]
@@ -61,11 +67,11 @@ pub struct Cuda {
     contexts: Arc<Contexts>,
     memory: Memory,
     /// Made when first used.
-    devices: Vec<OnceLock<Arc<Device>>>,
+    devices: Vec<OnceLock<Arc<SharingDevice>>>,
     pool: Arc<Pool>,
     watcher: Arc<Watcher>,
     sync: Arc<ImplicitSync>,
-    beforehand: Arc<Beforehand>,
+    preload: Arc<Preload>,
     settings: Settings,
 }
 
@@ -107,29 +113,28 @@ impl Cuda {
             pool: Pool::new("ferry-cuda"),
             watcher: Arc::default(),
             sync,
-            beforehand: Arc::default(),
+            preload: Arc::default(),
             settings: options.settings.clone(),
         }))
     }
 
-    fn device(&self, id: DeviceId) -> Result<&Arc<Device>> {
+    fn device(&self, id: DeviceId) -> Result<&Arc<SharingDevice>> {
         if let Some(device) = self.devices.get(id as usize).and_then(OnceLock::get) {
             return Ok(device);
         }
         let context = self.contexts.open(id)?.clone();
-        let device = Arc::new(Device::new(
-            context,
-            self.pool.clone(),
-            self.watcher.clone(),
-            self.sync.clone(),
-            self.beforehand.clone(),
-            self.memory.pinned().clone(),
-            &self.settings,
-        ));
-        Ok(self.devices[id as usize].get_or_init(|| {
-            self.beforehand.add(&device);
-            device
-        }))
+        let buffers = StagingPool::new(context.clone(), self.pool.clone(), self.settings.stagers);
+        let device = Device::new(context, self.pool.clone(), self.sync.clone(), &self.settings);
+        let pinned = self.memory.pinned().clone();
+        let gpu = Arc::new(Gpu {
+            id,
+            watcher: self.watcher.clone(),
+            descriptors: DeviceDescriptors::new(device.clone()),
+            staging: Staging::new(buffers, pinned),
+            sender: Arc::default(),
+            device,
+        });
+        Ok(self.devices[id as usize].get_or_init(|| SharingDevice::new(gpu, &self.preload)))
     }
 
     /// Makes the device of this home, if it is a device: what must be there before a stream is held is then
@@ -179,11 +184,14 @@ impl Backend for Cuda {
     /// Of the only device; where there are several it is not known yet which one reads the list.
     fn segment_sink(&self, segments: usize) -> Option<Box<dyn SegmentSink>> {
         let [device] = &self.devices[..] else { return None };
-        Some(Box::new(Page::lend(device.get()?, segments)?))
+        Some(Box::new(ListSink::lend(&device.get()?.gpu.device, segments)?))
     }
 
     fn queue(&self, device: DeviceId, options: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue::new(Lane::new(self.device(device)?.clone(), device, options, status)?)))
+        let (device, kind) = (self.device(device)?, StreamKind::of_ours(options.waited));
+        let queue = OpQueue::new(&device.gpu, kind, status)?;
+        queue.lane.drop_when_halted(&queue.lane.progress.status);
+        Ok(Box::new(CudaQueue::new(queue, device.clone())))
     }
 
     fn address_space(&self) -> Option<&dyn AddressSpace> {
@@ -243,27 +251,28 @@ impl BlockWatch for Cuda {
         let Home::Device(id) = block.home else { return Ok(0) };
         // Where mapped memory lies only the core knows.
         if block.base != block.at {
-            return Ok(descriptors::live::FOR_THE_HOST);
+            return Ok(descriptors::liveness::FOR_THE_HOST);
         }
-        let device = self.device(id)?;
-        let _here = device.enter()?;
-        device.live()?;
-        Ok(device.sealing.live.stamp(block.base))
+        let gpu = &self.device(id)?.gpu;
+        gpu.descriptors.liveness_at(&*gpu.device.enter()?)?;
+        Ok(gpu.descriptors.liveness.stamp(block.base))
     }
 
     fn forgotten(&self, block: &Block) {
         if let Home::Device(id) = block.home
             && let Some(device) = self.devices[id as usize].get()
         {
-            device.sealing.live.forget(block.base);
+            device.gpu.descriptors.liveness.forget(block.base);
         }
     }
 }
 
 impl NativeStreams for Cuda {
     unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
+        let device = self.device(device)?;
         // SAFETY: passed on from the caller.
-        Ok(Box::new(unsafe { self.adopt_stream(device, native, status)? }))
+        let stream = unsafe { adopt(&device.gpu.device, native)? };
+        Ok(Box::new(SharedQueue::adopted(device, (native, stream), status)?))
     }
 }
 

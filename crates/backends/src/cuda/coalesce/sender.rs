@@ -1,8 +1,10 @@
-//! Sends what was gathered soon, whether or not anybody synchronises, and takes the driver's calls off whoever submits: one thread
-//! per device, which looks at the windows of busy lanes again and again, and sleeps when there are none. While there are several
-//! another one stands by, in case the driver does not let go of the first.
+//! The sender: one thread per device that sends what was coalesced soon, whether or not the program
+//! synchronises, and takes the driver's calls off the submitting threads.
+//!
+//! It polls the windows of busy lanes, and sleeps when there are none. While there are several, another
+//! thread stands by, in case the driver does not let go of the first.
 
-use crate::cuda::coalesce::gather::{Gather, Glance};
+use crate::cuda::coalesce::window::{Glance, Window};
 use crate::pool::Pool;
 use ferry_core::{
     Ticket,
@@ -13,22 +15,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// With no more processors than this the thread naps between two looks: it would take the time of those it works for.
+/// With no more processors than this the thread naps between two polls: it would take the time of those it
+/// works for.
 const FEW_PROCESSORS: usize = 2;
+/// Such a nap.
 const NAP: Duration = Duration::from_micros(10);
-/// Between two looks otherwise. Each look takes a cache line from whoever submits.
+/// Time between two polls otherwise. Each poll takes a cache line from a submitting thread.
 const STEP: Duration = Duration::from_micros(1);
-/// The thread is not kept when it has slept so long; it then waits as a worker for other work.
+/// After so long a sleep the thread goes back to the pool.
 const IDLE: Duration = Duration::from_secs(1);
 /// After this time with one lane another thread has the others.
-const PATIENCE: Duration = Duration::from_millis(1);
+const RELIEVE_AFTER: Duration = Duration::from_millis(1);
 
-/// A lane that gathers copies.
-pub trait Gathers {
+/// A queue that coalesces copies.
+pub trait Coalesces {
     /// Its window.
-    fn gather(&self) -> &Gather;
+    fn window(&self) -> &Window;
 
-    /// Sends what is in the window, unless somebody is at its stream now. Says how many bytes these were.
+    /// Sends what is in the window, unless another thread has the stream now. How many bytes these were.
     fn try_send(self: &Arc<Self>) -> usize;
 }
 
@@ -49,9 +53,9 @@ pub struct Pace {
     pub speed: usize,
 }
 
-/// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it in memory, and 6 to 12 us of
-/// the thread. Where they are wrong there are a few launches more or less: with `least` from 1.5 and `most` up to 20 us, 1,000 copies of
-/// 4 KiB took as long within 2 %.
+/// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it
+/// in memory, and 6 to 12 us of the thread. Where they are wrong there are a few launches more or less: with
+/// `least` from 1.5 and `most` up to 20 us, 1,000 copies of 4 KiB took as long within 2 %.
 const PACE: Pace = Pace {
     least: Duration::from_micros(3),
     most: Duration::from_micros(12),
@@ -72,7 +76,7 @@ pub struct Sender<L> {
 /// Who serves which lanes.
 struct Shift<L> {
     /// Lanes whose windows are looked at.
-    lanes: Vec<Watched<L>>,
+    lanes: Vec<WatchedLane<L>>,
     /// How many lanes are not there since a thread is at them.
     away: usize,
     /// Changes when whoever serves begins and ends with a lane, or is relieved. Odd in between.
@@ -84,9 +88,9 @@ struct Shift<L> {
 }
 
 /// What whoever serves does about one lane, while others may have the rest.
-struct Turn<L> {
+struct Errand<L> {
     number: u64,
-    lane: Watched<L>,
+    lane: WatchedLane<L>,
     ask: Ask,
 }
 
@@ -102,8 +106,8 @@ impl<L> Sender<L> {
         Sender { shift: Mutex::default(), wake: Condvar::new(), pace, naps }
     }
 
-    /// Has somebody look at the lane. True if the caller must, since nobody serves.
-    fn put(&self, shift: &mut Shift<L>, lane: Watched<L>) -> bool {
+    /// Has the lane polled. True if the caller must, since no thread serves.
+    fn put(&self, shift: &mut Shift<L>, lane: WatchedLane<L>) -> bool {
         shift.lanes.push(lane);
         if mem::replace(&mut shift.sleeps, false) {
             self.wake.notify_one();
@@ -137,14 +141,16 @@ impl<L> Sender<L> {
         }
     }
 
-    /// The turn that it is now, if there are lanes that another one could hold up. Nobody stands by any more otherwise.
+    /// The errand that is under way, if there are lanes that it could hold up. No thread stands by any more
+    /// otherwise.
     fn guarded(&self) -> Option<u64> {
         let mut shift = lock(&self.shift);
         shift.is_guarded = shift.can_be_held_up();
         shift.is_guarded.then_some(shift.turn)
     }
 
-    /// Sends whoever serves away if it is still at this turn, and others need it. Then somebody else has to serve.
+    /// Relieves the thread that serves if it is still at this errand, and other lanes need one. Then another
+    /// has to serve.
     fn relieve(&self, turn: u64) -> bool {
         let mut shift = lock(&self.shift);
         let is_stuck = turn % 2 == 1 && shift.turn == turn && !shift.lanes.is_empty();
@@ -153,12 +159,12 @@ impl<L> Sender<L> {
     }
 }
 
-impl<L: Gathers + Send + Sync + 'static> Sender<L> {
-    /// Looks at the window of `lane` from now on. False if there is no thread that could.
-    pub fn watch(self: &Arc<Self>, workers: &Arc<Pool>, lane: Arc<L>) -> bool {
-        let Ok(thread) = workers.reserve() else { return false };
+impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
+    /// Polls the window of `lane` from now on. False if there is no thread that could.
+    pub fn watch(self: &Arc<Self>, pool: &Arc<Pool>, lane: Arc<L>) -> bool {
+        let Ok(thread) = pool.reserve() else { return false };
         let mut shift = lock(&self.shift);
-        let must_serve = self.put(&mut shift, Watched::new(lane));
+        let must_serve = self.put(&mut shift, WatchedLane::new(lane));
         let must_guard = shift.can_be_held_up() && !mem::replace(&mut shift.is_guarded, true);
         drop(shift);
         if must_serve {
@@ -166,35 +172,35 @@ impl<L: Gathers + Send + Sync + 'static> Sender<L> {
             thread.run(Box::new(move || sender.serve()));
         }
         if must_guard {
-            let (sender, its_workers) = (self.clone(), workers.clone());
-            // Without another thread nobody stands by, until the next lane comes.
-            let guarded = workers.run(Box::new(move || sender.stand_by(&its_workers)));
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            // Without another thread none stands by, until the next lane comes.
+            let guarded = pool.run(Box::new(move || sender.stand_by(&its_pool)));
             lock(&self.shift).is_guarded &= guarded.is_ok();
         }
         true
     }
 
-    /// The driver may keep whoever serves for as long as a stream has no room. What other lanes have gathered must not wait for
-    /// that: it may be what makes room. Then another thread serves those.
-    fn stand_by(self: &Arc<Self>, workers: &Arc<Pool>) {
+    /// The driver may keep whoever serves for as long as a stream has no room. What other lanes have gathered
+    /// must not wait for that: it may be what makes room. Then another thread serves those.
+    fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
         while let Some(turn) = self.guarded() {
-            thread::sleep(PATIENCE);
+            thread::sleep(RELIEVE_AFTER);
             if self.relieve(turn) {
                 let sender = self.clone();
                 // This is a thread of the pool, so there is one.
-                let _ = workers.run(Box::new(move || sender.serve()));
+                let _ = pool.run(Box::new(move || sender.serve()));
             }
         }
     }
 }
 
-impl<L: Gathers> Sender<L> {
+impl<L: Coalesces> Sender<L> {
     /// Serves the lanes until there has been nothing to do for a while, or somebody else does.
     fn serve(&self) {
         let _slack = self.naps.then(Slack::less);
         while self.wait() {
             let now = Instant::now();
-            let Some(turn) = lock(&self.shift).look(now, &self.pace) else {
+            let Some(turn) = lock(&self.shift).poll(now, &self.pace) else {
                 self.pause(now);
                 continue;
             };
@@ -205,7 +211,7 @@ impl<L: Gathers> Sender<L> {
     }
 
     /// Does what is to be done about a lane. False if another thread serves by now.
-    fn take(&self, Turn { number, mut lane, ask }: Turn<L>, now: Instant) -> bool {
+    fn take(&self, Errand { number, mut lane, ask }: Errand<L>, now: Instant) -> bool {
         let left = if ask == Ask::Send {
             if !lane.send(now, &self.pace) {
                 self.pause(now);
@@ -238,19 +244,19 @@ impl<L> Shift<L> {
     }
 }
 
-impl<L: Gathers> Shift<L> {
-    /// Looks at the windows, and takes out the first lane about which there is something to do.
-    fn look(&mut self, now: Instant, pace: &Pace) -> Option<Turn<L>> {
-        let asks = self.lanes.iter_mut().map(|lane| lane.look(now, pace));
+impl<L: Coalesces> Shift<L> {
+    /// Polls the windows, and takes out the first lane about which there is something to do.
+    fn poll(&mut self, now: Instant, pace: &Pace) -> Option<Errand<L>> {
+        let asks = self.lanes.iter_mut().map(|lane| lane.poll(now, pace));
         let (place, ask) = asks.enumerate().find(|(_, ask)| *ask != Ask::Nothing)?;
         self.away += 1;
         self.turn += 1;
-        Some(Turn { number: self.turn, lane: self.lanes.remove(place), ask })
+        Some(Errand { number: self.turn, lane: self.lanes.remove(place), ask })
     }
 }
 
 /// A lane, and what was last seen in its window.
-struct Watched<L> {
+struct WatchedLane<L> {
     lane: Arc<L>,
     /// The first copy of the window, if there was one.
     first: Option<Ticket>,
@@ -268,9 +274,9 @@ enum Ask {
     Leave,
 }
 
-impl<L> Watched<L> {
+impl<L> WatchedLane<L> {
     fn new(lane: Arc<L>) -> Self {
-        Watched { lane, first: None, since: None, busy: None }
+        WatchedLane { lane, first: None, since: None, busy: None }
     }
 
     fn ask(&mut self, glance: Glance, now: Instant, pace: &Pace) -> Ask {
@@ -282,7 +288,8 @@ impl<L> Watched<L> {
             (self.first, self.since) = (first, Some(now));
         }
         let age = now.duration_since(*self.since.get_or_insert(now));
-        // Sent now, it starts when the GPU is done with what it has: the longer it can wait, the fewer launches there are.
+        // Sent now, it starts when the GPU is done with what it has: the longer it can wait, the fewer
+        // launches there are.
         let is_time = age >= pace.least && self.busy.is_none_or(|until| now + pace.start >= until);
         match first {
             None if age >= pace.near => Ask::Leave,
@@ -298,14 +305,14 @@ impl<L> Watched<L> {
     }
 }
 
-impl<L: Gathers> Watched<L> {
-    /// Looks at the window. If there is nothing in it for long, the sender is not there for it any more.
-    fn look(&mut self, now: Instant, pace: &Pace) -> Ask {
+impl<L: Coalesces> WatchedLane<L> {
+    /// Polls the window. If there is nothing in it for long, the sender is not there for it any more.
+    fn poll(&mut self, now: Instant, pace: &Pace) -> Ask {
         if self.since.is_none() {
-            self.lane.gather().attend();
+            self.lane.window().attend();
         }
-        match self.ask(self.lane.gather().glance(), now, pace) {
-            Ask::Leave if !self.lane.gather().leave() => Ask::Nothing,
+        match self.ask(self.lane.window().glance(), now, pace) {
+            Ask::Leave if !self.lane.window().leave() => Ask::Nothing,
             ask => ask,
         }
     }

@@ -58,11 +58,6 @@ impl Context {
         Ok(Context { driver, device, handle, lost: CachePadded::default() })
     }
 
-    /// The driver that it is of.
-    pub fn driver(&self) -> &Arc<Driver> {
-        &self.driver
-    }
-
     /// The driver's handle of it.
     pub fn handle(&self) -> Handle {
         self.handle

@@ -1,6 +1,8 @@
-//! The order of a queue: what holds it, what waits behind that, and where a fence for some op belongs.
+//! The backlog of a queue: what holds the queue, what waits behind that, and where a fence for some op
+//! belongs.
 //!
-//! It knows nothing of CUDA: `W` is work and `P` is a point, something that wants to know when the queue has come so far.
+//! It knows nothing of CUDA: `W` is work, and `P` is a point, which is to be told when the queue has come so
+//! far.
 
 use ferry_core::Ticket;
 use std::{
@@ -9,25 +11,25 @@ use std::{
 };
 
 /// Work of one op, or of several that follow each other.
-pub trait Span {
+pub trait Counted {
     /// How many ops there are besides the first.
     fn more(&self) -> Ticket;
 }
 
-/// What waits, in the order of tickets; nothing does while nothing holds the queue. Points come for any op, however many wait, so
-/// they have a tree of their own.
+/// What waits, in the order of tickets; nothing does while nothing holds the queue. Points come for any op,
+/// however many wait, so they have a tree of their own.
 pub struct Backlog<W, P> {
     last: Ticket,
-    held: Option<Held>,
+    held: Option<Holder>,
     work: VecDeque<(Ticket, W)>,
     /// By ticket, and for one ticket in the order they came.
-    points: BTreeMap<(Ticket, u64), Pending<P>>,
+    points: BTreeMap<(Ticket, u64), WaitingPoint<P>>,
     /// How many points have come so far.
     came: u64,
 }
 
 /// A point, and whether the work before it was dropped.
-struct Pending<P> {
+struct WaitingPoint<P> {
     point: P,
     is_lost: bool,
 }
@@ -38,14 +40,14 @@ pub enum Item<W, P> {
     /// An op, or the first of several.
     Work(Ticket, W),
     /// A point behind the op of this ticket.
-    StreamPoint(Ticket, P),
+    Point(Ticket, P),
     /// The same, and the work before it was dropped.
     Lost(Ticket, P),
 }
 
-/// What somebody has to do before the next op may follow.
+/// What the host has to do before the next op may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum HostPart {
     /// Wait for a fence. An abort lets go of it.
     Wait,
     /// Run a function of the user's. After an abort only later ops wait for it, points do not.
@@ -55,23 +57,24 @@ pub enum Part {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Holder {
     ticket: Ticket,
-    part: Part,
+    part: HostPart,
     has_begun: bool,
     is_aborted: bool,
 }
 
-impl Held {
+impl Holder {
     fn is_let_pass(&self) -> bool {
-        self.is_aborted && self.part == Part::Call
+        self.is_aborted && self.part == HostPart::Call
     }
 }
 
 /// Where a point belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// At the end of the stream as it is now, which is behind the op of this ticket and waits for nothing but the device.
+pub enum PointPlace {
+    /// At the end of the stream as it is now, which is behind the op of this ticket and waits for nothing but
+    /// the device.
     End(Ticket),
     /// In the stream, but not at its end any more: before what the part that has begun puts there.
     BeforePart,
@@ -96,7 +99,7 @@ impl<W, P> Default for Backlog<W, P> {
     }
 }
 
-impl<W: Span, P> Backlog<W, P> {
+impl<W: Counted, P> Backlog<W, P> {
     /// An empty one whose next op has the ticket after `last`.
     pub fn after(last: Ticket) -> Self {
         Backlog { last, ..Backlog::default() }
@@ -131,11 +134,12 @@ impl<W: Span, P> Backlog<W, P> {
     }
 
     /// The op `ticket` holds the queue from here on.
-    pub fn hold(&mut self, ticket: Ticket, part: Part) {
-        self.held = Some(Held { ticket, part, has_begun: false, is_aborted: false });
+    pub fn hold(&mut self, ticket: Ticket, part: HostPart) {
+        self.held = Some(Holder { ticket, part, has_begun: false, is_aborted: false });
     }
 
-    /// Somebody is about to do the part of op `ticket`. False if an abort came first: then it is not to be done.
+    /// Somebody is about to do the part of op `ticket`. False if an abort came first: then it is not to be
+    /// done.
     pub fn begin(&mut self, ticket: Ticket) -> bool {
         let held = self.held.as_mut().filter(|held| held.ticket == ticket && !held.is_aborted);
         held.map(|held| held.has_begun = true).is_some()
@@ -151,7 +155,8 @@ impl<W: Span, P> Backlog<W, P> {
         self.work.push_front((ticket, work));
     }
 
-    /// The part that holds the queue is done: what comes next. `None`, and nothing holds the queue, if that was all.
+    /// The part that holds the queue is done: what comes next. `None`, and nothing holds the queue, if that
+    /// was all.
     pub fn next(&mut self) -> Option<Item<W, P>> {
         let next = if self.has_point_first() { self.next_point() } else { self.next_work() };
         if next.is_none() {
@@ -167,8 +172,8 @@ impl<W: Span, P> Backlog<W, P> {
     }
 
     fn next_point(&mut self) -> Option<Item<W, P>> {
-        let ((ticket, _), Pending { point, is_lost }) = self.points.pop_first()?;
-        Some(if is_lost { Item::Lost(ticket, point) } else { Item::StreamPoint(ticket, point) })
+        let ((ticket, _), WaitingPoint { point, is_lost }) = self.points.pop_first()?;
+        Some(if is_lost { Item::Lost(ticket, point) } else { Item::Point(ticket, point) })
     }
 
     fn next_work(&mut self) -> Option<Item<W, P>> {
@@ -182,36 +187,36 @@ impl<W: Span, P> Backlog<W, P> {
     }
 
     /// Where a point for the op `ticket` belongs. Never behind a part for the host that comes after that op.
-    pub fn place(&self, ticket: Ticket) -> Place {
-        let Some(held) = self.held else { return Place::End(self.last) };
+    pub fn place(&self, ticket: Ticket) -> PointPlace {
+        let Some(held) = self.held else { return PointPlace::End(self.last) };
         if ticket < held.ticket {
-            return if held.has_begun { Place::BeforePart } else { Place::End(held.ticket - 1) };
+            return if held.has_begun { PointPlace::BeforePart } else { PointPlace::End(held.ticket - 1) };
         }
         if held.is_let_pass() && self.first().is_none_or(|first| first > ticket) {
-            return Place::End(self.first().map_or(self.last, |first| first - 1));
+            return PointPlace::End(self.first().map_or(self.last, |first| first - 1));
         }
-        Place::Waits
+        PointPlace::Waits
     }
 
     /// Has a point wait in the backlog, right behind the op `ticket` and the points that are there.
     pub fn wait(&mut self, ticket: Ticket, point: P) {
         self.came += 1;
-        self.points.insert((ticket, self.came), Pending { point, is_lost: false });
+        self.points.insert((ticket, self.came), WaitingPoint { point, is_lost: false });
     }
 
-    /// Drops what waits, and the part that holds the queue if that is a wait or has not begun. Points that must not pass the
-    /// part stay.
+    /// Drops what waits, and the part that holds the queue if that is a wait or has not begun. Points that
+    /// must not pass the part stay.
     pub fn abort(&mut self) -> Dropped<W, P> {
         let held = self.held.map(|held| held.ticket);
         let newest = self.work.back().map(|(ticket, work)| ticket + work.more()).or(held);
         let work = mem::take(&mut self.work).into_iter().map(|(_, work)| work).collect();
         let mut dropped = Dropped { work, points: Vec::new(), newest };
-        if self.held.is_some_and(|held| held.part == Part::Bytes) {
+        if self.held.is_some_and(|held| held.part == HostPart::Bytes) {
             self.points.values_mut().for_each(|pending| pending.is_lost = true);
         } else {
             dropped.points.extend(mem::take(&mut self.points).into_values().map(|pending| pending.point));
         }
-        self.held = self.held.filter(|held| held.part != Part::Wait);
+        self.held = self.held.filter(|held| held.part != HostPart::Wait);
         if let Some(held) = &mut self.held {
             held.is_aborted = true;
         }
@@ -226,7 +231,7 @@ mod tests {
     type Words = Backlog<&'static str, &'static str>;
 
     /// A word is an op, a sentence as many as it has words.
-    impl Span for &'static str {
+    impl Counted for &'static str {
         fn more(&self) -> Ticket {
             self.matches(' ').count() as Ticket
         }
@@ -238,8 +243,9 @@ mod tests {
         backlog.keep(word);
     }
 
-    /// A queue that the op `held` holds, behind ops that are in the stream, with one op for each word behind it.
-    fn held(held: Ticket, part: Part, words: &[&'static str]) -> Words {
+    /// A queue that the op `held` holds, behind ops that are in the stream, with one op for each word behind
+    /// it.
+    fn held(held: Ticket, part: HostPart, words: &[&'static str]) -> Words {
         let mut backlog = Words { last: held, ..Words::default() };
         backlog.hold(held, part);
         words.iter().for_each(|word| keep(&mut backlog, word));
@@ -252,24 +258,24 @@ mod tests {
 
     #[test]
     fn points_never_wait_for_parts_of_later_ops() {
-        for part in [Part::Wait, Part::Call, Part::Bytes] {
+        for part in [HostPart::Wait, HostPart::Call, HostPart::Bytes] {
             let mut backlog = held(6, part, &["seven"]);
-            assert_eq!(backlog.place(5), Place::End(5), "{part:?}");
-            assert_eq!(backlog.place(2), Place::End(5), "{part:?}");
-            assert_eq!(backlog.place(6), Place::Waits, "{part:?}");
+            assert_eq!(backlog.place(5), PointPlace::End(5), "{part:?}");
+            assert_eq!(backlog.place(2), PointPlace::End(5), "{part:?}");
+            assert_eq!(backlog.place(6), PointPlace::Waits, "{part:?}");
             assert!(!backlog.begin(5) && backlog.begin(6));
-            assert_eq!(backlog.place(5), Place::BeforePart, "{part:?}: the part may use the stream");
-            assert_eq!(backlog.place(6), Place::Waits, "{part:?}");
+            assert_eq!(backlog.place(5), PointPlace::BeforePart, "{part:?}: the part may use the stream");
+            assert_eq!(backlog.place(6), PointPlace::Waits, "{part:?}");
         }
         let mut backlog = Words::default();
         backlog.reach(1);
         assert!(!backlog.is_held());
-        assert_eq!(backlog.place(1), Place::End(1));
+        assert_eq!(backlog.place(1), PointPlace::End(1));
     }
 
     #[test]
     fn points_wait_right_behind_their_op() {
-        let mut backlog = held(3, Part::Call, &["four", "five", "six"]);
+        let mut backlog = held(3, HostPart::Call, &["four", "five", "six"]);
         backlog.wait(6, "all");
         backlog.wait(4, "of four");
         backlog.wait(3, "of three");
@@ -277,13 +283,13 @@ mod tests {
         assert_eq!(
             rest(&mut backlog),
             [
-                Item::StreamPoint(3, "of three"),
+                Item::Point(3, "of three"),
                 Item::Work(4, "four"),
-                Item::StreamPoint(4, "of four"),
-                Item::StreamPoint(4, "of four too"),
+                Item::Point(4, "of four"),
+                Item::Point(4, "of four too"),
                 Item::Work(5, "five"),
                 Item::Work(6, "six"),
-                Item::StreamPoint(6, "all"),
+                Item::Point(6, "all"),
             ]
         );
         assert!(!backlog.is_held_by(3), "that was all");
@@ -291,17 +297,17 @@ mod tests {
 
     #[test]
     fn an_op_that_is_tried_again_comes_first() {
-        let mut backlog = held(3, Part::Wait, &["four"]);
+        let mut backlog = held(3, HostPart::Wait, &["four"]);
         backlog.wait(3, "of three");
         backlog.again(3, "three");
         backlog.wait(3, "of three too");
-        assert_eq!(backlog.place(2), Place::End(2));
+        assert_eq!(backlog.place(2), PointPlace::End(2));
         assert_eq!(
             rest(&mut backlog),
             [
                 Item::Work(3, "three"),
-                Item::StreamPoint(3, "of three"),
-                Item::StreamPoint(3, "of three too"),
+                Item::Point(3, "of three"),
+                Item::Point(3, "of three too"),
                 Item::Work(4, "four"),
             ]
         );
@@ -309,28 +315,28 @@ mod tests {
 
     #[test]
     fn an_abort_lets_points_pass_a_function_but_not_later_ops() {
-        let mut backlog = held(3, Part::Call, &["four"]);
+        let mut backlog = held(3, HostPart::Call, &["four"]);
         backlog.begin(3);
         backlog.wait(4, "all");
         let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
         assert_eq!(backlog.abort(), want);
-        assert_eq!((backlog.place(3), backlog.place(4)), (Place::End(4), Place::End(4)));
+        assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::End(4), PointPlace::End(4)));
         assert!(backlog.is_held(), "it runs on");
         keep(&mut backlog, "five");
-        assert_eq!((backlog.place(4), backlog.place(5)), (Place::End(4), Place::Waits));
-        assert_eq!(backlog.place(2), Place::BeforePart);
+        assert_eq!((backlog.place(4), backlog.place(5)), (PointPlace::End(4), PointPlace::Waits));
+        assert_eq!(backlog.place(2), PointPlace::BeforePart);
         assert_eq!(backlog.abort(), Dropped { work: vec!["five"], points: vec![], newest: Some(5) });
         assert!(backlog.is_held_by(3));
     }
 
     #[test]
     fn an_abort_lets_nobody_pass_lent_memory() {
-        let mut backlog = held(3, Part::Bytes, &["four"]);
+        let mut backlog = held(3, HostPart::Bytes, &["four"]);
         backlog.begin(3);
         backlog.wait(3, "of three");
         backlog.wait(4, "all");
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec![], newest: Some(4) });
-        assert_eq!((backlog.place(3), backlog.place(4)), (Place::Waits, Place::Waits));
+        assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::Waits, PointPlace::Waits));
         backlog.wait(4, "after the abort");
         keep(&mut backlog, "five");
         backlog.wait(4, "later still");
@@ -339,8 +345,8 @@ mod tests {
             [
                 Item::Lost(3, "of three"),
                 Item::Lost(4, "all"),
-                Item::StreamPoint(4, "after the abort"),
-                Item::StreamPoint(4, "later still"),
+                Item::Point(4, "after the abort"),
+                Item::Point(4, "later still"),
                 Item::Work(5, "five"),
             ]
         );
@@ -348,24 +354,24 @@ mod tests {
 
     #[test]
     fn an_abort_drops_what_has_not_begun() {
-        for (part, place) in [(Part::Call, Place::End(3)), (Part::Bytes, Place::Waits)] {
+        for (part, place) in [(HostPart::Call, PointPlace::End(3)), (HostPart::Bytes, PointPlace::Waits)] {
             let mut backlog = held(3, part, &[]);
             assert_eq!(backlog.abort().newest, Some(3));
             assert_eq!(backlog.place(3), place, "{part:?}");
             assert!(!backlog.begin(3), "{part:?}: not to be done");
             assert!(backlog.is_held_by(3), "{part:?}: whoever comes to do it lets go");
         }
-        let mut backlog = held(3, Part::Wait, &["four"]);
+        let mut backlog = held(3, HostPart::Wait, &["four"]);
         backlog.wait(4, "all");
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) });
         assert!(!backlog.is_held_by(3));
-        assert_eq!(backlog.place(4), Place::End(4));
+        assert_eq!(backlog.place(4), PointPlace::End(4));
         assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], newest: None });
     }
 
     #[test]
     fn ops_join_the_newest_work_if_nothing_is_behind_it() {
-        let mut backlog = held(3, Part::Call, &[]);
+        let mut backlog = held(3, HostPart::Call, &[]);
         assert_eq!(backlog.newest(), None, "what holds the queue is not joined");
         keep(&mut backlog, "four");
         *backlog.newest().expect("nothing is behind it") = "four five six";

@@ -1,10 +1,13 @@
-//! Fences over CUDA events. One that was taken while its queue is held back has no event yet: it gets one when the queue
-//! comes to it.
+//! Fences over CUDA events, and over the end of a stream.
+//!
+//! A fence that is taken while its queue is held has no event yet: it gets one when the queue comes to it.
+//! Most fences are taken at the end of a stream and waited for at once: those get an event only when other
+//! work comes behind them.
 
-use crate::cuda::{order::queue::Lane, stream::bell::Ring, stream::events::Event};
-use crate::pool::{Job, Pool};
+use crate::cuda::{order::progress::StreamProgress, stream::doorbell::Completion, stream::events::Event};
+use crate::pool::Job;
 use ferry_core::{
-    Fence, Kind, Mark, Point, Result, Ticket, fence,
+    Fence, Kind, Mark, Point, Result, Ticket,
     sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock},
 };
 use std::{
@@ -18,69 +21,84 @@ pub struct CudaFence(pub Arc<StreamPoint>);
 
 /// "The lane has passed this ticket", and, for a mark, when.
 pub struct StreamPoint {
-    lane: Arc<Lane>,
+    progress: Arc<StreamProgress>,
     ticket: Ticket,
     timed: bool,
-    /// Stands for what other libraries put into the stream as well, which has no tickets: the event alone decides.
+    /// Stands for what other libraries put into the stream as well, which has no tickets: the event alone
+    /// decides.
     whole: bool,
-    failed: AtomicBool,
-    spot: Mutex<Spot>,
+    /// Of a mark: set when it is passed with a failure pending.
+    failed: Option<Arc<AtomicBool>>,
+    position: Mutex<Position>,
     moved: Condvar,
 }
 
 /// Where a point is in its CUDA stream.
-enum Spot {
-    /// Behind something that the host has to do first; these want to know when it is so no more.
+enum Position {
+    /// Behind something that the host has to do first. The jobs run when that is over.
     Held(Vec<Job>),
-    /// At the end of the stream, where nothing has come behind it: whoever wants to know asks about the whole stream, or hears what its
-    /// last kernel rings.
-    AtEnd(Option<Ring>),
-    /// In the stream.
+    /// At the end of the stream, where nothing has come behind it: it is done when the stream is idle, or
+    /// when the last kernel has rung the doorbell.
+    AtEnd(Option<Completion>),
+    /// In the stream, where this event is.
     Recorded(Arc<Event>),
-    /// There is no event, since the driver refused one or the work before it was dropped: the point is done when nothing is in
-    /// the stream, and nobody knows since when.
+    /// There is no event, since the driver refused one or the work before it was dropped: the point is done
+    /// when the stream is idle, and it is not known since when.
     Lost,
 }
 
 /// What another queue has to do to wait for a point.
-pub enum Wait {
-    /// Nothing.
+pub enum WaitBy {
+    /// Nothing: it is done.
     Passed,
-    /// Hold its stream by this.
-    For(Arc<Event>),
-    /// Look again when the job given has run.
+    /// Let its stream wait for this event.
+    Event(Arc<Event>),
+    /// Ask again when the job given has run.
     Later,
-    /// Ask again and again: there is no event.
-    UntilDone,
+    /// Poll: there is no event.
+    Polling,
 }
 
 impl StreamPoint {
     /// A point that is not in its stream yet.
-    pub fn new(lane: Arc<Lane>, ticket: Ticket, timed: bool) -> Arc<StreamPoint> {
-        let (failed, moved) = (AtomicBool::new(false), Condvar::new());
-        let spot = Mutex::new(Spot::Held(Vec::new()));
-        Arc::new(StreamPoint { lane, ticket, timed, whole: false, failed, spot, moved })
+    pub fn new(progress: &Arc<StreamProgress>, ticket: Ticket, timed: bool) -> Arc<StreamPoint> {
+        let failed = timed.then(Arc::default);
+        Arc::new(StreamPoint {
+            timed,
+            failed,
+            ..StreamPoint::at(progress, ticket, Position::Held(Vec::new()))
+        })
     }
 
     /// A point behind everything in a shared stream, which this event marks.
-    pub fn whole(lane: Arc<Lane>, ticket: Ticket, event: Arc<Event>) -> Arc<StreamPoint> {
-        let (failed, moved) = (AtomicBool::new(false), Condvar::new());
-        let spot = Mutex::new(Spot::Recorded(event));
-        Arc::new(StreamPoint { lane, ticket, timed: false, whole: true, failed, spot, moved })
+    pub fn whole(progress: &Arc<StreamProgress>, ticket: Ticket, event: Arc<Event>) -> Arc<StreamPoint> {
+        Arc::new(StreamPoint { whole: true, ..StreamPoint::at(progress, ticket, Position::Recorded(event)) })
+    }
+
+    fn at(progress: &Arc<StreamProgress>, ticket: Ticket, position: Position) -> StreamPoint {
+        StreamPoint {
+            progress: progress.clone(),
+            ticket,
+            timed: false,
+            whole: false,
+            failed: None,
+            position: Mutex::new(position),
+            moved: Condvar::new(),
+        }
     }
 
     fn has_passed(&self) -> bool {
-        !self.whole && self.lane.status.passed() >= self.ticket
+        !self.whole && self.progress.passed() >= self.ticket
     }
 
-    /// Whether another stream can wait for it without help of the host. If so that stays true: at the end of its stream a point may
-    /// be refused an event, so it gets one now.
+    /// Whether another stream can wait for it without help of the host. If so that stays true: at the end of
+    /// its stream a point may be refused an event, so it gets one now.
     pub fn is_in_stream(&self) -> bool {
         if self.has_passed() {
             return true;
         }
-        self.pin(|| self.lane.record_now());
-        matches!(&*lock(&self.spot), Spot::Recorded(_))
+        self.pin(|| self.progress.record());
+        matches!(&*lock(&self.position), Position::Recorded(_))
     }
 
     /// The op it stands behind.
@@ -100,56 +118,61 @@ impl StreamPoint {
 
     /// The point is where this event is. Called instead of [`put`](Self::put).
     pub fn put_at(&self, event: Arc<Event>) {
-        self.settle_at(Spot::Recorded(event));
+        self.move_to(Position::Recorded(event));
     }
 
-    /// The point is at the end of its stream, and the lane will [`pin`](Self::pin) it before anything comes behind it. Called instead
-    /// of [`put`](Self::put).
-    pub fn put_at_end(&self, ring: Option<Ring>) {
-        self.settle_at(Spot::AtEnd(ring));
+    /// The point is at the end of its stream, and the lane will [`pin`](Self::pin) it before anything comes
+    /// behind it. Called instead of [`put`](Self::put).
+    pub fn put_at_end(&self, completion: Option<Completion>) {
+        self.move_to(Position::AtEnd(completion));
     }
 
-    /// Something is about to come behind a point that may be at the end of its stream: from here on it is where the event is that
-    /// `record` makes there. Somebody may be waiting for the whole stream already, and waits little longer than needed.
+    /// Something is about to come behind a point that may be at the end of its stream: from here on it is
+    /// where the event is that `record` makes there. Somebody may be waiting for the whole stream already,
+    /// and waits little longer than needed.
     pub fn pin(&self, record: impl FnOnce() -> Result<Arc<Event>>) {
-        let mut spot = lock(&self.spot);
-        if let Spot::AtEnd(_) = *spot {
-            *spot = record().map_or(Spot::Lost, Spot::Recorded);
+        let mut position = lock(&self.position);
+        if let Position::AtEnd(_) = *position {
+            *position = record().map_or(Position::Lost, Position::Recorded);
         }
     }
 
-    /// The work before the point was dropped, or nobody can mark its place. Called instead of [`put`](Self::put).
+    /// The work before the point was dropped, or nobody can mark its place. Called instead of
+    /// [`put`](Self::put).
     pub fn lose(&self) {
-        self.settle_at(Spot::Lost);
+        self.move_to(Position::Lost);
     }
 
-    fn settle_at(&self, spot: Spot) {
-        if let Spot::Held(jobs) = mem::replace(&mut *lock(&self.spot), spot) {
+    fn move_to(&self, position: Position) {
+        if let Position::Held(jobs) = mem::replace(&mut *lock(&self.position), position) {
             jobs.into_iter().for_each(|job| job());
         }
         self.moved.notify_all();
     }
 
-    /// Remembers whether a failure waited to be reported when the point was passed.
-    pub fn set_failed(&self, failed: bool) {
-        self.failed.store(failed, Ordering::Release);
+    /// Has the mark remember whether a failure is pending when it is passed.
+    pub fn watch_failures(&self) {
+        if let Some(failed) = &self.failed {
+            self.progress.mark(self.ticket, failed);
+        }
     }
 
-    /// How another queue waits for this point. If it has to look again it is told by what `job` makes, which neither blocks
-    /// nor calls the driver.
-    pub fn wait_in_stream(&self, job: impl FnOnce() -> Result<Job>) -> Result<Wait> {
+    /// How another queue waits for this point. If it has to ask again it is told by what `job` makes, which
+    /// neither blocks nor calls the driver.
+    pub fn wait_in_stream(&self, job: impl FnOnce() -> Result<Job>) -> Result<WaitBy> {
         if self.has_passed() {
-            return Ok(Wait::Passed);
+            return Ok(WaitBy::Passed);
         }
-        // Another lane cannot ask this one, which may be asking it: the event may come to stand behind later work of the device.
-        self.pin(|| self.lane.record_now());
-        Ok(match &mut *lock(&self.spot) {
-            Spot::Held(jobs) => {
+        // Another lane cannot ask this one, which may be asking it: the event may come to stand behind later
+        // work of the device.
+        self.pin(|| self.progress.record());
+        Ok(match &mut *lock(&self.position) {
+            Position::Held(jobs) => {
                 jobs.push(job()?);
-                Wait::Later
+                WaitBy::Later
             }
-            Spot::Recorded(event) => Wait::For(event.clone()),
-            Spot::AtEnd(_) | Spot::Lost => Wait::UntilDone,
+            Position::Recorded(event) => WaitBy::Event(event.clone()),
+            Position::AtEnd(_) | Position::Lost => WaitBy::Polling,
         })
     }
 
@@ -157,23 +180,24 @@ impl StreamPoint {
         if self.has_passed() {
             return true;
         }
-        let reached = match &*lock(&self.spot) {
-            Spot::Held(_) => return false,
-            Spot::Recorded(event) => event.is_reached(),
-            Spot::AtEnd(Some(ring)) if ring.is_heard() => Ok(true),
-            Spot::AtEnd(_) | Spot::Lost => self.lane.is_empty(),
+        let reached = match &*lock(&self.position) {
+            Position::Held(_) => return false,
+            Position::Recorded(event) => event.is_reached(),
+            Position::AtEnd(Some(kernel)) if kernel.is_done() => Ok(true),
+            Position::AtEnd(_) | Position::Lost => self.progress.stream.is_idle(),
         };
-        self.is_settled(reached)
+        self.is_over(reached)
     }
 
-    /// Tells the lane what came of asking the driver whether the point was reached, and says whether it is done.
-    fn is_settled(&self, reached: Result<bool>) -> bool {
+    /// Tells the lane what came of asking the driver whether the point was reached, and says whether it is
+    /// done.
+    fn is_over(&self, reached: Result<bool>) -> bool {
         match reached {
             Ok(false) => return false,
             Ok(true) => {}
-            Err(error) => self.lane.fail(self.ticket, self.lane.about(self.ticket, &error)),
+            Err(error) => self.progress.fail(self.ticket, self.progress.about(self.ticket, &error)),
         }
-        self.lane.settle(self.ticket);
+        self.progress.pass(self.ticket);
         true
     }
 
@@ -181,35 +205,35 @@ impl StreamPoint {
     fn wait(&self) {
         let (mut turn, mut is_late) = (0, false);
         while !self.has_passed() {
-            let spot = lock(&self.spot);
-            let reached = match &*spot {
-                Spot::Held(_) => {
-                    drop(self.moved.wait(spot));
+            let position = lock(&self.position);
+            let reached = match &*position {
+                Position::Held(_) => {
+                    drop(self.moved.wait(position));
                     continue;
                 }
-                Spot::AtEnd(Some(ring)) if !is_late => {
-                    let ring = *ring;
-                    drop(spot);
+                Position::AtEnd(Some(kernel)) if !is_late => {
+                    let kernel = *kernel;
+                    drop(position);
                     // If it is late there may be more in the stream by now, and an event before that.
-                    is_late = !ring.wait();
+                    is_late = !kernel.wait();
                     Ok(!is_late)
                 }
-                Spot::AtEnd(_) => {
-                    drop(spot);
-                    self.lane.drain().map(|()| true)
+                Position::AtEnd(_) => {
+                    drop(position);
+                    self.progress.stream.synchronize().map(|()| true)
                 }
-                Spot::Recorded(event) => {
+                Position::Recorded(event) => {
                     let event = event.clone();
-                    drop(spot);
+                    drop(position);
                     event.wait().map(|()| true)
                 }
-                Spot::Lost => {
-                    drop(spot);
+                Position::Lost => {
+                    drop(position);
                     pause(&mut turn, None);
-                    self.lane.is_empty()
+                    self.progress.stream.is_idle()
                 }
             };
-            if self.is_settled(reached) {
+            if self.is_over(reached) {
                 return;
             }
         }
@@ -218,18 +242,28 @@ impl StreamPoint {
     /// Waits some for the point to come nearer, but not beyond the deadline.
     fn wait_some(&self, turn: &mut u32, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let spot = lock(&self.spot);
-        if let Spot::Held(_) = &*spot {
-            drop(self.moved.wait_timeout(spot, left));
+        let position = lock(&self.position);
+        if let Position::Held(_) = &*position {
+            drop(self.moved.wait_timeout(position, left));
             return;
         }
-        drop(spot);
+        drop(position);
         pause(turn, Some(left));
     }
 
+    /// Runs `then` once the point is done, on another thread if there is one.
+    pub fn when_done(self: &Arc<Self>, then: Job) {
+        let StreamProgress { watcher, stream, .. } = &*self.progress;
+        let point = self.clone();
+        if let Err(then) = watcher.add(&stream.device().pool, move || point.is_done(), then) {
+            self.wait();
+            then();
+        }
+    }
+
     fn event(&self) -> Option<Arc<Event>> {
-        match &*lock(&self.spot) {
-            Spot::Recorded(event) if self.timed => Some(event.clone()),
+        match &*lock(&self.position) {
+            Position::Recorded(event) if self.timed => Some(event.clone()),
             _ => None,
         }
     }
@@ -269,12 +303,11 @@ impl Fence for CudaFence {
         if self.is_done() {
             return then();
         }
-        let device = &self.0.lane.device;
-        device.watcher.add(&device.workers, self.0.clone(), then);
+        self.0.when_done(then);
     }
 
     fn point(&self) -> Option<Point> {
-        self.0.lane.status.point(self.0.ticket)
+        self.0.progress.status.point(self.0.ticket)
     }
 
     fn native(&self) -> &dyn Any {
@@ -284,7 +317,7 @@ impl Fence for CudaFence {
 
 impl Mark for CudaFence {
     fn failed(&self) -> bool {
-        self.0.failed.load(Ordering::Acquire)
+        self.0.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Acquire))
     }
 
     fn reached_us(&self) -> Option<u64> {
@@ -296,7 +329,7 @@ impl Mark for CudaFence {
 
     fn elapsed_ms(&self, since: &dyn Mark) -> Option<f64> {
         let (end, start) = (&self.0, of_cuda(since)?);
-        let one_device = Arc::ptr_eq(&end.lane.device, &start.lane.device);
+        let one_device = Arc::ptr_eq(end.progress.stream.device(), start.progress.stream.device());
         if !(one_device && end.is_done() && start.is_done()) {
             return None;
         }
@@ -307,53 +340,4 @@ impl Mark for CudaFence {
 /// The point behind a fence, if it is one of ours.
 pub fn of_cuda(fence: &dyn Fence) -> Option<&Arc<StreamPoint>> {
     fence.native().downcast_ref::<CudaFence>().map(|fence| &fence.0)
-}
-
-/// Tells when points are done: one thread that asks, while anybody wants to know. The driver has nothing better that would
-/// not also wait for work submitted after the point.
-#[derive(Default)]
-pub struct Watcher {
-    watched: Mutex<Watched>,
-}
-
-#[derive(Default)]
-struct Watched {
-    points: Vec<(Arc<StreamPoint>, Job)>,
-    runs: bool,
-}
-
-const WATCH_STEP: Duration = Duration::from_micros(50);
-
-impl Watcher {
-    /// Runs `then` once `point` is done.
-    pub fn add(self: &Arc<Self>, workers: &Arc<Pool>, point: Arc<StreamPoint>, then: Job) {
-        let mut watched = lock(&self.watched);
-        if !watched.runs {
-            let watcher = self.clone();
-            watched.runs = workers.run(Box::new(move || while watcher.look() {})).is_ok();
-        }
-        if watched.runs {
-            return watched.points.push((point, then));
-        }
-        drop(watched);
-        // There is no thread that could wait instead.
-        point.wait();
-        then();
-    }
-
-    /// Looks once, and says whether to look again.
-    fn look(&self) -> bool {
-        let points = mem::take(&mut lock(&self.watched).points);
-        let (done, rest): (Vec<_>, Vec<_>) = points.into_iter().partition(|(point, _)| point.is_done());
-        fence::tell(done.into_iter().map(|(_, then)| then));
-        let mut watched = lock(&self.watched);
-        watched.points.extend(rest);
-        watched.runs = !watched.points.is_empty();
-        let again = watched.runs;
-        drop(watched);
-        if again {
-            thread::sleep(WATCH_STEP);
-        }
-        again
-    }
 }

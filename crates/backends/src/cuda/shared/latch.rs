@@ -1,9 +1,9 @@
-//! How the host holds a CUDA stream that others use as well: the stream waits until a number in page-locked memory is large
-//! enough. No thread of the driver is blocked meanwhile, only the stream.
+//! How the host holds a CUDA stream that others use as well: the stream waits until a number in page-locked
+//! memory is large enough. No thread of the driver is blocked meanwhile, only the stream.
 
 use crate::cuda::{
-    device::Device,
-    driver::{Current, StreamHandle},
+    driver::Current,
+    stream::{Stream, device::Device},
 };
 use ferry_core::{
     Fence, Kind, Result, Ticket,
@@ -14,31 +14,31 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Holds one stream, as often as need be.
+/// OpenHolds one stream, as often as need be.
 pub struct Latch {
-    device: Arc<Device>,
+    words: Arc<Words>,
     word: Word,
-    holds: Mutex<Holds>,
+    holds: Mutex<OpenHolds>,
 }
 
 /// What holds the stream, by number. All numbers below the first that is still there are over.
 #[derive(Default)]
-struct Holds {
+struct OpenHolds {
     newest: u64,
-    open: BTreeMap<u64, Place>,
+    open: BTreeMap<u64, HoldPlace>,
 }
 
 /// Where a stream is held.
 #[derive(Clone)]
-pub struct Place {
+pub struct HoldPlace {
     /// Right behind this op.
     pub behind: Ticket,
     /// Done when the stream has come to the hold.
     pub before: Arc<dyn Fence>,
 }
 
-impl Holds {
-    fn add(&mut self, place: Place) -> u64 {
+impl OpenHolds {
+    fn add(&mut self, place: HoldPlace) -> u64 {
         self.newest += 1;
         self.open.insert(self.newest, place);
         self.newest
@@ -52,30 +52,30 @@ impl Holds {
 }
 
 /// The stream is let go when this is dropped.
-pub struct Hold {
+pub struct StreamHold {
     latch: Arc<Latch>,
     number: u64,
 }
 
 impl Latch {
-    /// One that holds nothing. The context is current.
-    pub fn new(device: &Arc<Device>) -> Result<Arc<Latch>> {
-        if !device.can_wait_for_numbers() {
+    /// One that holds nothing.
+    pub fn new(words: &Arc<Words>, current: &Current<'_>) -> Result<Arc<Latch>> {
+        if !words.device.can_wait_for_numbers() {
             let note =
                 "sharing streams with other libraries needs a driver and a GPU with cuStreamWaitValue64";
             return Err(Kind::Unsupported.because(note));
         }
-        // SAFETY: it is current, as our caller says.
-        let word = device.words.take(&unsafe { device.assume_current() })?;
-        let holds = Mutex::new(Holds { newest: word.value(), ..Holds::default() });
-        Ok(Arc::new(Latch { device: device.clone(), word, holds }))
+        let word = words.take(current)?;
+        let holds = Mutex::new(OpenHolds { newest: word.value(), ..OpenHolds::default() });
+        Ok(Arc::new(Latch { words: words.clone(), word, holds }))
     }
 
-    /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not wait.
-    pub fn hold(self: &Arc<Self>, place: Place) -> Hold {
-        self.device.sync.begin();
+    /// A hold that is yet to be [put](Self::put) into the stream. If it is over by then the stream does not
+    /// wait.
+    pub fn hold(self: &Arc<Self>, place: HoldPlace) -> StreamHold {
+        self.words.device.sync.begin();
         let number = lock(&self.holds).add(place);
-        Hold { latch: self.clone(), number }
+        StreamHold { latch: self.clone(), number }
     }
 
     /// The number of the newest hold.
@@ -83,13 +83,11 @@ impl Latch {
         lock(&self.holds).newest
     }
 
-    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before it. The context is
-    /// current.
-    pub fn put(&self, stream: StreamHandle, number: u64) -> Result<()> {
-        // SAFETY: it is current, as our caller says.
-        let current = unsafe { self.device.assume_current() };
+    /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before
+    /// it.
+    pub fn put(&self, stream: &Stream, current: &Current<'_>, number: u64) -> Result<()> {
         // SAFETY: words stay where they are as long as the device.
-        unsafe { current.wait_for_number(stream, self.word.0, number) }
+        unsafe { stream.wait_for_number(current, self.word.0, number) }
     }
 
     /// Done when the stream has come to the first hold behind the op `ticket`, if there is one.
@@ -99,28 +97,28 @@ impl Latch {
     }
 }
 
-impl Hold {
+impl StreamHold {
     /// Its number.
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Hold {
+impl Drop for StreamHold {
     fn drop(&mut self) {
         let mut holds = lock(&self.latch.holds);
         let over = holds.remove(self.number);
         // Under the lock: the number never goes back.
         self.latch.word.set(over);
         drop(holds);
-        let Device { sync, workers, .. } = &*self.latch.device;
-        sync.end(workers);
+        let Device { sync, pool, .. } = &*self.latch.words.device;
+        sync.end(pool);
     }
 }
 
 impl Drop for Latch {
     fn drop(&mut self) {
-        self.device.words.give(Word(self.word.0));
+        self.words.give(Word(self.word.0));
     }
 }
 
@@ -142,13 +140,15 @@ impl Word {
     }
 }
 
-/// Numbers in page-locked memory, handed out again and again. A stream may still have to look at one that was given back: so
-/// they only ever grow, and nothing that waits for an old value waits.
-#[derive(Default)]
-pub struct Words(Mutex<Pages>);
+/// Numbers in page-locked memory, handed out again and again. A stream may still have to look at one that was
+/// given back: so they only ever grow, and nothing that waits for an old value waits.
+pub struct Words {
+    device: Arc<Device>,
+    pages: Mutex<WordPages>,
+}
 
 #[derive(Default)]
-struct Pages {
+struct WordPages {
     pages: Vec<usize>,
     spare: Vec<Word>,
 }
@@ -156,9 +156,14 @@ struct Pages {
 const PAGE: usize = 4096;
 
 impl Words {
+    /// For the shared streams of this device.
+    pub fn new(device: Arc<Device>) -> Arc<Words> {
+        Arc::new(Words { device, pages: Mutex::default() })
+    }
+
     /// A number of its own.
     fn take(&self, current: &Current<'_>) -> Result<Word> {
-        let mut pages = lock(&self.0);
+        let mut pages = lock(&self.pages);
         if let Some(word) = pages.spare.pop() {
             return Ok(word);
         }
@@ -171,12 +176,17 @@ impl Words {
     }
 
     fn give(&self, word: Word) {
-        lock(&self.0).spare.push(word);
+        lock(&self.pages).spare.push(word);
     }
+}
 
-    /// What to free when the device goes.
-    pub fn pages(&mut self) -> Vec<usize> {
-        std::mem::take(&mut lock(&self.0).pages)
+impl Drop for Words {
+    fn drop(&mut self) {
+        let Ok(current) = self.device.enter() else { return };
+        for page in std::mem::take(&mut lock(&self.pages).pages) {
+            // SAFETY: made by `own_pinned`; the latches that used the words hold this and so are gone.
+            unsafe { current.free_own_pinned(page) };
+        }
     }
 }
 
@@ -187,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_later_hold_that_is_over_does_not_end_an_earlier_one() {
-        let mut holds = Holds { newest: 7, ..Holds::default() };
-        let place = Place { behind: 0, before: Gate::new() };
+        let mut holds = OpenHolds { newest: 7, ..OpenHolds::default() };
+        let place = HoldPlace { behind: 0, before: Gate::new() };
         assert_eq!([1, 2, 3].map(|_| holds.add(place.clone())), [8, 9, 10]);
         assert_eq!(holds.remove(10), 7, "8 and 9 are still there");
         assert_eq!(holds.remove(8), 8);

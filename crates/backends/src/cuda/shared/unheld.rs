@@ -1,5 +1,5 @@
-//! A shared stream that should be held for an op, but the driver refused it. The host does its part all the same, and until it is
-//! through nobody may see the op as passed.
+//! A shared stream that should be held for an op, but the driver refused it. The host does its part all the
+//! same, and until it is through nobody may see the op as passed.
 
 use ferry_core::{
     Fence, Mark, Point, Result, Ticket,
@@ -31,10 +31,11 @@ impl Unheld {
         *lock(&self.0) = None;
     }
 
-    /// The fence, which stands behind the op `ticket`, and behind the host's part if that op is not an earlier one.
+    /// The fence, which stands behind the op `ticket`, and behind the host's part if that op is not an
+    /// earlier one.
     pub fn before(&self, ticket: Ticket, fence: Arc<dyn Fence>) -> Arc<dyn Fence> {
         match self.get().filter(|(unheld, _)| *unheld <= ticket) {
-            Some((_, through)) => Arc::new(Behind { through, fence }),
+            Some((_, through)) => Arc::new(BehindHost { through, fence }),
             None => fence,
         }
     }
@@ -44,19 +45,19 @@ impl Unheld {
     /// The mark, and behind the host's part if there is an op that the stream was not held for.
     pub fn before_mark(&self, mark: Arc<dyn Mark>) -> Arc<dyn Mark> {
         match self.get() {
-            Some((_, through)) => Arc::new(Behind { through, fence: mark }),
+            Some((_, through)) => Arc::new(BehindHost { through, fence: mark }),
             None => mark,
         }
     }
 }
 
 /// A fence that is not asked before another one is done: who asks it tells the stream that it has passed.
-struct Behind<F: ?Sized> {
+struct BehindHost<F: ?Sized> {
     through: Arc<dyn Fence>,
     fence: Arc<F>,
 }
 
-impl<F: Fence + ?Sized + 'static> Fence for Behind<F> {
+impl<F: Fence + ?Sized + 'static> Fence for BehindHost<F> {
     fn is_done(&self) -> bool {
         self.through.is_done() && self.fence.is_done()
     }
@@ -82,7 +83,7 @@ impl<F: Fence + ?Sized + 'static> Fence for Behind<F> {
     }
 }
 
-impl Mark for Behind<dyn Mark> {
+impl Mark for BehindHost<dyn Mark> {
     fn failed(&self) -> bool {
         self.fence.failed()
     }

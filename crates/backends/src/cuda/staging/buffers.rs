@@ -2,8 +2,8 @@
 //! (double buffering). There are a few pairs for each device; they are made when first wanted and kept.
 
 use crate::cuda::{
-    device::Device,
     driver::{Context, Current, EventHandle, StreamHandle},
+    stream::device::Device,
 };
 use crate::pool::Pool;
 use ferry_core::{

@@ -3,9 +3,9 @@
 use crate::cuda::{
     driver::Current,
     memory::PinnedRanges,
-    order::queue::Lane,
     staging::buffers::StagingPool,
     staging::staged_copy::{StagedCopy, host_end, is_into},
+    stream::Stream,
 };
 use ferry_core::{
     Error, Kind, Plan, Result,
@@ -30,19 +30,23 @@ pub struct Staging {
 
 impl Staging {
     /// For copies through these buffers.
-    pub fn new(buffers: StagingPool, pinned: Arc<Mutex<PinnedRanges>>) -> Staging {
-        Staging { buffers: Arc::new(buffers), pinned }
+    pub fn new(buffers: StagingPool, pinned: Arc<Mutex<PinnedRanges>>) -> Arc<Staging> {
+        Arc::new(Staging { buffers: Arc::new(buffers), pinned })
     }
 
     /// A copy between pageable memory and a device, of which the host's part is done when this returns. The
     /// driver refuses ranges that are pinned in part, and may have no pinned memory for us: what one way
     /// cannot do the other may.
-    fn copy(&self, lane: &Arc<Lane>, current: &Current<'_>, plan: &Plan) -> Result<()> {
-        let staged = || StagedCopy::run(&self.buffers, lane, current, plan);
-        let by_driver = || {
-            // SAFETY: the submitter keeps the rows valid until the op has passed.
-            plan.pieces().iter().try_for_each(|rows| unsafe { current.copy_rows(&rows, lane.stream) })
-        };
+    pub fn copy(&self, stream: &Arc<Stream>, current: &Current<'_>, plan: &Plan) -> Result<()> {
+        let done = self.try_copy(stream, current, plan);
+        // Several threads may have put things into the stream, in any order.
+        stream.forget_last_kernel();
+        done
+    }
+
+    fn try_copy(&self, stream: &Arc<Stream>, current: &Current<'_>, plan: &Plan) -> Result<()> {
+        let staged = || StagedCopy::run(&self.buffers, stream, current, plan);
+        let by_driver = || plan.pieces().iter().try_for_each(|rows| stream.copy_rows(current, &rows));
         if self.may_be_pinned(plan) {
             return staged();
         }
@@ -65,16 +69,6 @@ impl Staging {
             let (start, pitch) = host_end(&rows, is_into);
             pinned.meets(start, pitch * (rows.height - 1) + rows.width)
         })
-    }
-}
-
-impl Lane {
-    /// A copy of pageable memory, in the lane's stream.
-    pub fn copy_plain(self: &Arc<Self>, plan: &Plan) -> Result<()> {
-        let done = self.device.staging.copy(self, &self.current(), plan);
-        // Several threads may have put things into the stream, in any order.
-        self.bell.ends_with(None);
-        done
     }
 }
 

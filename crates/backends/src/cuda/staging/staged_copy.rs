@@ -6,11 +6,12 @@
 use crate::bytes::copy::{self, Cursor};
 use crate::cuda::{
     driver::Current,
-    order::queue::Lane,
     staging::buffers::{BUFFER, DoubleBuffer, StagingBuffer, StagingPool},
     staging::portions::{Portions, places},
+    stream::Stream,
+    stream::copies::StreamCopier,
+    stream::list_slots::Entry,
     stream::planner::Way,
-    stream::ring::Entry,
 };
 use ferry_core::{
     Error, Pieces, Plan, Result, Route, Rows,
@@ -26,7 +27,7 @@ const PORTIONS_EACH: usize = 2;
 /// A copy that is being staged.
 pub struct StagedCopy {
     pool: Arc<StagingPool>,
-    lane: Arc<Lane>,
+    stream: Arc<Stream>,
     /// Into the device, not out of it.
     is_into: bool,
     /// How small pieces go together, if a kernel in the lane's stream can reach them.
@@ -59,16 +60,21 @@ impl Drop for Helper<'_> {
 
 impl StagedCopy {
     /// Copies a plan, when the lane's stream has done all that came before; returns when everything is done.
-    pub fn run(pool: &Arc<StagingPool>, lane: &Arc<Lane>, current: &Current<'_>, plan: &Plan) -> Result<()> {
-        current.synchronize(lane.stream, "the GPU's work before a copy of pageable memory")?;
-        let (is_into, way) = (is_into(plan), lane.way_of_all(plan));
+    pub fn run(
+        pool: &Arc<StagingPool>,
+        stream: &Arc<Stream>,
+        current: &Current<'_>,
+        plan: &Plan,
+    ) -> Result<()> {
+        stream.synchronize_in(current, "the GPU's work before a copy of pageable memory")?;
+        let (is_into, way) = (is_into(plan), stream.way_of_all(plan));
         let threads = pool.max_threads();
         let each = plan.bytes() / (threads * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(MIN_PORTION, BUFFER);
         let portions = Portions::new(plan.pieces().iter(), size, |rows| host_end(rows, is_into).0);
         let copy = Arc::new(StagedCopy {
             pool: pool.clone(),
-            lane: lane.clone(),
+            stream: stream.clone(),
             is_into,
             way,
             portions,
@@ -81,14 +87,14 @@ impl StagedCopy {
             // Where there are no threads for help the copy is done without.
             let _ = pool.threads().run(Box::new(move || copy.help()));
         }
-        let buffers = pool.wait(&lane.device, current);
+        let buffers = pool.wait(stream.device(), current);
         copy.end(buffers.and_then(|buffers| copy.work(current, &buffers)))
     }
 
     /// On a thread of the pool.
     fn help(&self) {
         let Some(_helper) = self.join() else { return };
-        let device = &self.lane.device;
+        let device = self.stream.device();
         let Ok(current) = device.enter() else { return };
         let Some(buffers) = self.pool.try_take(device, &current) else { return };
         if let Err(error) = self.work(&current, &buffers) {
@@ -133,7 +139,7 @@ impl StagedCopy {
         let done = if self.is_into { self.send(current, buffers) } else { self.fetch(current, buffers) };
         if done.is_err() {
             // What went by way of the lane's stream may have no event behind it.
-            let _ = self.lane.drain();
+            let _ = self.stream.synchronize();
         }
         done.and(buffers.wait(current))
     }
@@ -188,8 +194,8 @@ impl StagedCopy {
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(way) = self.way.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(entry).collect();
-            self.lane.send(&entries, way)?;
-            return buffer.record(current, self.lane.stream);
+            StreamCopier::new(&self.stream, current, way).send(&entries)?;
+            return buffer.record(current, self.stream.handle());
         }
         // SAFETY: one end is in the buffer, the other in the plan; both stay valid until the buffers' stream
         // was waited for.

@@ -1,8 +1,9 @@
-//! Points of CUDA streams. The driver's events are kept and used again: making one takes longer than a small copy.
+//! CUDA events, which mark points of streams. They are kept in a free list: making one takes longer than a
+//! small copy.
 
 use crate::cuda::{
-    device::Device,
     driver::{Current, EventHandle, StreamHandle},
+    stream::device::Device,
 };
 use ferry_core::{
     Result,
@@ -10,10 +11,10 @@ use ferry_core::{
 };
 use std::sync::OnceLock;
 
-/// More events than this are given back to the driver.
+/// Events that the free list keeps; more are given back to the driver.
 const KEPT: usize = 1024;
 
-/// The events of one device that nobody uses now.
+/// The free list of the events of one device.
 #[derive(Default)]
 pub struct Events {
     untimed: Mutex<Vec<EventHandle>>,
@@ -27,14 +28,14 @@ impl Events {
         if timed { &self.timed } else { &self.untimed }
     }
 
-    /// An event that nobody uses.
+    /// An event that is not in use.
     fn take(&self, current: &Current<'_>, timed: bool) -> Result<EventHandle> {
         let kept = lock(self.kept(timed)).pop();
         kept.map_or_else(|| current.create_event(timed), Ok)
     }
 
-    /// Keeps an event for the next who needs one, if there is room. What waits for it in a stream waits for what it stood for
-    /// when that was said, and not for what it will stand for.
+    /// Keeps an event to be used again, if there is room. A stream that waits for it waits for what it stood
+    /// for then, and not for what it will stand for.
     fn keep(&self, handle: EventHandle, timed: bool) -> bool {
         let mut kept = lock(self.kept(timed));
         let fits = kept.len() < KEPT;
@@ -44,7 +45,7 @@ impl Events {
         fits
     }
 
-    /// Gives all back to the driver: nobody needs one any more.
+    /// Gives all back to the driver: none is needed any more.
     pub fn give_back(&self, current: &Current<'_>) {
         let (mut untimed, mut timed) = (lock(&self.untimed), lock(&self.timed));
         for handle in untimed.drain(..).chain(timed.drain(..)).chain(self.dawn.get().copied()) {
@@ -62,17 +63,20 @@ pub struct Event {
 }
 
 impl Event {
-    /// Marks where `stream` of this device is now. The context is current.
-    pub fn record(device: &Arc<Device>, stream: StreamHandle, timed: bool) -> Result<Arc<Event>> {
-        // SAFETY: it is current, as our caller says.
-        let current = unsafe { device.assume_current() };
+    /// Marks where `stream` of this device is now.
+    pub fn record(
+        device: &Arc<Device>,
+        current: &Current<'_>,
+        stream: StreamHandle,
+        timed: bool,
+    ) -> Result<Arc<Event>> {
         let Events { dawn, .. } = &device.events;
         if timed && dawn.get().is_none() {
-            let first = device.events.take(&current, true)?;
+            let first = device.events.take(current, true)?;
             current.record(first, stream)?;
             let _ = dawn.set(first);
         }
-        let handle = device.events.take(&current, timed)?;
+        let handle = device.events.take(current, timed)?;
         let event = Event { device: device.clone(), handle, timed };
         current.record(handle, stream)?;
         Ok(Arc::new(event))
@@ -88,10 +92,9 @@ impl Event {
         self.device.enter()?.wait_for_event(self.handle, "the GPU's work")
     }
 
-    /// Holds `stream`, of any device, until it is reached. The stream's context is current.
-    pub fn hold(&self, stream: StreamHandle) -> Result<()> {
-        // SAFETY: it is current, as our caller says.
-        unsafe { self.device.assume_current() }.wait_in_stream(stream, self.handle)
+    /// Has `stream`, of any device, wait until it is reached.
+    pub fn wait_in(&self, current: &Current<'_>, stream: StreamHandle) -> Result<()> {
+        current.wait_in_stream(stream, self.handle)
     }
 
     /// Milliseconds since `start` was reached: both timed, reached, and of one device.

@@ -1,6 +1,6 @@
 //! Writes the segments of a plan as a kernel reads them, while the core checks them: with non-temporal
 //! stores, since this CPU does not read them again. Chunks that it cannot write this way come as checked
-//! segments (`Loan::add`).
+//! segments (`ListSlot::add`).
 
 use ferry_core::{Chunk, Segment, Sizes};
 use std::mem::MaybeUninit;

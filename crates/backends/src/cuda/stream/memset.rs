@@ -11,7 +11,8 @@ pub enum Memset {
     Words { dst: usize, word: u32, count: usize },
 }
 
-/// Cuts a fill: one piece if its four bytes are equal, else whole words with single bytes before and after them.
+/// Cuts a fill: one piece if its four bytes are equal, else whole words with single bytes before and after
+/// them.
 pub fn pieces(fill: Fill) -> impl Iterator<Item = Memset> {
     let Fill { dst, len, pattern, .. } = fill;
     let even = pattern == [pattern[0]; 4];

@@ -1,17 +1,18 @@
-//! Which engine of a GPU does a copy: its copy engines, or a kernel of ours. Pure: a shape, a way and a table of numbers give
-//! the answer.
+//! Which engine of a GPU does a copy: its copy engines, or a kernel of ours. Pure: a shape, a way and a table
+//! of numbers give the answer.
 //!
-//! A copy engine has the link to itself and is best for what is large or alone, but each copy that it is given costs about as
-//! much as moving 150 KiB, and several together, given all pieces in one call, about 30. A kernel moves a whole list for the price of one launch; it takes multiprocessors while it runs and
-//! comes near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers are in
-//! [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
+//! A copy engine has the link to itself and is best for what is large or alone, but each copy that it is
+//! given costs about as much as moving 150 KiB, and several together, given all pieces in one call, about 30.
+//! A kernel moves a whole list for the price of one launch; it takes multiprocessors while it runs and comes
+//! near the link's speed, not quite to it. Where one overtakes the other differs from GPU to GPU: the numbers
+//! are in [`Constants`](super::settings::Constants), and `ferry bench --tune` measures them.
 
 use crate::bytes::overlap::{is_overlapping, shares_bytes};
 use crate::cuda::{driver::MAX_PITCH, stream::settings::Constants};
 use ferry_core::Rows;
 
 /// So many pieces at once fill the link.
-const UNDER_WAY: usize = 128;
+const PIECES_IN_FLIGHT: usize = 128;
 
 /// Between what the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +29,11 @@ pub enum Way {
 
 /// What is to be copied, as far as the choice depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum CopyShape {
     /// One row.
     Row {
         /// Whether its two ends share bytes.
-        meets: bool,
+        overlaps: bool,
     },
     /// Single rows, independent of each other.
     Pieces {
@@ -56,17 +57,17 @@ pub enum Shape {
         /// Bytes from one row of the source to the next.
         src_pitch: usize,
         /// Whether its two ends may share bytes.
-        meets: bool,
+        overlaps: bool,
     },
 }
 
 /// What does a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum CopyEngine {
     /// A copy engine, row by row.
     Each,
     /// Copy engines, all pieces in one call.
-    Together,
+    Batch,
     /// A copy engine, as a rectangle.
     Rectangle,
     /// A kernel with the list in its parameters.
@@ -90,37 +91,37 @@ pub enum Engine {
     Bounce,
 }
 
-impl Shape {
+impl CopyShape {
     /// The shape of one rectangle.
-    pub fn of(rows: &Rows) -> Shape {
+    pub fn of(rows: &Rows) -> CopyShape {
         let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
         if height == 1 {
-            return Shape::Row { meets: is_overlapping(dst, src, width) };
+            return CopyShape::Row { overlaps: is_overlapping(dst, src, width) };
         }
         let bits = dst | dst_pitch | src | src_pitch | width | 16;
-        Shape::Rows {
+        CopyShape::Rows {
             width,
             height,
             unit: bits & bits.wrapping_neg(),
             dst_pitch,
             src_pitch,
-            meets: shares_bytes(rows),
+            overlaps: shares_bytes(rows),
         }
     }
 }
 
 /// What does a copy of this shape.
-pub fn choose(shape: &Shape, way: Way, constants: &Constants) -> Engine {
+pub fn choose(shape: &CopyShape, way: Way, constants: &Constants) -> CopyEngine {
     match *shape {
-        Shape::Row { meets: true } if constants.blocks(way) == 0 => Engine::Bounce,
-        Shape::Row { meets: true } => Engine::Move,
-        Shape::Row { .. } => Engine::Each,
-        Shape::Pieces { count, bytes, most } => choose_for_pieces(count, bytes, most, way, constants),
-        Shape::Rows { .. } => choose_for_rows(shape, way, constants),
+        CopyShape::Row { overlaps: true } if constants.blocks(way) == 0 => CopyEngine::Bounce,
+        CopyShape::Row { overlaps: true } => CopyEngine::Move,
+        CopyShape::Row { .. } => CopyEngine::Each,
+        CopyShape::Pieces { count, bytes, most } => choose_for_pieces(count, bytes, most, way, constants),
+        CopyShape::Rows { .. } => choose_for_rows(shape, way, constants),
     }
 }
 
-fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constants: &Constants) -> Engine {
+fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constants: &Constants) -> CopyEngine {
     let size = bytes / count.max(1);
     let is_worth_a_launch = count >= constants.list_from(way) && size < constants.engine_from(way);
     let share = share(bytes, way, constants);
@@ -129,16 +130,16 @@ fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constant
     let blocks = parts.min(constants.blocks(way)) as u32;
     let goes_together = count >= constants.together_from && (size >= constants.together_size || blocks == 0);
     match way {
-        Way::Across => Engine::Each,
-        Way::In | Way::Out if goes_together => Engine::Together,
-        _ if !is_worth_a_launch || blocks == 0 => Engine::Each,
-        _ if parts <= constants.inline_most => Engine::Inline { blocks },
-        _ => Engine::List { blocks },
+        Way::Across => CopyEngine::Each,
+        Way::In | Way::Out if goes_together => CopyEngine::Batch,
+        _ if !is_worth_a_launch || blocks == 0 => CopyEngine::Each,
+        _ if parts <= constants.inline_most => CopyEngine::Inline { blocks },
+        _ => CopyEngine::List { blocks },
     }
 }
 
-fn choose_for_rows(shape: &Shape, way: Way, constants: &Constants) -> Engine {
-    let Shape::Rows { width, height, unit, dst_pitch, src_pitch, meets } = *shape else {
+fn choose_for_rows(shape: &CopyShape, way: Way, constants: &Constants) -> CopyEngine {
+    let CopyShape::Rows { width, height, unit, dst_pitch, src_pitch, overlaps } = *shape else {
         unreachable!("the caller has looked")
     };
     let (blocks, bytes) = (constants.blocks(way) as u32, width * height);
@@ -153,23 +154,23 @@ fn choose_for_rows(shape: &Shape, way: Way, constants: &Constants) -> Engine {
         _ if host_pitch == width => width <= constants.rows_packed_most,
         _ => host_pitch >= constants.rows_far && width <= constants.rows_far_most,
     };
-    match is_for_a_kernel && !meets && blocks > 0 {
-        true => Engine::Grid { blocks },
-        false if dst_pitch.max(src_pitch) <= MAX_PITCH => Engine::Rectangle,
-        false => Engine::Each,
+    match is_for_a_kernel && !overlaps && blocks > 0 {
+        true => CopyEngine::Grid { blocks },
+        false if dst_pitch.max(src_pitch) <= MAX_PITCH => CopyEngine::Rectangle,
+        false => CopyEngine::Each,
     }
 }
 
-/// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them under way to fill the
-/// link, or the device.
+/// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them
+/// under way to fill the link, or the device.
 pub fn share(bytes: usize, way: Way, constants: &Constants) -> usize {
-    let parts = if way == Way::Within { 8 * constants.blocks_within } else { UNDER_WAY };
+    let parts = if way == Way::Within { 8 * constants.blocks_within } else { PIECES_IN_FLIGHT };
     let even = bytes / parts.max(1);
     even.next_power_of_two().min(constants.share_most).max(constants.share_least)
 }
 
-/// How many threads of a kernel go to one piece, for pieces of this length on average: each reads four cells of 16 bytes at
-/// once, and the shorter the pieces are the more of them are under way.
+/// How many threads of a kernel go to one piece, for pieces of this length on average: each reads four cells
+/// of 16 bytes at once, and the shorter the pieces are the more of them are under way.
 pub fn lanes(len: usize) -> u32 {
     if len <= 512 {
         8
@@ -188,25 +189,25 @@ mod tests {
     const M: usize = 1 << 20;
     const ALIGNED: usize = 16;
 
-    fn chosen(shape: Shape, way: Way) -> Engine {
+    fn chosen(shape: CopyShape, way: Way) -> CopyEngine {
         let constants = Constants { blocks_within: 132, ..Constants::default() };
         choose(&shape, way, &constants)
     }
 
-    fn pieces(count: usize, size: usize) -> Shape {
-        Shape::Pieces { count, bytes: count * size, most: size }
+    fn pieces(count: usize, size: usize) -> CopyShape {
+        CopyShape::Pieces { count, bytes: count * size, most: size }
     }
 
     /// Rows with these pitches at the host's end; those at the device's do not matter.
-    fn rows(width: usize, bytes: usize, pitch: usize) -> Shape {
+    fn rows(width: usize, bytes: usize, pitch: usize) -> CopyShape {
         let (dst_pitch, src_pitch) = (pitch, pitch);
-        Shape::Rows { width, height: bytes / width, unit: ALIGNED, dst_pitch, src_pitch, meets: false }
+        CopyShape::Rows { width, height: bytes / width, unit: ALIGNED, dst_pitch, src_pitch, overlaps: false }
     }
 
     /// The rows of the table in docs/performance.md, and what lies around them.
     #[test]
     fn every_measured_batch_goes_to_its_winner() {
-        use Engine::{Each, Inline, List, Together};
+        use CopyEngine::{Batch, Each, Inline, List};
         let link = List { blocks: 32 };
         for (way, shape, want) in [
             (Way::In, pieces(4096, 4 * K), link),
@@ -221,9 +222,9 @@ mod tests {
             (Way::In, pieces(512, 128 * K), link),
             (Way::Out, pieces(512, 128 * K), link),
             (Way::In, pieces(512, 256 * K), link),
-            (Way::In, pieces(256, 512 * K), Together),
-            (Way::In, pieces(64, 2 * M), Together),
-            (Way::Out, pieces(2, 4 * M), Together),
+            (Way::In, pieces(256, 512 * K), Batch),
+            (Way::In, pieces(64, 2 * M), Batch),
+            (Way::Out, pieces(2, 4 * M), Batch),
             (Way::In, pieces(1, 4 * M), Each),
             (Way::In, pieces(4, 64 * K), Inline { blocks: 32 }),
             (Way::In, pieces(8, 64 * K), Inline { blocks: 32 }),
@@ -246,14 +247,14 @@ mod tests {
     #[test]
     fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
         let constants = Constants::default().apart();
-        for (size, want) in [(512 * K, Engine::List { blocks: 32 }), (2 * M, Engine::Each)] {
+        for (size, want) in [(512 * K, CopyEngine::List { blocks: 32 }), (2 * M, CopyEngine::Each)] {
             assert_eq!(choose(&pieces(64, size), Way::In, &constants), want, "{size} bytes");
         }
     }
 
     #[test]
     fn every_measured_rectangle_goes_to_its_winner() {
-        use Engine::{Grid, Rectangle};
+        use CopyEngine::{Grid, Rectangle};
         let (link, all) = (Grid { blocks: 32 }, Grid { blocks: 132 });
         for (width, into, out, within) in [
             (16, link, Rectangle, all),
@@ -301,42 +302,46 @@ mod tests {
     #[test]
     fn one_row_is_the_copy_engines_unless_its_ends_meet_in_a_gpu() {
         for way in [Way::In, Way::Out, Way::Within, Way::Across] {
-            assert_eq!(chosen(Shape::Row { meets: false }, way), Engine::Each);
+            assert_eq!(chosen(CopyShape::Row { overlaps: false }, way), CopyEngine::Each);
         }
-        let row = Shape::Row { meets: true };
-        assert_eq!(chosen(row, Way::Within), Engine::Move);
-        assert_eq!(choose(&row, Way::Within, &Constants::NO_KERNELS), Engine::Bounce, "no kernels at all");
+        let row = CopyShape::Row { overlaps: true };
+        assert_eq!(chosen(row, Way::Within), CopyEngine::Move);
+        assert_eq!(
+            choose(&row, Way::Within, &Constants::NO_KERNELS),
+            CopyEngine::Bounce,
+            "no kernels at all"
+        );
     }
 
     #[test]
     fn what_a_kernel_does_badly_or_the_driver_not_at_all_goes_elsewhere() {
-        let row = |unit, pitch, meets| {
+        let row = |unit, pitch, overlaps| {
             let (dst_pitch, src_pitch) = (pitch, 128);
-            Shape::Rows { width: 32, height: M, unit, dst_pitch, src_pitch, meets }
+            CopyShape::Rows { width: 32, height: M, unit, dst_pitch, src_pitch, overlaps }
         };
         for (way, shape, want) in [
-            (Way::In, row(2, 128, false), Engine::Rectangle),
-            (Way::In, row(4, 128, false), Engine::Grid { blocks: 32 }),
-            (Way::Within, row(1, 128, false), Engine::Grid { blocks: 132 }),
-            (Way::Within, row(16, 128, true), Engine::Rectangle),
-            (Way::Within, row(16, MAX_PITCH + 1, true), Engine::Each),
-            (Way::Across, row(16, MAX_PITCH + 1, false), Engine::Each),
-            (Way::In, row(16, MAX_PITCH + 1, false), Engine::Grid { blocks: 32 }),
+            (Way::In, row(2, 128, false), CopyEngine::Rectangle),
+            (Way::In, row(4, 128, false), CopyEngine::Grid { blocks: 32 }),
+            (Way::Within, row(1, 128, false), CopyEngine::Grid { blocks: 132 }),
+            (Way::Within, row(16, 128, true), CopyEngine::Rectangle),
+            (Way::Within, row(16, MAX_PITCH + 1, true), CopyEngine::Each),
+            (Way::Across, row(16, MAX_PITCH + 1, false), CopyEngine::Each),
+            (Way::In, row(16, MAX_PITCH + 1, false), CopyEngine::Grid { blocks: 32 }),
         ] {
             assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
         }
         let none = Constants { blocks_in: 0, ..Constants::default() };
-        assert_eq!(choose(&pieces(64, K), Way::In, &none), Engine::Together, "no blocks, no kernels");
-        assert_eq!(choose(&pieces(64, K), Way::In, &Constants::NO_KERNELS), Engine::Each, "out of reach");
-        assert_eq!(choose(&rows(16, M, 32), Way::In, &none), Engine::Rectangle);
+        assert_eq!(choose(&pieces(64, K), Way::In, &none), CopyEngine::Batch, "no blocks, no kernels");
+        assert_eq!(choose(&pieces(64, K), Way::In, &Constants::NO_KERNELS), CopyEngine::Each, "out of reach");
+        assert_eq!(choose(&rows(16, M, 32), Way::In, &none), CopyEngine::Rectangle);
     }
 
     #[test]
     fn a_shape_knows_its_alignment_and_whether_its_ends_meet() {
         let rows = |dst, dst_pitch, src, src_pitch, width, height| {
-            Shape::of(&Rows { dst, dst_pitch, src, src_pitch, width, height })
+            CopyShape::of(&Rows { dst, dst_pitch, src, src_pitch, width, height })
         };
-        for (got, unit, meets) in [
+        for (got, unit, overlaps) in [
             (rows(0x1000, 128, 0x9000, 64, 64, 8), 16, false),
             (rows(0x1000, 128, 0x9004, 64, 64, 8), 4, false),
             (rows(0x1000, 128, 0x9000, 64, 63, 8), 1, false),
@@ -349,10 +354,10 @@ mod tests {
             (rows(0x1000, 128, 0x1040, 64, 64, 8), 16, true),
             (rows(0x1000, 128, 0x1400, 128, 64, 8), 16, false),
         ] {
-            let Shape::Rows { unit: has, meets: may, .. } = got else { panic!("{got:?}") };
-            assert_eq!((has, may), (unit, meets), "{got:?}");
+            let CopyShape::Rows { unit: has, overlaps: may, .. } = got else { panic!("{got:?}") };
+            assert_eq!((has, may), (unit, overlaps), "{got:?}");
         }
-        assert_eq!(rows(8, 8, 16, 8, 8, 1), Shape::Row { meets: false });
-        assert_eq!(rows(8, 9, 16, 9, 9, 1), Shape::Row { meets: true });
+        assert_eq!(rows(8, 8, 16, 8, 8, 1), CopyShape::Row { overlaps: false });
+        assert_eq!(rows(8, 9, 16, 9, 9, 1), CopyShape::Row { overlaps: true });
     }
 }

@@ -1,7 +1,7 @@
-//! What the cuda backend can be told: the planner's numbers and how many threads stage pageable memory. Read from text here;
-//! from the environment by whoever opens the backend.
+//! What the cuda backend can be told: the planner's numbers and how many threads stage pageable memory. Read
+//! from text here; from the environment by whoever opens the backend.
 
-use crate::cuda::{stream::planner::Way, stream::ring::FEW};
+use crate::cuda::{stream::list_slots::INLINE_MAX, stream::planner::Way};
 use ferry_core::{Error, Kind, Result};
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -24,8 +24,8 @@ impl Settings {
 
 macro_rules! constants {
     ($($(#[$doc:meta])* $name:ident = $value:expr,)*) => {
-        /// The numbers by which the planner chooses between copy engines and kernels. As text: `name=value`, with commas between
-        /// them; what is not named keeps its default.
+        /// The numbers by which the planner chooses between copy engines and kernels. As text: `name=value`,
+        /// with commas between them; what is not named keeps its default.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Constants { $($(#[$doc])* pub $name: usize,)* }
 
@@ -60,13 +60,13 @@ constants! {
     /// The same inside a device.
     list_from_within = 2,
     /// So many pieces go into the parameters of a launch; more are a list in page-locked memory.
-    inline_most = FEW,
+    inline_most = INLINE_MAX,
     /// Pieces of this size, on average, are large enough for the copy engine, between host and device.
     engine_from = 2 << 20,
     /// The same inside a device.
     engine_from_within = 32 << 20,
-    /// Pieces of this size, on average, are large enough for several copy engines at once, between host and device, where the driver
-    /// takes them all in one call; those of any size are where no kernel has blocks,
+    /// Pieces of this size, on average, are large enough for several copy engines at once, between host and
+    /// device, where the driver takes them all in one call; those of any size are where no kernel has blocks,
     together_size = 512 << 10,
     /// if there are so many.
     together_from = 2,
@@ -104,7 +104,8 @@ constants! {
     rows_within_most = usize::MAX,
     /// if they have so many bytes together.
     rows_within_bytes = 64 << 10,
-    /// Between host and device, rows that do not all start at multiples of this power of two are left to the copy engine.
+    /// Between host and device, rows that do not all start at multiples of this power of two are left to the
+    /// copy engine.
     rows_unit = 4,
 }
 
@@ -192,18 +193,18 @@ impl Constants {
     /// What the kernels cannot do.
     fn check(&self) -> Result<()> {
         let refuse = |note| Err(Kind::BadSetting.because(note));
-        if self.share_least.min(self.share_most) < LEAST_SHARE {
-            return refuse(format!("share_least and share_most are {LEAST_SHARE} at least"));
+        if self.share_least.min(self.share_most) < SHARE_MIN {
+            return refuse(format!("share_least and share_most are {SHARE_MIN} at least"));
         }
-        if self.inline_most > FEW {
-            return refuse(format!("inline_most is {FEW} at most"));
+        if self.inline_most > INLINE_MAX {
+            return refuse(format!("inline_most is {INLINE_MAX} at most"));
         }
         Ok(())
     }
 }
 
 /// Pieces are not cut into smaller ones than these.
-const LEAST_SHARE: usize = 256;
+const SHARE_MIN: usize = 256;
 
 /// A number, with K, M or G behind it for powers of 1024; or `any`, which is more than there can be.
 fn number(text: &str) -> Option<usize> {

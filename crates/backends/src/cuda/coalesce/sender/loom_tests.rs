@@ -2,50 +2,53 @@
 
 use super::*;
 use crate::cuda::{
-    coalesce::gather::{Sort, Taken},
-    stream::{planner::Way, ring::Entry},
+    coalesce::window::{Offered, RunKind},
+    stream::{list_slots::Entry, planner::Way},
 };
 use ferry_core::sync::{AtomicUsize, Ordering};
 
 #[derive(Default)]
 struct Fake {
-    gather: Gather,
+    window: Window,
     sent: AtomicUsize,
 }
 
 impl Fake {
     fn busy() -> Arc<Fake> {
         let lane = Arc::new(Fake::default());
-        lane.gather.set_open(true);
-        lane.gather.count();
+        lane.window.set_open(true);
+        lane.window.count();
         lane
     }
 
-    /// Submits a copy. The sender is asked for the first one that it does not look at, and not for the fourth as elsewhere: so it
-    /// may come and go between two.
+    /// Submits a copy. The sender is asked for the first one that it does not look at, and not for the fourth
+    /// as elsewhere: so it may come and go between two.
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
         let copy = Entry { dst: 0, src: 100, len: 1 };
         for _ in 0..4 {
-            match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
-            {
-                Taken::Yes(..) => return,
-                Taken::Full => unreachable!("few copies"),
-                Taken::No(true) => add(sender, self.clone()),
-                Taken::No(false) => {}
+            match self.window.offer(
+                RunKind::Copies(Way::In),
+                || 0,
+                |run, ticket| run.add(ticket, Way::In, copy),
+            ) {
+                Offered::Yes(..) => return,
+                Offered::Full => unreachable!("few copies"),
+                Offered::No(true) => add(sender, self.clone()),
+                Offered::No(false) => {}
             }
         }
-        self.gather.count();
+        self.window.count();
         self.sent.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-impl Gathers for Fake {
-    fn gather(&self) -> &Gather {
-        &self.gather
+impl Coalesces for Fake {
+    fn window(&self) -> &Window {
+        &self.window
     }
 
     fn try_send(self: &Arc<Self>) -> usize {
-        let sent = self.gather.take(Vec::new()).map_or(0, |run| run.count());
+        let sent = self.window.take(Vec::new()).map_or(0, |run| run.count());
         self.sent.fetch_add(sent, Ordering::AcqRel);
         sent
     }
@@ -53,10 +56,11 @@ impl Gathers for Fake {
 
 /// As [`Sender::watch`], and somebody serves already.
 fn add(sender: &Sender<Fake>, lane: Arc<Fake>) {
-    sender.put(&mut lock(&sender.shift), Watched::new(lane));
+    sender.put(&mut lock(&sender.shift), WatchedLane::new(lane));
 }
 
-/// As [`Sender::serve`], but goes on until nothing is looked at and `end` was, so what it has lost sight of is never sent.
+/// As [`Sender::serve`], but goes on until nothing is looked at and `end` was, so what it has lost sight of
+/// is never sent.
 fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
     let mut goes_on = true;
     while goes_on || !lock(&sender.shift).lanes.is_empty() {
@@ -120,7 +124,7 @@ fn no_lane_is_lost_when_the_sender_is_relieved() {
         let lanes = [Fake::busy(), Fake::busy()];
         for lane in &lanes {
             lane.submit(&sender);
-            lane.gather.attend();
+            lane.window.attend();
             lane.submit(&sender);
         }
         let serve = || {

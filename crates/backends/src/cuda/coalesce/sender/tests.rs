@@ -1,7 +1,7 @@
 use super::*;
 use crate::cuda::{
-    coalesce::gather::{Sort, Taken},
-    stream::{planner::Way, ring::Entry},
+    coalesce::window::{Offered, RunKind},
+    stream::{list_slots::Entry, planner::Way},
 };
 use crate::pool::Pool;
 use std::sync::mpsc;
@@ -19,7 +19,7 @@ const PACE: Pace = Pace {
 
 #[test]
 fn a_window_is_sent_when_the_gpu_needs_work_or_there_is_much_or_after_a_while() {
-    let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
+    let (start, mut watched) = (Instant::now(), WatchedLane::new(Arc::new(())));
     let mut at = |us: u32, glance| {
         let ask = watched.ask(glance, start + us * US, &PACE);
         if ask == Ask::Send {
@@ -46,7 +46,7 @@ fn a_window_is_sent_when_the_gpu_needs_work_or_there_is_much_or_after_a_while() 
 
 #[test]
 fn a_window_that_stays_empty_is_left_alone() {
-    let (start, mut watched) = (Instant::now(), Watched::new(Arc::new(())));
+    let (start, mut watched) = (Instant::now(), WatchedLane::new(Arc::new(())));
     let mut at = |us: u32, glance| watched.ask(glance, start + us * US, &PACE);
     assert_eq!(at(0, Glance::Empty), Ask::Nothing);
     assert_eq!(at(49, Glance::Empty), Ask::Nothing, "near, in case there is more");
@@ -60,7 +60,7 @@ fn a_window_that_stays_empty_is_left_alone() {
 
 /// A lane without a stream.
 struct Fake {
-    gather: Gather,
+    window: Window,
     sent: mpsc::Sender<usize>,
     /// The driver keeps whoever sends until somebody says so here.
     room: Mutex<Option<mpsc::Receiver<()>>>,
@@ -68,33 +68,34 @@ struct Fake {
 
 impl Fake {
     fn busy(sent: &mpsc::Sender<usize>) -> Arc<Fake> {
-        let lane = Fake { gather: Gather::default(), sent: sent.clone(), room: Mutex::default() };
-        lane.gather.set_open(true);
-        lane.gather.count();
+        let lane = Fake { window: Window::default(), sent: sent.clone(), room: Mutex::default() };
+        lane.window.set_open(true);
+        lane.window.count();
         Arc::new(lane)
     }
 
     /// Submits a copy. Says whether it was gathered.
     fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
         let copy = Entry { dst: to, src: 1 << 40, len: 8 };
-        match self.gather.offer(Sort::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy)) {
-            Taken::Yes(..) => return true,
-            Taken::No(true) => assert!(sender.watch(workers, self.clone())),
-            Taken::No(false) => {}
-            Taken::Full => panic!("the others would have been sent"),
+        match self.window.offer(RunKind::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
+        {
+            Offered::Yes(..) => return true,
+            Offered::No(true) => assert!(sender.watch(workers, self.clone())),
+            Offered::No(false) => {}
+            Offered::Full => panic!("the others would have been sent"),
         }
-        self.gather.count();
+        self.window.count();
         false
     }
 }
 
-impl Gathers for Fake {
-    fn gather(&self) -> &Gather {
-        &self.gather
+impl Coalesces for Fake {
+    fn window(&self) -> &Window {
+        &self.window
     }
 
     fn try_send(self: &Arc<Self>) -> usize {
-        let Ok(run) = self.gather.take(Vec::new()) else { return 0 };
+        let Ok(run) = self.window.take(Vec::new()) else { return 0 };
         if let Some(room) = lock(&self.room).take() {
             room.recv().expect("there is room at last");
         }

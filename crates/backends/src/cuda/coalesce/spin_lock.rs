@@ -1,5 +1,5 @@
-//! A lock for a few instructions at a time: half the price of a mutex where nobody else wants it. The model checker has a mutex
-//! in its place, since it cannot follow threads that look again and again.
+//! A spin lock, for a few instructions at a time: half the price of a mutex where it is not contended. The
+//! model checker has a mutex in its place, since it cannot follow threads that spin.
 
 #![cfg_attr(loom, allow(dead_code))]
 
@@ -10,41 +10,41 @@ use std::{
     thread,
 };
 
-/// Whoever waits looks so often before others may run.
-const LOOKS: u32 = 100;
+/// Whoever waits spins so often before others may run.
+const SPINS_PER_YIELD: u32 = 100;
 
-/// A value behind a lock. Whoever holds it does nothing that could wait.
+/// A value behind a spin lock. Code that holds it does nothing that could block.
 #[derive(Default)]
-pub struct Quick<T> {
+pub struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-/// While this lives, the value is its owner's.
-pub struct Held<'a, T>(&'a Quick<T>);
+/// While this lives its owner has the value.
+pub struct SpinGuard<'a, T>(&'a SpinLock<T>);
 
 // SAFETY: one thread at a time gets at the value.
-unsafe impl<T: Send> Sync for Quick<T> {}
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-impl<T> Quick<T> {
+impl<T> SpinLock<T> {
     pub fn new(value: T) -> Self {
-        Quick { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     #[inline]
-    pub fn lock(&self) -> Held<'_, T> {
+    pub fn lock(&self) -> SpinGuard<'_, T> {
         if self.held.swap(true, Ordering::Acquire) {
             self.wait();
         }
-        Held(self)
+        SpinGuard(self)
     }
 
     #[cold]
     fn wait(&self) {
-        let mut looks = 0;
+        let mut spins = 0;
         while self.held.swap(true, Ordering::Acquire) {
-            looks += 1;
-            if looks % LOOKS == 0 {
+            spins += 1;
+            if spins % SPINS_PER_YIELD == 0 {
                 thread::yield_now();
             }
             spin_loop();
@@ -55,29 +55,29 @@ impl<T> Quick<T> {
 #[cfg(loom)]
 pub type Lock<T> = ferry_core::sync::Mutex<T>;
 #[cfg(not(loom))]
-pub type Lock<T> = Quick<T>;
+pub type Lock<T> = SpinLock<T>;
 
 /// Locks it.
 #[cfg(loom)]
-pub fn quickly<T>(lock: &Lock<T>) -> ferry_core::sync::MutexGuard<'_, T> {
+pub fn acquire<T>(lock: &Lock<T>) -> ferry_core::sync::MutexGuard<'_, T> {
     ferry_core::sync::lock(lock)
 }
 
 /// Locks it.
 #[cfg(not(loom))]
 #[inline]
-pub fn quickly<T>(lock: &Lock<T>) -> Held<'_, T> {
+pub fn acquire<T>(lock: &Lock<T>) -> SpinGuard<'_, T> {
     lock.lock()
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for SpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.0.held.store(false, Ordering::Release);
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -87,7 +87,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for SpinGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`.
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_gets_in() {
-        let value = Arc::new(Quick::new((0_u64, 0_u64)));
-        let count = |value: Arc<Quick<(u64, u64)>>| {
+        let value = Arc::new(SpinLock::new((0_u64, 0_u64)));
+        let count = |value: Arc<SpinLock<(u64, u64)>>| {
             move || {
                 for _ in 0..20_000 {
                     let (first, second) = &mut *value.lock();

@@ -1,16 +1,17 @@
 //! Small copies that are held back for some microseconds, to be sent as one. It knows nothing of CUDA.
 //!
-//! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions whose copies may be
-//! done side by side: where a copy meets an earlier one the next portion begins, and portions are done one after the other.
-//! Copies through descriptors are runs of their own: nobody knows yet which of them meet.
+//! A [`WindowState`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into
+//! portions whose copies may be done side by side: where a copy meets an earlier one the next portion begins,
+//! and portions are done one after the other. Copies through descriptors are runs of their own: nobody knows
+//! yet which of them meet.
 
 use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
-    coalesce::apart::{are_apart, meetings},
-    coalesce::quick::{Lock, quickly},
-    descriptors::sealed::SealedOp,
+    coalesce::hazards::{are_independent, hazards},
+    coalesce::spin_lock::{Lock, acquire},
+    descriptors::growing_list::DescriptorOp,
+    stream::list_slots::Entry,
     stream::planner::Way,
-    stream::ring::Entry,
 };
 use ferry_core::{
     Ticket,
@@ -18,35 +19,36 @@ use ferry_core::{
 };
 use std::mem;
 
-/// After so many copies of a busy queue that were not gathered the sender is asked to look at its window: there may be many more.
-const EAGER: u32 = 4;
+/// After so many copies of a busy queue that were not gathered the sender is asked to look at its window:
+/// there may be many more.
+const MISSES_BEFORE_SENDER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
-const DUE: (usize, usize) = (512, 2 << 20);
+const SEND_AT: (usize, usize) = (512, 2 << 20);
 /// At this size whoever submits sends it: something holds the sender up.
-const FULL: (usize, usize) = (768, 4 << 20);
+const SUBMITTER_SENDS_AT: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
-const MOST: (usize, usize) = (1024, 16 << 20);
+const WINDOW_MAX: (usize, usize) = (1024, 16 << 20);
 /// The same for a run that waits in a backlog: there is time to make it longer.
-const MOST_IN_BACKLOG: (usize, usize) = (4096, 256 << 20);
+const BACKLOG_MAX: (usize, usize) = (4096, 256 << 20);
 
 /// What can be gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum RunKind {
     /// Copies of one way.
     Copies(Way),
     /// Copies through descriptors.
-    Sealed,
+    Descriptors,
 }
 
-/// Copies of one sort, submitted one after the other with nothing in between.
+/// Copies of one kind, submitted one after the other with nothing in between.
 #[derive(Debug, Default)]
 pub struct Run {
-    sort: Option<Sort>,
+    kind: Option<RunKind>,
     first: Ticket,
     count: usize,
     bytes: usize,
     entries: Vec<Entry>,
-    sealed: Vec<SealedOp>,
+    descriptors: Vec<DescriptorOp>,
 }
 
 impl Run {
@@ -67,6 +69,7 @@ impl Run {
     }
 
     /// The ticket of its last copy.
+    #[cfg(all(test, not(loom)))]
     pub fn last(&self) -> Ticket {
         self.first + self.count as Ticket - 1
     }
@@ -77,8 +80,8 @@ impl Run {
     }
 
     /// What they are, unless there are none.
-    pub fn sort(&self) -> Option<Sort> {
-        self.sort
+    pub fn kind(&self) -> Option<RunKind> {
+        self.kind
     }
 
     /// How many bytes they have; those of descriptors nobody knows.
@@ -87,8 +90,8 @@ impl Run {
     }
 
     /// The copies through descriptors.
-    pub fn sealed(&self) -> &[SealedOp] {
-        &self.sealed
+    pub fn descriptors(&self) -> &[DescriptorOp] {
+        &self.descriptors
     }
 
     /// Leaves out the first entries, which are on their way. Whether these were all.
@@ -106,39 +109,39 @@ impl Run {
         self.count >= size.0 || self.bytes >= size.1
     }
 
-    /// Whether a copy of this sort, the next after the last one here, may wait in a backlog with those.
-    pub fn has_room(&self, sort: Sort) -> bool {
-        self.has_room_up_to(MOST_IN_BACKLOG, sort)
+    /// Whether a copy of this kind, the next after the last one here, may wait in a backlog with those.
+    pub fn has_room(&self, kind: RunKind) -> bool {
+        self.has_room_up_to(BACKLOG_MAX, kind)
     }
 
     #[inline]
-    fn has_room_up_to(&self, most: (usize, usize), sort: Sort) -> bool {
-        self.is_empty() || self.sort == Some(sort) && !self.reaches(most)
+    fn has_room_up_to(&self, most: (usize, usize), kind: RunKind) -> bool {
+        self.is_empty() || self.kind == Some(kind) && !self.reaches(most)
     }
 
     /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
     #[inline]
     pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) {
-        self.begin_or_go_on(ticket, Sort::Copies(way), copy.len as usize);
+        self.begin_or_go_on(ticket, RunKind::Copies(way), copy.len as usize);
         match self.entries.last_mut() {
             Some(last) if continues(last, &copy) => last.len += copy.len,
             _ => {
                 self.entries.push(copy);
-                own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + AHEAD));
+                own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + PREFETCH_AHEAD));
             }
         }
     }
 
     /// The same for a copy through a descriptor.
-    pub fn add_sealed(&mut self, op: SealedOp) {
-        self.begin_or_go_on(op.ticket, Sort::Sealed, 1);
-        self.sealed.push(op);
+    pub fn add_descriptor(&mut self, op: DescriptorOp) {
+        self.begin_or_go_on(op.ticket, RunKind::Descriptors, 1);
+        self.descriptors.push(op);
     }
 
     #[inline]
-    fn begin_or_go_on(&mut self, ticket: Ticket, sort: Sort, bytes: usize) {
+    fn begin_or_go_on(&mut self, ticket: Ticket, kind: RunKind, bytes: usize) {
         if self.is_empty() {
-            (self.first, self.sort) = (ticket, Some(sort));
+            (self.first, self.kind) = (ticket, Some(kind));
         }
         self.count += 1;
         self.bytes += bytes;
@@ -146,7 +149,7 @@ impl Run {
 
     /// The copies in portions to be done one after the other; those of one portion are independent.
     pub fn portions(&self) -> impl Iterator<Item = &[Entry]> {
-        let mut ends = if are_apart(&self.entries) { Vec::new() } else { meetings(&self.entries) };
+        let mut ends = if are_independent(&self.entries) { Vec::new() } else { hazards(&self.entries) };
         ends.push(self.entries.len());
         let mut from = 0;
         ends.into_iter().map(move |end| &self.entries[mem::replace(&mut from, end)..end])
@@ -154,9 +157,10 @@ impl Run {
 }
 
 /// How many entries ahead.
-const AHEAD: usize = 8;
+const PREFETCH_AHEAD: usize = 8;
 
-/// Whoever sent the list has read its memory, and it is about to be written again: the processor fetches it for that in time.
+/// Whoever sent the list has read its memory, and it is about to be written again: the processor fetches it
+/// for that in time.
 #[inline]
 fn own_soon(entry: *const Entry) {
     #[cfg(target_arch = "x86_64")]
@@ -168,8 +172,8 @@ fn own_soon(entry: *const Entry) {
     let _ = entry;
 }
 
-/// Whether `next` goes on where `last` ends, on both sides, and the two are one copy whose ends do not overlap. If they did the
-/// second would read what the first writes.
+/// Whether `next` goes on where `last` ends, on both sides, and the two are one copy whose ends do not
+/// overlap. If they did the second would read what the first writes.
 fn continues(last: &Entry, next: &Entry) -> bool {
     let touches = last.dst + last.len == next.dst && last.src + last.len == next.src;
     touches && !is_overlapping(last.dst as usize, last.src as usize, (last.len + next.len) as usize)
@@ -177,7 +181,7 @@ fn continues(last: &Entry, next: &Entry) -> bool {
 
 /// What is being gathered of a lane, and its tickets.
 #[derive(Debug, Default)]
-struct Window {
+struct WindowState {
     run: Run,
     /// The newest ticket of the lane.
     last: Ticket,
@@ -193,7 +197,7 @@ struct Window {
 
 /// What became of a copy that was offered to a window.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Offered {
     /// It is in the window; whether whoever put it there is to send it, unless somebody else is about to.
     Yes(Ticket, bool),
     /// It is not, and goes straight into the stream; whether the sender is to be asked to watch the window.
@@ -204,8 +208,8 @@ pub enum Taken {
 
 /// A window, and what can be seen of it without a lock.
 #[derive(Default)]
-pub struct Gather {
-    window: CachePadded<Lock<Window>>,
+pub struct Window {
+    window: CachePadded<Lock<WindowState>>,
     /// See [`Glance`].
     glance: CachePadded<AtomicU64>,
 }
@@ -219,37 +223,41 @@ pub enum Glance {
     Holds(Ticket, bool),
 }
 
-impl Gather {
+impl Window {
     /// One that gathers nothing, and whose next ticket is the one after `last`.
-    pub fn after(last: Ticket) -> Gather {
-        Gather { window: CachePadded(Lock::new(Window { last, ..Window::default() })), ..Gather::default() }
+    pub fn after(last: Ticket) -> Window {
+        Window {
+            window: CachePadded(Lock::new(WindowState { last, ..WindowState::default() })),
+            ..Window::default()
+        }
     }
 
-    /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket that it gets.
+    /// Offers the next copy of a lane that has passed `passed`; `add` adds it to the run, with the ticket
+    /// that it gets.
     #[inline]
     pub fn offer(
         &self,
-        sort: Sort,
+        kind: RunKind,
         passed: impl FnOnce() -> Ticket,
         add: impl FnOnce(&mut Run, Ticket),
-    ) -> Taken {
-        let mut window = quickly(&self.window);
+    ) -> Offered {
+        let mut window = acquire(&self.window);
         if !window.open || !window.attended {
-            return Taken::No(window.open && window.miss(passed()));
+            return Offered::No(window.open && window.miss(passed()));
         }
-        if !window.run.has_room_up_to(MOST, sort) {
-            return Taken::Full;
+        if !window.run.has_room_up_to(WINDOW_MAX, kind) {
+            return Offered::Full;
         }
         window.last += 1;
         let ticket = window.last;
         add(&mut window.run, ticket);
         self.show(&window.run);
-        Taken::Yes(ticket, window.run.reaches(FULL))
+        Offered::Yes(ticket, window.run.reaches(SUBMITTER_SENDS_AT))
     }
 
     /// Counts an op that is not gathered, and comes behind all that was.
     pub fn count(&self) -> Ticket {
-        let mut window = quickly(&self.window);
+        let mut window = acquire(&self.window);
         debug_assert!(window.run.is_empty(), "sent first");
         window.last += 1;
         window.last
@@ -257,7 +265,7 @@ impl Gather {
 
     /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
     pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
-        let mut window = quickly(&self.window);
+        let mut window = acquire(&self.window);
         if window.run.is_empty() {
             return Err(list);
         }
@@ -268,7 +276,7 @@ impl Gather {
 
     /// From here on copies are taken, or not.
     pub fn set_open(&self, open: bool) {
-        quickly(&self.window).open = open;
+        acquire(&self.window).open = open;
     }
 
     /// What can be seen from outside. May be late by what others do now.
@@ -281,13 +289,13 @@ impl Gather {
 
     /// The sender looks at the window from now on.
     pub fn attend(&self) {
-        quickly(&self.window).attended = true;
+        acquire(&self.window).attended = true;
     }
 
-    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is something in the
-    /// window.
+    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is
+    /// something in the window.
     pub fn leave(&self) -> bool {
-        let mut window = quickly(&self.window);
+        let mut window = acquire(&self.window);
         window.watched = !window.run.is_empty();
         window.attended = window.watched;
         window.missed = 0;
@@ -295,7 +303,7 @@ impl Gather {
     }
 
     fn show(&self, run: &Run) {
-        let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(DUE)) };
+        let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(SEND_AT)) };
         // Written seldom: each time takes it away from who looks.
         if self.glance.load(Ordering::Relaxed) != seen {
             self.glance.store(seen, Ordering::Relaxed);
@@ -303,11 +311,11 @@ impl Gather {
     }
 }
 
-impl Window {
+impl WindowState {
     /// A copy was not gathered. Says whether the sender is to be asked for the next ones.
     fn miss(&mut self, passed: Ticket) -> bool {
         self.missed = if passed >= self.last { 0 } else { self.missed + 1 };
-        let asks = self.missed >= EAGER && !self.watched;
+        let asks = self.missed >= MISSES_BEFORE_SENDER && !self.watched;
         self.watched |= asks;
         asks
     }

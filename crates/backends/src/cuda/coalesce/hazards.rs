@@ -1,10 +1,11 @@
-//! Which copies of a list meet: one writes what another reads or writes, and they cannot be done side by side.
+//! Data hazards between the copies of a list: one writes what another reads or writes, so that they cannot be
+//! done side by side.
 
-use crate::cuda::stream::ring::Entry;
+use crate::cuda::stream::list_slots::Entry;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Whether no copy meets another one. False as well where that takes long to tell; [`meetings`] knows.
-pub fn are_apart(entries: &[Entry]) -> bool {
+/// Whether no copy meets another one. False as well where that takes long to tell; [`hazards`] knows.
+pub fn are_independent(entries: &[Entry]) -> bool {
     let (to, from) = (hull(entries, |copy| copy.dst), hull(entries, |copy| copy.src));
     let reads_elsewhere = to.end <= from.start || from.end <= to.start;
     let ascend = entries.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
@@ -23,8 +24,9 @@ fn hull(entries: &[Entry], start: impl Fn(&Entry) -> u64) -> Range<u64> {
     first..end
 }
 
-/// Where copies write, by the cells of memory that they touch. A cell is as large as a copy is on average, so there are at most three
-/// for each copy. (Sorting them took some 40 ns a copy, more than all else that a sender does with it.)
+/// Where copies write, by the cells of memory that they touch. A cell is as large as a copy is on average, so
+/// there are at most three for each copy. (Sorting them took some 40 ns a copy, more than all else that a
+/// sender does with it.)
 struct Written<'a> {
     entries: &'a [Entry],
     /// Bits of an address inside its cell.
@@ -33,12 +35,13 @@ struct Written<'a> {
     bits: u32,
     /// The number of a copy, from 1, at the place of each of its cells or behind it; else 0.
     table: Vec<u16>,
-    /// How often it may still be looked at other copies. Many may share a cell if some are much larger than others.
-    looks: usize,
+    /// How often it may still be looked at other copies. Many may share a cell if some are much larger than
+    /// others.
+    probes: usize,
 }
 
 /// Looks for each copy.
-const LOOKS: usize = 16;
+const PROBES_PER_COPY: usize = 16;
 
 impl<'a> Written<'a> {
     /// Nothing, with room for these copies; not for too many.
@@ -47,7 +50,7 @@ impl<'a> Written<'a> {
         u16::try_from(count).ok()?;
         let cell = (bytes / count.max(1) as u64).max(1).next_power_of_two().ilog2();
         let bits = (4 * count).next_power_of_two().ilog2();
-        Some(Written { entries, cell, bits, table: vec![0; 1 << bits], looks: LOOKS * count })
+        Some(Written { entries, cell, bits, table: vec![0; 1 << bits], probes: PROBES_PER_COPY * count })
     }
 
     /// Adds what a copy writes. False if it meets another one's, or that is not known.
@@ -80,24 +83,24 @@ impl<'a> Written<'a> {
                 return Some(place);
             }
             let Entry { dst, len, .. } = self.entries[usize::from(other) - 1];
-            if self.looks == 0 || other != own && dst < range.end && range.start < dst + len {
+            if self.probes == 0 || other != own && dst < range.end && range.start < dst + len {
                 return None;
             }
-            self.looks -= 1;
+            self.probes -= 1;
             place = (place + 1) % self.table.len();
         }
     }
 }
 
 /// Where the next portion has to begin, since a copy meets one that comes before it.
-pub fn meetings(entries: &[Entry]) -> Vec<usize> {
+pub fn hazards(entries: &[Entry]) -> Vec<usize> {
     let mut cuts = Vec::new();
-    let (mut written, mut read) = (Ranges::default(), Ranges::default());
+    let (mut written, mut read) = (RangeSet::default(), RangeSet::default());
     for (at, copy) in entries.iter().enumerate() {
         let (dst, src) = (copy.dst..copy.dst + copy.len, copy.src..copy.src + copy.len);
         if written.meet(&dst) || read.meet(&dst) || written.meet(&src) {
             cuts.push(at);
-            (written, read) = (Ranges::default(), Ranges::default());
+            (written, read) = (RangeSet::default(), RangeSet::default());
         }
         written.add(dst);
         read.add(src);
@@ -107,9 +110,9 @@ pub fn meetings(entries: &[Entry]) -> Vec<usize> {
 
 /// A set of addresses: ranges that neither overlap nor touch, by their starts.
 #[derive(Default)]
-struct Ranges(BTreeMap<u64, u64>);
+struct RangeSet(BTreeMap<u64, u64>);
 
-impl Ranges {
+impl RangeSet {
     fn meet(&self, range: &Range<u64>) -> bool {
         self.0.range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
     }
@@ -144,15 +147,15 @@ mod tests {
             [(1, 1), (64, 64), (100, 100), (4096, 4096), (4096, 8192), (5000, 5001), (65536, 65536)]
         {
             let mut copies = scattered(1000, len, step, 1 << 40);
-            assert!(are_apart(&copies), "{len} bytes every {step}");
+            assert!(are_independent(&copies), "{len} bytes every {step}");
             let inside = scattered(1000, len, step, 0x10_0040 + 1000 * step);
-            assert!(are_apart(&inside), "the same, from right behind them");
+            assert!(are_independent(&inside), "the same, from right behind them");
             for (other, what) in [(3, "the start"), (997, "the end")] {
                 copies[500] = copy(copies[other].dst + len - 1, 1 << 41, 1);
-                assert!(!are_apart(&copies), "{len} bytes every {step}, one writes at {what}");
+                assert!(!are_independent(&copies), "{len} bytes every {step}, one writes at {what}");
             }
             copies[500] = copy(1 << 30, copies[700].dst, 1);
-            assert!(!are_apart(&copies), "{len} bytes every {step}, one reads what another writes");
+            assert!(!are_independent(&copies), "{len} bytes every {step}, one reads what another writes");
         }
     }
 
@@ -163,9 +166,9 @@ mod tests {
                 .map(|at| if at % 2 == 0 { (at * 65536, 65536) } else { ((1 << 30) + at * small, small) });
             sizes.rev().map(|(at, len)| copy(at, 1 << 40, len)).collect()
         };
-        assert!(are_apart(&large_and_small(8192)));
+        assert!(are_independent(&large_and_small(8192)));
         let crowd = large_and_small(8);
-        assert!(!are_apart(&crowd) && meetings(&crowd).is_empty(), "too many in a cell");
-        assert!(are_apart(&[]) && are_apart(&[copy(8, 0, 8)]));
+        assert!(!are_independent(&crowd) && hazards(&crowd).is_empty(), "too many in a cell");
+        assert!(are_independent(&[]) && are_independent(&[copy(8, 0, 8)]));
     }
 }

@@ -1,10 +1,11 @@
-//! Lists of descriptors that grow while the launch that reads them waits in the stream: then all copies that come behind a long
-//! piece of work are one launch, however many calls submitted them and whenever they were sent.
+//! GrowingLists of descriptors that grow while the launch that reads them waits in the stream: then all
+//! copies that come behind a long piece of work are one launch, however many calls submitted them and
+//! whenever they were sent.
 //!
-//! The host writes an address, counts it, and looks whether the kernel has begun to close the list; the kernel says that it closes
-//! the list, then reads the count. At least one of the two sees what the other did; who is in doubt asks what was taken.
+//! The host writes an address, counts it, and looks whether the kernel has begun to close the list; the
+//! kernel says that it closes the list, then reads the count. At least one of the two sees what the other
+//! did; who is in doubt asks what was taken.
 
-use crate::cuda::descriptors::sealed::SealedOp;
 use ferry_core::{
     Ticket,
     sync::{Mutex, lock},
@@ -14,39 +15,51 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Addresses that a list holds: the same in sealed.cu.
-pub const MOST: usize = 4096;
-/// Lists of a queue. When all are in use, addresses travel in the parameters of launches.
+/// A copy through a descriptor that the GPU will read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorOp {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// Where the descriptor is.
+    pub at: usize,
+    /// What it must be sealed with.
+    pub key: u64,
+}
+
+/// Addresses that a list holds: `MOST` in sealed.cu.
+pub const LIST_MAX: usize = 4096;
+/// GrowingLists of a queue. When all are in use, addresses travel in the parameters of launches.
 const LISTS: usize = 4;
 
 /// A list in page-locked memory, which a kernel reads: the same in sealed.cu.
 #[repr(C)]
-pub struct List {
-    /// Only the host writes this,
+pub struct GrowingList {
+    /// How many addresses there are. Only the host writes it.
     count: AtomicU32,
     spare: [u32; 31],
-    /// and only the kernel these: whether it takes no more, how many it has taken, plus one, and whether it reads no address
-    /// any more.
+    /// Whether the kernel takes no more. Only the kernel writes this and the next two.
     closing: AtomicU32,
+    /// How many the kernel has taken, plus one.
     taken: AtomicU32,
+    /// Whether the kernel reads no address any more.
     done: AtomicU32,
     spare2: [u32; 29],
     /// Zero where nothing was written yet: the kernel looks before it knows the count.
-    at: [AtomicU64; MOST],
+    at: [AtomicU64; LIST_MAX],
 }
 
 /// Bytes of all lists of a queue.
-pub const LISTS_LEN: usize = LISTS * size_of::<List>();
+pub const LISTS_LEN: usize = LISTS * size_of::<GrowingList>();
 
 /// The lists of one queue.
-pub struct Lists {
-    lists: &'static [List; LISTS],
-    last: Mutex<Last>,
+pub struct GrowingLists {
+    lists: &'static [GrowingList; LISTS],
+    last: Mutex<LastLaunch>,
 }
 
 /// What became of the last launch.
-struct Last {
-    open: Option<Open>,
+struct LastLaunch {
+    open: Option<OpenList>,
     /// The op that would follow it.
     next: Ticket,
     /// Whether the last list that was open has grown.
@@ -55,14 +68,14 @@ struct Last {
 
 /// A list that may still grow.
 #[derive(Clone, Copy)]
-struct Open {
-    list: &'static List,
+struct OpenList {
+    list: &'static GrowingList,
     /// The op of its first address, and what all its descriptors are sealed with.
     first: Ticket,
     key: u64,
 }
 
-impl List {
+impl GrowingList {
     /// Makes it empty. No kernel knows it.
     fn clear(&self) {
         let used = self.count.swap(0, Ordering::Relaxed);
@@ -70,10 +83,11 @@ impl List {
         [&self.closing, &self.taken, &self.done].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Adds as many as there is room for. Says how many, and whether the kernel will read all of them; it may if not.
-    fn add(&self, ops: &[SealedOp]) -> (usize, bool) {
+    /// Adds as many as there is room for. Says how many, and whether the kernel will read all of them; it may
+    /// if not.
+    fn add(&self, ops: &[DescriptorOp]) -> (usize, bool) {
         let before = self.count.load(Ordering::Relaxed) as usize;
-        let added = ops.len().min(MOST - before);
+        let added = ops.len().min(LIST_MAX - before);
         for (at, op) in self.at[before..].iter().zip(&ops[..added]) {
             at.store(op.at as u64, Ordering::Relaxed);
         }
@@ -82,7 +96,8 @@ impl List {
         (added, self.closing.load(Ordering::Relaxed) == 0)
     }
 
-    /// How many the kernel has taken, which has begun to close the list. `is_alive` is asked now and then whether it still runs.
+    /// How many the kernel has taken, which has begun to close the list. `is_alive` is asked now and then
+    /// whether it still runs.
     fn taken<E>(&self, mut is_alive: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
         for turn in 1_u32.. {
             match self.taken.load(Ordering::Acquire) {
@@ -95,23 +110,24 @@ impl List {
     }
 }
 
-impl Lists {
+impl GrowingLists {
     /// The lists in `LISTS_LEN` zeroed bytes of page-locked memory at `at`.
     ///
     /// # Safety
     /// The memory lives and nobody else writes it until these lists are gone and no kernel knows them.
-    pub unsafe fn new(at: usize) -> Lists {
+    pub unsafe fn new(at: usize) -> GrowingLists {
         // SAFETY: the caller's promise; zeroes are lists.
-        let lists = unsafe { &*(at as *const [List; LISTS]) };
+        let lists = unsafe { &*(at as *const [GrowingList; LISTS]) };
         lists.iter().for_each(|list| list.done.store(1, Ordering::Relaxed));
-        Lists { lists, last: Mutex::new(Last { open: None, next: 0, grew: true }) }
+        GrowingLists { lists, last: Mutex::new(LastLaunch { open: None, next: 0, grew: true }) }
     }
 
-    /// Adds ops to the list whose launch is the last thing in the stream, if there is one; how many of them are in the stream now.
-    /// Whatever else is put there takes a ticket: then these do not follow those of the list.
-    pub fn add<E>(&self, ops: &[SealedOp], is_alive: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
+    /// Adds ops to the list whose launch is the last thing in the stream, if there is one; how many of them
+    /// are in the stream now. Whatever else is put there takes a ticket: then these do not follow those of
+    /// the list.
+    pub fn add<E>(&self, ops: &[DescriptorOp], is_alive: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
         let mut last = lock(&self.last);
-        let Some(Open { list, first, key }) = last.open else { return Ok(0) };
+        let Some(OpenList { list, first, key }) = last.open else { return Ok(0) };
         let before = list.count.load(Ordering::Relaxed) as usize;
         let follow = following(ops, first + before as Ticket, key);
         let (added, is_whole) = list.add(&ops[..follow]);
@@ -124,38 +140,39 @@ impl Lists {
         Ok(sent)
     }
 
-    /// Whether more may follow before the GPU begins with `ops`: if there are several, or they follow others, or it was so the last
-    /// time. What stands alone among other work is done sooner without a list.
-    pub fn may_grow(&self, ops: &[SealedOp]) -> bool {
+    /// Whether more may follow before the GPU begins with `ops`: if there are several, or they follow others,
+    /// or it was so the last time. What stands alone among other work is done sooner without a list.
+    pub fn may_grow(&self, ops: &[DescriptorOp]) -> bool {
         let last = lock(&self.last);
         ops.len() > 1 || last.grew || ops[0].ticket == last.next
     }
 
-    /// A list with as many of `ops` as it holds, and how many these are, for a launch that is to come; `None` if all are in use.
-    pub fn fill(&self, ops: &[SealedOp]) -> Option<(&'static List, usize)> {
+    /// A list with as many of `ops` as it holds, and how many these are, for a launch that is to come; `None`
+    /// if all are in use.
+    pub fn fill(&self, ops: &[DescriptorOp]) -> Option<(&'static GrowingList, usize)> {
         let list = self.lists.iter().find(|list| list.done.load(Ordering::Acquire) == 1)?;
         list.clear();
-        let SealedOp { ticket, key, .. } = ops[0];
+        let DescriptorOp { ticket, key, .. } = ops[0];
         Some((list, list.add(&ops[..following(ops, ticket, key)]).0))
     }
 
     /// A launch of `ops` is in the stream, and nothing behind it; of this list, if it may grow.
-    pub fn launched(&self, list: Option<&'static List>, ops: &[SealedOp]) {
-        let SealedOp { ticket: first, key, .. } = ops[0];
+    pub fn launched(&self, list: Option<&'static GrowingList>, ops: &[DescriptorOp]) {
+        let DescriptorOp { ticket: first, key, .. } = ops[0];
         let mut last = lock(&self.last);
-        last.open = list.map(|list| Open { list, first, key });
+        last.open = list.map(|list| OpenList { list, first, key });
         last.next = first + ops.len() as Ticket;
         last.grew &= list.is_none();
     }
 
     /// There is no launch for `list`.
-    pub fn unused(&self, list: &List) {
+    pub fn unused(&self, list: &GrowingList) {
         list.done.store(1, Ordering::Relaxed);
     }
 }
 
 /// How many of `ops` have tickets in a row from `ticket` on and this key.
-pub fn following(ops: &[SealedOp], ticket: Ticket, key: u64) -> usize {
+pub fn following(ops: &[DescriptorOp], ticket: Ticket, key: u64) -> usize {
     (ticket..).zip(ops).take_while(|(ticket, op)| (op.ticket, op.key) == (*ticket, key)).count()
 }
 
@@ -163,18 +180,18 @@ pub fn following(ops: &[SealedOp], ticket: Ticket, key: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn lists() -> Lists {
+    fn lists() -> GrowingLists {
         let memory = vec![0_u64; LISTS_LEN / 8].leak();
         // SAFETY: it lives until the end, and nobody else knows it.
-        unsafe { Lists::new(memory.as_ptr() as usize) }
+        unsafe { GrowingLists::new(memory.as_ptr() as usize) }
     }
 
-    fn ops(tickets: std::ops::Range<Ticket>) -> Vec<SealedOp> {
-        tickets.map(|ticket| SealedOp { ticket, at: 64 * ticket as usize, key: 9 }).collect()
+    fn ops(tickets: std::ops::Range<Ticket>) -> Vec<DescriptorOp> {
+        tickets.map(|ticket| DescriptorOp { ticket, at: 64 * ticket as usize, key: 9 }).collect()
     }
 
     /// What a kernel does when it begins: where the descriptors are.
-    fn begin(list: &List) -> Vec<u64> {
+    fn begin(list: &GrowingList) -> Vec<u64> {
         list.closing.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let count = list.count.load(Ordering::SeqCst);
@@ -182,7 +199,7 @@ mod tests {
         list.at[..count as usize].iter().map(|at| at.load(Ordering::SeqCst)).collect()
     }
 
-    fn add(lists: &Lists, ops: &[SealedOp]) -> usize {
+    fn add(lists: &GrowingLists, ops: &[DescriptorOp]) -> usize {
         lists.add(ops, || Ok::<(), ()>(())).expect("alive")
     }
 
@@ -207,11 +224,11 @@ mod tests {
     #[test]
     fn a_list_ends_where_it_is_full_or_the_next_op_is_no_neighbour() {
         let (lists, all) = (lists(), ops(1..5000));
-        assert_eq!(lists.fill(&all).map(|(_, count)| count), Some(MOST));
+        assert_eq!(lists.fill(&all).map(|(_, count)| count), Some(LIST_MAX));
         let (list, _) = lists.fill(&all[..4000]).expect("one is free");
         lists.launched(Some(list), &all[..4000]);
-        assert_eq!((add(&lists, &all[4000..]), add(&lists, &all[MOST..])), (MOST - 4000, 0));
-        for odd in [SealedOp { ticket: 77, ..all[2] }, SealedOp { key: 1, ..all[2] }] {
+        assert_eq!((add(&lists, &all[4000..]), add(&lists, &all[LIST_MAX..])), (LIST_MAX - 4000, 0));
+        for odd in [DescriptorOp { ticket: 77, ..all[2] }, DescriptorOp { key: 1, ..all[2] }] {
             let lists = self::lists();
             let few = [all[0], all[1], odd];
             assert_eq!(lists.fill(&few).map(|(_, count)| count), Some(2));
@@ -224,7 +241,7 @@ mod tests {
     #[test]
     fn a_list_is_used_again_when_its_kernel_reads_no_more_and_is_empty_then() {
         let (lists, ops) = (lists(), ops(1..10));
-        let taken: Vec<&List> = (0..LISTS).map(|_| lists.fill(&ops).expect("one is free").0).collect();
+        let taken: Vec<&GrowingList> = (0..LISTS).map(|_| lists.fill(&ops).expect("one is free").0).collect();
         assert!(lists.fill(&ops).is_none());
         begin(taken[2]);
         taken[2].done.store(1, Ordering::SeqCst);
@@ -239,7 +256,7 @@ mod tests {
     #[test]
     fn copies_that_stand_alone_get_no_list_after_the_first() {
         let (lists, all) = (lists(), ops(1..100));
-        let launch = |ops: &[SealedOp]| {
+        let launch = |ops: &[DescriptorOp]| {
             let list = lists.may_grow(ops).then(|| lists.fill(ops).expect("one is free").0);
             lists.launched(list, ops);
             if let Some(list) = list {

@@ -1,12 +1,12 @@
-//! Lists of pieces for kernels, in page-locked memory of a device that is used again and again.
+//! ListSlots of pieces for kernels, in page-locked memory of a device that is used again and again.
 //!
-//! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the list, so that the host
-//! knows without a call of the driver that the slot is free. Nobody ever waits for a slot: when all are lent out the pieces go with the
-//! launches themselves.
+//! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the
+//! list, so that the host knows without a call of the driver that the slot is free. Nobody ever waits for a
+//! slot: when all are lent out the pieces go with the launches themselves.
 
 use crate::bytes::{nontemporal, overlap::is_overlapping};
 use ferry_core::{
-    Result, Segment,
+    Result, Rows, Segment,
     sync::{Mutex, lock, spin_loop},
 };
 use std::{
@@ -16,17 +16,17 @@ use std::{
 };
 
 /// Pieces that fit into the parameters of a launch: the same as in kernels.cu.
-pub const FEW: usize = 160;
+pub const INLINE_MAX: usize = 160;
 /// Pieces of a slot.
-pub const ROOM: usize = 4096;
-/// Slots at most: the same as in kernels.cu.
-const SLOTS: usize = 64;
-/// Slots that are made at a time.
-const GROUP: usize = 8;
-/// How often is looked whether all are back when they are given back themselves: some hundred microseconds.
-const LOOKS: u32 = 10_000;
+pub const LIST_MAX: usize = 4096;
+/// SlotTable at most: the same as in kernels.cu.
+const SLOTS_MAX: usize = 64;
+/// SlotTable that are made at a time.
+const GROUP_SLOTS: usize = 8;
+/// How often the slots are polled for being free when they are given back: some hundred microseconds.
+const IDLE_POLLS: u32 = 10_000;
 /// Bytes of a group: the lists, and then the numbers of the last loans that came back.
-const GROUP_LEN: usize = GROUP * (ROOM * size_of::<Entry>() + size_of::<AtomicU64>());
+const GROUP_LEN: usize = GROUP_SLOTS * (LIST_MAX * size_of::<Entry>() + size_of::<AtomicU64>());
 
 /// A piece for a kernel: the same as in kernels.cu.
 #[repr(C)]
@@ -44,9 +44,15 @@ const _: () =
     assert!(size_of::<Segment>() == size_of::<Entry>() && align_of::<Segment>() == align_of::<Entry>());
 
 impl Entry {
+    /// The entry as a row.
+    pub fn rows(&self) -> Rows {
+        Rows::linear(self.dst as usize, self.src as usize, self.len as usize)
+    }
+
     /// The segments of a plan, as they are.
     pub fn of(segments: &[Segment]) -> &[Entry] {
-        // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where addresses have 64 bits.
+        // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where
+        // addresses have 64 bits.
         unsafe { slice::from_raw_parts(segments.as_ptr().cast(), segments.len()) }
     }
 
@@ -62,13 +68,14 @@ impl Entry {
 
     /// Whether its two ends share bytes.
     #[inline]
-    pub fn meets(&self) -> bool {
+    pub fn overlaps(&self) -> bool {
         is_overlapping(self.dst as usize, self.src as usize, self.len as usize)
     }
 }
 
-/// Writes entries into room that is as long at least and that a GPU will read: past the caches, so that the room need not be
-/// fetched before it is written, nor looked for in a CPU when it is read. A [fence](nontemporal::fence) comes before the GPU is told.
+/// Writes entries into room that is as long at least and that a GPU will read, with non-temporal stores: the
+/// room need not be fetched into the caches before it is written, nor snooped there when it is read. A
+/// [fence](nontemporal::fence) comes before the GPU is told.
 pub fn write(room: &mut [MaybeUninit<Segment>], entries: &[Entry]) {
     let to = room[..entries.len()].as_mut_ptr().cast();
     // SAFETY: an entry is three words.
@@ -79,10 +86,10 @@ pub fn write(room: &mut [MaybeUninit<Segment>], entries: &[Entry]) {
 
 /// The slots of a device.
 #[derive(Default)]
-pub struct Lists(Mutex<Slots>);
+pub struct ListSlots(Mutex<SlotTable>);
 
 #[derive(Default)]
-struct Slots {
+struct SlotTable {
     groups: Vec<usize>,
     /// The number of the newest loan of each slot.
     lent: Vec<u64>,
@@ -90,12 +97,12 @@ struct Slots {
 }
 
 /// A slot that is the caller's. If it is not [`sent`](Self::sent) it is free again when this goes.
-pub struct Loan {
+pub struct ListSlot {
     /// The number of the slot.
     pub slot: u32,
-    /// What the kernel has to write when it ends,
+    /// The number that the kernel has to write when it ends.
     pub number: u64,
-    /// and where.
+    /// Where the kernel has to write it.
     pub back: usize,
     list: usize,
     /// How many entries were added.
@@ -103,12 +110,12 @@ pub struct Loan {
     is_sent: bool,
 }
 
-impl Lists {
+impl ListSlots {
     /// A slot, if one is free or can be made: `make` gives page-locked memory of this length.
-    pub fn lend(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<Option<Loan>> {
+    pub fn lend(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<Option<ListSlot>> {
         let mut slots = lock(&self.0);
         let free = match slots.find() {
-            None if slots.lent.len() < SLOTS => Some(slots.add(make(GROUP_LEN)?)),
+            None if slots.lent.len() < SLOTS_MAX => Some(slots.add(make(GROUP_LEN)?)),
             found => found,
         };
         Ok(free.map(|slot| slots.lend(slot)))
@@ -118,7 +125,7 @@ impl Lists {
     pub fn close(&self) -> Vec<usize> {
         let mut slots = lock(&self.0);
         // A kernel says so a moment after its end was heard of.
-        let is_idle = (0..LOOKS).any(|_| {
+        let is_idle = (0..IDLE_POLLS).any(|_| {
             spin_loop();
             (0..slots.lent.len()).all(|slot| slots.is_back(slot))
         });
@@ -127,13 +134,13 @@ impl Lists {
     }
 }
 
-impl Slots {
+impl SlotTable {
     fn add(&mut self, group: usize) -> usize {
         let first = self.lent.len();
         self.groups.push(group);
-        self.lent.resize(first + GROUP, 0);
+        self.lent.resize(first + GROUP_SLOTS, 0);
         // SAFETY: in fresh memory of a group's length, which nobody else knows; no loan has the number 0.
-        unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP) };
+        unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP_SLOTS) };
         first
     }
 
@@ -148,31 +155,32 @@ impl Slots {
         back.load(Ordering::Acquire) == self.lent[slot]
     }
 
-    fn lend(&mut self, slot: usize) -> Loan {
+    fn lend(&mut self, slot: usize) -> ListSlot {
         self.count += 1;
         self.lent[slot] = self.count;
-        Loan {
+        ListSlot {
             slot: slot as u32,
             number: self.count,
             back: self.back(slot),
-            list: self.groups[slot / GROUP] + slot % GROUP * ROOM * size_of::<Entry>(),
+            list: self.groups[slot / GROUP_SLOTS] + slot % GROUP_SLOTS * LIST_MAX * size_of::<Entry>(),
             len: 0,
             is_sent: false,
         }
     }
 
     fn back(&self, slot: usize) -> usize {
-        let lists = GROUP * ROOM * size_of::<Entry>();
-        self.groups[slot / GROUP] + lists + slot % GROUP * size_of::<AtomicU64>()
+        let lists = GROUP_SLOTS * LIST_MAX * size_of::<Entry>();
+        self.groups[slot / GROUP_SLOTS] + lists + slot % GROUP_SLOTS * size_of::<AtomicU64>()
     }
 }
 
-impl Loan {
+impl ListSlot {
     /// Room behind what was added; entries are segments to the core.
     pub fn room(&mut self) -> &mut [MaybeUninit<Segment>] {
         let rest = self.list + self.len * size_of::<Entry>();
-        // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is sent.
-        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Segment>, ROOM - self.len) }
+        // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is
+        // sent.
+        unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Segment>, LIST_MAX - self.len) }
     }
 
     /// The first of the room were added.
@@ -185,7 +193,7 @@ impl Loan {
 
     /// Writes entries behind the others; false if they do not all fit, and then none is written.
     pub fn add(&mut self, entries: &[Entry]) -> bool {
-        let fits = entries.len() <= ROOM - self.len;
+        let fits = entries.len() <= LIST_MAX - self.len;
         if fits {
             write(self.room(), entries);
             self.len += entries.len();
@@ -195,7 +203,8 @@ impl Loan {
 
     /// What was added.
     pub fn segments(&self) -> &[Segment] {
-        // SAFETY: so many entries were written, which are segments to the core, and no kernel ever writes to the list.
+        // SAFETY: so many entries were written, which are segments to the core, and no kernel ever writes to
+        // the list.
         unsafe { slice::from_raw_parts(self.list as *const Segment, self.len) }
     }
 
@@ -215,7 +224,7 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for ListSlot {
     fn drop(&mut self) {
         if !self.is_sent {
             // What was written comes before what the next one writes.
@@ -235,7 +244,7 @@ mod tests {
         Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as usize)
     }
 
-    fn lend(lists: &Lists) -> Option<Loan> {
+    fn lend(lists: &ListSlots) -> Option<ListSlot> {
         lists.lend(memory).expect("memory")
     }
 
@@ -247,8 +256,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_lent_again_when_its_list_was_read_and_not_before() {
-        let lists = Lists::default();
-        let sent: Vec<_> = (0..SLOTS)
+        let lists = ListSlots::default();
+        let sent: Vec<_> = (0..SLOTS_MAX)
             .map(|_| {
                 let loan = lend(&lists).expect("a free slot");
                 let key = (loan.slot, loan.number, loan.back);
@@ -270,8 +279,8 @@ mod tests {
 
     #[test]
     fn lists_of_two_loans_lie_apart() {
-        let lists = Lists::default();
-        let mut loans: Vec<_> = (0..GROUP + 1).map(|_| lend(&lists).expect("a free slot")).collect();
+        let lists = ListSlots::default();
+        let mut loans: Vec<_> = (0..GROUP_SLOTS + 1).map(|_| lend(&lists).expect("a free slot")).collect();
         for (number, loan) in loans.iter_mut().enumerate() {
             loan.room().fill(MaybeUninit::new(Segment { dst: number, src: 1, len: 2 }));
         }
@@ -305,7 +314,7 @@ mod tests {
 
     #[test]
     fn memory_that_a_kernel_may_read_is_kept() {
-        let lists = Lists::default();
+        let lists = ListSlots::default();
         let loan = lend(&lists).expect("a free slot");
         loan.sent();
         assert_eq!(lists.close(), []);

@@ -1,33 +1,30 @@
-//! One GPU: its primary context, its kernels, and what its queues share.
+//! One GPU as its streams see it: its primary context, and what all of its streams share.
+//!
+//! Kernels are loaded when first needed, and events, doorbells, slots for lists, bounce buffers and spare
+//! streams are kept here when they are not in use. What the floors above share for each GPU is theirs to
+//! keep.
 
 use crate::cuda::{
-    coalesce::sender::Sender,
-    descriptors::reports::Sealing,
-    driver::{Context, ImplicitSync, KernelHandle},
-    memory::PinnedRanges,
-    order::fence::Watcher,
-    order::queue::Lane,
-    shared::beforehand::Beforehand,
-    shared::bounce::Bounces,
-    shared::latch::Words,
-    staging::{Staging, StagingPool},
-    stream::bell::Bells,
+    driver::{Context, Current, ImplicitSync, KernelHandle, StreamHandle},
+    stream::bounce::Bounces,
+    stream::doorbell::Doorbells,
     stream::events::Events,
-    stream::ring::{Lists, Loan},
+    stream::list_slots::{ListSlot, ListSlots},
     stream::settings::{Constants, Settings},
-    stream::streams::Spares,
+    stream::spare_streams::SpareStreams,
 };
-use crate::litter::Litter;
-use crate::pool::Pool;
+use crate::{litter::Litter, pool::Pool};
 use ferry_core::{
     Result,
-    sync::{Arc, CachePadded, Mutex},
+    sync::{Arc, CachePadded},
 };
 use std::{ffi::CStr, ops::Deref, sync::OnceLock};
 
 /// The kernels, made of the sources of these names by regenerate.sh.
-const PTX: &CStr = text(concat!(include_str!("kernels/kernels.ptx"), "\0"));
-const REDUCE: &CStr = text(concat!(include_str!("kernels/reduce.ptx"), "\0"));
+const PTX: &CStr = text(concat!(include_str!("../kernels/kernels.ptx"), "\0"));
+const REDUCE: &CStr = text(concat!(include_str!("../kernels/reduce.ptx"), "\0"));
+/// Multiprocessors of a GPU of which the driver does not say it.
+const MULTIPROCESSORS: usize = 32;
 
 /// A text that ends with a zero.
 pub const fn text(text: &str) -> &CStr {
@@ -39,31 +36,24 @@ pub const fn text(text: &str) -> &CStr {
 
 /// A GPU with its primary context, the one that CUDA's other users in the process have too.
 pub struct Device {
-    pub workers: Arc<Pool>,
+    /// Threads for what may block.
+    pub pool: Arc<Pool>,
     /// Functions of the user's that will not run.
     pub litter: Arc<Litter>,
-    pub watcher: Arc<Watcher>,
-    /// The planner's numbers for this GPU.
-    pub constants: CachePadded<Constants>,
-    lists: Lists,
-    pub bells: Bells,
-    /// For copies of pageable memory.
-    pub staging: Staging,
     /// Streams that are held, of other devices too, and calls that must not be made meanwhile.
     pub sync: Arc<ImplicitSync>,
-    /// What is made before a stream is held.
-    pub beforehand: Arc<Beforehand>,
-    /// For those streams.
-    pub words: Words,
+    /// The planner's numbers for this GPU.
+    pub constants: CachePadded<Constants>,
+    /// Doorbells that no stream has.
+    pub doorbells: Doorbells,
+    /// Bounce buffers that no stream has.
+    pub bounces: Arc<Bounces>,
+    /// Events that are not in use.
+    pub events: Events,
+    lists: ListSlots,
+    spare_streams: SpareStreams,
     kernels: OnceLock<[KernelHandle; 4]>,
     reducing: OnceLock<[KernelHandle; 2]>,
-    pub spares: Spares,
-    /// For copies that go through memory of the host.
-    pub bounces: Bounces,
-    /// For descriptors that the GPU reads.
-    pub sealing: Sealing,
-    pub events: Events,
-    pub sender: Arc<Sender<Lane>>,
     /// Released last.
     context: Arc<Context>,
 }
@@ -82,79 +72,74 @@ pub struct Kernels {
 }
 
 impl Device {
-    /// A device with nothing in its pools.
+    /// A device with nothing in its free lists.
     pub fn new(
         context: Arc<Context>,
-        workers: Arc<Pool>,
-        watcher: Arc<Watcher>,
+        pool: Arc<Pool>,
         sync: Arc<ImplicitSync>,
-        beforehand: Arc<Beforehand>,
-        pinned: Arc<Mutex<PinnedRanges>>,
         settings: &Settings,
-    ) -> Device {
-        const GUESS: usize = 32;
-        let staging = StagingPool::new(context.clone(), workers.clone(), settings.stagers);
-        let staging = Staging::new(staging, pinned);
-        let constants = settings.constants.on(context.multiprocessors().unwrap_or(GUESS));
-        Device {
-            workers,
+    ) -> Arc<Device> {
+        let constants = settings.constants.on(context.multiprocessors().unwrap_or(MULTIPROCESSORS));
+        Arc::new(Device {
+            pool,
             litter: Arc::default(),
-            watcher,
-            constants: CachePadded(constants),
-            lists: Lists::default(),
-            bells: Bells::default(),
-            staging,
             sync,
-            beforehand,
-            words: Words::default(),
+            constants: CachePadded(constants),
+            doorbells: Doorbells::default(),
+            bounces: Arc::default(),
+            events: Events::default(),
+            lists: ListSlots::default(),
+            spare_streams: SpareStreams::default(),
             kernels: OnceLock::new(),
             reducing: OnceLock::new(),
-            spares: Spares::default(),
-            bounces: Bounces::default(),
-            sealing: Sealing::default(),
-            events: Events::default(),
-            sender: Arc::default(),
             context,
-        }
+        })
     }
 
-    /// The kernels, loaded when first needed. The context is current.
-    pub fn kernels(&self) -> Result<Kernels> {
+    /// The kernels, loaded when first needed.
+    pub fn kernels(&self, current: &Current<'_>) -> Result<Kernels> {
         let names = [c"ferry_move", c"ferry_pieces", c"ferry_pieces_inline", c"ferry_rows"];
-        let [within, pieces, few, rows] = self.loaded(&self.kernels, PTX, names)?;
+        let [within, pieces, few, rows] = self.loaded(current, &self.kernels, PTX, names)?;
         Ok(Kernels { within, pieces, few, rows })
     }
 
-    /// Whether copies have to do without kernels: a stream is held, and the driver would wait for it to load them. That is so of
-    /// a device that was opened while the stream was held. The context is current.
-    pub fn lacks_kernels(&self) -> bool {
+    /// Whether copies have to do without kernels: a stream is held, and the driver would wait for it to load
+    /// them. That is so of a device that was opened while the stream was held.
+    pub fn lacks_kernels(&self, current: &Current<'_>) -> bool {
         let may_lack = self.kernels.get().is_none() && self.sync.may_hold();
-        may_lack && self.sync.unless_held(|| self.kernels()).is_none() && self.kernels.get().is_none()
+        may_lack && self.sync.unless_held(|| self.kernels(current)).is_none() && self.kernels.get().is_none()
     }
 
-    /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart. The context is current.
-    pub fn reducing(&self) -> Result<[KernelHandle; 2]> {
-        self.loaded(&self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
+    /// The kernels of reduce.cu: for runs of elements, and for one whose bytes lie apart.
+    pub fn reducing(&self, current: &Current<'_>) -> Result<[KernelHandle; 2]> {
+        self.loaded(current, &self.reducing, REDUCE, [c"ferry_reduce", c"ferry_reduce_one"])
     }
 
     /// Room for a list of pieces, if there is some.
-    pub fn lend(&self) -> Result<Option<Loan>> {
+    pub fn list_slot(&self) -> Result<Option<ListSlot>> {
         self.lists.lend(|len| self.enter()?.own_pinned(len))
     }
 
-    /// Loads everything that is otherwise loaded when first needed: the driver waits for all streams when it loads a kernel, and
-    /// for one that we hold it would wait for ever. The context is current.
-    pub fn load_all(&self) -> Result<()> {
-        self.kernels()?;
-        self.sealing()?;
-        self.reducing()?;
-        self.live()?;
-        self.stock_streams()
+    /// A CUDA stream.
+    pub fn make_stream(&self) -> Result<StreamHandle> {
+        if let Some(made) = self.sync.unless_held(|| self.enter()?.create_stream()) {
+            return made;
+        }
+        self.spare_streams.take().map_or_else(|| self.enter()?.create_stream(), Ok)
     }
 
-    /// Kernels of a module, loaded when first needed; to load them twice does no harm. The context is current.
+    /// Loads and makes everything that is otherwise made when first needed: the driver waits for all streams
+    /// when it loads a kernel, and for one that we hold it would wait for ever.
+    pub fn load_all(&self, current: &Current<'_>) -> Result<()> {
+        self.kernels(current)?;
+        self.reducing(current)?;
+        self.spare_streams.stock(|| self.sync.unless_held(|| current.create_stream()))
+    }
+
+    /// Kernels of a module, loaded when first needed; to load them twice does no harm.
     pub fn loaded<const N: usize>(
         &self,
+        current: &Current<'_>,
         slot: &OnceLock<[KernelHandle; N]>,
         ptx: &CStr,
         names: [&CStr; N],
@@ -162,18 +147,17 @@ impl Device {
         if let Some(loaded) = slot.get() {
             return Ok(*loaded);
         }
-        // SAFETY: it is, as our caller says.
-        let current = unsafe { self.assume_current() };
         let load = || match slot.get() {
             Some(loaded) => Ok(*loaded),
             None => current.load(ptx, names),
         };
         let loaded = match self.sync.unless_held(load) {
             Some(loaded) => loaded,
-            // Whoever holds a stream may have loaded them just before.
+            // The thread that holds a stream may have loaded them just before.
             None => slot.get().map_or_else(|| self.sync.when_free(load), |loaded| Ok(*loaded)),
         };
-        // Those of another thread, if it has loaded them meanwhile: then it does not matter what became of ours.
+        // Those of another thread, if it has loaded them meanwhile: then it does not matter what became of
+        // ours.
         match slot.get() {
             Some(loaded) => Ok(*loaded),
             None => loaded.map(|loaded| *slot.get_or_init(|| loaded)),
@@ -191,17 +175,14 @@ impl Deref for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let words = self.words.pages();
         let Ok(current) = self.enter() else { return };
         self.events.give_back(&current);
-        for at in self.lists.close().into_iter().chain(self.bells.close()).chain(words) {
-            // SAFETY: made by `own_pinned`. Every kernel that knew a list or a bell has said that it is through, and the queues
-            // that used the words hold this device and so are gone.
+        for at in self.lists.close().into_iter().chain(self.doorbells.close()) {
+            // SAFETY: made by `own_pinned`, and every kernel that knew it has said that it is done.
             unsafe { current.free_own_pinned(at) };
         }
-        self.sealing.close(&current);
         self.bounces.close(&current);
-        self.spares.close(&current);
+        self.spare_streams.close(&current);
     }
 }
 

@@ -30,7 +30,8 @@ fn do_it(memory: &mut [u8], copy: &Entry) {
     memory.copy_within(copy.src as usize..(copy.src + copy.len) as usize, copy.dst as usize);
 }
 
-/// Copies inside `size` bytes whose ends do not overlap. Neighbours go on where the last one ended every other time.
+/// Copies inside `size` bytes whose ends do not overlap. Neighbours go on where the last one ended every
+/// other time.
 fn random_copies(dice: &mut Dice, size: u64) -> Vec<Entry> {
     let (count, most) = (1 + dice.below(24), 1 + dice.below(size / 4));
     let mut copies: Vec<Entry> = Vec::new();
@@ -102,7 +103,7 @@ fn copies_from_elsewhere_are_one_portion_unless_they_write_the_same() {
         assert_eq!(portions.len() == 1, apart(&copies), "{copies:?}");
         whole += usize::from(portions.len() == 1);
     }
-    assert!((1_000..4_000).contains(&whole), "{whole} of both sorts");
+    assert!((1_000..4_000).contains(&whole), "{whole} of both kinds");
 }
 
 #[test]
@@ -133,37 +134,40 @@ fn neighbours_that_go_on_are_one_copy() {
 }
 
 #[test]
-fn a_run_is_of_one_sort_and_not_too_long() {
+fn a_run_is_of_one_kind_and_not_too_long() {
     let mut run = Run::default();
-    assert!(run.has_room(Sort::Sealed) && run.has_room(Sort::Copies(Way::In)));
+    assert!(run.has_room(RunKind::Descriptors) && run.has_room(RunKind::Copies(Way::In)));
     run.add(5, Way::In, copy(0, 1000, 8));
-    assert!(!run.has_room(Sort::Copies(Way::Out)) && !run.has_room(Sort::Sealed));
-    assert_eq!((run.first(), run.last(), run.sort()), (5, 5, Some(Sort::Copies(Way::In))));
-    (6..5 + MOST.0 as Ticket).for_each(|ticket| run.add(ticket, Way::In, copy(16 * ticket, 1 << 20, 8)));
-    assert_eq!((run.count(), run.last()), (MOST.0, 5 + MOST.0 as Ticket - 1));
-    assert!(!run.has_room_up_to(MOST, Sort::Copies(Way::In)) && run.has_room(Sort::Copies(Way::In)));
+    assert!(!run.has_room(RunKind::Copies(Way::Out)) && !run.has_room(RunKind::Descriptors));
+    assert_eq!((run.first(), run.last(), run.kind()), (5, 5, Some(RunKind::Copies(Way::In))));
+    (6..5 + WINDOW_MAX.0 as Ticket)
+        .for_each(|ticket| run.add(ticket, Way::In, copy(16 * ticket, 1 << 20, 8)));
+    assert_eq!((run.count(), run.last()), (WINDOW_MAX.0, 5 + WINDOW_MAX.0 as Ticket - 1));
+    assert!(
+        !run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Way::In)) && run.has_room(RunKind::Copies(Way::In))
+    );
     let mut run = Run::default();
-    run.add(1, Way::In, copy(1 << 30, 1 << 40, MOST.1 as u64));
-    assert!(!run.has_room_up_to(MOST, Sort::Copies(Way::In)));
+    run.add(1, Way::In, copy(1 << 30, 1 << 40, WINDOW_MAX.1 as u64));
+    assert!(!run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Way::In)));
 }
 
 #[test]
 fn descriptors_are_kept_one_by_one() {
     let mut run = Run::default();
-    let ops = [7, 8].map(|ticket| SealedOp { ticket, at: 64 * ticket as usize, key: 1 });
-    ops.iter().for_each(|op| run.add_sealed(*op));
-    assert_eq!((run.sealed(), run.sort(), run.last()), (&ops[..], Some(Sort::Sealed), 8));
-    assert!(run.has_room(Sort::Sealed) && !run.has_room(Sort::Copies(Way::Within)));
+    let ops = [7, 8].map(|ticket| DescriptorOp { ticket, at: 64 * ticket as usize, key: 1 });
+    ops.iter().for_each(|op| run.add_descriptor(*op));
+    assert_eq!((run.descriptors(), run.kind(), run.last()), (&ops[..], Some(RunKind::Descriptors), 8));
+    assert!(run.has_room(RunKind::Descriptors) && !run.has_room(RunKind::Copies(Way::Within)));
 }
 
 /// Offers a copy to a lane that has passed `passed`.
-fn offer(gather: &Gather, way: Way, copy: Entry, passed: Ticket) -> Taken {
-    gather.offer(Sort::Copies(way), || passed, |run, ticket| run.add(ticket, way, copy))
+fn offer(gather: &Window, way: Way, copy: Entry, passed: Ticket) -> Offered {
+    gather.offer(RunKind::Copies(way), || passed, |run, ticket| run.add(ticket, way, copy))
 }
 
 /// An open window of a queue that has passed nothing of its first three ops.
-fn busy() -> Gather {
-    let gather = Gather::default();
+fn busy() -> Window {
+    let gather = Window::default();
     gather.set_open(true);
     assert_eq!([gather.count(), gather.count(), gather.count()], [1, 2, 3]);
     gather
@@ -172,15 +176,15 @@ fn busy() -> Gather {
 #[test]
 fn a_window_that_is_open_and_looked_at_takes_copies() {
     let (gather, one) = (busy(), copy(0, 100, 8));
-    assert_eq!(offer(&gather, Way::In, one, 2), Taken::No(false), "nobody looks");
+    assert_eq!(offer(&gather, Way::In, one, 2), Offered::No(false), "nobody looks");
     gather.attend();
     gather.set_open(false);
-    assert_eq!(offer(&gather, Way::In, one, 2), Taken::No(false));
+    assert_eq!(offer(&gather, Way::In, one, 2), Offered::No(false));
     gather.set_open(true);
     assert_eq!(gather.glance(), Glance::Empty);
-    assert_eq!(offer(&gather, Way::In, one, 2), Taken::Yes(4, false));
-    assert_eq!(offer(&gather, Way::In, copy(8, 200, 8), 3), Taken::Yes(5, false), "behind the first");
-    assert_eq!(offer(&gather, Way::Out, one, 3), Taken::Full, "no ticket is lost");
+    assert_eq!(offer(&gather, Way::In, one, 2), Offered::Yes(4, false));
+    assert_eq!(offer(&gather, Way::In, copy(8, 200, 8), 3), Offered::Yes(5, false), "behind the first");
+    assert_eq!(offer(&gather, Way::Out, one, 3), Offered::Full, "no ticket is lost");
     assert_eq!(gather.glance(), Glance::Holds(4, false));
     let run = gather.take(Vec::new()).expect("two copies");
     assert_eq!((run.first(), run.last(), gather.glance()), (4, 5, Glance::Empty));
@@ -196,24 +200,28 @@ fn the_sender_is_asked_once_when_there_may_be_many() {
         (taken, last)
     };
     for ticket in [4, 5, 6] {
-        assert_eq!(miss(0), (Taken::No(false), ticket));
+        assert_eq!(miss(0), (Offered::No(false), ticket));
     }
-    assert_eq!(miss(6), (Taken::No(false), 7), "nothing to wait for: counted anew");
+    assert_eq!(miss(6), (Offered::No(false), 7), "nothing to wait for: counted anew");
     for ticket in [8, 9, 10] {
-        assert_eq!(miss(0), (Taken::No(false), ticket));
+        assert_eq!(miss(0), (Offered::No(false), ticket));
     }
-    assert_eq!(miss(0), (Taken::No(true), 11));
-    assert_eq!(miss(0), (Taken::No(false), 12), "asked already");
+    assert_eq!(miss(0), (Offered::No(true), 11));
+    assert_eq!(miss(0), (Offered::No(false), 12), "asked already");
     gather.attend();
-    assert_eq!(offer(&gather, Way::In, one, 0), Taken::Yes(13, false));
+    assert_eq!(offer(&gather, Way::In, one, 0), Offered::Yes(13, false));
     assert!(!gather.leave(), "there is something in it");
-    assert_eq!(offer(&gather, Way::In, one, 0), Taken::Yes(14, false));
+    assert_eq!(offer(&gather, Way::In, one, 0), Offered::Yes(14, false));
     drop(gather.take(Vec::new()));
     assert!(gather.leave());
     for ticket in [15, 16, 17] {
-        assert_eq!(miss(0), (Taken::No(false), ticket), "counted anew, though nobody knows what has passed");
+        assert_eq!(
+            miss(0),
+            (Offered::No(false), ticket),
+            "counted anew, though nobody knows what has passed"
+        );
     }
-    assert_eq!(miss(0), (Taken::No(true), 18));
+    assert_eq!(miss(0), (Offered::No(true), 18));
 }
 
 #[test]
@@ -224,13 +232,13 @@ fn a_window_says_when_it_is_due() {
     let mut sends = || {
         next += 1;
         match offer(&gather, Way::Out, copy(100 * next, 1 << 30, 8), 0) {
-            Taken::Yes(_, sends) => sends,
+            Offered::Yes(_, sends) => sends,
             other => panic!("{other:?}"),
         }
     };
-    assert!((0..DUE.0 - 1).all(|_| !sends()));
+    assert!((0..SEND_AT.0 - 1).all(|_| !sends()));
     assert_eq!(gather.glance(), Glance::Holds(4, false));
     assert_eq!((sends(), gather.glance()), (false, Glance::Holds(4, true)));
-    assert!((DUE.0..FULL.0 - 1).all(|_| !sends()));
+    assert!((SEND_AT.0..SUBMITTER_SENDS_AT.0 - 1).all(|_| !sends()));
     assert_eq!((sends(), sends()), (true, true));
 }

@@ -1,43 +1,44 @@
-//! Which memory that descriptors name is still there: a number for each such allocation, in page-locked memory where kernels look.
+//! Liveness of the memory that descriptors name: a generation number for each such allocation, in pinned
+//! memory that kernels read.
 //!
-//! A stamp is the number of a slot and what the slot held when the descriptor was set. When the allocation leaves the address
-//! table the slot is counted up, so no stamp of it fits any more, and the slot can serve another one.
+//! A stamp is the number of a slot and the generation that the slot held when the descriptor was set. When
+//! the allocation leaves the address table its slot gets the next generation, so that no stamp of it fits any
+//! more, and the slot can serve another one.
 
-use crate::cuda::device::Device;
 use ferry_core::{
     Result,
     sync::{AtomicBool, Mutex, Ordering, lock},
 };
 use std::{
     collections::HashMap,
-    ptr,
     sync::{OnceLock, atomic::AtomicU32},
 };
 
-/// Slots. Allocations that find none are not watched.
+/// LivenessSlots. Allocations that find none are not watched.
 const SLOTS: usize = 1 << 18;
 /// The stamp of memory that only the host can find. No kernel takes it: sealed.cu.
 pub const FOR_THE_HOST: u64 = u64::MAX;
 
 /// The allocations of one device that descriptors name.
 #[derive(Default)]
-pub struct Live {
+pub struct Liveness {
     at: OnceLock<usize>,
     /// Whether there ever was one: most programs have none, and free much.
     is_used: AtomicBool,
-    slots: Mutex<Slots>,
+    slots: Mutex<LivenessSlots>,
 }
 
 #[derive(Default)]
-struct Slots {
+struct LivenessSlots {
     /// By the first address of the allocation.
     taken: HashMap<usize, u32>,
     spare: Vec<u32>,
     made: u32,
 }
 
-impl Live {
-    /// The address of the slots, the same for the GPU; `take` gives zeroed page-locked memory when first asked.
+impl Liveness {
+    /// The address of the slots, the same for the GPU; `take` gives zeroed page-locked memory when first
+    /// asked.
     pub fn at(&self, take: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
         let _alone = lock(&self.slots);
         match self.at.get() {
@@ -81,20 +82,7 @@ impl Live {
     }
 }
 
-impl Device {
-    /// Where kernels see which allocations are alive. The context is current.
-    pub fn live(&self) -> Result<usize> {
-        self.sealing.live.at(|len| {
-            // SAFETY: it is current, as our caller says.
-            let at = unsafe { self.assume_current() }.own_pinned(len)?;
-            // SAFETY: fresh memory of that length.
-            unsafe { ptr::write_bytes(at as *mut u8, 0, len) };
-            Ok(at)
-        })
-    }
-}
-
-impl Slots {
+impl LivenessSlots {
     /// The slot of an allocation. 0 is nobody's.
     fn find(&mut self, base: usize) -> Option<u32> {
         if let Some(slot) = self.taken.get(&base) {
@@ -113,14 +101,14 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn live() -> Live {
-        let live = Live::default();
+    fn live() -> Liveness {
+        let live = Liveness::default();
         live.at(|len| Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as usize)).expect("memory");
         live
     }
 
     /// What a kernel asks.
-    fn is_alive(live: &Live, stamp: u64) -> bool {
+    fn is_alive(live: &Liveness, stamp: u64) -> bool {
         stamp >> 32 == 0 || live.slot((stamp >> 32) as u32).load(Ordering::Relaxed) == stamp as u32
     }
 

@@ -1,0 +1,198 @@
+//! Coalescing of one queue: small copies are taken into a window when they are submitted, and put into the
+//! stream together.
+//!
+//! To submit one takes the spin lock of the window alone. What is put into the stream otherwise is sent
+//! behind what the window holds: the lane takes that out first, through [`Intake`], and meanwhile the window
+//! fills again.
+
+use crate::bytes::overlap::is_overlapping;
+use crate::cuda::{
+    coalesce::runs::{RunParts, SmallCopy},
+    coalesce::sender::{Coalesces, Sender},
+    coalesce::window::{Offered, RunKind, Window},
+    descriptors::copies::DescriptorCopies,
+    descriptors::growing_list::DescriptorOp,
+    order::intake::{Gathered, Intake},
+    order::lane::Lane,
+    stream::{Stream, StreamKind, list_slots::Entry, planner::Way},
+};
+use ferry_core::{
+    Indirect, Pieces, Plan, Route, Rows, Segment, Ticket,
+    sync::{Arc, lock},
+};
+
+/// The window of one lane.
+pub struct Coalescing {
+    window: Window,
+    /// Whether the window takes copies at all: not where each is waited for, nor in a stream that others
+    /// share.
+    may_open: bool,
+    parts: Arc<RunParts>,
+}
+
+impl Coalescing {
+    /// A window for a stream of this kind. The ticket after `last` is the next one.
+    pub fn new(kind: StreamKind, last: Ticket, descriptors: Arc<DescriptorCopies>) -> Arc<Coalescing> {
+        let parts = Arc::new(RunParts { descriptors, spare: Default::default() });
+        Arc::new(Coalescing { window: Window::after(last), may_open: kind == StreamKind::Own, parts })
+    }
+}
+
+impl Intake for Coalescing {
+    fn count(&self) -> Ticket {
+        self.window.count()
+    }
+
+    fn take(&self) -> Option<Gathered> {
+        let mut spare = lock(&self.parts.spare);
+        match self.window.take(std::mem::take(&mut *spare)) {
+            Ok(run) => {
+                let (first, bytes) = (run.first(), run.bytes());
+                Some(Gathered { first, bytes, work: self.parts.task(run) })
+            }
+            Err(list) => {
+                *spare = list;
+                None
+            }
+        }
+    }
+
+    fn set_open(&self, is_open: bool) {
+        self.window.set_open(is_open && self.may_open);
+    }
+}
+
+/// Submits copies to a lane by way of its window.
+pub struct Coalescer {
+    lane: Arc<Lane>,
+    coalescing: Arc<Coalescing>,
+    sender: Arc<Sender<Coalescer>>,
+}
+
+impl Coalesces for Coalescer {
+    fn window(&self) -> &Window {
+        &self.coalescing.window
+    }
+
+    fn try_send(self: &Arc<Self>) -> usize {
+        self.lane.try_flush()
+    }
+}
+
+impl Coalescer {
+    /// For a lane whose intake is this window; `sender` sends what it holds.
+    pub fn new(
+        lane: Arc<Lane>,
+        coalescing: Arc<Coalescing>,
+        sender: Arc<Sender<Coalescer>>,
+    ) -> Arc<Coalescer> {
+        Arc::new(Coalescer { lane, coalescing, sender })
+    }
+
+    /// What the runs of this window share.
+    pub fn parts(&self) -> &Arc<RunParts> {
+        &self.coalescing.parts
+    }
+
+    /// Submits a small copy: takes it into the window if there is something to wait for. It is sent soon,
+    /// whatever its submitter does next.
+    #[inline(always)]
+    pub fn submit_small(self: &Arc<Self>, way: Way, entry: Entry, plan: impl FnOnce() -> Plan) -> Ticket {
+        let offer = || {
+            self.coalescing.window.offer(
+                RunKind::Copies(way),
+                || self.lane.progress.passed(),
+                |run, ticket| run.add(ticket, way, entry),
+            )
+        };
+        self.offered(offer).unwrap_or_else(|| {
+            let parts = self.parts().clone();
+            self.lane.submit(SmallCopy { way, entry, plan: plan(), parts })
+        })
+    }
+
+    /// Submits a copy through a descriptor at `at`, which the GPU is to read, in the same way.
+    pub fn submit_descriptor(self: &Arc<Self>, at: usize, through: Box<Indirect>) -> Ticket {
+        let mut left = Some(through);
+        let take = |left: &mut Option<Box<Indirect>>| left.take().expect("it is added once");
+        let offer = || {
+            // Expected before it can be sent.
+            let mut in_flight = self.parts().descriptors.in_flight();
+            self.coalescing.window.offer(
+                RunKind::Descriptors,
+                || self.lane.progress.passed(),
+                |run, ticket| {
+                    let through = take(&mut left);
+                    run.add_descriptor(DescriptorOp { ticket, at, key: through.resolver.seal_key() });
+                    in_flight.add(ticket, at, through);
+                },
+            )
+        };
+        let offered = self.offered(offer);
+        offered.unwrap_or_else(|| self.lane.submit(self.parts().late_bound(take(&mut left))))
+    }
+
+    #[inline(always)]
+    fn offered(self: &Arc<Self>, mut offer: impl FnMut() -> Offered) -> Option<Ticket> {
+        loop {
+            match offer() {
+                Offered::Yes(ticket, sends) => {
+                    if sends {
+                        self.lane.try_flush();
+                    }
+                    return Some(ticket);
+                }
+                Offered::Full => self.lane.flush(),
+                Offered::No(asks) => {
+                    if asks {
+                        self.ask_sender();
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Many copies seem to be in the stream; but its progress may not have been asked for lately.
+    #[cold]
+    fn ask_sender(self: &Arc<Self>) {
+        let pool = &self.lane.stream().device().pool;
+        if self.lane.is_idle() || !self.sender.watch(pool, self.clone()) {
+            self.coalescing.window.leave();
+        }
+    }
+}
+
+/// A copy that may be coalesced: one small row between memory that is known and in reach, with ends that do
+/// not overlap.
+#[inline(always)]
+pub fn small(stream: &Stream, plan: &Plan) -> Option<(Way, Entry)> {
+    one_row(plan)
+        .filter(|_| !plan.is_plain())
+        .and_then(|segment| small_segment(stream, segment, plan.route()))
+}
+
+/// The same for one row between memory that is known.
+#[inline(always)]
+pub fn small_segment(
+    stream: &Stream,
+    Segment { dst, src, len }: Segment,
+    route: Route,
+) -> Option<(Way, Entry)> {
+    let way = stream.way(route);
+    let is_small = len <= stream.device().constants.gather_most;
+    let fits = is_small && way != Way::Across && !is_overlapping(dst, src, len);
+    fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
+}
+
+/// The one row that a plan is.
+#[inline]
+fn one_row(plan: &Plan) -> Option<Segment> {
+    match plan.pieces() {
+        Pieces::Rows([Rows { dst, src, width: len, height: 1, .. }]) => {
+            Some(Segment { dst: *dst, src: *src, len: *len })
+        }
+        Pieces::Segments([segment]) => Some(*segment),
+        _ => None,
+    }
+}

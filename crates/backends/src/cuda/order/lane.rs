@@ -1,0 +1,445 @@
+//! The order of the ops of one queue, which go into one CUDA stream.
+//!
+//! What the GPU can do by itself goes straight into the stream. What the host has to do in between (a
+//! function of the user's, a copy of pageable memory, a wait for a fence that is not in a stream) never
+//! blocks the stream, since streams share a few hardware channels and a blocked one would block its
+//! neighbours: the lane is *held* instead. Later ops wait in a backlog here, and the thread that did the
+//! host's part carries on with them.
+//!
+//! Failures of the work, ops that the driver refuses among them, are reported when a fence behind them is
+//! found done.
+
+use crate::cuda::{
+    order::backlog::{Backlog, HostPart, Item, PointPlace},
+    order::congestion::Congestion,
+    order::fence::{CudaFence, StreamPoint},
+    order::intake::{Gathered, Intake},
+    order::progress::StreamProgress,
+    order::tail::Tail,
+    order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
+    stream::{Stream, events::Event},
+};
+use crate::{
+    litter::drop_each,
+    pool::{Job, ThreadReservation},
+};
+use ferry_core::{
+    Fence, Result, Status, Ticket,
+    sync::{Arc, CachePadded, Mutex, MutexGuard, lock, spin_loop},
+};
+use std::{sync::TryLockError, thread, time::Duration};
+
+/// How often the lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken
+/// takes more.
+const LOCK_TRIES: u32 = 200;
+
+/// How often a thread is asked for where there must be one soon.
+const RETRY_EVERY: Duration = Duration::from_millis(1);
+
+/// The order of one queue.
+pub struct Lane {
+    /// The stream, and how far it has come.
+    pub progress: Arc<StreamProgress>,
+    /// The events of other streams that this one waits for.
+    pub congestion: Congestion,
+    intake: Arc<dyn Intake>,
+    /// Who holds this lock may put things into the stream.
+    state: CachePadded<Mutex<OrderState>>,
+}
+
+struct OrderState {
+    backlog: Backlog<Box<dyn WaitingTask>, Arc<StreamPoint>>,
+    tail: Tail,
+    /// Stands before what the part that has begun puts into the stream, unless everything before it has
+    /// passed.
+    before: Option<Arc<Event>>,
+}
+
+impl Lane {
+    /// An empty lane, whose next op has the ticket after `last`.
+    pub fn new(progress: Arc<StreamProgress>, intake: Arc<dyn Intake>, last: Ticket) -> Arc<Lane> {
+        let state = OrderState { backlog: Backlog::after(last), tail: Tail::default(), before: None };
+        intake.set_open(true);
+        Arc::new(Lane {
+            progress,
+            congestion: Congestion::default(),
+            intake,
+            state: CachePadded(Mutex::new(state)),
+        })
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.progress.stream
+    }
+
+    /// The newest ticket that has left the intake.
+    pub fn last(&self) -> Ticket {
+        lock(&self.state).backlog.last()
+    }
+
+    /// Submits an op, behind everything that was taken in before.
+    #[inline(never)]
+    pub fn submit(self: &Arc<Self>, task: impl Task) -> Ticket {
+        self.submit_into(&mut self.lock(), task)
+    }
+
+    /// Submits ops of which an abort finds all or none.
+    pub fn submit_together(self: &Arc<Self>, tasks: impl IntoIterator<Item = impl Task>) {
+        let mut state = self.lock();
+        for task in tasks {
+            self.submit_into(&mut state, task);
+        }
+    }
+
+    /// Sends what was taken in.
+    pub fn flush(self: &Arc<Self>) {
+        self.let_go(&mut self.lock());
+    }
+
+    /// The same, unless another thread has the stream now. How many bytes were sent.
+    pub fn try_flush(self: &Arc<Self>) -> usize {
+        self.try_lock().map_or(0, |mut state| self.let_go(&mut state))
+    }
+
+    /// Drops what was taken in, the backlog, and the wait that holds the lane if one does. What is in the
+    /// CUDA stream already cannot be taken back: it runs to its end. Returns the newest ticket, and the ops:
+    /// dropping those may run code of the user's.
+    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Box<dyn WaitingTask>>) {
+        let mut state = lock(&self.state);
+        let mut dropped = state.backlog.abort();
+        if let Some(Gathered { first, work, .. }) = self.intake.take() {
+            let newest = first + Task::more(&work);
+            state.backlog.reach(newest);
+            (dropped.newest, _) = (Some(newest), dropped.work.push(work));
+        }
+        if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
+            self.progress.status.drop_through(ticket);
+        }
+        self.intake.set_open(!state.backlog.is_held());
+        let last = state.backlog.last();
+        drop(state);
+        dropped.points.iter().for_each(|point| point.lose());
+        (last, dropped.work)
+    }
+
+    /// Drops what has not begun, and returns when nothing of what came before moves a byte any more.
+    pub fn abort(self: &Arc<Self>) {
+        let (last, dropped) = self.drop_backlog(true);
+        // What the GPU or a thread of the pool is still at comes before this point, and what is submitted
+        // from now on does not. Once it is done the lost points are, too.
+        let _ = CudaFence(self.point_after(last)).wait(None);
+        drop_each(dropped);
+    }
+
+    /// Has the lane drop its backlog when the stream of this status is stopped for good.
+    pub fn drop_when_halted(self: &Arc<Self>, status: &Status) {
+        let lane = Arc::downgrade(self);
+        status.on_halt(Box::new(move || {
+            let Some(lane) = lane.upgrade() else { return };
+            let pool = lane.stream().device().pool.clone();
+            // On another thread: the one that found the failure may hold the lock of this lane. Where there
+            // is none to be had the ops are dropped one by one as the lane comes to them.
+            let _ = pool.run(Box::new(move || drop_each(lane.drop_backlog(false).1)));
+        }));
+    }
+
+    /// Drops a function of the user's that will not run, on another thread: its destructor may want this
+    /// lane, which is locked.
+    pub fn discard(&self, function: Option<Job>) {
+        let device = self.stream().device();
+        device.litter.add(function, |job| device.pool.run(job).is_ok());
+    }
+}
+
+/// Points of the lane.
+impl Lane {
+    /// A point behind everything so far.
+    pub fn point(self: &Arc<Self>) -> Arc<StreamPoint> {
+        let mut state = self.lock();
+        self.let_go(&mut state);
+        let last = state.backlog.last();
+        let point = StreamPoint::new(&self.progress, last, false);
+        if state.backlog.place(last) == PointPlace::Waits {
+            state.backlog.wait(last, point.clone());
+        } else if let Some(why) = self.stream().device().lost() {
+            // Reported every time, and there is nothing to wait for.
+            self.progress.fail(last, why.clone());
+            self.progress.pass(last);
+        } else if self.progress.passed() < last {
+            state.tail.put_at_end(&self.progress, last, &point);
+        }
+        point
+    }
+
+    /// The same with a ticket of its own, and it remembers when it was reached.
+    pub fn mark(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
+        let mut state = self.lock();
+        self.let_go(&mut state);
+        let last = state.backlog.last();
+        let (point, ticket) = (StreamPoint::new(&self.progress, last + 1, true), last + 1);
+        if !state.backlog.is_held() && self.is_full() {
+            self.hold_up(&mut state, ticket);
+        }
+        if state.backlog.is_held_by(ticket) || state.backlog.place(last) == PointPlace::Waits {
+            state.backlog.wait(ticket, point.clone());
+        } else {
+            state.tail.record(&self.progress, ticket, &point)?;
+        }
+        state.backlog.reach(self.intake.count());
+        point.watch_failures();
+        Ok(point)
+    }
+
+    /// A point for work that was submitted before. It waits for nothing that the host has to do later.
+    pub fn point_after(self: &Arc<Self>, ticket: Ticket) -> Arc<StreamPoint> {
+        let point = StreamPoint::new(&self.progress, ticket, false);
+        if self.progress.passed() >= ticket {
+            return point;
+        }
+        let mut state = self.lock();
+        if ticket > state.backlog.last() {
+            self.let_go(&mut state);
+        }
+        match state.backlog.place(ticket) {
+            PointPlace::Waits => state.backlog.wait(ticket, point.clone()),
+            PointPlace::BeforePart => match &state.before {
+                Some(event) => point.put_at(event.clone()),
+                None => point.lose(),
+            },
+            PointPlace::End(_) => {
+                let last = state.backlog.last();
+                state.tail.put_at_end(&self.progress, last, &point);
+            }
+        }
+        point
+    }
+
+    /// A point behind everything in the stream, by whatever library it was put there.
+    pub fn end(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
+        let state = self.lock();
+        let last = state.backlog.last();
+        if self.stream().is_idle()? {
+            self.progress.pass(last);
+            return Ok(StreamPoint::new(&self.progress, last, false));
+        }
+        Ok(StreamPoint::whole(&self.progress, last, self.progress.record()?))
+    }
+
+    /// The same, and nothing is reported as passed before the point is asked.
+    pub fn end_unreported(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
+        let state = self.lock();
+        Ok(StreamPoint::whole(&self.progress, state.backlog.last(), self.progress.record()?))
+    }
+
+    /// Whether the lane has nothing left to do, as far as can be told without blocking.
+    pub fn is_idle(&self) -> bool {
+        let Some(state) = self.try_lock() else { return false };
+        let is_idle = !state.backlog.is_held() && matches!(self.stream().is_idle(), Ok(true));
+        if is_idle {
+            self.progress.pass(state.backlog.last());
+        }
+        is_idle
+    }
+}
+
+/// Getting ops under way.
+impl Lane {
+    /// The state, for a caller who cares how long it takes.
+    fn lock(&self) -> MutexGuard<'_, OrderState> {
+        for _ in 0..LOCK_TRIES {
+            if let Some(state) = self.try_lock() {
+                return state;
+            }
+            spin_loop();
+        }
+        lock(&self.state)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, OrderState>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn submit_into(self: &Arc<Self>, state: &mut OrderState, task: impl Task) -> Ticket {
+        self.let_go(state);
+        let ticket = self.intake.count();
+        state.backlog.reach(ticket);
+        self.put(state, ticket, task);
+        ticket
+    }
+
+    /// Puts what was taken in into the stream, or into the backlog of a lane that is held. How many bytes
+    /// these are.
+    fn let_go(self: &Arc<Self>, state: &mut OrderState) -> usize {
+        let Some(Gathered { first, bytes, work }) = self.intake.take() else { return 0 };
+        state.backlog.reach(first + Task::more(&work));
+        self.put(state, first, work);
+        bytes
+    }
+
+    /// Puts the newest work into the stream, or into the backlog.
+    fn put<T: Task>(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, task: T) {
+        if !state.backlog.is_held() && self.is_full() {
+            self.hold_up(state, ticket);
+        }
+        if state.backlog.is_held() {
+            let (progress, before) = (&*self.progress, state.backlog.newest());
+            if let Some(work) = task.wait(BacklogEnd { progress, ticket, before }) {
+                state.backlog.keep(work);
+            }
+            return;
+        }
+        match self.launch(state, ticket, task, false) {
+            Next::Follows => {}
+            Next::Held(part) => {
+                debug_assert!(!self.stream().is_shared(), "what others put there would overtake op {ticket}");
+                state.backlog.hold(ticket, part);
+                self.intake.set_open(false);
+            }
+            Next::Full(rest) => {
+                self.hold_up(state, ticket);
+                state.backlog.again(ticket, rest);
+            }
+            Next::Instead(_) => unreachable!("only what has waited changes"),
+        }
+    }
+
+    fn launch<T: Task>(
+        self: &Arc<Self>,
+        state: &mut OrderState,
+        ticket: Ticket,
+        task: T,
+        has_waited: bool,
+    ) -> Next {
+        state.tail.move_on(&self.progress, ticket - 1);
+        let entered = match self.progress.status.is_halted() {
+            true => None,
+            false => Some(self.stream().device().enter()),
+        };
+        let next = match entered {
+            Some(Ok(current)) => {
+                task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited })
+            }
+            refused => {
+                self.discard(task.into_function());
+                refused.map_or(Ok(()), |refused| refused.map(drop)).map(|()| Next::Follows)
+            }
+        };
+        next.unwrap_or_else(|error| {
+            self.progress.fail(ticket, error);
+            Next::Follows
+        })
+    }
+
+    /// Counts one more launch. True if the stream takes no more of them now. One that other libraries use
+    /// takes all: nothing may be held back there.
+    pub fn is_full(&self) -> bool {
+        // Without a thread that goes on later nothing may be held back either.
+        !self.stream().is_shared()
+            && self.congestion.is_full()
+            && self.stream().device().pool.reserve().is_ok()
+    }
+
+    /// Holds the lane before the op `ticket`, until the stream has passed everything that is in it.
+    fn hold_up(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket) {
+        state.backlog.hold(ticket, HostPart::Wait);
+        self.intake.set_open(false);
+        let point = StreamPoint::new(&self.progress, ticket - 1, false);
+        let recorded = state.tail.record(&self.progress, ticket - 1, &point);
+        self.progress.note(ticket - 1, recorded);
+        let (lane, thread) = (self.clone(), self.reserve_thread());
+        point.when_done(Box::new(move || thread.run(Box::new(move || lane.resume(ticket)))));
+    }
+
+    /// A thread that was to be had when `is_full` asked for one. If the last one has just ended, and its
+    /// place was taken by another process, there is one when that goes.
+    fn reserve_thread(&self) -> ThreadReservation {
+        loop {
+            match self.stream().device().pool.reserve() {
+                Ok(thread) => return thread,
+                Err(_) => thread::sleep(RETRY_EVERY),
+            }
+        }
+    }
+
+    /// The host is about to do its part of op `ticket`, which may use the stream. False if that was dropped
+    /// before.
+    pub fn begin(&self, ticket: Ticket) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = !self.progress.status.is_halted() && state.backlog.begin(ticket);
+        state.tail.pin(&self.progress);
+        let before = ticket - 1;
+        let needs_event = is_wanted && self.progress.passed() < before;
+        let event = needs_event.then(|| state.tail.event(&self.progress, before, before, false));
+        state.before = event.and_then(Result::ok);
+        is_wanted
+    }
+
+    /// The work that the op `ticket` held the lane for has come back: it is tried again before all else.
+    pub fn retry(self: &Arc<Self>, ticket: Ticket, work: Option<Box<dyn WaitingTask>>) {
+        let mut state = lock(&self.state);
+        if !state.backlog.is_held_by(ticket) {
+            return;
+        }
+        if let Some(work) = work {
+            state.backlog.again(ticket, work);
+        }
+        drop(state);
+        self.resume(ticket);
+    }
+
+    /// The host's part of op `ticket` is done: carries on with the backlog, up to the next part for the host.
+    /// No effect on a lane that an abort has let go of.
+    pub fn resume(self: &Arc<Self>, ticket: Ticket) {
+        let mut state = self.lock();
+        if !state.backlog.is_held_by(ticket) {
+            return;
+        }
+        // The part may have put anything into the stream.
+        self.stream().forget_last_kernel();
+        while let Some(item) = state.backlog.next() {
+            match item {
+                Item::Lost(_, point) => point.lose(),
+                Item::Point(_, point) if self.progress.status.is_halted() => point.lose(),
+                Item::Point(ticket, point) => {
+                    let recorded = state.tail.record(&self.progress, ticket, &point);
+                    self.progress.note(ticket, recorded);
+                }
+                Item::Work(ticket, work) => {
+                    if !self.go_on(&mut state, ticket, work) {
+                        return;
+                    }
+                }
+            }
+        }
+        self.intake.set_open(true);
+    }
+
+    /// Puts work of the backlog into the stream. False if the lane is held by it.
+    fn go_on(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, work: Box<dyn WaitingTask>) -> bool {
+        let next = if self.is_full() { Next::Full(work) } else { self.launch(state, ticket, work, true) };
+        match next {
+            Next::Follows => return true,
+            Next::Held(part) => state.backlog.hold(ticket, part),
+            Next::Full(rest) => {
+                self.hold_up(state, ticket);
+                state.backlog.again(ticket, rest);
+            }
+            Next::Instead(work) => {
+                work.into_iter().rev().for_each(|(ticket, work)| state.backlog.again(ticket, work));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.progress.close(lock(&self.state).backlog.last());
+    }
+}

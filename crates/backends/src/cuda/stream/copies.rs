@@ -1,0 +1,258 @@
+//! Copies between device memory and pinned or device memory: a plan becomes copies by copy engines or
+//! launches of our kernels, as the planner chooses.
+
+use crate::bytes::{nontemporal, overlap::is_overlapping};
+use crate::cuda::{
+    driver::Current,
+    stream::cuda_stream::Stream,
+    stream::list_sink::ListSink,
+    stream::list_slots::{Entry, INLINE_MAX, LIST_MAX, ListSlot},
+    stream::planner::{self, CopyEngine, CopyShape, Way},
+    stream::settings::Constants,
+};
+use ferry_core::{Kind, Pieces, Plan, Result, Rows, Sizes};
+use std::{ffi::c_void, ptr};
+
+/// How pieces are sent.
+enum Sending {
+    /// One by one, by a copy engine.
+    Each,
+    /// All in one call of the driver.
+    Batch,
+    /// By a kernel.
+    Launch(ListLaunch),
+}
+
+/// How a list of pieces is launched.
+#[derive(Clone, Copy)]
+struct ListLaunch {
+    /// Threads for each piece.
+    lanes: u32,
+    /// Blocks of the launch.
+    blocks: u32,
+    /// Whether the list goes into the parameters of the kernel.
+    is_inline: bool,
+    /// Pieces that are longer than this are cut, if there are any.
+    share: Option<u64>,
+}
+
+/// Puts copies of one direction into a stream.
+pub struct StreamCopier<'a> {
+    stream: &'a Stream,
+    current: &'a Current<'a>,
+    way: Way,
+    /// Whether kernels may do them.
+    has_kernels: bool,
+}
+
+/// Copies a plan: between device memory and pinned or device memory, or of pageable memory as the driver does
+/// it. A list that lies where kernels read it is taken out of the plan.
+pub fn copy(stream: &Stream, current: &Current<'_>, plan: &mut Plan) -> Result<()> {
+    let is_in_reach = !plan.is_plain() && plan.has_one_route();
+    let has_kernels = is_in_reach && stream.may_launch(current);
+    StreamCopier { stream, current, way: stream.way(plan.route()), has_kernels }.copy(plan)
+}
+
+impl<'a> StreamCopier<'a> {
+    /// For memory that is in reach of kernels.
+    pub fn new(stream: &'a Stream, current: &'a Current<'a>, way: Way) -> StreamCopier<'a> {
+        StreamCopier { stream, current, way, has_kernels: stream.may_launch(current) }
+    }
+
+    fn constants(&self) -> &'a Constants {
+        self.stream.constants(self.has_kernels)
+    }
+
+    fn copy(&self, plan: &mut Plan) -> Result<()> {
+        let Pieces::Segments(segments) = plan.pieces() else {
+            return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows));
+        };
+        let entries = Entry::of(segments);
+        if plan.is_ordered() {
+            return self.send_each(entries);
+        }
+        let Sizes { bytes, longest } = plan.sizes();
+        match sending(entries, (bytes, longest), self.way, self.constants()) {
+            Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
+                self.launch_plan(plan, launch)
+            }
+            sending => self.send_so(entries, sending, (bytes, longest)),
+        }
+    }
+
+    /// Launches a list as it lies in its plan.
+    fn launch_plan(&self, plan: &mut Plan, launch: ListLaunch) -> Result<()> {
+        if let Some(slot) = plan.sink().and_then(|sink| ListSink::take(sink, self.stream.device())) {
+            return self.launch_slot(slot, launch);
+        }
+        match plan.pieces() {
+            Pieces::Segments(segments) => self.launch_list(Entry::of(segments), launch),
+            Pieces::Rows(_) => unreachable!("they are segments"),
+        }
+    }
+
+    /// Copies pieces that are independent of each other.
+    pub fn send(&self, entries: &[Entry]) -> Result<()> {
+        let sizes = entries.iter().map(|entry| entry.len as usize);
+        let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
+        self.send_so(entries, sending(entries, sizes, self.way, self.constants()), sizes)
+    }
+
+    fn send_so(&self, entries: &[Entry], so: Sending, sizes: (usize, usize)) -> Result<()> {
+        match so {
+            Sending::Each => self.send_each(entries),
+            Sending::Launch(launch) => self.launch_list(entries, launch),
+            Sending::Batch if self.send_batch(entries)? => Ok(()),
+            Sending::Batch => match sending(entries, sizes, self.way, &self.constants().clone().apart()) {
+                Sending::Launch(launch) => self.launch_list(entries, launch),
+                _ => self.send_each(entries),
+            },
+        }
+    }
+
+    fn send_each(&self, entries: &[Entry]) -> Result<()> {
+        entries.iter().try_for_each(|entry| self.copy_rows(&entry.rows()))
+    }
+
+    fn send_batch(&self, entries: &[Entry]) -> Result<bool> {
+        let [dsts, srcs, lens] =
+            [|entry: &Entry| entry.dst, |entry: &Entry| entry.src, |entry: &Entry| entry.len]
+                .map(|word| entries.iter().map(|entry| word(entry) as usize).collect::<Vec<_>>());
+        self.stream.copy_batch(self.current, [&dsts, &srcs, &lens])
+    }
+
+    /// Copies a row of pinned memory, by a copy engine.
+    pub fn copy_alone(&self, entry: Entry) -> Result<()> {
+        let rows = entry.rows();
+        let done = self.stream.copy_row(self.current, rows.dst, rows.src, rows.width);
+        self.or_by_kernel(done, &rows)
+    }
+
+    /// Copies a rectangle, which may be a single row.
+    fn copy_rows(&self, rows: &Rows) -> Result<()> {
+        let done = self.try_rows(rows);
+        self.or_by_kernel(done, rows)
+    }
+
+    /// The driver refuses ranges over the joints between allocations, of pinned memory that was registered in
+    /// parts and of neighbours that were coalesced into one; a kernel does not see the joints.
+    fn or_by_kernel(&self, done: Result<()>, rows: &Rows) -> Result<()> {
+        let is_apart = rows.height == 1 && !is_overlapping(rows.dst, rows.src, rows.width);
+        let has_kernel = matches!(self.way, Way::In | Way::Out) || self.way == Way::Within && is_apart;
+        let has_kernel = has_kernel && self.has_kernels;
+        match done {
+            Err(why) if why.kind == Kind::Device && has_kernel && self.stream.device().lost().is_none() => {
+                self.launch_rows(rows, 1)
+            }
+            done => done,
+        }
+    }
+
+    fn try_rows(&self, rows: &Rows) -> Result<()> {
+        let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+        let (stream, current) = (self.stream, self.current);
+        match planner::choose(&CopyShape::of(rows), self.way, self.constants()) {
+            CopyEngine::Move => {
+                let kernel = stream.device().kernels(current)?.within;
+                let args = [dst, src, width].map(|arg| arg as u64);
+                stream.launch(current, kernel, 1, &mut args.each_ref().map(arg))
+            }
+            CopyEngine::Bounce => stream.copy_bounced(current, dst, src, width),
+            CopyEngine::Grid { blocks } => self.launch_rows(rows, blocks),
+            CopyEngine::Each => (0..height).try_for_each(|row| {
+                stream.copy_row(current, dst + row * dst_pitch, src + row * src_pitch, width)
+            }),
+            _ => stream.copy_rows(current, rows),
+        }
+    }
+
+    /// Launches pieces in as few launches as hold them.
+    fn launch_list(&self, entries: &[Entry], launch: ListLaunch) -> Result<()> {
+        let Some(share) = launch.share else { return self.launch_chunks(entries, launch) };
+        let mut parts = entries.iter().flat_map(|entry| entry.cut(share));
+        std::iter::repeat_with(|| parts.by_ref().take(LIST_MAX).collect::<Vec<_>>())
+            .take_while(|some| !some.is_empty())
+            .try_for_each(|some| self.launch_chunks(&some, launch))
+    }
+
+    fn launch_chunks(&self, mut left: &[Entry], launch: ListLaunch) -> Result<()> {
+        while !left.is_empty() {
+            // Where pinned memory is short, pieces go with the launches.
+            let slot = if launch.is_inline { None } else { self.stream.device().list_slot().unwrap_or(None) };
+            let most = if slot.is_some() { LIST_MAX } else { INLINE_MAX };
+            let now = left.split_off(..left.len().min(most)).unwrap_or_default();
+            match slot {
+                Some(mut slot) => {
+                    slot.add(now);
+                    self.launch_slot(slot, launch)?;
+                }
+                None => self.launch_inline(now, launch)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches what was added to a slot.
+    fn launch_slot(&self, slot: ListSlot, launch: ListLaunch) -> Result<()> {
+        let (list, count, lanes) = (slot.list(), slot.count(), launch.lanes);
+        let ListSlot { slot: index, number, back, .. } = &slot;
+        let completion = self.stream.next_completion(self.current, launch.blocks);
+        let mut args = [
+            arg(&list),
+            arg(&count),
+            arg(&lanes),
+            arg(index),
+            arg(number),
+            arg(back),
+            arg(&completion.at),
+            arg(&completion.number),
+        ];
+        nontemporal::fence();
+        let kernel = self.stream.device().kernels(self.current)?.pieces;
+        self.stream.launch_ringing(self.current, kernel, launch.blocks, &mut args, completion)?;
+        slot.sent();
+        Ok(())
+    }
+
+    /// The same with the pieces, which are few, in the parameters.
+    fn launch_inline(&self, entries: &[Entry], launch: ListLaunch) -> Result<()> {
+        let mut few = [Entry::default(); INLINE_MAX];
+        few[..entries.len()].copy_from_slice(entries);
+        let (count, lanes) = (entries.len() as u32, launch.lanes);
+        let completion = self.stream.next_completion(self.current, launch.blocks);
+        let mut args = [arg(&few), arg(&count), arg(&lanes), arg(&completion.at), arg(&completion.number)];
+        let kernel = self.stream.device().kernels(self.current)?.few;
+        self.stream.launch_ringing(self.current, kernel, launch.blocks, &mut args, completion)
+    }
+
+    fn launch_rows(&self, rows: &Rows, blocks: u32) -> Result<()> {
+        let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
+        let rectangle = [dst, dst_pitch, src, src_pitch, width, height].map(|field| field as u64);
+        let kernel = self.stream.device().kernels(self.current)?.rows;
+        self.stream.launch(self.current, kernel, blocks, &mut [arg(&rectangle)])
+    }
+}
+
+/// Where an argument of a kernel is. The driver only reads it.
+pub fn arg<T>(value: &T) -> *mut c_void {
+    ptr::from_ref(value).cast_mut().cast()
+}
+
+/// How to send pieces that have so many bytes together and `most` at most.
+fn sending(entries: &[Entry], (bytes, most): (usize, usize), way: Way, constants: &Constants) -> Sending {
+    let count = entries.len();
+    let shape = CopyShape::Pieces { count, bytes, most };
+    let (blocks, is_inline) = match planner::choose(&shape, way, constants) {
+        CopyEngine::Inline { blocks } => (blocks, true),
+        CopyEngine::List { blocks } => (blocks, false),
+        CopyEngine::Batch => return Sending::Batch,
+        _ => return Sending::Each,
+    };
+    // What a kernel reads and writes at once has no order.
+    if way == Way::Within && entries.iter().any(Entry::overlaps) {
+        return Sending::Each;
+    }
+    let share = planner::share(bytes, way, constants);
+    let lanes = planner::lanes((bytes / count).min(share));
+    Sending::Launch(ListLaunch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
+}

@@ -1,0 +1,325 @@
+//! A CUDA stream: the only thing that puts work into one.
+//!
+//! Kernels, copies, fills, waits and events of a queue all go through its [`Stream`]. That is why it can say
+//! what the last thing in the stream is: a kernel that rings a doorbell when it ends
+//! ([`Stream::last_kernel`]), or anything else. Who may use the stream when is decided a floor above; nothing
+//! here takes a lock for longer than a call.
+
+use crate::bytes::portions;
+use crate::cuda::{
+    driver::{Current, KernelHandle, StreamCallback, StreamHandle},
+    stream::bounce::{Bounce, CHUNK},
+    stream::device::Device,
+    stream::doorbell::{Completion, Doorbell},
+    stream::events::Event,
+    stream::memset::Memset,
+    stream::planner::Way,
+    stream::settings::Constants,
+};
+use ferry_core::{
+    DeviceId, Error, Plan, Result, Route, Rows,
+    sync::{Arc, AtomicBool, Mutex, Ordering, lock},
+};
+use std::{any::Any, ffi::c_void, mem, sync::OnceLock};
+
+/// Threads of a block: kernels.cu allows no more.
+const THREADS: u32 = 1024;
+
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// A stream of ours, for asynchronous work.
+    Own,
+    /// A stream of ours whose submitter waits for each op at once.
+    Waited,
+    /// A stream of ours that a shared stream waits for. Kernels are not used in it: they may not get past the
+    /// shared stream on their way into the GPU.
+    Beside,
+    /// A stream that other libraries put work into as well: nothing may be held back.
+    Shared {
+        /// Whether it belongs to another library, which destroys it.
+        is_theirs: bool,
+    },
+}
+
+impl StreamKind {
+    /// A stream of ours; whether its submitter waits for each op at once.
+    pub fn of_ours(is_waited_for: bool) -> StreamKind {
+        if is_waited_for { StreamKind::Waited } else { StreamKind::Own }
+    }
+}
+
+/// A CUDA stream, its device, and the doorbell of its kernels.
+pub struct Stream {
+    device: Arc<Device>,
+    device_id: DeviceId,
+    handle: StreamHandle,
+    kind: StreamKind,
+    doorbell: Doorbell,
+    bounce: OnceLock<Bounce>,
+    /// Memory that work in the stream may use, which is kept until the stream has done that work.
+    retained: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// Whether all work in it is known to be done.
+    is_done: AtomicBool,
+}
+
+impl Stream {
+    /// Takes over a stream of the device; it is destroyed with this unless it is another library's.
+    pub fn new(
+        device: Arc<Device>,
+        device_id: DeviceId,
+        handle: StreamHandle,
+        kind: StreamKind,
+    ) -> Arc<Stream> {
+        Arc::new(Stream {
+            device,
+            device_id,
+            handle,
+            kind,
+            doorbell: Doorbell::default(),
+            bounce: OnceLock::new(),
+            retained: Mutex::default(),
+            is_done: AtomicBool::new(false),
+        })
+    }
+
+    /// The device that it is of.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The number of the device.
+    pub fn device_id(&self) -> DeviceId {
+        self.device_id
+    }
+
+    /// The driver's handle.
+    pub fn handle(&self) -> StreamHandle {
+        self.handle
+    }
+
+    /// Whether other libraries use it as well.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.kind, StreamKind::Shared { .. })
+    }
+
+    /// Whether the submitter waits for each op at once.
+    pub fn is_waited_for(&self) -> bool {
+        self.kind == StreamKind::Waited
+    }
+
+    /// The direction of a copy of this route, as seen from the stream's device.
+    #[inline]
+    pub fn way(&self, route: Route) -> Way {
+        match route {
+            Route::HostToDevice { to } if to == self.device_id => Way::In,
+            Route::DeviceToHost { from } if from == self.device_id => Way::Out,
+            Route::DeviceToDevice { from, to } if from == self.device_id && to == self.device_id => {
+                Way::Within
+            }
+            _ => Way::Across,
+        }
+    }
+
+    /// The direction of all pieces of a plan, if kernels can reach both ends.
+    pub fn way_of_all(&self, plan: &Plan) -> Option<Way> {
+        Some(self.way(plan.route())).filter(|way| *way != Way::Across && plan.has_one_route())
+    }
+
+    /// Whether kernels may be launched in it for copies.
+    pub fn may_launch(&self, current: &Current<'_>) -> bool {
+        self.kind != StreamKind::Beside && !self.device.lacks_kernels(current)
+    }
+
+    /// The planner's numbers, for copies that kernels can reach or for others.
+    pub fn constants(&self, has_kernels: bool) -> &Constants {
+        if has_kernels { &self.device.constants } else { &Constants::NO_KERNELS }
+    }
+
+    /// Keeps memory that work in the stream uses until that work is done.
+    pub fn retain(&self, memory: Arc<dyn Any + Send + Sync>) {
+        lock(&self.retained).push(memory);
+    }
+
+    /// Nothing is put into the stream any more; whether all work in it is known to be done.
+    pub fn close(&self, is_done: bool) {
+        self.is_done.store(is_done, Ordering::Relaxed);
+    }
+}
+
+/// How far the stream is.
+impl Stream {
+    /// Blocks until all work in the stream is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.enter()?.synchronize(self.handle, "the GPU's work")
+    }
+
+    /// The same; `work` names the work in the error if it has failed.
+    pub fn synchronize_in(&self, current: &Current<'_>, work: &str) -> Result<()> {
+        current.synchronize(self.handle, work)
+    }
+
+    /// Whether all work in the stream is done.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.device.enter()?.is_idle(self.handle)
+    }
+
+    /// An event at the end of the stream as it is now.
+    pub fn record(&self, current: &Current<'_>, is_timed: bool) -> Result<Arc<Event>> {
+        Event::record(&self.device, current, self.handle, is_timed)
+    }
+
+    /// The kernel that is the last thing in the stream, if it is one that rings the doorbell.
+    pub fn last_kernel(&self) -> Option<Completion> {
+        self.doorbell.last()
+    }
+
+    /// Something else is the last thing in the stream, or may be.
+    pub fn forget_last_kernel(&self) {
+        self.doorbell.set_last(None);
+    }
+}
+
+/// Putting work into the stream. Memory that it names stays valid until the op has passed: the contract of
+/// [`Queue::submit`](ferry_core::Queue::submit), which all work comes by.
+impl Stream {
+    /// Something is about to be put into the stream.
+    fn begin(&self) -> StreamHandle {
+        self.forget_last_kernel();
+        self.handle
+    }
+
+    /// Copies one row, by a copy engine.
+    pub fn copy_row(&self, current: &Current<'_>, dst: usize, src: usize, len: usize) -> Result<()> {
+        // SAFETY: a row of an op: both ranges stay valid until the op has passed.
+        unsafe { current.copy(dst, src, len, self.begin()) }
+    }
+
+    /// Copies a rectangle, by a copy engine; row by row where its pitch is more than the driver takes.
+    pub fn copy_rows(&self, current: &Current<'_>, rows: &Rows) -> Result<()> {
+        // SAFETY: a rectangle of an op: all rows stay valid until the op has passed.
+        unsafe { current.copy_rows(rows, self.begin()) }
+    }
+
+    /// Copies segments in one call of the driver, which then uses several copy engines. False if it has none
+    /// or does not take them, such as ranges over joints: what it may have begun is in the stream, and is
+    /// then done once more. In a shared stream they keep to that one: other work may be waiting behind it.
+    pub fn copy_batch(&self, current: &Current<'_>, segments: [&[usize]; 3]) -> Result<bool> {
+        if self.is_shared() || !current.has_copy_batch() {
+            return Ok(false);
+        }
+        // SAFETY: the segments of an op stay valid until the op has passed.
+        unsafe { current.copy_batch(segments, self.begin()) }
+    }
+
+    /// Fills device memory.
+    pub fn fill(&self, current: &Current<'_>, part: Memset) -> Result<()> {
+        let stream = self.begin();
+        match part {
+            // SAFETY: a part of a fill: it stays valid until the op has passed.
+            Memset::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
+            // SAFETY: as above, and aligned to its words.
+            Memset::Words { dst, word, count } => unsafe { current.fill_words(dst, word, count, stream) },
+        }
+    }
+
+    /// Launches a kernel of ours, which takes arguments of these types.
+    pub fn launch(
+        &self,
+        current: &Current<'_>,
+        kernel: KernelHandle,
+        blocks: u32,
+        args: &mut [*mut c_void],
+    ) -> Result<()> {
+        // SAFETY: the kernel takes these arguments, of these sizes; what they point at stays valid until the
+        // op has passed.
+        unsafe { current.launch(kernel, (blocks, THREADS), args, self.begin()) }
+    }
+
+    /// What the next kernel, of so many blocks, is to write when it ends.
+    pub fn next_completion(&self, current: &Current<'_>, blocks: u32) -> Completion {
+        self.doorbell.next(&self.device.doorbells, current, blocks)
+    }
+
+    /// Launches a kernel that was given `completion` among its arguments.
+    pub fn launch_ringing(
+        &self,
+        current: &Current<'_>,
+        kernel: KernelHandle,
+        blocks: u32,
+        args: &mut [*mut c_void],
+        completion: Completion,
+    ) -> Result<()> {
+        self.launch(current, kernel, blocks, args)?;
+        self.doorbell.set_last(Some(completion));
+        Ok(())
+    }
+
+    /// The stream waits for an event of any stream.
+    pub fn wait_for(&self, current: &Current<'_>, event: &Event) -> Result<()> {
+        event.wait_in(current, self.begin())
+    }
+
+    /// The stream waits until the number at `at` is no less than `number`.
+    ///
+    /// # Safety
+    /// There is a number of 64 bits in pinned memory at `at`, and it stays there until the stream has come
+    /// past.
+    pub unsafe fn wait_for_number(&self, current: &Current<'_>, at: usize, number: u64) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { current.wait_for_number(self.begin(), at, number) }
+    }
+
+    /// Has the driver call `callback` when the stream gets here. If it refuses, the callback comes back.
+    pub fn call_back<T: StreamCallback>(
+        &self,
+        current: &Current<'_>,
+        callback: Box<T>,
+    ) -> Result<(), (Error, Box<T>)> {
+        current.call_back(self.handle, callback)
+    }
+
+    /// The stream's bounce buffer, made when first needed: in a shared stream, and beside one, that is when
+    /// the stream is shared, for later the driver may wait for that stream.
+    pub fn bounce(&self, current: &Current<'_>) -> Result<&Bounce> {
+        match self.bounce.get() {
+            Some(bounce) => Ok(bounce),
+            None => Ok(self.bounce.get_or_init({
+                let made = Bounce::new(&self.device.bounces, current)?;
+                || made
+            })),
+        }
+    }
+
+    /// Copies a row whose ends may share bytes, by copy engines and through the bounce buffer.
+    pub fn copy_bounced(&self, current: &Current<'_>, dst: usize, src: usize, len: usize) -> Result<()> {
+        let [chunk, _] = self.bounce(current)?.chunks();
+        portions::steps(len, CHUNK, dst > src).try_for_each(|(skip, part)| {
+            self.copy_row(current, chunk, src + skip, part)?;
+            self.copy_row(current, dst + skip, chunk, part)
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let is_done = self.is_done.load(Ordering::Relaxed);
+        self.doorbell.leave(&self.device.doorbells, is_done);
+        let retained = mem::take(&mut *lock(&self.retained));
+        let Ok(current) = self.device.enter() else { return };
+        if let StreamKind::Shared { is_theirs: true } = self.kind {
+            // The stream may be gone by now and cannot be asked. What may still be written to is not given
+            // back.
+            if !is_done {
+                mem::forget((retained, self.bounce.take()));
+            }
+            return;
+        }
+        if !retained.is_empty() || self.bounce.get().is_some_and(Bounce::is_used) {
+            // Its work may use memory that goes next. What became of the work is not asked any more.
+            let _ = current.synchronize(self.handle, "the GPU's work");
+        }
+        // SAFETY: ours, and it goes with this.
+        unsafe { current.destroy_stream(self.handle) };
+    }
+}

@@ -1,0 +1,223 @@
+//! Doorbells: a kernel tells a waiting thread of its end by words in pinned memory.
+//!
+//! Each block of the kernel writes a number when all that it wrote has arrived, and the thread polls these
+//! words. To ask the driver takes two microseconds more.
+
+use crate::cuda::driver::Current;
+use ferry_core::{
+    Result,
+    sync::{Mutex, lock},
+};
+use std::{
+    hint, mem,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Most blocks of a kernel that rings a doorbell.
+const BLOCKS_MAX: usize = 256;
+/// Bytes of a doorbell: a word for each block.
+const SIZE: usize = BLOCKS_MAX * size_of::<u64>();
+/// Bytes that are allocated at a time.
+const PAGE: usize = 32 * SIZE;
+/// After this time the driver is asked: the kernel may have failed, and then the words are never written.
+const DRIVER_AFTER: Duration = Duration::from_millis(2);
+/// Polls between two readings of the clock.
+const SPINS_PER_CLOCK: u32 = 1000;
+
+/// The free list of the doorbells of a device, and the number of the newest completion: a doorbell that is
+/// used again has older numbers in it.
+#[derive(Default)]
+pub struct Doorbells {
+    count: AtomicU64,
+    made: Mutex<DoorbellPages>,
+}
+
+#[derive(Default)]
+struct DoorbellPages {
+    pages: Vec<usize>,
+    spare: Vec<usize>,
+    /// Whether a kernel may still write to a doorbell that is not in use.
+    is_any_lost: bool,
+}
+
+impl Doorbells {
+    fn take(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
+        let mut made = lock(&self.made);
+        if made.spare.is_empty() {
+            let page = make(PAGE)?;
+            // SAFETY: fresh memory of this length, which nobody else knows.
+            unsafe { std::ptr::write_bytes(page as *mut u8, 0, PAGE) };
+            made.pages.push(page);
+            made.spare.extend((page..page + PAGE).step_by(SIZE));
+        }
+        Ok(made.spare.pop().expect("a page of them"))
+    }
+
+    /// The memory of the bells, to be given back; none if a kernel may still write to one.
+    pub fn close(&self) -> Vec<usize> {
+        let made = mem::take(&mut *lock(&self.made));
+        if made.is_any_lost { Vec::new() } else { made.pages }
+    }
+}
+
+/// The doorbell of a stream, made when its first kernel is launched; none where there is no memory for it.
+#[derive(Default)]
+pub struct Doorbell {
+    at: OnceLock<usize>,
+    /// The end of the kernel that is the last thing in the stream, if it is one that rings.
+    last: Mutex<Option<Completion>>,
+}
+
+/// The end of a kernel: what it is told to write, and what a thread can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Where the words are; 0 if there are none.
+    pub at: usize,
+    /// The number that each of the blocks writes.
+    pub number: u64,
+    blocks: u32,
+}
+
+impl Doorbell {
+    /// What the next kernel, of so many blocks, is to write when it ends.
+    pub fn next(&self, pool: &Doorbells, current: &Current<'_>, blocks: u32) -> Completion {
+        let at = self.at.get().copied().or_else(|| self.make(pool, |len| current.own_pinned(len)));
+        let at = at.filter(|_| blocks as usize <= BLOCKS_MAX).unwrap_or(0);
+        Completion { at, number: pool.count.fetch_add(1, Ordering::Relaxed) + 1, blocks }
+    }
+
+    /// Where the words are, made here or by another thread meanwhile.
+    fn make(&self, bells: &Doorbells, make: impl FnOnce(usize) -> Result<usize>) -> Option<usize> {
+        let made = bells.take(make).ok()?;
+        if self.at.set(made).is_err() {
+            lock(&bells.made).spare.push(made);
+        }
+        self.at.get().copied()
+    }
+
+    /// The last thing in the stream is a kernel with this completion, or something else.
+    pub fn set_last(&self, completion: Option<Completion>) {
+        *lock(&self.last) = completion.filter(|completion| completion.at != 0);
+    }
+
+    /// The completion of the last thing in the stream, if it is a kernel that has one.
+    pub fn last(&self) -> Option<Completion> {
+        *lock(&self.last)
+    }
+
+    /// The stream goes; whether all of its kernels are done.
+    pub fn leave(&mut self, bells: &Doorbells, is_idle: bool) {
+        let Some(at) = self.at.take() else { return };
+        let mut made = lock(&bells.made);
+        match is_idle {
+            true => made.spare.push(at),
+            false => made.is_any_lost = true,
+        }
+    }
+}
+
+impl Completion {
+    /// Whether all blocks have written their words.
+    pub fn is_done(&self) -> bool {
+        (0..self.blocks).all(|block| self.word(block) >= self.number)
+    }
+
+    /// Polls for a while; false if the driver is to be asked.
+    pub fn wait(&self) -> bool {
+        let begin = Instant::now();
+        for block in 0..self.blocks {
+            let mut spins = 0;
+            while self.word(block) < self.number {
+                spins += 1;
+                if spins % SPINS_PER_CLOCK == 0 && begin.elapsed() > DRIVER_AFTER {
+                    return false;
+                }
+                hint::spin_loop();
+            }
+        }
+        true
+    }
+
+    fn word(&self, block: u32) -> u64 {
+        let at = self.at + block as usize * size_of::<u64>();
+        // SAFETY: a word of a doorbell, which stays where it is as long as its device and is written as a
+        // whole. The kernel writes it after its bytes, so a reader that sees the number sees those as well.
+        unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Memory that is never given back; it need not be page-locked here.
+    fn memory(len: usize) -> Result<usize> {
+        Ok(vec![u64::MAX; len.div_ceil(8)].leak().as_ptr() as usize)
+    }
+
+    /// What a block of a kernel does.
+    fn ring(ring: &Completion, block: u32, number: u64) {
+        // SAFETY: a word of a bell of these tests.
+        unsafe { AtomicU64::from_ptr((ring.at + 8 * block as usize) as *mut u64) }
+            .store(number, Ordering::Release);
+    }
+
+    #[test]
+    fn a_ring_is_done_when_every_block_has_rung_that_one_or_a_later_one() {
+        let at = Doorbells::default().take(memory).expect("memory");
+        let waited = Completion { at, number: 7, blocks: 3 };
+        for (block, number) in [(0, 7), (2, 9), (1, 6)] {
+            assert!(!waited.is_done());
+            ring(&waited, block, number);
+        }
+        assert!(!waited.is_done() && !waited.wait(), "block 1 has rung an older one");
+        ring(&waited, 1, 7);
+        assert!(waited.is_done() && waited.wait());
+    }
+
+    #[test]
+    fn the_newest_is_forgotten_when_something_else_comes() {
+        let (bell, ring) = (Doorbell::default(), Completion { at: 4096, number: 1, blocks: 1 });
+        bell.set_last(Some(ring));
+        assert_eq!(bell.last(), Some(ring));
+        bell.set_last(None);
+        assert_eq!(bell.last(), None);
+        bell.set_last(Some(Completion { at: 0, ..ring }));
+        assert_eq!(bell.last(), None, "no bell");
+    }
+
+    #[test]
+    fn who_comes_second_leaves_no_bell_behind() {
+        let (bells, bell) = (Doorbells::default(), Doorbell::default());
+        let make = |len| {
+            bell.at.set(4096).expect("the other is first");
+            memory(len)
+        };
+        assert_eq!(bell.make(&bells, make), Some(4096));
+        assert_eq!(lock(&bells.made).spare.len(), PAGE / SIZE, "all of the page");
+    }
+
+    #[test]
+    fn bells_are_used_again_unless_somebody_may_still_ring() {
+        let bells = Doorbells::default();
+        let lane = || {
+            let bell = Doorbell::default();
+            bell.at.set(bells.take(memory).expect("memory")).expect("none yet");
+            bell
+        };
+        let (mut first, second) = (lane(), lane());
+        let place = first.at.get().copied();
+        assert_ne!(place, second.at.get().copied());
+        first.leave(&bells, true);
+        let mut again = lane();
+        assert_eq!(again.at.get().copied(), place);
+        assert_eq!(lock(&bells.made).pages.len(), 1);
+        again.leave(&bells, false);
+        assert_ne!(lane().at.get().copied(), place);
+        assert_eq!(bells.close(), []);
+    }
+}
