@@ -1,8 +1,9 @@
 //! A runtime: one backend, the memory it made, and the streams that may be using it.
 //!
-//! The top of the core: what a front end opens and calls. It makes memory known, makes streams, maps physical memory at
-//! reserved addresses (`mapping.rs`) and exchanges memory with other processes (`share.rs`). It plans and submits nothing
-//! itself: that is done by a [`Stream`]. It has no global state, so that a process may have several.
+//! The top of the core: what a front end opens and calls. It makes memory known, makes streams, maps physical
+//! memory at reserved addresses (`mapping.rs`) and exchanges memory with other processes (`share.rs`). It
+//! plans and submits nothing itself: that is done by a [`Stream`]. It has no global state, so that a process
+//! may have several.
 
 mod mapping;
 pub(crate) mod share;

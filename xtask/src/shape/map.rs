@@ -98,5 +98,18 @@ fn sentence(doc: &str) -> String {
     let first = paragraph[..end].trim_end_matches(['.', ':']);
     let is_long = first.chars().count() > LONG;
     let first = first.split_once(": ").filter(|_| is_long).map_or(first, |(head, _)| head);
-    first.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
+    unlinked(first).replace('|', "\\|")
+}
+
+/// The text without the brackets and targets of its links.
+fn unlinked(text: &str) -> String {
+    let mut parts = text.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.split_once(')').map_or(part, |(_, rest)| rest));
+    [first]
+        .into_iter()
+        .chain(rest.map(str::to_owned))
+        .collect::<String>()
+        .replace("[`", "`")
+        .replace("`]", "`")
 }

@@ -301,7 +301,7 @@ fn the_map_has_each_module_with_its_first_sentence() {
     let package = package(
         "backends",
         &[
-            ("lib.rs", "//! Ways to reach [`devices`]. More.\nmod host; mod os; mod tests;"),
+            ("lib.rs", "//! Ways to reach [`devices`](crate::a). More.\nmod host; mod os; mod tests;"),
             ("host/mod.rs", "//! A\n//! backend: of memory\n//!\n//! Later.\nmod lane;"),
             ("host/lane.rs", "//! Work | order."),
             ("os.rs", &format!("//! Pages: {}.", "and more ".repeat(12))),

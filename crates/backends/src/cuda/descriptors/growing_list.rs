@@ -1,4 +1,4 @@
-//! GrowingLists of descriptors that grow while the launch that reads them waits in the stream: then all
+//! Lists of descriptors that grow while the launch that reads them waits in the stream: then all
 //! copies that come behind a long piece of work are one launch, however many calls submitted them and
 //! whenever they were sent.
 //!

@@ -1,4 +1,5 @@
-//! ListSlots of pieces for kernels, in page-locked memory of a device that is used again and again.
+//! Slots for the segment lists of kernels, in page-locked (pinned) memory of a device that is used again and
+//! again.
 //!
 //! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the
 //! list, so that the host knows without a call of the driver that the slot is free. Nobody ever waits for a
