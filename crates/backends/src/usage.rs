@@ -63,8 +63,7 @@ impl Usage {
 
     /// Whether any of the range lies where the table is: it is no memory of the program's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        let sheet = self.sheet.as_ref().map(|(mapping, _)| (mapping.addr(), mapping.len()));
-        sheet.is_some_and(|(start, whole)| addr < start + whole && start < addr.saturating_add(len.max(1)))
+        self.sheet.as_ref().is_some_and(|(mapping, _)| mapping.meets(addr, len))
     }
 
     /// The table, unless this is a forked child, which has none at this address.

@@ -158,9 +158,7 @@ impl Region {
     /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody
     /// else's.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
-        [&self.user, self.engine()].iter().any(|mapping| {
-            addr < mapping.addr() + mapping.len() && addr.saturating_add(len.max(1)) > mapping.addr()
-        })
+        [&self.user, self.engine()].iter().any(|mapping| mapping.meets(addr, len))
     }
 
     /// Takes whole pages for a block.

@@ -177,6 +177,11 @@ impl Mapping {
         self.addr
     }
 
+    /// Whether any of `len` bytes at `addr`, or `addr` itself, lies in it.
+    pub fn meets(&self, addr: usize, len: usize) -> bool {
+        addr < self.addr + self.len && self.addr < addr.saturating_add(len.max(1))
+    }
+
     /// How many addresses.
     pub fn len(&self) -> usize {
         self.len
