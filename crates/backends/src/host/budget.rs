@@ -66,7 +66,7 @@ pub struct Share {
 
 impl Share {
     /// Joins those that share by a file in `folder`, with the devices of these numbers. They have the sizes
-    /// that those have who came first; a device that nobody has is as large as `size`.
+    /// that those have who came first; a device that none has opened is as large as `size`.
     pub fn join(folder: &Path, numbers: &[u32], size: usize) -> Result<impl Iterator<Item = Share>> {
         let budget = Arc::new(Budget::join(folder, numbers, size)?);
         Ok(numbers.iter().map(move |number| Share { budget: budget.clone(), number: *number }))
@@ -191,8 +191,8 @@ impl Budget {
         })
     }
 
-    /// A descriptor to look at locks with, for the moment: a program may close any that we keep. Nobody can
-    /// write through it.
+    /// A descriptor to query locks with, closed at once: a program may close any that we keep. It is open
+    /// for reading only.
     fn reopen(&self) -> Result<File> {
         let file = above(|| OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.path));
         let file = file.map_err(|why| cannot(&self.path, &why))?;
@@ -265,7 +265,7 @@ fn file_name() -> String {
     format!("ferry-devices-v1.{}.{number}", unsafe { libc::geteuid() })
 }
 
-/// The file, made if it is not there, and nobody else's: others can put links and files of theirs into
+/// The file, made if it is not there, and only ours: other users can put links and files of theirs into
 /// folders such as /dev/shm.
 fn own_file(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();

@@ -259,10 +259,7 @@ impl Sharing for Host {
 fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
     let wish = options.device_memory.unwrap_or_else(|| half_of_memory() / 4096 * 4096);
     let is_exact = options.device_memory.is_some() || options.shared.is_some();
-    let shares: Vec<Option<Share>> = match &options.shared {
-        Some(folder) => Share::join(folder, &options.devices, wish)?.map(Some).collect(),
-        None => options.devices.iter().map(|_| None).collect(),
-    };
+    let shares = shares(options, wish)?;
     let sizes = shares.iter().map(|share| share.as_ref().map_or(wish, Share::capacity));
     let spans: Vec<_> = sizes
         .map(|size| {
@@ -295,6 +292,14 @@ fn devices(options: &HostOptions, most: usize) -> Result<Vec<Region>> {
             .telling(options.usage.as_ref().map(|usage| usage.of_device(options.devices[id]))))
     };
     spans.into_iter().zip(shares).enumerate().map(device).collect()
+}
+
+/// Each device's part of the budget that processes share, if they do.
+fn shares(options: &HostOptions, wish: usize) -> Result<Vec<Option<Share>>> {
+    match &options.shared {
+        Some(folder) => Ok(Share::join(folder, &options.devices, wish)?.map(Some).collect()),
+        None => Ok(options.devices.iter().map(|_| None).collect()),
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -155,8 +155,8 @@ impl Region {
         self.share.as_ref().map_or(Ok(0), Share::others)
     }
 
-    /// Whether any of the range lies in these addresses, or in the engine's view of them, which is nobody
-    /// else's.
+    /// Whether any of the range lies in these addresses, or in the engine's view of them: both belong to
+    /// the library alone.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
         [&self.user, self.engine()].iter().any(|mapping| mapping.meets(addr, len))
     }

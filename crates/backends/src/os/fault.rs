@@ -69,7 +69,7 @@ unsafe fn guarded_by<R: Copy, C: Fn(usize) -> bool + Copy, W: FnOnce() -> R>(
 ) -> Result<R, Fault> {
     const { assert!(!needs_drop::<W>()) };
     unsafe extern "C" fn run<W: FnOnce() -> R, R>(job: *mut c_void) {
-        // SAFETY: `job` is the one of the call below, which nobody else uses meanwhile.
+        // SAFETY: `job` is the one of the call below, which nothing else uses meanwhile.
         let job = unsafe { &mut *job.cast::<GuardedLoop<W, R>>() };
         // SAFETY: run once, and not dropped: it needs no drop.
         job.result.write(unsafe { ManuallyDrop::take(&mut job.work) }());
@@ -126,7 +126,7 @@ pub fn reduction_covers(reduction: &Reduction, addr: usize) -> bool {
 
 impl Fault {
     /// The failure of a copy of these pieces. It names the end that failed: of a device's memory only the
-    /// engine's address is known here, which tells nobody anything.
+    /// engine's address is known here, which means nothing to the user.
     #[cold]
     pub fn of_copy(self, pieces: Pieces) -> Error {
         let met = pieces.iter().find(|rows| reads(rows, self.addr) || writes(rows, self.addr));

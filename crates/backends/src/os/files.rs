@@ -143,7 +143,7 @@ fn plug(fd: RawFd) -> Option<(OwnedFd, (u64, u64))> {
     }
     // SAFETY: the path is a C string.
     let plug = unsafe { libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
-    // SAFETY: the call just returned this descriptor and nobody else has it.
+    // SAFETY: the call just returned this descriptor, which has no other owner.
     let plug = (plug >= 0).then(|| unsafe { OwnedFd::from_raw_fd(plug) })?;
     let place = place(plug.as_raw_fd())?;
     (plug.as_raw_fd() < FIRST).then_some((plug, place))
@@ -225,7 +225,7 @@ pub(crate) fn close_all() {
 /// Closes a descriptor, if what is behind it is ours.
 fn close(fd: RawFd, id: Id) {
     if is_behind(fd, id) {
-        // SAFETY: ours, and whoever kept it is done with it.
+        // SAFETY: ours, and its owner is dropped.
         unsafe { libc::close(fd) };
     }
 }

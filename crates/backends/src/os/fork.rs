@@ -106,7 +106,7 @@ impl Drop for ForkMark {
     fn drop(&mut self) {
         let own = *self.own.get_mut();
         if !own.is_null() {
-            // SAFETY: made by `new_page`, and nobody can look at it any more.
+            // SAFETY: made by `new_page`, and no reference to it is left.
             unsafe { libc::munmap(own.cast(), page_size()) };
         }
     }
@@ -131,7 +131,7 @@ fn new_page() -> io::Result<*mut MarkPage> {
     let wiped = unsafe { libc::madvise(page, len, libc::MADV_WIPEONFORK) } == 0;
     let state = AtomicU32::new(if wiped { OURS } else { ASK });
     let page = page.cast::<MarkPage>();
-    // SAFETY: the mapping is as large as a page of memory, and nobody else has seen it.
+    // SAFETY: the mapping is as large as a page of memory, and no other thread has seen it.
     unsafe { page.write(MarkPage { state, process: AtomicU32::new(std::process::id()) }) };
     Ok(page)
 }

@@ -114,7 +114,7 @@ impl Mapping {
         let laid = unsafe { libc::mremap(from as *mut c_void, 0, len, flags, addr as *mut c_void) };
         if laid == libc::MAP_FAILED {
             let why = system(&format!("mapping {len} bytes at {addr:#x}"));
-            // The kernel may have unmapped the place already: nobody else is to get these addresses.
+            // The kernel may have unmapped the place already: these addresses must stay reserved.
             self.bare_again(addr, len);
             return Err(why);
         }
@@ -196,7 +196,7 @@ impl Mapping {
 
     /// Advice on a part in which no block lives.
     pub fn advise(&self, offset: usize, len: usize, advice: i32) -> bool {
-        // SAFETY: a part of this mapping, and nobody needs its bytes.
+        // SAFETY: a part of this mapping, and its bytes are not needed.
         unsafe { libc::madvise(self.part(offset), len, advice) == 0 }
     }
 
@@ -219,7 +219,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: ours, and whoever can run work on it keeps it alive.
+        // SAFETY: ours, and work that uses it keeps it alive.
         unsafe { libc::munmap(self.part(0), self.len) };
     }
 }
@@ -234,7 +234,7 @@ pub fn address_limit_name() -> &'static str {
     if address_limit() < ADDRESSES { "RLIMIT_AS" } else { "addresses of 47 bits" }
 }
 
-/// A file for one mapping, whose descriptor nobody keeps.
+/// A file for one mapping; its descriptor is closed afterwards.
 fn memory_file(name: &str) -> Result<OwnedFd> {
     above(|| new_file(name)).map_err(|why| failed(&format!("creating {name}"), &why))
 }
@@ -246,7 +246,7 @@ fn new_file(name: &str) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call just returned this descriptor and nobody else has it.
+    // SAFETY: the call just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

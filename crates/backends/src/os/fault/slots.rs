@@ -1,6 +1,6 @@
-//! What a thread is at, where a signal handler can look: a slot for each thread that has copied, found by the
-//! thread's number. The handler runs on any thread of the process and must not touch thread-local memory of
-//! ours, which may have to be allocated first.
+//! The state of each copying thread, in a slot that a signal handler can read. Slots are found by the
+//! thread's number for the kernel: the handler runs on any thread of the process and must not touch
+//! thread-local memory of ours, which may have to be allocated first.
 
 use super::Fault;
 use std::{
@@ -18,7 +18,7 @@ pub type Covers = unsafe fn(*const c_void, usize) -> bool;
 #[derive(Default)]
 #[repr(align(64))]
 pub struct ThreadSlot {
-    /// The thread's number for the kernel; 0: nobody's.
+    /// The thread's number for the kernel; 0: the slot is free.
     thread: AtomicI32,
     /// Where the frame of the loop is that runs; 0: none does.
     frame: AtomicUsize,
@@ -70,7 +70,7 @@ impl ThreadSlot {
         unsafe { MINE.get().as_ref() }.or_else(ThreadSlot::take)
     }
 
-    /// One that nobody has, or a new one.
+    /// A free slot, or a new one.
     #[cold]
     fn take() -> Option<&'static ThreadSlot> {
         RELEASE.try_with(|_| ()).ok()?;

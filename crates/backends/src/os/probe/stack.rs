@@ -8,7 +8,7 @@ use std::{cell::Cell, hint::black_box, mem::MaybeUninit, ops::Range};
 const MAX_STACK: usize = 64 << 20;
 
 thread_local! {
-    /// Where this thread's stack is; empty if nobody knows. `None` before it was looked for.
+    /// Where this thread's stack is; empty if it is unknown. `None` before it was looked for.
     static STACK: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 

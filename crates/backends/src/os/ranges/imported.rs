@@ -101,8 +101,8 @@ impl Imports {
         Ok(Block { base, len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
-    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it, which is
-    /// nobody else's.
+    /// Whether any of the range lies in addresses of imported memory, or in the engine's view of it: both
+    /// belong to the library alone.
     pub fn meets(&self, addr: usize, len: usize) -> bool {
         lock(&self.0).ranges.meets(addr, len)
     }

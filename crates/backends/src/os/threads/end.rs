@@ -61,7 +61,7 @@ fn look_on() {
     let ours = Mask::ours();
     loop {
         if only_ours_are_left() {
-            // Nobody else takes signals any more, and those that came meanwhile wait.
+            // No other thread takes signals any more, and those that came meanwhile wait.
             FIRST.get().unwrap_or(&ours).set();
             end_if_idle();
         } else {

@@ -18,7 +18,7 @@ struct Start {
     body: Body,
 }
 
-/// Starts a thread that nobody joins.
+/// Starts a detached thread.
 pub fn detached(name: &str, stack: usize, body: Body) -> io::Result<()> {
     let name = CString::new(name).unwrap_or_default();
     let start = Box::into_raw(Box::new(Start { name, body }));
@@ -68,8 +68,8 @@ impl JoinedThreads {
     /// `work` outlives this crew.
     pub unsafe fn join(&self, name: &str, work: &(dyn Fn() + Sync)) -> bool {
         const STACK: usize = 1 << 20;
-        // SAFETY: only the lifetime changes: the crew waits until nobody uses it, and the caller promises
-        // that it lives so long.
+        // SAFETY: only the lifetime changes: dropping `self` waits until no thread uses it, and the caller
+        // promises that it lives so long.
         let work: &'static (dyn Fn() + Sync) = unsafe { mem::transmute(work) };
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let leaves = Leaves(self.0.clone());
