@@ -255,7 +255,7 @@ impl BlockWatch for Cuda {
             return Ok(descriptors::liveness::FOR_THE_HOST);
         }
         let gpu = &self.device(id)?.gpu;
-        gpu.descriptors.liveness_at(&*gpu.device.enter()?)?;
+        gpu.descriptors.liveness_at(&gpu.device.enter()?)?;
         Ok(gpu.descriptors.liveness.stamp(block.base))
     }
 
