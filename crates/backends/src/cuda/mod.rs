@@ -125,7 +125,7 @@ impl Cuda {
         let context = self.contexts.open(id)?.clone();
         let buffers = StagingPool::new(context.clone(), self.pool.clone(), self.settings.stagers);
         let device = Device::new(context, self.pool.clone(), self.sync.clone(), &self.settings);
-        let pinned = self.memory.pinned().clone();
+        let pinned = self.memory.registrations.pinned().clone();
         let gpu = Arc::new(Gpu {
             id,
             watcher: self.watcher.clone(),
@@ -161,20 +161,21 @@ impl Backend for Cuda {
     }
 
     fn memory(&self, device: DeviceId) -> Result<DeviceMemory> {
-        self.memory.device_memory(device)
+        self.memory.allocator.device_memory(device)
     }
 
     fn alloc(&self, request: &Request) -> Result<Block> {
         self.open_home(request.home)?;
-        self.memory.alloc(request)
+        self.memory.allocator.alloc(request)
     }
 
     fn register(&self, base: usize, len: usize) -> Result<Block> {
-        self.memory.register(base, len)
+        self.memory.registrations.register(base, len)
     }
 
     unsafe fn free(&self, block: &Block) -> Result<()> {
-        self.memory.free(block)
+        // SAFETY: passed on from the caller.
+        unsafe { self.memory.free(block) }
     }
 
     fn locate(&self, addr: usize, len: usize, access: Access) -> Result<Option<Block>> {
@@ -213,25 +214,25 @@ impl Backend for Cuda {
 
 impl AddressSpace for Cuda {
     fn reserve(&self, len: usize, align: usize, wish: usize) -> Result<usize> {
-        self.memory.reservations().reserve(len, align, wish)
+        self.memory.reservations.reserve(len, align, wish)
     }
 
     fn release(&self, base: usize) {
-        self.memory.reservations().release(base);
+        self.memory.reservations.release(base);
     }
 
     fn show(&self, base: usize, block: &Block) -> Result<()> {
-        if block.home == Home::Host { self.memory.reservations().show(base, block) } else { Ok(()) }
+        if block.home == Home::Host { self.memory.reservations.show(base, block) } else { Ok(()) }
     }
 
     fn hide(&self, base: usize, block: &Block) {
         if block.home == Home::Host {
-            self.memory.reservations().hide(base, block.len);
+            self.memory.reservations.hide(base, block.len);
         }
     }
 
     fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
-        self.memory.host_pages(len, page, node)
+        self.memory.registrations.host_pages(len, page, node)
     }
 }
 
@@ -242,7 +243,7 @@ impl Sharing for Cuda {
 
     fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
         self.open_home(Home::Device(device))?;
-        self.memory.import(shared, device, origin)
+        self.memory.imports.import(shared, device, origin)
     }
 }
 
@@ -254,7 +255,7 @@ impl BlockWatch for Cuda {
             return Ok(descriptors::liveness::FOR_THE_HOST);
         }
         let gpu = &self.device(id)?.gpu;
-        gpu.descriptors.liveness_at(&*gpu.device.enter()?)?;
+        gpu.descriptors.liveness_at(&gpu.device.enter()?)?;
         Ok(gpu.descriptors.liveness.stamp(block.base))
     }
 

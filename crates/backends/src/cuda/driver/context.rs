@@ -1,9 +1,9 @@
 //! The primary context of one GPU, and the proof that it is current on the calling thread.
 //!
-//! The driver works on the context that is current. [`Context::enter`] makes ours that, and answers with an
-//! [`Entered`], through which there is a [`Current`]; the functions that need a context are methods of it
-//! (`streams.rs`, `copies.rs`, `memory.rs`, `kernels.rs`), so that none can be called without one. What a
-//! result code says about the whole device is remembered here: a lost device stays lost.
+//! The driver works on the context that is current. [`Context::enter`] makes ours that and answers with a
+//! [`Current`]; the functions that need a context are methods of it (`streams.rs`, `copies.rs`, `memory.rs`,
+//! `kernels.rs`), so that none can be called without one. What a result code says about the whole device is
+//! remembered here: a lost device stays lost.
 
 use super::{
     errors::meaning,
@@ -15,7 +15,7 @@ use ferry_core::{
     Error, Result,
     sync::{Arc, CachePadded},
 };
-use std::{fmt, marker::PhantomData, ops::Deref, sync::OnceLock};
+use std::{fmt, marker::PhantomData, sync::OnceLock};
 
 /// Attribute of a device: how many multiprocessors it has.
 const MULTIPROCESSORS: i32 = 16;
@@ -31,18 +31,14 @@ pub struct Context {
     lost: CachePadded<OnceLock<Error>>,
 }
 
-/// Proof that a context is current on the calling thread, which is why it cannot go to another.
+/// Proof that a context is current on the calling thread: it is while this lives, and the one before is again
+/// afterwards. Several on one thread nest like scopes, and only the innermost is current. The thread cannot
+/// be cancelled meanwhile: it may be in the fast path of a copy, where it otherwise can, and the driver makes
+/// system calls.
 pub struct Current<'a> {
     context: &'a Context,
-    of_this_thread: PhantomData<*mut ()>,
-}
-
-/// While this lives the context is the calling thread's, and the one before is again afterwards. The thread
-/// cannot be cancelled meanwhile: it may be in the short path of a copy, where it otherwise can, and the
-/// driver makes system calls.
-pub struct Entered<'a> {
-    current: Current<'a>,
     cancelling: Cancelling,
+    of_this_thread: PhantomData<*mut ()>,
 }
 
 impl Context {
@@ -83,7 +79,7 @@ impl Context {
 
     /// Makes the context the calling thread's until the result is dropped. Fails at once if the device is
     /// lost.
-    pub fn enter(&self) -> Result<Entered<'_>> {
+    pub fn enter(&self) -> Result<Current<'_>> {
         if let Some(why) = self.lost() {
             return Err(why.clone());
         }
@@ -91,16 +87,7 @@ impl Context {
         // SAFETY: the context is retained as long as `self`.
         let code = unsafe { (self.driver.calls.cuCtxPushCurrent)(self.handle) };
         self.check("cuCtxPushCurrent", code).inspect_err(|_| cancelling.back_unseen())?;
-        // SAFETY: made current just now.
-        Ok(Entered { current: unsafe { self.assume_current() }, cancelling })
-    }
-
-    /// The proof, for a caller whose own caller has it.
-    ///
-    /// # Safety
-    /// The context is current on this thread as long as the result lives.
-    pub unsafe fn assume_current(&self) -> Current<'_> {
-        Current { context: self, of_this_thread: PhantomData }
+        Ok(Current { context: self, cancelling, of_this_thread: PhantomData })
     }
 
     /// Does what can fail only because the device is lost, and then need not be done.
@@ -161,19 +148,11 @@ impl Drop for Context {
     }
 }
 
-impl<'a> Deref for Entered<'a> {
-    type Target = Current<'a>;
-
-    fn deref(&self) -> &Current<'a> {
-        &self.current
-    }
-}
-
-impl Drop for Entered<'_> {
+impl Drop for Current<'_> {
     fn drop(&mut self) {
         let mut ours = 0;
         // SAFETY: pops what `enter` pushed: guards are dropped in the reverse order of their making.
-        unsafe { (self.current.driver().calls.cuCtxPopCurrent)(&mut ours) };
+        unsafe { (self.driver().calls.cuCtxPopCurrent)(&mut ours) };
         self.cancelling.back_unseen();
     }
 }

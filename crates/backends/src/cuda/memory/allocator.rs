@@ -56,8 +56,11 @@ impl Allocator {
         Ok(Block { base, len, home, at: base, page, origin: Origin::Allocated })
     }
 
-    /// Frees a block that `alloc` made and nothing uses any more.
-    pub fn free(&self, block: &Block) -> Result<()> {
+    /// Frees a block that `alloc` made.
+    ///
+    /// # Safety
+    /// Nothing uses it any more.
+    pub unsafe fn free(&self, block: &Block) -> Result<()> {
         let mut allocations = lock(&self.allocations);
         let home = allocations.quarantine(block.base);
         let Some(home) = home else { unreachable!("{block} is not of this backend") };

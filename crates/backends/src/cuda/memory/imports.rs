@@ -53,8 +53,11 @@ impl Imports {
         Ok(Block { base, len: shared.len, home: Home::Device(device), at, page: GRANULE, origin })
     }
 
-    /// Undoes `import`, when nothing uses the memory any more.
-    pub fn close(&self, block: &Block) -> Result<()> {
+    /// Undoes `import`.
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    pub unsafe fn close(&self, block: &Block) -> Result<()> {
         let Some(import) = lock(&self.table).remove(block.base) else { return Ok(()) };
         let (table, reservations, base) = (self.table.clone(), self.reservations.clone(), block.base);
         let opened = import.opened;

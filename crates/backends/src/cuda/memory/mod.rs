@@ -6,7 +6,7 @@
 //! addresses ([`foreign`]). [`Memory`] is all of them together, as the backend has them.
 //!
 //! Nothing here puts work into a stream or waits for one. What makes the driver wait for all streams goes
-//! through [`ImplicitSync`](crate::cuda::driver::ImplicitSync), which may defer it. The folder stands on
+//! through [`ImplicitSync`], which may defer it. The folder stands on
 //! `driver/` alone.
 
 mod allocations;
@@ -24,8 +24,8 @@ use crate::os::{probe, ranges::Reservations};
 use crate::{unallocated, usage::Usage};
 use allocator::Allocator;
 use ferry_core::{
-    Access, Block, DeviceId, DeviceMemory, Home, Kind, Origin, Request, Result, Shared,
-    sync::{Arc, Mutex, lock},
+    Access, Block, Home, Kind, Origin, Result, Shared,
+    sync::{Arc, lock},
 };
 use imports::Imports;
 pub use pinned_ranges::PinnedRanges;
@@ -35,11 +35,14 @@ use registrations::Registrations;
 /// All memory that a backend knows.
 pub struct Memory {
     contexts: Arc<Contexts>,
-    allocator: Arc<Allocator>,
-    registrations: Registrations,
-    imports: Imports,
+    /// Blocks that this backend makes.
+    pub allocator: Arc<Allocator>,
+    /// Memory of the user's that is pinned.
+    pub registrations: Registrations,
+    /// Memory of other processes.
+    pub imports: Imports,
     /// Addresses that were set aside: for imports, and for mapped memory as devices see it.
-    reservations: Arc<Reservations>,
+    pub reservations: Arc<Reservations>,
     /// Where other processes read how much this one has.
     usage: Option<Arc<Usage>>,
 }
@@ -63,42 +66,18 @@ impl Memory {
         }
     }
 
-    /// Reserved addresses.
-    pub fn reservations(&self) -> &Reservations {
-        &self.reservations
-    }
-
-    /// The ranges of the user's memory that the driver has pinned.
-    pub fn pinned(&self) -> &Arc<Mutex<PinnedRanges>> {
-        self.registrations.pinned()
-    }
-
-    /// What a device has of its memory.
-    pub fn device_memory(&self, device: DeviceId) -> Result<DeviceMemory> {
-        self.allocator.device_memory(device)
-    }
-
-    /// As [`Backend::alloc`](ferry_core::Backend::alloc).
-    pub fn alloc(&self, request: &Request) -> Result<Block> {
-        self.allocator.alloc(request)
-    }
-
-    /// As [`Backend::register`](ferry_core::Backend::register).
-    pub fn register(&self, base: usize, len: usize) -> Result<Block> {
-        self.registrations.register(base, len)
-    }
-
-    /// As [`AddressSpace::host_pages`](ferry_core::AddressSpace::host_pages).
-    pub fn host_pages(&self, len: usize, page: usize, node: Option<u32>) -> Result<Block> {
-        self.registrations.host_pages(len, page, node)
-    }
-
-    /// As [`Backend::free`](ferry_core::Backend::free): nothing uses the block any more.
-    pub fn free(&self, block: &Block) -> Result<()> {
-        match block.origin {
-            Origin::Registered => self.registrations.unregister(block.base, block.len),
-            Origin::Allocated => self.allocator.free(block),
-            _ => self.imports.close(block),
+    /// As [`Backend::free`](ferry_core::Backend::free).
+    ///
+    /// # Safety
+    /// The block came from here, and nothing uses it any more.
+    pub unsafe fn free(&self, block: &Block) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match block.origin {
+                Origin::Registered => self.registrations.unregister(block.base, block.len),
+                Origin::Allocated => self.allocator.free(block),
+                _ => self.imports.close(block),
+            }
         }
     }
 
@@ -107,11 +86,6 @@ impl Memory {
         let imported = || Kind::BadAddress.because(format!("{block} is another process's, which shares it"));
         let start = self.allocator.lend(block.at).ok_or_else(imported)?;
         self.imports.export(block, start)
-    }
-
-    /// As [`Sharing::import`](ferry_core::Sharing::import).
-    pub fn import(&self, shared: &Shared, device: DeviceId, origin: Origin) -> Result<Block> {
-        self.imports.import(shared, device, origin)
     }
 
     /// As [`Backend::locate`](ferry_core::Backend::locate). The core asks about addresses that are in no
@@ -129,7 +103,7 @@ impl Memory {
         }
         // The core knows of no registration here: it is over, though copies may still use the pages, or does
         // not reach so far.
-        let is_pinned = lock(self.pinned()).meets(addr, len);
+        let is_pinned = lock(self.registrations.pinned()).meets(addr, len);
         let found = if is_pinned { None } else { foreign::locate(&self.contexts, addr, len)? };
         match found {
             // Host memory that is page-locked in part only is pageable.

@@ -56,7 +56,8 @@ impl Registrations {
             Ok(()) => {
                 Ok(Block { base, len, home: Home::Host, at: base, page: GRANULE, origin: Origin::Registered })
             }
-            Err(why) => self.unregister(base, len).and(Err(why)),
+            // SAFETY: registered just now, and not known to any caller.
+            Err(why) => unsafe { self.unregister(base, len) }.and(Err(why)),
         }
     }
 
@@ -70,7 +71,10 @@ impl Registrations {
 
     /// Undoes `register`, or `host_pages`, whose memory goes back to the system when the driver has unlocked
     /// it.
-    pub fn unregister(&self, base: usize, len: usize) -> Result<()> {
+    ///
+    /// # Safety
+    /// No device uses the range any more.
+    pub unsafe fn unregister(&self, base: usize, len: usize) -> Result<()> {
         let pages = self.host_pages.take(base);
         let unused = lock(&self.pinned).leave(base, whole_pages(len));
         if unused.is_empty() {

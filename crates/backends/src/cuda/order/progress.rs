@@ -89,7 +89,7 @@ impl StreamProgress {
 
     /// An event at the end of the stream as it is now.
     pub fn record(&self) -> Result<Arc<Event>> {
-        self.stream.record(&*self.stream.device().enter()?, false)
+        self.stream.record(&self.stream.device().enter()?, false)
     }
 
     /// The queue is gone, and this was its last ticket.

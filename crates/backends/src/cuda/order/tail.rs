@@ -48,7 +48,7 @@ impl Tail {
         if let Some(event) = self.first_behind(ticket) {
             return Ok(event);
         }
-        let event = progress.stream.record(&*progress.stream.device().enter()?, timed)?;
+        let event = progress.stream.record(&progress.stream.device().enter()?, timed)?;
         let passed = progress.passed();
         while self.events.len() == EVENTS_MAX
             || self.events.front().is_some_and(|(ticket, _)| *ticket <= passed)

@@ -24,7 +24,7 @@ impl StreamArrival {
         let (progress, stream) = (lane.progress.clone(), lane.stream());
         let (gate, thread) = (Gate::new(), stream.device().pool.reserve()?);
         let arrival = Box::new(StreamArrival { progress, behind, gate: gate.clone(), thread });
-        stream.call_back(&*stream.device().enter()?, arrival).map_err(|(why, _)| why)?;
+        stream.call_back(&stream.device().enter()?, arrival).map_err(|(why, _)| why)?;
         Ok(gate)
     }
 }

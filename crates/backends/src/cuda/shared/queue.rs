@@ -155,7 +155,7 @@ impl SharedQueue {
         let side = self.side.lane.progress.status.clone();
         let end = HoldEnd { front, side, ticket, is_op, hold: Some(hold) };
         self.side.submit_together(work.into_iter().chain([Op::Call(Box::new(move || end.come()))]));
-        self.latch.put(self.stream(), &*self.stream().device().enter()?, number)
+        self.latch.put(self.stream(), &self.stream().device().enter()?, number)
     }
 
     /// What is submitted next comes behind an op for which the driver refused to hold the stream.
@@ -163,7 +163,7 @@ impl SharedQueue {
         if self.unheld.get().is_none() {
             return Ok(());
         }
-        self.latch.put(self.stream(), &*self.stream().device().enter()?, self.latch.newest())?;
+        self.latch.put(self.stream(), &self.stream().device().enter()?, self.latch.newest())?;
         self.unheld.clear();
         Ok(())
     }
@@ -208,7 +208,7 @@ impl SharedQueue {
     /// A stream that is being captured takes work into a graph, to be run who knows when: we could keep no
     /// promise.
     fn refuse_capture(&self) -> Result<()> {
-        refuse_capture(&*self.stream().device().enter()?, self.stream().handle())
+        refuse_capture(&self.stream().device().enter()?, self.stream().handle())
     }
 
     fn abort(&self) {
