@@ -43,7 +43,8 @@ impl Runtime {
         spaces.count.fetch_sub(1, Ordering::Relaxed);
         // Under the lock: the backend may reserve these addresses again at once, and that reservation must
         // not be in the list before this one has left it.
-        Ok(self.memory().address_space()?.release(base))
+        self.memory().address_space()?.release(base);
+        Ok(())
     }
 
     /// Makes physical memory: `len` bytes in whole pages.
