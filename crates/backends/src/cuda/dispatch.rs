@@ -188,13 +188,13 @@ impl Task for OpTask {
             OpTask::Pageable(plan, staging) => {
                 return host_work::at_once(turn, move |stream, current| staging.copy(stream, current, &plan));
             }
-            // SAFETY: the submitter keeps the rows valid until the op has passed.
             OpTask::HostCopy(plan) => {
+                // SAFETY: the submitter keeps the rows valid until the op has passed.
                 return host_work::move_bytes(turn, move || unsafe { copy_all(&plan) });
             }
             OpTask::Fill(all) => memset::pieces(all).try_for_each(|part| stream.fill(current, part))?,
-            // SAFETY: the submitter keeps the range valid until the op has passed.
             OpTask::HostFill(fill) => {
+                // SAFETY: the submitter keeps the range valid until the op has passed.
                 return host_work::move_bytes(turn, move || unsafe { fill_all(&fill) });
             }
             OpTask::Reduce(reduction) => reduce::reduce(stream, current, &reduction)?,
