@@ -141,6 +141,15 @@ impl<'a> Runs<'a> {
         Segment { dst: to.engine_address(dst), src: from.engine_address(src), len }
     }
 
+    /// Whether this run begins, at both ends, where the one before it ends.
+    #[inline(always)]
+    pub(crate) fn continues(&self, index: usize) -> bool {
+        let Some(last) = index.checked_sub(1) else { return false };
+        let len = self.lens[last];
+        self.dsts[index] == self.dsts[last].wrapping_add(len)
+            && self.srcs[index] == self.srcs[last].wrapping_add(len)
+    }
+
     /// Those from `first` on, `count` at most.
     #[inline(always)]
     pub(crate) fn part(&self, first: usize, count: usize) -> Runs<'a> {

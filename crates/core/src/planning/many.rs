@@ -87,21 +87,20 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
         self.flush();
         let Some(list) = self.plan.pieces.list() else { return };
         // The last run lies in the same two blocks.
-        let (first, mut touches) = (list.len() - usize::from(run.len > 0), false);
-        let (mut last, mut done) = (run, 0);
+        let first = list.len() - usize::from(run.len > 0);
+        let (mut touches, mut done, mut len) = (false, 0, list.len());
         while done < runs.lens.len() {
             // From the second chunk on they start at multiples, which are aligned for vector stores.
-            let some = runs.part(done, CHUNK - list.len() % CHUNK);
+            let some = runs.part(done, CHUNK - len % CHUNK);
             let added = add_some(list, &some, &to, &from, &mut self.buffer.segments);
             if added > 0 {
                 // Where runs touch they mostly do so all along: checking two places will do.
-                let segment = |index| some.segment(index, &to, &from);
-                let middle = added / 2;
-                touches |=
-                    segment(0).follows(&last) || segment(middle).follows(&segment(middle.saturating_sub(1)));
-                last = segment(added - 1);
+                touches |= match done {
+                    0 => runs.segment(0, &to, &from).follows(&run),
+                    _ => runs.continues(done),
+                } || runs.continues(done + added / 2);
             }
-            done += added;
+            (done, len) = (done + added, len + added);
             if added < some.lens.len() {
                 break;
             }
