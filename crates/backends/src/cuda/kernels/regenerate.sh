@@ -1,6 +1,8 @@
 #!/bin/sh
-# Makes NAME.ptx from NAME.cu: of all that are here, or of those named. Needs nvcc and ptxas of CUDA 12 or 13; nobody else
-# needs them.
+# Makes NAME.ptx from NAME.cu: of all that are here, or of those named. Needs nvcc and ptxas of CUDA 12 or 13, which
+# nothing else does. Other versions make other texts; those here are of 13.0.88, which Python's package index has:
+# pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.88
+#     nvidia-cuda-cccl
 set -eu
 cd "$(dirname "$0")"
 nvcc=${NVCC:-nvcc}
