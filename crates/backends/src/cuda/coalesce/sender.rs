@@ -39,7 +39,7 @@ pub trait Coalesces {
 /// How long is waited for more.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Nothing is sent before this time: whoever submits may be about to synchronise, and sends it then.
+    /// Nothing is sent before this time: the submitter may be about to synchronise, which sends it.
     pub least: Duration,
     /// What is in a window is sent after this time, whatever the GPU has to do.
     pub most: Duration,
@@ -65,7 +65,7 @@ const PACE: Pace = Pace {
     speed: 50_000,
 };
 
-/// What the thread and those who need it share.
+/// The windows that are polled, and the state of the thread that polls them.
 pub struct Sender<L> {
     shift: Mutex<Shift<L>>,
     wake: Condvar,
@@ -73,21 +73,21 @@ pub struct Sender<L> {
     naps: bool,
 }
 
-/// Who serves which lanes.
+/// Which lanes are polled, and by which thread.
 struct Shift<L> {
     /// Lanes whose windows are looked at.
     lanes: Vec<WatchedLane<L>>,
     /// How many lanes are not there since a thread is at them.
     away: usize,
-    /// Changes when whoever serves begins and ends with a lane, or is relieved. Odd in between.
+    /// Changes when the thread that serves begins and ends with a lane, or is relieved. Odd in between.
     turn: u64,
     serves: bool,
     sleeps: bool,
-    /// Whether somebody stands by.
+    /// Whether another thread stands by.
     is_guarded: bool,
 }
 
-/// What whoever serves does about one lane, while others may have the rest.
+/// What the thread that serves does about one lane, while another may have the rest.
 struct Errand<L> {
     number: u64,
     lane: WatchedLane<L>,
@@ -180,8 +180,8 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
         true
     }
 
-    /// The driver may keep whoever serves for as long as a stream has no room. What other lanes have gathered
-    /// must not wait for that: it may be what makes room. Then another thread serves those.
+    /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
+    /// gathered must not wait for that: it may be what makes room. Then another thread serves those.
     fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
         while let Some(turn) = self.guarded() {
             thread::sleep(RELIEVE_AFTER);
@@ -195,7 +195,7 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
 }
 
 impl<L: Coalesces> Sender<L> {
-    /// Serves the lanes until there has been nothing to do for a while, or somebody else does.
+    /// Serves the lanes until there has been nothing to do for a while, or another thread does.
     fn serve(&self) {
         let _slack = self.naps.then(Slack::less);
         while self.wait() {
@@ -317,7 +317,7 @@ impl<L: Coalesces> WatchedLane<L> {
         }
     }
 
-    /// Sends what is in the window. False if that was nothing, or somebody else is at it.
+    /// Sends what is in the window. False if that was nothing, or another thread is at it.
     fn send(&mut self, now: Instant, pace: &Pace) -> bool {
         let bytes = self.lane.try_send();
         if bytes > 0 {

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// Whoever waits spins so often before others may run.
+/// Spins before other threads may run.
 const SPINS_PER_YIELD: u32 = 100;
 
 /// A value behind a spin lock. Code that holds it does nothing that could block.

@@ -1,9 +1,10 @@
-//! Small copies that are held back for some microseconds, to be sent as one. It knows nothing of CUDA.
+//! The coalescing window: small copies that are held back for some microseconds, to be sent as one. It knows
+//! nothing of CUDA.
 //!
-//! A [`WindowState`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into
-//! portions whose copies may be done side by side: where a copy meets an earlier one the next portion begins,
-//! and portions are done one after the other. Copies through descriptors are runs of their own: nobody knows
-//! yet which of them meet.
+//! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions
+//! whose copies may be done side by side: where a copy has a hazard with an earlier one the next portion
+//! begins, and portions are done one after the other. Copies through descriptors are runs of their own, since
+//! their addresses are not known yet.
 
 use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
@@ -24,7 +25,7 @@ use std::mem;
 const MISSES_BEFORE_SENDER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
 const SEND_AT: (usize, usize) = (512, 2 << 20);
-/// At this size whoever submits sends it: something holds the sender up.
+/// At this size the submitter sends it: something holds the sender up.
 const SUBMITTER_SENDS_AT: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
 const WINDOW_MAX: (usize, usize) = (1024, 16 << 20);
@@ -84,7 +85,7 @@ impl Run {
         self.kind
     }
 
-    /// How many bytes they have; those of descriptors nobody knows.
+    /// How many bytes they have; those of descriptors are not known.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -159,7 +160,7 @@ impl Run {
 /// How many entries ahead.
 const PREFETCH_AHEAD: usize = 8;
 
-/// Whoever sent the list has read its memory, and it is about to be written again: the processor fetches it
+/// The sender has read the memory of the list, and it is about to be written again: the processor fetches it
 /// for that in time.
 #[inline]
 fn own_soon(entry: *const Entry) {
@@ -198,7 +199,7 @@ struct WindowState {
 /// What became of a copy that was offered to a window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is in the window; whether whoever put it there is to send it, unless somebody else is about to.
+    /// It is in the window; whether its submitter is to send it, unless another thread is about to.
     Yes(Ticket, bool),
     /// It is not, and goes straight into the stream; whether the sender is to be asked to watch the window.
     No(bool),
@@ -214,7 +215,7 @@ pub struct Window {
     glance: CachePadded<AtomicU64>,
 }
 
-/// What somebody sees who looks at a window from outside.
+/// What can be seen of a window without its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glance {
     /// There is nothing in it.
@@ -304,7 +305,7 @@ impl Window {
 
     fn show(&self, run: &Run) {
         let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(SEND_AT)) };
-        // Written seldom: each time takes it away from who looks.
+        // Written seldom: each store takes the cache line from the thread that polls.
         if self.glance.load(Ordering::Relaxed) != seen {
             self.glance.store(seen, Ordering::Relaxed);
         }

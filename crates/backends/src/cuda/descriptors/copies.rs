@@ -47,7 +47,7 @@ impl DescriptorCopies {
         }
     }
 
-    /// The copies in flight, for a caller who adds one before it can be sent.
+    /// The copies in flight, for a caller that adds one before it can be sent.
     pub fn in_flight(&self) -> MutexGuard<'_, PendingDescriptors> {
         lock(&self.in_flight)
     }

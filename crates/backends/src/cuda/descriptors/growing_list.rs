@@ -1,10 +1,11 @@
-//! Lists of descriptors that grow while the launch that reads them waits in the stream: then all
-//! copies that come behind a long piece of work are one launch, however many calls submitted them and
-//! whenever they were sent.
+//! Lists of descriptors that grow while the launch that reads them waits in the stream: then all copies that
+//! come behind a long piece of work are one launch, however many calls submitted them and whenever they were
+//! sent.
 //!
-//! The host writes an address, counts it, and looks whether the kernel has begun to close the list; the
-//! kernel says that it closes the list, then reads the count. At least one of the two sees what the other
-//! did; who is in doubt asks what was taken.
+//! A lock-free handshake over pinned memory decides which addresses the kernel takes. The host writes an
+//! address, counts it, and checks whether the kernel has begun to close the list; the kernel says that it
+//! closes the list, then reads the count. With a sequentially consistent fence on both sides at least one of
+//! the two sees what the other did; a host in doubt waits for the count of what was taken.
 
 use ferry_core::{
     Ticket,
@@ -31,7 +32,7 @@ pub const LIST_MAX: usize = 4096;
 /// GrowingLists of a queue. When all are in use, addresses travel in the parameters of launches.
 const LISTS: usize = 4;
 
-/// A list in page-locked memory, which a kernel reads: the same in sealed.cu.
+/// A list in pinned memory, which a kernel reads: the same in sealed.cu.
 #[repr(C)]
 pub struct GrowingList {
     /// How many addresses there are. Only the host writes it.
@@ -111,10 +112,10 @@ impl GrowingList {
 }
 
 impl GrowingLists {
-    /// The lists in `LISTS_LEN` zeroed bytes of page-locked memory at `at`.
+    /// The lists in `LISTS_LEN` zeroed bytes of pinned memory at `at`.
     ///
     /// # Safety
-    /// The memory lives and nobody else writes it until these lists are gone and no kernel knows them.
+    /// The memory lives and nothing else writes it until these lists are gone and no kernel knows them.
     pub unsafe fn new(at: usize) -> GrowingLists {
         // SAFETY: the caller's promise; zeroes are lists.
         let lists = unsafe { &*(at as *const [GrowingList; LISTS]) };
@@ -182,7 +183,7 @@ mod tests {
 
     fn lists() -> GrowingLists {
         let memory = vec![0_u64; LISTS_LEN / 8].leak();
-        // SAFETY: it lives until the end, and nobody else knows it.
+        // SAFETY: it lives until the end, and nothing else uses it.
         unsafe { GrowingLists::new(memory.as_ptr() as usize) }
     }
 

@@ -37,7 +37,7 @@ struct LivenessSlots {
 }
 
 impl Liveness {
-    /// The address of the slots, the same for the GPU; `take` gives zeroed page-locked memory when first
+    /// The address of the slots, the same for the GPU; `take` gives zeroed pinned memory when first
     /// asked.
     pub fn at(&self, take: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
         let _alone = lock(&self.slots);
@@ -50,7 +50,7 @@ impl Liveness {
         }
     }
 
-    /// The memory, if there is any, to be given back when nobody uses it any more.
+    /// The memory, if there is any, to be given back when it is not used any more.
     pub fn made(&self) -> Option<usize> {
         self.at.get().copied()
     }
@@ -83,7 +83,7 @@ impl Liveness {
 }
 
 impl LivenessSlots {
-    /// The slot of an allocation. 0 is nobody's.
+    /// The slot of an allocation. 0 belongs to none.
     fn find(&mut self, base: usize) -> Option<u32> {
         if let Some(slot) = self.taken.get(&base) {
             return Some(*slot);

@@ -52,7 +52,7 @@ pub enum HostPart {
     Wait,
     /// Run a function of the user's. After an abort only later ops wait for it, points do not.
     Call,
-    /// Read or write memory that was lent to the queue. Nobody passes it, abort or not.
+    /// Read or write memory that was lent to the queue. Neither ops nor points pass it, abort or not.
     Bytes,
 }
 
@@ -138,7 +138,7 @@ impl<W: Counted, P> Backlog<W, P> {
         self.held = Some(Holder { ticket, part, has_begun: false, is_aborted: false });
     }
 
-    /// Somebody is about to do the part of op `ticket`. False if an abort came first: then it is not to be
+    /// The host is about to do its part of op `ticket`. False if an abort came first: then it is not to be
     /// done.
     pub fn begin(&mut self, ticket: Ticket) -> bool {
         let held = self.held.as_mut().filter(|held| held.ticket == ticket && !held.is_aborted);

@@ -128,7 +128,7 @@ impl StreamPoint {
     }
 
     /// Something is about to come behind a point that may be at the end of its stream: from here on it is
-    /// where the event is that `record` makes there. Somebody may be waiting for the whole stream already,
+    /// where the event is that `record` makes there. A thread may be waiting for the whole stream already,
     /// and waits little longer than needed.
     pub fn pin(&self, record: impl FnOnce() -> Result<Arc<Event>>) {
         let mut position = lock(&self.position);
@@ -137,7 +137,7 @@ impl StreamPoint {
         }
     }
 
-    /// The work before the point was dropped, or nobody can mark its place. Called instead of
+    /// The work before the point was dropped, or its place cannot be marked. Called instead of
     /// [`put`](Self::put).
     pub fn lose(&self) {
         self.move_to(Position::Lost);

@@ -43,7 +43,7 @@ pub struct Lane {
     /// The events of other streams that this one waits for.
     pub congestion: Congestion,
     intake: Arc<dyn Intake>,
-    /// Who holds this lock may put things into the stream.
+    /// The thread that has this lock may put things into the stream.
     state: CachePadded<Mutex<OrderState>>,
 }
 
@@ -245,7 +245,7 @@ impl Lane {
 
 /// Getting ops under way.
 impl Lane {
-    /// The state, for a caller who cares how long it takes.
+    /// The state, for a caller that cares how long it takes.
     fn lock(&self) -> MutexGuard<'_, OrderState> {
         for _ in 0..LOCK_TRIES {
             if let Some(state) = self.try_lock() {

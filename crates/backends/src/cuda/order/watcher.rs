@@ -1,4 +1,4 @@
-//! One thread that polls points which someone wants to be told about.
+//! One thread that polls points of streams and calls functions when they are done.
 //!
 //! The driver has nothing better that would not also wait for work submitted after the point. The thread
 //! comes from the pool and goes back when nothing is watched.

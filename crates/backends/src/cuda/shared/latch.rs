@@ -1,4 +1,4 @@
-//! How the host holds a CUDA stream that others use as well: the stream waits until a number in page-locked
+//! How the host holds a CUDA stream that others use as well: the stream waits until a number in pinned
 //! memory is large enough. No thread of the driver is blocked meanwhile, only the stream.
 
 use crate::cuda::{
@@ -122,7 +122,7 @@ impl Drop for Latch {
     }
 }
 
-/// The address of a number in page-locked memory that devices read.
+/// The address of a number in pinned memory that devices read.
 pub struct Word(usize);
 
 impl Word {
@@ -140,7 +140,7 @@ impl Word {
     }
 }
 
-/// Numbers in page-locked memory, handed out again and again. A stream may still have to look at one that was
+/// Numbers in pinned memory, handed out again and again. A stream may still have to look at one that was
 /// given back: so they only ever grow, and nothing that waits for an old value waits.
 pub struct Words {
     device: Arc<Device>,

@@ -146,8 +146,8 @@ impl SharedQueue {
     /// `is_op`.
     ///
     /// The other lane has the work before the stream is held. So an abort finds the work of every hold that
-    /// is in the stream; and whoever finds a place in the stream behind a hold finds that among the holds,
-    /// unless it is over.
+    /// is in the stream; and a thread that finds a place in the stream behind a hold finds that among the
+    /// holds, unless it is over.
     fn hold(&self, place: HoldPlace, work: Option<Op>, is_op: bool) -> Result<()> {
         let ticket = place.behind + Ticket::from(is_op);
         let hold = self.latch.hold(place);
@@ -205,8 +205,8 @@ impl SharedQueue {
         }
     }
 
-    /// A stream that is being captured takes work into a graph, to be run who knows when: we could keep no
-    /// promise.
+    /// A stream that is being captured takes work into a graph, to be run at an unknown time: no promise
+    /// could be kept.
     fn refuse_capture(&self) -> Result<()> {
         refuse_capture(&self.stream().device().enter()?, self.stream().handle())
     }

@@ -1,5 +1,5 @@
 //! A shared stream that should be held for an op, but the driver refused it. The host does its part all the
-//! same, and until it is through nobody may see the op as passed.
+//! same, and until it is done the op must not be seen as passed.
 
 use ferry_core::{
     Fence, Mark, Point, Result, Ticket,
@@ -51,7 +51,7 @@ impl Unheld {
     }
 }
 
-/// A fence that is not asked before another one is done: who asks it tells the stream that it has passed.
+/// A fence that is not asked before another one is done: asking it reports the stream as passed.
 struct BehindHost<F: ?Sized> {
     through: Arc<dyn Fence>,
     fence: Arc<F>,

@@ -103,10 +103,12 @@ impl<'a> StreamCopier<'a> {
             Sending::Each => self.send_each(entries),
             Sending::Launch(launch) => self.launch_list(entries, launch),
             Sending::Batch if self.send_batch(entries)? => Ok(()),
-            Sending::Batch => match sending(entries, sizes, self.way, &self.constants().clone().apart()) {
-                Sending::Launch(launch) => self.launch_list(entries, launch),
-                _ => self.send_each(entries),
-            },
+            Sending::Batch => {
+                match sending(entries, sizes, self.way, &self.constants().clone().without_batches()) {
+                    Sending::Launch(launch) => self.launch_list(entries, launch),
+                    _ => self.send_each(entries),
+                }
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Kernels, copies, fills, waits and events of a queue all go through its [`Stream`]. That is why it can say
 //! what the last thing in the stream is: a kernel that rings a doorbell when it ends
-//! ([`Stream::last_kernel`]), or anything else. Who may use the stream when is decided a floor above; nothing
-//! here takes a lock for longer than a call.
+//! ([`Stream::last_kernel`]), or anything else. Which thread may use the stream when is decided a floor
+//! above; nothing here takes a lock for longer than a call.
 
 use crate::bytes::portions;
 use crate::cuda::{

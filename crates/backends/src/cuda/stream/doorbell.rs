@@ -49,7 +49,7 @@ impl Doorbells {
         let mut made = lock(&self.made);
         if made.spare.is_empty() {
             let page = make(PAGE)?;
-            // SAFETY: fresh memory of this length, which nobody else knows.
+            // SAFETY: fresh memory of this length, which nothing else uses.
             unsafe { std::ptr::write_bytes(page as *mut u8, 0, PAGE) };
             made.pages.push(page);
             made.spare.extend((page..page + PAGE).step_by(SIZE));
@@ -154,7 +154,7 @@ impl Completion {
 mod tests {
     use super::*;
 
-    /// Memory that is never given back; it need not be page-locked here.
+    /// Memory that is never given back; it need not be pinned here.
     fn memory(len: usize) -> Result<usize> {
         Ok(vec![u64::MAX; len.div_ceil(8)].leak().as_ptr() as usize)
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_leaves_no_bell_behind() {
+    fn a_thread_that_comes_second_leaves_no_doorbell_behind() {
         let (bells, bell) = (Doorbells::default(), Doorbell::default());
         let make = |len| {
             bell.at.set(4096).expect("the other is first");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bells_are_used_again_unless_somebody_may_still_ring() {
+    fn doorbells_are_used_again_unless_a_kernel_may_still_ring() {
         let bells = Doorbells::default();
         let lane = || {
             let bell = Doorbell::default();

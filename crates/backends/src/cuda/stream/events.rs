@@ -49,7 +49,7 @@ impl Events {
     pub fn give_back(&self, current: &Current<'_>) {
         let (mut untimed, mut timed) = (lock(&self.untimed), lock(&self.timed));
         for handle in untimed.drain(..).chain(timed.drain(..)).chain(self.dawn.get().copied()) {
-            // SAFETY: made by `take` and known to nobody else.
+            // SAFETY: made by `take` and known to no other code.
             unsafe { current.destroy_event(handle) };
         }
     }
@@ -118,7 +118,7 @@ impl Drop for Event {
             return;
         }
         let Ok(current) = self.device.enter() else { return };
-        // SAFETY: made by `record` and known to nobody else.
+        // SAFETY: made by `record` and known to no other code.
         unsafe { current.destroy_event(self.handle) };
     }
 }

@@ -1,9 +1,8 @@
-//! Slots for the segment lists of kernels, in page-locked (pinned) memory of a device that is used again and
-//! again.
+//! Slots of pinned memory for the lists of segments that kernels read, used again and again.
 //!
-//! A slot is lent to one launch. The last block of the kernel to end writes the loan's number behind the
-//! list, so that the host knows without a call of the driver that the slot is free. Nobody ever waits for a
-//! slot: when all are lent out the pieces go with the launches themselves.
+//! A slot is lent to one launch. The last block of the kernel to end writes the number of the loan behind the
+//! list, so that the host knows without a driver call that the slot is free. No thread ever waits for a slot:
+//! when all are lent out the segments go with the launches themselves.
 
 use crate::bytes::{nontemporal, overlap::is_overlapping};
 use ferry_core::{
@@ -112,7 +111,7 @@ pub struct ListSlot {
 }
 
 impl ListSlots {
-    /// A slot, if one is free or can be made: `make` gives page-locked memory of this length.
+    /// A slot, if one is free or can be made: `make` gives pinned memory of this length.
     pub fn lend(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<Option<ListSlot>> {
         let mut slots = lock(&self.0);
         let free = match slots.find() {
@@ -140,7 +139,7 @@ impl SlotTable {
         let first = self.lent.len();
         self.groups.push(group);
         self.lent.resize(first + GROUP_SLOTS, 0);
-        // SAFETY: in fresh memory of a group's length, which nobody else knows; no loan has the number 0.
+        // SAFETY: in fresh memory of a group's length, which nothing else uses; no loan has the number 0.
         unsafe { ptr::write_bytes(self.back(first) as *mut AtomicU64, 0, GROUP_SLOTS) };
         first
     }
@@ -179,7 +178,7 @@ impl ListSlot {
     /// Room behind what was added; entries are segments to the core.
     pub fn room(&mut self) -> &mut [MaybeUninit<Segment>] {
         let rest = self.list + self.len * size_of::<Entry>();
-        // SAFETY: the rest of the slot, which is lent to nobody else, and no kernel reads it before it is
+        // SAFETY: the rest of the slot, which is lent to no other launch, and no kernel reads it before it is
         // sent.
         unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Segment>, LIST_MAX - self.len) }
     }
@@ -240,7 +239,7 @@ impl Drop for ListSlot {
 mod tests {
     use super::*;
 
-    /// Memory that is never given back; it need not be page-locked here.
+    /// Memory that is never given back; it need not be pinned here.
     fn memory(len: usize) -> Result<usize> {
         Ok(vec![0_u64; len.div_ceil(8)].leak().as_ptr() as usize)
     }

@@ -17,9 +17,9 @@ const PIECES_IN_FLIGHT: usize = 128;
 /// Between what the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From page-locked memory to a GPU.
+    /// From pinned memory to a GPU.
     In,
-    /// From a GPU to page-locked memory.
+    /// From a GPU to pinned memory.
     Out,
     /// Inside a GPU.
     Within,
@@ -75,7 +75,7 @@ pub enum CopyEngine {
         /// Blocks of the launch.
         blocks: u32,
     },
-    /// A kernel that reads its list from page-locked memory.
+    /// A kernel that reads its list from pinned memory.
     List {
         /// Blocks of the launch.
         blocks: u32,
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
-        let constants = Constants::default().apart();
+        let constants = Constants::default().without_batches();
         for (size, want) in [(512 * K, CopyEngine::List { blocks: 32 }), (2 * M, CopyEngine::Each)] {
             assert_eq!(choose(&pieces(64, size), Way::In, &constants), want, "{size} bytes");
         }

@@ -1,5 +1,5 @@
 //! What the cuda backend can be told: the planner's numbers and how many threads stage pageable memory. Read
-//! from text here; from the environment by whoever opens the backend.
+//! from text here; the environment is read by the code that opens the backend.
 
 use crate::cuda::{stream::list_slots::INLINE_MAX, stream::planner::Way};
 use ferry_core::{Error, Kind, Result};
@@ -57,24 +57,24 @@ macro_rules! constants {
 constants! {
     /// Fewer pieces than this go to the copy engine one by one, between host and device.
     list_from = 4,
-    /// The same inside a device.
+    /// Fewer pieces than this go to the copy engine one by one, inside a device.
     list_from_within = 2,
-    /// So many pieces go into the parameters of a launch; more are a list in page-locked memory.
+    /// Up to so many pieces go into the parameters of a launch; more are a list in pinned memory.
     inline_most = INLINE_MAX,
-    /// Pieces of this size, on average, are large enough for the copy engine, between host and device.
+    /// Pieces of at least this size, on average, go to the copy engine, between host and device.
     engine_from = 2 << 20,
-    /// The same inside a device.
+    /// Pieces of at least this size, on average, go to the copy engine, inside a device.
     engine_from_within = 32 << 20,
-    /// Pieces of this size, on average, are large enough for several copy engines at once, between host and
-    /// device, where the driver takes them all in one call; those of any size are where no kernel has blocks,
+    /// Pieces of at least this size, on average, go to several copy engines at once, between host and device,
+    /// where the driver takes them all in one call. Where no kernel has blocks, pieces of any size do.
     together_size = 512 << 10,
-    /// if there are so many.
+    /// Fewer pieces than this do not go to several copy engines at once.
     together_from = 2,
     /// Pieces up to this size are never cut for a kernel.
     share_least = 4 << 10,
-    /// Longer ones always are.
+    /// Pieces longer than this are always cut for a kernel.
     share_most = 32 << 10,
-    /// Single copies up to this size are gathered with their neighbours.
+    /// Single copies up to this size are coalesced with their neighbours.
     gather_most = 64 << 10,
     /// Blocks of a kernel that copies to the device; 0 is no kernels.
     blocks_in = 32,
@@ -82,40 +82,41 @@ constants! {
     blocks_out = 32,
     /// Blocks of a kernel that copies inside the device, the GPU's multiprocessors at most; 0 is no kernels.
     blocks_within = usize::MAX,
-    /// Rows from this width on go to a kernel on their way to the device,
+    /// Rows of at least this width go to a kernel on their way to the device, whatever their pitch.
     rows_in_from = 1,
-    /// up to this one,
+    /// Rows of at most this width go to a kernel on their way to the device, whatever their pitch.
     rows_in_most = 40,
-    /// and on their way from it from this one on,
+    /// Rows of at least this width go to a kernel on their way from the device, whatever their pitch.
     rows_out_from = 1,
-    /// up to this one,
+    /// Rows of at most this width go to a kernel on their way from the device, whatever their pitch.
     rows_out_most = 0,
-    /// if they have so many bytes together.
+    /// Rectangles with fewer bytes than this do not go to a kernel by their width alone.
     rows_bytes = 128 << 10,
-    /// Rows that lie next to each other in the host's memory go to a kernel up to this width,
+    /// Rows of at most this width go to a kernel if they are packed in host memory, with no gaps between
+    /// them.
     rows_packed_most = 64,
-    /// and those that are so far apart there
+    /// Rows with at least this pitch in host memory count as far apart.
     rows_far = 4 << 10,
-    /// up to this one,
+    /// Rows of at most this width go to a kernel if they are far apart in host memory.
     rows_far_most = 128,
-    /// if they have so many bytes together.
+    /// Rectangles with fewer bytes than this do not go to a kernel for being packed or far apart.
     rows_other_bytes = 1 << 20,
-    /// Rows inside the device go to a kernel up to this width,
+    /// Rows of at most this width go to a kernel inside a device.
     rows_within_most = usize::MAX,
-    /// if they have so many bytes together.
+    /// Rectangles with fewer bytes than this do not go to a kernel inside a device.
     rows_within_bytes = 64 << 10,
-    /// Between host and device, rows that do not all start at multiples of this power of two are left to the
-    /// copy engine.
+    /// Rows that do not all start at multiples of this power of two go to the copy engine, between host and
+    /// device.
     rows_unit = 4,
 }
 
 impl Constants {
     /// For memory that kernels cannot reach.
     pub const NO_KERNELS: Constants =
-        Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT.apart() };
+        Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT.without_batches() };
 
-    /// The same for those who cannot hand over all pieces in one call.
-    pub const fn apart(self) -> Constants {
+    /// The same where not all pieces can be given to the driver in one call.
+    pub const fn without_batches(self) -> Constants {
         Constants { together_from: usize::MAX, ..self }
     }
 

@@ -1,4 +1,4 @@
-//! The hand-over between those who gather and the thread that sends, under the model checker.
+//! The hand-over between threads that submit and the thread that sends, under the model checker.
 
 use super::*;
 use crate::cuda::{
@@ -54,7 +54,7 @@ impl Coalesces for Fake {
     }
 }
 
-/// As [`Sender::watch`], and somebody serves already.
+/// As [`Sender::watch`], and a thread serves already.
 fn add(sender: &Sender<Fake>, lane: Arc<Fake>) {
     sender.put(&mut lock(&sender.shift), WatchedLane::new(lane));
 }
@@ -65,10 +65,10 @@ fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
     let mut goes_on = true;
     while goes_on || !lock(&sender.shift).lanes.is_empty() {
         assert!(sender.wait());
-        let turn = lock(&sender.shift).look(Instant::now(), &sender.pace);
-        let Some(turn) = turn else { continue };
-        goes_on &= !Arc::ptr_eq(&turn.lane.lane, end);
-        if !sender.take(turn, Instant::now()) {
+        let errand = lock(&sender.shift).poll(Instant::now(), &sender.pace);
+        let Some(errand) = errand else { continue };
+        goes_on &= !Arc::ptr_eq(&errand.lane.lane, end);
+        if !sender.take(errand, Instant::now()) {
             return;
         }
     }

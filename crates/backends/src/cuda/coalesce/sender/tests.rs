@@ -62,7 +62,7 @@ fn a_window_that_stays_empty_is_left_alone() {
 struct Fake {
     window: Window,
     sent: mpsc::Sender<usize>,
-    /// The driver keeps whoever sends until somebody says so here.
+    /// The driver blocks the sending thread until this is set.
     room: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
