@@ -21,7 +21,7 @@ const PLAIN: &[&str] = &["fork"];
 /// The tests: the backend's own, those through the C library, and those of the Rust API, less what only
 /// compiles or reads.
 const TESTS: &[&str] = &[
-    "-p ferry-backends --test cuda",
+    "-p ferry-backends --test cuda --test wrapped",
     "-p ferry-tests --tests",
     "-p ferry --test api --test done_right --test examples --test nested --test tasks --test tasks_many",
 ];

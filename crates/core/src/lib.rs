@@ -48,10 +48,7 @@ pub use memory::{
 };
 pub use observe::Observer;
 pub use op::{Fill, Op};
-pub use plan::{
-    Chunk, Ends, Linear, Misfit, Plan, Route, Rows, Runs,
-    pieces::{Pieces, Segment, SegmentSink, Sizes},
-};
+pub use plan::{Chunk, Ends, Linear, Misfit, Pieces, Plan, Route, Rows, Runs, Segment, SegmentSink, Sizes};
 pub use queue::{Queue, QueueOptions};
 pub use reduce::Reduction;
 pub use runtime::{Runtime, share::Export};

@@ -14,7 +14,7 @@ pub(crate) mod spaces;
 use crate::{
     Access, AddressTable, Backend, Block, DeviceId, DeviceMemory, Error, Home, Kind, Observer, Origin, Place,
     Request, Result,
-    plan::pieces::FreeLists,
+    plan::segments::FreeLists,
     submissions::StreamStates,
     sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock},
 };

@@ -2,8 +2,10 @@
 //! the stream's last copy.
 
 use super::{
-    Ends, Plan, Route, Rows,
-    pieces::{Segment, Store},
+    Plan,
+    pieces::Store,
+    rows::{Ends, Route, Rows},
+    segments::Segment,
 };
 use crate::{AddressTable, Place, table::Lookup};
 

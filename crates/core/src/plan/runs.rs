@@ -3,8 +3,8 @@
 //! one is searched for one by one.
 
 use super::{
-    Misfit,
-    pieces::{Segment, Sizes},
+    rows::Misfit,
+    segments::{Segment, Sizes},
 };
 use crate::{Kind, Result, table::Lookup};
 use ferry_simd::{Loop, best};

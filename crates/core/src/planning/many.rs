@@ -5,8 +5,9 @@
 use crate::{
     Ends, Memory, Misfit, Place, Plan, Result, Rows, Runs, Segment,
     plan::{
-        pieces::{SegmentList, Store},
+        pieces::Store,
         runs::{CHUNK, Listed},
+        segments::SegmentList,
     },
     table::Lookup,
     uses::Touched,
