@@ -28,15 +28,16 @@ const IDLE_POLLS: u32 = 10_000;
 /// Bytes of a group: the lists, and then the numbers of the last loans that came back.
 const GROUP_LEN: usize = GROUP_SLOTS * (LIST_MAX * size_of::<Entry>() + size_of::<AtomicU64>());
 
-/// A piece for a kernel: the same as in kernels.cu.
+/// A segment as kernels read it, in 64-bit words: `Entry` in kernels.cu. Its layout is that of the core's
+/// [`Segment`], so that a list written by the core's checks is read by a kernel as it is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// First byte of the destination.
+    /// The address of the first byte of the destination.
     pub dst: u64,
-    /// First byte of the source.
+    /// The address of the first byte of the source.
     pub src: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 
