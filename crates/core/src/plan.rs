@@ -89,6 +89,21 @@ impl Plan {
         self.pieces.view()
     }
 
+    /// The one row of a plan that has no more, or else the plan. A plan of one row owns nothing, and dropping it
+    /// takes no call.
+    #[inline(always)]
+    pub fn into_segment(self) -> Result<Segment, Plan> {
+        match (&self.pieces, &self.touched) {
+            (Store::One(Rows { dst, src, width, height: 1, .. }), Touched::Nothing | Touched::One(_)) => {
+                let segment = Segment { dst: *dst, src: *src, len: *width };
+                // Neither owns anything in these variants, which drop glue would find out by a call.
+                mem::forget(self);
+                Ok(segment)
+            }
+            _ => Err(self),
+        }
+    }
+
     /// Between which kinds of memory the bytes move; of the devices, those of the last piece. Inside the
     /// host, if there are none.
     pub fn route(&self) -> Route {
