@@ -14,6 +14,17 @@ fn pages_with_a_hole() -> usize {
     }
 }
 
+/// Three pages, of which the middle one is protected: no mapping that another test makes meanwhile can move in.
+fn pages_with_a_guard() -> usize {
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh addresses, of which no other code knows.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), LEN, rights, flags, -1, 0) as usize;
+        assert_eq!(libc::mprotect((at + 4096) as *mut _, 4096, libc::PROT_NONE), 0);
+        at
+    }
+}
+
 /// Reads bytes one by one, guarded, with every register in use.
 fn sum(at: usize, len: usize) -> Result<u64, Fault> {
     let touches = |addr| is_in(&(at..at + len), addr);
@@ -40,7 +51,7 @@ fn a_loop_ends_where_it_faults_and_its_caller_goes_on() {
 #[test]
 fn threads_fault_on_their_own() {
     install();
-    let at = pages_with_a_hole();
+    let at = pages_with_a_guard();
     let work =
         || (0..200).all(|_| sum(at, LEN).is_err_and(|fault| fault.addr == at + 4096) && sum(at, 1) == Ok(0));
     for _ in 0..3 {
