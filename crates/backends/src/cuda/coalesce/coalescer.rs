@@ -16,14 +16,10 @@ use crate::cuda::{
     order::lane::Lane,
     stream::{Stream, StreamKind, list_slots::Entry, planner::Way},
 };
-use ferry_core::{
-    Indirect, Pieces, Plan, Route, Rows, Segment, Ticket,
-    sync::{Arc, lock},
-};
+use ferry_core::{Indirect, Pieces, Plan, Route, Rows, Segment, Ticket, sync::Arc};
 
 /// The window of one lane.
 pub struct Coalescing {
-    window: Window,
     /// Whether the window takes copies at all: not where each is waited for, nor in a stream that others
     /// share.
     may_open: bool,
@@ -33,32 +29,24 @@ pub struct Coalescing {
 impl Coalescing {
     /// A window for a stream of this kind. The ticket after `last` is the next one.
     pub fn new(kind: StreamKind, last: Ticket, descriptors: Arc<DescriptorCopies>) -> Arc<Coalescing> {
-        let parts = Arc::new(RunParts { descriptors, spare: Default::default() });
-        Arc::new(Coalescing { window: Window::after(last), may_open: kind == StreamKind::Own, parts })
+        let parts = Arc::new(RunParts { descriptors, window: Window::after(last) });
+        Arc::new(Coalescing { may_open: kind == StreamKind::Own, parts })
     }
 }
 
 impl Intake for Coalescing {
     fn count(&self) -> Ticket {
-        self.window.count()
+        self.parts.window.count()
     }
 
     fn take(&self) -> Option<Gathered> {
-        let mut spare = lock(&self.parts.spare);
-        match self.window.take(std::mem::take(&mut *spare)) {
-            Ok(run) => {
-                let (first, bytes) = (run.first(), run.bytes());
-                Some(Gathered { first, bytes, work: self.parts.task(run) })
-            }
-            Err(list) => {
-                *spare = list;
-                None
-            }
-        }
+        let run = self.parts.window.take()?;
+        let (first, bytes) = (run.first(), run.bytes());
+        Some(Gathered { first, bytes, work: self.parts.task(run) })
     }
 
     fn set_open(&self, is_open: bool) {
-        self.window.set_open(is_open && self.may_open);
+        self.parts.window.set_open(is_open && self.may_open);
     }
 }
 
@@ -71,7 +59,7 @@ pub struct Coalescer {
 
 impl Coalesces for Coalescer {
     fn window(&self) -> &Window {
-        &self.coalescing.window
+        &self.coalescing.parts.window
     }
 
     fn try_send(self: &Arc<Self>) -> usize {
@@ -99,7 +87,7 @@ impl Coalescer {
     #[inline(always)]
     pub fn submit_small(self: &Arc<Self>, way: Way, entry: Entry, plan: impl FnOnce() -> Plan) -> Ticket {
         let offer = || {
-            self.coalescing.window.offer(
+            self.window().offer(
                 RunKind::Copies(way),
                 || self.lane.progress.passed(),
                 |run, ticket| run.add(ticket, way, entry),
@@ -118,7 +106,7 @@ impl Coalescer {
         let offer = || {
             // Expected before it can be sent.
             let mut in_flight = self.parts().descriptors.in_flight();
-            self.coalescing.window.offer(
+            self.window().offer(
                 RunKind::Descriptors,
                 || self.lane.progress.passed(),
                 |run, ticket| {
@@ -158,7 +146,7 @@ impl Coalescer {
     fn ask_sender(self: &Arc<Self>) {
         let pool = &self.lane.stream().device().pool;
         if self.lane.is_idle() || !self.sender.watch(pool, self.clone()) {
-            self.coalescing.window.leave();
+            self.window().leave();
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Where a lane is held, copies wait in the backlog, and join the run that waits right before them.
 
 use crate::cuda::{
-    coalesce::window::{Run, RunKind},
+    coalesce::window::{Run, RunKind, Window},
     descriptors::copies::{self as descriptors, DescriptorCopies},
     order::backlog::HostPart,
     order::host_work,
@@ -13,18 +13,15 @@ use crate::cuda::{
     stream::list_slots::Entry,
     stream::planner::Way,
 };
-use ferry_core::{
-    Indirect, Plan, Result, Ticket,
-    sync::{Arc, Mutex, lock},
-};
+use ferry_core::{Indirect, Plan, Result, Ticket, sync::Arc};
 use std::any::Any;
 
 /// What the runs of one lane share.
 pub struct RunParts {
     /// The lane's copies through descriptors.
     pub descriptors: Arc<DescriptorCopies>,
-    /// A list to coalesce copies in, from a run that was sent.
-    pub spare: Mutex<Vec<Entry>>,
+    /// The lane's window.
+    pub window: Window,
 }
 
 impl RunParts {
@@ -73,7 +70,7 @@ impl Task for RunTask {
             Some(RunKind::Copies(_)) | None => {}
             Some(RunKind::Descriptors) => return self.send_descriptors(turn),
         }
-        *lock(&self.parts.spare) = self.run.into_list();
+        self.parts.window.recycle(self.run);
         Ok(Next::Follows)
     }
 }
@@ -115,7 +112,7 @@ impl RunTask {
             }
         }
         let sent = parts.descriptors.send(turn.progress(), turn.current, ops);
-        *lock(&parts.spare) = run.into_list();
+        parts.window.recycle(run);
         sent.map(|()| Next::Follows)
     }
 }

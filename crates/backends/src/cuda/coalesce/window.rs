@@ -102,7 +102,7 @@ impl Run {
     }
 
     /// The list, to be used again.
-    pub fn into_list(self) -> Vec<Entry> {
+    fn into_list(self) -> Vec<Entry> {
         self.entries
     }
 
@@ -184,6 +184,8 @@ fn continues(last: &Entry, next: &Entry) -> bool {
 #[derive(Debug, Default)]
 struct WindowState {
     run: Run,
+    /// The list of a run that was sent, to be used again.
+    spare: Vec<Entry>,
     /// The newest ticket of the lane.
     last: Ticket,
     /// Whether copies are taken.
@@ -264,15 +266,23 @@ impl Window {
         window.last
     }
 
-    /// Takes out what was gathered; `list` is used for what comes next. Gives it back if there is nothing.
-    pub fn take(&self, list: Vec<Entry>) -> Result<Run, Vec<Entry>> {
+    /// Takes out what is in it, if there is anything.
+    pub fn take(&self) -> Option<Run> {
         let mut window = acquire(&self.window);
         if window.run.is_empty() {
-            return Err(list);
+            return None;
         }
+        let list = mem::take(&mut window.spare);
         let run = mem::replace(&mut window.run, Run::reusing(list));
         self.show(&window.run);
-        Ok(run)
+        Some(run)
+    }
+
+    /// Gives back the list of a run that was sent, for copies to come.
+    pub fn recycle(&self, run: Run) {
+        let list = run.into_list();
+        // Another one that is there is freed after the lock is.
+        let _other = mem::replace(&mut acquire(&self.window).spare, list);
     }
 
     /// From here on copies are taken, or not.

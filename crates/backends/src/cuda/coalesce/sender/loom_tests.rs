@@ -48,7 +48,7 @@ impl Coalesces for Fake {
     }
 
     fn try_send(self: &Arc<Self>) -> usize {
-        let sent = self.window.take(Vec::new()).map_or(0, |run| run.count());
+        let sent = self.window.take().map_or(0, |run| run.count());
         self.sent.fetch_add(sent, Ordering::AcqRel);
         sent
     }
