@@ -125,12 +125,22 @@ impl FreeLists {
 /// A list of segments, in memory of our own or in a sink.
 #[derive(Default)]
 pub(crate) struct SegmentList {
-    /// Empty if there is a sink.
-    own: Vec<Segment>,
-    sink: Option<Box<dyn SegmentSink>>,
+    memory: ListMemory,
     sizes: Sizes,
     /// Where memory of our own goes when the plan is dropped.
     free: Option<Arc<FreeLists>>,
+}
+
+/// Where a list lies. An enum as small as a vector: every op that is submitted has room for a plan.
+enum ListMemory {
+    Own(Vec<Segment>),
+    Sink(Box<dyn SegmentSink>),
+}
+
+impl Default for ListMemory {
+    fn default() -> Self {
+        ListMemory::Own(Vec::new())
+    }
 }
 
 impl SegmentList {
@@ -141,24 +151,28 @@ impl SegmentList {
         free: &Arc<FreeLists>,
     ) -> SegmentList {
         let free = is_kept(count).then(|| free.clone());
-        let kept = free.as_ref().filter(|_| sink.is_none()).and_then(|free| free.take(count));
-        let own = match sink {
-            Some(_) => Vec::new(),
-            None => kept.unwrap_or_else(|| Vec::with_capacity(count.min(LONGEST_KEPT) + SHORTEST_KEPT)),
+        let kept = || free.as_ref().and_then(|free| free.take(count));
+        let new = || Vec::with_capacity(count.min(LONGEST_KEPT) + SHORTEST_KEPT);
+        let memory = match sink {
+            Some(sink) => ListMemory::Sink(sink),
+            None => ListMemory::Own(kept().unwrap_or_else(new)),
         };
-        SegmentList { own, sink, sizes: Sizes::default(), free }
+        SegmentList { memory, sizes: Sizes::default(), free }
     }
 
     pub(crate) fn segments(&self) -> &[Segment] {
-        self.sink.as_ref().map_or(&self.own, |sink| sink.segments())
+        match &self.memory {
+            ListMemory::Own(list) => list,
+            ListMemory::Sink(sink) => sink.segments(),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, segment: Segment) {
         self.sizes = self.sizes.and(Sizes { bytes: segment.len, longest: segment.len });
-        match &self.sink {
-            None => self.own.push(segment),
-            Some(_) => self.append(&[segment]),
+        match &mut self.memory {
+            ListMemory::Own(list) => list.push(segment),
+            ListMemory::Sink(_) => self.append(&[segment]),
         }
     }
 
@@ -168,8 +182,13 @@ impl SegmentList {
     }
 
     fn append(&mut self, segments: &[Segment]) {
-        if !self.sink.as_mut().is_some_and(|sink| sink.extend(segments)) {
-            self.own().extend_from_slice(segments);
+        match &mut self.memory {
+            ListMemory::Own(list) => list.extend_from_slice(segments),
+            ListMemory::Sink(sink) => {
+                if !sink.extend(segments) {
+                    self.own().extend_from_slice(segments);
+                }
+            }
         }
     }
 
@@ -181,15 +200,15 @@ impl SegmentList {
         buffer: &mut [Segment; N],
         list: impl FnOnce(&mut [Segment; N]) -> (usize, Sizes),
     ) -> usize {
-        let (count, sizes) = match self.sink {
-            None => {
-                let first = self.own.len();
-                self.own.resize(first + N, Segment::default());
-                let (count, sizes) = list(self.own[first..].first_chunk_mut().expect("just added"));
-                self.own.truncate(first + count);
+        let (count, sizes) = match &mut self.memory {
+            ListMemory::Own(own) => {
+                let first = own.len();
+                own.resize(first + N, Segment::default());
+                let (count, sizes) = list(own[first..].first_chunk_mut().expect("just added"));
+                own.truncate(first + count);
                 (count, sizes)
             }
-            Some(_) => {
+            ListMemory::Sink(_) => {
                 let (count, sizes) = list(buffer);
                 self.append(&buffer[..count]);
                 (count, sizes)
@@ -202,7 +221,7 @@ impl SegmentList {
     /// Whether there is a sink and it has appended the runs of a chunk, if they are one.
     #[inline(always)]
     pub(crate) fn extend_chunk<'a>(&mut self, chunk: impl FnOnce() -> Option<Chunk<'a>>) -> bool {
-        let Some(sink) = &mut self.sink else { return false };
+        let ListMemory::Sink(sink) = &mut self.memory else { return false };
         let Some(sizes) = chunk().and_then(|chunk| sink.extend_chunk(&chunk)) else { return false };
         self.sizes = self.sizes.and(sizes);
         true
@@ -210,11 +229,14 @@ impl SegmentList {
 
     /// The list in memory of our own, from here on.
     fn own(&mut self) -> &mut Vec<Segment> {
-        if let Some(mut sink) = self.sink.take() {
+        if let ListMemory::Sink(sink) = &mut self.memory {
             sink.finish();
-            self.own = sink.segments().to_vec();
+            self.memory = ListMemory::Own(sink.segments().to_vec());
         }
-        &mut self.own
+        match &mut self.memory {
+            ListMemory::Own(list) => list,
+            ListMemory::Sink(_) => unreachable!("made our own above"),
+        }
     }
 
     /// Joins each segment from `first` on with the one before it where it goes on from that.
@@ -249,22 +271,25 @@ impl SegmentList {
 
     /// The sink, if there is one.
     pub(crate) fn sink(&mut self) -> Option<&mut dyn SegmentSink> {
-        self.sink.as_mut().map(|sink| &mut **sink as &mut dyn SegmentSink)
+        match &mut self.memory {
+            ListMemory::Own(_) => None,
+            ListMemory::Sink(sink) => Some(&mut **sink),
+        }
     }
 }
 
 /// A copy is always in memory of its own.
 impl Clone for SegmentList {
     fn clone(&self) -> Self {
-        let (own, free) = (self.segments().to_vec(), self.free.clone());
-        SegmentList { own, sink: None, sizes: self.sizes, free }
+        let memory = ListMemory::Own(self.segments().to_vec());
+        SegmentList { memory, sizes: self.sizes, free: self.free.clone() }
     }
 }
 
 impl Drop for SegmentList {
     fn drop(&mut self) {
-        if let Some(free) = &self.free {
-            free.keep(mem::take(&mut self.own));
+        if let (Some(free), ListMemory::Own(list)) = (&self.free, &mut self.memory) {
+            free.keep(mem::take(list));
         }
     }
 }
