@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{fmt::Debug, io, os::fd::BorrowedFd};
 
-/// A way to reach devices: emulation on the host, a CUDA driver, a real NPU library.
+/// A way to reach devices: emulation on the host, a driver of the vendor's, a real NPU library.
 pub trait Backend: Send + Sync {
     /// The name a user chooses it by.
     fn name(&self) -> &'static str;

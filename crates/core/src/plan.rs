@@ -89,8 +89,8 @@ impl Plan {
         self.pieces.view()
     }
 
-    /// The one row of a plan that has no more, or else the plan. A plan of one row owns nothing, and dropping it
-    /// takes no call.
+    /// The one row of a plan that has no more, or else the plan. A plan of one row owns nothing, and dropping
+    /// it takes no call.
     #[inline(always)]
     pub fn into_segment(self) -> Result<Segment, Plan> {
         match (&self.pieces, &self.touched) {

@@ -181,7 +181,7 @@ impl Loop for Soundness<'_> {
 }
 
 /// Lists runs between two blocks. `None` unless all lie there: then no difference at either end has its sign
-/// bit set. Unsigned comparisons would take more instructions, since AVX2 has none.
+/// bit set. Vector units have few unsigned comparisons.
 struct Listing<'a> {
     runs: &'a Runs<'a>,
     to: &'a Lookup,
