@@ -111,7 +111,8 @@ impl Lane {
         if let Some(Gathered { first, work, .. }) = self.intake.take() {
             let newest = first + Task::more(&work);
             state.backlog.reach(newest);
-            (dropped.newest, _) = (Some(newest), dropped.work.push(work));
+            dropped.newest = Some(newest);
+            dropped.work.push(work);
         }
         if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
             self.progress.status.drop_through(ticket);
@@ -316,17 +317,15 @@ impl Lane {
         has_waited: bool,
     ) -> Next {
         state.tail.move_on(&self.progress, ticket - 1);
-        let entered = match self.progress.status.is_halted() {
-            true => None,
-            false => Some(self.stream().device().enter()),
-        };
-        let next = match entered {
-            Some(Ok(current)) => {
-                task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited })
-            }
-            refused => {
+        if self.progress.status.is_halted() {
+            self.discard(task.into_function());
+            return Next::Follows;
+        }
+        let next = match self.stream().device().enter() {
+            Ok(current) => task.launch(&LaunchTurn { lane: self, current: &current, ticket, has_waited }),
+            Err(why) => {
                 self.discard(task.into_function());
-                refused.map_or(Ok(()), |refused| refused.map(drop)).map(|()| Next::Follows)
+                Err(why)
             }
         };
         next.unwrap_or_else(|error| {
