@@ -1,6 +1,6 @@
 //! Where a call's work goes, and when the call waits for it: what copies, fills, reductions and values share.
 //!
-//! A call names a stream, or runs at once on a hidden stream of its thread ([`On`]); [`Target`] is that
+//! A call names a stream, or runs at once on a hidden stream of its thread ([`On`]); `Target` is that
 //! stream for the length of the call. It submits, and waits where the documents say so: for synchronous calls
 //! and for pageable memory.
 

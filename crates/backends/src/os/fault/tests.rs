@@ -14,7 +14,8 @@ fn pages_with_a_hole() -> usize {
     }
 }
 
-/// Three pages, of which the middle one is protected: no mapping that another test makes meanwhile can move in.
+/// Three pages, of which the middle one is protected: no mapping that another test makes meanwhile can move
+/// in.
 fn pages_with_a_guard() -> usize {
     let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: fresh addresses, of which no other code knows.
