@@ -83,10 +83,10 @@ impl From<Op> for Task {
 impl From<Plan> for Task {
     #[inline(always)]
     fn from(plan: Plan) -> Task {
-        let plan = match plan.into_segment() {
-            Ok(Segment { dst, src, len }) => return Task::Linear { dst, src, len, done: 0 },
-            Err(plan) => plan,
-        };
+        if let Some(Segment { dst, src, len }) = plan.lone_segment() {
+            mem::forget(plan);
+            return Task::Linear { dst, src, len, done: 0 };
+        }
         match plan.pieces() {
             Pieces::Rows([Rows { dst, src, width, height: 1, .. }]) => {
                 Task::Linear { dst: *dst, src: *src, len: *width, done: 0 }
