@@ -83,8 +83,8 @@ fn digest(key: u64, fields: [u64; DESCRIPTOR_WORDS - 2]) -> u64 {
     })
 }
 
-/// What the core plans a late-bound copy with when its addresses are known. The one call upward from a
-/// backend: which memory an address belongs to is known only then, and only by the core.
+/// What the core plans a late-bound copy with when its addresses are known. A backend calls upward here:
+/// which memory an address belongs to is known only then, and only by the core.
 pub trait Resolver: Send + Sync {
     /// Plans the copy of `(dst, src, len)` in the user's addresses, as memory is now. Both ends must lie in
     /// `device`.

@@ -89,8 +89,8 @@ impl Plan {
         self.pieces.view()
     }
 
-    /// The segment of a plan that is one row and owns nothing: such a plan can be forgotten in place of dropped,
-    /// which spares a call.
+    /// The segment of a plan that is one row and owns nothing: such a plan can be forgotten in place of
+    /// dropped, which spares a call.
     #[inline(always)]
     pub fn lone_segment(&self) -> Option<Segment> {
         match (&self.pieces, &self.touched) {

@@ -37,12 +37,12 @@ impl Plan {
         first: usize,
         pieces: impl IntoIterator<Item = Rows>,
         memory: &Memory,
-        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<(), Misfit> {
         let mut pieces = pieces.into_iter();
         let Some(rows) = pieces.next() else { return Ok(()) };
         match pieces.next() {
-            None => self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error }),
+            None => self.add_last(first, rows, memory, fits),
             Some(second) => self.add_many(first, [rows, second], pieces, memory, fits),
         }
     }
@@ -53,16 +53,29 @@ impl Plan {
         first: usize,
         runs: &Runs,
         memory: &Memory,
-        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+        fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<(), Misfit> {
         if let ([dst], [src], [len]) = (runs.dsts, runs.srcs, runs.lens) {
             runs.are_sound().map_err(|unsound| Misfit { item: first, ..unsound })?;
-            let rows = Rows::linear(*dst, *src, *len);
-            return self.add(first, rows, memory, &mut fits).map_err(|error| Misfit { item: first, error });
+            return self.add_last(first, Rows::linear(*dst, *src, *len), memory, fits);
         }
         let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
         many.add_runs(runs)?;
         many.flush();
+        self.pieces.finish();
+        Ok(())
+    }
+
+    /// Adds a piece that is all of its call. The plan may have a sink from a call before.
+    #[inline]
+    fn add_last(
+        &mut self,
+        item: usize,
+        rows: Rows,
+        memory: &Memory,
+        mut fits: impl FnMut(usize, &Ends) -> Result<()>,
+    ) -> Result<(), Misfit> {
+        self.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })?;
         self.pieces.finish();
         Ok(())
     }
@@ -98,7 +111,8 @@ impl Plan {
             return Ok(());
         }
         let table = memory.table();
-        let (Some(dst), Some(src)) = (table.holding(rows.dst, dst_span), table.holding(rows.src, src_span))
+        let (Some(dst), Some(src)) =
+            (table.containing(rows.dst, dst_span), table.containing(rows.src, src_span))
         else {
             return self.add_unusual(item, rows, memory, fits).map(drop);
         };

@@ -103,7 +103,7 @@ impl AddressTable {
     /// The block that all of a range lies in, if one attempt without retries finds it: the common case, and
     /// cheap.
     #[inline(always)]
-    pub(crate) fn holding(&self, addr: usize, len: usize) -> Option<Block> {
+    pub(crate) fn containing(&self, addr: usize, len: usize) -> Option<Block> {
         self.look_up(addr, len).map(Block::from)
     }
 
@@ -120,7 +120,7 @@ impl AddressTable {
             }
         };
         // Fails if the slot was reused for another block between reading the cell and the slot.
-        part.holds(addr, len).then_some(part)
+        part.contains(addr, len).then_some(part)
     }
 
     /// Adds a block. `BadAddress` if one of its granules belongs to another block.
@@ -312,7 +312,7 @@ mod tests {
                     let block = Block { home, origin, page, ..block(0x1000, 100) };
                     let table = AddressTable::of([block]);
                     assert_eq!(table.find(0x1000), Some(block));
-                    assert_eq!(table.holding(0x1000, 100), Some(block));
+                    assert_eq!(table.containing(0x1000, 100), Some(block));
                 }
             }
         }
@@ -329,17 +329,17 @@ mod tests {
         let blocks: Vec<Block> = (0..2 * GRANULE).map(block).collect();
         let table = AddressTable::of(blocks.iter().copied());
         for block in &blocks {
-            assert_eq!(table.holding(block.base, block.len), Some(*block));
-            assert_eq!(table.holding(block.base + block.len - 1, 1), Some(*block));
-            assert_eq!(table.holding(block.base, block.len + 1), None);
-            assert!(table.holding(block.base + block.len, 0).is_none_or(|next| next.base > block.base));
+            assert_eq!(table.containing(block.base, block.len), Some(*block));
+            assert_eq!(table.containing(block.base + block.len - 1, 1), Some(*block));
+            assert_eq!(table.containing(block.base, block.len + 1), None);
+            assert!(table.containing(block.base + block.len, 0).is_none_or(|next| next.base > block.base));
         }
         for block in blocks.iter().step_by(3) {
             table.remove(block.base, |_| Ok(())).expect("there");
-            assert_eq!(table.holding(block.base, 1), None);
+            assert_eq!(table.containing(block.base, 1), None);
             let other = Block { len: block.len / 2 + 1, home: Home::Host, ..*block };
             table.insert(other).expect("room");
-            assert_eq!(table.holding(block.base, 1), Some(other));
+            assert_eq!(table.containing(block.base, 1), Some(other));
         }
     }
 
@@ -356,7 +356,7 @@ mod tests {
             (0x1001, usize::MAX, false),
             (0xfff, 1, false),
         ] {
-            assert_eq!(table.holding(addr, len).is_some(), held, "{len} bytes at {addr:#x}");
+            assert_eq!(table.containing(addr, len).is_some(), held, "{len} bytes at {addr:#x}");
         }
     }
 
@@ -428,7 +428,7 @@ mod tests {
             });
             while !stop.load(Ordering::Relaxed) {
                 for addr in [0x10_0000, 0x10_1000, 0x10_2000] {
-                    for found in table.find(addr).into_iter().chain(table.holding(addr, 1)) {
+                    for found in table.find(addr).into_iter().chain(table.containing(addr, 1)) {
                         assert_eq!(found, block(found.base, found.len), "torn");
                         assert!(addr.wrapping_sub(found.base) < granules(found.len) * GRANULE, "another's");
                     }

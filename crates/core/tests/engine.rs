@@ -6,7 +6,7 @@ mod registered;
 use ferry_core::{
     Access, Backend, Block, BlockWatch, DeviceId, DeviceMemory, Fence, Halt, Home, Kind, Mark, Misfit,
     Observer, Op, Origin, Plan, Point, Queue, QueueOptions, Request, Result, Route, Rows, Runs, Runtime,
-    Status, Stream, Ticket,
+    Segment, SegmentSink, Status, Stream, Ticket,
 };
 use std::{
     any::Any,
@@ -25,6 +25,13 @@ struct Paper {
     log: Log,
     /// Blocks that left the address table.
     forgotten: Arc<Mutex<Vec<usize>>>,
+}
+
+#[derive(Default)]
+struct PaperSink {
+    segments: Vec<Segment>,
+    /// How many of them other threads may read.
+    finished: usize,
 }
 
 struct PaperQueue {
@@ -90,6 +97,25 @@ impl Backend for Paper {
     }
     fn block_watch(&self) -> Option<&dyn BlockWatch> {
         Some(self)
+    }
+    fn segment_sink(&self, _: usize) -> Option<Box<dyn SegmentSink>> {
+        Some(Box::new(PaperSink::default()))
+    }
+}
+
+impl SegmentSink for PaperSink {
+    fn extend(&mut self, segments: &[Segment]) -> bool {
+        self.segments.extend(segments);
+        true
+    }
+    fn finish(&mut self) {
+        self.finished = self.segments.len();
+    }
+    fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+    fn native(&mut self) -> &mut dyn Any {
+        self
     }
 }
 
@@ -695,4 +721,31 @@ fn observers_see_allocations_and_ops_in_the_order_of_their_tickets() {
         format!("gone {base:#x}"),
     ];
     assert_eq!(*log.lock().unwrap(), want);
+}
+
+#[test]
+fn a_plan_made_by_several_calls_is_visible_to_all_threads() {
+    let (runtime, _) = paper();
+    let [dst, src] = [(); 2].map(|()| alloc(&runtime, Home::Device(0), 1 << 16));
+    let rows = |number: usize| Rows::linear(dst.base + 64 * number, src.base + 128 * number, 32);
+    let run = |plan: &mut Plan, number: usize| {
+        let (dsts, srcs) = ([rows(number).dst], [rows(number).src]);
+        plan.extend_runs(
+            number,
+            &Runs { dsts: &dsts, srcs: &srcs, lens: &[32], rooms: &[32] },
+            runtime.memory(),
+            any,
+        )
+    };
+    let mut plan = Plan::default();
+    plan.extend(0, (0..100).map(rows), runtime.memory(), any).expect("planned");
+    for (number, extend) in [(100, true), (101, false), (102, true), (103, false)] {
+        match extend {
+            true => plan.extend(number, [rows(number)], runtime.memory(), any),
+            false => run(&mut plan, number),
+        }
+        .expect("planned");
+        let sink = plan.sink().expect("a sink").native().downcast_mut::<PaperSink>().expect("paper");
+        assert_eq!((sink.finished, sink.segments.len()), (number + 1, number + 1));
+    }
 }

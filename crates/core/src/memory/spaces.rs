@@ -108,7 +108,7 @@ impl Reservations {
         }))
     }
 
-    /// The purpose of the reservation that holds `addr`.
+    /// The purpose of the reservation that contains `addr`.
     fn purpose(&self, addr: usize) -> Option<Purpose> {
         let all = lock(&self.all);
         let (base, space) = all.range(..=addr).next_back()?;

@@ -127,14 +127,14 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             if height != 1 {
                 break Some(rows);
             }
-            if !to.holds(dst, width) {
+            if !to.contains(dst, width) {
                 let Some(part) = table.look_up(dst, width).filter(|part| part.is_like(&to)) else {
                     break Some(rows);
                 };
                 (to, run) = (part, buffer.end(run, store));
                 touch(touched, &to);
             }
-            if !from.holds(src, width) {
+            if !from.contains(src, width) {
                 let Some(part) = table.look_up(src, width).filter(|part| part.is_like(&from)) else {
                     break Some(rows);
                 };
@@ -165,7 +165,8 @@ impl<'a, F: FnMut(usize, &Ends) -> Result<()>> Many<'a, F> {
             return Ok(());
         }
         let table = self.memory.table();
-        let (Some(dst), Some(src)) = (table.holding(rows.dst, spans.0), table.holding(rows.src, spans.1))
+        let (Some(dst), Some(src)) =
+            (table.containing(rows.dst, spans.0), table.containing(rows.src, spans.1))
         else {
             let ends = self.plan.add_unusual(item, rows, self.memory, &mut self.fits)?;
             // Memory of another library stays what it is for the rest of the call: a lookup takes a

@@ -169,12 +169,12 @@ fn touch(
 ) -> Result<()> {
     if let Place::Known(block) = place {
         // Memory of another library was looked up by its first byte only, and may be several blocks in a row.
-        let holds = |block: &Block| block.translate(addr, span).is_some();
+        let contains = |block: &Block| block.translate(addr, span).is_some();
         let is_whole = |place| match place {
-            Place::Known(whole) => holds(&whole) && whole.home == block.home,
+            Place::Known(whole) => contains(&whole) && whole.home == block.home,
             Place::Plain => false,
         };
-        let is_there = holds(block) || is_whole(memory.place(addr, span, access)?);
+        let is_there = contains(block) || is_whole(memory.place(addr, span, access)?);
         return if is_there { Ok(()) } else { Err(block.left_by(addr, span)) };
     }
     // Probing faults pages in: whole pages between two rows are not the copy's to fault in.

@@ -60,12 +60,12 @@ impl Lookup {
 
     /// Whether the user's `addr` and `len` bytes from there lie in the block.
     #[inline(always)]
-    pub(crate) fn holds(&self, addr: usize, len: usize) -> bool {
+    pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
         let offset = addr.wrapping_sub(self.base);
         offset < self.len && len <= self.len - offset
     }
 
-    /// As [`holds`](Self::holds), and there is at least one byte.
+    /// As [`contains`](Self::contains), and there is at least one byte.
     #[inline(always)]
     pub(crate) fn holds_all(&self, addr: usize, len: usize) -> bool {
         (len.wrapping_sub(1) < self.len) & (addr.wrapping_sub(self.base) <= self.len.wrapping_sub(len))
