@@ -11,7 +11,6 @@ use crate::cuda::{
     coalesce::sender::Sender,
     descriptors::copies::DescriptorCopies,
     descriptors::queue_memory::DeviceDescriptors,
-    driver::StreamHandle,
     order::backlog::HostPart,
     order::host_work,
     order::lane::Lane,
@@ -66,21 +65,14 @@ pub struct OpQueue {
 impl OpQueue {
     /// A queue with a stream of its own.
     pub fn new(gpu: &Arc<Gpu>, kind: StreamKind, status: Arc<Status>) -> Result<OpQueue> {
-        Ok(OpQueue::over(gpu, gpu.device.make_stream()?, kind, status, 0))
+        Ok(OpQueue::over(gpu, Stream::new(&gpu.device, gpu.id, kind)?, status, 0))
     }
 
     /// A queue over a stream. Its next op has the ticket after `last`.
-    pub fn over(
-        gpu: &Arc<Gpu>,
-        handle: StreamHandle,
-        kind: StreamKind,
-        status: Arc<Status>,
-        last: Ticket,
-    ) -> OpQueue {
+    pub fn over(gpu: &Arc<Gpu>, stream: Arc<Stream>, status: Arc<Status>, last: Ticket) -> OpQueue {
         let descriptors = DescriptorCopies::new(gpu.descriptors.clone());
-        let stream = Stream::new(gpu.device.clone(), gpu.id, handle, kind);
-        let progress = StreamProgress::new(stream, status, gpu.watcher.clone(), descriptors.clone());
-        let coalescing = Coalescing::new(kind, last, descriptors);
+        let coalescing = Coalescing::new(stream.kind(), last, descriptors.clone());
+        let progress = StreamProgress::new(stream, status, gpu.watcher.clone(), descriptors);
         let lane = Lane::new(progress, coalescing.clone(), last);
         let coalescer = Coalescer::new(lane.clone(), coalescing, gpu.sender.clone());
         OpQueue { gpu: gpu.clone(), lane, coalescer }

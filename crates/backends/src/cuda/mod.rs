@@ -36,7 +36,6 @@ use memory::{Memory, Quota};
 use order::watcher::Watcher;
 use queue::CudaQueue;
 use shared::{
-    adopt::adopt,
     preload::Preload,
     queue::{SharedQueue, SharingDevice},
 };
@@ -44,7 +43,7 @@ use staging::{Staging, StagingPool};
 use std::sync::OnceLock;
 use stream::list_sink::ListSink;
 pub use stream::settings;
-use stream::{StreamKind, device::Device, settings::Settings};
+use stream::{Stream, StreamKind, device::Device, settings::Settings};
 
 /// Which GPUs are devices, and how much of them.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +122,7 @@ impl Cuda {
             return Ok(device);
         }
         let context = self.contexts.open(id)?.clone();
-        let buffers = StagingPool::new(context.clone(), self.pool.clone(), self.settings.stagers);
+        let buffers = StagingPool::new(self.pool.clone(), self.settings.stagers);
         let device = Device::new(context, self.pool.clone(), self.sync.clone(), &self.settings);
         let pinned = self.memory.registrations.pinned().clone();
         let gpu = Arc::new(Gpu {
@@ -272,7 +271,7 @@ impl NativeStreams for Cuda {
     unsafe fn adopt(&self, device: DeviceId, native: usize, status: Arc<Status>) -> Result<Box<dyn Queue>> {
         let device = self.device(device)?;
         // SAFETY: passed on from the caller.
-        let stream = unsafe { adopt(&device.gpu.device, native)? };
+        let stream = unsafe { Stream::adopt(&device.gpu.device, device.gpu.id, native)? };
         Ok(Box::new(SharedQueue::adopted(device, (native, stream), status)?))
     }
 }

@@ -10,7 +10,6 @@
 //! Holding a stream is known here alone. The floors below see it as driver calls that may have to be deferred
 //! (`driver/implicit_sync.rs`). Arrows point down.
 
-pub mod adopt;
 pub mod arrival;
 pub mod latch;
 pub mod pageable;

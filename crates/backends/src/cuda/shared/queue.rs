@@ -9,12 +9,10 @@
 use crate::cuda::{
     descriptors::copies::is_for_gpu,
     dispatch::{Gpu, OpQueue},
-    driver::StreamHandle,
     order::fence::{CudaFence, of_cuda},
     order::lane::Lane,
     order::task::{LaunchTurn, Task},
     order::waits::WaitFor,
-    shared::adopt::refuse_capture,
     shared::arrival::StreamArrival,
     shared::latch::{HoldPlace, Latch, StreamHold, Words},
     shared::pageable,
@@ -67,11 +65,10 @@ impl SharedQueue {
     /// Over a stream of another library, which knows it by this number.
     pub fn adopted(
         device: &SharingDevice,
-        (native, stream): (usize, StreamHandle),
+        (native, stream): (usize, Arc<Stream>),
         status: Arc<Status>,
     ) -> Result<SharedQueue> {
-        let kind = StreamKind::Shared { is_theirs: true };
-        SharedQueue::over(device, OpQueue::over(&device.gpu, stream, kind, status, 0), native, None)
+        SharedQueue::over(device, OpQueue::over(&device.gpu, stream, status, 0), native, None)
     }
 
     /// Goes on where `earlier` ends, in a CUDA stream of its own: what waits in the backlog there can come
@@ -80,10 +77,11 @@ impl SharedQueue {
         let lane = &earlier.lane;
         lane.flush();
         let (status, last) = (lane.progress.status.clone(), lane.last());
-        let stream = device.gpu.device.make_stream()?;
-        let kind = StreamKind::Shared { is_theirs: false };
-        let front = OpQueue::over(&device.gpu, stream, kind, status, last);
-        let shared = SharedQueue::over(device, front, stream.number(), Some((lane.clone(), last)))?;
+        let (gpu, kind) = (&device.gpu, StreamKind::Shared { is_theirs: false });
+        let stream = Stream::new(&gpu.device, gpu.id, kind)?;
+        let native = stream.number();
+        let front = OpQueue::over(gpu, stream, status, last);
+        let shared = SharedQueue::over(device, front, native, Some((lane.clone(), last)))?;
         shared.follow(last, Arc::new(CudaFence(lane.point())))?;
         Ok(shared)
     }
@@ -205,12 +203,6 @@ impl SharedQueue {
         }
     }
 
-    /// A stream that is being captured takes work into a graph, to be run at an unknown time: no promise
-    /// could be kept.
-    fn refuse_capture(&self) -> Result<()> {
-        refuse_capture(&self.stream().device().enter()?, self.stream().handle())
-    }
-
     fn abort(&self) {
         if let Some((earlier, _)) = &self.earlier {
             earlier.abort();
@@ -266,7 +258,7 @@ impl Drop for HoldEnd {
 
 impl Queue for SharedQueue {
     unsafe fn submit(&self, op: Op) -> Result<Ticket> {
-        let is_ready = self.refuse_capture().and_then(|()| self.hold_again());
+        let is_ready = self.stream().refuse_capture().and_then(|()| self.hold_again());
         if let Err(why) = is_ready.and_then(|()| self.follow_aborted()) {
             self.front.discard(op);
             return Err(why);
@@ -290,7 +282,7 @@ impl Queue for SharedQueue {
         if self.stream().device().lost().is_some() {
             return Ok(Arc::new(CudaFence(self.front.lane.point())));
         }
-        self.refuse_capture()?;
+        self.stream().refuse_capture()?;
         if self.unheld.get().is_some() {
             return Ok(self
                 .unheld
@@ -315,7 +307,7 @@ impl Queue for SharedQueue {
     }
 
     fn mark(&self) -> Result<Arc<dyn Mark>> {
-        self.refuse_capture()?;
+        self.stream().refuse_capture()?;
         Ok(self.unheld.before_mark(Arc::new(CudaFence(self.front.lane.mark()?))))
     }
 

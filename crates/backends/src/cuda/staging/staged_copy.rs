@@ -87,16 +87,15 @@ impl StagedCopy {
             // Where there are no threads for help the copy is done without.
             let _ = pool.threads().run(Box::new(move || copy.help()));
         }
-        let buffers = pool.wait(stream.device(), current);
+        let buffers = pool.wait(stream, current);
         copy.end(buffers.and_then(|buffers| copy.work(current, &buffers)))
     }
 
     /// On a thread of the pool.
     fn help(&self) {
         let Some(_helper) = self.join() else { return };
-        let device = self.stream.device();
-        let Ok(current) = device.enter() else { return };
-        let Some(buffers) = self.pool.try_take(device, &current) else { return };
+        let Ok(current) = self.stream.device().enter() else { return };
+        let Some(buffers) = self.pool.try_take(&self.stream, &current) else { return };
         if let Err(error) = self.work(&current, &buffers) {
             self.fail(error);
         }
@@ -195,11 +194,9 @@ impl StagedCopy {
         if let Some(way) = self.way.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(entry).collect();
             StreamCopier::new(&self.stream, current, way).send(&entries)?;
-            return buffer.record(current, self.stream.handle());
+            return buffer.record(current, &self.stream);
         }
-        // SAFETY: one end is in the buffer, the other in the plan; both stay valid until the buffers' stream
-        // was waited for.
-        rows.try_for_each(|rows| unsafe { current.copy_rows(&rows, buffers.stream()) })?;
+        rows.try_for_each(|rows| buffers.stream().copy_rows(current, &rows))?;
         buffer.record(current, buffers.stream())
     }
 }

@@ -53,7 +53,7 @@ impl StreamKind {
 pub struct Stream {
     device: Arc<Device>,
     device_id: DeviceId,
-    handle: StreamHandle,
+    pub(super) handle: StreamHandle,
     kind: StreamKind,
     doorbell: Doorbell,
     bounce: OnceLock<Bounce>,
@@ -64,15 +64,20 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// A new stream of the device.
+    pub fn new(device: &Arc<Device>, device_id: DeviceId, kind: StreamKind) -> Result<Arc<Stream>> {
+        Ok(Stream::over(device, device_id, device.make_stream()?, kind))
+    }
+
     /// Takes over a stream of the device; it is destroyed with this unless it is another library's.
-    pub fn new(
-        device: Arc<Device>,
+    pub(super) fn over(
+        device: &Arc<Device>,
         device_id: DeviceId,
         handle: StreamHandle,
         kind: StreamKind,
     ) -> Arc<Stream> {
         Arc::new(Stream {
-            device,
+            device: device.clone(),
             device_id,
             handle,
             kind,
@@ -93,9 +98,14 @@ impl Stream {
         self.device_id
     }
 
-    /// The driver's handle.
-    pub fn handle(&self) -> StreamHandle {
-        self.handle
+    /// What it is for.
+    pub fn kind(&self) -> StreamKind {
+        self.kind
+    }
+
+    /// The number that other libraries know it by.
+    pub fn number(&self) -> usize {
+        self.handle.number()
     }
 
     /// Whether other libraries use it as well.

@@ -120,8 +120,8 @@ impl Device {
         self.lists.lend(|len| self.enter()?.own_pinned(len))
     }
 
-    /// A CUDA stream.
-    pub fn make_stream(&self) -> Result<StreamHandle> {
+    /// A CUDA stream, from the spare ones where the driver would wait for a held stream to make it.
+    pub(super) fn make_stream(&self) -> Result<StreamHandle> {
         if let Some(made) = self.sync.unless_held(|| self.enter()?.create_stream()) {
             return made;
         }

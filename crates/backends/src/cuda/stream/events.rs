@@ -64,7 +64,7 @@ pub struct Event {
 
 impl Event {
     /// Marks where `stream` of this device is now.
-    pub fn record(
+    pub(super) fn record(
         device: &Arc<Device>,
         current: &Current<'_>,
         stream: StreamHandle,
@@ -89,11 +89,16 @@ impl Event {
 
     /// Waits until it is reached or the device has failed.
     pub fn wait(&self) -> Result<()> {
-        self.device.enter()?.wait_for_event(self.handle, "the GPU's work")
+        self.synchronize_in(&self.device.enter()?, "the GPU's work")
+    }
+
+    /// Blocks until it is reached; `work` names what is before it in the error if that has failed.
+    pub fn synchronize_in(&self, current: &Current<'_>, work: &str) -> Result<()> {
+        current.wait_for_event(self.handle, work)
     }
 
     /// Has `stream`, of any device, wait until it is reached.
-    pub fn wait_in(&self, current: &Current<'_>, stream: StreamHandle) -> Result<()> {
+    pub(super) fn wait_in(&self, current: &Current<'_>, stream: StreamHandle) -> Result<()> {
         current.wait_in_stream(stream, self.handle)
     }
 

@@ -9,6 +9,7 @@
 //! Nothing here knows tickets, and nothing waits its turn: that is the floor above, `order`. Arrows point
 //! down to `driver`.
 
+pub mod adopted;
 pub mod bounce;
 pub mod copies;
 pub mod cuda_stream;
