@@ -17,7 +17,7 @@ pub fn name(home: Home) -> String {
     }
 }
 
-/// The same words whichever backend it is.
+/// The refusal of an address where nothing is allocated, in the same words on every backend.
 pub fn refusal(addr: usize, len: usize, owner: &str) -> Error {
     let verb = if len > 0 { "reaches into" } else { "is one of" };
     Kind::BadAddress.because(format!("{addr:#x} {verb} the addresses of {owner}, where nothing is allocated"))

@@ -78,7 +78,7 @@ impl Status {
         hooks.into_iter().for_each(|hook| hook());
     }
 
-    /// The same for a stream that stops when `halt` trips.
+    /// Has the stream stop when `halt` trips.
     pub fn under(mut self, halt: Arc<Halt>) -> Self {
         self.halt = Some(halt);
         self

@@ -1,9 +1,7 @@
 //! Cutting copies into portions that are moved one by one, or by several threads.
 
+use crate::os::page::SMALLEST_PAGE;
 use ferry_core::Rows;
-
-/// Long rows are cut where pages of one end begin, so that no two threads write to one cache line of it.
-const PAGE: usize = 4096;
 
 /// Cuts a rectangle into parts of at most `size` bytes, which is a multiple of a page: whole rows where they
 /// fit, of which each counts for `least_row` bytes at least; else parts of a row that end at a page of the
@@ -35,7 +33,8 @@ pub fn row_of(rows: &Rows, row: usize) -> Rows {
 fn cut_row(row: Rows, size: usize, start: usize, part: &mut impl FnMut(Rows)) {
     let mut done = 0;
     while done < row.width {
-        let len = (size - (start + done) % PAGE).min(row.width - done);
+        // Where a page of that end begins: no two threads write to one cache line of it.
+        let len = (size - (start + done) % SMALLEST_PAGE).min(row.width - done);
         part(Rows::linear(row.dst + done, row.src + done, len));
         done += len;
     }

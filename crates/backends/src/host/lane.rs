@@ -325,8 +325,8 @@ impl Lane {
         None
     }
 
-    /// The fence that the first op waits for is done, or the stream has stopped: look at it again. Says
-    /// nothing to a lane that was aborted meanwhile.
+    /// The fence that the first op waits for is done, or the stream has stopped: look at it again. Has
+    /// no effect on a lane that was aborted meanwhile.
     fn resume(self: &Arc<Self>) {
         let state = lock(&self.state);
         if state.phase == Phase::Blocked {

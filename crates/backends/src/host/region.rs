@@ -114,12 +114,12 @@ impl Region {
         }
     }
 
-    /// The same with a budget that other processes take from.
+    /// Gives the region a budget that other processes take from as well.
     pub fn sharing(self, share: Option<Share>) -> Region {
         Region { share, ..self }
     }
 
-    /// The same, telling other processes what is taken.
+    /// Has other processes told what is taken.
     pub fn telling(self, account: Option<Account>) -> Region {
         Region { account, ..self }
     }

@@ -10,6 +10,7 @@ use crate::bytes::{
     overlap::spans_intersect,
     portions,
 };
+use crate::os::page::SMALLEST_PAGE;
 use ferry_core::{
     Error, Pieces, Plan, Rows,
     sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, lock, spin_loop},
@@ -24,8 +25,6 @@ const MIN_PORTION: usize = 256 << 10;
 const MAX_PORTION: usize = 2 << 20;
 /// Portions for each thread: with some more than one each, no thread waits long for the last one.
 const PORTIONS_PER_THREAD: usize = 8;
-/// Portions start at whole pages of the destination where they can.
-const PAGE: usize = 4096;
 /// How often a thread that waits for the last portions spins before it yields the CPU.
 const SPINS_BEFORE_YIELD: usize = 256;
 
@@ -80,7 +79,9 @@ impl Team {
         if cpus < 2 || total < MIN_TEAM_BYTES {
             return None;
         }
-        let size = (total / (cpus * PORTIONS_PER_THREAD)).clamp(MIN_PORTION, MAX_PORTION) & !(PAGE - 1);
+        // Portions start at whole pages of the destination where they can.
+        let size =
+            (total / (cpus * PORTIONS_PER_THREAD)).clamp(MIN_PORTION, MAX_PORTION) & !(SMALLEST_PAGE - 1);
         Some(cut(pieces, size)).filter(|portions| portions.len() > 1).map(TeamPortions)
     }
 

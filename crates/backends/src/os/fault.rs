@@ -12,6 +12,7 @@ mod handler;
 mod note;
 mod slots;
 
+use super::page::SMALLEST_PAGE;
 use ferry_core::{Error, Fill, Kind, Pieces, Reduction, Rows};
 pub use handler::{explain, install};
 use slots::ThreadSlot;
@@ -90,8 +91,7 @@ unsafe fn guarded_by<R: Copy, C: Fn(usize) -> bool + Copy, W: FnOnce() -> R>(
 
 /// Whether a fault at `addr` is one of this range; the kernel may tell no more than the page.
 fn is_in(range: &Range<usize>, addr: usize) -> bool {
-    const PAGE: usize = 4096;
-    !range.is_empty() && (range.start & !(PAGE - 1)..range.end).contains(&addr)
+    !range.is_empty() && (range.start & !(SMALLEST_PAGE - 1)..range.end).contains(&addr)
 }
 
 /// The bytes between the first of the first row and the last of the last.

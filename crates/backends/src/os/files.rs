@@ -149,7 +149,7 @@ fn plug(fd: RawFd) -> Option<(OwnedFd, (u64, u64))> {
     (plug.as_raw_fd() < FIRST).then_some((plug, place))
 }
 
-/// The same file at 3 or higher.
+/// A descriptor of the same file that is 3 or higher.
 fn raised(fd: OwnedFd) -> io::Result<OwnedFd> {
     // The standard library asks for 3 or higher, too.
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { fd.try_clone() }

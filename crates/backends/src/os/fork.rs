@@ -18,7 +18,7 @@ use std::{
 
 /// What a page says in the process that wrote it.
 const OURS: u32 = 1;
-/// The same where the kernel does not clear pages: whether it is the same process has to be asked.
+/// What a page says where the kernel does not clear pages: whether it is the same process has to be asked.
 const ASK: u32 = 2;
 
 #[repr(C)]

@@ -16,7 +16,7 @@ pub mod fork;
 pub(crate) mod machine;
 pub(crate) mod mapping;
 pub mod nodes;
-mod page;
+pub mod page;
 pub mod probe;
 pub(crate) mod ranges;
 pub mod refusal;

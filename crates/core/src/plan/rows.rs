@@ -120,7 +120,7 @@ impl Ends {
 }
 
 impl Rows {
-    /// The same in the engine's addresses; each end lies in one piece.
+    /// The rectangle in the engine's addresses; each end lies in one piece.
     #[inline]
     pub(crate) fn between(self, ends: &Ends) -> Rows {
         let (dst, src) = (ends.dst.engine_address(self.dst), ends.src.engine_address(self.src));

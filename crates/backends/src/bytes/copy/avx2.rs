@@ -10,14 +10,14 @@ use super::{
     walk::{Mover, RowSpan, fill as plain_fill, walk},
 };
 use crate::bytes::nontemporal::store_line;
+use crate::os::page::SMALLEST_PAGE as PAGE;
 use ferry_core::Pieces;
 use std::arch::x86_64::*;
 use std::ptr;
 
 /// A cache line.
 const LINE: usize = 64;
-/// A page, at whose end the hardware prefetcher stops.
-const PAGE: usize = 4096;
+/// Four pages, at whose ends the hardware prefetcher stops.
 const FOUR_PAGES: usize = 4 * PAGE;
 
 /// Rows of a plan, moved with AVX2.

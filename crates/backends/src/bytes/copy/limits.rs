@@ -19,7 +19,7 @@ pub const PREFETCH_FROM: usize = 64 << 10;
 /// How far ahead of the bytes being moved the source is prefetched.
 pub const PREFETCH_BYTES: usize = 1 << 10;
 
-/// The same, in each of four pages that are moved side by side.
+/// How far ahead the source is prefetched in each of four pages that are moved side by side.
 pub const PAGE_PREFETCH_DISTANCE: usize = 512;
 
 /// From here on libc's memcpy moves a row that fits the caches: it is as fast as any loop, and knows more

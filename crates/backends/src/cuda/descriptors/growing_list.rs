@@ -27,12 +27,12 @@ pub struct DescriptorOp {
     pub key: u64,
 }
 
-/// Addresses that a list holds: `MOST` in sealed.cu.
+/// Addresses that a list holds: the same in sealed.cu.
 pub const LIST_MAX: usize = 4096;
-/// GrowingLists of a queue. When all are in use, addresses travel in the parameters of launches.
+/// How many lists a queue has. When all are in use, addresses travel in the parameters of launches.
 const LISTS: usize = 4;
 
-/// A list in pinned memory, which a kernel reads: the same in sealed.cu.
+/// A list in pinned memory, which a kernel reads: `GrowingList` in sealed.cu.
 #[repr(C)]
 pub struct GrowingList {
     /// How many addresses there are. Only the host writes it.

@@ -3,7 +3,7 @@
 
 use crate::cuda::{
     descriptors::growing_list::{DescriptorOp, GrowingList, LIST_MAX, following},
-    descriptors::queue_memory::{Buffers, DeviceDescriptors, QueueMemory},
+    descriptors::queue_memory::{DeviceDescriptors, QueueBuffers, QueueMemory},
     driver::Current,
     order::progress::StreamProgress,
     stream::copies::arg,
@@ -11,16 +11,18 @@ use crate::cuda::{
 use ferry_core::{Result, indirect::MARK, sync::Arc};
 use std::{ptr, sync::OnceLock};
 
-/// Addresses that travel in the parameters of a launch, stamps that are looked at together, facts of a turn
-/// and turns of reading: the same in sealed.cu.
+/// Addresses that travel in the parameters of a launch: the same in sealed.cu, as the next three.
 const INLINE_MAX: usize = 480;
+/// Stamps of a launch that are checked together.
 const STAMPS: usize = 1024;
+/// Facts that a turn of reading finds.
 const FACTS: usize = 9;
+/// Turns in which descriptors are read, 32 descriptors each.
 const READS: usize = LIST_MAX / 32;
-/// Bytes of `Job` in sealed.cu.
-pub const JOB_LEN: usize = JOB_ZEROES + FACTS * READS * 8 + LIST_MAX * (4 + 1) * 8;
+/// Bytes of `Scratch` in sealed.cu.
+pub const SCRATCH_LEN: usize = SCRATCH_ZEROES + FACTS * READS * 8 + LIST_MAX * (4 + 1) * 8;
 /// How many of them are zero before the first launch: its counts and stamps.
-pub const JOB_ZEROES: usize = 2 * 512 + STAMPS * 8;
+pub const SCRATCH_ZEROES: usize = 2 * 512 + STAMPS * 8;
 /// Blocks that a few copies get: one of them may be large. More gain nothing, and are taken from what else
 /// runs on the GPU.
 const LEAST_BLOCKS: usize = 32;
@@ -33,9 +35,9 @@ struct LaunchArgs {
     ticket: u64,
     mark: u64,
     key: u64,
-    reports: u64,
+    errors: u64,
     live: u64,
-    job: u64,
+    scratch: u64,
     /// 0 if the addresses are here.
     list: u64,
     count: u32,
@@ -47,14 +49,14 @@ struct LaunchArgs {
 impl LaunchArgs {
     /// One that begins with `first`, without any addresses.
     fn of(first: &DescriptorOp, memory: &QueueMemory, live: usize) -> LaunchArgs {
-        let Buffers { ring, job } = memory.buffers();
+        let QueueBuffers { ring, scratch } = memory.buffers();
         LaunchArgs {
             ticket: first.ticket,
             mark: MARK,
             key: first.key,
-            reports: ring as u64,
+            errors: ring as u64,
             live: live as u64,
-            job: job as u64,
+            scratch: scratch as u64,
             list: 0,
             count: 0,
             odd: u32::from(memory.is_odd()),
@@ -87,7 +89,7 @@ pub fn send(
     let memory = match memory.get() {
         Some(memory) => memory,
         None => memory.get_or_init({
-            let made = QueueMemory::new(shared, stream, current, JOB_ZEROES, JOB_LEN)?;
+            let made = QueueMemory::new(shared, stream, current, SCRATCH_ZEROES, SCRATCH_LEN)?;
             || made
         }),
     };
@@ -99,7 +101,8 @@ pub fn send(
 }
 
 /// Launches some of `ops`, and says how many. What comes behind other work goes into a list that may grow;
-/// what the GPU can begin with goes with the launch, which is faster by the way to the list and back.
+/// what the GPU can begin with at once goes in the parameters of the launch, which saves the kernel
+/// two accesses to pinned memory.
 fn launch(
     shared: &DeviceDescriptors,
     memory: &QueueMemory,
@@ -147,9 +150,12 @@ mod tests {
     fn the_kernel_has_the_same_sizes() {
         assert_eq!(size_of::<LaunchArgs>(), 3904, "4,096 is what a kernel's parameters may take");
         let source = include_str!("../kernels/sealed.cu");
-        for (name, value) in
-            [("MOST", LIST_MAX), ("FEW", INLINE_MAX), ("STAMPS", STAMPS), ("WORDS", DESCRIPTOR_WORDS)]
-        {
+        for (name, value) in [
+            ("LIST_MAX", LIST_MAX),
+            ("INLINE_MAX", INLINE_MAX),
+            ("STAMPS", STAMPS),
+            ("WORDS", DESCRIPTOR_WORDS),
+        ] {
             assert!(source.contains(&format!("#define {name} {value}\n")), "{name}");
         }
     }

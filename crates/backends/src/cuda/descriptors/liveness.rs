@@ -14,7 +14,7 @@ use std::{
     sync::{OnceLock, atomic::AtomicU32},
 };
 
-/// LivenessSlots. Allocations that find none are not watched.
+/// How many slots there are. Allocations that find none are not watched.
 const SLOTS: usize = 1 << 18;
 /// The stamp of memory that only the host can find. No kernel takes it: sealed.cu.
 pub const FOR_THE_HOST: u64 = u64::MAX;

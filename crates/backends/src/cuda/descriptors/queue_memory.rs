@@ -26,7 +26,7 @@ use std::{
 /// The kernel, made of sealed.cu by regenerate.sh.
 const PTX: &CStr = text(concat!(include_str!("../kernels/sealed.ptx"), "\0"));
 
-/// What a kernel found wrong: `Report` in sealed.cu.
+/// What a kernel found wrong: `DeviceError` in sealed.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceError {
@@ -36,7 +36,7 @@ pub struct DeviceError {
     pub words: [u64; DESCRIPTOR_WORDS],
 }
 
-/// The ring buffer of errors: `Reports` in sealed.cu.
+/// The ring buffer of errors: `ErrorRing` in sealed.cu.
 #[repr(C)]
 struct ErrorRing {
     written: u64,
@@ -48,23 +48,25 @@ struct ErrorRing {
 
 /// Errors that the ring buffer holds.
 const ERRORS_MAX: usize = 16;
-/// The lists lie so far behind the ring buffer.
-const PAGE: usize = 4096;
+/// How far behind the ring buffer the lists begin, in bytes.
+const LISTS_OFFSET: usize = 4096;
+const _: () = assert!(size_of::<ErrorRing>() <= LISTS_OFFSET);
 
-/// Where such memory lies. It is kept from one queue to the next: giving memory back to the driver waits for
-/// the whole GPU.
+/// The addresses of the memory of one queue. It is kept from one queue to the next: giving memory back to the
+/// driver waits for the whole GPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Buffers {
-    /// The ring buffer, and the lists in the next page; the address is the same for the GPU.
+pub struct QueueBuffers {
+    /// The address of the ring buffer of errors, and of the lists behind it, in pinned memory; the same for
+    /// the GPU.
     pub ring: usize,
-    /// The memory of the GPU, `Job` in sealed.cu.
-    pub job: usize,
+    /// The address of the device memory that kernels work in, `Scratch` in sealed.cu.
+    pub scratch: usize,
 }
 
 /// The memory of one queue. The stream [retains](Stream::retain) it until its kernels are done.
 pub struct QueueMemory {
     shared: Arc<DeviceDescriptors>,
-    buffers: Buffers,
+    buffers: QueueBuffers,
     launches: AtomicU64,
     /// The lists of descriptors.
     pub lists: GrowingLists,
@@ -77,11 +79,11 @@ impl QueueMemory {
         stream: &Stream,
         current: &Current<'_>,
         zeroes: usize,
-        job_len: usize,
+        scratch_len: usize,
     ) -> Result<Arc<QueueMemory>> {
         let spare = lock(&shared.spare).pop();
-        let buffers = spare.map_or_else(|| Buffers::new(current, job_len), Ok)?;
-        stream.fill(current, Memset::Bytes { dst: buffers.job, byte: 0, count: zeroes })?;
+        let buffers = spare.map_or_else(|| QueueBuffers::new(current, scratch_len), Ok)?;
+        stream.fill(current, Memset::Bytes { dst: buffers.scratch, byte: 0, count: zeroes })?;
         let ring = ErrorRing {
             written: 0,
             taken: 0,
@@ -92,9 +94,9 @@ impl QueueMemory {
         // SAFETY: memory of that size, page-aligned, that nothing else uses now.
         unsafe { ptr::write(buffers.ring as *mut ErrorRing, ring) };
         // SAFETY: as above.
-        unsafe { ptr::write_bytes((buffers.ring + PAGE) as *mut u8, 0, LISTS_LEN) };
+        unsafe { ptr::write_bytes((buffers.ring + LISTS_OFFSET) as *mut u8, 0, LISTS_LEN) };
         // SAFETY: the lists go with the buffers, which are reused when no kernel of this queue is left.
-        let lists = unsafe { GrowingLists::new(buffers.ring + PAGE) };
+        let lists = unsafe { GrowingLists::new(buffers.ring + LISTS_OFFSET) };
         let (shared, launches) = (shared.clone(), AtomicU64::new(0));
         let memory = Arc::new(QueueMemory { shared, buffers, launches, lists });
         stream.retain(memory.clone());
@@ -102,7 +104,7 @@ impl QueueMemory {
     }
 
     /// Where everything is.
-    pub fn buffers(&self) -> Buffers {
+    pub fn buffers(&self) -> QueueBuffers {
         self.buffers
     }
 
@@ -140,9 +142,12 @@ impl Drop for QueueMemory {
     }
 }
 
-impl Buffers {
-    fn new(current: &Current<'_>, job_len: usize) -> Result<Buffers> {
-        Ok(Buffers { ring: current.own_pinned(PAGE + LISTS_LEN)?, job: current.own_device(job_len)? })
+impl QueueBuffers {
+    fn new(current: &Current<'_>, scratch_len: usize) -> Result<QueueBuffers> {
+        Ok(QueueBuffers {
+            ring: current.own_pinned(LISTS_OFFSET + LISTS_LEN)?,
+            scratch: current.own_device(scratch_len)?,
+        })
     }
 }
 
@@ -154,7 +159,7 @@ pub struct DeviceDescriptors {
     /// Allocations that descriptors name.
     pub liveness: Liveness,
     /// Memory that queues have left.
-    spare: Mutex<Vec<Buffers>>,
+    spare: Mutex<Vec<QueueBuffers>>,
 }
 
 impl DeviceDescriptors {
@@ -185,12 +190,12 @@ impl Drop for DeviceDescriptors {
     /// All queues are gone.
     fn drop(&mut self) {
         let Ok(current) = self.device.enter() else { return };
-        for Buffers { ring, job } in mem::take(&mut *lock(&self.spare)) {
-            // SAFETY: made by `Buffers::new`, and the stream of the queue that had it has waited for its
+        for QueueBuffers { ring, scratch } in mem::take(&mut *lock(&self.spare)) {
+            // SAFETY: made by `QueueBuffers::new`, and the stream of the queue that had it has waited for its
             // kernels.
             unsafe { current.free_own_pinned(ring) };
             // SAFETY: as above.
-            unsafe { current.free_own_device(job) };
+            unsafe { current.free_own_device(scratch) };
         }
         if let Some(at) = self.liveness.made() {
             // SAFETY: made by `liveness_at`; no kernel reads it any more.

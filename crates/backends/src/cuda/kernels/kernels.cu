@@ -17,21 +17,21 @@ struct Entry {
 #define WORDS 3
 #define FETCHED 8
 
-// Pieces that fit into the parameters of a kernel: `FEW` of the Rust side.
-struct Few {
+// Pieces that fit into the parameters of a kernel: as many as `INLINE_MAX` of the Rust side.
+struct InlineList {
     Entry entries[160];
 };
 
-// How many blocks are through with the list in a slot; back at 0 when all are. As many as `SLOTS` of the Rust
-// side.
+// How many blocks are through with the list in a slot; back at 0 when all are. As many as `SLOTS_MAX` of the
+// Rust side.
 __device__ u32 passed[64];
 
 // The host waits for the word of each block: what the block wrote is there before it.
-static __device__ void ring(volatile u64 *bell, u64 number) {
+static __device__ void ring(volatile u64 *doorbell, u64 number) {
     __syncthreads();
-    if (bell != 0 && threadIdx.x == 0) {
+    if (doorbell != 0 && threadIdx.x == 0) {
         __threadfence_system();
-        bell[blockIdx.x] = number;
+        doorbell[blockIdx.x] = number;
     }
 }
 
@@ -39,7 +39,7 @@ static __device__ void ring(volatile u64 *bell, u64 number) {
 // fetches what it copies in one go and waits for no other, and all begin with the first of the list. The slot
 // is the host's again when the last block says so.
 KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number, volatile u64 *back,
-                    volatile u64 *bell, u64 rings) {
+                    volatile u64 *doorbell, u64 rings) {
     const u32 lane = threadIdx.x % 32, at_once = 32 / lanes, warps = gridDim.x * (blockDim.x / 32);
     const u32 fair = ((count + warps - 1) / warps + at_once - 1) / at_once * at_once;
     const u32 each = fair < FETCHED ? fair : FETCHED;
@@ -55,18 +55,18 @@ KERNEL ferry_pieces(const u64 *list, u32 count, u32 lanes, u32 slot, u64 number,
             if (entry < here) copy_span(dst, src, len, lane % lanes, lanes);
         }
     }
-    ring(bell, rings);
+    ring(doorbell, rings);
     if (threadIdx.x == 0 && atomicInc(&passed[slot], gridDim.x - 1) == gridDim.x - 1) *back = number;
 }
 
-// The same for a few pieces, which come with the launch.
-KERNEL ferry_pieces_inline(const Few few, u32 count, u32 lanes, volatile u64 *bell, u64 rings) {
+// As `ferry_pieces`, for a few pieces, which come with the launch.
+KERNEL ferry_pieces_inline(const InlineList list, u32 count, u32 lanes, volatile u64 *doorbell, u64 rings) {
     for (u32 i = threadIdx.x / lanes * gridDim.x + blockIdx.x; i < count;
          i += blockDim.x / lanes * gridDim.x) {
-        const Entry &entry = few.entries[i];
+        const Entry &entry = list.entries[i];
         copy_span(entry.dst, entry.src, entry.len, threadIdx.x % lanes, lanes);
     }
-    ring(bell, rings);
+    ring(doorbell, rings);
 }
 
 // A rectangle: in the largest cells that its rows consist of, or, at odd addresses, row by row.

@@ -184,14 +184,14 @@ KERNEL ferry_reduce(u8 *dst, const u8 *src, u64 len, u64 what) {
     }
 }
 
-// Where the bytes of one element lie, at both ends. `Apart` of the Rust side has the same layout.
-struct Apart {
+// Where the bytes of one element lie, at both ends. `SplitElement` of the Rust side has the same layout.
+struct SplitElement {
     u8 *dst[4];
     const u8 *src[4];
 };
 
 // One element whose bytes lie apart. One thread.
-KERNEL ferry_reduce_one(const Apart at, u64 what) {
+KERNEL ferry_reduce_one(const SplitElement at, u64 what) {
     if (threadIdx.x != 0) return;
     u32 a[4] = {0}, b[4] = {0}, size = size_of((u32)what);
 #pragma unroll

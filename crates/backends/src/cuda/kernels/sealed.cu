@@ -19,11 +19,11 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Threads of a block, descriptors of a launch, and how many of them its parameters hold: the same on
-// the Rust side.
+// Threads of a block, most descriptors of a launch, and how many of them its parameters have room for: the
+// same on the Rust side.
 #define THREADS 1024
-#define MOST 4096
-#define FEW 480
+#define LIST_MAX 4096
+#define INLINE_MAX 480
 // Words of a descriptor: mark, source, destination, length, the stamps of both ends, seal.
 #define WORDS 7
 // Bytes that a warp copies at a time.
@@ -31,32 +31,33 @@ typedef unsigned long long u64;
 // Stamps of a launch that are looked at together. A power of two.
 #define STAMPS 1024
 
-// What went wrong and what was read. `Report` of the Rust side has the same layout.
-struct Report {
+// What went wrong and what was read. `DeviceError` of the Rust side has the same layout.
+struct DeviceError {
     u64 ticket;
     u64 words[WORDS];
 };
 
-// A ring in page-locked memory of one queue, `Report`s behind it. Only kernels of that queue move `written`,
-// one after the other; only the host moves `taken`. When the ring is full later reports are dropped: the
-// first one is what counts.
-struct Reports {
+// A ring buffer of errors in page-locked memory of one queue, the `DeviceError`s behind it: `ErrorRing` of
+// the Rust side has the same layout. Only kernels of that queue move `written`, one after the other; only the
+// host moves `taken`. When the ring is full later errors are dropped: the first one is what counts.
+struct ErrorRing {
     volatile u64 written;
     volatile u64 taken;
     u64 room;
     u64 spare[5];
 };
 
-// Where descriptors are, in page-locked memory: `List` of the Rust side has the same layout. The host writes
-// an address, then counts it, then looks whether the list is `closing`; the kernel says that it is closing,
-// then reads the count. So at least one of the two sees what the other did, and what the kernel has `taken`
-// it says, plus one. It is `done` when no address is read any more. Addresses not written yet are zero.
-struct List {
+// Where descriptors are, in page-locked memory: `GrowingList` of the Rust side has the same layout. The host
+// writes an address, then counts it, then looks whether the list is `closing`; the kernel says that it is
+// closing, then reads the count. So at least one of the two sees what the other did, and what the kernel has
+// `taken` it says, plus one. It is `done` when no address is read any more. Addresses not written yet are
+// zero.
+struct GrowingList {
     volatile u32 count;
     u32 spare[31];
     volatile u32 closing, taken, done;
     u32 spare2[29];
-    volatile u64 at[MOST];
+    volatile u64 at[LIST_MAX];
 };
 
 // What a descriptor says, and where it is.
@@ -78,7 +79,7 @@ struct Facts {
 #define FACTS 9
 
 // Turns in which descriptors are read, one for each thread of a warp.
-#define READS (MOST / 32)
+#define READS (LIST_MAX / 32)
 
 // What blocks tell each other, zero before a launch.
 struct Counts {
@@ -91,9 +92,9 @@ struct Counts {
 };
 #define MEETS 0x10000
 
-// Memory in the device, one for each queue. Launches take turns with the counts: each leaves the others'
-// zero.
-struct Job {
+// Memory of the device to work in, one for each queue: of `SCRATCH_LEN` bytes on the Rust side. Launches take
+// turns with the counts: each leaves the others' zero.
+struct Scratch {
     Counts counts[2];
     // Stamps that descriptors have, zero before a launch. A block that comes late may leave some behind, at
     // which the next launch looks in vain.
@@ -101,27 +102,27 @@ struct Job {
     // What each turn of reading found out.
     u64 facts[FACTS][READS];
     // What each descriptor says; nothing, from nowhere, if it is bad.
-    Entry entries[MOST];
+    Entry entries[LIST_MAX];
     // How many shares there are up to the end of each entry, if one has more than one.
-    u64 shares[MOST];
+    u64 shares[LIST_MAX];
 };
 #define NOWHERE (~0ull)
 
-// What the host gives. `Launch` of the Rust side has the same layout.
-struct Launch {
+// The argument of the kernel. `LaunchArgs` of the Rust side has the same layout.
+struct LaunchArgs {
     u64 ticket, mark, key;
-    Reports *reports;
+    ErrorRing *errors;
     const u32 *live;
-    Job *job;
+    Scratch *scratch;
     // NULL if the addresses are here.
-    List *list;
+    GrowingList *list;
     // How many are here, and which counts are this launch's.
     u32 count, odd;
-    u64 at[FEW];
+    u64 at[INLINE_MAX];
 };
 
-static_assert(sizeof(Facts) == 8 * FACTS && sizeof(Counts) == 512 && sizeof(Launch) == 3904 &&
-                  sizeof(List) == 256 + 8 * MOST,
+static_assert(sizeof(Facts) == 8 * FACTS && sizeof(Counts) == 512 && sizeof(LaunchArgs) == 3904 &&
+                  sizeof(GrowingList) == 256 + 8 * LIST_MAX,
               "as on the Rust side");
 
 // What one thread writes and counts others see who have read the count.
@@ -172,21 +173,21 @@ static __device__ bool is_alive(const u32 *live, u64 stamp) {
 }
 
 // Reads a descriptor. Whether it was sealed, and names memory that the GPU can find.
-INLINE bool read(const Launch &launch, u64 at, u64 *words) {
+INLINE bool read(const LaunchArgs &launch, u64 at, u64 *words) {
     for (int i = 0; i < WORDS; i++) words[i] = word((const u8 *)at + 8 * i);
     return words[0] == launch.mark && words[WORDS - 1] == digest(launch.key, words + 1) &&
            slot_of(words[4]) != ~0u && slot_of(words[5]) != ~0u;
 }
 
-INLINE void report(const Launch &launch, u32 number, const u64 *words) {
-    Reports *reports = launch.reports;
-    u64 written = reports->written;
-    if (written - reports->taken >= reports->room) return;
-    Report *slot = (Report *)(reports + 1) + written % reports->room;
+INLINE void report(const LaunchArgs &launch, u32 number, const u64 *words) {
+    ErrorRing *ring = launch.errors;
+    u64 written = ring->written;
+    if (written - ring->taken >= ring->room) return;
+    DeviceError *slot = (DeviceError *)(ring + 1) + written % ring->room;
     slot->ticket = launch.ticket + number;
     for (int i = 0; i < WORDS; i++) slot->words[i] = words[i];
     __threadfence_system();
-    reports->written = written + 1;
+    ring->written = written + 1;
 }
 
 // One after the other, by one block.
@@ -227,10 +228,10 @@ static __device__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
     }
 }
 
-INLINE void copy_in_order(const Launch &launch, u32 count) {
+INLINE void copy_in_order(const LaunchArgs &launch, u32 count) {
     for (u32 number = 0; number < count; number++) {
         u64 words[WORDS];
-        bool is_good = read(launch, __ldcg(&launch.job->entries[number].at), words) &&
+        bool is_good = read(launch, __ldcg(&launch.scratch->entries[number].at), words) &&
                        is_alive(launch.live, words[4]) && is_alive(launch.live, words[5]);
         // All have read before one writes: the copy may overwrite its own descriptor. And all see it alike.
         is_good = __syncthreads_and(is_good);
@@ -250,7 +251,7 @@ INLINE void copy_in_order(const Launch &launch, u32 count) {
 
 // All at once: first what the descriptors say.
 
-INLINE Counts &counts_of(const Launch &launch) { return launch.job->counts[launch.odd]; }
+INLINE Counts &counts_of(const LaunchArgs &launch) { return launch.scratch->counts[launch.odd]; }
 
 static __device__ u64 most_of_warp(u64 value) {
     for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(~0u, value, step));
@@ -259,12 +260,12 @@ static __device__ u64 most_of_warp(u64 value) {
 
 // By a warp: keeps a stamp, once for all who have it: page-locked memory is far away, and many reads of one
 // place come one after the other. Whether there was no room, and the memory was found to be gone.
-INLINE bool keep_stamp(const Launch &launch, u64 stamp) {
+INLINE bool keep_stamp(const LaunchArgs &launch, u64 stamp) {
     u32 alike = __match_any_sync(~0u, stamp);
     if (slot_of(stamp) == 0 || threadIdx.x % 32 != __ffs(alike) - 1) return false;
     u32 place = (u32)((stamp * 0x9e3779b97f4a7c15ull) >> 40);
     for (u32 i = 0; i < 8; i++) {
-        u64 other = atomicCAS(&launch.job->stamps[(place + i) % STAMPS], 0, stamp);
+        u64 other = atomicCAS(&launch.scratch->stamps[(place + i) % STAMPS], 0, stamp);
         if (other == 0 || other == stamp) return false;
     }
     return !is_alive(launch.live, stamp);
@@ -303,8 +304,8 @@ static __device__ bool wait_until(const u32 *counted, u32 all) {
 }
 
 // From here on the host adds nothing to the list.
-INLINE void close_list(const Launch &launch) {
-    List *list = launch.list;
+INLINE void close_list(const LaunchArgs &launch) {
+    GrowingList *list = launch.list;
     list->closing = 1;
     __threadfence_system();
     u32 count = list->count;
@@ -313,23 +314,23 @@ INLINE void close_list(const Launch &launch) {
 }
 
 // Where a descriptor is, zero if it is not known yet: before the list is closed.
-INLINE u64 address(const Launch &launch, u32 number) {
-    if (number >= MOST) return 0;
+INLINE u64 address(const LaunchArgs &launch, u32 number) {
+    if (number >= LIST_MAX) return 0;
     return launch.list ? launch.list->at[number] : number < launch.count ? launch.at[number] : 0;
 }
 
 // How many descriptors there are. Where there is a list, when it is closed.
-INLINE u32 count_of(const Launch &launch) {
+INLINE u32 count_of(const LaunchArgs &launch) {
     return launch.list ? wait_for(&counts_of(launch).count) - 1 : launch.count;
 }
 
 // By one warp: a descriptor for each thread. Those that the list holds already are read while it is being
 // closed, others after that. Says how many there are in all.
-INLINE u32 read_turn(const Launch &launch, u32 turn) {
+INLINE u32 read_turn(const LaunchArgs &launch, u32 turn) {
     const u32 lane = threadIdx.x % 32, number = 32 * turn + lane;
     Entry entry = {0, 0, 0, 0};
     bool is_bad = false, is_stale = false;
-    u32 count = launch.list ? MOST : launch.count;
+    u32 count = launch.list ? LIST_MAX : launch.count;
     do {
         u64 words[WORDS] = {0};
         const bool is_new = !entry.at && number < count && (entry.at = address(launch, number)) != 0;
@@ -343,7 +344,7 @@ INLINE u32 read_turn(const Launch &launch, u32 turn) {
     } while (__any_sync(~0u, !entry.at && number < count));
     if (32 * turn >= count) return count;
     const bool is_one = number < count, moves = is_one && entry.len > 0;
-    if (is_one) launch.job->entries[number] = entry;
+    if (is_one) launch.scratch->entries[number] = entry;
     const u64 facts[FACTS] = {moves ? ~entry.dst : 0, moves ? entry.dst + entry.len : 0,
                               moves ? ~entry.src : 0, moves ? entry.src + entry.len : 0,
                               is_one ? ~entry.at : 0, is_one ? entry.at + 8 * WORDS : 0,
@@ -351,7 +352,7 @@ INLINE u32 read_turn(const Launch &launch, u32 turn) {
 #pragma unroll
     for (int i = 0; i < FACTS; i++) {
         u64 most = most_of_warp(facts[i]);
-        if (lane == i) launch.job->facts[i][turn] = most;
+        if (lane == i) launch.scratch->facts[i][turn] = most;
     }
     __syncwarp();
     if (lane == 0) count_up(&counts_of(launch).read, 1);
@@ -359,7 +360,7 @@ INLINE u32 read_turn(const Launch &launch, u32 turn) {
 }
 
 // Reads descriptors, as many warps of each block as there must be.
-INLINE void read_all(const Launch &launch) {
+INLINE void read_all(const LaunchArgs &launch) {
     Counts &counts = counts_of(launch);
     const u32 warps = min((READS + gridDim.x - 1) / gridDim.x, 16u), warp = threadIdx.x / 32;
     for (u32 group = shared(take(&counts.to_read)); group < READS / warps + 1;) {
@@ -371,13 +372,13 @@ INLINE void read_all(const Launch &launch) {
 }
 
 // What the turns of reading have found out together.
-INLINE Facts facts_of(const Launch &launch, u32 count) {
+INLINE Facts facts_of(const LaunchArgs &launch, u32 count) {
     __shared__ u64 all[FACTS];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (warp < FACTS) {
         u64 most = 0;
         for (u32 turn = lane; turn < (count + 31) / 32; turn += 32)
-            most = max(most, __ldcg(&launch.job->facts[warp][turn]));
+            most = max(most, __ldcg(&launch.scratch->facts[warp][turn]));
         most = most_of_warp(most);
         if (lane == 0) all[warp] = most;
     }
@@ -386,12 +387,12 @@ INLINE Facts facts_of(const Launch &launch, u32 count) {
 }
 
 // Whether memory that a descriptor names is gone. Leaves no stamp.
-INLINE bool is_stale(const Launch &launch) {
+INLINE bool is_stale(const LaunchArgs &launch) {
     bool found = false;
     for (u32 i = threadIdx.x; i < STAMPS; i += THREADS) {
-        u64 stamp = __ldcg(&launch.job->stamps[i]);
+        u64 stamp = __ldcg(&launch.scratch->stamps[i]);
         if (stamp == 0) continue;
-        launch.job->stamps[i] = 0;
+        launch.scratch->stamps[i] = 0;
         found |= !is_alive(launch.live, stamp);
     }
     return found;
@@ -401,8 +402,8 @@ INLINE bool is_stale(const Launch &launch) {
 // reads. Each is compared with each, in tiles: so large that as many as there are for 4,096 find a
 // multiprocessor each.
 
-static __device__ Entry entry_of(const Job *job, u32 number) {
-    const Entry *at = &job->entries[number];
+static __device__ Entry entry_of(const Scratch *scratch, u32 number) {
+    const Entry *at = &scratch->entries[number];
     ulonglong2 to = __ldcg((const ulonglong2 *)at), more = __ldcg((const ulonglong2 *)at + 1);
     return Entry{to.x, to.y, more.x, more.y};
 }
@@ -458,20 +459,20 @@ static __device__ void find_tile(u32 turn, u32 side, u32 *row, u32 *column) {
     *column = *row + turn;
 }
 
-INLINE bool meets(const Launch &launch, u32 count, u32 turn, const Scale &scale, Others others) {
+INLINE bool meets(const LaunchArgs &launch, u32 count, u32 turn, const Scale &scale, Others others) {
     __shared__ Span rows[3][SIDE];
     u32 row, column;
     find_tile(turn, (count + SIDE - 1) / SIDE, &row, &column);
     if (threadIdx.x < SIDE) {
         u32 number = SIDE * row + threadIdx.x;
-        Entry entry = number < count ? entry_of(launch.job, number) : Entry{0, 0, 0, 0};
+        Entry entry = number < count ? entry_of(launch.scratch, number) : Entry{0, 0, 0, 0};
         rows[0][threadIdx.x] = scale.of(entry.dst, entry.len);
         rows[1][threadIdx.x] = scale.of(entry.src, entry.len);
         rows[2][threadIdx.x] = scale.of(entry.at, entry.at ? 8 * WORDS : 0);
     }
     const u32 number = SIDE * column + threadIdx.x % SIDE, first = threadIdx.x / SIDE * ROWS;
     const bool is_one = first < SIDE && number < count;
-    Entry entry = is_one ? entry_of(launch.job, number) : Entry{0, 0, 0, 0};
+    Entry entry = is_one ? entry_of(launch.scratch, number) : Entry{0, 0, 0, 0};
     const Span dst = scale.of(entry.dst, entry.len);
     __syncthreads();
     if (!is_one) return false;
@@ -487,10 +488,10 @@ INLINE bool meets(const Launch &launch, u32 count, u32 turn, const Scale &scale,
     return found;
 }
 
-INLINE void report_all(const Launch &launch, u32 count) {
+INLINE void report_all(const LaunchArgs &launch, u32 count) {
     for (u32 number = 0; number < count; number++) {
         u64 words[WORDS];
-        Entry entry = entry_of(launch.job, number);
+        Entry entry = entry_of(launch.scratch, number);
         if (entry.src != NOWHERE) continue;
         read(launch, entry.at, words);
         report(launch, number, words);
@@ -499,13 +500,13 @@ INLINE void report_all(const Launch &launch, u32 count) {
 
 // Adds up how many shares there are: each thread sums four entries, each warp its threads, one warp the
 // warps.
-INLINE void count_shares(const Launch &launch, u32 count) {
+INLINE void count_shares(const LaunchArgs &launch, u32 count) {
     __shared__ u64 sums[THREADS / 32];
-    const u32 each = MOST / THREADS, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const u32 each = LIST_MAX / THREADS, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     u64 own[each], sum = 0;
     for (u32 i = 0; i < each; i++) {
         u32 number = each * threadIdx.x + i;
-        sum += number < count ? (entry_of(launch.job, number).len + SHARE - 1) / SHARE : 0;
+        sum += number < count ? (entry_of(launch.scratch, number).len + SHARE - 1) / SHARE : 0;
         own[i] = sum;
     }
     u64 upto = sum;
@@ -518,15 +519,15 @@ INLINE void count_shares(const Launch &launch, u32 count) {
     u64 start = upto - sum;
     for (u32 i = 0; i < warp; i++) start += sums[i];
     for (u32 i = 0; i < each; i++)
-        if (each * threadIdx.x + i < count) launch.job->shares[each * threadIdx.x + i] = start + own[i];
+        if (each * threadIdx.x + i < count) launch.scratch->shares[each * threadIdx.x + i] = start + own[i];
 }
 
 // Whether nobody has to wait for the one who compared last.
 INLINE bool is_plain(const Facts &facts) { return facts.longest <= SHARE && !facts.has_bad; }
 
 // What the block does that compared last.
-INLINE void judge(const Launch &launch, u32 count, const Facts &facts, bool apart) {
-    u64 *others = (u64 *)&launch.job->counts[1 - launch.odd];
+INLINE void judge(const LaunchArgs &launch, u32 count, const Facts &facts, bool apart) {
+    u64 *others = (u64 *)&launch.scratch->counts[1 - launch.odd];
     if (threadIdx.x < sizeof(Counts) / 8) others[threadIdx.x] = 0;
     if (launch.list && threadIdx.x == 0) launch.list->done = 1;
     if (!apart) return copy_in_order(launch, count);
@@ -538,7 +539,7 @@ INLINE void judge(const Launch &launch, u32 count, const Facts &facts, bool apar
 }
 
 // The first turn looks for memory that is gone, the others for copies that meet. Whether there is neither.
-INLINE bool compare_all(const Launch &launch, u32 count, const Facts &facts, u32 first) {
+INLINE bool compare_all(const LaunchArgs &launch, u32 count, const Facts &facts, u32 first) {
     Counts &counts = counts_of(launch);
     const Others others = {meet(facts.dst, facts.src), meet(facts.dst, facts.descriptors)};
     const Scale scale(facts.dst);
@@ -612,9 +613,9 @@ static __device__ __noinline__ void copy_share(u8 *dst, const u8 *src, u32 len, 
     else copy_shifted(dst, src, len, lane);
 }
 
-INLINE void copy_all(const Launch &launch, u32 count, const Facts &facts) {
-    const Job *job = launch.job;
-    const u64 *shares = job->shares;
+INLINE void copy_all(const LaunchArgs &launch, u32 count, const Facts &facts) {
+    const Scratch *scratch = launch.scratch;
+    const u64 *shares = scratch->shares;
     const u32 lane = threadIdx.x & 31;
     // Neighbours go to different multiprocessors.
     const u64 first = (u64)threadIdx.x / 32 * gridDim.x + blockIdx.x, step = (u64)gridDim.x * (THREADS / 32);
@@ -628,7 +629,7 @@ INLINE void copy_all(const Launch &launch, u32 count, const Facts &facts) {
             else low = middle + 1;
         }
         u32 number = is_short ? (u32)share : low;
-        Entry entry = entry_of(job, number);
+        Entry entry = entry_of(scratch, number);
         u64 before = is_short ? share : number > 0 ? __ldcg(&shares[number - 1]) : 0;
         u64 done = (share - before) * SHARE, left = entry.len - done;
         copy_share((u8 *)entry.dst + done, (const u8 *)entry.src + done, left < SHARE ? (u32)left : SHARE,
@@ -636,7 +637,7 @@ INLINE void copy_all(const Launch &launch, u32 count, const Facts &facts) {
     }
 }
 
-KERNEL ferry_copy_sealed(const Launch launch) {
+KERNEL ferry_copy_sealed(const LaunchArgs launch) {
     Counts &counts = counts_of(launch);
     read_all(launch);
     // Asked before the wait and looked at after it.

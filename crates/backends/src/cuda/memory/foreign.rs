@@ -29,7 +29,7 @@ impl Foreign {
         Ok(Some(Foreign { block, is_mapped }))
     }
 
-    /// The same with the blocks that `next` finds behind it, until it reaches `end`, if they are mapped to
+    /// The block joined with those that `next` finds behind it, until it reaches `end`, if they are mapped to
     /// the same home.
     fn up_to(self, end: usize, mut next: impl FnMut(usize) -> Result<Option<Foreign>>) -> Result<Block> {
         let mut block = self.block;

@@ -29,7 +29,7 @@ impl Quota {
         Quota { most, sharers, ..Quota::default() }
     }
 
-    /// The same, telling other processes what is taken.
+    /// Has other processes told what is taken.
     pub fn telling(self, account: Option<Account>) -> Quota {
         Quota { account, ..self }
     }

@@ -216,14 +216,14 @@ impl<'a> StreamCopier<'a> {
         Ok(())
     }
 
-    /// The same with the pieces, which are few, in the parameters.
+    /// Launches the kernel for a list of few pieces, which travel in its parameters.
     fn launch_inline(&self, entries: &[Entry], launch: ListLaunch) -> Result<()> {
-        let mut few = [Entry::default(); INLINE_MAX];
-        few[..entries.len()].copy_from_slice(entries);
+        let mut list = [Entry::default(); INLINE_MAX];
+        list[..entries.len()].copy_from_slice(entries);
         let (count, lanes) = (entries.len() as u32, launch.lanes);
         let completion = self.stream.next_completion(self.current, launch.blocks);
-        let mut args = [arg(&few), arg(&count), arg(&lanes), arg(&completion.at), arg(&completion.number)];
-        let kernel = self.stream.device().kernels(self.current)?.few;
+        let mut args = [arg(&list), arg(&count), arg(&lanes), arg(&completion.at), arg(&completion.number)];
+        let kernel = self.stream.device().kernels(self.current)?.pieces_inline;
         self.stream.launch_ringing(self.current, kernel, launch.blocks, &mut args, completion)
     }
 

@@ -66,7 +66,7 @@ pub struct Kernels {
     /// `ferry_pieces`.
     pub pieces: KernelHandle,
     /// `ferry_pieces_inline`.
-    pub few: KernelHandle,
+    pub pieces_inline: KernelHandle,
     /// `ferry_rows`.
     pub rows: KernelHandle,
 }
@@ -99,8 +99,8 @@ impl Device {
     /// The kernels, loaded when first needed.
     pub fn kernels(&self, current: &Current<'_>) -> Result<Kernels> {
         let names = [c"ferry_move", c"ferry_pieces", c"ferry_pieces_inline", c"ferry_rows"];
-        let [within, pieces, few, rows] = self.loaded(current, &self.kernels, PTX, names)?;
-        Ok(Kernels { within, pieces, few, rows })
+        let [within, pieces, pieces_inline, rows] = self.loaded(current, &self.kernels, PTX, names)?;
+        Ok(Kernels { within, pieces, pieces_inline, rows })
     }
 
     /// Whether copies have to do without kernels: a stream is held, and the driver would wait for it to load

@@ -22,7 +22,7 @@ const BLOCKS_MAX: usize = 256;
 /// Bytes of a doorbell: a word for each block.
 const SIZE: usize = BLOCKS_MAX * size_of::<u64>();
 /// Bytes that are allocated at a time.
-const PAGE: usize = 32 * SIZE;
+const GROUP_LEN: usize = 32 * SIZE;
 /// After this time the driver is asked: the kernel may have failed, and then the words are never written.
 const DRIVER_AFTER: Duration = Duration::from_millis(2);
 /// Polls between two readings of the clock.
@@ -33,12 +33,12 @@ const SPINS_PER_CLOCK: u32 = 1000;
 #[derive(Default)]
 pub struct Doorbells {
     count: AtomicU64,
-    made: Mutex<DoorbellPages>,
+    made: Mutex<DoorbellGroups>,
 }
 
 #[derive(Default)]
-struct DoorbellPages {
-    pages: Vec<usize>,
+struct DoorbellGroups {
+    groups: Vec<usize>,
     spare: Vec<usize>,
     /// Whether a kernel may still write to a doorbell that is not in use.
     is_any_lost: bool,
@@ -48,19 +48,19 @@ impl Doorbells {
     fn take(&self, make: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
         let mut made = lock(&self.made);
         if made.spare.is_empty() {
-            let page = make(PAGE)?;
+            let group = make(GROUP_LEN)?;
             // SAFETY: fresh memory of this length, which nothing else uses.
-            unsafe { std::ptr::write_bytes(page as *mut u8, 0, PAGE) };
-            made.pages.push(page);
-            made.spare.extend((page..page + PAGE).step_by(SIZE));
+            unsafe { std::ptr::write_bytes(group as *mut u8, 0, GROUP_LEN) };
+            made.groups.push(group);
+            made.spare.extend((group..group + GROUP_LEN).step_by(SIZE));
         }
-        Ok(made.spare.pop().expect("a page of them"))
+        Ok(made.spare.pop().expect("a group of them"))
     }
 
-    /// The memory of the bells, to be given back; none if a kernel may still write to one.
+    /// The memory of the doorbells, to be given back; none if a kernel may still write to one.
     pub fn close(&self) -> Vec<usize> {
         let made = mem::take(&mut *lock(&self.made));
-        if made.is_any_lost { Vec::new() } else { made.pages }
+        if made.is_any_lost { Vec::new() } else { made.groups }
     }
 }
 
@@ -91,10 +91,10 @@ impl Doorbell {
     }
 
     /// Where the words are, made here or by another thread meanwhile.
-    fn make(&self, bells: &Doorbells, make: impl FnOnce(usize) -> Result<usize>) -> Option<usize> {
-        let made = bells.take(make).ok()?;
+    fn make(&self, doorbells: &Doorbells, make: impl FnOnce(usize) -> Result<usize>) -> Option<usize> {
+        let made = doorbells.take(make).ok()?;
         if self.at.set(made).is_err() {
-            lock(&bells.made).spare.push(made);
+            lock(&doorbells.made).spare.push(made);
         }
         self.at.get().copied()
     }
@@ -110,9 +110,9 @@ impl Doorbell {
     }
 
     /// The stream goes; whether all of its kernels are done.
-    pub fn leave(&mut self, bells: &Doorbells, is_idle: bool) {
+    pub fn leave(&mut self, doorbells: &Doorbells, is_idle: bool) {
         let Some(at) = self.at.take() else { return };
-        let mut made = lock(&bells.made);
+        let mut made = lock(&doorbells.made);
         match is_idle {
             true => made.spare.push(at),
             false => made.is_any_lost = true,
@@ -160,64 +160,64 @@ mod tests {
     }
 
     /// What a block of a kernel does.
-    fn ring(ring: &Completion, block: u32, number: u64) {
-        // SAFETY: a word of a bell of these tests.
-        unsafe { AtomicU64::from_ptr((ring.at + 8 * block as usize) as *mut u64) }
+    fn write(completion: &Completion, block: u32, number: u64) {
+        // SAFETY: a word of a doorbell of these tests.
+        unsafe { AtomicU64::from_ptr((completion.at + 8 * block as usize) as *mut u64) }
             .store(number, Ordering::Release);
     }
 
     #[test]
-    fn a_ring_is_done_when_every_block_has_rung_that_one_or_a_later_one() {
+    fn a_completion_is_done_when_every_block_has_written_its_number_or_a_later_one() {
         let at = Doorbells::default().take(memory).expect("memory");
         let waited = Completion { at, number: 7, blocks: 3 };
         for (block, number) in [(0, 7), (2, 9), (1, 6)] {
             assert!(!waited.is_done());
-            ring(&waited, block, number);
+            write(&waited, block, number);
         }
-        assert!(!waited.is_done() && !waited.wait(), "block 1 has rung an older one");
-        ring(&waited, 1, 7);
+        assert!(!waited.is_done() && !waited.wait(), "block 1 has written an older one");
+        write(&waited, 1, 7);
         assert!(waited.is_done() && waited.wait());
     }
 
     #[test]
     fn the_newest_is_forgotten_when_something_else_comes() {
-        let (bell, ring) = (Doorbell::default(), Completion { at: 4096, number: 1, blocks: 1 });
-        bell.set_last(Some(ring));
-        assert_eq!(bell.last(), Some(ring));
-        bell.set_last(None);
-        assert_eq!(bell.last(), None);
-        bell.set_last(Some(Completion { at: 0, ..ring }));
-        assert_eq!(bell.last(), None, "no bell");
+        let (doorbell, completion) = (Doorbell::default(), Completion { at: 4096, number: 1, blocks: 1 });
+        doorbell.set_last(Some(completion));
+        assert_eq!(doorbell.last(), Some(completion));
+        doorbell.set_last(None);
+        assert_eq!(doorbell.last(), None);
+        doorbell.set_last(Some(Completion { at: 0, ..completion }));
+        assert_eq!(doorbell.last(), None, "no doorbell");
     }
 
     #[test]
     fn a_thread_that_comes_second_leaves_no_doorbell_behind() {
-        let (bells, bell) = (Doorbells::default(), Doorbell::default());
+        let (doorbells, doorbell) = (Doorbells::default(), Doorbell::default());
         let make = |len| {
-            bell.at.set(4096).expect("the other is first");
+            doorbell.at.set(4096).expect("the other is first");
             memory(len)
         };
-        assert_eq!(bell.make(&bells, make), Some(4096));
-        assert_eq!(lock(&bells.made).spare.len(), PAGE / SIZE, "all of the page");
+        assert_eq!(doorbell.make(&doorbells, make), Some(4096));
+        assert_eq!(lock(&doorbells.made).spare.len(), GROUP_LEN / SIZE, "all of the group");
     }
 
     #[test]
     fn doorbells_are_used_again_unless_a_kernel_may_still_ring() {
-        let bells = Doorbells::default();
+        let doorbells = Doorbells::default();
         let lane = || {
-            let bell = Doorbell::default();
-            bell.at.set(bells.take(memory).expect("memory")).expect("none yet");
-            bell
+            let doorbell = Doorbell::default();
+            doorbell.at.set(doorbells.take(memory).expect("memory")).expect("none yet");
+            doorbell
         };
         let (mut first, second) = (lane(), lane());
         let place = first.at.get().copied();
         assert_ne!(place, second.at.get().copied());
-        first.leave(&bells, true);
+        first.leave(&doorbells, true);
         let mut again = lane();
         assert_eq!(again.at.get().copied(), place);
-        assert_eq!(lock(&bells.made).pages.len(), 1);
-        again.leave(&bells, false);
+        assert_eq!(lock(&doorbells.made).groups.len(), 1);
+        again.leave(&doorbells, false);
         assert_ne!(lane().at.get().copied(), place);
-        assert_eq!(bells.close(), []);
+        assert_eq!(doorbells.close(), []);
     }
 }

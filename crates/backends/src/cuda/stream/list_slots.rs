@@ -19,9 +19,9 @@ use std::{
 pub const INLINE_MAX: usize = 160;
 /// Pieces of a slot.
 pub const LIST_MAX: usize = 4096;
-/// SlotTable at most: the same as in kernels.cu.
+/// How many slots a device has at most: the same as in kernels.cu.
 const SLOTS_MAX: usize = 64;
-/// SlotTable that are made at a time.
+/// How many slots are made at a time.
 const GROUP_SLOTS: usize = 8;
 /// How often the slots are polled for being free when they are given back: some hundred microseconds.
 const IDLE_POLLS: u32 = 10_000;
@@ -57,7 +57,7 @@ impl Entry {
         unsafe { slice::from_raw_parts(segments.as_ptr().cast(), segments.len()) }
     }
 
-    /// The same in parts of at most `share` bytes.
+    /// Cuts the entry into parts of at most `share` bytes.
     #[inline]
     pub fn cut(self, share: u64) -> impl Iterator<Item = Entry> {
         (0..self.len).step_by(share as usize).map(move |done| Entry {

@@ -83,8 +83,8 @@ mod avx2 {
     /// after other work the arrays are in no cache.
     #[inline(always)]
     fn prefetch(words: &[usize; 4]) {
-        const PAGE: usize = 4096;
+        const PREFETCH_BYTES: usize = 4096;
         // SAFETY: a hint, whatever is there.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_byte_add(PAGE).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_byte_add(PREFETCH_BYTES).cast()) };
     }
 }

@@ -115,7 +115,7 @@ impl Constants {
     pub const NO_KERNELS: Constants =
         Constants { blocks_in: 0, blocks_out: 0, blocks_within: 0, ..Constants::DEFAULT.without_batches() };
 
-    /// The same where not all pieces can be given to the driver in one call.
+    /// These numbers for a driver that does not take all pieces in one call.
     pub const fn without_batches(self) -> Constants {
         Constants { together_from: usize::MAX, ..self }
     }
@@ -150,12 +150,12 @@ impl Constants {
         }
     }
 
-    /// The same with this many blocks for kernels between host and device.
+    /// These numbers with this many blocks for kernels between host and device.
     pub fn with_blocks(self, blocks: usize) -> Constants {
         Constants { blocks_in: blocks, blocks_out: blocks, ..self }
     }
 
-    /// The same for a GPU with so many multiprocessors.
+    /// These numbers for a GPU with so many multiprocessors.
     pub fn on(&self, multiprocessors: usize) -> Constants {
         Constants { blocks_within: self.blocks_within.min(multiprocessors), ..self.clone() }
     }
