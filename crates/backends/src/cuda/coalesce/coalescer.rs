@@ -14,7 +14,7 @@ use crate::cuda::{
     descriptors::growing_list::DescriptorOp,
     order::intake::{Gathered, Intake},
     order::lane::Lane,
-    stream::{Stream, StreamKind, list_slots::Entry, planner::Way},
+    stream::{Stream, StreamKind, list_slots::Entry, planner::Direction},
 };
 use ferry_core::{Indirect, Pieces, Plan, Route, Rows, Segment, Ticket, sync::Arc};
 
@@ -85,17 +85,22 @@ impl Coalescer {
     /// Submits a small copy: takes it into the window if there is something to wait for. It is sent soon,
     /// whatever its submitter does next.
     #[inline(always)]
-    pub fn submit_small(self: &Arc<Self>, way: Way, entry: Entry, plan: impl FnOnce() -> Plan) -> Ticket {
+    pub fn submit_small(
+        self: &Arc<Self>,
+        direction: Direction,
+        entry: Entry,
+        plan: impl FnOnce() -> Plan,
+    ) -> Ticket {
         let offer = || {
             self.window().offer(
-                RunKind::Copies(way),
+                RunKind::Copies(direction),
                 || self.lane.progress.passed(),
-                |run, ticket| run.add(ticket, way, entry),
+                |run, ticket| run.add(ticket, direction, entry),
             )
         };
         self.offered(offer).unwrap_or_else(|| {
             let parts = self.parts().clone();
-            self.lane.submit(SmallCopy { way, entry, plan: plan(), parts })
+            self.lane.submit(SmallCopy { direction, entry, plan: plan(), parts })
         })
     }
 
@@ -154,7 +159,7 @@ impl Coalescer {
 /// A copy that may be coalesced: one small row between memory that is known and in reach, with ends that do
 /// not overlap.
 #[inline(always)]
-pub fn small(stream: &Stream, plan: &Plan) -> Option<(Way, Entry)> {
+pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Entry)> {
     one_row(plan)
         .filter(|_| !plan.is_plain())
         .and_then(|segment| small_segment(stream, segment, plan.route()))
@@ -166,11 +171,11 @@ pub fn small_segment(
     stream: &Stream,
     Segment { dst, src, len }: Segment,
     route: Route,
-) -> Option<(Way, Entry)> {
-    let way = stream.way(route);
+) -> Option<(Direction, Entry)> {
+    let direction = stream.direction(route);
     let is_small = len <= stream.device().constants.gather_most;
-    let fits = is_small && way != Way::Across && !is_overlapping(dst, src, len);
-    fits.then_some((way, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
+    let fits = is_small && direction != Direction::Across && !is_overlapping(dst, src, len);
+    fits.then_some((direction, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
 }
 
 /// The one row that a plan is.

@@ -11,7 +11,7 @@ use crate::cuda::{
     order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
     stream::copies::{self, StreamCopier},
     stream::list_slots::Entry,
-    stream::planner::Way,
+    stream::planner::Direction,
 };
 use ferry_core::{Indirect, Plan, Result, Ticket, sync::Arc};
 use std::any::Any;
@@ -66,7 +66,9 @@ impl Task for RunTask {
 
     fn launch(mut self, turn: &LaunchTurn<'_>) -> Result<Next> {
         match self.run.kind() {
-            Some(RunKind::Copies(way)) if !self.send(turn, way) => return Ok(Next::Full(Box::new(self))),
+            Some(RunKind::Copies(direction)) if !self.send(turn, direction) => {
+                return Ok(Next::Full(Box::new(self)));
+            }
             Some(RunKind::Copies(_)) | None => {}
             Some(RunKind::Descriptors) => return self.send_descriptors(turn),
         }
@@ -78,8 +80,8 @@ impl Task for RunTask {
 impl RunTask {
     /// Sends copies, one portion after the other, until the stream takes no more. Whether these were all;
     /// else the others are left.
-    fn send(&mut self, turn: &LaunchTurn<'_>, way: Way) -> bool {
-        let copier = StreamCopier::new(turn.stream(), turn.current, way);
+    fn send(&mut self, turn: &LaunchTurn<'_>, direction: Direction) -> bool {
+        let copier = StreamCopier::new(turn.stream(), turn.current, direction);
         let mut sent = 0;
         for portion in self.run.portions() {
             // The lane has asked for the first one.
@@ -120,7 +122,7 @@ impl RunTask {
 /// A small copy that was not taken into the window.
 pub struct SmallCopy {
     /// Its direction.
-    pub way: Way,
+    pub direction: Direction,
     /// What it copies.
     pub entry: Entry,
     /// The same, as it was submitted.
@@ -135,8 +137,8 @@ impl Task for SmallCopy {
     }
 
     fn wait(self, BacklogEnd { ticket, before, .. }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
-        let SmallCopy { way, entry, parts, .. } = self;
-        parts.join(before, RunKind::Copies(way), |run| run.add(ticket, way, entry))
+        let SmallCopy { direction, entry, parts, .. } = self;
+        parts.join(before, RunKind::Copies(direction), |run| run.add(ticket, direction, entry))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cuda::{
     coalesce::spin_lock::{Lock, acquire},
     descriptors::growing_list::DescriptorOp,
     stream::list_slots::Entry,
-    stream::planner::Way,
+    stream::planner::Direction,
 };
 use ferry_core::{
     Ticket,
@@ -35,8 +35,8 @@ const BACKLOG_MAX: (usize, usize) = (4096, 256 << 20);
 /// What can be gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// Copies of one way.
-    Copies(Way),
+    /// Copies in one direction.
+    Copies(Direction),
     /// Copies through descriptors.
     Descriptors,
 }
@@ -122,8 +122,8 @@ impl Run {
 
     /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
     #[inline]
-    pub fn add(&mut self, ticket: Ticket, way: Way, copy: Entry) {
-        self.begin_or_go_on(ticket, RunKind::Copies(way), copy.len as usize);
+    pub fn add(&mut self, ticket: Ticket, direction: Direction, copy: Entry) {
+        self.begin_or_go_on(ticket, RunKind::Copies(direction), copy.len as usize);
         match self.entries.last_mut() {
             Some(last) if continues(last, &copy) => last.len += copy.len,
             _ => {

@@ -15,7 +15,7 @@ use crate::cuda::{
     stream::bounce::{CHUNK, CHUNKS},
     stream::copies::StreamCopier,
     stream::events::Event,
-    stream::planner::Way,
+    stream::planner::Direction,
 };
 use ferry_core::{Gate, Plan, Result, Route, Rows, Ticket, sync::Arc};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -27,7 +27,7 @@ struct Relay {
     /// Into the device, not out of it.
     is_into: bool,
     /// For kernels, if they reach all of it.
-    way: Option<Way>,
+    direction: Option<Direction>,
     portions: Portions,
     /// Where the chunks are.
     chunks: [usize; CHUNKS],
@@ -72,8 +72,8 @@ impl Relay {
         let host = |rows: &Rows| if is_into { rows.src } else { rows.dst };
         let chunks = front.stream().bounce(current)?.chunks();
         let portions = Portions::new(plan.pieces().iter(), CHUNK, host);
-        let (front, way, through) = (front.clone(), front.stream().way_of_all(plan), Gate::new());
-        Ok(Relay { front, ticket, is_into, way, portions, chunks, through })
+        let (front, direction, through) = (front.clone(), front.stream().direction_of_all(plan), Gate::new());
+        Ok(Relay { front, ticket, is_into, direction, portions, chunks, through })
     }
 
     /// Puts everything into the stream, and says of each portion that it is there.
@@ -107,9 +107,9 @@ impl Relay {
         let pieces = self.portions.get(index).expect("one of them");
         let mut rows = staging::in_buffer(self.chunks[index % CHUNKS], pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
-        if let Some(way) = self.way.filter(|_| is_list) {
+        if let Some(direction) = self.direction.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(staging::entry).collect();
-            return StreamCopier::new(self.front.stream(), current, way).send(&entries);
+            return StreamCopier::new(self.front.stream(), current, direction).send(&entries);
         }
         rows.try_for_each(|rows| self.front.stream().copy_rows(current, &rows))
     }

@@ -11,7 +11,7 @@ use crate::cuda::{
     stream::Stream,
     stream::copies::StreamCopier,
     stream::list_slots::Entry,
-    stream::planner::Way,
+    stream::planner::Direction,
 };
 use ferry_core::{
     Error, Pieces, Plan, Result, Route, Rows,
@@ -31,7 +31,7 @@ pub struct StagedCopy {
     /// Into the device, not out of it.
     is_into: bool,
     /// How small pieces go together, if a kernel in the lane's stream can reach them.
-    way: Option<Way>,
+    direction: Option<Direction>,
     portions: Portions,
     /// The portion that is taken next.
     next: AtomicUsize,
@@ -67,7 +67,7 @@ impl StagedCopy {
         plan: &Plan,
     ) -> Result<()> {
         stream.synchronize_in(current, "the GPU's work before a copy of pageable memory")?;
-        let (is_into, way) = (is_into(plan), stream.way_of_all(plan));
+        let (is_into, direction) = (is_into(plan), stream.direction_of_all(plan));
         let threads = pool.max_threads();
         let each = plan.bytes() / (threads * PORTIONS_EACH);
         let size = each.next_multiple_of(4096).clamp(MIN_PORTION, BUFFER);
@@ -76,7 +76,7 @@ impl StagedCopy {
             pool: pool.clone(),
             stream: stream.clone(),
             is_into,
-            way,
+            direction,
             portions,
             next: AtomicUsize::new(0),
             helpers: Mutex::default(),
@@ -191,9 +191,9 @@ impl StagedCopy {
     ) -> Result<()> {
         let mut rows = in_buffer(buffer.at(), pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
-        if let Some(way) = self.way.filter(|_| is_list) {
+        if let Some(direction) = self.direction.filter(|_| is_list) {
             let entries: Vec<_> = rows.map(entry).collect();
-            StreamCopier::new(&self.stream, current, way).send(&entries)?;
+            StreamCopier::new(&self.stream, current, direction).send(&entries)?;
             return buffer.record(current, &self.stream);
         }
         rows.try_for_each(|rows| buffers.stream().copy_rows(current, &rows))?;

@@ -7,7 +7,7 @@ use crate::cuda::{
     stream::cuda_stream::Stream,
     stream::list_sink::ListSink,
     stream::list_slots::{Entry, INLINE_MAX, LIST_MAX, ListSlot},
-    stream::planner::{self, CopyEngine, CopyShape, Way},
+    stream::planner::{self, CopyMethod, CopyShape, Direction},
     stream::settings::Constants,
 };
 use ferry_core::{Kind, Pieces, Plan, Result, Rows, Sizes};
@@ -40,7 +40,7 @@ struct ListLaunch {
 pub struct StreamCopier<'a> {
     stream: &'a Stream,
     current: &'a Current<'a>,
-    way: Way,
+    direction: Direction,
     /// Whether kernels may do them.
     has_kernels: bool,
 }
@@ -50,13 +50,13 @@ pub struct StreamCopier<'a> {
 pub fn copy(stream: &Stream, current: &Current<'_>, plan: &mut Plan) -> Result<()> {
     let is_in_reach = !plan.is_plain() && plan.has_one_route();
     let has_kernels = is_in_reach && stream.may_launch(current);
-    StreamCopier { stream, current, way: stream.way(plan.route()), has_kernels }.copy(plan)
+    StreamCopier { stream, current, direction: stream.direction(plan.route()), has_kernels }.copy(plan)
 }
 
 impl<'a> StreamCopier<'a> {
     /// For memory that is in reach of kernels.
-    pub fn new(stream: &'a Stream, current: &'a Current<'a>, way: Way) -> StreamCopier<'a> {
-        StreamCopier { stream, current, way, has_kernels: stream.may_launch(current) }
+    pub fn new(stream: &'a Stream, current: &'a Current<'a>, direction: Direction) -> StreamCopier<'a> {
+        StreamCopier { stream, current, direction, has_kernels: stream.may_launch(current) }
     }
 
     fn constants(&self) -> &'a Constants {
@@ -72,7 +72,7 @@ impl<'a> StreamCopier<'a> {
             return self.send_each(entries);
         }
         let Sizes { bytes, longest } = plan.sizes();
-        match sending(entries, (bytes, longest), self.way, self.constants()) {
+        match sending(entries, (bytes, longest), self.direction, self.constants()) {
             Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
                 self.launch_plan(plan, launch)
             }
@@ -95,7 +95,7 @@ impl<'a> StreamCopier<'a> {
     pub fn send(&self, entries: &[Entry]) -> Result<()> {
         let sizes = entries.iter().map(|entry| entry.len as usize);
         let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        self.send_so(entries, sending(entries, sizes, self.way, self.constants()), sizes)
+        self.send_so(entries, sending(entries, sizes, self.direction, self.constants()), sizes)
     }
 
     fn send_so(&self, entries: &[Entry], so: Sending, sizes: (usize, usize)) -> Result<()> {
@@ -104,7 +104,7 @@ impl<'a> StreamCopier<'a> {
             Sending::Launch(launch) => self.launch_list(entries, launch),
             Sending::Batch if self.send_batch(entries)? => Ok(()),
             Sending::Batch => {
-                match sending(entries, sizes, self.way, &self.constants().clone().without_batches()) {
+                match sending(entries, sizes, self.direction, &self.constants().clone().without_batches()) {
                     Sending::Launch(launch) => self.launch_list(entries, launch),
                     _ => self.send_each(entries),
                 }
@@ -140,7 +140,8 @@ impl<'a> StreamCopier<'a> {
     /// parts and of neighbours that were coalesced into one; a kernel does not see the joints.
     fn or_by_kernel(&self, done: Result<()>, rows: &Rows) -> Result<()> {
         let is_apart = rows.height == 1 && !is_overlapping(rows.dst, rows.src, rows.width);
-        let has_kernel = matches!(self.way, Way::In | Way::Out) || self.way == Way::Within && is_apart;
+        let has_kernel = matches!(self.direction, Direction::In | Direction::Out)
+            || self.direction == Direction::Within && is_apart;
         let has_kernel = has_kernel && self.has_kernels;
         match done {
             Err(why) if why.kind == Kind::Device && has_kernel && self.stream.device().lost().is_none() => {
@@ -153,15 +154,15 @@ impl<'a> StreamCopier<'a> {
     fn try_rows(&self, rows: &Rows) -> Result<()> {
         let Rows { dst, dst_pitch, src, src_pitch, width, height } = *rows;
         let (stream, current) = (self.stream, self.current);
-        match planner::choose(&CopyShape::of(rows), self.way, self.constants()) {
-            CopyEngine::Move => {
+        match planner::choose(&CopyShape::of(rows), self.direction, self.constants()) {
+            CopyMethod::Move => {
                 let kernel = stream.device().kernels(current)?.within;
                 let args = [dst, src, width].map(|arg| arg as u64);
                 stream.launch(current, kernel, 1, &mut args.each_ref().map(arg))
             }
-            CopyEngine::Bounce => stream.copy_bounced(current, dst, src, width),
-            CopyEngine::Grid { blocks } => self.launch_rows(rows, blocks),
-            CopyEngine::Each => (0..height).try_for_each(|row| {
+            CopyMethod::Bounce => stream.copy_bounced(current, dst, src, width),
+            CopyMethod::Grid { blocks } => self.launch_rows(rows, blocks),
+            CopyMethod::Each => (0..height).try_for_each(|row| {
                 stream.copy_row(current, dst + row * dst_pitch, src + row * src_pitch, width)
             }),
             _ => stream.copy_rows(current, rows),
@@ -241,20 +242,25 @@ pub fn arg<T>(value: &T) -> *mut c_void {
 }
 
 /// How to send pieces that have so many bytes together and `most` at most.
-fn sending(entries: &[Entry], (bytes, most): (usize, usize), way: Way, constants: &Constants) -> Sending {
+fn sending(
+    entries: &[Entry],
+    (bytes, most): (usize, usize),
+    direction: Direction,
+    constants: &Constants,
+) -> Sending {
     let count = entries.len();
     let shape = CopyShape::Pieces { count, bytes, most };
-    let (blocks, is_inline) = match planner::choose(&shape, way, constants) {
-        CopyEngine::Inline { blocks } => (blocks, true),
-        CopyEngine::List { blocks } => (blocks, false),
-        CopyEngine::Batch => return Sending::Batch,
+    let (blocks, is_inline) = match planner::choose(&shape, direction, constants) {
+        CopyMethod::Inline { blocks } => (blocks, true),
+        CopyMethod::List { blocks } => (blocks, false),
+        CopyMethod::Batch => return Sending::Batch,
         _ => return Sending::Each,
     };
     // What a kernel reads and writes at once has no order.
-    if way == Way::Within && entries.iter().any(Entry::overlaps) {
+    if direction == Direction::Within && entries.iter().any(Entry::overlaps) {
         return Sending::Each;
     }
-    let share = planner::share(bytes, way, constants);
+    let share = planner::share(bytes, direction, constants);
     let lanes = planner::lanes((bytes / count).min(share));
     Sending::Launch(ListLaunch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
 }

@@ -13,7 +13,7 @@ use crate::cuda::{
     stream::doorbell::{Completion, Doorbell},
     stream::events::Event,
     stream::memset::Memset,
-    stream::planner::Way,
+    stream::planner::Direction,
     stream::settings::Constants,
 };
 use ferry_core::{
@@ -120,20 +120,21 @@ impl Stream {
 
     /// The direction of a copy of this route, as seen from the stream's device.
     #[inline]
-    pub fn way(&self, route: Route) -> Way {
+    pub fn direction(&self, route: Route) -> Direction {
         match route {
-            Route::HostToDevice { to } if to == self.device_id => Way::In,
-            Route::DeviceToHost { from } if from == self.device_id => Way::Out,
+            Route::HostToDevice { to } if to == self.device_id => Direction::In,
+            Route::DeviceToHost { from } if from == self.device_id => Direction::Out,
             Route::DeviceToDevice { from, to } if from == self.device_id && to == self.device_id => {
-                Way::Within
+                Direction::Within
             }
-            _ => Way::Across,
+            _ => Direction::Across,
         }
     }
 
     /// The direction of all pieces of a plan, if kernels can reach both ends.
-    pub fn way_of_all(&self, plan: &Plan) -> Option<Way> {
-        Some(self.way(plan.route())).filter(|way| *way != Way::Across && plan.has_one_route())
+    pub fn direction_of_all(&self, plan: &Plan) -> Option<Direction> {
+        Some(self.direction(plan.route()))
+            .filter(|direction| *direction != Direction::Across && plan.has_one_route())
     }
 
     /// Whether kernels may be launched in it for copies.

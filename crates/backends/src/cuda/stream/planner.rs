@@ -1,5 +1,5 @@
-//! Which engine of a GPU does a copy: its copy engines, or a kernel of ours. Pure: a shape, a way and a table
-//! of numbers give the answer.
+//! Which method a copy is done by: by copy engines of the GPU, or by a kernel of ours. Pure: a shape, a
+//! direction and a table of numbers give the answer.
 //!
 //! A copy engine has the link to itself and is best for what is large or alone, but each copy that it is
 //! given costs about as much as moving 150 KiB, and several together, given all pieces in one call, about 30.
@@ -11,12 +11,12 @@ use crate::bytes::overlap::{is_overlapping, shares_bytes};
 use crate::cuda::{driver::MAX_PITCH, stream::settings::Constants};
 use ferry_core::Rows;
 
-/// So many pieces at once fill the link.
+/// How many pieces at once fill the link.
 const PIECES_IN_FLIGHT: usize = 128;
 
-/// Between what the bytes go.
+/// The direction of a copy, as seen from the device of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From pinned memory to a GPU.
     In,
     /// From a GPU to pinned memory.
@@ -61,9 +61,9 @@ pub enum CopyShape {
     },
 }
 
-/// What does a copy.
+/// The method that a copy is done by: copy engines, or one of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyEngine {
+pub enum CopyMethod {
     /// A copy engine, row by row.
     Each,
     /// Copy engines, all pieces in one call.
@@ -110,61 +110,72 @@ impl CopyShape {
     }
 }
 
-/// What does a copy of this shape.
-pub fn choose(shape: &CopyShape, way: Way, constants: &Constants) -> CopyEngine {
+/// The method for a copy of this shape.
+pub fn choose(shape: &CopyShape, direction: Direction, constants: &Constants) -> CopyMethod {
     match *shape {
-        CopyShape::Row { overlaps: true } if constants.blocks(way) == 0 => CopyEngine::Bounce,
-        CopyShape::Row { overlaps: true } => CopyEngine::Move,
-        CopyShape::Row { .. } => CopyEngine::Each,
-        CopyShape::Pieces { count, bytes, most } => choose_for_pieces(count, bytes, most, way, constants),
-        CopyShape::Rows { .. } => choose_for_rows(shape, way, constants),
+        CopyShape::Row { overlaps: true } if constants.blocks(direction) == 0 => CopyMethod::Bounce,
+        CopyShape::Row { overlaps: true } => CopyMethod::Move,
+        CopyShape::Row { .. } => CopyMethod::Each,
+        CopyShape::Pieces { count, bytes, most } => {
+            choose_for_pieces(count, bytes, most, direction, constants)
+        }
+        CopyShape::Rows { .. } => choose_for_rows(shape, direction, constants),
     }
 }
 
-fn choose_for_pieces(count: usize, bytes: usize, most: usize, way: Way, constants: &Constants) -> CopyEngine {
+fn choose_for_pieces(
+    count: usize,
+    bytes: usize,
+    most: usize,
+    direction: Direction,
+    constants: &Constants,
+) -> CopyMethod {
     let size = bytes / count.max(1);
-    let is_worth_a_launch = count >= constants.list_from(way) && size < constants.engine_from(way);
-    let share = share(bytes, way, constants);
+    let is_worth_a_launch =
+        count >= constants.list_from(direction) && size < constants.engine_from(direction);
+    let share = share(bytes, direction, constants);
     // No piece is cut, or each may leave a rest.
     let parts = if most <= share { count } else { count + bytes / share };
-    let blocks = parts.min(constants.blocks(way)) as u32;
+    let blocks = parts.min(constants.blocks(direction)) as u32;
     let goes_together = count >= constants.together_from && (size >= constants.together_size || blocks == 0);
-    match way {
-        Way::Across => CopyEngine::Each,
-        Way::In | Way::Out if goes_together => CopyEngine::Batch,
-        _ if !is_worth_a_launch || blocks == 0 => CopyEngine::Each,
-        _ if parts <= constants.inline_most => CopyEngine::Inline { blocks },
-        _ => CopyEngine::List { blocks },
+    match direction {
+        Direction::Across => CopyMethod::Each,
+        Direction::In | Direction::Out if goes_together => CopyMethod::Batch,
+        _ if !is_worth_a_launch || blocks == 0 => CopyMethod::Each,
+        _ if parts <= constants.inline_most => CopyMethod::Inline { blocks },
+        _ => CopyMethod::List { blocks },
     }
 }
 
-fn choose_for_rows(shape: &CopyShape, way: Way, constants: &Constants) -> CopyEngine {
+fn choose_for_rows(shape: &CopyShape, direction: Direction, constants: &Constants) -> CopyMethod {
     let CopyShape::Rows { width, height, unit, dst_pitch, src_pitch, overlaps } = *shape else {
         unreachable!("the caller has looked")
     };
-    let (blocks, bytes) = (constants.blocks(way) as u32, width * height);
+    let (blocks, bytes) = (constants.blocks(direction) as u32, width * height);
     // What a copy engine makes of rows depends on how they lie in the host's memory.
-    let host_pitch = if way == Way::In { src_pitch } else { dst_pitch };
-    let is_for_a_kernel = match way {
-        Way::Across => false,
-        Way::Within => bytes >= constants.rows_within_bytes && constants.widths(way).contains(&width),
+    let host_pitch = if direction == Direction::In { src_pitch } else { dst_pitch };
+    let is_for_a_kernel = match direction {
+        Direction::Across => false,
+        Direction::Within => {
+            bytes >= constants.rows_within_bytes && constants.widths(direction).contains(&width)
+        }
         _ if unit < constants.rows_unit => false,
-        _ if constants.widths(way).contains(&width) => bytes >= constants.rows_bytes,
+        _ if constants.widths(direction).contains(&width) => bytes >= constants.rows_bytes,
         _ if bytes < constants.rows_other_bytes => false,
         _ if host_pitch == width => width <= constants.rows_packed_most,
         _ => host_pitch >= constants.rows_far && width <= constants.rows_far_most,
     };
     match is_for_a_kernel && !overlaps && blocks > 0 {
-        true => CopyEngine::Grid { blocks },
-        false if dst_pitch.max(src_pitch) <= MAX_PITCH => CopyEngine::Rectangle,
-        false => CopyEngine::Each,
+        true => CopyMethod::Grid { blocks },
+        false if dst_pitch.max(src_pitch) <= MAX_PITCH => CopyMethod::Rectangle,
+        false => CopyMethod::Each,
     }
 }
 
 /// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them
 /// under way to fill the link, or the device.
-pub fn share(bytes: usize, way: Way, constants: &Constants) -> usize {
-    let parts = if way == Way::Within { 8 * constants.blocks_within } else { PIECES_IN_FLIGHT };
+pub fn share(bytes: usize, direction: Direction, constants: &Constants) -> usize {
+    let parts = if direction == Direction::Within { 8 * constants.blocks_within } else { PIECES_IN_FLIGHT };
     let even = bytes / parts.max(1);
     even.next_power_of_two().min(constants.share_most).max(constants.share_least)
 }
@@ -189,9 +200,9 @@ mod tests {
     const M: usize = 1 << 20;
     const ALIGNED: usize = 16;
 
-    fn chosen(shape: CopyShape, way: Way) -> CopyEngine {
+    fn chosen(shape: CopyShape, direction: Direction) -> CopyMethod {
         let constants = Constants { blocks_within: 132, ..Constants::default() };
-        choose(&shape, way, &constants)
+        choose(&shape, direction, &constants)
     }
 
     fn pieces(count: usize, size: usize) -> CopyShape {
@@ -207,54 +218,54 @@ mod tests {
     /// The rows of the table in docs/performance.md, and what lies around them.
     #[test]
     fn every_measured_batch_goes_to_its_winner() {
-        use CopyEngine::{Batch, Each, Inline, List};
+        use CopyMethod::{Batch, Each, Inline, List};
         let link = List { blocks: 32 };
-        for (way, shape, want) in [
-            (Way::In, pieces(4096, 4 * K), link),
-            (Way::In, pieces(4096, K), link),
-            (Way::In, pieces(1024, 16 * K), link),
-            (Way::Out, pieces(4096, 4 * K), link),
-            (Way::Out, pieces(4096, K), link),
-            (Way::In, pieces(64, 4 * K), Inline { blocks: 32 }),
-            (Way::Out, pieces(64, 4 * K), Inline { blocks: 32 }),
-            (Way::In, pieces(160, 4 * K), Inline { blocks: 32 }),
-            (Way::In, pieces(161, 4 * K), link),
-            (Way::In, pieces(512, 128 * K), link),
-            (Way::Out, pieces(512, 128 * K), link),
-            (Way::In, pieces(512, 256 * K), link),
-            (Way::In, pieces(256, 512 * K), Batch),
-            (Way::In, pieces(64, 2 * M), Batch),
-            (Way::Out, pieces(2, 4 * M), Batch),
-            (Way::In, pieces(1, 4 * M), Each),
-            (Way::In, pieces(4, 64 * K), Inline { blocks: 32 }),
-            (Way::In, pieces(8, 64 * K), Inline { blocks: 32 }),
-            (Way::In, pieces(64, 128 * K), link),
-            (Way::In, pieces(3, 4 * K), Each),
-            (Way::In, pieces(4, 4 * K), Inline { blocks: 4 }),
-            (Way::In, pieces(1, 64), Each),
-            (Way::Within, pieces(4096, 4 * K), List { blocks: 132 }),
-            (Way::Within, pieces(64, 4 * K), Inline { blocks: 64 }),
-            (Way::Within, pieces(64, 4 * M), List { blocks: 132 }),
-            (Way::Within, pieces(4, 64 * M), Each),
-            (Way::Within, pieces(2, 64), Inline { blocks: 2 }),
-            (Way::Within, pieces(1, 64), Each),
-            (Way::Across, pieces(4096, 4 * K), Each),
+        for (direction, shape, want) in [
+            (Direction::In, pieces(4096, 4 * K), link),
+            (Direction::In, pieces(4096, K), link),
+            (Direction::In, pieces(1024, 16 * K), link),
+            (Direction::Out, pieces(4096, 4 * K), link),
+            (Direction::Out, pieces(4096, K), link),
+            (Direction::In, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Direction::Out, pieces(64, 4 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(160, 4 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(161, 4 * K), link),
+            (Direction::In, pieces(512, 128 * K), link),
+            (Direction::Out, pieces(512, 128 * K), link),
+            (Direction::In, pieces(512, 256 * K), link),
+            (Direction::In, pieces(256, 512 * K), Batch),
+            (Direction::In, pieces(64, 2 * M), Batch),
+            (Direction::Out, pieces(2, 4 * M), Batch),
+            (Direction::In, pieces(1, 4 * M), Each),
+            (Direction::In, pieces(4, 64 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(8, 64 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(64, 128 * K), link),
+            (Direction::In, pieces(3, 4 * K), Each),
+            (Direction::In, pieces(4, 4 * K), Inline { blocks: 4 }),
+            (Direction::In, pieces(1, 64), Each),
+            (Direction::Within, pieces(4096, 4 * K), List { blocks: 132 }),
+            (Direction::Within, pieces(64, 4 * K), Inline { blocks: 64 }),
+            (Direction::Within, pieces(64, 4 * M), List { blocks: 132 }),
+            (Direction::Within, pieces(4, 64 * M), Each),
+            (Direction::Within, pieces(2, 64), Inline { blocks: 2 }),
+            (Direction::Within, pieces(1, 64), Each),
+            (Direction::Across, pieces(4096, 4 * K), Each),
         ] {
-            assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
+            assert_eq!(chosen(shape, direction), want, "{direction:?} {shape:?}");
         }
     }
 
     #[test]
     fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
         let constants = Constants::default().without_batches();
-        for (size, want) in [(512 * K, CopyEngine::List { blocks: 32 }), (2 * M, CopyEngine::Each)] {
-            assert_eq!(choose(&pieces(64, size), Way::In, &constants), want, "{size} bytes");
+        for (size, want) in [(512 * K, CopyMethod::List { blocks: 32 }), (2 * M, CopyMethod::Each)] {
+            assert_eq!(choose(&pieces(64, size), Direction::In, &constants), want, "{size} bytes");
         }
     }
 
     #[test]
     fn every_measured_rectangle_goes_to_its_winner() {
-        use CopyEngine::{Grid, Rectangle};
+        use CopyMethod::{Grid, Rectangle};
         let (link, all) = (Grid { blocks: 32 }, Grid { blocks: 132 });
         for (width, into, out, within) in [
             (16, link, Rectangle, all),
@@ -265,11 +276,21 @@ mod tests {
             (4 * K, Rectangle, Rectangle, all),
             (64 * K, Rectangle, Rectangle, all),
         ] {
-            for (way, want) in [(Way::In, into), (Way::Out, out), (Way::Within, within)] {
-                assert_eq!(chosen(rows(width, 64 * M, 2 * width), way), want, "{way:?} width {width}");
-                assert_eq!(chosen(rows(width, 32 * K, 2 * width), way), Rectangle, "few {way:?} {width}");
+            for (direction, want) in
+                [(Direction::In, into), (Direction::Out, out), (Direction::Within, within)]
+            {
+                assert_eq!(
+                    chosen(rows(width, 64 * M, 2 * width), direction),
+                    want,
+                    "{direction:?} width {width}"
+                );
+                assert_eq!(
+                    chosen(rows(width, 32 * K, 2 * width), direction),
+                    Rectangle,
+                    "few {direction:?} {width}"
+                );
             }
-            assert_eq!(chosen(rows(width, 64 * M, 2 * width), Way::Across), Rectangle);
+            assert_eq!(chosen(rows(width, 64 * M, 2 * width), Direction::Across), Rectangle);
         }
         for (width, pitch, want) in [
             (16, 16, link),
@@ -279,36 +300,40 @@ mod tests {
             (128, 4 * K, link),
             (K, 4 * K, Rectangle),
         ] {
-            assert_eq!(chosen(rows(width, 4 * M, pitch), Way::In), want, "width {width} pitch {pitch}");
-            assert_eq!(chosen(rows(width, 4 * M, pitch), Way::Out), want, "width {width} pitch {pitch}");
+            assert_eq!(chosen(rows(width, 4 * M, pitch), Direction::In), want, "width {width} pitch {pitch}");
+            assert_eq!(
+                chosen(rows(width, 4 * M, pitch), Direction::Out),
+                want,
+                "width {width} pitch {pitch}"
+            );
         }
     }
 
     #[test]
     fn pieces_are_cut_so_that_every_thread_has_some() {
         let constants = Constants { blocks_within: 132, ..Constants::default() };
-        for (way, bytes, want) in [
-            (Way::In, 256 * K, 4 * K),
-            (Way::In, M, 8 * K),
-            (Way::In, 8 * M, 32 * K),
-            (Way::Within, 8 * M, 8 * K),
-            (Way::Within, 512 * M, 32 * K),
-            (Way::Within, 0, 4 * K),
+        for (direction, bytes, want) in [
+            (Direction::In, 256 * K, 4 * K),
+            (Direction::In, M, 8 * K),
+            (Direction::In, 8 * M, 32 * K),
+            (Direction::Within, 8 * M, 8 * K),
+            (Direction::Within, 512 * M, 32 * K),
+            (Direction::Within, 0, 4 * K),
         ] {
-            assert_eq!(share(bytes, way, &constants), want, "{way:?} {bytes} bytes");
+            assert_eq!(share(bytes, direction, &constants), want, "{direction:?} {bytes} bytes");
         }
     }
 
     #[test]
     fn one_row_is_the_copy_engines_unless_its_ends_meet_in_a_gpu() {
-        for way in [Way::In, Way::Out, Way::Within, Way::Across] {
-            assert_eq!(chosen(CopyShape::Row { overlaps: false }, way), CopyEngine::Each);
+        for direction in [Direction::In, Direction::Out, Direction::Within, Direction::Across] {
+            assert_eq!(chosen(CopyShape::Row { overlaps: false }, direction), CopyMethod::Each);
         }
         let row = CopyShape::Row { overlaps: true };
-        assert_eq!(chosen(row, Way::Within), CopyEngine::Move);
+        assert_eq!(chosen(row, Direction::Within), CopyMethod::Move);
         assert_eq!(
-            choose(&row, Way::Within, &Constants::NO_KERNELS),
-            CopyEngine::Bounce,
+            choose(&row, Direction::Within, &Constants::NO_KERNELS),
+            CopyMethod::Bounce,
             "no kernels at all"
         );
     }
@@ -319,21 +344,25 @@ mod tests {
             let (dst_pitch, src_pitch) = (pitch, 128);
             CopyShape::Rows { width: 32, height: M, unit, dst_pitch, src_pitch, overlaps }
         };
-        for (way, shape, want) in [
-            (Way::In, row(2, 128, false), CopyEngine::Rectangle),
-            (Way::In, row(4, 128, false), CopyEngine::Grid { blocks: 32 }),
-            (Way::Within, row(1, 128, false), CopyEngine::Grid { blocks: 132 }),
-            (Way::Within, row(16, 128, true), CopyEngine::Rectangle),
-            (Way::Within, row(16, MAX_PITCH + 1, true), CopyEngine::Each),
-            (Way::Across, row(16, MAX_PITCH + 1, false), CopyEngine::Each),
-            (Way::In, row(16, MAX_PITCH + 1, false), CopyEngine::Grid { blocks: 32 }),
+        for (direction, shape, want) in [
+            (Direction::In, row(2, 128, false), CopyMethod::Rectangle),
+            (Direction::In, row(4, 128, false), CopyMethod::Grid { blocks: 32 }),
+            (Direction::Within, row(1, 128, false), CopyMethod::Grid { blocks: 132 }),
+            (Direction::Within, row(16, 128, true), CopyMethod::Rectangle),
+            (Direction::Within, row(16, MAX_PITCH + 1, true), CopyMethod::Each),
+            (Direction::Across, row(16, MAX_PITCH + 1, false), CopyMethod::Each),
+            (Direction::In, row(16, MAX_PITCH + 1, false), CopyMethod::Grid { blocks: 32 }),
         ] {
-            assert_eq!(chosen(shape, way), want, "{way:?} {shape:?}");
+            assert_eq!(chosen(shape, direction), want, "{direction:?} {shape:?}");
         }
         let none = Constants { blocks_in: 0, ..Constants::default() };
-        assert_eq!(choose(&pieces(64, K), Way::In, &none), CopyEngine::Batch, "no blocks, no kernels");
-        assert_eq!(choose(&pieces(64, K), Way::In, &Constants::NO_KERNELS), CopyEngine::Each, "out of reach");
-        assert_eq!(choose(&rows(16, M, 32), Way::In, &none), CopyEngine::Rectangle);
+        assert_eq!(choose(&pieces(64, K), Direction::In, &none), CopyMethod::Batch, "no blocks, no kernels");
+        assert_eq!(
+            choose(&pieces(64, K), Direction::In, &Constants::NO_KERNELS),
+            CopyMethod::Each,
+            "out of reach"
+        );
+        assert_eq!(choose(&rows(16, M, 32), Direction::In, &none), CopyMethod::Rectangle);
     }
 
     #[test]

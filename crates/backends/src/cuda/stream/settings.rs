@@ -1,7 +1,7 @@
 //! What the cuda backend can be told: the planner's numbers and how many threads stage pageable memory. Read
 //! from text here; the environment is read by the code that opens the backend.
 
-use crate::cuda::{stream::list_slots::INLINE_MAX, stream::planner::Way};
+use crate::cuda::{stream::list_slots::INLINE_MAX, stream::planner::Direction};
 use ferry_core::{Error, Kind, Result};
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -120,33 +120,33 @@ impl Constants {
         Constants { together_from: usize::MAX, ..self }
     }
 
-    /// Blocks of a kernel that copies this way.
-    pub fn blocks(&self, way: Way) -> usize {
-        match way {
-            Way::In => self.blocks_in,
-            Way::Out => self.blocks_out,
-            Way::Within => self.blocks_within,
-            Way::Across => 0,
+    /// Blocks of a kernel that copies in this direction.
+    pub fn blocks(&self, direction: Direction) -> usize {
+        match direction {
+            Direction::In => self.blocks_in,
+            Direction::Out => self.blocks_out,
+            Direction::Within => self.blocks_within,
+            Direction::Across => 0,
         }
     }
 
     /// Fewer pieces than this go one by one.
-    pub fn list_from(&self, way: Way) -> usize {
-        if way == Way::Within { self.list_from_within } else { self.list_from }
+    pub fn list_from(&self, direction: Direction) -> usize {
+        if direction == Direction::Within { self.list_from_within } else { self.list_from }
     }
 
     /// Pieces of this size are the copy engine's.
-    pub fn engine_from(&self, way: Way) -> usize {
-        if way == Way::Within { self.engine_from_within } else { self.engine_from }
+    pub fn engine_from(&self, direction: Direction) -> usize {
+        if direction == Direction::Within { self.engine_from_within } else { self.engine_from }
     }
 
     /// Widths of rows that go to a kernel however they lie.
-    pub fn widths(&self, way: Way) -> RangeInclusive<usize> {
-        match way {
-            Way::In => self.rows_in_from..=self.rows_in_most,
-            Way::Out => self.rows_out_from..=self.rows_out_most,
-            Way::Within => 1..=self.rows_within_most,
-            Way::Across => RangeInclusive::new(1, 0),
+    pub fn widths(&self, direction: Direction) -> RangeInclusive<usize> {
+        match direction {
+            Direction::In => self.rows_in_from..=self.rows_in_most,
+            Direction::Out => self.rows_out_from..=self.rows_out_most,
+            Direction::Within => 1..=self.rows_within_most,
+            Direction::Across => RangeInclusive::new(1, 0),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cuda::{
     coalesce::window::{Offered, RunKind},
-    stream::{list_slots::Entry, planner::Way},
+    stream::{list_slots::Entry, planner::Direction},
 };
 use ferry_core::sync::{AtomicUsize, Ordering};
 
@@ -27,9 +27,9 @@ impl Fake {
         let copy = Entry { dst: 0, src: 100, len: 1 };
         for _ in 0..4 {
             match self.window.offer(
-                RunKind::Copies(Way::In),
+                RunKind::Copies(Direction::In),
                 || 0,
-                |run, ticket| run.add(ticket, Way::In, copy),
+                |run, ticket| run.add(ticket, Direction::In, copy),
             ) {
                 Offered::Yes(..) => return,
                 Offered::Full => unreachable!("few copies"),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cuda::{
     coalesce::window::{Offered, RunKind},
-    stream::{list_slots::Entry, planner::Way},
+    stream::{list_slots::Entry, planner::Direction},
 };
 use crate::pool::Pool;
 use std::sync::mpsc;
@@ -77,8 +77,11 @@ impl Fake {
     /// Submits a copy. Says whether it was gathered.
     fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
         let copy = Entry { dst: to, src: 1 << 40, len: 8 };
-        match self.window.offer(RunKind::Copies(Way::In), || 0, |run, ticket| run.add(ticket, Way::In, copy))
-        {
+        match self.window.offer(
+            RunKind::Copies(Direction::In),
+            || 0,
+            |run, ticket| run.add(ticket, Direction::In, copy),
+        ) {
             Offered::Yes(..) => return true,
             Offered::No(true) => assert!(sender.watch(workers, self.clone())),
             Offered::No(false) => {}

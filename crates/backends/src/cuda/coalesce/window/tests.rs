@@ -22,7 +22,7 @@ fn copy(dst: u64, src: u64, len: u64) -> Entry {
 
 fn run(copies: &[Entry]) -> Run {
     let mut run = Run::default();
-    (1..).zip(copies).for_each(|(ticket, copy)| run.add(ticket, Way::Within, *copy));
+    (1..).zip(copies).for_each(|(ticket, copy)| run.add(ticket, Direction::Within, *copy));
     run
 }
 
@@ -136,19 +136,20 @@ fn neighbours_that_go_on_are_one_copy() {
 #[test]
 fn a_run_is_of_one_kind_and_not_too_long() {
     let mut run = Run::default();
-    assert!(run.has_room(RunKind::Descriptors) && run.has_room(RunKind::Copies(Way::In)));
-    run.add(5, Way::In, copy(0, 1000, 8));
-    assert!(!run.has_room(RunKind::Copies(Way::Out)) && !run.has_room(RunKind::Descriptors));
-    assert_eq!((run.first(), run.last(), run.kind()), (5, 5, Some(RunKind::Copies(Way::In))));
+    assert!(run.has_room(RunKind::Descriptors) && run.has_room(RunKind::Copies(Direction::In)));
+    run.add(5, Direction::In, copy(0, 1000, 8));
+    assert!(!run.has_room(RunKind::Copies(Direction::Out)) && !run.has_room(RunKind::Descriptors));
+    assert_eq!((run.first(), run.last(), run.kind()), (5, 5, Some(RunKind::Copies(Direction::In))));
     (6..5 + WINDOW_MAX.0 as Ticket)
-        .for_each(|ticket| run.add(ticket, Way::In, copy(16 * ticket, 1 << 20, 8)));
+        .for_each(|ticket| run.add(ticket, Direction::In, copy(16 * ticket, 1 << 20, 8)));
     assert_eq!((run.count(), run.last()), (WINDOW_MAX.0, 5 + WINDOW_MAX.0 as Ticket - 1));
     assert!(
-        !run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Way::In)) && run.has_room(RunKind::Copies(Way::In))
+        !run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Direction::In))
+            && run.has_room(RunKind::Copies(Direction::In))
     );
     let mut run = Run::default();
-    run.add(1, Way::In, copy(1 << 30, 1 << 40, WINDOW_MAX.1 as u64));
-    assert!(!run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Way::In)));
+    run.add(1, Direction::In, copy(1 << 30, 1 << 40, WINDOW_MAX.1 as u64));
+    assert!(!run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Direction::In)));
 }
 
 #[test]
@@ -157,12 +158,12 @@ fn descriptors_are_kept_one_by_one() {
     let ops = [7, 8].map(|ticket| DescriptorOp { ticket, at: 64 * ticket as usize, key: 1 });
     ops.iter().for_each(|op| run.add_descriptor(*op));
     assert_eq!((run.descriptors(), run.kind(), run.last()), (&ops[..], Some(RunKind::Descriptors), 8));
-    assert!(run.has_room(RunKind::Descriptors) && !run.has_room(RunKind::Copies(Way::Within)));
+    assert!(run.has_room(RunKind::Descriptors) && !run.has_room(RunKind::Copies(Direction::Within)));
 }
 
 /// Offers a copy to a lane that has passed `passed`.
-fn offer(gather: &Window, way: Way, copy: Entry, passed: Ticket) -> Offered {
-    gather.offer(RunKind::Copies(way), || passed, |run, ticket| run.add(ticket, way, copy))
+fn offer(gather: &Window, direction: Direction, copy: Entry, passed: Ticket) -> Offered {
+    gather.offer(RunKind::Copies(direction), || passed, |run, ticket| run.add(ticket, direction, copy))
 }
 
 /// An open window of a queue that has passed nothing of its first three ops.
@@ -176,15 +177,15 @@ fn busy() -> Window {
 #[test]
 fn a_window_that_is_open_and_looked_at_takes_copies() {
     let (gather, one) = (busy(), copy(0, 100, 8));
-    assert_eq!(offer(&gather, Way::In, one, 2), Offered::No(false), "nobody looks");
+    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::No(false), "nobody looks");
     gather.attend();
     gather.set_open(false);
-    assert_eq!(offer(&gather, Way::In, one, 2), Offered::No(false));
+    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::No(false));
     gather.set_open(true);
     assert_eq!(gather.glance(), Glance::Empty);
-    assert_eq!(offer(&gather, Way::In, one, 2), Offered::Yes(4, false));
-    assert_eq!(offer(&gather, Way::In, copy(8, 200, 8), 3), Offered::Yes(5, false), "behind the first");
-    assert_eq!(offer(&gather, Way::Out, one, 3), Offered::Full, "no ticket is lost");
+    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::Yes(4, false));
+    assert_eq!(offer(&gather, Direction::In, copy(8, 200, 8), 3), Offered::Yes(5, false), "behind the first");
+    assert_eq!(offer(&gather, Direction::Out, one, 3), Offered::Full, "no ticket is lost");
     assert_eq!(gather.glance(), Glance::Holds(4, false));
     let run = gather.take().expect("two copies");
     assert_eq!((run.first(), run.last(), gather.glance()), (4, 5, Glance::Empty));
@@ -195,7 +196,7 @@ fn a_window_that_is_open_and_looked_at_takes_copies() {
 fn the_sender_is_asked_once_when_there_may_be_many() {
     let (gather, one) = (busy(), copy(0, 100, 8));
     let miss = |passed| {
-        let taken = offer(&gather, Way::In, one, passed);
+        let taken = offer(&gather, Direction::In, one, passed);
         let last = gather.count();
         (taken, last)
     };
@@ -209,9 +210,9 @@ fn the_sender_is_asked_once_when_there_may_be_many() {
     assert_eq!(miss(0), (Offered::No(true), 11));
     assert_eq!(miss(0), (Offered::No(false), 12), "asked already");
     gather.attend();
-    assert_eq!(offer(&gather, Way::In, one, 0), Offered::Yes(13, false));
+    assert_eq!(offer(&gather, Direction::In, one, 0), Offered::Yes(13, false));
     assert!(!gather.leave(), "there is something in it");
-    assert_eq!(offer(&gather, Way::In, one, 0), Offered::Yes(14, false));
+    assert_eq!(offer(&gather, Direction::In, one, 0), Offered::Yes(14, false));
     drop(gather.take());
     assert!(gather.leave());
     for ticket in [15, 16, 17] {
@@ -231,7 +232,7 @@ fn a_window_says_when_it_is_due() {
     let mut next = 0;
     let mut sends = || {
         next += 1;
-        match offer(&gather, Way::Out, copy(100 * next, 1 << 30, 8), 0) {
+        match offer(&gather, Direction::Out, copy(100 * next, 1 << 30, 8), 0) {
             Offered::Yes(_, sends) => sends,
             other => panic!("{other:?}"),
         }
