@@ -14,6 +14,7 @@ mod reductions;
 mod resting;
 mod room;
 mod staging;
+mod threadless;
 
 use ferry_backends::cuda::{Cuda, CudaOptions};
 use ferry_blocker::Blocker;

@@ -13,6 +13,7 @@ use crate::cuda::{
     stream::list_slots::Entry,
     stream::planner::Direction,
 };
+use crate::pool::ThreadReservation;
 use ferry_core::{Indirect, Plan, Result, Ticket, sync::Arc};
 use std::any::Any;
 
@@ -66,10 +67,12 @@ impl Task for RunTask {
 
     fn launch(mut self, turn: &LaunchTurn<'_>) -> Result<Next> {
         match self.run.kind() {
-            Some(RunKind::Copies(direction)) if !self.send(turn, direction) => {
-                return Ok(Next::Full(Box::new(self)));
+            Some(RunKind::Copies(direction)) => {
+                if let Some(thread) = self.send(turn, direction) {
+                    return Ok(Next::Full(Box::new(self), thread));
+                }
             }
-            Some(RunKind::Copies(_)) | None => {}
+            None => {}
             Some(RunKind::Descriptors) => return self.send_descriptors(turn),
         }
         self.parts.window.recycle(self.run);
@@ -78,14 +81,17 @@ impl Task for RunTask {
 }
 
 impl RunTask {
-    /// Sends copies, one portion after the other, until the stream takes no more. Whether these were all;
-    /// else the others are left.
-    fn send(&mut self, turn: &LaunchTurn<'_>, direction: Direction) -> bool {
+    /// Sends copies, one portion after the other, until the stream takes no more. If these were not all the
+    /// others are left, for the thread that goes on with them.
+    fn send(&mut self, turn: &LaunchTurn<'_>, direction: Direction) -> Option<ThreadReservation> {
         let copier = StreamCopier::new(turn.stream(), turn.current, direction);
-        let mut sent = 0;
+        let (mut sent, mut thread) = (0, None);
         for portion in self.run.portions() {
             // The lane has asked for the first one.
-            if sent > 0 && turn.is_full() {
+            if sent > 0 {
+                thread = turn.thread_if_full();
+            }
+            if thread.is_some() {
                 break;
             }
             let done = match portion {
@@ -96,7 +102,8 @@ impl RunTask {
             turn.progress().note(turn.ticket, done);
             sent += portion.len();
         }
-        self.run.leave_out(sent)
+        self.run.leave_out(sent);
+        thread
     }
 
     /// Sends copies through descriptors. While they waited it may have become the host's to read these: then

@@ -95,10 +95,9 @@ impl Run {
         &self.descriptors
     }
 
-    /// Leaves out the first entries, which are on their way. Whether these were all.
-    pub fn leave_out(&mut self, entries: usize) -> bool {
+    /// Leaves out the first entries, which are on their way.
+    pub fn leave_out(&mut self, entries: usize) {
         self.entries.drain(..entries);
-        self.entries.is_empty()
     }
 
     /// The list, to be used again.

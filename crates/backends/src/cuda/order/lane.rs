@@ -27,14 +27,11 @@ use ferry_core::{
     Fence, Result, Status, Ticket,
     sync::{Arc, CachePadded, Mutex, MutexGuard, lock, spin_loop},
 };
-use std::{sync::TryLockError, thread, time::Duration};
+use std::sync::TryLockError;
 
 /// How often the lock is tried before the thread sleeps: a launch takes some microseconds, and to be woken
 /// takes more.
 const LOCK_TRIES: u32 = 200;
-
-/// How often a thread is asked for where there must be one soon.
-const RETRY_EVERY: Duration = Duration::from_millis(1);
 
 /// The order of one queue.
 pub struct Lane {
@@ -179,8 +176,10 @@ impl Lane {
         self.let_go(&mut state);
         let last = state.backlog.last();
         let (point, ticket) = (StreamPoint::new(&self.progress, last + 1, true), last + 1);
-        if !state.backlog.is_held() && self.is_full() {
-            self.hold_up(&mut state, ticket);
+        if !state.backlog.is_held()
+            && let Some(thread) = self.thread_if_full()
+        {
+            self.hold_up(&mut state, ticket, thread);
         }
         if state.backlog.is_held_by(ticket) || state.backlog.place(last) == PointPlace::Waits {
             state.backlog.wait(ticket, point.clone());
@@ -284,8 +283,10 @@ impl Lane {
 
     /// Puts the newest work into the stream, or into the backlog.
     fn put<T: Task>(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, task: T) {
-        if !state.backlog.is_held() && self.is_full() {
-            self.hold_up(state, ticket);
+        if !state.backlog.is_held()
+            && let Some(thread) = self.thread_if_full()
+        {
+            self.hold_up(state, ticket, thread);
         }
         if state.backlog.is_held() {
             let (progress, before) = (&*self.progress, state.backlog.newest());
@@ -301,8 +302,8 @@ impl Lane {
                 state.backlog.hold(ticket, part);
                 self.intake.set_open(false);
             }
-            Next::Full(rest) => {
-                self.hold_up(state, ticket);
+            Next::Full(rest, thread) => {
+                self.hold_up(state, ticket, thread);
                 state.backlog.again(ticket, rest);
             }
             Next::Instead(_) => unreachable!("only what has waited changes"),
@@ -334,35 +335,26 @@ impl Lane {
         })
     }
 
-    /// Counts one more launch. True if the stream takes no more of them now. One that other libraries use
-    /// takes all: nothing may be held back there.
-    pub fn is_full(&self) -> bool {
+    /// Counts one more launch. If the stream takes no more of them now: a thread that goes on when it does. A
+    /// stream that other libraries use takes all, since nothing may be held back there.
+    pub fn thread_if_full(&self) -> Option<ThreadReservation> {
+        if self.stream().is_shared() || !self.congestion.is_full() {
+            return None;
+        }
         // Without a thread that goes on later nothing may be held back either.
-        !self.stream().is_shared()
-            && self.congestion.is_full()
-            && self.stream().device().pool.reserve().is_ok()
+        self.stream().device().pool.reserve().ok()
     }
 
-    /// Holds the lane before the op `ticket`, until the stream has passed everything that is in it.
-    fn hold_up(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket) {
+    /// Holds the lane before the op `ticket`, until the stream has passed everything that is in it. Then the
+    /// thread goes on.
+    fn hold_up(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, thread: ThreadReservation) {
         state.backlog.hold(ticket, HostPart::Wait);
         self.intake.set_open(false);
         let point = StreamPoint::new(&self.progress, ticket - 1, false);
         let recorded = state.tail.record(&self.progress, ticket - 1, &point);
         self.progress.note(ticket - 1, recorded);
-        let (lane, thread) = (self.clone(), self.reserve_thread());
+        let lane = self.clone();
         point.when_done(Box::new(move || thread.run(Box::new(move || lane.resume(ticket)))));
-    }
-
-    /// A thread that was to be had when `is_full` asked for one. If the last one has just ended, and its
-    /// place was taken by another process, there is one when that goes.
-    fn reserve_thread(&self) -> ThreadReservation {
-        loop {
-            match self.stream().device().pool.reserve() {
-                Ok(thread) => return thread,
-                Err(_) => thread::sleep(RETRY_EVERY),
-            }
-        }
     }
 
     /// The host is about to do its part of op `ticket`, which may use the stream. False if that was dropped
@@ -420,12 +412,15 @@ impl Lane {
 
     /// Puts work of the backlog into the stream. False if the lane is held by it.
     fn go_on(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, work: Box<dyn WaitingTask>) -> bool {
-        let next = if self.is_full() { Next::Full(work) } else { self.launch(state, ticket, work, true) };
+        let next = match self.thread_if_full() {
+            Some(thread) => Next::Full(work, thread),
+            None => self.launch(state, ticket, work, true),
+        };
         match next {
             Next::Follows => return true,
             Next::Held(part) => state.backlog.hold(ticket, part),
-            Next::Full(rest) => {
-                self.hold_up(state, ticket);
+            Next::Full(rest, thread) => {
+                self.hold_up(state, ticket, thread);
                 state.backlog.again(ticket, rest);
             }
             Next::Instead(work) => {

@@ -12,7 +12,7 @@ use crate::cuda::{
     order::progress::StreamProgress,
     stream::Stream,
 };
-use crate::pool::Job;
+use crate::pool::{Job, ThreadReservation};
 use ferry_core::{Result, Ticket, sync::Arc};
 use std::any::Any;
 
@@ -39,9 +39,9 @@ impl LaunchTurn<'_> {
         &self.lane.progress.stream
     }
 
-    /// Counts one more launch. True if the stream takes no more of them now.
-    pub fn is_full(&self) -> bool {
-        self.lane.is_full()
+    /// Counts one more launch. If the stream takes no more of them now: a thread that goes on when it does.
+    pub fn thread_if_full(&self) -> Option<ThreadReservation> {
+        self.lane.thread_if_full()
     }
 }
 
@@ -61,8 +61,8 @@ pub enum Next {
     Follows,
     /// The host has to do its part first; [`Lane::resume`] will be called.
     Held(HostPart),
-    /// The stream takes no more launches now: this is left, and goes on when there is room.
-    Full(Box<dyn WaitingTask>),
+    /// The stream takes no more launches now: this is left, and the thread goes on with it when there is room.
+    Full(Box<dyn WaitingTask>, ThreadReservation),
     /// Nothing was done: these are to be done instead, in this order.
     Instead(Vec<(Ticket, Box<dyn WaitingTask>)>),
 }

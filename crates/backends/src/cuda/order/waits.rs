@@ -6,7 +6,7 @@ use crate::cuda::{
     order::fence::{WaitBy, of_cuda},
     order::task::{LaunchTurn, Next, Task, WaitingTask},
 };
-use crate::pool::Job;
+use crate::pool::{Job, ThreadReservation};
 use ferry_core::{
     Fence, Result,
     sync::{Arc, Mutex, lock},
@@ -25,21 +25,14 @@ impl Task for WaitFor {
         while let Some(fence) = self.fences.pop() {
             // This call takes what is left to do, or the job that asks again does.
             let left = Arc::new(Mutex::new(Some(self)));
-            let again = again(turn, &left, &fence);
-            let how = of_cuda(&*fence).map_or(Ok(WaitBy::Polling), |point| point.wait_in_stream(again))?;
-            match how {
-                WaitBy::Passed => {}
-                WaitBy::Event(event) => {
-                    turn.stream().wait_for(turn.current, &event)?;
-                    turn.lane.congestion.add(event);
-                }
-                WaitBy::Later => return Ok(Next::Held(HostPart::Wait)),
-                WaitBy::Polling => {
-                    take(&left).retry_when_done(turn, &*fence)?;
-                    return Ok(Next::Held(HostPart::Wait));
+            match wait_in_stream(turn, &left, &fence) {
+                Ok(true) => self = take(&left),
+                Ok(false) => return Ok(Next::Held(HostPart::Wait)),
+                Err(why) => {
+                    turn.lane.discard(take(&left).into_function());
+                    return Err(why);
                 }
             }
-            self = take(&left);
         }
         self.then.map_or(Ok(Next::Follows), |then| Task::launch(then, turn))
     }
@@ -50,14 +43,12 @@ impl Task for WaitFor {
 }
 
 impl WaitFor {
-    /// Goes on when the fence is done.
-    fn retry_when_done(self, turn: &LaunchTurn<'_>, fence: &dyn Fence) -> Result<()> {
+    /// Goes on when the fence is done, on a thread of the pool.
+    fn retry_when_done(self, turn: &LaunchTurn<'_>, fence: &dyn Fence, thread: ThreadReservation) {
         let (lane, ticket) = (turn.lane.clone(), turn.ticket);
-        let thread = turn.stream().device().pool.reserve()?;
         fence.when_done(Box::new(move || {
             thread.run(Box::new(move || lane.retry(ticket, self.into_work())));
         }));
-        Ok(())
     }
 
     fn into_work(self) -> Option<Box<dyn WaitingTask>> {
@@ -68,6 +59,31 @@ impl WaitFor {
 
 fn take(left: &Mutex<Option<WaitFor>>) -> WaitFor {
     lock(left).take().expect("taken once")
+}
+
+/// Has the stream wait for the fence. False if the lane is held instead, and goes on with what is left when the
+/// fence is done. An error leaves that where it is: it may own a function of the user's, which must not be
+/// dropped here, where the lane is locked.
+fn wait_in_stream(
+    turn: &LaunchTurn<'_>,
+    left: &Arc<Mutex<Option<WaitFor>>>,
+    fence: &Arc<dyn Fence>,
+) -> Result<bool> {
+    let again = again(turn, left, fence);
+    match of_cuda(&**fence).map_or(Ok(WaitBy::Polling), |point| point.wait_in_stream(again))? {
+        WaitBy::Passed => Ok(true),
+        WaitBy::Event(event) => {
+            turn.stream().wait_for(turn.current, &event)?;
+            turn.lane.congestion.add(event);
+            Ok(true)
+        }
+        WaitBy::Later => Ok(false),
+        WaitBy::Polling => {
+            let thread = turn.stream().device().pool.reserve()?;
+            take(left).retry_when_done(turn, &**fence, thread);
+            Ok(false)
+        }
+    }
 }
 
 /// Has a thread of the pool go on with what is left, from the fence on.

@@ -20,6 +20,7 @@ use crate::cuda::{
     shared::unheld::Unheld,
     stream::{Stream, StreamKind},
 };
+use crate::pool::ThreadReservation;
 use ferry_core::{
     Fence, Kind, Mark, Op, Plan, Point, Queue, Result, Route, Status, Ticket,
     sync::{Arc, Mutex, lock},
@@ -120,17 +121,18 @@ impl SharedQueue {
             return WaitFor { fences: vec![before], then: None }.launch(&turn).map(drop);
         }
         let wait = Op::Wait(Arc::new(ByHost(before.clone())));
-        self.hold(HoldPlace { behind: last, before }, Some(wait), false)
+        self.hold(HoldPlace { behind: last, before }, Some(wait), false, self.reserve()?)
     }
 
     /// When the shared stream has come here the other lane does the op `ticket`, and the shared stream waits
     /// for it.
     fn beside(&self, ticket: Ticket, op: Op) -> Result<()> {
         let op = self.as_done_beside(op);
-        match StreamArrival::announce(&self.front.lane, ticket - 1) {
-            Ok(before) => {
+        let announce = |thread| Ok((thread, StreamArrival::announce(&self.front.lane, ticket - 1)?));
+        match self.reserve().and_then(announce) {
+            Ok((thread, before)) => {
                 let work = Op::After(Box::new((vec![before.clone()], op)));
-                let held = self.hold(HoldPlace { behind: ticket - 1, before }, Some(work), true);
+                let held = self.hold(HoldPlace { behind: ticket - 1, before }, Some(work), true, thread);
                 held.inspect_err(|_| self.unheld.set(ticket, Arc::new(CudaFence(self.side.lane.point()))))
             }
             Err(error) => {
@@ -140,18 +142,23 @@ impl SharedQueue {
         }
     }
 
+    /// A thread that ends a hold: without one the stream would stand still for good.
+    fn reserve(&self) -> Result<ThreadReservation> {
+        self.stream().device().pool.reserve()
+    }
+
     /// Holds the shared stream until the other lane has done `work`, which is the next op of the stream if it
-    /// `is_op`.
+    /// `is_op`. As long as the reservation lives the other lane finds a thread for the end of the hold.
     ///
     /// The other lane has the work before the stream is held. So an abort finds the work of every hold that
     /// is in the stream; and a thread that finds a place in the stream behind a hold finds that among the
     /// holds, unless it is over.
-    fn hold(&self, place: HoldPlace, work: Option<Op>, is_op: bool) -> Result<()> {
+    fn hold(&self, place: HoldPlace, work: Option<Op>, is_op: bool, thread: ThreadReservation) -> Result<()> {
         let ticket = place.behind + Ticket::from(is_op);
         let hold = self.latch.hold(place);
         let (number, front) = (hold.number(), self.front.lane.clone());
         let side = self.side.lane.progress.status.clone();
-        let end = HoldEnd { front, side, ticket, is_op, hold: Some(hold) };
+        let end = HoldEnd { hold: Some(hold), front, side, ticket, is_op, _thread: thread };
         self.side.submit_together(work.into_iter().chain([Op::Call(Box::new(move || end.come()))]));
         self.latch.put(self.stream(), &self.stream().device().enter()?, number)
     }
@@ -220,19 +227,24 @@ impl SharedQueue {
     fn follow_aborted(&self) -> Result<()> {
         let Some(before) = lock(&self.aborted).take() else { return Ok(()) };
         let place = HoldPlace { behind: self.front.lane.last(), before: before.clone() };
-        self.hold(place, None, false).inspect_err(|_| *lock(&self.aborted) = Some(before))
+        let held = self.reserve().and_then(|thread| self.hold(place, None, false, thread));
+        held.inspect_err(|_| *lock(&self.aborted) = Some(before))
     }
 }
 
 /// The end of a hold, behind its work. If an abort drops it, the op is dropped or being stopped.
 struct HoldEnd {
+    /// The first field, so that the stream goes on before `front`, which may be the last to drop it, waits for
+    /// what is in it.
+    hold: Option<StreamHold>,
     front: Arc<Lane>,
     /// What the work beside the stream reports to.
     side: Arc<Status>,
     /// Whose failure it is if the work fails.
     ticket: Ticket,
     is_op: bool,
-    hold: Option<StreamHold>,
+    /// Keeps a thread for the end of the hold.
+    _thread: ThreadReservation,
 }
 
 impl HoldEnd {
