@@ -110,7 +110,7 @@ impl Task {
             return StepOutcome::Call(function);
         }
         let moved = self.bind().and_then(|()| {
-            self.gather(engine, lane);
+            self.form_team(engine, lane);
             self.advance(status)
         });
         match moved {
@@ -203,7 +203,7 @@ impl Task {
     }
 
     /// Asks others to help with a large copy that has not begun.
-    fn gather(&mut self, engine: &Arc<Engine>, lane: usize) {
+    fn form_team(&mut self, engine: &Arc<Engine>, lane: usize) {
         let cpus = engine.cpus();
         let (pieces, portions) = match self {
             Task::Linear { dst, src, len, done: 0 } if *len >= MIN_TEAM_BYTES => {

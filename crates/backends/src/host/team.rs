@@ -244,19 +244,19 @@ fn total_cost(pieces: Pieces) -> usize {
 /// The portions of a plan, of about `size` bytes each.
 fn cut(pieces: Pieces, size: usize) -> Vec<Portion> {
     let mut cut = Vec::new();
-    let (mut first, mut gathered) = (0, 0);
+    let (mut first, mut collected) = (0, 0);
     for (index, rows) in pieces.iter().enumerate() {
         let rows = &rows;
         let alone = cost(rows) > size && !spans_intersect(rows);
-        if first < index && (alone || gathered >= size) {
+        if first < index && (alone || collected >= size) {
             cut.push(Portion::Pieces(first..index));
-            (first, gathered) = (index, 0);
+            (first, collected) = (index, 0);
         }
         if alone {
             portions::cut(rows, size, ROW_COST, |rows| rows.dst, |part| cut.push(Portion::Part(part)));
             first = index + 1;
         } else {
-            gathered += cost(rows);
+            collected += cost(rows);
         }
     }
     if first < pieces.len() {

@@ -129,15 +129,15 @@ impl Coalescer {
     fn offered(self: &Arc<Self>, mut offer: impl FnMut() -> Offered) -> Option<Ticket> {
         loop {
             match offer() {
-                Offered::Yes(ticket, sends) => {
-                    if sends {
+                Offered::Yes { ticket, must_send } => {
+                    if must_send {
                         self.lane.try_flush();
                     }
                     return Some(ticket);
                 }
                 Offered::Full => self.lane.flush(),
-                Offered::No(asks) => {
-                    if asks {
+                Offered::No { asks_sender } => {
+                    if asks_sender {
                         self.ask_sender();
                     }
                     return None;
@@ -151,7 +151,7 @@ impl Coalescer {
     fn ask_sender(self: &Arc<Self>) {
         let pool = &self.lane.stream().device().pool;
         if self.lane.is_idle() || !self.sender.watch(pool, self.clone()) {
-            self.window().leave();
+            self.window().stop_polling();
         }
     }
 }
@@ -165,7 +165,7 @@ pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Entry)> {
         .and_then(|segment| small_segment(stream, segment, plan.route()))
 }
 
-/// The same for one row between memory that is known.
+/// As [`small`], for one row between memory that is known.
 #[inline(always)]
 pub fn small_segment(
     stream: &Stream,

@@ -4,7 +4,7 @@
 //! It polls the windows of busy lanes, and sleeps when there are none. While there are several, another
 //! thread stands by, in case the driver does not let go of the first.
 
-use crate::cuda::coalesce::window::{Glance, Window};
+use crate::cuda::coalesce::window::{Window, WindowView};
 use crate::pool::Pool;
 use ferry_core::{
     Ticket,
@@ -43,7 +43,7 @@ pub struct Pace {
     pub least: Duration,
     /// What is in a window is sent after this time, whatever the GPU has to do.
     pub most: Duration,
-    /// A window that was empty for so long is not looked at any more.
+    /// A window that was empty for so long is not polled any more.
     pub near: Duration,
     /// From sending to the first byte that moves.
     pub start: Duration,
@@ -67,31 +67,34 @@ const PACE: Pace = Pace {
 
 /// The windows that are polled, and the state of the thread that polls them.
 pub struct Sender<L> {
-    shift: Mutex<Shift<L>>,
+    state: Mutex<PollState<L>>,
     wake: Condvar,
     pace: Pace,
     naps: bool,
 }
 
-/// Which lanes are polled, and by which thread.
-struct Shift<L> {
-    /// Lanes whose windows are looked at.
+/// What the sender and its helpers share: which lanes are polled, and by which thread.
+struct PollState<L> {
+    /// Lanes whose windows are polled.
     lanes: Vec<WatchedLane<L>>,
-    /// How many lanes are not there since a thread is at them.
-    away: usize,
-    /// Changes when the thread that serves begins and ends with a lane, or is relieved. Odd in between.
+    /// How many lanes are not among these since a thread is sending for them.
+    being_served: usize,
+    /// Changes when the serving thread begins and ends with a lane, or is relieved. Odd in between.
     turn: u64,
+    /// Whether there is a serving thread.
     serves: bool,
+    /// Whether the serving thread sleeps, since there are no lanes.
     sleeps: bool,
     /// Whether another thread stands by.
     is_guarded: bool,
 }
 
-/// What the thread that serves does about one lane, while another may have the rest.
-struct Errand<L> {
+/// The work of the serving thread on one lane, during which another thread may take the other lanes.
+struct LaneTurn<L> {
+    /// The turn of the [`PollState`] when it began.
     number: u64,
     lane: WatchedLane<L>,
-    ask: Ask,
+    action: Action,
 }
 
 impl<L> Default for Sender<L> {
@@ -103,28 +106,28 @@ impl<L> Default for Sender<L> {
 
 impl<L> Sender<L> {
     fn new(pace: Pace, naps: bool) -> Self {
-        Sender { shift: Mutex::default(), wake: Condvar::new(), pace, naps }
+        Sender { state: Mutex::default(), wake: Condvar::new(), pace, naps }
     }
 
     /// Has the lane polled. True if the caller must, since no thread serves.
-    fn put(&self, shift: &mut Shift<L>, lane: WatchedLane<L>) -> bool {
-        shift.lanes.push(lane);
-        if mem::replace(&mut shift.sleeps, false) {
+    fn put(&self, state: &mut PollState<L>, lane: WatchedLane<L>) -> bool {
+        state.lanes.push(lane);
+        if mem::replace(&mut state.sleeps, false) {
             self.wake.notify_one();
         }
-        !mem::replace(&mut shift.serves, true)
+        !mem::replace(&mut state.serves, true)
     }
 
     /// Sleeps if there are no lanes. False at the end of a long sleep.
     fn wait(&self) -> bool {
-        let mut shift = lock(&self.shift);
-        while shift.lanes.is_empty() {
-            shift.sleeps = true;
+        let mut state = lock(&self.state);
+        while state.lanes.is_empty() {
+            state.sleeps = true;
             let (guard, time) =
-                self.wake.wait_timeout(shift, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
-            shift = guard;
-            if time.timed_out() && shift.lanes.is_empty() {
-                (shift.serves, shift.sleeps) = (false, false);
+                self.wake.wait_timeout(state, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = guard;
+            if time.timed_out() && state.lanes.is_empty() {
+                (state.serves, state.sleeps) = (false, false);
                 return false;
             }
         }
@@ -141,20 +144,20 @@ impl<L> Sender<L> {
         }
     }
 
-    /// The errand that is under way, if there are lanes that it could hold up. No thread stands by any more
+    /// The turn that is being taken, if there are lanes that it could delay. No thread stands by any more
     /// otherwise.
     fn guarded(&self) -> Option<u64> {
-        let mut shift = lock(&self.shift);
-        shift.is_guarded = shift.can_be_held_up();
-        shift.is_guarded.then_some(shift.turn)
+        let mut state = lock(&self.state);
+        state.is_guarded = state.can_be_delayed();
+        state.is_guarded.then_some(state.turn)
     }
 
-    /// Relieves the thread that serves if it is still at this errand, and other lanes need one. Then another
+    /// Relieves the serving thread if it is still at this turn, and other lanes need one. Then another thread
     /// has to serve.
     fn relieve(&self, turn: u64) -> bool {
-        let mut shift = lock(&self.shift);
-        let is_stuck = turn % 2 == 1 && shift.turn == turn && !shift.lanes.is_empty();
-        shift.turn += u64::from(is_stuck);
+        let mut state = lock(&self.state);
+        let is_stuck = turn % 2 == 1 && state.turn == turn && !state.lanes.is_empty();
+        state.turn += u64::from(is_stuck);
         is_stuck
     }
 }
@@ -163,10 +166,10 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
     /// Polls the window of `lane` from now on. False if there is no thread that could.
     pub fn watch(self: &Arc<Self>, pool: &Arc<Pool>, lane: Arc<L>) -> bool {
         let Ok(thread) = pool.reserve() else { return false };
-        let mut shift = lock(&self.shift);
-        let must_serve = self.put(&mut shift, WatchedLane::new(lane));
-        let must_guard = shift.can_be_held_up() && !mem::replace(&mut shift.is_guarded, true);
-        drop(shift);
+        let mut state = lock(&self.state);
+        let must_serve = self.put(&mut state, WatchedLane::new(lane));
+        let must_guard = state.can_be_delayed() && !mem::replace(&mut state.is_guarded, true);
+        drop(state);
         if must_serve {
             let sender = self.clone();
             thread.run(Box::new(move || sender.serve()));
@@ -175,13 +178,13 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
             let (sender, its_pool) = (self.clone(), pool.clone());
             // Without another thread none stands by, until the next lane comes.
             let guarded = pool.run(Box::new(move || sender.stand_by(&its_pool)));
-            lock(&self.shift).is_guarded &= guarded.is_ok();
+            lock(&self.state).is_guarded &= guarded.is_ok();
         }
         true
     }
 
     /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
-    /// gathered must not wait for that: it may be what makes room. Then another thread serves those.
+    /// coalesced must not wait for that: it may be what makes room. Then another thread serves those.
     fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
         while let Some(turn) = self.guarded() {
             thread::sleep(RELIEVE_AFTER);
@@ -200,7 +203,7 @@ impl<L: Coalesces> Sender<L> {
         let _slack = self.naps.then(Slack::less);
         while self.wait() {
             let now = Instant::now();
-            let Some(turn) = lock(&self.shift).poll(now, &self.pace) else {
+            let Some(turn) = lock(&self.state).poll(now, &self.pace) else {
                 self.pause(now);
                 continue;
             };
@@ -211,8 +214,8 @@ impl<L: Coalesces> Sender<L> {
     }
 
     /// Does what is to be done about a lane. False if another thread serves by now.
-    fn take(&self, Errand { number, mut lane, ask }: Errand<L>, now: Instant) -> bool {
-        let left = if ask == Ask::Send {
+    fn take(&self, LaneTurn { number, mut lane, action }: LaneTurn<L>, now: Instant) -> bool {
+        let left = if action == Action::Send {
             if !lane.send(now, &self.pace) {
                 self.pause(now);
             }
@@ -222,36 +225,43 @@ impl<L: Coalesces> Sender<L> {
             drop(lane);
             None
         };
-        let mut shift = lock(&self.shift);
-        shift.away -= 1;
-        let goes_on = shift.turn == number;
-        shift.turn += u64::from(goes_on);
-        let must_serve = left.is_some_and(|lane| self.put(&mut shift, lane));
+        let mut state = lock(&self.state);
+        state.being_served -= 1;
+        let goes_on = state.turn == number;
+        state.turn += u64::from(goes_on);
+        let must_serve = left.is_some_and(|lane| self.put(&mut state, lane));
         goes_on || must_serve
     }
 }
 
-impl<L> Default for Shift<L> {
+impl<L> Default for PollState<L> {
     fn default() -> Self {
-        Shift { lanes: Vec::new(), away: 0, turn: 0, serves: false, sleeps: false, is_guarded: false }
+        PollState {
+            lanes: Vec::new(),
+            being_served: 0,
+            turn: 0,
+            serves: false,
+            sleeps: false,
+            is_guarded: false,
+        }
     }
 }
 
-impl<L> Shift<L> {
+impl<L> PollState<L> {
     /// Whether there is a lane besides one that a thread may stay at.
-    fn can_be_held_up(&self) -> bool {
-        self.lanes.len() + self.away > 1
+    fn can_be_delayed(&self) -> bool {
+        self.lanes.len() + self.being_served > 1
     }
 }
 
-impl<L: Coalesces> Shift<L> {
+impl<L: Coalesces> PollState<L> {
     /// Polls the windows, and takes out the first lane about which there is something to do.
-    fn poll(&mut self, now: Instant, pace: &Pace) -> Option<Errand<L>> {
-        let asks = self.lanes.iter_mut().map(|lane| lane.poll(now, pace));
-        let (place, ask) = asks.enumerate().find(|(_, ask)| *ask != Ask::Nothing)?;
-        self.away += 1;
+    fn poll(&mut self, now: Instant, pace: &Pace) -> Option<LaneTurn<L>> {
+        let actions = self.lanes.iter_mut().map(|lane| lane.poll(now, pace));
+        let (place, action) = actions.enumerate().find(|(_, action)| *action != Action::Nothing)?;
+        self.being_served += 1;
         self.turn += 1;
-        Some(Errand { number: self.turn, lane: self.lanes.remove(place), ask })
+        Some(LaneTurn { number: self.turn, lane: self.lanes.remove(place), action })
     }
 }
 
@@ -266,12 +276,12 @@ struct WatchedLane<L> {
     busy: Option<Instant>,
 }
 
-/// What is to be done about a window.
+/// What the serving thread has to do about a window.
 #[derive(Debug, PartialEq, Eq)]
-enum Ask {
+enum Action {
     Nothing,
     Send,
-    Leave,
+    StopPolling,
 }
 
 impl<L> WatchedLane<L> {
@@ -279,10 +289,10 @@ impl<L> WatchedLane<L> {
         WatchedLane { lane, first: None, since: None, busy: None }
     }
 
-    fn ask(&mut self, glance: Glance, now: Instant, pace: &Pace) -> Ask {
-        let (first, due) = match glance {
-            Glance::Empty => (None, false),
-            Glance::Holds(first, due) => (Some(first), due),
+    fn action(&mut self, view: WindowView, now: Instant, pace: &Pace) -> Action {
+        let (first, is_due) = match view {
+            WindowView::Empty => (None, false),
+            WindowView::Waiting { first, is_due } => (Some(first), is_due),
         };
         if self.first != first {
             (self.first, self.since) = (first, Some(now));
@@ -292,9 +302,9 @@ impl<L> WatchedLane<L> {
         // launches there are.
         let is_time = age >= pace.least && self.busy.is_none_or(|until| now + pace.start >= until);
         match first {
-            None if age >= pace.near => Ask::Leave,
-            Some(_) if due || is_time || age >= pace.most => Ask::Send,
-            _ => Ask::Nothing,
+            None if age >= pace.near => Action::StopPolling,
+            Some(_) if is_due || is_time || age >= pace.most => Action::Send,
+            _ => Action::Nothing,
         }
     }
 
@@ -306,14 +316,14 @@ impl<L> WatchedLane<L> {
 }
 
 impl<L: Coalesces> WatchedLane<L> {
-    /// Polls the window. If there is nothing in it for long, the sender is not there for it any more.
-    fn poll(&mut self, now: Instant, pace: &Pace) -> Ask {
+    /// Polls the window. If it has been empty for long it is not polled any more.
+    fn poll(&mut self, now: Instant, pace: &Pace) -> Action {
         if self.since.is_none() {
-            self.lane.window().attend();
+            self.lane.window().start_polling();
         }
-        match self.ask(self.lane.window().glance(), now, pace) {
-            Ask::Leave if !self.lane.window().leave() => Ask::Nothing,
-            ask => ask,
+        match self.action(self.lane.window().view(), now, pace) {
+            Action::StopPolling if !self.lane.window().stop_polling() => Action::Nothing,
+            action => action,
         }
     }
 

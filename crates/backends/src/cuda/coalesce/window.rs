@@ -20,7 +20,7 @@ use ferry_core::{
 };
 use std::mem;
 
-/// After so many copies of a busy queue that were not gathered the sender is asked to look at its window:
+/// After so many copies of a busy queue that were not coalesced the sender is asked to poll its window:
 /// there may be many more.
 const MISSES_BEFORE_SENDER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
@@ -29,10 +29,10 @@ const SEND_AT: (usize, usize) = (512, 2 << 20);
 const SUBMITTER_SENDS_AT: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
 const WINDOW_MAX: (usize, usize) = (1024, 16 << 20);
-/// The same for a run that waits in a backlog: there is time to make it longer.
+/// A run that waits in a backlog takes no more than this: there is time to make it longer.
 const BACKLOG_MAX: (usize, usize) = (4096, 256 << 20);
 
-/// What can be gathered.
+/// What a run consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// Copies in one direction.
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// The same for a copy through a descriptor.
+    /// Adds a copy through a descriptor, for which there is room.
     pub fn add_descriptor(&mut self, op: DescriptorOp) {
         self.begin_or_go_on(op.ticket, RunKind::Descriptors, 1);
         self.descriptors.push(op);
@@ -156,7 +156,7 @@ impl Run {
     }
 }
 
-/// How many entries ahead.
+/// How many entries ahead of the one that is written the processor fetches memory.
 const PREFETCH_AHEAD: usize = 8;
 
 /// The sender has read the memory of the list, and it is about to be written again: the processor fetches it
@@ -179,7 +179,7 @@ fn continues(last: &Entry, next: &Entry) -> bool {
     touches && !is_overlapping(last.dst as usize, last.src as usize, (last.len + next.len) as usize)
 }
 
-/// What is being gathered of a lane, and its tickets.
+/// The copies of a lane that wait to be sent as one, and the tickets of the lane.
 #[derive(Debug, Default)]
 struct WindowState {
     run: Run,
@@ -189,22 +189,31 @@ struct WindowState {
     last: Ticket,
     /// Whether copies are taken.
     open: bool,
-    /// Whether the sender was asked to look at this window.
-    watched: bool,
-    /// Whether it does. Nothing is gathered before: a thread that sleeps may take long to wake.
-    attended: bool,
-    /// Copies since the queue was idle, or seemed so, that could have been gathered.
+    /// Whether the sender was asked to poll this window.
+    is_requested: bool,
+    /// Whether the sender polls this window. Nothing is coalesced before: a thread that sleeps may take long
+    /// to wake.
+    is_polled: bool,
+    /// Copies since the queue was idle, or seemed so, that could have been coalesced.
     missed: u32,
 }
 
 /// What became of a copy that was offered to a window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is in the window; whether its submitter is to send it, unless another thread is about to.
-    Yes(Ticket, bool),
-    /// It is not, and goes straight into the stream; whether the sender is to be asked to watch the window.
-    No(bool),
-    /// It is not, before what is in the window has left it.
+    /// It is in the window.
+    Yes {
+        /// The ticket that it got.
+        ticket: Ticket,
+        /// Whether its submitter has to send the window, unless another thread is about to.
+        must_send: bool,
+    },
+    /// It is not in the window, and goes straight into the stream.
+    No {
+        /// Whether the sender is to be asked to poll the window.
+        asks_sender: bool,
+    },
+    /// There is no room for it before what is in the window has left it.
     Full,
 }
 
@@ -212,21 +221,26 @@ pub enum Offered {
 #[derive(Default)]
 pub struct Window {
     window: CachePadded<Lock<WindowState>>,
-    /// See [`Glance`].
-    glance: CachePadded<AtomicU64>,
+    /// See [`WindowView`].
+    view: CachePadded<AtomicU64>,
 }
 
 /// What can be seen of a window without its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance {
+pub enum WindowView {
     /// There is nothing in it.
     Empty,
-    /// There is something: the ticket of the first copy, and whether there is enough to be sent.
-    Holds(Ticket, bool),
+    /// There are copies in it, which wait to be sent.
+    Waiting {
+        /// The ticket of the first copy.
+        first: Ticket,
+        /// Whether there is enough to be sent at once.
+        is_due: bool,
+    },
 }
 
 impl Window {
-    /// One that gathers nothing, and whose next ticket is the one after `last`.
+    /// A closed window, which takes no copies and whose next ticket is the one after `last`.
     pub fn after(last: Ticket) -> Window {
         Window {
             window: CachePadded(Lock::new(WindowState { last, ..WindowState::default() })),
@@ -244,8 +258,8 @@ impl Window {
         add: impl FnOnce(&mut Run, Ticket),
     ) -> Offered {
         let mut window = acquire(&self.window);
-        if !window.open || !window.attended {
-            return Offered::No(window.open && window.miss(passed()));
+        if !window.open || !window.is_polled {
+            return Offered::No { asks_sender: window.open && window.miss(passed()) };
         }
         if !window.run.has_room_up_to(WINDOW_MAX, kind) {
             return Offered::Full;
@@ -254,10 +268,10 @@ impl Window {
         let ticket = window.last;
         add(&mut window.run, ticket);
         self.show(&window.run);
-        Offered::Yes(ticket, window.run.reaches(SUBMITTER_SENDS_AT))
+        Offered::Yes { ticket, must_send: window.run.reaches(SUBMITTER_SENDS_AT) }
     }
 
-    /// Counts an op that is not gathered, and comes behind all that was.
+    /// Counts an op that is not coalesced, and comes behind all that was.
     pub fn count(&self) -> Ticket {
         let mut window = acquire(&self.window);
         debug_assert!(window.run.is_empty(), "sent first");
@@ -290,43 +304,43 @@ impl Window {
     }
 
     /// What can be seen from outside. May be late by what others do now.
-    pub fn glance(&self) -> Glance {
-        match self.glance.load(Ordering::Relaxed) {
-            0 => Glance::Empty,
-            seen => Glance::Holds(seen >> 1, seen & 1 == 1),
+    pub fn view(&self) -> WindowView {
+        match self.view.load(Ordering::Relaxed) {
+            0 => WindowView::Empty,
+            seen => WindowView::Waiting { first: seen >> 1, is_due: seen & 1 == 1 },
         }
     }
 
-    /// The sender looks at the window from now on.
-    pub fn attend(&self) {
-        acquire(&self.window).attended = true;
+    /// The sender polls the window from now on.
+    pub fn start_polling(&self) {
+        acquire(&self.window).is_polled = true;
     }
 
-    /// The sender looks no more, or need not: there are not so many copies. False if it must, since there is
-    /// something in the window.
-    pub fn leave(&self) -> bool {
+    /// The sender polls the window no more, or need not: there are not so many copies. False if it must,
+    /// since there is something in the window.
+    pub fn stop_polling(&self) -> bool {
         let mut window = acquire(&self.window);
-        window.watched = !window.run.is_empty();
-        window.attended = window.watched;
+        window.is_requested = !window.run.is_empty();
+        window.is_polled = window.is_requested;
         window.missed = 0;
-        !window.watched
+        !window.is_requested
     }
 
     fn show(&self, run: &Run) {
         let seen = if run.is_empty() { 0 } else { run.first << 1 | u64::from(run.reaches(SEND_AT)) };
         // Written seldom: each store takes the cache line from the thread that polls.
-        if self.glance.load(Ordering::Relaxed) != seen {
-            self.glance.store(seen, Ordering::Relaxed);
+        if self.view.load(Ordering::Relaxed) != seen {
+            self.view.store(seen, Ordering::Relaxed);
         }
     }
 }
 
 impl WindowState {
-    /// A copy was not gathered. Says whether the sender is to be asked for the next ones.
+    /// A copy was not coalesced. Says whether the sender is to be asked for the next ones.
     fn miss(&mut self, passed: Ticket) -> bool {
         self.missed = if passed >= self.last { 0 } else { self.missed + 1 };
-        let asks = self.missed >= MISSES_BEFORE_SENDER && !self.watched;
-        self.watched |= asks;
+        let asks = self.missed >= MISSES_BEFORE_SENDER && !self.is_requested;
+        self.is_requested |= asks;
         asks
     }
 }

@@ -19,7 +19,7 @@ impl Portions {
     pub fn new(rows: impl Iterator<Item = Rows>, size: usize, host: impl Fn(&Rows) -> usize) -> Portions {
         let mut pieces = Vec::with_capacity(rows.size_hint().0);
         rows.for_each(|rows| cut(&rows, size, 1, &host, |part| pieces.push(part)));
-        let ranges = gather(&pieces, size);
+        let ranges = pack(&pieces, size);
         Portions { pieces, ranges }
     }
 
@@ -47,8 +47,8 @@ fn room(rows: &Rows) -> usize {
     rows.bytes().next_multiple_of(ALIGN)
 }
 
-/// Neighbours that fit one buffer together.
-fn gather(pieces: &[Rows], size: usize) -> Vec<Range<usize>> {
+/// Which pieces share a buffer: neighbours, as many as fit.
+fn pack(pieces: &[Rows], size: usize) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut left = 0;
     for (index, rows) in pieces.iter().enumerate() {

@@ -30,7 +30,7 @@ pub struct StagedCopy {
     stream: Arc<Stream>,
     /// Into the device, not out of it.
     is_into: bool,
-    /// How small pieces go together, if a kernel in the lane's stream can reach them.
+    /// The direction of all pieces, if a kernel in `stream` can reach them: then small ones go as one list.
     direction: Option<Direction>,
     portions: Portions,
     /// The portion that is taken next.
@@ -59,7 +59,7 @@ impl Drop for Helper<'_> {
 }
 
 impl StagedCopy {
-    /// Copies a plan, when the lane's stream has done all that came before; returns when everything is done.
+    /// Copies a plan, when `stream` has done all that came before; returns when everything is done.
     pub fn run(
         pool: &Arc<StagingPool>,
         stream: &Arc<Stream>,
@@ -137,7 +137,7 @@ impl StagedCopy {
     fn work(&self, current: &Current<'_>, buffers: &DoubleBuffer) -> Result<()> {
         let done = if self.is_into { self.send(current, buffers) } else { self.fetch(current, buffers) };
         if done.is_err() {
-            // What went by way of the lane's stream may have no event behind it.
+            // What was put into `stream` may have no event behind it.
             let _ = self.stream.synchronize();
         }
         done.and(buffers.wait(current))
@@ -180,8 +180,8 @@ impl StagedCopy {
         unsafe { move_by_cpu(in_buffer(buffer.at(), pieces, !self.is_into)) }
     }
 
-    /// Between the buffer and the device. The lane is held or locked, and has nothing in its stream but what
-    /// is put there here.
+    /// Moves pieces between the buffer and the device. The caller of `run` sees to it that nothing else is
+    /// put into `stream` meanwhile.
     fn move_by_device(
         &self,
         current: &Current<'_>,

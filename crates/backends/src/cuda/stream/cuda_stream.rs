@@ -165,7 +165,7 @@ impl Stream {
         self.device.enter()?.synchronize(self.handle, "the GPU's work")
     }
 
-    /// The same; `work` names the work in the error if it has failed.
+    /// Blocks until all work in the stream is done; `work` names it in the error if it has failed.
     pub fn synchronize_in(&self, current: &Current<'_>, work: &str) -> Result<()> {
         current.synchronize(self.handle, work)
     }
@@ -214,7 +214,8 @@ impl Stream {
 
     /// Copies segments in one call of the driver, which then uses several copy engines. False if it has none
     /// or does not take them, such as ranges over joints: what it may have begun is in the stream, and is
-    /// then done once more. In a shared stream they keep to that one: other work may be waiting behind it.
+    /// then done once more. Not used in a shared stream: the driver
+    /// would use streams of its own, which may stand still behind work that waits for this one.
     pub fn copy_batch(&self, current: &Current<'_>, segments: [&[usize]; 3]) -> Result<bool> {
         if self.is_shared() || !current.has_copy_batch() {
             return Ok(false);

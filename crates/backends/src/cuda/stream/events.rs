@@ -19,8 +19,8 @@ const KEPT: usize = 1024;
 pub struct Events {
     untimed: Mutex<Vec<EventHandle>>,
     timed: Mutex<Vec<EventHandle>>,
-    /// The event that the device's clock counts from.
-    dawn: OnceLock<EventHandle>,
+    /// The epoch of the device's clock: the event that times are measured from.
+    epoch: OnceLock<EventHandle>,
 }
 
 impl Events {
@@ -48,7 +48,7 @@ impl Events {
     /// Gives all back to the driver: none is needed any more.
     pub fn give_back(&self, current: &Current<'_>) {
         let (mut untimed, mut timed) = (lock(&self.untimed), lock(&self.timed));
-        for handle in untimed.drain(..).chain(timed.drain(..)).chain(self.dawn.get().copied()) {
+        for handle in untimed.drain(..).chain(timed.drain(..)).chain(self.epoch.get().copied()) {
             // SAFETY: made by `take` and known to no other code.
             unsafe { current.destroy_event(handle) };
         }
@@ -70,11 +70,11 @@ impl Event {
         stream: StreamHandle,
         timed: bool,
     ) -> Result<Arc<Event>> {
-        let Events { dawn, .. } = &device.events;
-        if timed && dawn.get().is_none() {
+        let Events { epoch, .. } = &device.events;
+        if timed && epoch.get().is_none() {
             let first = device.events.take(current, true)?;
             current.record(first, stream)?;
-            let _ = dawn.set(first);
+            let _ = epoch.set(first);
         }
         let handle = device.events.take(current, timed)?;
         let event = Event { device: device.clone(), handle, timed };
@@ -109,7 +109,7 @@ impl Event {
 
     /// Milliseconds of the device's clock when this was reached, if it is timed.
     pub fn ms(&self) -> Option<f64> {
-        self.ms_after(*self.device.events.dawn.get()?)
+        self.ms_after(*self.device.events.epoch.get()?)
     }
 
     fn ms_after(&self, start: EventHandle) -> Option<f64> {

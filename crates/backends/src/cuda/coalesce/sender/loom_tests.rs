@@ -31,10 +31,10 @@ impl Fake {
                 || 0,
                 |run, ticket| run.add(ticket, Direction::In, copy),
             ) {
-                Offered::Yes(..) => return,
+                Offered::Yes { .. } => return,
                 Offered::Full => unreachable!("few copies"),
-                Offered::No(true) => add(sender, self.clone()),
-                Offered::No(false) => {}
+                Offered::No { asks_sender: true } => add(sender, self.clone()),
+                Offered::No { asks_sender: false } => {}
             }
         }
         self.window.count();
@@ -56,19 +56,19 @@ impl Coalesces for Fake {
 
 /// As [`Sender::watch`], and a thread serves already.
 fn add(sender: &Sender<Fake>, lane: Arc<Fake>) {
-    sender.put(&mut lock(&sender.shift), WatchedLane::new(lane));
+    sender.put(&mut lock(&sender.state), WatchedLane::new(lane));
 }
 
 /// As [`Sender::serve`], but goes on until nothing is looked at and `end` was, so what it has lost sight of
 /// is never sent.
 fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
     let mut goes_on = true;
-    while goes_on || !lock(&sender.shift).lanes.is_empty() {
+    while goes_on || !lock(&sender.state).lanes.is_empty() {
         assert!(sender.wait());
-        let errand = lock(&sender.shift).poll(Instant::now(), &sender.pace);
-        let Some(errand) = errand else { continue };
-        goes_on &= !Arc::ptr_eq(&errand.lane.lane, end);
-        if !sender.take(errand, Instant::now()) {
+        let turn = lock(&sender.state).poll(Instant::now(), &sender.pace);
+        let Some(turn) = turn else { continue };
+        goes_on &= !Arc::ptr_eq(&turn.lane.lane, end);
+        if !sender.take(turn, Instant::now()) {
             return;
         }
     }
@@ -78,7 +78,7 @@ fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
 fn sender() -> Arc<Sender<Fake>> {
     let pace = Pace { least: Duration::ZERO, most: Duration::ZERO, near: Duration::ZERO, ..PACE };
     let sender = Sender::new(pace, false);
-    lock(&sender.shift).serves = true;
+    lock(&sender.state).serves = true;
     Arc::new(sender)
 }
 
@@ -124,7 +124,7 @@ fn no_lane_is_lost_when_the_sender_is_relieved() {
         let lanes = [Fake::busy(), Fake::busy()];
         for lane in &lanes {
             lane.submit(&sender);
-            lane.window.attend();
+            lane.window.start_polling();
             lane.submit(&sender);
         }
         let serve = || {
@@ -142,6 +142,6 @@ fn no_lane_is_lost_when_the_sender_is_relieved() {
         add(&sender, end.clone());
         serves.join().expect("it ends");
         assert_eq!(lanes.each_ref().map(|lane| lane.sent.load(Ordering::Acquire)), [3, 2]);
-        assert_eq!(lock(&sender.shift).away, 0);
+        assert_eq!(lock(&sender.state).being_served, 0);
     });
 }

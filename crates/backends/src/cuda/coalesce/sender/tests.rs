@@ -20,42 +20,54 @@ const PACE: Pace = Pace {
 #[test]
 fn a_window_is_sent_when_the_gpu_needs_work_or_there_is_much_or_after_a_while() {
     let (start, mut watched) = (Instant::now(), WatchedLane::new(Arc::new(())));
-    let mut at = |us: u32, glance| {
-        let ask = watched.ask(glance, start + us * US, &PACE);
-        if ask == Ask::Send {
+    let mut at = |us: u32, view| {
+        let action = watched.action(view, start + us * US, &PACE);
+        if action == Action::Send {
             watched.sent(20_000, start + us * US, &PACE);
         }
-        ask
+        action
     };
-    assert_eq!(at(0, Glance::Holds(1, false)), Ask::Nothing, "there may be more");
-    assert_eq!(at(2, Glance::Holds(1, false)), Ask::Nothing);
+    assert_eq!(at(0, WindowView::Waiting { first: 1, is_due: false }), Action::Nothing, "there may be more");
+    assert_eq!(at(2, WindowView::Waiting { first: 1, is_due: false }), Action::Nothing);
     assert_eq!(
-        at(3, Glance::Holds(1, false)),
-        Ask::Send,
+        at(3, WindowView::Waiting { first: 1, is_due: false }),
+        Action::Send,
         "the GPU has nothing to do until 8, and then until 32"
     );
-    assert_eq!(at(16, Glance::Holds(40, false)), Ask::Nothing);
-    assert_eq!(at(26, Glance::Holds(40, false)), Ask::Nothing, "it has enough to do");
-    assert_eq!(at(27, Glance::Holds(40, false)), Ask::Send, "and then until 56");
-    assert_eq!(at(28, Glance::Holds(50, false)), Ask::Nothing);
-    assert_eq!(at(29, Glance::Holds(50, true)), Ask::Send, "so much, and then until 80");
-    assert_eq!(at(30, Glance::Holds(60, false)), Ask::Nothing);
-    assert_eq!(at(41, Glance::Holds(60, false)), Ask::Nothing);
-    assert_eq!(at(42, Glance::Holds(60, false)), Ask::Send, "long enough, whatever it has to do");
+    assert_eq!(at(16, WindowView::Waiting { first: 40, is_due: false }), Action::Nothing);
+    assert_eq!(
+        at(26, WindowView::Waiting { first: 40, is_due: false }),
+        Action::Nothing,
+        "it has enough to do"
+    );
+    assert_eq!(at(27, WindowView::Waiting { first: 40, is_due: false }), Action::Send, "and then until 56");
+    assert_eq!(at(28, WindowView::Waiting { first: 50, is_due: false }), Action::Nothing);
+    assert_eq!(
+        at(29, WindowView::Waiting { first: 50, is_due: true }),
+        Action::Send,
+        "so much, and then until 80"
+    );
+    assert_eq!(at(30, WindowView::Waiting { first: 60, is_due: false }), Action::Nothing);
+    assert_eq!(at(41, WindowView::Waiting { first: 60, is_due: false }), Action::Nothing);
+    assert_eq!(
+        at(42, WindowView::Waiting { first: 60, is_due: false }),
+        Action::Send,
+        "long enough, whatever it has to do"
+    );
 }
 
 #[test]
 fn a_window_that_stays_empty_is_left_alone() {
     let (start, mut watched) = (Instant::now(), WatchedLane::new(Arc::new(())));
-    let mut at = |us: u32, glance| watched.ask(glance, start + us * US, &PACE);
-    assert_eq!(at(0, Glance::Empty), Ask::Nothing);
-    assert_eq!(at(49, Glance::Empty), Ask::Nothing, "near, in case there is more");
-    assert_eq!(at(50, Glance::Empty), Ask::Leave);
-    assert_eq!(at(51, Glance::Holds(9, false)), Ask::Nothing);
-    assert_eq!(at(54, Glance::Holds(9, false)), Ask::Send);
-    assert_eq!(at(55, Glance::Empty), Ask::Nothing);
-    assert_eq!(at(104, Glance::Empty), Ask::Nothing);
-    assert_eq!(at(105, Glance::Empty), Ask::Leave);
+    let mut at = |us: u32, view| watched.action(view, start + us * US, &PACE);
+    assert_eq!(at(0, WindowView::Empty), Action::Nothing);
+    assert_eq!(at(49, WindowView::Empty), Action::Nothing, "near, in case there is more");
+    assert_eq!(at(50, WindowView::Empty), Action::StopPolling);
+    assert_eq!(at(51, WindowView::Waiting { first: 9, is_due: false }), Action::Nothing);
+    assert_eq!(at(54, WindowView::Waiting { first: 9, is_due: false }), Action::Send);
+    assert_eq!(at(55, WindowView::Empty), Action::Nothing);
+    assert_eq!(at(104, WindowView::Empty), Action::Nothing);
+    assert_eq!(at(105, WindowView::Empty), Action::StopPolling);
 }
 
 /// A lane without a stream.
@@ -74,7 +86,7 @@ impl Fake {
         Arc::new(lane)
     }
 
-    /// Submits a copy. Says whether it was gathered.
+    /// Submits a copy. Says whether it was coalesced.
     fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
         let copy = Entry { dst: to, src: 1 << 40, len: 8 };
         match self.window.offer(
@@ -82,9 +94,9 @@ impl Fake {
             || 0,
             |run, ticket| run.add(ticket, Direction::In, copy),
         ) {
-            Offered::Yes(..) => return true,
-            Offered::No(true) => assert!(sender.watch(workers, self.clone())),
-            Offered::No(false) => {}
+            Offered::Yes { .. } => return true,
+            Offered::No { asks_sender: true } => assert!(sender.watch(workers, self.clone())),
+            Offered::No { asks_sender: false } => {}
             Offered::Full => panic!("the others would have been sent"),
         }
         self.window.count();
@@ -114,14 +126,14 @@ fn copies_are_sent_though_nobody_asks_for_it() {
     let (sender, workers) = (Arc::new(Sender::<Fake>::default()), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..3).map(|_| Fake::busy(&sent)).collect();
-    let mut gathered = 0;
+    let mut coalesced = 0;
     for round in 0..2000 {
         for lane in &lanes[..1 + round % 3] {
-            gathered += usize::from(lane.submit(0x1000 * round as u64, &sender, &workers));
+            coalesced += usize::from(lane.submit(0x1000 * round as u64, &sender, &workers));
         }
         if round % 20 == 0 {
-            while gathered > 0 {
-                gathered -= count.recv_timeout(LONG).expect("sent");
+            while coalesced > 0 {
+                coalesced -= count.recv_timeout(LONG).expect("sent");
             }
         }
     }
@@ -133,20 +145,20 @@ fn streams_without_room_hold_up_no_other() {
     let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
-    let is_gathered = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
+    let is_coalesced = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
     for lane in &lanes {
-        while !is_gathered(lane) {}
-        assert_eq!(count.recv_timeout(LONG), Ok(1), "somebody looks at it from now on");
+        while !is_coalesced(lane) {}
+        assert_eq!(count.recv_timeout(LONG), Ok(1), "it is polled from now on");
     }
     for _ in 0..3 {
         let mut doors = Vec::new();
         for lane in &lanes[1..] {
             let (open, room) = mpsc::channel();
             *lock(&lane.room) = Some(room);
-            assert!(is_gathered(lane));
+            assert!(is_coalesced(lane));
             doors.push(open);
         }
-        assert!(is_gathered(&lanes[0]));
+        assert!(is_coalesced(&lanes[0]));
         assert_eq!(count.recv_timeout(LONG), Ok(1), "what the others may wait for");
         assert_eq!(count.try_recv(), Err(mpsc::TryRecvError::Empty));
         for open in doors {

@@ -162,84 +162,92 @@ fn descriptors_are_kept_one_by_one() {
 }
 
 /// Offers a copy to a lane that has passed `passed`.
-fn offer(gather: &Window, direction: Direction, copy: Entry, passed: Ticket) -> Offered {
-    gather.offer(RunKind::Copies(direction), || passed, |run, ticket| run.add(ticket, direction, copy))
+fn offer(window: &Window, direction: Direction, copy: Entry, passed: Ticket) -> Offered {
+    window.offer(RunKind::Copies(direction), || passed, |run, ticket| run.add(ticket, direction, copy))
 }
 
 /// An open window of a queue that has passed nothing of its first three ops.
 fn busy() -> Window {
-    let gather = Window::default();
-    gather.set_open(true);
-    assert_eq!([gather.count(), gather.count(), gather.count()], [1, 2, 3]);
-    gather
+    let window = Window::default();
+    window.set_open(true);
+    assert_eq!([window.count(), window.count(), window.count()], [1, 2, 3]);
+    window
 }
 
 #[test]
 fn a_window_that_is_open_and_looked_at_takes_copies() {
-    let (gather, one) = (busy(), copy(0, 100, 8));
-    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::No(false), "nobody looks");
-    gather.attend();
-    gather.set_open(false);
-    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::No(false));
-    gather.set_open(true);
-    assert_eq!(gather.glance(), Glance::Empty);
-    assert_eq!(offer(&gather, Direction::In, one, 2), Offered::Yes(4, false));
-    assert_eq!(offer(&gather, Direction::In, copy(8, 200, 8), 3), Offered::Yes(5, false), "behind the first");
-    assert_eq!(offer(&gather, Direction::Out, one, 3), Offered::Full, "no ticket is lost");
-    assert_eq!(gather.glance(), Glance::Holds(4, false));
-    let run = gather.take().expect("two copies");
-    assert_eq!((run.first(), run.last(), gather.glance()), (4, 5, Glance::Empty));
-    assert_eq!((gather.take().map(|run| run.count()), gather.count()), (None, 6));
+    let (window, one) = (busy(), copy(0, 100, 8));
+    assert_eq!(
+        offer(&window, Direction::In, one, 2),
+        Offered::No { asks_sender: false },
+        "no thread polls it"
+    );
+    window.start_polling();
+    window.set_open(false);
+    assert_eq!(offer(&window, Direction::In, one, 2), Offered::No { asks_sender: false });
+    window.set_open(true);
+    assert_eq!(window.view(), WindowView::Empty);
+    assert_eq!(offer(&window, Direction::In, one, 2), Offered::Yes { ticket: 4, must_send: false });
+    assert_eq!(
+        offer(&window, Direction::In, copy(8, 200, 8), 3),
+        Offered::Yes { ticket: 5, must_send: false },
+        "behind the first"
+    );
+    assert_eq!(offer(&window, Direction::Out, one, 3), Offered::Full, "no ticket is lost");
+    assert_eq!(window.view(), WindowView::Waiting { first: 4, is_due: false });
+    let run = window.take().expect("two copies");
+    assert_eq!((run.first(), run.last(), window.view()), (4, 5, WindowView::Empty));
+    assert_eq!((window.take().map(|run| run.count()), window.count()), (None, 6));
 }
 
 #[test]
 fn the_sender_is_asked_once_when_there_may_be_many() {
-    let (gather, one) = (busy(), copy(0, 100, 8));
+    let (window, one) = (busy(), copy(0, 100, 8));
     let miss = |passed| {
-        let taken = offer(&gather, Direction::In, one, passed);
-        let last = gather.count();
+        let taken = offer(&window, Direction::In, one, passed);
+        let last = window.count();
         (taken, last)
     };
     for ticket in [4, 5, 6] {
-        assert_eq!(miss(0), (Offered::No(false), ticket));
+        assert_eq!(miss(0), (Offered::No { asks_sender: false }, ticket));
     }
-    assert_eq!(miss(6), (Offered::No(false), 7), "nothing to wait for: counted anew");
+    assert_eq!(miss(6), (Offered::No { asks_sender: false }, 7), "nothing to wait for: counted anew");
     for ticket in [8, 9, 10] {
-        assert_eq!(miss(0), (Offered::No(false), ticket));
+        assert_eq!(miss(0), (Offered::No { asks_sender: false }, ticket));
     }
-    assert_eq!(miss(0), (Offered::No(true), 11));
-    assert_eq!(miss(0), (Offered::No(false), 12), "asked already");
-    gather.attend();
-    assert_eq!(offer(&gather, Direction::In, one, 0), Offered::Yes(13, false));
-    assert!(!gather.leave(), "there is something in it");
-    assert_eq!(offer(&gather, Direction::In, one, 0), Offered::Yes(14, false));
-    drop(gather.take());
-    assert!(gather.leave());
+    assert_eq!(miss(0), (Offered::No { asks_sender: true }, 11));
+    assert_eq!(miss(0), (Offered::No { asks_sender: false }, 12), "asked already");
+    window.start_polling();
+    assert_eq!(offer(&window, Direction::In, one, 0), Offered::Yes { ticket: 13, must_send: false });
+    assert!(!window.stop_polling(), "there is something in it");
+    assert_eq!(offer(&window, Direction::In, one, 0), Offered::Yes { ticket: 14, must_send: false });
+    drop(window.take());
+    assert!(window.stop_polling());
     for ticket in [15, 16, 17] {
         assert_eq!(
             miss(0),
-            (Offered::No(false), ticket),
+            (Offered::No { asks_sender: false }, ticket),
             "counted anew, though nobody knows what has passed"
         );
     }
-    assert_eq!(miss(0), (Offered::No(true), 18));
+    assert_eq!(miss(0), (Offered::No { asks_sender: true }, 18));
 }
 
 #[test]
 fn a_window_says_when_it_is_due() {
-    let gather = busy();
-    gather.attend();
+    let window = busy();
+    window.start_polling();
     let mut next = 0;
     let mut sends = || {
         next += 1;
-        match offer(&gather, Direction::Out, copy(100 * next, 1 << 30, 8), 0) {
-            Offered::Yes(_, sends) => sends,
+        match offer(&window, Direction::Out, copy(100 * next, 1 << 30, 8), 0) {
+            Offered::Yes { must_send, .. } => must_send,
             other => panic!("{other:?}"),
         }
     };
     assert!((0..SEND_AT.0 - 1).all(|_| !sends()));
-    assert_eq!(gather.glance(), Glance::Holds(4, false));
-    assert_eq!((sends(), gather.glance()), (false, Glance::Holds(4, true)));
+    assert_eq!(window.view(), WindowView::Waiting { first: 4, is_due: false });
+    assert_eq!((sends(), window.view()), (false, WindowView::Waiting { first: 4, is_due: true }));
     assert!((SEND_AT.0..SUBMITTER_SENDS_AT.0 - 1).all(|_| !sends()));
     assert_eq!((sends(), sends()), (true, true));
 }
