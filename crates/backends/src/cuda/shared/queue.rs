@@ -95,6 +95,8 @@ impl SharedQueue {
     ) -> Result<SharedQueue> {
         let current = device.gpu.device.enter()?;
         let latch = Latch::new(&device.words, &current)?;
+        // Work in the stream reads them.
+        front.lane.stream().retain(device.words.clone());
         device.preload.load_all(&device.gpu)?;
         let side = OpQueue::new(&device.gpu, StreamKind::Beside, Arc::new(Status::of_no_stream()))?;
         for queue in [&front, &side] {
