@@ -6,9 +6,9 @@
 //! before, where a refusal could be reported ([`Pool::reserve`]): as long as one lives the pool keeps a
 //! thread, and no job is refused.
 //!
-//! Where no more threads are granted such a job waits for the one that there is, until the job of that ends. A
-//! job of ours that goes on for long makes way ([`Pool::make_way`]), or ends when it has had nothing to do for
-//! a second. A function of the user's that waits for work which needs another thread waits for good then.
+//! Where no more threads are granted such a job waits for the one that there is, until the job of that ends.
+//! A job of ours that goes on for long makes way ([`Pool::make_way`]), or ends when it has had nothing to do
+//! for a second. A function of the user's that waits for work which needs another thread waits for good then.
 //!
 //! The threads know nothing of the backend: one that is idle must not keep the memory of a runtime that is
 //! gone.
@@ -96,8 +96,8 @@ impl Pool {
     }
 
     /// Has a job that goes on for long, on a thread of the pool, make way for one that waits since the system
-    /// has refused a thread for it. True if the caller must end: then `rest` is what is left of its job, and is
-    /// queued behind that one.
+    /// has refused a thread for it. True if the caller must end: then `rest` is what is left of its job, and
+    /// is queued behind that one.
     pub fn make_way(self: &Arc<Self>, rest: impl FnOnce() + Send + 'static) -> bool {
         let mut state = lock(&self.state);
         let is_waited_for = state.is_refused && state.idle < state.queued.len();
