@@ -6,6 +6,10 @@
 //! before, where a refusal could be reported ([`Pool::reserve`]): as long as one lives the pool keeps a
 //! thread, and no job is refused.
 //!
+//! Where no more threads are granted such a job waits for the one that there is, until the job of that ends.
+//! A job of ours that goes on for long makes way ([`Pool::make_way`]), or ends when it has had nothing to do
+//! for a second. A function of the user's that waits for work which needs another thread waits for good then.
+//!
 //! The threads know nothing of the backend: one that is idle must not keep the memory of a runtime that is
 //! gone.
 
@@ -39,11 +43,13 @@ struct PoolState {
     queued: VecDeque<Job>,
     idle: usize,
     alive: usize,
+    /// The system has refused the last thread that was asked for.
+    is_refused: bool,
 }
 
 impl PoolState {
     fn new(stack: usize) -> PoolState {
-        PoolState { stack, queued: VecDeque::new(), idle: 0, alive: 0 }
+        PoolState { stack, queued: VecDeque::new(), idle: 0, alive: 0, is_refused: false }
     }
 
     /// The job that was queued last, for which there is no thread.
@@ -89,6 +95,19 @@ impl Pool {
         Ok(ThreadReservation(self.clone()))
     }
 
+    /// Has a job that goes on for long, on a thread of the pool, make way for one that waits since the system
+    /// has refused a thread for it. True if the caller must end: then `rest` is what is left of its job, and
+    /// is queued behind that one.
+    pub fn make_way(self: &Arc<Self>, rest: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = lock(&self.state);
+        let is_waited_for = state.is_refused && state.idle < state.queued.len();
+        if is_waited_for {
+            // A refusal leaves the job in the queue, and there is a thread: this.
+            let _ = self.add(&mut state, Box::new(rest));
+        }
+        is_waited_for
+    }
+
     /// Queues `job`, and starts a thread for it if none is idle.
     fn add(self: &Arc<Self>, state: &mut PoolState, job: Job) -> io::Result<()> {
         state.queued.push_back(job);
@@ -102,9 +121,10 @@ impl Pool {
     /// Starts a thread and counts it. The lock is held, so the thread finds itself counted.
     fn start(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
         let pool = self.clone();
-        spawn(self.name.into(), state.stack, move || pool.serve())?;
-        state.alive += 1;
-        Ok(())
+        let spawned = spawn(self.name.into(), state.stack, move || pool.serve());
+        state.is_refused = spawned.is_err();
+        state.alive += usize::from(spawned.is_ok());
+        spawned
     }
 
     /// A thread's life.
@@ -147,16 +167,23 @@ impl Pool {
     pub fn idle(&self) -> usize {
         lock(&self.state).idle
     }
+
+    /// From here on the system grants the pool no thread: none gets a stack that is larger than the address
+    /// space.
+    #[cfg(all(test, not(loom)))]
+    pub fn refuse_threads(&self) {
+        lock(&self.state).stack = 1 << 60;
+    }
 }
 
 /// The promise of a thread for one job.
 pub struct ThreadReservation(Arc<Pool>);
 
 impl ThreadReservation {
-    /// Runs `job` soon.
+    /// Runs `job` soon: where the system grants no more threads, when one of those that there are is free.
     pub fn run(self, job: Job) {
         // A refusal leaves the job in the queue, and until `self` is dropped the pool has a thread that comes
-        // to it.
+        // to it when its job ends.
         let _ = self.0.add(&mut lock(&self.0.state), job);
     }
 }
@@ -195,13 +222,6 @@ mod tests {
     };
 
     const LIMIT: Duration = Duration::from_secs(100);
-    /// No thread gets a stack that is larger than the address space.
-    const TOO_LARGE: usize = 1 << 60;
-
-    /// From here on the system grants the pool no thread.
-    fn refuse_threads(pool: &Pool) {
-        lock(&pool.state).stack = TOO_LARGE;
-    }
 
     fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + LIMIT;
@@ -236,7 +256,7 @@ mod tests {
     #[test]
     fn without_a_thread_the_job_comes_back() {
         let (pool, held) = (Pool::new("ferry-test"), Arc::new(()));
-        refuse_threads(&pool);
+        pool.refuse_threads();
         for run in [Pool::run, Pool::run_now] {
             let job = held.clone();
             let refused = run(&pool, Box::new(move || drop(job))).expect_err("no thread");
@@ -251,7 +271,7 @@ mod tests {
     fn what_was_reserved_is_run_by_the_last_thread_if_no_other_is_granted() {
         let pool = Pool::new("ferry-test");
         let reservations: Vec<_> = (0..100).map(|_| pool.reserve().expect("a thread")).collect();
-        refuse_threads(&pool);
+        pool.refuse_threads();
         eventually("the thread waits for a job", || pool.idle() == 1);
         assert!(pool.keeps_last(&lock(&pool.state)), "it stays, idle or not");
         let (done, wait) = mpsc::channel();

@@ -42,10 +42,15 @@ impl Halt {
         )))
     }
 
+    /// The stream is told when this trips; at once if it has tripped.
     pub(crate) fn add(&self, stream: &Arc<Status>) {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(stream));
+        drop(streams);
+        if self.is_tripped() {
+            stream.halted();
+        }
     }
 
     /// Stops the streams. Queues check the flag before each piece of work; those that wait for something are

@@ -67,9 +67,14 @@ impl Status {
     }
 
     /// Has `hook` run, once, when the stream is stopped for good, on a thread that may be at work on any
-    /// queue. The queue drops what it has then, and not only when what it waits for is done.
+    /// queue; at once if that has happened. The queue drops what it has then, and not only when what it waits
+    /// for is done.
     pub fn on_halt(&self, hook: HaltHook) {
         lock(&self.halt_hooks).push(hook);
+        // Asked behind the push: a halt that trips later finds the hook.
+        if self.is_halted() {
+            self.halted();
+        }
     }
 
     /// The halt has tripped.
@@ -276,6 +281,28 @@ mod tests {
             assert_eq!(status.take_error().map(|error| error.kind), Some(Kind::Native(7)));
             assert_eq!(status.refusal().map(|error| error.kind), Some(Kind::Native(7)));
         }
+    }
+
+    #[test]
+    fn a_hook_runs_once_before_and_after_the_halt() {
+        let (halt, runs) = (Halt::new(), Arc::new(AtomicU64::new(0)));
+        let hook = || {
+            let runs = runs.clone();
+            Box::new(move || {
+                runs.fetch_add(1, Ordering::Relaxed);
+            }) as HaltHook
+        };
+        let [known, late] = [1, 2].map(|stream| Arc::new(Status::new(stream, None).under(halt.clone())));
+        halt.add(&known);
+        known.on_halt(hook());
+        late.on_halt(hook());
+        assert_eq!(runs.load(Ordering::Relaxed), 0);
+        known.stop_all(Kind::Device.because("the one"));
+        assert_eq!(runs.load(Ordering::Relaxed), 1, "the halt does not know the other");
+        halt.add(&late);
+        assert_eq!(runs.load(Ordering::Relaxed), 2, "a stream that was being made");
+        known.on_halt(hook());
+        assert_eq!(runs.load(Ordering::Relaxed), 3, "at once");
     }
 
     #[test]

@@ -217,3 +217,19 @@ fn what_was_freed_while_a_stream_was_held_goes_back_by_itself() {
     held.synchronize(MINUTE).expect("done");
     at_once("giving back", move || while is_there() {});
 }
+
+#[test]
+fn a_fence_before_a_hold_says_what_it_stands_for() {
+    let Some(gpu) = gpu("a_fence_before_a_hold_says_what_it_stands_for") else { return };
+    let (stream, there) = (shared(&gpu, 0), device(&gpu, 64));
+    let first = block(&stream);
+    submit(&stream, || Op::Fill(Fill { dst: there.at, len: 64, pattern: [1; 4], device: Some(0) }));
+    let filled = stream.newest();
+    let second = block(&stream);
+    let fence = stream.fence_after(filled);
+    assert_eq!(fence.point().map(|point| point.ticket), Some(filled));
+    drop(first);
+    fence.wait(MINUTE).expect("it does not wait for the second function");
+    drop(second);
+    stream.synchronize(MINUTE).expect("done");
+}

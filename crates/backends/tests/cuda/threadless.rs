@@ -30,7 +30,7 @@ fn abort_and_go_on() {
         Plan::new([Rows::linear(to.base, from.base, MIB)], memory, |_, _| Ok(())).map(Op::Copy)
     };
     // SAFETY: all of it is known memory.
-    let refused = unsafe { stream.submit::<ferry_core::Misfit>(plan) }.err().expect("no thread");
+    let refused = unsafe { stream.submit::<ferry_core::Misfit>(plan) }.expect_err("no thread");
     assert!(refused.error.note.contains("grants no thread"), "{}", refused.error);
     stream.synchronize(MINUTE).expect("it does not stand still");
     allow_threads(true);

@@ -190,8 +190,12 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
             thread::sleep(RELIEVE_AFTER);
             if self.relieve(turn) {
                 let sender = self.clone();
-                // This is a thread of the pool, so there is one.
+                // This is a thread of the pool, so there is one, and below it makes way.
                 let _ = pool.run(Box::new(move || sender.serve()));
+            }
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            if pool.make_way(move || sender.stand_by(&its_pool)) {
+                return;
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Streams and events: making them, waiting for them, and letting them wait.
 
 use super::{
-    context::Current,
+    context::{Context, Current},
     handles::{EventHandle, StreamHandle},
     table::{Code, Handle, NOT_READY, SUCCESS},
 };
-use ferry_core::{Error, Kind, Result};
+use ferry_core::{Error, Kind, Result, fence::survives};
 use std::{ffi::c_void, fmt};
 
 /// The stream does not wait for the default stream, nor that for it.
@@ -58,11 +58,12 @@ impl Current<'_> {
         self.is_done(unsafe { (self.driver().calls.cuStreamQuery)(stream.0) })
     }
 
-    /// The stream, of any context, waits for what the event stands for now.
-    pub fn wait_in_stream(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+    /// The stream waits for what the event, of the context `of`, stands for now. If the driver says that a
+    /// device is lost it is the event's.
+    pub fn wait_in_stream(&self, stream: StreamHandle, event: EventHandle, of: &Context) -> Result<()> {
         // SAFETY: both are alive, as all handles; the driver keeps what it needs of the event.
         let code = unsafe { (self.driver().calls.cuStreamWaitEvent)(stream.0, event.0, 0) };
-        self.check("cuStreamWaitEvent", code)
+        of.check("cuStreamWaitEvent", code)
     }
 
     /// The stream waits until the number at `at` is no less than `number`.
@@ -169,5 +170,7 @@ impl Current<'_> {
 /// Called by the driver.
 unsafe extern "C" fn reached<T: StreamCallback>(_: Handle, code: Code, data: *mut c_void) {
     // SAFETY: `call_back` gave this box away to be taken here, once.
-    unsafe { Box::from_raw(data.cast::<T>()) }.reached(code);
+    let callback = unsafe { Box::from_raw(data.cast::<T>()) };
+    // The driver's frames cannot be unwound.
+    survives(|| callback.reached(code));
 }

@@ -61,7 +61,8 @@ pub enum Next {
     Follows,
     /// The host has to do its part first; [`Lane::resume`] will be called.
     Held(HostPart),
-    /// The stream takes no more launches now: this is left, and the thread goes on with it when there is room.
+    /// The stream takes no more launches now: this is left, and the thread goes on with it when there is
+    /// room.
     Full(Box<dyn WaitingTask>, ThreadReservation),
     /// Nothing was done: these are to be done instead, in this order.
     Instead(Vec<(Ticket, Box<dyn WaitingTask>)>),

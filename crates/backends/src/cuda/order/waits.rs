@@ -61,9 +61,9 @@ fn take(left: &Mutex<Option<WaitFor>>) -> WaitFor {
     lock(left).take().expect("taken once")
 }
 
-/// Has the stream wait for the fence. False if the lane is held instead, and goes on with what is left when the
-/// fence is done. An error leaves that where it is: it may own a function of the user's, which must not be
-/// dropped here, where the lane is locked.
+/// Has the stream wait for the fence. False if the lane is held instead, and goes on with what is left when
+/// the fence is done. An error leaves that where it is: it may own a function of the user's, which must not
+/// be dropped here, where the lane is locked.
 fn wait_in_stream(
     turn: &LaunchTurn<'_>,
     left: &Arc<Mutex<Option<WaitFor>>>,

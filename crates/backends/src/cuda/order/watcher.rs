@@ -38,14 +38,24 @@ impl Watcher {
     ) -> Result<(), Job> {
         let mut watched = lock(&self.watched);
         if !watched.is_polled {
-            let watcher = self.clone();
-            watched.is_polled = pool.run(Box::new(move || while watcher.poll() {})).is_ok();
+            let (watcher, its_pool) = (self.clone(), pool.clone());
+            watched.is_polled = pool.run(Box::new(move || watcher.serve(its_pool))).is_ok();
         }
         if !watched.is_polled {
             return Err(then);
         }
         watched.points.push((Box::new(is_done), then));
         Ok(())
+    }
+
+    /// Polls until nothing is watched. What is watched may need the thread: it makes way.
+    fn serve(self: Arc<Self>, pool: Arc<Pool>) {
+        while self.poll() {
+            let (watcher, its_pool) = (self.clone(), pool.clone());
+            if pool.make_way(move || watcher.serve(its_pool)) {
+                return;
+            }
+        }
     }
 
     /// Polls once, and says whether to poll again.
@@ -62,5 +72,33 @@ impl Watcher {
             thread::sleep(POLL_INTERVAL);
         }
         again
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    };
+
+    #[test]
+    fn the_last_thread_does_what_it_polls_for() {
+        let (pool, watcher) = (Pool::new("ferry-test"), Arc::new(Watcher::default()));
+        let reservation = pool.reserve().expect("a thread");
+        while pool.idle() == 0 {
+            thread::yield_now();
+        }
+        pool.refuse_threads();
+        let (is_done, (tell, told)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let asked = is_done.clone();
+        let then = Box::new(move || tell.send(()).expect("read below"));
+        assert!(watcher.add(&pool, move || asked.load(Ordering::Acquire), then).is_ok());
+        while pool.idle() > 0 {
+            thread::yield_now();
+        }
+        reservation.run(Box::new(move || is_done.store(true, Ordering::Release)));
+        assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(()));
     }
 }

@@ -6,7 +6,8 @@ use crate::cuda::{
     order::progress::StreamProgress,
 };
 use crate::pool::ThreadReservation;
-use ferry_core::{Fence, Gate, Result, Ticket, sync::Arc};
+use ferry_core::{Fence, Gate, Point, Result, Ticket, sync::Arc};
+use std::{any::Any, time::Duration};
 
 /// Called by the driver when the stream comes to it.
 pub struct StreamArrival {
@@ -23,9 +24,10 @@ impl StreamArrival {
     pub fn announce(lane: &Lane, behind: Ticket) -> Result<Arc<dyn Fence>> {
         let (progress, stream) = (lane.progress.clone(), lane.stream());
         let (gate, thread) = (Gate::new(), stream.device().pool.reserve()?);
-        let arrival = Box::new(StreamArrival { progress, behind, gate: gate.clone(), thread });
+        let fence = ArrivalFence { gate: gate.clone(), point: progress.status.point(behind) };
+        let arrival = Box::new(StreamArrival { progress, behind, gate, thread });
         stream.call_back(&stream.device().enter()?, arrival).map_err(|(why, _)| why)?;
-        Ok(gate)
+        Ok(Arc::new(fence))
     }
 }
 
@@ -37,5 +39,33 @@ impl StreamCallback for StreamArrival {
             progress.pass(behind);
             gate.open();
         }));
+    }
+}
+
+/// Done when the stream has come to the arrival, and stands for the op before it.
+struct ArrivalFence {
+    gate: Arc<Gate>,
+    point: Option<Point>,
+}
+
+impl Fence for ArrivalFence {
+    fn is_done(&self) -> bool {
+        self.gate.is_done()
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        self.gate.wait(limit)
+    }
+
+    fn when_done(&self, then: Box<dyn FnOnce() + Send>) {
+        self.gate.when_done(then);
+    }
+
+    fn point(&self) -> Option<Point> {
+        self.point
+    }
+
+    fn native(&self) -> &dyn Any {
+        self
     }
 }

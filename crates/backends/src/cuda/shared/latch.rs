@@ -86,7 +86,7 @@ impl Latch {
     /// Has `stream` wait, at its end as it is now, for the end of the hold with this number and of all before
     /// it.
     pub fn put(&self, stream: &Stream, current: &Current<'_>, number: u64) -> Result<()> {
-        // SAFETY: words stay where they are as long as the device.
+        // SAFETY: the word lives as long as `Words`, which the stream retains until its work is done.
         unsafe { stream.wait_for_number(current, self.word.0, number) }
     }
 
@@ -127,7 +127,8 @@ pub struct Word(usize);
 
 impl Word {
     fn cell(&self) -> &AtomicU64 {
-        // SAFETY: a word of a page of `Words`, which is aligned and lives as long as the device.
+        // SAFETY: a word of a page of `Words`, aligned; the latch that has it keeps `Words` alive, and spare
+        // words are in `Words` itself.
         unsafe { &*(self.0 as *const AtomicU64) }
     }
 
@@ -184,7 +185,8 @@ impl Drop for Words {
     fn drop(&mut self) {
         let Ok(current) = self.device.enter() else { return };
         for page in std::mem::take(&mut lock(&self.pages).pages) {
-            // SAFETY: made by `own_pinned`; the latches that used the words hold this and so are gone.
+            // SAFETY: made by `own_pinned`; the latches that used the words, and the streams that waited for
+            // them, retain this and so are gone.
             unsafe { current.free_own_pinned(page) };
         }
     }

@@ -95,6 +95,8 @@ impl SharedQueue {
     ) -> Result<SharedQueue> {
         let current = device.gpu.device.enter()?;
         let latch = Latch::new(&device.words, &current)?;
+        // Work in the stream reads them.
+        front.lane.stream().retain(device.words.clone());
         device.preload.load_all(&device.gpu)?;
         let side = OpQueue::new(&device.gpu, StreamKind::Beside, Arc::new(Status::of_no_stream()))?;
         for queue in [&front, &side] {
@@ -234,8 +236,8 @@ impl SharedQueue {
 
 /// The end of a hold, behind its work. If an abort drops it, the op is dropped or being stopped.
 struct HoldEnd {
-    /// The first field, so that the stream goes on before `front`, which may be the last to drop it, waits for
-    /// what is in it.
+    /// The first field, so that the stream goes on before `front`, which may be the last to drop it, waits
+    /// for what is in it.
     hold: Option<StreamHold>,
     front: Arc<Lane>,
     /// What the work beside the stream reports to.

@@ -99,7 +99,7 @@ impl Event {
 
     /// Has `stream`, of any device, wait until it is reached.
     pub(super) fn wait_in(&self, current: &Current<'_>, stream: StreamHandle) -> Result<()> {
-        current.wait_in_stream(stream, self.handle)
+        current.wait_in_stream(stream, self.handle, &self.device)
     }
 
     /// Milliseconds since `start` was reached: both timed, reached, and of one device.
