@@ -281,6 +281,14 @@ fn files_that_comments_and_documents_name_are_there() {
 }
 
 #[test]
+fn types_and_constants_that_comments_of_kernels_name_are_defined() {
+    let known =
+        mentions::defined("pub struct GrowingList {\nconst SLOTS_MAX: usize\n#define FACTS 9\nenum Kind {}");
+    let text = "// `GrowingList`, `SLOTS_MAX`, `FACTS`, `Kind`; `taken` is a field\n// `List`\ncode `Gone`";
+    assert_eq!(mentions::undefined(text, &known), [(2, "List".to_owned())]);
+}
+
+#[test]
 fn the_list_of_known_offences_only_shrinks() {
     let offence = |count| vec![Offence::new("width", "a b.rs".to_owned(), count, "too wide".to_owned())];
     let known = ratchet::parse("# known\nwidth a b.rs 3\n").expect("a list");

@@ -197,9 +197,9 @@ impl Task for OpTask {
         Ok(Next::Follows)
     }
 
-    fn wait(self, at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
         match self {
-            OpTask::LateBound(copy) => copy.wait(at),
+            OpTask::LateBound(copy) => copy.park(at),
             task => Some(Box::new(task)),
         }
     }

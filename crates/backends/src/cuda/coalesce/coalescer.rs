@@ -2,7 +2,7 @@
 //! stream together.
 //!
 //! To submit one takes the spin lock of the window alone. What is put into the stream otherwise is sent
-//! behind what the window holds: the lane takes that out first, through [`Intake`], and meanwhile the window
+//! behind what is in the window: the lane takes that out first, through [`Intake`], and meanwhile the window
 //! fills again.
 
 use crate::bytes::overlap::is_overlapping;
@@ -12,7 +12,7 @@ use crate::cuda::{
     coalesce::window::{Offered, RunKind, Window},
     descriptors::copies::DescriptorCopies,
     descriptors::growing_list::DescriptorOp,
-    order::intake::{Gathered, Intake},
+    order::intake::{CoalescedWork, Intake},
     order::lane::Lane,
     stream::{Stream, StreamKind, list_slots::Entry, planner::Direction},
 };
@@ -39,10 +39,10 @@ impl Intake for Coalescing {
         self.parts.window.count()
     }
 
-    fn take(&self) -> Option<Gathered> {
+    fn take(&self) -> Option<CoalescedWork> {
         let run = self.parts.window.take()?;
         let (first, bytes) = (run.first(), run.bytes());
-        Some(Gathered { first, bytes, work: self.parts.task(run) })
+        Some(CoalescedWork { first, bytes, work: self.parts.task(run) })
     }
 
     fn set_open(&self, is_open: bool) {
@@ -68,7 +68,7 @@ impl Coalesces for Coalescer {
 }
 
 impl Coalescer {
-    /// For a lane whose intake is this window; `sender` sends what it holds.
+    /// For a lane whose intake is this window; `sender` sends what is in it.
     pub fn new(
         lane: Arc<Lane>,
         coalescing: Arc<Coalescing>,

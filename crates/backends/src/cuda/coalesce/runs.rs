@@ -1,7 +1,7 @@
 //! Runs of coalesced copies as tasks of a lane, and the copies that may become part of one.
 //!
 //! A run is put into the stream portion by portion: copies of one portion are independent and go together.
-//! Where a lane is held, copies wait in the backlog, and join the run that waits right before them.
+//! Where a lane is blocked, copies wait in the backlog, and join the run that waits right before them.
 
 use crate::cuda::{
     coalesce::window::{Run, RunKind, Window},
@@ -132,7 +132,7 @@ pub struct SmallCopy {
     pub direction: Direction,
     /// What it copies.
     pub entry: Entry,
-    /// The same, as it was submitted.
+    /// The plan that it was submitted as.
     pub plan: Plan,
     /// What the runs of the lane share.
     pub parts: Arc<RunParts>,
@@ -143,7 +143,7 @@ impl Task for SmallCopy {
         copies::copy(turn.stream(), turn.current, &mut self.plan).map(|()| Next::Follows)
     }
 
-    fn wait(self, BacklogEnd { ticket, before, .. }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, BacklogEnd { ticket, before, .. }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
         let SmallCopy { direction, entry, parts, .. } = self;
         parts.join(before, RunKind::Copies(direction), |run| run.add(ticket, direction, entry))
     }
@@ -172,7 +172,7 @@ impl Task for LateBoundCopy {
         }
     }
 
-    fn wait(self, BacklogEnd { progress, ticket, before }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, BacklogEnd { progress, ticket, before }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
         match DescriptorCopies::read_by_gpu(progress, &self.through) {
             Some(at) => {
                 let LateBoundCopy { through, parts } = self;

@@ -1,4 +1,4 @@
-//! The coalescing window: small copies that are held back for some microseconds, to be sent as one. It knows
+//! The coalescing window: small copies that are kept back for some microseconds, to be sent as one. It knows
 //! nothing of CUDA.
 //!
 //! A [`Window`] takes copies in the order they are submitted; what leaves it is a [`Run`], cut into portions
@@ -25,7 +25,7 @@ use std::mem;
 const MISSES_BEFORE_SENDER: u32 = 4;
 /// A window with so many copies or bytes is sent, however much the GPU has to do.
 const SEND_AT: (usize, usize) = (512, 2 << 20);
-/// At this size the submitter sends it: something holds the sender up.
+/// At this size the submitter sends it: the sender is late.
 const SUBMITTER_SENDS_AT: (usize, usize) = (768, 4 << 20);
 /// A window takes no more than this.
 const WINDOW_MAX: (usize, usize) = (1024, 16 << 20);

@@ -117,7 +117,7 @@ pub fn copy_by_host(progress: &StreamProgress, ticket: Ticket, through: &Indirec
 
 /// Nothing vouches for a pointer in a cell, and a wrong one would break the GPU's context; and mapped memory
 /// is not where its addresses say. So the host reads the addresses when the stream gets here, and the core
-/// checks and translates them. The lane is held, so the stream is ours.
+/// checks and translates them. The lane is blocked, so the stream is ours.
 fn read_addresses(stream: &Stream, current: &Current<'_>, through: &Indirect) -> Result<ferry_core::Plan> {
     let at: Vec<usize> = match through.through {
         Through::Descriptor { at, .. } => (0..DESCRIPTOR_WORDS).map(|index| at + 8 * index).collect(),

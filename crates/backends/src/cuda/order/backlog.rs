@@ -1,4 +1,4 @@
-//! The backlog of a queue: what holds the queue, what waits behind that, and where a fence for some op
+//! The backlog of a queue: what blocks the queue, what waits behind that, and where a fence for some op
 //! belongs.
 //!
 //! It knows nothing of CUDA: `W` is work, and `P` is a point, which is to be told when the queue has come so
@@ -16,11 +16,11 @@ pub trait Counted {
     fn more(&self) -> Ticket;
 }
 
-/// What waits, in the order of tickets; nothing does while nothing holds the queue. Points come for any op,
+/// What waits, in the order of tickets; nothing does while nothing blocks the queue. Points come for any op,
 /// however many wait, so they have a tree of their own.
 pub struct Backlog<W, P> {
     last: Ticket,
-    held: Option<Holder>,
+    blocked_by: Option<BlockingOp>,
     work: VecDeque<(Ticket, W)>,
     /// By ticket, and for one ticket in the order they came.
     points: BTreeMap<(Ticket, u64), WaitingPoint<P>>,
@@ -34,14 +34,14 @@ struct WaitingPoint<P> {
     is_lost: bool,
 }
 
-/// Something that waits while the queue is held.
+/// Something that waits while the queue is blocked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<W, P> {
     /// An op, or the first of several.
     Work(Ticket, W),
     /// A point behind the op of this ticket.
     Point(Ticket, P),
-    /// The same, and the work before it was dropped.
+    /// A point behind the op of this ticket; the work before it was dropped.
     Lost(Ticket, P),
 }
 
@@ -57,14 +57,14 @@ pub enum HostPart {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Holder {
+struct BlockingOp {
     ticket: Ticket,
     part: HostPart,
     has_begun: bool,
     is_aborted: bool,
 }
 
-impl Holder {
+impl BlockingOp {
     fn is_let_pass(&self) -> bool {
         self.is_aborted && self.part == HostPart::Call
     }
@@ -95,7 +95,7 @@ pub struct Dropped<W, P> {
 
 impl<W, P> Default for Backlog<W, P> {
     fn default() -> Self {
-        Backlog { last: 0, held: None, work: VecDeque::new(), points: BTreeMap::new(), came: 0 }
+        Backlog { last: 0, blocked_by: None, work: VecDeque::new(), points: BTreeMap::new(), came: 0 }
     }
 }
 
@@ -116,14 +116,14 @@ impl<W: Counted, P> Backlog<W, P> {
         self.last = ticket;
     }
 
-    /// Whether something holds the queue.
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
+    /// Whether something blocks the queue.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked_by.is_some()
     }
 
-    /// Keeps the newest op, or the newest ones, for later: the queue is held.
+    /// Keeps the newest op, or the newest ones, for later: the queue is blocked.
     pub fn keep(&mut self, work: W) {
-        debug_assert!(self.is_held(), "it could follow at once");
+        debug_assert!(self.is_blocked(), "it could follow at once");
         self.work.push_back((self.last - work.more(), work));
     }
 
@@ -133,34 +133,34 @@ impl<W: Counted, P> Backlog<W, P> {
         self.work.back_mut().filter(|(ticket, _)| *ticket > point).map(|(_, work)| work)
     }
 
-    /// The op `ticket` holds the queue from here on.
-    pub fn hold(&mut self, ticket: Ticket, part: HostPart) {
-        self.held = Some(Holder { ticket, part, has_begun: false, is_aborted: false });
+    /// The op `ticket` blocks the queue from here on.
+    pub fn block(&mut self, ticket: Ticket, part: HostPart) {
+        self.blocked_by = Some(BlockingOp { ticket, part, has_begun: false, is_aborted: false });
     }
 
     /// The host is about to do its part of op `ticket`. False if an abort came first: then it is not to be
     /// done.
     pub fn begin(&mut self, ticket: Ticket) -> bool {
-        let held = self.held.as_mut().filter(|held| held.ticket == ticket && !held.is_aborted);
-        held.map(|held| held.has_begun = true).is_some()
+        let op = self.blocked_by.as_mut().filter(|op| op.ticket == ticket && !op.is_aborted);
+        op.map(|op| op.has_begun = true).is_some()
     }
 
-    /// Whether the op `ticket` holds the queue. It does not any more if an abort has let go of it.
-    pub fn is_held_by(&self, ticket: Ticket) -> bool {
-        self.held.is_some_and(|held| held.ticket == ticket)
+    /// Whether the op `ticket` blocks the queue. It does not any more if an abort has let go of it.
+    pub fn is_blocked_by(&self, ticket: Ticket) -> bool {
+        self.blocked_by.is_some_and(|op| op.ticket == ticket)
     }
 
-    /// The op that holds the queue goes back in front of all others, to be tried again.
+    /// The op that blocks the queue goes back in front of all others, to be tried again.
     pub fn again(&mut self, ticket: Ticket, work: W) {
         self.work.push_front((ticket, work));
     }
 
-    /// The part that holds the queue is done: what comes next. `None`, and nothing holds the queue, if that
+    /// The part that blocks the queue is done: what comes next. `None`, and nothing blocks the queue, if that
     /// was all.
     pub fn next(&mut self) -> Option<Item<W, P>> {
         let next = if self.has_point_first() { self.next_point() } else { self.next_work() };
         if next.is_none() {
-            self.held = None;
+            self.blocked_by = None;
         }
         next
     }
@@ -188,11 +188,11 @@ impl<W: Counted, P> Backlog<W, P> {
 
     /// Where a point for the op `ticket` belongs. Never behind a part for the host that comes after that op.
     pub fn place(&self, ticket: Ticket) -> PointPlace {
-        let Some(held) = self.held else { return PointPlace::End(self.last) };
-        if ticket < held.ticket {
-            return if held.has_begun { PointPlace::BeforePart } else { PointPlace::End(held.ticket - 1) };
+        let Some(op) = self.blocked_by else { return PointPlace::End(self.last) };
+        if ticket < op.ticket {
+            return if op.has_begun { PointPlace::BeforePart } else { PointPlace::End(op.ticket - 1) };
         }
-        if held.is_let_pass() && self.first().is_none_or(|first| first > ticket) {
+        if op.is_let_pass() && self.first().is_none_or(|first| first > ticket) {
             return PointPlace::End(self.first().map_or(self.last, |first| first - 1));
         }
         PointPlace::Waits
@@ -204,21 +204,21 @@ impl<W: Counted, P> Backlog<W, P> {
         self.points.insert((ticket, self.came), WaitingPoint { point, is_lost: false });
     }
 
-    /// Drops what waits, and the part that holds the queue if that is a wait or has not begun. Points that
+    /// Drops what waits, and the part that blocks the queue if that is a wait or has not begun. Points that
     /// must not pass the part stay.
     pub fn abort(&mut self) -> Dropped<W, P> {
-        let held = self.held.map(|held| held.ticket);
-        let newest = self.work.back().map(|(ticket, work)| ticket + work.more()).or(held);
+        let blocking = self.blocked_by.map(|op| op.ticket);
+        let newest = self.work.back().map(|(ticket, work)| ticket + work.more()).or(blocking);
         let work = mem::take(&mut self.work).into_iter().map(|(_, work)| work).collect();
         let mut dropped = Dropped { work, points: Vec::new(), newest };
-        if self.held.is_some_and(|held| held.part == HostPart::Bytes) {
+        if self.blocked_by.is_some_and(|op| op.part == HostPart::Bytes) {
             self.points.values_mut().for_each(|pending| pending.is_lost = true);
         } else {
             dropped.points.extend(mem::take(&mut self.points).into_values().map(|pending| pending.point));
         }
-        self.held = self.held.filter(|held| held.part != HostPart::Wait);
-        if let Some(held) = &mut self.held {
-            held.is_aborted = true;
+        self.blocked_by = self.blocked_by.filter(|op| op.part != HostPart::Wait);
+        if let Some(op) = &mut self.blocked_by {
+            op.is_aborted = true;
         }
         dropped
     }
@@ -237,17 +237,17 @@ mod tests {
         }
     }
 
-    /// Submits an op to a queue that is held.
+    /// Submits an op to a queue that is blocked.
     fn keep(backlog: &mut Words, word: &'static str) {
         backlog.reach(backlog.last() + 1 + word.more());
         backlog.keep(word);
     }
 
-    /// A queue that the op `held` holds, behind ops that are in the stream, with one op for each word behind
+    /// A queue that the op `by` blocks, behind ops that are in the stream, with one op for each word behind
     /// it.
-    fn held(held: Ticket, part: HostPart, words: &[&'static str]) -> Words {
-        let mut backlog = Words { last: held, ..Words::default() };
-        backlog.hold(held, part);
+    fn blocked(by: Ticket, part: HostPart, words: &[&'static str]) -> Words {
+        let mut backlog = Words { last: by, ..Words::default() };
+        backlog.block(by, part);
         words.iter().for_each(|word| keep(&mut backlog, word));
         backlog
     }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn points_never_wait_for_parts_of_later_ops() {
         for part in [HostPart::Wait, HostPart::Call, HostPart::Bytes] {
-            let mut backlog = held(6, part, &["seven"]);
+            let mut backlog = blocked(6, part, &["seven"]);
             assert_eq!(backlog.place(5), PointPlace::End(5), "{part:?}");
             assert_eq!(backlog.place(2), PointPlace::End(5), "{part:?}");
             assert_eq!(backlog.place(6), PointPlace::Waits, "{part:?}");
@@ -269,13 +269,13 @@ mod tests {
         }
         let mut backlog = Words::default();
         backlog.reach(1);
-        assert!(!backlog.is_held());
+        assert!(!backlog.is_blocked());
         assert_eq!(backlog.place(1), PointPlace::End(1));
     }
 
     #[test]
     fn points_wait_right_behind_their_op() {
-        let mut backlog = held(3, HostPart::Call, &["four", "five", "six"]);
+        let mut backlog = blocked(3, HostPart::Call, &["four", "five", "six"]);
         backlog.wait(6, "all");
         backlog.wait(4, "of four");
         backlog.wait(3, "of three");
@@ -292,12 +292,12 @@ mod tests {
                 Item::Point(6, "all"),
             ]
         );
-        assert!(!backlog.is_held_by(3), "that was all");
+        assert!(!backlog.is_blocked_by(3), "that was all");
     }
 
     #[test]
     fn an_op_that_is_tried_again_comes_first() {
-        let mut backlog = held(3, HostPart::Wait, &["four"]);
+        let mut backlog = blocked(3, HostPart::Wait, &["four"]);
         backlog.wait(3, "of three");
         backlog.again(3, "three");
         backlog.wait(3, "of three too");
@@ -315,23 +315,23 @@ mod tests {
 
     #[test]
     fn an_abort_lets_points_pass_a_function_but_not_later_ops() {
-        let mut backlog = held(3, HostPart::Call, &["four"]);
+        let mut backlog = blocked(3, HostPart::Call, &["four"]);
         backlog.begin(3);
         backlog.wait(4, "all");
         let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
         assert_eq!(backlog.abort(), want);
         assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::End(4), PointPlace::End(4)));
-        assert!(backlog.is_held(), "it runs on");
+        assert!(backlog.is_blocked(), "it runs on");
         keep(&mut backlog, "five");
         assert_eq!((backlog.place(4), backlog.place(5)), (PointPlace::End(4), PointPlace::Waits));
         assert_eq!(backlog.place(2), PointPlace::BeforePart);
         assert_eq!(backlog.abort(), Dropped { work: vec!["five"], points: vec![], newest: Some(5) });
-        assert!(backlog.is_held_by(3));
+        assert!(backlog.is_blocked_by(3));
     }
 
     #[test]
     fn an_abort_lets_nobody_pass_lent_memory() {
-        let mut backlog = held(3, HostPart::Bytes, &["four"]);
+        let mut backlog = blocked(3, HostPart::Bytes, &["four"]);
         backlog.begin(3);
         backlog.wait(3, "of three");
         backlog.wait(4, "all");
@@ -355,24 +355,24 @@ mod tests {
     #[test]
     fn an_abort_drops_what_has_not_begun() {
         for (part, place) in [(HostPart::Call, PointPlace::End(3)), (HostPart::Bytes, PointPlace::Waits)] {
-            let mut backlog = held(3, part, &[]);
+            let mut backlog = blocked(3, part, &[]);
             assert_eq!(backlog.abort().newest, Some(3));
             assert_eq!(backlog.place(3), place, "{part:?}");
             assert!(!backlog.begin(3), "{part:?}: not to be done");
-            assert!(backlog.is_held_by(3), "{part:?}: whoever comes to do it lets go");
+            assert!(backlog.is_blocked_by(3), "{part:?}: whoever comes to do it lets go");
         }
-        let mut backlog = held(3, HostPart::Wait, &["four"]);
+        let mut backlog = blocked(3, HostPart::Wait, &["four"]);
         backlog.wait(4, "all");
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) });
-        assert!(!backlog.is_held_by(3));
+        assert!(!backlog.is_blocked_by(3));
         assert_eq!(backlog.place(4), PointPlace::End(4));
         assert_eq!(backlog.abort(), Dropped { work: vec![], points: vec![], newest: None });
     }
 
     #[test]
     fn ops_join_the_newest_work_if_nothing_is_behind_it() {
-        let mut backlog = held(3, HostPart::Call, &[]);
-        assert_eq!(backlog.newest(), None, "what holds the queue is not joined");
+        let mut backlog = blocked(3, HostPart::Call, &[]);
+        assert_eq!(backlog.newest(), None, "what blocks the queue is not joined");
         keep(&mut backlog, "four");
         *backlog.newest().expect("nothing is behind it") = "four five six";
         backlog.reach(6);

@@ -2,7 +2,7 @@
 //!
 //! A stream takes some thousand launches. Then the driver blocks the thread that brings one more, holding a
 //! lock of its own: on an H200 the other streams of the process stand still meanwhile, and for good if the
-//! event is behind one of them. So a lane is held before its stream is full: later ops wait in its backlog
+//! event is behind one of them. So a lane is blocked before its stream is full: later ops wait in its backlog
 //! until the stream has passed what is in it.
 
 use crate::cuda::stream::events::Event;
@@ -11,7 +11,7 @@ use ferry_core::sync::{Arc, Mutex, lock};
 /// Launches that may queue up behind an event. A fraction of what a stream takes: several streams may share a
 /// hardware channel.
 const LAUNCHES_MAX: u32 = 128;
-/// Events that are remembered; the oldest are kept, for they hold the stream first.
+/// Events that are remembered; the oldest are kept, for the stream waits for them first.
 const EVENTS_MAX: usize = 16;
 
 /// What a stream waits for.

@@ -1,6 +1,6 @@
 //! Fences over CUDA events, and over the end of a stream.
 //!
-//! A fence that is taken while its queue is held has no event yet: it gets one when the queue comes to it.
+//! A fence that is taken while its queue is blocked has no event yet: it gets one when the queue comes to it.
 //! Most fences are taken at the end of a stream and waited for at once: those get an event only when other
 //! work comes behind them.
 
@@ -36,7 +36,7 @@ pub struct StreamPoint {
 /// Where a point is in its CUDA stream.
 enum Position {
     /// Behind something that the host has to do first. The jobs run when that is over.
-    Held(Vec<Job>),
+    Backlogged(Vec<Job>),
     /// At the end of the stream, where nothing has come behind it: it is done when the stream is idle, or
     /// when the last kernel has rung the doorbell.
     AtEnd(Option<Completion>),
@@ -66,7 +66,7 @@ impl StreamPoint {
         Arc::new(StreamPoint {
             timed,
             failed,
-            ..StreamPoint::at(progress, ticket, Position::Held(Vec::new()))
+            ..StreamPoint::at(progress, ticket, Position::Backlogged(Vec::new()))
         })
     }
 
@@ -144,7 +144,7 @@ impl StreamPoint {
     }
 
     fn move_to(&self, position: Position) {
-        if let Position::Held(jobs) = mem::replace(&mut *lock(&self.position), position) {
+        if let Position::Backlogged(jobs) = mem::replace(&mut *lock(&self.position), position) {
             jobs.into_iter().for_each(|job| job());
         }
         self.moved.notify_all();
@@ -167,7 +167,7 @@ impl StreamPoint {
         // work of the device.
         self.pin(|| self.progress.record());
         Ok(match &mut *lock(&self.position) {
-            Position::Held(jobs) => {
+            Position::Backlogged(jobs) => {
                 jobs.push(job()?);
                 WaitBy::Later
             }
@@ -181,7 +181,7 @@ impl StreamPoint {
             return true;
         }
         let reached = match &*lock(&self.position) {
-            Position::Held(_) => return false,
+            Position::Backlogged(_) => return false,
             Position::Recorded(event) => event.is_reached(),
             Position::AtEnd(Some(kernel)) if kernel.is_done() => Ok(true),
             Position::AtEnd(_) | Position::Lost => self.progress.stream.is_idle(),
@@ -207,7 +207,7 @@ impl StreamPoint {
         while !self.has_passed() {
             let position = lock(&self.position);
             let reached = match &*position {
-                Position::Held(_) => {
+                Position::Backlogged(_) => {
                     drop(self.moved.wait(position));
                     continue;
                 }
@@ -243,7 +243,7 @@ impl StreamPoint {
     fn wait_some(&self, turn: &mut u32, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         let position = lock(&self.position);
-        if let Position::Held(_) = &*position {
+        if let Position::Backlogged(_) = &*position {
             drop(self.moved.wait_timeout(position, left));
             return;
         }

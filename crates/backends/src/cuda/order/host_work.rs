@@ -1,5 +1,5 @@
 //! The host's part of the work of a lane: functions of the user's, copies of pageable memory, reads and
-//! writes by the CPU. The lane is held until it is done, and carries on from the thread that did it.
+//! writes by the CPU. The lane is blocked until it is done, and carries on from the thread that did it.
 
 use crate::cuda::{
     driver::{self, Code, Current, StreamCallback},
@@ -24,7 +24,7 @@ pub fn at_once(
         }
         lane.resume(ticket);
     }))?;
-    Ok(Next::Held(HostPart::Bytes))
+    Ok(Next::Blocked(HostPart::Bytes))
 }
 
 /// Has the CPU move bytes when the stream gets here: the submitting thread if it waits at once anyhow, else
@@ -56,10 +56,10 @@ pub fn when_reached(
     let work = Box::new(HostWork { lane: turn.lane.clone(), ticket, part, work: Box::new(work), thread });
     if turn.progress().passed() + 1 >= ticket || stream.is_idle() == Ok(true) {
         work.reached(driver::SUCCESS);
-        return Ok(Next::Held(part));
+        return Ok(Next::Blocked(part));
     }
     match stream.call_back(turn.current, work) {
-        Ok(()) => Ok(Next::Held(part)),
+        Ok(()) => Ok(Next::Blocked(part)),
         Err((why, work)) => {
             turn.lane.discard(Some(work.work));
             Err(why)

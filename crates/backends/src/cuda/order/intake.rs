@@ -7,13 +7,13 @@
 use crate::cuda::order::task::WaitingTask;
 use ferry_core::Ticket;
 
-/// What was taken in and not sent yet.
-pub struct Gathered {
+/// Ops that were taken in and not sent yet, as one task.
+pub struct CoalescedWork {
     /// The ticket of the first op.
     pub first: Ticket,
     /// How many bytes the ops move, as far as that is known.
     pub bytes: usize,
-    /// All of them.
+    /// The task that puts all of them into the stream.
     pub work: Box<dyn WaitingTask>,
 }
 
@@ -23,8 +23,8 @@ pub trait Intake: Send + Sync {
     fn count(&self) -> Ticket;
 
     /// Takes out what is in it, if there is anything.
-    fn take(&self) -> Option<Gathered>;
+    fn take(&self) -> Option<CoalescedWork>;
 
-    /// Whether ops may be taken in from now on: not while the lane is held.
+    /// Whether ops may be taken in from now on: not while the lane is blocked.
     fn set_open(&self, is_open: bool);
 }

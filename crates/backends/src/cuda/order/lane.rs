@@ -3,7 +3,7 @@
 //! What the GPU can do by itself goes straight into the stream. What the host has to do in between (a
 //! function of the user's, a copy of pageable memory, a wait for a fence that is not in a stream) never
 //! blocks the stream, since streams share a few hardware channels and a blocked one would block its
-//! neighbours: the lane is *held* instead. Later ops wait in a backlog here, and the thread that did the
+//! neighbours: the lane is *blocked* instead. Later ops wait in a backlog here, and the thread that did the
 //! host's part carries on with them.
 //!
 //! Failures of the work, ops that the driver refuses among them, are reported when a fence behind them is
@@ -13,7 +13,7 @@ use crate::cuda::{
     order::backlog::{Backlog, HostPart, Item, PointPlace},
     order::congestion::Congestion,
     order::fence::{CudaFence, StreamPoint},
-    order::intake::{Gathered, Intake},
+    order::intake::{CoalescedWork, Intake},
     order::progress::StreamProgress,
     order::tail::Tail,
     order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
@@ -94,18 +94,18 @@ impl Lane {
         self.let_go(&mut self.lock());
     }
 
-    /// The same, unless another thread has the stream now. How many bytes were sent.
+    /// As [`flush`](Self::flush), unless another thread has the stream now. How many bytes were sent.
     pub fn try_flush(self: &Arc<Self>) -> usize {
         self.try_lock().map_or(0, |mut state| self.let_go(&mut state))
     }
 
-    /// Drops what was taken in, the backlog, and the wait that holds the lane if one does. What is in the
+    /// Drops what was taken in, the backlog, and the wait that blocks the lane if one does. What is in the
     /// CUDA stream already cannot be taken back: it runs to its end. Returns the newest ticket, and the ops:
     /// dropping those may run code of the user's.
     pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Box<dyn WaitingTask>>) {
         let mut state = lock(&self.state);
         let mut dropped = state.backlog.abort();
-        if let Some(Gathered { first, work, .. }) = self.intake.take() {
+        if let Some(CoalescedWork { first, work, .. }) = self.intake.take() {
             let newest = first + Task::more(&work);
             state.backlog.reach(newest);
             dropped.newest = Some(newest);
@@ -114,7 +114,7 @@ impl Lane {
         if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
             self.progress.status.drop_through(ticket);
         }
-        self.intake.set_open(!state.backlog.is_held());
+        self.intake.set_open(!state.backlog.is_blocked());
         let last = state.backlog.last();
         drop(state);
         dropped.points.iter().for_each(|point| point.lose());
@@ -170,18 +170,18 @@ impl Lane {
         point
     }
 
-    /// The same with a ticket of its own, and it remembers when it was reached.
+    /// A point behind all work so far, with a ticket of its own, which remembers when it was reached.
     pub fn mark(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
         let mut state = self.lock();
         self.let_go(&mut state);
         let last = state.backlog.last();
         let (point, ticket) = (StreamPoint::new(&self.progress, last + 1, true), last + 1);
-        if !state.backlog.is_held()
+        if !state.backlog.is_blocked()
             && let Some(thread) = self.thread_if_full()
         {
-            self.hold_up(&mut state, ticket, thread);
+            self.block_while_full(&mut state, ticket, thread);
         }
-        if state.backlog.is_held_by(ticket) || state.backlog.place(last) == PointPlace::Waits {
+        if state.backlog.is_blocked_by(ticket) || state.backlog.place(last) == PointPlace::Waits {
             state.backlog.wait(ticket, point.clone());
         } else {
             state.tail.record(&self.progress, ticket, &point)?;
@@ -226,7 +226,7 @@ impl Lane {
         Ok(StreamPoint::whole(&self.progress, last, self.progress.record()?))
     }
 
-    /// The same, and nothing is reported as passed before the point is asked.
+    /// As [`end`](Self::end), but nothing is reported as passed before the point is asked.
     pub fn end_unreported(self: &Arc<Self>) -> Result<Arc<StreamPoint>> {
         let state = self.lock();
         Ok(StreamPoint::whole(&self.progress, state.backlog.last(), self.progress.record()?))
@@ -235,7 +235,7 @@ impl Lane {
     /// Whether the lane has nothing left to do, as far as can be told without blocking.
     pub fn is_idle(&self) -> bool {
         let Some(state) = self.try_lock() else { return false };
-        let is_idle = !state.backlog.is_held() && matches!(self.stream().is_idle(), Ok(true));
+        let is_idle = !state.backlog.is_blocked() && matches!(self.stream().is_idle(), Ok(true));
         if is_idle {
             self.progress.pass(state.backlog.last());
         }
@@ -272,10 +272,10 @@ impl Lane {
         ticket
     }
 
-    /// Puts what was taken in into the stream, or into the backlog of a lane that is held. How many bytes
+    /// Puts what was taken in into the stream, or into the backlog of a lane that is blocked. How many bytes
     /// these are.
     fn let_go(self: &Arc<Self>, state: &mut OrderState) -> usize {
-        let Some(Gathered { first, bytes, work }) = self.intake.take() else { return 0 };
+        let Some(CoalescedWork { first, bytes, work }) = self.intake.take() else { return 0 };
         state.backlog.reach(first + Task::more(&work));
         self.put(state, first, work);
         bytes
@@ -283,27 +283,27 @@ impl Lane {
 
     /// Puts the newest work into the stream, or into the backlog.
     fn put<T: Task>(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, task: T) {
-        if !state.backlog.is_held()
+        if !state.backlog.is_blocked()
             && let Some(thread) = self.thread_if_full()
         {
-            self.hold_up(state, ticket, thread);
+            self.block_while_full(state, ticket, thread);
         }
-        if state.backlog.is_held() {
+        if state.backlog.is_blocked() {
             let (progress, before) = (&*self.progress, state.backlog.newest());
-            if let Some(work) = task.wait(BacklogEnd { progress, ticket, before }) {
+            if let Some(work) = task.park(BacklogEnd { progress, ticket, before }) {
                 state.backlog.keep(work);
             }
             return;
         }
         match self.launch(state, ticket, task, false) {
             Next::Follows => {}
-            Next::Held(part) => {
+            Next::Blocked(part) => {
                 debug_assert!(!self.stream().is_shared(), "what others put there would overtake op {ticket}");
-                state.backlog.hold(ticket, part);
+                state.backlog.block(ticket, part);
                 self.intake.set_open(false);
             }
             Next::Full(rest, thread) => {
-                self.hold_up(state, ticket, thread);
+                self.block_while_full(state, ticket, thread);
                 state.backlog.again(ticket, rest);
             }
             Next::Instead(_) => unreachable!("only what has waited changes"),
@@ -336,19 +336,19 @@ impl Lane {
     }
 
     /// Counts one more launch. If the stream takes no more of them now: a thread that goes on when it does. A
-    /// stream that other libraries use takes all, since nothing may be held back there.
+    /// stream that other libraries use takes all, since nothing may be kept back there.
     pub fn thread_if_full(&self) -> Option<ThreadReservation> {
         if self.stream().is_shared() || !self.congestion.is_full() {
             return None;
         }
-        // Without a thread that goes on later nothing may be held back either.
+        // Without a thread that goes on later nothing may be kept back either.
         self.stream().device().pool.reserve().ok()
     }
 
-    /// Holds the lane before the op `ticket`, until the stream has passed everything that is in it. Then the
+    /// Blocks the lane before the op `ticket`, until the stream has passed everything that is in it. Then the
     /// thread goes on.
-    fn hold_up(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, thread: ThreadReservation) {
-        state.backlog.hold(ticket, HostPart::Wait);
+    fn block_while_full(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, thread: ThreadReservation) {
+        state.backlog.block(ticket, HostPart::Wait);
         self.intake.set_open(false);
         let point = StreamPoint::new(&self.progress, ticket - 1, false);
         let recorded = state.tail.record(&self.progress, ticket - 1, &point);
@@ -370,10 +370,10 @@ impl Lane {
         is_wanted
     }
 
-    /// The work that the op `ticket` held the lane for has come back: it is tried again before all else.
+    /// The work that the op `ticket` blocked the lane for has come back: it is tried again before all else.
     pub fn retry(self: &Arc<Self>, ticket: Ticket, work: Option<Box<dyn WaitingTask>>) {
         let mut state = lock(&self.state);
-        if !state.backlog.is_held_by(ticket) {
+        if !state.backlog.is_blocked_by(ticket) {
             return;
         }
         if let Some(work) = work {
@@ -387,7 +387,7 @@ impl Lane {
     /// No effect on a lane that an abort has let go of.
     pub fn resume(self: &Arc<Self>, ticket: Ticket) {
         let mut state = self.lock();
-        if !state.backlog.is_held_by(ticket) {
+        if !state.backlog.is_blocked_by(ticket) {
             return;
         }
         // The part may have put anything into the stream.
@@ -410,7 +410,7 @@ impl Lane {
         self.intake.set_open(true);
     }
 
-    /// Puts work of the backlog into the stream. False if the lane is held by it.
+    /// Puts work of the backlog into the stream. False if the lane is blocked by it.
     fn go_on(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, work: Box<dyn WaitingTask>) -> bool {
         let next = match self.thread_if_full() {
             Some(thread) => Next::Full(work, thread),
@@ -418,9 +418,9 @@ impl Lane {
         };
         match next {
             Next::Follows => return true,
-            Next::Held(part) => state.backlog.hold(ticket, part),
+            Next::Blocked(part) => state.backlog.block(ticket, part),
             Next::Full(rest, thread) => {
-                self.hold_up(state, ticket, thread);
+                self.block_while_full(state, ticket, thread);
                 state.backlog.again(ticket, rest);
             }
             Next::Instead(work) => {

@@ -45,7 +45,7 @@ impl LaunchTurn<'_> {
     }
 }
 
-/// What a task finds that comes to a lane which is held: the end of its backlog.
+/// What a task finds that comes to a lane which is blocked: the end of its backlog.
 pub struct BacklogEnd<'a> {
     /// How far the stream has come.
     pub progress: &'a StreamProgress,
@@ -60,7 +60,7 @@ pub enum Next {
     /// The next op may follow at once.
     Follows,
     /// The host has to do its part first; [`Lane::resume`] will be called.
-    Held(HostPart),
+    Blocked(HostPart),
     /// The stream takes no more launches now: this is left, and the thread goes on with it when there is
     /// room.
     Full(Box<dyn WaitingTask>, ThreadReservation),
@@ -78,8 +78,8 @@ pub trait Task: Send + Sized + 'static {
         0
     }
 
-    /// Waits in the backlog: by itself, or as part of what waits right before it.
-    fn wait(self, _at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    /// Puts the task into the backlog: by itself, or as part of what waits right before it, and then `None`.
+    fn park(self, _at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
         Some(Box::new(self))
     }
 
@@ -125,7 +125,7 @@ impl Task for Box<dyn WaitingTask> {
         (**self).more()
     }
 
-    fn wait(self, _: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, _: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
         Some(self)
     }
 

@@ -1,5 +1,5 @@
 //! Waits of a stream for fences. The stream waits by itself where it can, for an event of another CUDA
-//! stream; else the lane is held until the fence is done.
+//! stream; else the lane is blocked until the fence is done.
 
 use crate::cuda::{
     order::backlog::HostPart,
@@ -27,7 +27,7 @@ impl Task for WaitFor {
             let left = Arc::new(Mutex::new(Some(self)));
             match wait_in_stream(turn, &left, &fence) {
                 Ok(true) => self = take(&left),
-                Ok(false) => return Ok(Next::Held(HostPart::Wait)),
+                Ok(false) => return Ok(Next::Blocked(HostPart::Wait)),
                 Err(why) => {
                     turn.lane.discard(take(&left).into_function());
                     return Err(why);
@@ -61,9 +61,9 @@ fn take(left: &Mutex<Option<WaitFor>>) -> WaitFor {
     lock(left).take().expect("taken once")
 }
 
-/// Has the stream wait for the fence. False if the lane is held instead, and goes on with what is left when
-/// the fence is done. An error leaves that where it is: it may own a function of the user's, which must not
-/// be dropped here, where the lane is locked.
+/// Has the stream wait for the fence. False if the lane is blocked instead, and goes on with what is left
+/// when the fence is done. An error leaves that where it is: it may own a function of the user's, which must
+/// not be dropped here, where the lane is locked.
 fn wait_in_stream(
     turn: &LaunchTurn<'_>,
     left: &Arc<Mutex<Option<WaitFor>>>,
