@@ -27,8 +27,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The first row.
-    pub(crate) fn of(rows: &Rows) -> Segment {
+    /// The first row of a rectangle.
+    pub fn of(rows: &Rows) -> Segment {
         Segment { dst: rows.dst, src: rows.src, len: rows.width }
     }
 

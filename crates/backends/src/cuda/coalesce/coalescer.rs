@@ -14,7 +14,7 @@ use crate::cuda::{
     descriptors::growing_list::DescriptorOp,
     order::intake::{CoalescedWork, Intake},
     order::lane::Lane,
-    stream::{Stream, StreamKind, list_slots::Entry, planner::Direction},
+    stream::{Stream, StreamKind, planner::Direction},
 };
 use ferry_core::{Indirect, Pieces, Plan, Route, Rows, Segment, Ticket, sync::Arc};
 
@@ -88,19 +88,19 @@ impl Coalescer {
     pub fn submit_small(
         self: &Arc<Self>,
         direction: Direction,
-        entry: Entry,
+        segment: Segment,
         plan: impl FnOnce() -> Plan,
     ) -> Ticket {
         let offer = || {
             self.window().offer(
                 RunKind::Copies(direction),
                 || self.lane.progress.passed(),
-                |run, ticket| run.add(ticket, direction, entry),
+                |run, ticket| run.add(ticket, direction, segment),
             )
         };
         self.offered(offer).unwrap_or_else(|| {
             let parts = self.parts().clone();
-            self.lane.submit(SmallCopy { direction, entry, plan: plan(), parts })
+            self.lane.submit(SmallCopy { direction, segment, plan: plan(), parts })
         })
     }
 
@@ -159,7 +159,7 @@ impl Coalescer {
 /// A copy that may be coalesced: one small row between memory that is known and in reach, with ends that do
 /// not overlap.
 #[inline(always)]
-pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Entry)> {
+pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Segment)> {
     one_row(plan)
         .filter(|_| !plan.is_plain())
         .and_then(|segment| small_segment(stream, segment, plan.route()))
@@ -167,15 +167,12 @@ pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Entry)> {
 
 /// As [`small`], for one row between memory that is known.
 #[inline(always)]
-pub fn small_segment(
-    stream: &Stream,
-    Segment { dst, src, len }: Segment,
-    route: Route,
-) -> Option<(Direction, Entry)> {
+pub fn small_segment(stream: &Stream, segment: Segment, route: Route) -> Option<(Direction, Segment)> {
     let direction = stream.direction(route);
+    let Segment { dst, src, len } = segment;
     let is_small = len <= stream.device().constants.gather_most;
     let fits = is_small && direction != Direction::Across && !is_overlapping(dst, src, len);
-    fits.then_some((direction, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
+    fits.then_some((direction, segment))
 }
 
 /// The one row that a plan is.
