@@ -28,6 +28,7 @@ pub struct Segment {
 
 impl Segment {
     /// The first row of a rectangle.
+    #[inline(always)]
     pub fn of(rows: &Rows) -> Segment {
         Segment { dst: rows.dst, src: rows.src, len: rows.width }
     }

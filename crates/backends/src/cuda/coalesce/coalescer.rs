@@ -16,7 +16,7 @@ use crate::cuda::{
     order::lane::Lane,
     stream::{Stream, StreamKind, planner::Direction},
 };
-use ferry_core::{Indirect, Pieces, Plan, Route, Rows, Segment, Ticket, sync::Arc};
+use ferry_core::{Indirect, Plan, Route, Segment, Ticket, sync::Arc};
 
 /// The window of one lane.
 pub struct Coalescing {
@@ -160,7 +160,8 @@ impl Coalescer {
 /// not overlap.
 #[inline(always)]
 pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Segment)> {
-    one_row(plan)
+    plan.pieces()
+        .one_row()
         .filter(|_| !plan.is_plain())
         .and_then(|segment| small_segment(stream, segment, plan.route()))
 }
@@ -173,16 +174,4 @@ pub fn small_segment(stream: &Stream, segment: Segment, route: Route) -> Option<
     let is_small = len <= stream.device().constants.gather_most;
     let fits = is_small && direction != Direction::Across && !is_overlapping(dst, src, len);
     fits.then_some((direction, segment))
-}
-
-/// The one row that a plan is.
-#[inline]
-fn one_row(plan: &Plan) -> Option<Segment> {
-    match plan.pieces() {
-        Pieces::Rows([Rows { dst, src, width: len, height: 1, .. }]) => {
-            Some(Segment { dst: *dst, src: *src, len: *len })
-        }
-        Pieces::Segments([segment]) => Some(*segment),
-        _ => None,
-    }
 }
