@@ -94,8 +94,8 @@ impl Plan {
     #[inline(always)]
     pub fn lone_segment(&self) -> Option<Segment> {
         match (&self.pieces, &self.touched) {
-            (Store::One(Rows { dst, src, width, height: 1, .. }), Touched::Nothing | Touched::One(_)) => {
-                Some(Segment { dst: *dst, src: *src, len: *width })
+            (Store::One(rows @ Rows { height: 1, .. }), Touched::Nothing | Touched::One(_)) => {
+                Some(Segment::of(rows))
             }
             _ => None,
         }

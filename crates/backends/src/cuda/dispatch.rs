@@ -83,7 +83,7 @@ impl OpQueue {
     pub fn submit(&self, op: Op) -> Ticket {
         match &op {
             Op::Copy(plan) => match small(self.lane.stream(), plan) {
-                Some((direction, entry)) => self.coalescer.submit_small(direction, entry, || match op {
+                Some((direction, segment)) => self.coalescer.submit_small(direction, segment, || match op {
                     Op::Copy(plan) => plan,
                     _ => unreachable!("it is a copy"),
                 }),
@@ -106,8 +106,8 @@ impl OpQueue {
 
     /// Submits a copy of one row if it is small.
     pub fn submit_small(&self, copy: &Linear) -> Option<Ticket> {
-        let (direction, entry) = small_segment(self.lane.stream(), copy.segment(), copy.route())?;
-        Some(self.coalescer.submit_small(direction, entry, || (*copy).into()))
+        let (direction, segment) = small_segment(self.lane.stream(), copy.segment(), copy.route())?;
+        Some(self.coalescer.submit_small(direction, segment, || (*copy).into()))
     }
 
     /// Submits ops of which an abort finds all or none.

@@ -87,14 +87,9 @@ impl From<Plan> for Task {
             mem::forget(plan);
             return Task::Linear { dst, src, len, done: 0 };
         }
-        match plan.pieces() {
-            Pieces::Rows([Rows { dst, src, width, height: 1, .. }]) => {
-                Task::Linear { dst: *dst, src: *src, len: *width, done: 0 }
-            }
-            Pieces::Segments([Segment { dst, src, len }]) => {
-                Task::Linear { dst: *dst, src: *src, len: *len, done: 0 }
-            }
-            _ => Task::Rows(Box::new((plan, Cursor::default()))),
+        match plan.pieces().one_row() {
+            Some(Segment { dst, src, len }) => Task::Linear { dst, src, len, done: 0 },
+            None => Task::Rows(Box::new((plan, Cursor::default()))),
         }
     }
 }

@@ -30,6 +30,16 @@ impl<'a> Pieces<'a> {
         self.len() == 0
     }
 
+    /// The single row that they are, if they are one.
+    #[inline]
+    pub fn one_row(self) -> Option<Segment> {
+        match self {
+            Pieces::Rows([rows]) if rows.height == 1 => Some(Segment::of(rows)),
+            Pieces::Segments([segment]) => Some(*segment),
+            _ => None,
+        }
+    }
+
     /// Those before the one of this index.
     pub fn before(self, end: usize) -> Pieces<'a> {
         match self {

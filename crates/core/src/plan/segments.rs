@@ -27,8 +27,9 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The first row.
-    pub(crate) fn of(rows: &Rows) -> Segment {
+    /// The first row of a rectangle.
+    #[inline(always)]
+    pub fn of(rows: &Rows) -> Segment {
         Segment { dst: rows.dst, src: rows.src, len: rows.width }
     }
 

@@ -14,9 +14,9 @@ use crate::cuda::{
     descriptors::growing_list::DescriptorOp,
     order::intake::{CoalescedWork, Intake},
     order::lane::Lane,
-    stream::{Stream, StreamKind, list_slots::Entry, planner::Direction},
+    stream::{Stream, StreamKind, planner::Direction},
 };
-use ferry_core::{Indirect, Pieces, Plan, Route, Rows, Segment, Ticket, sync::Arc};
+use ferry_core::{Indirect, Plan, Route, Segment, Ticket, sync::Arc};
 
 /// The window of one lane.
 pub struct Coalescing {
@@ -88,19 +88,19 @@ impl Coalescer {
     pub fn submit_small(
         self: &Arc<Self>,
         direction: Direction,
-        entry: Entry,
+        segment: Segment,
         plan: impl FnOnce() -> Plan,
     ) -> Ticket {
         let offer = || {
             self.window().offer(
                 RunKind::Copies(direction),
                 || self.lane.progress.passed(),
-                |run, ticket| run.add(ticket, direction, entry),
+                |run, ticket| run.add(ticket, direction, segment),
             )
         };
         self.offered(offer).unwrap_or_else(|| {
             let parts = self.parts().clone();
-            self.lane.submit(SmallCopy { direction, entry, plan: plan(), parts })
+            self.lane.submit(SmallCopy { direction, segment, plan: plan(), parts })
         })
     }
 
@@ -159,33 +159,19 @@ impl Coalescer {
 /// A copy that may be coalesced: one small row between memory that is known and in reach, with ends that do
 /// not overlap.
 #[inline(always)]
-pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Entry)> {
-    one_row(plan)
+pub fn small(stream: &Stream, plan: &Plan) -> Option<(Direction, Segment)> {
+    plan.pieces()
+        .one_row()
         .filter(|_| !plan.is_plain())
         .and_then(|segment| small_segment(stream, segment, plan.route()))
 }
 
 /// As [`small`], for one row between memory that is known.
 #[inline(always)]
-pub fn small_segment(
-    stream: &Stream,
-    Segment { dst, src, len }: Segment,
-    route: Route,
-) -> Option<(Direction, Entry)> {
+pub fn small_segment(stream: &Stream, segment: Segment, route: Route) -> Option<(Direction, Segment)> {
     let direction = stream.direction(route);
+    let Segment { dst, src, len } = segment;
     let is_small = len <= stream.device().constants.gather_most;
     let fits = is_small && direction != Direction::Across && !is_overlapping(dst, src, len);
-    fits.then_some((direction, Entry { dst: dst as u64, src: src as u64, len: len as u64 }))
-}
-
-/// The one row that a plan is.
-#[inline]
-fn one_row(plan: &Plan) -> Option<Segment> {
-    match plan.pieces() {
-        Pieces::Rows([Rows { dst, src, width: len, height: 1, .. }]) => {
-            Some(Segment { dst: *dst, src: *src, len: *len })
-        }
-        Pieces::Segments([segment]) => Some(*segment),
-        _ => None,
-    }
+    fits.then_some((direction, segment))
 }

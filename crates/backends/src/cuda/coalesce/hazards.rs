@@ -1,26 +1,26 @@
 //! Data hazards between the copies of a list: one writes what another reads or writes, so that they cannot be
 //! done side by side.
 
-use crate::cuda::stream::list_slots::Entry;
+use ferry_core::Segment;
 use std::{collections::BTreeMap, ops::Range};
 
 /// Whether no copy meets another one. False as well where that takes long to tell; [`hazards`] knows.
-pub fn are_independent(entries: &[Entry]) -> bool {
-    let (to, from) = (hull(entries, |copy| copy.dst), hull(entries, |copy| copy.src));
+pub fn are_independent(segments: &[Segment]) -> bool {
+    let (to, from) = (hull(segments, |copy| copy.dst), hull(segments, |copy| copy.src));
     let reads_elsewhere = to.end <= from.start || from.end <= to.start;
-    let ascend = entries.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
+    let ascend = segments.windows(2).all(|pair| pair[0].dst + pair[0].len <= pair[1].dst);
     if ascend && reads_elsewhere {
         return true;
     }
-    let Some(mut written) = Written::room_for(entries) else { return false };
-    let is_read = |written: &mut Written| entries.iter().any(|copy| written.meet(copy.src, copy.len));
-    (0..entries.len()).all(|number| written.add(number)) && (reads_elsewhere || !is_read(&mut written))
+    let Some(mut written) = Written::room_for(segments) else { return false };
+    let is_read = |written: &mut Written| segments.iter().any(|copy| written.meet(copy.src, copy.len));
+    (0..segments.len()).all(|number| written.add(number)) && (reads_elsewhere || !is_read(&mut written))
 }
 
 /// The addresses from the first to the last one used at one end.
-fn hull(entries: &[Entry], start: impl Fn(&Entry) -> u64) -> Range<u64> {
-    let first = entries.iter().map(&start).min().unwrap_or(0);
-    let end = entries.iter().map(|copy| start(copy) + copy.len).max().unwrap_or(0);
+fn hull(segments: &[Segment], start: impl Fn(&Segment) -> usize) -> Range<usize> {
+    let first = segments.iter().map(&start).min().unwrap_or(0);
+    let end = segments.iter().map(|copy| start(copy) + copy.len).max().unwrap_or(0);
     first..end
 }
 
@@ -28,7 +28,7 @@ fn hull(entries: &[Entry], start: impl Fn(&Entry) -> u64) -> Range<u64> {
 /// there are at most three for each copy. (Sorting them took some 40 ns a copy, more than all else that a
 /// sender does with it.)
 struct Written<'a> {
-    entries: &'a [Entry],
+    segments: &'a [Segment],
     /// Bits of an address inside its cell.
     cell: u32,
     /// Bits of a place in the table.
@@ -45,17 +45,17 @@ const PROBES_PER_COPY: usize = 16;
 
 impl<'a> Written<'a> {
     /// Nothing, with room for these copies; not for too many.
-    fn room_for(entries: &'a [Entry]) -> Option<Self> {
-        let (count, bytes) = (entries.len(), entries.iter().map(|copy| copy.len).sum::<u64>());
+    fn room_for(segments: &'a [Segment]) -> Option<Self> {
+        let (count, bytes) = (segments.len(), segments.iter().map(|copy| copy.len).sum::<usize>());
         u16::try_from(count).ok()?;
-        let cell = (bytes / count.max(1) as u64).max(1).next_power_of_two().ilog2();
+        let cell = (bytes / count.max(1)).max(1).next_power_of_two().ilog2();
         let bits = (4 * count).next_power_of_two().ilog2();
-        Some(Written { entries, cell, bits, table: vec![0; 1 << bits], probes: PROBES_PER_COPY * count })
+        Some(Written { segments, cell, bits, table: vec![0; 1 << bits], probes: PROBES_PER_COPY * count })
     }
 
     /// Adds what a copy writes. False if it meets another one's, or that is not known.
     fn add(&mut self, number: usize) -> bool {
-        let Entry { dst, len, .. } = self.entries[number];
+        let Segment { dst, len, .. } = self.segments[number];
         for cell in self.cells(dst, len) {
             match self.find(cell, dst..dst + len, number as u16 + 1) {
                 Some(free) => self.table[free] = number as u16 + 1,
@@ -66,23 +66,23 @@ impl<'a> Written<'a> {
     }
 
     /// Whether a copy writes there, or that is not known.
-    fn meet(&mut self, start: u64, len: u64) -> bool {
+    fn meet(&mut self, start: usize, len: usize) -> bool {
         self.cells(start, len).any(|cell| self.find(cell, start..start + len, 0).is_none())
     }
 
-    fn cells(&self, start: u64, len: u64) -> impl Iterator<Item = u64> + use<> {
+    fn cells(&self, start: usize, len: usize) -> impl Iterator<Item = usize> + use<> {
         start >> self.cell..=(start + len.max(1) - 1) >> self.cell
     }
 
     /// The place for a cell behind those of other copies there, none of which writes in `range`.
-    fn find(&mut self, cell: u64, range: Range<u64>, own: u16) -> Option<usize> {
-        let mut place = (cell.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits)) as usize;
+    fn find(&mut self, cell: usize, range: Range<usize>, own: u16) -> Option<usize> {
+        let mut place = ((cell as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits)) as usize;
         loop {
             let other = self.table[place];
             if other == 0 {
                 return Some(place);
             }
-            let Entry { dst, len, .. } = self.entries[usize::from(other) - 1];
+            let Segment { dst, len, .. } = self.segments[usize::from(other) - 1];
             if self.probes == 0 || other != own && dst < range.end && range.start < dst + len {
                 return None;
             }
@@ -93,10 +93,10 @@ impl<'a> Written<'a> {
 }
 
 /// Where the next portion has to begin, since a copy meets one that comes before it.
-pub fn hazards(entries: &[Entry]) -> Vec<usize> {
+pub fn hazards(segments: &[Segment]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let (mut written, mut read) = (RangeSet::default(), RangeSet::default());
-    for (at, copy) in entries.iter().enumerate() {
+    for (at, copy) in segments.iter().enumerate() {
         let (dst, src) = (copy.dst..copy.dst + copy.len, copy.src..copy.src + copy.len);
         if written.meet(&dst) || read.meet(&dst) || written.meet(&src) {
             cuts.push(at);
@@ -110,14 +110,14 @@ pub fn hazards(entries: &[Entry]) -> Vec<usize> {
 
 /// A set of addresses: ranges that neither overlap nor touch, by their starts.
 #[derive(Default)]
-struct RangeSet(BTreeMap<u64, u64>);
+struct RangeSet(BTreeMap<usize, usize>);
 
 impl RangeSet {
-    fn meet(&self, range: &Range<u64>) -> bool {
+    fn meet(&self, range: &Range<usize>) -> bool {
         self.0.range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
     }
 
-    fn add(&mut self, mut range: Range<u64>) {
+    fn add(&mut self, mut range: Range<usize>) {
         while let Some((&start, &end)) =
             self.0.range(..=range.end).next_back().filter(|(_, end)| **end >= range.start)
         {
@@ -132,12 +132,12 @@ impl RangeSet {
 mod tests {
     use super::*;
 
-    fn copy(dst: u64, src: u64, len: u64) -> Entry {
-        Entry { dst, src, len }
+    fn copy(dst: usize, src: usize, len: usize) -> Segment {
+        Segment { dst, src, len }
     }
 
     /// `count` copies of `len` bytes, `step` bytes apart, in no order.
-    fn scattered(count: u64, len: u64, step: u64, src: u64) -> Vec<Entry> {
+    fn scattered(count: usize, len: usize, step: usize, src: usize) -> Vec<Segment> {
         (0..count).map(|at| copy(0x10_0040 + at * 7919 % count * step, src + at * step, len)).collect()
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn copies_of_many_sizes_are_seen_to_be_apart_or_left_to_those_who_know() {
-        let large_and_small = |small: u64| -> Vec<Entry> {
+        let large_and_small = |small: usize| -> Vec<Segment> {
             let sizes = (0..400)
                 .map(|at| if at % 2 == 0 { (at * 65536, 65536) } else { ((1 << 30) + at * small, small) });
             sizes.rev().map(|(at, len)| copy(at, 1 << 40, len)).collect()

@@ -10,11 +10,10 @@ use crate::cuda::{
     order::host_work,
     order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
     stream::copies::{self, StreamCopier},
-    stream::list_slots::Entry,
     stream::planner::Direction,
 };
 use crate::pool::ThreadReservation;
-use ferry_core::{Indirect, Plan, Result, Ticket, sync::Arc};
+use ferry_core::{Indirect, Plan, Result, Segment, Ticket, sync::Arc};
 use std::any::Any;
 
 /// What the runs of one lane share.
@@ -131,7 +130,7 @@ pub struct SmallCopy {
     /// Its direction.
     pub direction: Direction,
     /// What it copies.
-    pub entry: Entry,
+    pub segment: Segment,
     /// The plan that it was submitted as.
     pub plan: Plan,
     /// What the runs of the lane share.
@@ -144,8 +143,8 @@ impl Task for SmallCopy {
     }
 
     fn park(self, BacklogEnd { ticket, before, .. }: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
-        let SmallCopy { direction, entry, parts, .. } = self;
-        parts.join(before, RunKind::Copies(direction), |run| run.add(ticket, direction, entry))
+        let SmallCopy { direction, segment, parts, .. } = self;
+        parts.join(before, RunKind::Copies(direction), |run| run.add(ticket, direction, segment))
     }
 }
 

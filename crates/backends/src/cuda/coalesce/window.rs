@@ -11,11 +11,10 @@ use crate::cuda::{
     coalesce::hazards::{are_independent, hazards},
     coalesce::spin_lock::{Lock, acquire},
     descriptors::growing_list::DescriptorOp,
-    stream::list_slots::Entry,
     stream::planner::Direction,
 };
 use ferry_core::{
-    Ticket,
+    Segment, Ticket,
     sync::{AtomicU64, CachePadded, Ordering},
 };
 use std::mem;
@@ -48,15 +47,15 @@ pub struct Run {
     first: Ticket,
     count: usize,
     bytes: usize,
-    entries: Vec<Entry>,
+    segments: Vec<Segment>,
     descriptors: Vec<DescriptorOp>,
 }
 
 impl Run {
     /// A run that uses the memory of a list that is done with.
-    fn reusing(mut entries: Vec<Entry>) -> Run {
-        entries.clear();
-        Run { entries, ..Run::default() }
+    fn reusing(mut segments: Vec<Segment>) -> Run {
+        segments.clear();
+        Run { segments, ..Run::default() }
     }
 
     /// Whether there is nothing in it.
@@ -95,14 +94,14 @@ impl Run {
         &self.descriptors
     }
 
-    /// Leaves out the first entries, which are on their way.
-    pub fn leave_out(&mut self, entries: usize) {
-        self.entries.drain(..entries);
+    /// Leaves out the first segments, which are on their way.
+    pub fn leave_out(&mut self, segments: usize) {
+        self.segments.drain(..segments);
     }
 
     /// The list, to be used again.
-    fn into_list(self) -> Vec<Entry> {
-        self.entries
+    fn into_list(self) -> Vec<Segment> {
+        self.segments
     }
 
     fn reaches(&self, size: (usize, usize)) -> bool {
@@ -121,13 +120,13 @@ impl Run {
 
     /// Adds the copy `ticket`, for which there is room. Its two ends do not overlap.
     #[inline]
-    pub fn add(&mut self, ticket: Ticket, direction: Direction, copy: Entry) {
-        self.begin_or_go_on(ticket, RunKind::Copies(direction), copy.len as usize);
-        match self.entries.last_mut() {
+    pub fn add(&mut self, ticket: Ticket, direction: Direction, copy: Segment) {
+        self.begin_or_go_on(ticket, RunKind::Copies(direction), copy.len);
+        match self.segments.last_mut() {
             Some(last) if continues(last, &copy) => last.len += copy.len,
             _ => {
-                self.entries.push(copy);
-                own_soon(self.entries.as_ptr().wrapping_add(self.entries.len() + PREFETCH_AHEAD));
+                self.segments.push(copy);
+                own_soon(self.segments.as_ptr().wrapping_add(self.segments.len() + PREFETCH_AHEAD));
             }
         }
     }
@@ -148,35 +147,35 @@ impl Run {
     }
 
     /// The copies in portions to be done one after the other; those of one portion are independent.
-    pub fn portions(&self) -> impl Iterator<Item = &[Entry]> {
-        let mut ends = if are_independent(&self.entries) { Vec::new() } else { hazards(&self.entries) };
-        ends.push(self.entries.len());
+    pub fn portions(&self) -> impl Iterator<Item = &[Segment]> {
+        let mut ends = if are_independent(&self.segments) { Vec::new() } else { hazards(&self.segments) };
+        ends.push(self.segments.len());
         let mut from = 0;
-        ends.into_iter().map(move |end| &self.entries[mem::replace(&mut from, end)..end])
+        ends.into_iter().map(move |end| &self.segments[mem::replace(&mut from, end)..end])
     }
 }
 
-/// How many entries ahead of the one that is written the processor fetches memory.
+/// How many segments ahead of the one that is written the processor fetches memory.
 const PREFETCH_AHEAD: usize = 8;
 
 /// The sender has read the memory of the list, and it is about to be written again: the processor fetches it
 /// for that in time.
 #[inline]
-fn own_soon(entry: *const Entry) {
+fn own_soon(segment: *const Segment) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which changes nothing whatever the address is.
     unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) entry, options(nostack, preserves_flags, readonly));
+        std::arch::asm!("prefetchw [{}]", in(reg) segment, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = entry;
+    let _ = segment;
 }
 
 /// Whether `next` goes on where `last` ends, on both sides, and the two are one copy whose ends do not
 /// overlap. If they did the second would read what the first writes.
-fn continues(last: &Entry, next: &Entry) -> bool {
+fn continues(last: &Segment, next: &Segment) -> bool {
     let touches = last.dst + last.len == next.dst && last.src + last.len == next.src;
-    touches && !is_overlapping(last.dst as usize, last.src as usize, (last.len + next.len) as usize)
+    touches && !is_overlapping(last.dst, last.src, last.len + next.len)
 }
 
 /// The copies of a lane that wait to be sent as one, and the tickets of the lane.
@@ -184,7 +183,7 @@ fn continues(last: &Entry, next: &Entry) -> bool {
 struct WindowState {
     run: Run,
     /// The list of a run that was sent, to be used again.
-    spare: Vec<Entry>,
+    spare: Vec<Segment>,
     /// The newest ticket of the lane.
     last: Ticket,
     /// Whether copies are taken.

@@ -17,7 +17,7 @@ use crate::cuda::{
     stream::events::Event,
     stream::planner::Direction,
 };
-use ferry_core::{Gate, Plan, Result, Route, Rows, Ticket, sync::Arc};
+use ferry_core::{Gate, Plan, Result, Route, Rows, Segment, Ticket, sync::Arc};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 /// A copy on its way.
@@ -108,8 +108,8 @@ impl Relay {
         let mut rows = staging::in_buffer(self.chunks[index % CHUNKS], pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(direction) = self.direction.filter(|_| is_list) {
-            let entries: Vec<_> = rows.map(staging::entry).collect();
-            return StreamCopier::new(self.front.stream(), current, direction).send(&entries);
+            let segments: Vec<_> = rows.map(|rows| Segment::of(&rows)).collect();
+            return StreamCopier::new(self.front.stream(), current, direction).send(&segments);
         }
         rows.try_for_each(|rows| self.front.stream().copy_rows(current, &rows))
     }

@@ -19,4 +19,4 @@ mod staged_copy;
 pub use buffers::StagingPool;
 pub use pageable::Staging;
 pub use portions::Portions;
-pub use staged_copy::{entry, in_buffer, move_by_cpu};
+pub use staged_copy::{in_buffer, move_by_cpu};

@@ -10,11 +10,10 @@ use crate::cuda::{
     staging::portions::{Portions, places},
     stream::Stream,
     stream::copies::StreamCopier,
-    stream::list_slots::Entry,
     stream::planner::Direction,
 };
 use ferry_core::{
-    Error, Pieces, Plan, Result, Route, Rows,
+    Error, Pieces, Plan, Result, Route, Rows, Segment,
     sync::{Arc, AtomicUsize, Condvar, Mutex, Ordering, lock},
 };
 
@@ -192,8 +191,8 @@ impl StagedCopy {
         let mut rows = in_buffer(buffer.at(), pieces, self.is_into);
         let is_list = pieces.len() > 1 && pieces.iter().all(|rows| rows.height == 1);
         if let Some(direction) = self.direction.filter(|_| is_list) {
-            let entries: Vec<_> = rows.map(entry).collect();
-            StreamCopier::new(&self.stream, current, direction).send(&entries)?;
+            let segments: Vec<_> = rows.map(|rows| Segment::of(&rows)).collect();
+            StreamCopier::new(&self.stream, current, direction).send(&segments)?;
             return buffer.record(current, &self.stream);
         }
         rows.try_for_each(|rows| buffers.stream().copy_rows(current, &rows))?;
@@ -221,11 +220,6 @@ pub unsafe fn move_by_cpu(rows: impl Iterator<Item = Rows>) -> Result<()> {
     // SAFETY: the caller's promise.
     let done = unsafe { copy::advance_part(pieces, &mut Cursor::default(), usize::MAX, BUFFER) };
     done.map(drop).map_err(|fault| fault.of_copy(pieces))
-}
-
-/// A row as a segment for a kernel.
-pub fn entry(rows: Rows) -> Entry {
-    Entry { dst: rows.dst as u64, src: rows.src as u64, len: rows.width as u64 }
 }
 
 /// The pieces with one end in the staging buffer at `at`, where their rows touch: the source, or the

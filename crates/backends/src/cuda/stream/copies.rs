@@ -6,11 +6,11 @@ use crate::cuda::{
     driver::Current,
     stream::cuda_stream::Stream,
     stream::list_sink::ListSink,
-    stream::list_slots::{Entry, INLINE_MAX, LIST_MAX, ListSlot},
+    stream::list_slots::{INLINE_MAX, LIST_MAX, ListSlot},
     stream::planner::{self, CopyMethod, CopyShape, Direction},
     stream::settings::Constants,
 };
-use ferry_core::{Kind, Pieces, Plan, Result, Rows, Sizes};
+use ferry_core::{Kind, Pieces, Plan, Result, Rows, Segment, Sizes};
 use std::{ffi::c_void, ptr};
 
 /// How pieces are sent.
@@ -33,7 +33,7 @@ struct ListLaunch {
     /// Whether the list goes into the parameters of the kernel.
     is_inline: bool,
     /// Pieces that are longer than this are cut, if there are any.
-    share: Option<u64>,
+    share: Option<usize>,
 }
 
 /// Puts copies of one direction into a stream.
@@ -67,16 +67,15 @@ impl<'a> StreamCopier<'a> {
         let Pieces::Segments(segments) = plan.pieces() else {
             return plan.pieces().iter().try_for_each(|rows| self.copy_rows(&rows));
         };
-        let entries = Entry::of(segments);
         if plan.is_ordered() {
-            return self.send_each(entries);
+            return self.send_each(segments);
         }
         let Sizes { bytes, longest } = plan.sizes();
-        match sending(entries, (bytes, longest), self.direction, self.constants()) {
+        match sending(segments, (bytes, longest), self.direction, self.constants()) {
             Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
                 self.launch_plan(plan, launch)
             }
-            sending => self.send_so(entries, sending, (bytes, longest)),
+            sending => self.send_so(segments, sending, (bytes, longest)),
         }
     }
 
@@ -86,46 +85,49 @@ impl<'a> StreamCopier<'a> {
             return self.launch_slot(slot, launch);
         }
         match plan.pieces() {
-            Pieces::Segments(segments) => self.launch_list(Entry::of(segments), launch),
+            Pieces::Segments(segments) => self.launch_list(segments, launch),
             Pieces::Rows(_) => unreachable!("they are segments"),
         }
     }
 
     /// Copies pieces that are independent of each other.
-    pub fn send(&self, entries: &[Entry]) -> Result<()> {
-        let sizes = entries.iter().map(|entry| entry.len as usize);
+    pub fn send(&self, segments: &[Segment]) -> Result<()> {
+        let sizes = segments.iter().map(|segment| segment.len);
         let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        self.send_so(entries, sending(entries, sizes, self.direction, self.constants()), sizes)
+        self.send_so(segments, sending(segments, sizes, self.direction, self.constants()), sizes)
     }
 
-    fn send_so(&self, entries: &[Entry], so: Sending, sizes: (usize, usize)) -> Result<()> {
+    fn send_so(&self, segments: &[Segment], so: Sending, sizes: (usize, usize)) -> Result<()> {
         match so {
-            Sending::Each => self.send_each(entries),
-            Sending::Launch(launch) => self.launch_list(entries, launch),
-            Sending::Batch if self.send_batch(entries)? => Ok(()),
+            Sending::Each => self.send_each(segments),
+            Sending::Launch(launch) => self.launch_list(segments, launch),
+            Sending::Batch if self.send_batch(segments)? => Ok(()),
             Sending::Batch => {
-                match sending(entries, sizes, self.direction, &self.constants().clone().without_batches()) {
-                    Sending::Launch(launch) => self.launch_list(entries, launch),
-                    _ => self.send_each(entries),
+                match sending(segments, sizes, self.direction, &self.constants().clone().without_batches()) {
+                    Sending::Launch(launch) => self.launch_list(segments, launch),
+                    _ => self.send_each(segments),
                 }
             }
         }
     }
 
-    fn send_each(&self, entries: &[Entry]) -> Result<()> {
-        entries.iter().try_for_each(|entry| self.copy_rows(&entry.rows()))
+    fn send_each(&self, segments: &[Segment]) -> Result<()> {
+        segments.iter().try_for_each(|segment| self.copy_rows(&Rows::from(*segment)))
     }
 
-    fn send_batch(&self, entries: &[Entry]) -> Result<bool> {
-        let [dsts, srcs, lens] =
-            [|entry: &Entry| entry.dst, |entry: &Entry| entry.src, |entry: &Entry| entry.len]
-                .map(|word| entries.iter().map(|entry| word(entry) as usize).collect::<Vec<_>>());
+    fn send_batch(&self, segments: &[Segment]) -> Result<bool> {
+        let [dsts, srcs, lens] = [
+            |segment: &Segment| segment.dst,
+            |segment: &Segment| segment.src,
+            |segment: &Segment| segment.len,
+        ]
+        .map(|word| segments.iter().map(word).collect::<Vec<_>>());
         self.stream.copy_batch(self.current, [&dsts, &srcs, &lens])
     }
 
     /// Copies a row of pinned memory, by a copy engine.
-    pub fn copy_alone(&self, entry: Entry) -> Result<()> {
-        let rows = entry.rows();
+    pub fn copy_alone(&self, segment: Segment) -> Result<()> {
+        let rows = Rows::from(segment);
         let done = self.stream.copy_row(self.current, rows.dst, rows.src, rows.width);
         self.or_by_kernel(done, &rows)
     }
@@ -170,15 +172,15 @@ impl<'a> StreamCopier<'a> {
     }
 
     /// Launches pieces in as few launches as hold them.
-    fn launch_list(&self, entries: &[Entry], launch: ListLaunch) -> Result<()> {
-        let Some(share) = launch.share else { return self.launch_chunks(entries, launch) };
-        let mut parts = entries.iter().flat_map(|entry| entry.cut(share));
+    fn launch_list(&self, segments: &[Segment], launch: ListLaunch) -> Result<()> {
+        let Some(share) = launch.share else { return self.launch_chunks(segments, launch) };
+        let mut parts = segments.iter().flat_map(|segment| cut(*segment, share));
         std::iter::repeat_with(|| parts.by_ref().take(LIST_MAX).collect::<Vec<_>>())
             .take_while(|some| !some.is_empty())
             .try_for_each(|some| self.launch_chunks(&some, launch))
     }
 
-    fn launch_chunks(&self, mut left: &[Entry], launch: ListLaunch) -> Result<()> {
+    fn launch_chunks(&self, mut left: &[Segment], launch: ListLaunch) -> Result<()> {
         while !left.is_empty() {
             // Where pinned memory is short, pieces go with the launches.
             let slot = if launch.is_inline { None } else { self.stream.device().list_slot().unwrap_or(None) };
@@ -218,10 +220,10 @@ impl<'a> StreamCopier<'a> {
     }
 
     /// Launches the kernel for a list of few pieces, which travel in its parameters.
-    fn launch_inline(&self, entries: &[Entry], launch: ListLaunch) -> Result<()> {
-        let mut list = [Entry::default(); INLINE_MAX];
-        list[..entries.len()].copy_from_slice(entries);
-        let (count, lanes) = (entries.len() as u32, launch.lanes);
+    fn launch_inline(&self, segments: &[Segment], launch: ListLaunch) -> Result<()> {
+        let mut list = [Segment::default(); INLINE_MAX];
+        list[..segments.len()].copy_from_slice(segments);
+        let (count, lanes) = (segments.len() as u32, launch.lanes);
         let completion = self.stream.next_completion(self.current, launch.blocks);
         let mut args = [arg(&list), arg(&count), arg(&lanes), arg(&completion.at), arg(&completion.number)];
         let kernel = self.stream.device().kernels(self.current)?.pieces_inline;
@@ -243,12 +245,12 @@ pub fn arg<T>(value: &T) -> *mut c_void {
 
 /// How to send pieces that have so many bytes together and `most` at most.
 fn sending(
-    entries: &[Entry],
+    segments: &[Segment],
     (bytes, most): (usize, usize),
     direction: Direction,
     constants: &Constants,
 ) -> Sending {
-    let count = entries.len();
+    let count = segments.len();
     let shape = CopyShape::Pieces { count, bytes, most };
     let (blocks, is_inline) = match planner::choose(&shape, direction, constants) {
         CopyMethod::Inline { blocks } => (blocks, true),
@@ -257,10 +259,38 @@ fn sending(
         _ => return Sending::Each,
     };
     // What a kernel reads and writes at once has no order.
-    if direction == Direction::Within && entries.iter().any(Entry::overlaps) {
+    if direction == Direction::Within && segments.iter().any(|it| is_overlapping(it.dst, it.src, it.len)) {
         return Sending::Each;
     }
     let share = planner::share(bytes, direction, constants);
     let lanes = planner::lanes((bytes / count).min(share));
-    Sending::Launch(ListLaunch { lanes, blocks, is_inline, share: (most > share).then_some(share as u64) })
+    Sending::Launch(ListLaunch { lanes, blocks, is_inline, share: (most > share).then_some(share) })
+}
+
+/// A segment in parts of at most `share` bytes.
+#[inline]
+fn cut(Segment { dst, src, len }: Segment, share: usize) -> impl Iterator<Item = Segment> {
+    (0..len).step_by(share).map(move |done| Segment {
+        dst: dst + done,
+        src: src + done,
+        len: share.min(len - done),
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_cut_into_shares_and_a_rest() {
+        for (len, want) in [(1, vec![1]), (256, vec![256]), (257, vec![256, 1]), (700, vec![256, 256, 188])] {
+            let parts: Vec<_> = cut(Segment { dst: 1000, src: 5, len }, 256).collect();
+            assert_eq!(parts.iter().map(|part| part.len).collect::<Vec<_>>(), want);
+            let mut done = 0;
+            for part in parts {
+                assert_eq!((part.dst, part.src), (1000 + done, 5 + done));
+                done += part.len;
+            }
+        }
+    }
 }

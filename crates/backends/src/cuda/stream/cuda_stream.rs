@@ -194,8 +194,9 @@ impl Stream {
 /// Putting work into the stream. Memory that it names stays valid until the op has passed: the contract of
 /// [`Queue::submit`](ferry_core::Queue::submit), which all work comes by.
 impl Stream {
-    /// Something is about to be put into the stream.
-    fn begin(&self) -> StreamHandle {
+    /// Something is about to be put into the stream, by a thread whose current context is the stream's.
+    fn begin(&self, current: &Current<'_>) -> StreamHandle {
+        debug_assert_eq!(current.context().handle(), self.device.handle(), "the context of another GPU");
         self.forget_last_kernel();
         self.handle
     }
@@ -203,13 +204,13 @@ impl Stream {
     /// Copies one row, by a copy engine.
     pub fn copy_row(&self, current: &Current<'_>, dst: usize, src: usize, len: usize) -> Result<()> {
         // SAFETY: a row of an op: both ranges stay valid until the op has passed.
-        unsafe { current.copy(dst, src, len, self.begin()) }
+        unsafe { current.copy(dst, src, len, self.begin(current)) }
     }
 
     /// Copies a rectangle, by a copy engine; row by row where its pitch is more than the driver takes.
     pub fn copy_rows(&self, current: &Current<'_>, rows: &Rows) -> Result<()> {
         // SAFETY: a rectangle of an op: all rows stay valid until the op has passed.
-        unsafe { current.copy_rows(rows, self.begin()) }
+        unsafe { current.copy_rows(rows, self.begin(current)) }
     }
 
     /// Copies segments in one call of the driver, which then uses several copy engines. False if it has none
@@ -221,12 +222,12 @@ impl Stream {
             return Ok(false);
         }
         // SAFETY: the segments of an op stay valid until the op has passed.
-        unsafe { current.copy_batch(segments, self.begin()) }
+        unsafe { current.copy_batch(segments, self.begin(current)) }
     }
 
     /// Fills device memory.
     pub fn fill(&self, current: &Current<'_>, part: Memset) -> Result<()> {
-        let stream = self.begin();
+        let stream = self.begin(current);
         match part {
             // SAFETY: a part of a fill: it stays valid until the op has passed.
             Memset::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
@@ -245,7 +246,7 @@ impl Stream {
     ) -> Result<()> {
         // SAFETY: the kernel takes these arguments, of these sizes; what they point at stays valid until the
         // op has passed.
-        unsafe { current.launch(kernel, (blocks, THREADS), args, self.begin()) }
+        unsafe { current.launch(kernel, (blocks, THREADS), args, self.begin(current)) }
     }
 
     /// What the next kernel, of so many blocks, is to write when it ends.
@@ -269,7 +270,7 @@ impl Stream {
 
     /// The stream waits for an event of any stream.
     pub fn wait_for(&self, current: &Current<'_>, event: &Event) -> Result<()> {
-        event.wait_in(current, self.begin())
+        event.wait_in(current, self.begin(current))
     }
 
     /// The stream waits until the number at `at` is no less than `number`.
@@ -279,7 +280,7 @@ impl Stream {
     /// past.
     pub unsafe fn wait_for_number(&self, current: &Current<'_>, at: usize, number: u64) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { current.wait_for_number(self.begin(), at, number) }
+        unsafe { current.wait_for_number(self.begin(current), at, number) }
     }
 
     /// Has the driver call `callback` when the stream gets here. If it refuses, the callback comes back.

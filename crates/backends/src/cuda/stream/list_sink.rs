@@ -4,7 +4,7 @@
 use crate::bytes::nontemporal;
 use crate::cuda::{
     stream::device::Device,
-    stream::list_slots::{Entry, INLINE_MAX, LIST_MAX, ListSlot},
+    stream::list_slots::{INLINE_MAX, LIST_MAX, ListSlot},
     stream::list_writer,
 };
 use ferry_core::{Chunk, Segment, SegmentSink, Sizes, sync::Arc};
@@ -35,7 +35,7 @@ impl ListSink {
 
 impl SegmentSink for ListSink {
     fn extend(&mut self, segments: &[Segment]) -> bool {
-        self.slot.as_mut().is_some_and(|slot| slot.add(Entry::of(segments)))
+        self.slot.as_mut().is_some_and(|slot| slot.add(segments))
     }
 
     #[inline]

@@ -4,9 +4,9 @@
 //! list, so that the host knows without a driver call that the slot is free. No thread ever waits for a slot:
 //! when all are lent out the segments go with the launches themselves.
 
-use crate::bytes::{nontemporal, overlap::is_overlapping};
+use crate::bytes::nontemporal;
 use ferry_core::{
-    Result, Rows, Segment,
+    Result, Segment,
     sync::{Mutex, lock, spin_loop},
 };
 use std::{
@@ -26,61 +26,19 @@ const GROUP_SLOTS: usize = 8;
 /// How often the slots are polled for being free when they are given back: some hundred microseconds.
 const IDLE_POLLS: u32 = 10_000;
 /// Bytes of a group: the lists, and then the numbers of the last loans that came back.
-const GROUP_LEN: usize = GROUP_SLOTS * (LIST_MAX * size_of::<Entry>() + size_of::<AtomicU64>());
+const GROUP_LEN: usize = GROUP_SLOTS * (LIST_MAX * size_of::<Segment>() + size_of::<AtomicU64>());
 
-/// A segment as kernels read it, in 64-bit words: `Entry` in kernels.cu. Its layout is that of the core's
-/// [`Segment`], so that a list written by the core's checks is read by a kernel as it is.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// The address of the first byte of the destination.
-    pub dst: u64,
-    /// The address of the first byte of the source.
-    pub src: u64,
-    /// The number of bytes.
-    pub len: u64,
-}
+// A kernel reads a segment as three words of 64 bits (`Entry` in kernels.cu), where the core's checks wrote
+// it.
+const _: () = assert!(size_of::<Segment>() == 3 * size_of::<u64>());
 
-const _: () =
-    assert!(size_of::<Segment>() == size_of::<Entry>() && align_of::<Segment>() == align_of::<Entry>());
-
-impl Entry {
-    /// The entry as a row.
-    pub fn rows(&self) -> Rows {
-        Rows::linear(self.dst as usize, self.src as usize, self.len as usize)
-    }
-
-    /// The segments of a plan, as they are.
-    pub fn of(segments: &[Segment]) -> &[Entry] {
-        // SAFETY: both are three words in the order of C, dst, src and len, as large as each other where
-        // addresses have 64 bits.
-        unsafe { slice::from_raw_parts(segments.as_ptr().cast(), segments.len()) }
-    }
-
-    /// Cuts the entry into parts of at most `share` bytes.
-    #[inline]
-    pub fn cut(self, share: u64) -> impl Iterator<Item = Entry> {
-        (0..self.len).step_by(share as usize).map(move |done| Entry {
-            dst: self.dst + done,
-            src: self.src + done,
-            len: share.min(self.len - done),
-        })
-    }
-
-    /// Whether its two ends share bytes.
-    #[inline]
-    pub fn overlaps(&self) -> bool {
-        is_overlapping(self.dst as usize, self.src as usize, self.len as usize)
-    }
-}
-
-/// Writes entries into room that is as long at least and that a GPU will read, with non-temporal stores: the
+/// Writes segments into room that is as long at least and that a GPU will read, with non-temporal stores: the
 /// room need not be fetched into the caches before it is written, nor snooped there when it is read. A
 /// [fence](nontemporal::fence) comes before the GPU is told.
-pub fn write(room: &mut [MaybeUninit<Segment>], entries: &[Entry]) {
-    let to = room[..entries.len()].as_mut_ptr().cast();
-    // SAFETY: an entry is three words.
-    let words = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), 3 * entries.len()) };
+pub fn write(room: &mut [MaybeUninit<Segment>], segments: &[Segment]) {
+    let to = room[..segments.len()].as_mut_ptr().cast();
+    // SAFETY: a segment is three words.
+    let words = unsafe { slice::from_raw_parts(segments.as_ptr().cast(), 3 * segments.len()) };
     // SAFETY: there is room for as many.
     unsafe { nontemporal::copy_words(to, words) };
 }
@@ -106,7 +64,7 @@ pub struct ListSlot {
     /// Where the kernel has to write it.
     pub back: usize,
     list: usize,
-    /// How many entries were added.
+    /// How many segments were added.
     len: usize,
     is_sent: bool,
 }
@@ -163,22 +121,22 @@ impl SlotTable {
             slot: slot as u32,
             number: self.count,
             back: self.back(slot),
-            list: self.groups[slot / GROUP_SLOTS] + slot % GROUP_SLOTS * LIST_MAX * size_of::<Entry>(),
+            list: self.groups[slot / GROUP_SLOTS] + slot % GROUP_SLOTS * LIST_MAX * size_of::<Segment>(),
             len: 0,
             is_sent: false,
         }
     }
 
     fn back(&self, slot: usize) -> usize {
-        let lists = GROUP_SLOTS * LIST_MAX * size_of::<Entry>();
+        let lists = GROUP_SLOTS * LIST_MAX * size_of::<Segment>();
         self.groups[slot / GROUP_SLOTS] + lists + slot % GROUP_SLOTS * size_of::<AtomicU64>()
     }
 }
 
 impl ListSlot {
-    /// Room behind what was added; entries are segments to the core.
+    /// Room behind what was added.
     pub fn room(&mut self) -> &mut [MaybeUninit<Segment>] {
-        let rest = self.list + self.len * size_of::<Entry>();
+        let rest = self.list + self.len * size_of::<Segment>();
         // SAFETY: the rest of the slot, which is lent to no other launch, and no kernel reads it before it is
         // sent.
         unsafe { slice::from_raw_parts_mut(rest as *mut MaybeUninit<Segment>, LIST_MAX - self.len) }
@@ -192,24 +150,23 @@ impl ListSlot {
         self.len += count;
     }
 
-    /// Writes entries behind the others; false if they do not all fit, and then none is written.
-    pub fn add(&mut self, entries: &[Entry]) -> bool {
-        let fits = entries.len() <= LIST_MAX - self.len;
+    /// Writes segments behind the others; false if they do not all fit, and then none is written.
+    pub fn add(&mut self, segments: &[Segment]) -> bool {
+        let fits = segments.len() <= LIST_MAX - self.len;
         if fits {
-            write(self.room(), entries);
-            self.len += entries.len();
+            write(self.room(), segments);
+            self.len += segments.len();
         }
         fits
     }
 
     /// What was added.
     pub fn segments(&self) -> &[Segment] {
-        // SAFETY: so many entries were written, which are segments to the core, and no kernel ever writes to
-        // the list.
+        // SAFETY: so many segments were written, and no kernel ever writes to the list.
         unsafe { slice::from_raw_parts(self.list as *const Segment, self.len) }
     }
 
-    /// How many entries were added.
+    /// How many segments were added.
     pub fn count(&self) -> u32 {
         self.len as u32
     }
@@ -296,19 +253,18 @@ mod tests {
 
     #[test]
     fn a_list_is_written_whole_wherever_it_starts() {
-        let entry = |number: u64| Entry { dst: 3 * number, src: 3 * number + 1, len: 3 * number + 2 };
-        let entries: Vec<_> = (1..9).map(entry).collect();
+        let segment = |number: usize| Segment { dst: 3 * number, src: 3 * number + 1, len: 3 * number + 2 };
+        let segments: Vec<_> = (1..9).map(segment).collect();
         for start in 0..5 {
-            for count in 0..entries.len() {
+            for count in 0..segments.len() {
                 let mut room = [MaybeUninit::new(Segment::default()); 12];
-                write(&mut room[start..], &entries[..count]);
+                write(&mut room[start..], &segments[..count]);
                 nontemporal::fence();
                 // SAFETY: initialised above.
                 let room = room.map(|segment| unsafe { segment.assume_init() });
-                let room = Entry::of(&room);
-                assert_eq!(room[start..start + count], entries[..count], "{count} from {start} on");
+                assert_eq!(room[start..start + count], segments[..count], "{count} from {start} on");
                 let others = room[..start].iter().chain(&room[start + count..]);
-                assert!(others.copied().eq([Entry::default(); 12].into_iter().take(12 - count)));
+                assert!(others.copied().eq([Segment::default(); 12].into_iter().take(12 - count)));
             }
         }
     }
@@ -319,18 +275,5 @@ mod tests {
         let loan = lend(&lists).expect("a free slot");
         loan.sent();
         assert_eq!(lists.close(), []);
-    }
-
-    #[test]
-    fn a_piece_is_cut_into_shares_and_a_rest() {
-        for (len, want) in [(1, vec![1]), (256, vec![256]), (257, vec![256, 1]), (700, vec![256, 256, 188])] {
-            let parts: Vec<_> = Entry { dst: 1000, src: 5, len }.cut(256).collect();
-            assert_eq!(parts.iter().map(|part| part.len).collect::<Vec<_>>(), want);
-            let mut done = 0;
-            for part in parts {
-                assert_eq!((part.dst, part.src), (1000 + done, 5 + done));
-                done += part.len;
-            }
-        }
     }
 }

@@ -3,9 +3,12 @@
 use super::*;
 use crate::cuda::{
     coalesce::window::{Offered, RunKind},
-    stream::{list_slots::Entry, planner::Direction},
+    stream::planner::Direction,
 };
-use ferry_core::sync::{AtomicUsize, Ordering};
+use ferry_core::{
+    Segment,
+    sync::{AtomicUsize, Ordering},
+};
 
 #[derive(Default)]
 struct Fake {
@@ -24,7 +27,7 @@ impl Fake {
     /// Submits a copy. The sender is asked for the first one that it does not look at, and not for the fourth
     /// as elsewhere: so it may come and go between two.
     fn submit(self: &Arc<Self>, sender: &Sender<Fake>) {
-        let copy = Entry { dst: 0, src: 100, len: 1 };
+        let copy = Segment { dst: 0, src: 100, len: 1 };
         for _ in 0..4 {
             match self.window.offer(
                 RunKind::Copies(Direction::In),

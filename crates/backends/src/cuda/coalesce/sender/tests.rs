@@ -1,9 +1,10 @@
 use super::*;
 use crate::cuda::{
     coalesce::window::{Offered, RunKind},
-    stream::{list_slots::Entry, planner::Direction},
+    stream::planner::Direction,
 };
 use crate::pool::Pool;
+use ferry_core::Segment;
 use std::sync::mpsc;
 
 const US: Duration = Duration::from_micros(1);
@@ -87,8 +88,8 @@ impl Fake {
     }
 
     /// Submits a copy. Says whether it was coalesced.
-    fn submit(self: &Arc<Self>, to: u64, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
-        let copy = Entry { dst: to, src: 1 << 40, len: 8 };
+    fn submit(self: &Arc<Self>, to: usize, sender: &Arc<Sender<Fake>>, workers: &Arc<Pool>) -> bool {
+        let copy = Segment { dst: to, src: 1 << 40, len: 8 };
         match self.window.offer(
             RunKind::Copies(Direction::In),
             || 0,
@@ -129,7 +130,7 @@ fn copies_are_sent_though_nobody_asks_for_it() {
     let mut coalesced = 0;
     for round in 0..2000 {
         for lane in &lanes[..1 + round % 3] {
-            coalesced += usize::from(lane.submit(0x1000 * round as u64, &sender, &workers));
+            coalesced += usize::from(lane.submit(0x1000 * round, &sender, &workers));
         }
         if round % 20 == 0 {
             while coalesced > 0 {

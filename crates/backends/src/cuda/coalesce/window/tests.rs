@@ -4,38 +4,38 @@ use super::*;
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
+    fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
+        (self.0 >> 33) as usize % end
     }
 
-    fn shuffled(&mut self, entries: &[Entry]) -> Vec<Entry> {
-        let mut entries = entries.to_vec();
-        (1..entries.len()).for_each(|at| entries.swap(at, self.below(at as u64 + 1) as usize));
-        entries
+    fn shuffled(&mut self, segments: &[Segment]) -> Vec<Segment> {
+        let mut segments = segments.to_vec();
+        (1..segments.len()).for_each(|at| segments.swap(at, self.below(at + 1)));
+        segments
     }
 }
 
-fn copy(dst: u64, src: u64, len: u64) -> Entry {
-    Entry { dst, src, len }
+fn copy(dst: usize, src: usize, len: usize) -> Segment {
+    Segment { dst, src, len }
 }
 
-fn run(copies: &[Entry]) -> Run {
+fn run(copies: &[Segment]) -> Run {
     let mut run = Run::default();
     (1..).zip(copies).for_each(|(ticket, copy)| run.add(ticket, Direction::Within, *copy));
     run
 }
 
-fn do_it(memory: &mut [u8], copy: &Entry) {
-    memory.copy_within(copy.src as usize..(copy.src + copy.len) as usize, copy.dst as usize);
+fn do_it(memory: &mut [u8], copy: &Segment) {
+    memory.copy_within(copy.src..copy.src + copy.len, copy.dst);
 }
 
 /// Copies inside `size` bytes whose ends do not overlap. Neighbours go on where the last one ended every
 /// other time.
-fn random_copies(dice: &mut Dice, size: u64) -> Vec<Entry> {
+fn random_copies(dice: &mut Dice, size: usize) -> Vec<Segment> {
     let (count, most) = (1 + dice.below(24), 1 + dice.below(size / 4));
-    let mut copies: Vec<Entry> = Vec::new();
-    while (copies.len() as u64) < count {
+    let mut copies: Vec<Segment> = Vec::new();
+    while copies.len() < count {
         let (dst, src) = match copies.last() {
             Some(last) if dice.below(2) == 0 => (last.dst + last.len, last.src + last.len),
             _ => (dice.below(size), dice.below(size)),
@@ -66,7 +66,7 @@ fn portions_keep_the_order_of_copies_that_meet() {
             cuts += 1;
         }
         assert_eq!(got, want, "round {round}: {copies:?}");
-        let bytes: u64 = run.entries.iter().map(|copy| copy.len).sum();
+        let bytes: usize = run.segments.iter().map(|copy| copy.len).sum();
         assert_eq!((bytes, run.count()), (copies.iter().map(|copy| copy.len).sum(), copies.len()));
     }
     assert!(cuts > 30_000, "{cuts}: copies that meet are rare here");
@@ -75,7 +75,7 @@ fn portions_keep_the_order_of_copies_that_meet() {
 #[test]
 fn copies_that_are_apart_are_one_portion_in_any_order() {
     let mut dice = Dice(3);
-    let scattered: Vec<Entry> =
+    let scattered: Vec<Segment> =
         (0..100).map(|index| copy(0x10_0000 + 8192 * index, 0x1000 + 64 * index, 64)).collect();
     for copies in [scattered.clone(), scattered.iter().rev().copied().collect(), dice.shuffled(&scattered)] {
         let run = run(&copies);
@@ -83,7 +83,7 @@ fn copies_that_are_apart_are_one_portion_in_any_order() {
         assert_eq!(portions, [&copies[..]]);
     }
     // Sources between the destinations, and sources that overlap each other.
-    let woven: Vec<Entry> = (0..100).map(|index| copy(128 * index, 128 * (index / 2) + 64, 64)).collect();
+    let woven: Vec<Segment> = (0..100).map(|index| copy(128 * index, 128 * (index / 2) + 64, 64)).collect();
     assert_eq!(run(&dice.shuffled(&woven)).portions().count(), 1);
 }
 
@@ -92,11 +92,12 @@ fn copies_from_elsewhere_are_one_portion_unless_they_write_the_same() {
     let (mut dice, mut whole) = (Dice(11), 0);
     for round in 0..5_000 {
         let (count, step) = (2 + dice.below(8), [1, 64, 4096][round % 3]);
-        let copies: Vec<Entry> = (0..count)
+        let copies: Vec<Segment> = (0..count)
             .map(|index| copy(dice.below(60) * step, (1 << 40) + 0x10_0000 * index, 1 + dice.below(3 * step)))
             .collect();
-        let meet = |a: &Entry, b: &Entry| a.dst < b.dst + b.len && b.dst < a.dst + a.len;
-        let apart = |list: &[Entry]| (1..list.len()).all(|at| !list[..at].iter().any(|a| meet(a, &list[at])));
+        let meet = |a: &Segment, b: &Segment| a.dst < b.dst + b.len && b.dst < a.dst + a.len;
+        let apart =
+            |list: &[Segment]| (1..list.len()).all(|at| !list[..at].iter().any(|a| meet(a, &list[at])));
         let run = run(&copies);
         let portions: Vec<_> = run.portions().collect();
         assert!(portions.iter().all(|portion| apart(portion)), "{copies:?}");
@@ -108,7 +109,7 @@ fn copies_from_elsewhere_are_one_portion_unless_they_write_the_same() {
 
 #[test]
 fn a_portion_ends_where_a_copy_meets_an_earlier_one() {
-    let cuts = |copies: &[Entry]| run(copies).portions().map(<[Entry]>::len).collect::<Vec<_>>();
+    let cuts = |copies: &[Segment]| run(copies).portions().map(<[Segment]>::len).collect::<Vec<_>>();
     let first = copy(100, 1000, 50);
     assert_eq!(cuts(&[first, copy(149, 2000, 1)]), [1, 1], "writes where the first writes");
     assert_eq!(cuts(&[first, copy(150, 2000, 1)]), [2], "beside it");
@@ -121,15 +122,15 @@ fn a_portion_ends_where_a_copy_meets_an_earlier_one() {
 
 #[test]
 fn neighbours_that_go_on_are_one_copy() {
-    let entries = |copies: &[Entry]| run(copies).into_list();
+    let segments = |copies: &[Segment]| run(copies).into_list();
     let four: Vec<_> = (0..4).map(|index| copy(0x1000 + 64 * index, 0x8000 + 64 * index, 64)).collect();
-    assert_eq!(entries(&four), [copy(0x1000, 0x8000, 256)]);
+    assert_eq!(segments(&four), [copy(0x1000, 0x8000, 256)]);
     let other_source = [four[0], copy(four[1].dst, 0x9000, 64)];
-    assert_eq!(entries(&other_source), other_source);
+    assert_eq!(segments(&other_source), other_source);
     let other_target = [four[0], copy(0x2000, four[1].src, 64)];
-    assert_eq!(entries(&other_target), other_target);
+    assert_eq!(segments(&other_target), other_target);
     let chain = [copy(64, 0, 64), copy(128, 64, 64)];
-    assert_eq!(entries(&chain), chain, "the second reads what the first writes");
+    assert_eq!(segments(&chain), chain, "the second reads what the first writes");
     assert_eq!(run(&chain).portions().count(), 2);
 }
 
@@ -141,14 +142,14 @@ fn a_run_is_of_one_kind_and_not_too_long() {
     assert!(!run.has_room(RunKind::Copies(Direction::Out)) && !run.has_room(RunKind::Descriptors));
     assert_eq!((run.first(), run.last(), run.kind()), (5, 5, Some(RunKind::Copies(Direction::In))));
     (6..5 + WINDOW_MAX.0 as Ticket)
-        .for_each(|ticket| run.add(ticket, Direction::In, copy(16 * ticket, 1 << 20, 8)));
+        .for_each(|ticket| run.add(ticket, Direction::In, copy(16 * ticket as usize, 1 << 20, 8)));
     assert_eq!((run.count(), run.last()), (WINDOW_MAX.0, 5 + WINDOW_MAX.0 as Ticket - 1));
     assert!(
         !run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Direction::In))
             && run.has_room(RunKind::Copies(Direction::In))
     );
     let mut run = Run::default();
-    run.add(1, Direction::In, copy(1 << 30, 1 << 40, WINDOW_MAX.1 as u64));
+    run.add(1, Direction::In, copy(1 << 30, 1 << 40, WINDOW_MAX.1));
     assert!(!run.has_room_up_to(WINDOW_MAX, RunKind::Copies(Direction::In)));
 }
 
@@ -162,7 +163,7 @@ fn descriptors_are_kept_one_by_one() {
 }
 
 /// Offers a copy to a lane that has passed `passed`.
-fn offer(window: &Window, direction: Direction, copy: Entry, passed: Ticket) -> Offered {
+fn offer(window: &Window, direction: Direction, copy: Segment, passed: Ticket) -> Offered {
     window.offer(RunKind::Copies(direction), || passed, |run, ticket| run.add(ticket, direction, copy))
 }
 
