@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 
 import pytest
 
@@ -12,6 +13,8 @@ HANGS_AFTER = 120
 
 
 def pytest_configure(config):
+    # A shell starts background jobs with SIGINT ignored, and Python then leaves it so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # While tests run, 2 is a file of pytest's that is lost with the process.
     with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         config.stash[TERMINAL] = os.fdopen(os.dup(2), "w")
