@@ -20,7 +20,7 @@ use crate::cuda::{
     order::watcher::Watcher,
     staging::Staging,
     stream::device::Device,
-    stream::{Stream, StreamKind, copies, memset, reduce},
+    stream::{Stream, StreamKind, copies, reduce},
 };
 use crate::pool::Job;
 use ferry_core::{
@@ -184,7 +184,7 @@ impl Task for OpTask {
                 // SAFETY: the submitter keeps the rows valid until the op has passed.
                 return host_work::move_bytes(turn, move || unsafe { copy_all(&plan) });
             }
-            OpTask::Fill(all) => memset::pieces(all).try_for_each(|part| stream.fill(current, part))?,
+            OpTask::Fill(fill) => stream.fill(current, &fill)?,
             OpTask::HostFill(fill) => {
                 // SAFETY: the submitter keeps the range valid until the op has passed.
                 return host_work::move_bytes(turn, move || unsafe { fill_all(&fill) });

@@ -7,7 +7,6 @@ use crate::cuda::{
     driver::{Current, KernelHandle},
     stream::Stream,
     stream::device::{Device, text},
-    stream::memset::Memset,
 };
 use ferry_core::{
     Result,
@@ -83,7 +82,7 @@ impl QueueMemory {
     ) -> Result<Arc<QueueMemory>> {
         let spare = lock(&shared.spare).pop();
         let buffers = spare.map_or_else(|| QueueBuffers::new(current, scratch_len), Ok)?;
-        stream.fill(current, Memset::Bytes { dst: buffers.scratch, byte: 0, count: zeroes })?;
+        stream.fill_bytes(current, buffers.scratch, 0, zeroes)?;
         let ring = ErrorRing {
             written: 0,
             taken: 0,

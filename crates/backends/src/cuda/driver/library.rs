@@ -18,7 +18,7 @@ pub struct Driver {
     pub(super) calls: Functions,
     /// Copies many segments in one call; newer drivers have it.
     pub(super) copy_batch: Option<CopyBatch>,
-    /// Memory that this library has taken for itself (`own.rs`).
+    /// Memory that this library has taken for itself.
     pub(super) own: Mutex<CountedRanges>,
 }
 

@@ -2,9 +2,10 @@
 
 use super::{
     context::Current,
+    library::Driver,
     table::{Attribute, IpcHandle, SUCCESS},
 };
-use ferry_core::{Error, Kind, Result};
+use ferry_core::{Error, Kind, Result, sync::lock};
 use std::ffi::c_void;
 
 /// Page-locked for every context, and readable by devices.
@@ -90,6 +91,49 @@ impl Current<'_> {
         // SAFETY: the caller's promise.
         let code = unsafe { (self.driver().calls.cuMemHostUnregister)(base) };
         self.check(format_args!("cuMemHostUnregister of {base:#x}"), code)
+    }
+}
+
+/// Memory that this library takes for itself: lists of batches, staging buffers, doorbells. To the driver it
+/// is an allocation like those of other libraries in the process, and it may lie right behind memory of the
+/// user's. So it is remembered, and a caller's address that reaches into it is refused instead of being taken
+/// for another library's.
+impl Current<'_> {
+    /// Pinned memory for this library, which every device can reach.
+    pub fn own_pinned(&self, len: usize) -> Result<usize> {
+        self.alloc_pinned(len).inspect(|at| lock(&self.driver().own).add(*at, len))
+    }
+
+    /// Memory of the GPU for this library.
+    pub fn own_device(&self, len: usize) -> Result<usize> {
+        self.alloc_device(len).inspect(|at| lock(&self.driver().own).add(*at, len))
+    }
+
+    /// Frees it. Where the driver refuses that, as at the end of the process, the result is dropped.
+    ///
+    /// # Safety
+    /// `at` came from `own_pinned`, and nothing uses the memory any more.
+    pub unsafe fn free_own_pinned(&self, at: usize) {
+        lock(&self.driver().own).remove(at);
+        // SAFETY: the caller's promise.
+        let _ = unsafe { self.free_pinned(at) };
+    }
+
+    /// Frees it, like [`free_own_pinned`](Self::free_own_pinned).
+    ///
+    /// # Safety
+    /// `at` came from `own_device`, and nothing uses the memory any more.
+    pub unsafe fn free_own_device(&self, at: usize) {
+        lock(&self.driver().own).remove(at);
+        // SAFETY: the caller's promise.
+        let _ = unsafe { self.free_device(at) };
+    }
+}
+
+impl Driver {
+    /// Whether the range, or its address if it is empty, reaches into memory of this library.
+    pub fn is_own(&self, addr: usize, len: usize) -> bool {
+        lock(&self.own).meets(addr, len)
     }
 }
 

@@ -18,7 +18,6 @@ mod implicit_sync;
 mod kernels;
 mod library;
 mod memory;
-mod own;
 mod streams;
 mod table;
 

@@ -12,12 +12,11 @@ use crate::cuda::{
     stream::device::Device,
     stream::doorbell::{Completion, Doorbell},
     stream::events::Event,
-    stream::memset::Memset,
     stream::planner::Direction,
     stream::settings::Constants,
 };
 use ferry_core::{
-    DeviceId, Error, Plan, Result, Route, Rows,
+    DeviceId, Error, Fill, Plan, Result, Route, Rows,
     sync::{Arc, AtomicBool, Mutex, Ordering, lock},
 };
 use std::{any::Any, ffi::c_void, mem, sync::OnceLock};
@@ -225,15 +224,33 @@ impl Stream {
         unsafe { current.copy_batch(segments, self.begin(current)) }
     }
 
-    /// Fills device memory.
-    pub fn fill(&self, current: &Current<'_>, part: Memset) -> Result<()> {
-        let stream = self.begin(current);
-        match part {
-            // SAFETY: a part of a fill: it stays valid until the op has passed.
-            Memset::Bytes { dst, byte, count } => unsafe { current.fill_bytes(dst, byte, count, stream) },
-            // SAFETY: as above, and aligned to its words.
-            Memset::Words { dst, word, count } => unsafe { current.fill_words(dst, word, count, stream) },
+    /// Fills device memory, in one call of the driver if the four bytes of the pattern are equal; else whole
+    /// words, with single bytes before and after them.
+    pub fn fill(&self, current: &Current<'_>, fill: &Fill) -> Result<()> {
+        let Fill { dst, len, mut pattern, .. } = *fill;
+        if pattern == [pattern[0]; 4] {
+            return self.fill_bytes(current, dst, pattern[0], len);
         }
+        let byte = |at: usize| self.fill_bytes(current, dst + at, fill.pattern[at % 4], 1);
+        let head = (dst.next_multiple_of(4) - dst).min(len);
+        let words = (len - head) / 4;
+        (0..head).try_for_each(byte)?;
+        if words > 0 {
+            pattern.rotate_left(head % 4);
+            let word = u32::from_ne_bytes(pattern);
+            // SAFETY: part of a fill: it stays valid until the op has passed, and it is aligned to its words.
+            unsafe { current.fill_words(dst + head, word, words, self.begin(current))? };
+        }
+        (head + 4 * words..len).try_for_each(byte)
+    }
+
+    /// Fills device memory with one byte.
+    pub fn fill_bytes(&self, current: &Current<'_>, dst: usize, byte: u8, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: part of a fill: it stays valid until the op has passed.
+        unsafe { current.fill_bytes(dst, byte, count, self.begin(current)) }
     }
 
     /// Launches a kernel of ours, which takes arguments of these types.
