@@ -14,7 +14,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// OpenHolds one stream, as often as need be.
+/// The timeline semaphore of one shared stream: holds the stream, as often as need be.
 pub struct Latch {
     words: Arc<Words>,
     word: Word,
@@ -145,49 +145,50 @@ impl Word {
 /// given back: so they only ever grow, and nothing that waits for an old value waits.
 pub struct Words {
     device: Arc<Device>,
-    pages: Mutex<WordPages>,
+    state: Mutex<WordGroups>,
 }
 
 #[derive(Default)]
-struct WordPages {
-    pages: Vec<usize>,
+struct WordGroups {
+    groups: Vec<usize>,
     spare: Vec<Word>,
 }
 
-const PAGE: usize = 4096;
+/// Bytes of pinned memory that are allocated at a time.
+const GROUP_LEN: usize = 4096;
 
 impl Words {
     /// For the shared streams of this device.
     pub fn new(device: Arc<Device>) -> Arc<Words> {
-        Arc::new(Words { device, pages: Mutex::default() })
+        Arc::new(Words { device, state: Mutex::default() })
     }
 
     /// A number of its own.
     fn take(&self, current: &Current<'_>) -> Result<Word> {
-        let mut pages = lock(&self.pages);
-        if let Some(word) = pages.spare.pop() {
+        let mut state = lock(&self.state);
+        if let Some(word) = state.spare.pop() {
             return Ok(word);
         }
-        let at = current.own_pinned(PAGE)?;
-        pages.pages.push(at);
-        let words = (at..at + PAGE).step_by(size_of::<u64>()).map(Word);
+        let at = current.own_pinned(GROUP_LEN)?;
+        state.groups.push(at);
+        let words = (at..at + GROUP_LEN).step_by(size_of::<u64>()).map(Word);
         words.clone().for_each(|word| word.set(0));
-        pages.spare.extend(words);
-        Ok(pages.spare.pop().expect("a page of them"))
+        state.spare.extend(words);
+        Ok(state.spare.pop().expect("a group of them"))
     }
 
     fn give(&self, word: Word) {
-        lock(&self.pages).spare.push(word);
+        lock(&self.state).spare.push(word);
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
         let Ok(current) = self.device.enter() else { return };
-        for page in std::mem::take(&mut lock(&self.pages).pages) {
+        for group in std::mem::take(&mut lock(&self.state).groups) {
             // SAFETY: made by `own_pinned`; the latches that used the words, and the streams that waited for
             // them, retain this and so are gone.
-            unsafe { current.free_own_pinned(page) };
+            unsafe { current.free_own_pinned(group) };
         }
     }
 }

@@ -30,7 +30,7 @@ fn beside_a_worker<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync +
     beside(false, body);
 }
 
-/// The same with a worker that ends as soon as it finds nothing to do.
+/// Runs `body` beside one worker as above, which ends as soon as it finds nothing to do.
 fn beside_a_worker_that_ends<F: FnOnce()>(body: impl Fn(&Arc<Engine>) -> F + Send + Sync + 'static) {
     beside(true, body);
 }
