@@ -57,7 +57,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn of(segments: &[Segment]) -> Sizes {
+    /// The sizes of these segments.
+    pub fn of(segments: &[Segment]) -> Sizes {
         segments.iter().fold(Sizes::default(), |sizes, segment| {
             sizes.and(Sizes { bytes: segment.len, longest: segment.len })
         })

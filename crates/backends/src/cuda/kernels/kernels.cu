@@ -6,7 +6,7 @@
 // Threads of a block: at most `THREADS` of the Rust side.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 
-// One segment to copy: `Entry` of the Rust side.
+// One segment to copy: `Segment` of the core.
 struct Entry {
     u8 *dst;
     const u8 *src;

@@ -7,34 +7,11 @@ use crate::cuda::{
     stream::cuda_stream::Stream,
     stream::list_sink::ListSink,
     stream::list_slots::{INLINE_MAX, LIST_MAX, ListSlot},
-    stream::planner::{self, CopyMethod, CopyShape, Direction},
+    stream::planner::{self, CopyMethod, CopyShape, Direction, ListLaunch},
     stream::settings::Constants,
 };
 use ferry_core::{Kind, Pieces, Plan, Result, Rows, Segment, Sizes};
 use std::{ffi::c_void, ptr};
-
-/// How pieces are sent.
-enum Sending {
-    /// One by one, by a copy engine.
-    Each,
-    /// All in one call of the driver.
-    Batch,
-    /// By a kernel.
-    Launch(ListLaunch),
-}
-
-/// How a list of pieces is launched.
-#[derive(Clone, Copy)]
-struct ListLaunch {
-    /// Threads for each piece.
-    lanes: u32,
-    /// Blocks of the launch.
-    blocks: u32,
-    /// Whether the list goes into the parameters of the kernel.
-    is_inline: bool,
-    /// Pieces that are longer than this are cut, if there are any.
-    share: Option<usize>,
-}
 
 /// Puts copies of one direction into a stream.
 pub struct StreamCopier<'a> {
@@ -70,12 +47,12 @@ impl<'a> StreamCopier<'a> {
         if plan.is_ordered() {
             return self.send_each(segments);
         }
-        let Sizes { bytes, longest } = plan.sizes();
-        match sending(segments, (bytes, longest), self.direction, self.constants()) {
-            Sending::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
+        let sizes = plan.sizes();
+        match self.choose(segments, sizes, self.constants()) {
+            CopyMethod::Launch(launch) if !launch.is_inline && launch.share.is_none() => {
                 self.launch_plan(plan, launch)
             }
-            sending => self.send_so(segments, sending, (bytes, longest)),
+            method => self.send_by(method, segments, sizes),
         }
     }
 
@@ -92,22 +69,32 @@ impl<'a> StreamCopier<'a> {
 
     /// Copies pieces that are independent of each other.
     pub fn send(&self, segments: &[Segment]) -> Result<()> {
-        let sizes = segments.iter().map(|segment| segment.len);
-        let sizes = sizes.fold((0, 0), |(bytes, most), len| (bytes + len, len.max(most)));
-        self.send_so(segments, sending(segments, sizes, self.direction, self.constants()), sizes)
+        let sizes = Sizes::of(segments);
+        self.send_by(self.choose(segments, sizes, self.constants()), segments, sizes)
     }
 
-    fn send_so(&self, segments: &[Segment], so: Sending, sizes: (usize, usize)) -> Result<()> {
-        match so {
-            Sending::Each => self.send_each(segments),
-            Sending::Launch(launch) => self.launch_list(segments, launch),
-            Sending::Batch if self.send_batch(segments)? => Ok(()),
-            Sending::Batch => {
-                match sending(segments, sizes, self.direction, &self.constants().clone().without_batches()) {
-                    Sending::Launch(launch) => self.launch_list(segments, launch),
-                    _ => self.send_each(segments),
-                }
+    /// The method for pieces of these sizes that are independent of each other.
+    fn choose(&self, segments: &[Segment], sizes: Sizes, constants: &Constants) -> CopyMethod {
+        let shape = CopyShape::Pieces { count: segments.len(), bytes: sizes.bytes, most: sizes.longest };
+        let overlaps = |segment: &Segment| is_overlapping(segment.dst, segment.src, segment.len);
+        match planner::choose(&shape, self.direction, constants) {
+            // What a kernel reads and writes at once has no order.
+            CopyMethod::Launch(_) if self.direction == Direction::Within && segments.iter().any(overlaps) => {
+                CopyMethod::Each
             }
+            method => method,
+        }
+    }
+
+    fn send_by(&self, method: CopyMethod, segments: &[Segment], sizes: Sizes) -> Result<()> {
+        match method {
+            CopyMethod::Launch(launch) => self.launch_list(segments, launch),
+            CopyMethod::Batch if self.send_batch(segments)? => Ok(()),
+            CopyMethod::Batch => {
+                let constants = self.constants().clone().without_batches();
+                self.send_by(self.choose(segments, sizes, &constants), segments, sizes)
+            }
+            _ => self.send_each(segments),
         }
     }
 
@@ -241,30 +228,6 @@ impl<'a> StreamCopier<'a> {
 /// Where an argument of a kernel is. The driver only reads it.
 pub fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
-}
-
-/// How to send pieces that have so many bytes together and `most` at most.
-fn sending(
-    segments: &[Segment],
-    (bytes, most): (usize, usize),
-    direction: Direction,
-    constants: &Constants,
-) -> Sending {
-    let count = segments.len();
-    let shape = CopyShape::Pieces { count, bytes, most };
-    let (blocks, is_inline) = match planner::choose(&shape, direction, constants) {
-        CopyMethod::Inline { blocks } => (blocks, true),
-        CopyMethod::List { blocks } => (blocks, false),
-        CopyMethod::Batch => return Sending::Batch,
-        _ => return Sending::Each,
-    };
-    // What a kernel reads and writes at once has no order.
-    if direction == Direction::Within && segments.iter().any(|it| is_overlapping(it.dst, it.src, it.len)) {
-        return Sending::Each;
-    }
-    let share = planner::share(bytes, direction, constants);
-    let lanes = planner::lanes((bytes / count).min(share));
-    Sending::Launch(ListLaunch { lanes, blocks, is_inline, share: (most > share).then_some(share) })
 }
 
 /// A segment in parts of at most `share` bytes.

@@ -70,16 +70,8 @@ pub enum CopyMethod {
     Batch,
     /// A copy engine, as a rectangle.
     Rectangle,
-    /// A kernel with the list in its parameters.
-    Inline {
-        /// Blocks of the launch.
-        blocks: u32,
-    },
-    /// A kernel that reads its list from pinned memory.
-    List {
-        /// Blocks of the launch.
-        blocks: u32,
-    },
+    /// The kernel for lists of pieces.
+    Launch(ListLaunch),
     /// The kernel for rectangles.
     Grid {
         /// Blocks of the launch.
@@ -89,6 +81,19 @@ pub enum CopyMethod {
     Move,
     /// Copy engines, through memory of the host: for ends that share bytes.
     Bounce,
+}
+
+/// How a list of pieces is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListLaunch {
+    /// Threads for each piece.
+    pub lanes: u32,
+    /// Blocks of the launch.
+    pub blocks: u32,
+    /// Whether the list goes into the parameters of the kernel, which else reads it from pinned memory.
+    pub is_inline: bool,
+    /// Pieces that are longer than this are cut, if there are any.
+    pub share: Option<usize>,
 }
 
 impl CopyShape {
@@ -142,8 +147,12 @@ fn choose_for_pieces(
         Direction::Across => CopyMethod::Each,
         Direction::In | Direction::Out if goes_together => CopyMethod::Batch,
         _ if !is_worth_a_launch || blocks == 0 => CopyMethod::Each,
-        _ if parts <= constants.inline_most => CopyMethod::Inline { blocks },
-        _ => CopyMethod::List { blocks },
+        _ => CopyMethod::Launch(ListLaunch {
+            lanes: lanes(size.min(share)),
+            blocks,
+            is_inline: parts <= constants.inline_most,
+            share: (most > share).then_some(share),
+        }),
     }
 }
 
@@ -174,7 +183,7 @@ fn choose_for_rows(shape: &CopyShape, direction: Direction, constants: &Constant
 
 /// The longest piece that a kernel is given whole: longer ones are cut, so that there are enough of them
 /// under way to fill the link, or the device.
-pub fn share(bytes: usize, direction: Direction, constants: &Constants) -> usize {
+fn share(bytes: usize, direction: Direction, constants: &Constants) -> usize {
     let parts = if direction == Direction::Within { 8 * constants.blocks_within } else { PIECES_IN_FLIGHT };
     let even = bytes / parts.max(1);
     even.next_power_of_two().min(constants.share_most).max(constants.share_least)
@@ -182,7 +191,7 @@ pub fn share(bytes: usize, direction: Direction, constants: &Constants) -> usize
 
 /// How many threads of a kernel go to one piece, for pieces of this length on average: each reads four cells
 /// of 16 bytes at once, and the shorter the pieces are the more of them are under way.
-pub fn lanes(len: usize) -> u32 {
+fn lanes(len: usize) -> u32 {
     if len <= 512 {
         8
     } else if len <= 1024 {
@@ -202,7 +211,19 @@ mod tests {
 
     fn chosen(shape: CopyShape, direction: Direction) -> CopyMethod {
         let constants = Constants { blocks_within: 132, ..Constants::default() };
-        choose(&shape, direction, &constants)
+        in_short(choose(&shape, direction, &constants))
+    }
+
+    /// The method, without the threads of a launch and how it is cut.
+    fn in_short(method: CopyMethod) -> CopyMethod {
+        match method {
+            CopyMethod::Launch(ListLaunch { blocks, is_inline, .. }) => launch(is_inline, blocks),
+            method => method,
+        }
+    }
+
+    fn launch(is_inline: bool, blocks: u32) -> CopyMethod {
+        CopyMethod::Launch(ListLaunch { lanes: 0, blocks, is_inline, share: None })
     }
 
     fn pieces(count: usize, size: usize) -> CopyShape {
@@ -218,17 +239,17 @@ mod tests {
     /// The rows of the table in docs/performance.md, and what lies around them.
     #[test]
     fn every_measured_batch_goes_to_its_winner() {
-        use CopyMethod::{Batch, Each, Inline, List};
-        let link = List { blocks: 32 };
+        use CopyMethod::{Batch, Each};
+        let link = launch(false, 32);
         for (direction, shape, want) in [
             (Direction::In, pieces(4096, 4 * K), link),
             (Direction::In, pieces(4096, K), link),
             (Direction::In, pieces(1024, 16 * K), link),
             (Direction::Out, pieces(4096, 4 * K), link),
             (Direction::Out, pieces(4096, K), link),
-            (Direction::In, pieces(64, 4 * K), Inline { blocks: 32 }),
-            (Direction::Out, pieces(64, 4 * K), Inline { blocks: 32 }),
-            (Direction::In, pieces(160, 4 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(64, 4 * K), launch(true, 32)),
+            (Direction::Out, pieces(64, 4 * K), launch(true, 32)),
+            (Direction::In, pieces(160, 4 * K), launch(true, 32)),
             (Direction::In, pieces(161, 4 * K), link),
             (Direction::In, pieces(512, 128 * K), link),
             (Direction::Out, pieces(512, 128 * K), link),
@@ -237,17 +258,17 @@ mod tests {
             (Direction::In, pieces(64, 2 * M), Batch),
             (Direction::Out, pieces(2, 4 * M), Batch),
             (Direction::In, pieces(1, 4 * M), Each),
-            (Direction::In, pieces(4, 64 * K), Inline { blocks: 32 }),
-            (Direction::In, pieces(8, 64 * K), Inline { blocks: 32 }),
+            (Direction::In, pieces(4, 64 * K), launch(true, 32)),
+            (Direction::In, pieces(8, 64 * K), launch(true, 32)),
             (Direction::In, pieces(64, 128 * K), link),
             (Direction::In, pieces(3, 4 * K), Each),
-            (Direction::In, pieces(4, 4 * K), Inline { blocks: 4 }),
+            (Direction::In, pieces(4, 4 * K), launch(true, 4)),
             (Direction::In, pieces(1, 64), Each),
-            (Direction::Within, pieces(4096, 4 * K), List { blocks: 132 }),
-            (Direction::Within, pieces(64, 4 * K), Inline { blocks: 64 }),
-            (Direction::Within, pieces(64, 4 * M), List { blocks: 132 }),
+            (Direction::Within, pieces(4096, 4 * K), launch(false, 132)),
+            (Direction::Within, pieces(64, 4 * K), launch(true, 64)),
+            (Direction::Within, pieces(64, 4 * M), launch(false, 132)),
             (Direction::Within, pieces(4, 64 * M), Each),
-            (Direction::Within, pieces(2, 64), Inline { blocks: 2 }),
+            (Direction::Within, pieces(2, 64), launch(true, 2)),
             (Direction::Within, pieces(1, 64), Each),
             (Direction::Across, pieces(4096, 4 * K), Each),
         ] {
@@ -258,8 +279,9 @@ mod tests {
     #[test]
     fn who_cannot_hand_over_all_at_once_leaves_more_to_kernels() {
         let constants = Constants::default().without_batches();
-        for (size, want) in [(512 * K, CopyMethod::List { blocks: 32 }), (2 * M, CopyMethod::Each)] {
-            assert_eq!(choose(&pieces(64, size), Direction::In, &constants), want, "{size} bytes");
+        for (size, want) in [(512 * K, launch(false, 32)), (2 * M, CopyMethod::Each)] {
+            let chosen = in_short(choose(&pieces(64, size), Direction::In, &constants));
+            assert_eq!(chosen, want, "{size} bytes");
         }
     }
 
