@@ -7,29 +7,29 @@
 #include <string.h>
 
 // As in sealed.cu.
-enum { WORDS = 7, MOST = 4096, FEW = 480 };
+enum { WORDS = 7, LIST_MAX = 4096, INLINE_MAX = 480 };
 
 typedef struct {
     u64 ticket;
     u64 words[WORDS];
-} Report;
+} DeviceError;
 
 typedef struct {
     u64 written;
     u64 taken;
     u64 room;
     u64 spare[5];
-    Report reports[];
-} Reports;
+    DeviceError errors[];
+} ErrorRing;
 
 static void report(u64 addr, u64 ticket, const u64 *words)
 {
-    Reports *ring = reach(addr, sizeof(Reports));
+    ErrorRing *ring = reach(addr, sizeof(ErrorRing));
     u64 written = ring->written;
     if (written - __atomic_load_n(&ring->taken, __ATOMIC_ACQUIRE) >= ring->room) {
         return;
     }
-    Report *slot = &ring->reports[written % ring->room];
+    DeviceError *slot = &ring->errors[written % ring->room];
     slot->ticket = ticket;
     memcpy(slot->words, words, sizeof slot->words);
     __atomic_store_n(&ring->written, written + 1, __ATOMIC_RELEASE);
@@ -38,17 +38,17 @@ static void report(u64 addr, u64 ticket, const u64 *words)
 typedef struct {
     u32 count, spare[31];
     u32 closing, taken, done, spare2[29];
-    u64 at[MOST];
-} List;
+    u64 at[LIST_MAX];
+} GrowingList;
 
 typedef struct {
-    u64 ticket, mark, key, reports, live, job, list;
+    u64 ticket, mark, key, errors, live, scratch, list;
     u32 count, odd;
-    u64 at[FEW];
-} Sealed;
+    u64 at[INLINE_MAX];
+} LaunchArgs;
 
 // From here on the host adds nothing. How many descriptors there are.
-static u32 close_list(List *list)
+static u32 close_list(GrowingList *list)
 {
     __atomic_store_n(&list->closing, 1, __ATOMIC_SEQ_CST);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -91,8 +91,8 @@ static bool is_alive(u64 live, u64 stamp)
 // One after the other, which is what it must look like.
 static void ferry_copy_sealed(const Launch *launch)
 {
-    const Sealed *all = &ARG(launch, 0, Sealed);
-    List *list = all->list ? reach(all->list, sizeof(List)) : 0;
+    const LaunchArgs *all = &ARG(launch, 0, LaunchArgs);
+    GrowingList *list = all->list ? reach(all->list, sizeof(GrowingList)) : 0;
     u32 count = list ? close_list(list) : all->count;
     for (u32 number = 0; number < count; number++) {
         u64 words[WORDS], at = list ? list->at[number] : all->at[number];
@@ -101,7 +101,7 @@ static void ferry_copy_sealed(const Launch *launch)
             is_alive(all->live, words[4]) && is_alive(all->live, words[5])) {
             move(words[2], words[1], words[3]);
         } else {
-            report(all->reports, all->ticket + number, words);
+            report(all->errors, all->ticket + number, words);
         }
     }
     if (list) {
@@ -281,7 +281,7 @@ static void ferry_rows(const Launch *launch)
 
 const Kernel kernels[] = {
     {"ferry_move", {8, 8, 8}, ferry_move},
-    {"ferry_copy_sealed", {sizeof(Sealed)}, ferry_copy_sealed},
+    {"ferry_copy_sealed", {sizeof(LaunchArgs)}, ferry_copy_sealed},
     {"ferry_reduce", {8, 8, 8, 8}, ferry_reduce},
     {"ferry_reduce_one", {64, 8}, ferry_reduce_one},
     {"ferry_pieces", {8, 4, 4, 4, 8, 8, 8, 8}, ferry_pieces},
