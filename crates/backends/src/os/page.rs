@@ -8,8 +8,8 @@ pub const SMALLEST_PAGE: usize = 4096;
 /// The size of a page of this machine.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
-    // SAFETY: sysconf has no preconditions.
     *SIZE.get_or_init(|| {
+        // SAFETY: sysconf has no preconditions.
         usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(SMALLEST_PAGE)
     })
 }
