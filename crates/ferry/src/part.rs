@@ -10,7 +10,7 @@ use crate::{
 use ferry_core::Ticket;
 use std::{fmt, ops::RangeBounds};
 
-/// What has parts: all of a [`HostBuffer`] or of a [`SharedBuffer`](crate::SharedBuffer).
+/// What has parts: all of a [`HostBuffer`](crate::HostBuffer) or of a [`SharedBuffer`](crate::SharedBuffer).
 ///
 /// ```
 /// fn has_parts(_: &impl ferry::Whole) {}
@@ -23,8 +23,11 @@ pub trait Whole: HostRead<Buffer = Self> {
 }
 
 /// An owned buffer of which copies use a part only: some elements, or the rows of a matrix.
-/// [`HostBuffer::into_slice`] and [`HostBuffer::into_matrix`] make one; [`into_inner`](Self::into_inner) is
-/// the buffer again.
+/// [`HostBuffer::into_slice`][slice] and [`HostBuffer::into_matrix`][matrix] make one;
+/// [`into_inner`](Self::into_inner) is the buffer again.
+///
+/// [slice]: crate::HostBuffer::into_slice
+/// [matrix]: crate::HostBuffer::into_matrix
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;
