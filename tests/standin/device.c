@@ -35,6 +35,23 @@ typedef struct {
 
 static Failure failures[16];
 
+// Whether every later call fails with this code, as after a fault of a kernel.
+static bool loses_the_device(Code code)
+{
+    switch (code) {
+    case DEVICE_UNAVAILABLE:
+    case ECC_UNCORRECTABLE:
+    case ILLEGAL_ADDRESS:
+    case LAUNCH_TIMEOUT:
+    case CONTEXT_IS_DESTROYED:
+    case LAUNCH_FAILED:
+    case UNKNOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void read_failures(void)
 {
     const char *text = getenv("STANDIN_FAIL");
@@ -43,6 +60,10 @@ static void read_failures(void)
         unsigned long long turn = 0;
         if (sscanf(text, "%63[^:]:%llu:%d", next->what, &turn, &next->code) != 3) {
             fprintf(stderr, "stand-in: STANDIN_FAIL is not what:n:code but %s\n", text);
+            abort();
+        }
+        if (strcmp(next->what, "work") == 0 && !loses_the_device(next->code)) {
+            fprintf(stderr, "stand-in: work that fails loses its device, which %d does not\n", next->code);
             abort();
         }
         next->turn = turn;
@@ -130,13 +151,7 @@ Code lost(Device *device)
 void lose(Device *device, Code code)
 {
     Code none = OK;
-    switch (code) {
-    case ECC_UNCORRECTABLE:
-    case ILLEGAL_ADDRESS:
-    case LAUNCH_TIMEOUT:
-    case CONTEXT_IS_DESTROYED:
-    case LAUNCH_FAILED:
-    case UNKNOWN:
+    if (loses_the_device(code)) {
         __atomic_compare_exchange_n(&device->lost, &none, code, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
 }
@@ -334,7 +349,7 @@ static const struct {
     {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "device busy or unavailable"},
+    {DEVICE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "device busy or unavailable"},
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error"},
