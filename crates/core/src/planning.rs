@@ -42,7 +42,7 @@ impl Plan {
         let mut pieces = pieces.into_iter();
         let Some(rows) = pieces.next() else { return Ok(()) };
         match pieces.next() {
-            None => self.add_last(first, rows, memory, fits),
+            None => self.add_one(first, rows, memory, fits),
             Some(second) => self.add_many(first, [rows, second], pieces, memory, fits),
         }
     }
@@ -57,7 +57,7 @@ impl Plan {
     ) -> Result<(), Misfit> {
         if let ([dst], [src], [len]) = (runs.dsts, runs.srcs, runs.lens) {
             runs.are_sound().map_err(|unsound| Misfit { item: first, ..unsound })?;
-            return self.add_last(first, Rows::linear(*dst, *src, *len), memory, fits);
+            return self.add_one(first, Rows::linear(*dst, *src, *len), memory, fits);
         }
         let mut many = Many::new(self, first, runs.lens.len(), memory, fits);
         many.add_runs(runs)?;
@@ -66,18 +66,17 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a piece that is all of its call. The plan may have a sink from a call before.
+    /// Adds a piece that is all of its call. A sink that the plan has from a call before is finished as the
+    /// piece is pushed there: most plans have one piece and no sink, and are not to ask for it.
     #[inline]
-    fn add_last(
+    fn add_one(
         &mut self,
         item: usize,
         rows: Rows,
         memory: &Memory,
         mut fits: impl FnMut(usize, &Ends) -> Result<()>,
     ) -> Result<(), Misfit> {
-        self.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })?;
-        self.pieces.finish();
-        Ok(())
+        self.add(item, rows, memory, &mut fits).map_err(|error| Misfit { item, error })
     }
 
     #[inline(never)]

@@ -123,8 +123,8 @@ impl Store {
 
     /// Everything has been appended: all threads may read it.
     pub(crate) fn finish(&mut self) {
-        if let Some(sink) = self.sink() {
-            sink.finish();
+        if let Some(list) = self.list() {
+            list.finish();
         }
     }
 

@@ -169,12 +169,17 @@ impl SegmentList {
         }
     }
 
-    #[inline(always)]
+    /// Appends one segment. A sink is finished with it at once; long lists are appended in chunks.
+    #[inline(never)]
     pub(crate) fn push(&mut self, segment: Segment) {
-        self.sizes = self.sizes.and(Sizes { bytes: segment.len, longest: segment.len });
-        match &mut self.memory {
-            ListMemory::Own(list) => list.push(segment),
-            ListMemory::Sink(_) => self.append(&[segment]),
+        self.extend(&[segment]);
+        self.finish();
+    }
+
+    /// Has the sink make what was appended visible to all threads, if there is one.
+    pub(crate) fn finish(&mut self) {
+        if let ListMemory::Sink(sink) = &mut self.memory {
+            sink.finish();
         }
     }
 
