@@ -6,16 +6,16 @@
 
 use crate::bytes::copy::{copy_all, fill_all};
 use crate::cuda::{
-    coalesce::coalescer::{Coalescer, Coalescing, small, small_segment},
-    coalesce::runs::LateBoundCopy,
+    coalesce::coalescer::{Coalescer, small, small_segment},
     coalesce::sender::Sender,
     descriptors::copies::DescriptorCopies,
+    descriptors::late_bound::LateBoundCopy,
     descriptors::queue_memory::DeviceDescriptors,
     order::backlog::HostPart,
     order::host_work,
     order::lane::Lane,
     order::progress::StreamProgress,
-    order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
+    order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingWork},
     order::waits::WaitFor,
     order::watcher::Watcher,
     staging::Staging,
@@ -40,7 +40,7 @@ pub struct Gpu {
     /// Moves pageable memory.
     pub staging: Arc<Staging>,
     /// Sends what was coalesced.
-    pub sender: Arc<Sender<Coalescer>>,
+    pub sender: Arc<Sender<Lane>>,
 }
 
 impl Gpu {
@@ -59,7 +59,7 @@ pub struct OpQueue {
     pub gpu: Arc<Gpu>,
     /// The order of its ops.
     pub lane: Arc<Lane>,
-    coalescer: Arc<Coalescer>,
+    coalescer: Coalescer,
 }
 
 impl OpQueue {
@@ -71,10 +71,9 @@ impl OpQueue {
     /// A queue over a stream. Its next op has the ticket after `last`.
     pub fn over(gpu: &Arc<Gpu>, stream: Arc<Stream>, status: Arc<Status>, last: Ticket) -> OpQueue {
         let descriptors = DescriptorCopies::new(gpu.descriptors.clone());
-        let coalescing = Coalescing::new(stream.kind(), last, descriptors.clone());
-        let progress = StreamProgress::new(stream, status, gpu.watcher.clone(), descriptors);
-        let lane = Lane::new(progress, coalescing.clone(), last);
-        let coalescer = Coalescer::new(lane.clone(), coalescing, gpu.sender.clone());
+        let progress = StreamProgress::new(stream, status, gpu.watcher.clone(), descriptors.clone());
+        let lane = Lane::new(progress, descriptors.clone(), last);
+        let coalescer = Coalescer::new(lane.clone(), descriptors, gpu.sender.clone());
         OpQueue { gpu: gpu.clone(), lane, coalescer }
     }
 
@@ -98,7 +97,7 @@ impl OpQueue {
         match op {
             Op::CopyThrough(through) => match DescriptorCopies::read_by_gpu(&self.lane.progress, &through) {
                 Some(at) => self.coalescer.submit_descriptor(at, through),
-                None => self.lane.submit(self.coalescer.parts().late_bound(through)),
+                None => self.lane.submit(self.coalescer.late_bound(through)),
             },
             op => self.lane.submit(self.task(op)),
         }
@@ -130,7 +129,7 @@ impl OpQueue {
             Op::Copy(plan) => OpTask::Copy(plan),
             Op::Fill(fill) if fill.device.is_some() => OpTask::Fill(fill),
             Op::Fill(fill) => OpTask::HostFill(fill),
-            Op::CopyThrough(through) => OpTask::LateBound(self.coalescer.parts().late_bound(through)),
+            Op::CopyThrough(through) => OpTask::LateBound(self.coalescer.late_bound(through)),
             Op::Reduce(reduction) => OpTask::Reduce(reduction),
             Op::Wait(fence) => OpTask::Wait(WaitFor { fences: vec![fence], then: None }),
             Op::After(after) => {
@@ -197,10 +196,10 @@ impl Task for OpTask {
         Ok(Next::Follows)
     }
 
-    fn park(self, at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, at: BacklogEnd<'_>) -> Option<WaitingWork> {
         match self {
             OpTask::LateBound(copy) => copy.park(at),
-            task => Some(Box::new(task)),
+            task => Some(WaitingWork::Task(Box::new(task))),
         }
     }
 

@@ -2,116 +2,76 @@
 //! stream together.
 //!
 //! To submit one takes the spin lock of the window alone. What is put into the stream otherwise is sent
-//! behind what is in the window: the lane takes that out first, through [`Intake`], and meanwhile the window
-//! fills again.
+//! behind what is in the window: the lane takes that out first, and meanwhile the window fills again.
 
 use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
-    coalesce::runs::{RunParts, SmallCopy},
     coalesce::sender::{Coalesces, Sender},
-    coalesce::window::{Offered, RunKind, Window},
     descriptors::copies::DescriptorCopies,
-    descriptors::growing_list::DescriptorOp,
-    order::intake::{CoalescedWork, Intake},
+    descriptors::late_bound::LateBoundCopy,
     order::lane::Lane,
-    stream::{Stream, StreamKind, planner::Direction},
+    order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingWork},
+    order::window::{DescriptorOp, Offered, RunKind, Window},
+    stream::{Stream, copies, planner::Direction},
 };
-use ferry_core::{Indirect, Plan, Route, Segment, Ticket, sync::Arc};
-
-/// The window of one lane.
-pub struct Coalescing {
-    /// Whether the window takes copies at all: not where each is waited for, nor in a stream that others
-    /// share.
-    may_open: bool,
-    parts: Arc<RunParts>,
-}
-
-impl Coalescing {
-    /// A window for a stream of this kind. The ticket after `last` is the next one.
-    pub fn new(kind: StreamKind, last: Ticket, descriptors: Arc<DescriptorCopies>) -> Arc<Coalescing> {
-        let parts = Arc::new(RunParts { descriptors, window: Window::after(last) });
-        Arc::new(Coalescing { may_open: kind == StreamKind::Own, parts })
-    }
-}
-
-impl Intake for Coalescing {
-    fn count(&self) -> Ticket {
-        self.parts.window.count()
-    }
-
-    fn take(&self) -> Option<CoalescedWork> {
-        let run = self.parts.window.take()?;
-        let (first, bytes) = (run.first(), run.bytes());
-        Some(CoalescedWork { first, bytes, work: self.parts.task(run) })
-    }
-
-    fn set_open(&self, is_open: bool) {
-        self.parts.window.set_open(is_open && self.may_open);
-    }
-}
+use ferry_core::{Indirect, Plan, Result, Route, Segment, Ticket, sync::Arc};
 
 /// Submits copies to a lane by way of its window.
 pub struct Coalescer {
     lane: Arc<Lane>,
-    coalescing: Arc<Coalescing>,
-    sender: Arc<Sender<Coalescer>>,
+    descriptors: Arc<DescriptorCopies>,
+    sender: Arc<Sender<Lane>>,
 }
 
-impl Coalesces for Coalescer {
+impl Coalesces for Lane {
     fn window(&self) -> &Window {
-        &self.coalescing.parts.window
+        &self.window
     }
 
     fn try_send(self: &Arc<Self>) -> usize {
-        self.lane.try_flush()
+        self.try_flush()
     }
 }
 
 impl Coalescer {
-    /// For a lane whose intake is this window; `sender` sends what is in it.
-    pub fn new(
-        lane: Arc<Lane>,
-        coalescing: Arc<Coalescing>,
-        sender: Arc<Sender<Coalescer>>,
-    ) -> Arc<Coalescer> {
-        Arc::new(Coalescer { lane, coalescing, sender })
+    /// For a lane and its copies through descriptors; `sender` sends what is in its window.
+    pub fn new(lane: Arc<Lane>, descriptors: Arc<DescriptorCopies>, sender: Arc<Sender<Lane>>) -> Coalescer {
+        Coalescer { lane, descriptors, sender }
     }
 
-    /// What the runs of this window share.
-    pub fn parts(&self) -> &Arc<RunParts> {
-        &self.coalescing.parts
+    /// A copy whose addresses are read when it runs, as a task.
+    pub fn late_bound(&self, through: Box<Indirect>) -> LateBoundCopy {
+        LateBoundCopy { through, descriptors: self.descriptors.clone() }
     }
 
     /// Submits a small copy: takes it into the window if there is something to wait for. It is sent soon,
     /// whatever its submitter does next.
     #[inline(always)]
     pub fn submit_small(
-        self: &Arc<Self>,
+        &self,
         direction: Direction,
         segment: Segment,
         plan: impl FnOnce() -> Plan,
     ) -> Ticket {
         let offer = || {
-            self.window().offer(
+            self.lane.window.offer(
                 RunKind::Copies(direction),
                 || self.lane.progress.passed(),
                 |run, ticket| run.add(ticket, direction, segment),
             )
         };
-        self.offered(offer).unwrap_or_else(|| {
-            let parts = self.parts().clone();
-            self.lane.submit(SmallCopy { direction, segment, plan: plan(), parts })
-        })
+        self.offered(offer)
+            .unwrap_or_else(|| self.lane.submit(SmallCopy { direction, segment, plan: plan() }))
     }
 
     /// Submits a copy through a descriptor at `at`, which the GPU is to read, in the same way.
-    pub fn submit_descriptor(self: &Arc<Self>, at: usize, through: Box<Indirect>) -> Ticket {
+    pub fn submit_descriptor(&self, at: usize, through: Box<Indirect>) -> Ticket {
         let mut left = Some(through);
         let take = |left: &mut Option<Box<Indirect>>| left.take().expect("it is added once");
         let offer = || {
             // Expected before it can be sent.
-            let mut in_flight = self.parts().descriptors.in_flight();
-            self.window().offer(
+            let mut in_flight = self.descriptors.in_flight();
+            self.lane.window.offer(
                 RunKind::Descriptors,
                 || self.lane.progress.passed(),
                 |run, ticket| {
@@ -122,11 +82,11 @@ impl Coalescer {
             )
         };
         let offered = self.offered(offer);
-        offered.unwrap_or_else(|| self.lane.submit(self.parts().late_bound(take(&mut left))))
+        offered.unwrap_or_else(|| self.lane.submit(self.late_bound(take(&mut left))))
     }
 
     #[inline(always)]
-    fn offered(self: &Arc<Self>, mut offer: impl FnMut() -> Offered) -> Option<Ticket> {
+    fn offered(&self, mut offer: impl FnMut() -> Offered) -> Option<Ticket> {
         loop {
             match offer() {
                 Offered::Yes { ticket, must_send } => {
@@ -148,11 +108,30 @@ impl Coalescer {
 
     /// Many copies seem to be in the stream; but its progress may not have been asked for lately.
     #[cold]
-    fn ask_sender(self: &Arc<Self>) {
+    fn ask_sender(&self) {
         let pool = &self.lane.stream().device().pool;
-        if self.lane.is_idle() || !self.sender.watch(pool, self.clone()) {
-            self.window().stop_polling();
+        if self.lane.is_idle() || !self.sender.watch(pool, self.lane.clone()) {
+            self.lane.window.stop_polling();
         }
+    }
+}
+
+/// A small copy that was not taken into the window.
+struct SmallCopy {
+    direction: Direction,
+    segment: Segment,
+    /// What it was submitted as.
+    plan: Plan,
+}
+
+impl Task for SmallCopy {
+    fn launch(mut self, turn: &LaunchTurn<'_>) -> Result<Next> {
+        copies::copy(turn.stream(), turn.current, &mut self.plan).map(|()| Next::Follows)
+    }
+
+    fn park(self, end: BacklogEnd<'_>) -> Option<WaitingWork> {
+        let (SmallCopy { direction, segment, .. }, ticket) = (self, end.ticket);
+        end.join(RunKind::Copies(direction), |run| run.add(ticket, direction, segment))
     }
 }
 

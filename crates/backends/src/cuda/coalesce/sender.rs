@@ -4,7 +4,7 @@
 //! It polls the windows of busy lanes, and sleeps when there are none. While there are several, another
 //! thread stands by, in case the driver does not let go of the first.
 
-use crate::cuda::coalesce::window::{Window, WindowView};
+use crate::cuda::order::window::{Window, WindowView};
 use crate::pool::Pool;
 use ferry_core::{
     Ticket,

@@ -2,12 +2,12 @@
 //! pointer cells and where memory is mapped, by the host.
 
 use crate::cuda::{
-    descriptors::growing_list::DescriptorOp,
     descriptors::in_flight::PendingDescriptors,
     descriptors::launch,
     descriptors::queue_memory::{DeviceDescriptors, QueueMemory},
     driver::Current,
     order::progress::{Reporter, StreamProgress},
+    order::window::DescriptorOp,
     stream::{Stream, copies},
 };
 use ferry_core::{

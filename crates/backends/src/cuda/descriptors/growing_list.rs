@@ -7,6 +7,7 @@
 //! closes the list, then reads the count. With a sequentially consistent fence on both sides at least one of
 //! the two sees what the other did; a host in doubt waits for the count of what was taken.
 
+use crate::cuda::order::window::DescriptorOp;
 use ferry_core::{
     Ticket,
     sync::{Mutex, lock},
@@ -15,17 +16,6 @@ use std::{
     hint,
     sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
-
-/// A copy through a descriptor that the GPU will read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DescriptorOp {
-    /// Its ticket.
-    pub ticket: Ticket,
-    /// Where the descriptor is.
-    pub at: usize,
-    /// What it must be sealed with.
-    pub key: u64,
-}
 
 /// Addresses that a list holds: the same in sealed.cu.
 pub const LIST_MAX: usize = 4096;

@@ -2,10 +2,11 @@
 //! together, and sealed.cu says how it does them.
 
 use crate::cuda::{
-    descriptors::growing_list::{DescriptorOp, GrowingList, LIST_MAX, following},
+    descriptors::growing_list::{GrowingList, LIST_MAX, following},
     descriptors::queue_memory::{DeviceDescriptors, QueueBuffers, QueueMemory},
     driver::Current,
     order::progress::StreamProgress,
+    order::window::DescriptorOp,
     stream::copies::arg,
 };
 use ferry_core::{Result, indirect::MARK, sync::Arc};

@@ -13,10 +13,10 @@ use crate::cuda::{
     order::backlog::{Backlog, HostPart, Item, PointPlace},
     order::congestion::Congestion,
     order::fence::{CudaFence, StreamPoint},
-    order::intake::{CoalescedWork, Intake},
     order::progress::StreamProgress,
     order::tail::Tail,
-    order::task::{BacklogEnd, LaunchTurn, Next, Task, WaitingTask},
+    order::task::{BacklogEnd, DescriptorLauncher, LaunchTurn, Next, Task, WaitingWork},
+    order::window::Window,
     stream::{Stream, events::Event},
 };
 use crate::{
@@ -39,13 +39,18 @@ pub struct Lane {
     pub progress: Arc<StreamProgress>,
     /// The events of other streams that this one waits for.
     pub congestion: Congestion,
-    intake: Arc<dyn Intake>,
+    /// Where small copies are taken in without the lock below. They come before everything that is submitted
+    /// later, so they are taken out first whenever anything else is put into the stream; the tickets of all
+    /// ops are counted there.
+    pub window: Window,
+    /// Launches runs of copies through descriptors.
+    pub descriptors: Arc<dyn DescriptorLauncher>,
     /// The thread that has this lock may put things into the stream.
     state: CachePadded<Mutex<OrderState>>,
 }
 
 struct OrderState {
-    backlog: Backlog<Box<dyn WaitingTask>, Arc<StreamPoint>>,
+    backlog: Backlog<WaitingWork, Arc<StreamPoint>>,
     tail: Tail,
     /// Stands before what the part that has begun puts into the stream, unless everything before it has
     /// passed.
@@ -54,15 +59,21 @@ struct OrderState {
 
 impl Lane {
     /// An empty lane, whose next op has the ticket after `last`.
-    pub fn new(progress: Arc<StreamProgress>, intake: Arc<dyn Intake>, last: Ticket) -> Arc<Lane> {
+    pub fn new(
+        progress: Arc<StreamProgress>,
+        descriptors: Arc<dyn DescriptorLauncher>,
+        last: Ticket,
+    ) -> Arc<Lane> {
         let state = OrderState { backlog: Backlog::after(last), tail: Tail::default(), before: None };
-        intake.set_open(true);
-        Arc::new(Lane {
+        let lane = Lane {
             progress,
             congestion: Congestion::default(),
-            intake,
+            window: Window::after(last),
+            descriptors,
             state: CachePadded(Mutex::new(state)),
-        })
+        };
+        lane.open_window(true);
+        Arc::new(lane)
     }
 
     /// The stream.
@@ -70,7 +81,7 @@ impl Lane {
         &self.progress.stream
     }
 
-    /// The newest ticket that has left the intake.
+    /// The newest ticket that has left the window.
     pub fn last(&self) -> Ticket {
         lock(&self.state).backlog.last()
     }
@@ -102,19 +113,18 @@ impl Lane {
     /// Drops what was taken in, the backlog, and the wait that blocks the lane if one does. What is in the
     /// CUDA stream already cannot be taken back: it runs to its end. Returns the newest ticket, and the ops:
     /// dropping those may run code of the user's.
-    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<Box<dyn WaitingTask>>) {
+    pub fn drop_backlog(&self, is_abort: bool) -> (Ticket, Vec<WaitingWork>) {
         let mut state = lock(&self.state);
         let mut dropped = state.backlog.abort();
-        if let Some(CoalescedWork { first, work, .. }) = self.intake.take() {
-            let newest = first + Task::more(&work);
-            state.backlog.reach(newest);
-            dropped.newest = Some(newest);
-            dropped.work.push(work);
+        if let Some(run) = self.window.take() {
+            state.backlog.reach(run.last());
+            dropped.newest = Some(run.last());
+            dropped.work.push(WaitingWork::Run(run));
         }
         if let Some(ticket) = dropped.newest.filter(|_| is_abort) {
             self.progress.status.drop_through(ticket);
         }
-        self.intake.set_open(!state.backlog.is_blocked());
+        self.open_window(!state.backlog.is_blocked());
         let last = state.backlog.last();
         drop(state);
         dropped.points.iter().for_each(|point| point.lose());
@@ -186,7 +196,7 @@ impl Lane {
         } else {
             state.tail.record(&self.progress, ticket, &point)?;
         }
-        state.backlog.reach(self.intake.count());
+        state.backlog.reach(self.window.count());
         point.watch_failures();
         Ok(point)
     }
@@ -264,9 +274,14 @@ impl Lane {
         }
     }
 
+    /// Whether small copies are taken in from now on: not while the lane is blocked.
+    fn open_window(&self, is_open: bool) {
+        self.window.set_open(is_open && self.stream().kind().may_coalesce());
+    }
+
     fn submit_into(self: &Arc<Self>, state: &mut OrderState, task: impl Task) -> Ticket {
         self.let_go(state);
-        let ticket = self.intake.count();
+        let ticket = self.window.count();
         state.backlog.reach(ticket);
         self.put(state, ticket, task);
         ticket
@@ -275,9 +290,10 @@ impl Lane {
     /// Puts what was taken in into the stream, or into the backlog of a lane that is blocked. How many bytes
     /// these are.
     fn let_go(self: &Arc<Self>, state: &mut OrderState) -> usize {
-        let Some(CoalescedWork { first, bytes, work }) = self.intake.take() else { return 0 };
-        state.backlog.reach(first + Task::more(&work));
-        self.put(state, first, work);
+        let Some(run) = self.window.take() else { return 0 };
+        let bytes = run.bytes();
+        state.backlog.reach(run.last());
+        self.put(state, run.first(), run);
         bytes
     }
 
@@ -300,7 +316,7 @@ impl Lane {
             Next::Blocked(part) => {
                 debug_assert!(!self.stream().is_shared(), "what others put there would overtake op {ticket}");
                 state.backlog.block(ticket, part);
-                self.intake.set_open(false);
+                self.open_window(false);
             }
             Next::Full(rest, thread) => {
                 self.block_while_full(state, ticket, thread);
@@ -349,7 +365,7 @@ impl Lane {
     /// thread goes on.
     fn block_while_full(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, thread: ThreadReservation) {
         state.backlog.block(ticket, HostPart::Wait);
-        self.intake.set_open(false);
+        self.open_window(false);
         let point = StreamPoint::new(&self.progress, ticket - 1, false);
         let recorded = state.tail.record(&self.progress, ticket - 1, &point);
         self.progress.note(ticket - 1, recorded);
@@ -371,7 +387,7 @@ impl Lane {
     }
 
     /// The work that the op `ticket` blocked the lane for has come back: it is tried again before all else.
-    pub fn retry(self: &Arc<Self>, ticket: Ticket, work: Option<Box<dyn WaitingTask>>) {
+    pub fn retry(self: &Arc<Self>, ticket: Ticket, work: Option<WaitingWork>) {
         let mut state = lock(&self.state);
         if !state.backlog.is_blocked_by(ticket) {
             return;
@@ -407,11 +423,11 @@ impl Lane {
                 }
             }
         }
-        self.intake.set_open(true);
+        self.open_window(true);
     }
 
     /// Puts work of the backlog into the stream. False if the lane is blocked by it.
-    fn go_on(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, work: Box<dyn WaitingTask>) -> bool {
+    fn go_on(self: &Arc<Self>, state: &mut OrderState, ticket: Ticket, work: WaitingWork) -> bool {
         let next = match self.thread_if_full() {
             Some(thread) => Next::Full(work, thread),
             None => self.launch(state, ticket, work, true),

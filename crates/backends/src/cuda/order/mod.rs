@@ -6,19 +6,24 @@
 //! fences: how far the stream is known to have come, and the failures on the way. [`tail`] gives events to
 //! the points at the end of the stream, [`host_work`] and [`waits`] do what blocks a lane.
 //!
-//! Nothing here knows what the tasks are. Coalescing, descriptors and staging bring theirs from the floor
-//! above, ops are numbered by an [`intake`] that is brought from there as well, and a lane of a shared stream
-//! is a lane like others. Arrows point down to `stream` and `driver`.
+//! Small copies are taken into the [`window`] of the lane, where all ops get their tickets, and leave it as
+//! one of the [`runs`], whose copies are done side by side but for [`hazards`] between them. When they are
+//! sent is decided a floor above, in `coalesce`; nothing here knows what other tasks are: descriptors and
+//! staging bring theirs from there. A lane of a shared stream is a lane like others. Arrows point down to
+//! `stream` and `driver`.
 
 pub mod backlog;
 pub mod congestion;
 pub mod failures;
 pub mod fence;
+pub mod hazards;
 pub mod host_work;
-pub mod intake;
 pub mod lane;
 pub mod progress;
+pub mod runs;
+pub mod spin_lock;
 pub mod tail;
 pub mod task;
 pub mod waits;
 pub mod watcher;
+pub mod window;

@@ -3,18 +3,18 @@
 //!
 //! The floors above bring their work as a [`Task`]: a copy, a run of coalesced copies, copies through
 //! descriptors, staging. The order decides when; the task decides what to put into the stream then. A task
-//! that has to wait is kept in the backlog as a [`WaitingTask`], which every task is.
+//! that has to wait is kept in the backlog, as [`WaitingWork`].
 
 use crate::cuda::{
     driver::Current,
     order::backlog::{Counted, HostPart},
     order::lane::Lane,
     order::progress::StreamProgress,
+    order::window::{DescriptorOp, Run, RunKind},
     stream::Stream,
 };
 use crate::pool::{Job, ThreadReservation};
 use ferry_core::{Result, Ticket, sync::Arc};
-use std::any::Any;
 
 /// What a task finds when its turn has come: the stream is its own until [`Task::launch`] returns.
 pub struct LaunchTurn<'a> {
@@ -52,7 +52,24 @@ pub struct BacklogEnd<'a> {
     /// The task's ticket.
     pub ticket: Ticket,
     /// What waits right before it, if anything does.
-    pub before: Option<&'a mut Box<dyn WaitingTask>>,
+    pub before: Option<&'a mut WaitingWork>,
+}
+
+impl BacklogEnd<'_> {
+    /// Adds an op of this kind to the run that waits right before it, or to a new one.
+    pub fn join(self, kind: RunKind, add: impl FnOnce(&mut Run)) -> Option<WaitingWork> {
+        match self.before {
+            Some(WaitingWork::Run(run)) if run.has_room(kind) => {
+                add(run);
+                None
+            }
+            _ => {
+                let mut run = Run::default();
+                add(&mut run);
+                Some(WaitingWork::Run(run))
+            }
+        }
+    }
 }
 
 /// What comes after a launch.
@@ -63,9 +80,15 @@ pub enum Next {
     Blocked(HostPart),
     /// The stream takes no more launches now: this is left, and the thread goes on with it when there is
     /// room.
-    Full(Box<dyn WaitingTask>, ThreadReservation),
+    Full(WaitingWork, ThreadReservation),
     /// Nothing was done: these are to be done instead, in this order.
-    Instead(Vec<(Ticket, Box<dyn WaitingTask>)>),
+    Instead(Vec<(Ticket, WaitingWork)>),
+}
+
+/// Launches copies through descriptors, which the order itself does not know how to do.
+pub trait DescriptorLauncher: Send + Sync {
+    /// Launches these, or says what is to be done instead.
+    fn launch(self: Arc<Self>, turn: &LaunchTurn<'_>, ops: &[DescriptorOp]) -> Result<Next>;
 }
 
 /// One op, or several with tickets in a row.
@@ -73,14 +96,9 @@ pub trait Task: Send + Sized + 'static {
     /// Puts it into the stream. An error is the failure of its first op.
     fn launch(self, turn: &LaunchTurn<'_>) -> Result<Next>;
 
-    /// Tickets besides the first.
-    fn more(&self) -> Ticket {
-        0
-    }
-
     /// Puts the task into the backlog: by itself, or as part of what waits right before it, and then `None`.
-    fn park(self, _at: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
-        Some(Box::new(self))
+    fn park(self, _at: BacklogEnd<'_>) -> Option<WaitingWork> {
+        Some(WaitingWork::Task(Box::new(self)))
     }
 
     /// The function of the user's that it would have run. A destructor of it may want the lane, which is
@@ -90,13 +108,18 @@ pub trait Task: Send + Sized + 'static {
     }
 }
 
+/// What waits in a backlog.
+pub enum WaitingWork {
+    /// Coalesced copies, which later ones may join.
+    Run(Run),
+    /// One op.
+    Task(Box<dyn WaitingTask>),
+}
+
 /// A task that waits.
-pub trait WaitingTask: Any + Send {
+pub trait WaitingTask: Send {
     /// As [`Task::launch`].
     fn launch(self: Box<Self>, turn: &LaunchTurn<'_>) -> Result<Next>;
-
-    /// As [`Task::more`].
-    fn more(&self) -> Ticket;
 
     /// As [`Task::into_function`].
     fn into_function(self: Box<Self>) -> Option<Job>;
@@ -107,35 +130,36 @@ impl<T: Task> WaitingTask for T {
         Task::launch(*self, turn)
     }
 
-    fn more(&self) -> Ticket {
-        Task::more(self)
-    }
-
     fn into_function(self: Box<Self>) -> Option<Job> {
         Task::into_function(*self)
     }
 }
 
-impl Task for Box<dyn WaitingTask> {
+impl Task for WaitingWork {
     fn launch(self, turn: &LaunchTurn<'_>) -> Result<Next> {
-        <dyn WaitingTask as WaitingTask>::launch(self, turn)
+        match self {
+            WaitingWork::Run(run) => Task::launch(run, turn),
+            WaitingWork::Task(task) => task.launch(turn),
+        }
     }
 
-    fn more(&self) -> Ticket {
-        (**self).more()
-    }
-
-    fn park(self, _: BacklogEnd<'_>) -> Option<Box<dyn WaitingTask>> {
+    fn park(self, _: BacklogEnd<'_>) -> Option<WaitingWork> {
         Some(self)
     }
 
     fn into_function(self) -> Option<Job> {
-        <dyn WaitingTask as WaitingTask>::into_function(self)
+        match self {
+            WaitingWork::Run(_) => None,
+            WaitingWork::Task(task) => task.into_function(),
+        }
     }
 }
 
-impl Counted for Box<dyn WaitingTask> {
+impl Counted for WaitingWork {
     fn more(&self) -> Ticket {
-        (**self).more()
+        match self {
+            WaitingWork::Run(run) => run.last() - run.first(),
+            WaitingWork::Task(_) => 0,
+        }
     }
 }

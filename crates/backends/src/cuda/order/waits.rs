@@ -4,7 +4,7 @@
 use crate::cuda::{
     order::backlog::HostPart,
     order::fence::{WaitBy, of_cuda},
-    order::task::{LaunchTurn, Next, Task, WaitingTask},
+    order::task::{LaunchTurn, Next, Task, WaitingTask, WaitingWork},
 };
 use crate::pool::{Job, ThreadReservation};
 use ferry_core::{
@@ -34,11 +34,11 @@ impl Task for WaitFor {
                 }
             }
         }
-        self.then.map_or(Ok(Next::Follows), |then| Task::launch(then, turn))
+        self.then.map_or(Ok(Next::Follows), |then| then.launch(turn))
     }
 
     fn into_function(self) -> Option<Job> {
-        self.then.and_then(Task::into_function)
+        self.then.and_then(WaitingTask::into_function)
     }
 }
 
@@ -51,9 +51,9 @@ impl WaitFor {
         }));
     }
 
-    fn into_work(self) -> Option<Box<dyn WaitingTask>> {
+    fn into_work(self) -> Option<WaitingWork> {
         let is_over = self.fences.is_empty() && self.then.is_none();
-        (!is_over).then(|| Box::new(self) as Box<dyn WaitingTask>)
+        (!is_over).then(|| WaitingWork::Task(Box::new(self)))
     }
 }
 

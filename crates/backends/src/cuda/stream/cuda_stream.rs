@@ -46,6 +46,12 @@ impl StreamKind {
     pub fn of_ours(is_waited_for: bool) -> StreamKind {
         if is_waited_for { StreamKind::Waited } else { StreamKind::Own }
     }
+
+    /// Whether small copies may be kept back for a while to be sent together: not where each is waited for,
+    /// nor where work of others comes behind them.
+    pub fn may_coalesce(self) -> bool {
+        self == StreamKind::Own
+    }
 }
 
 /// A CUDA stream, its device, and the doorbell of its kernels.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cuda::{
-    coalesce::window::{Offered, RunKind},
+    order::window::{Offered, RunKind},
     stream::planner::Direction,
 };
 use ferry_core::{

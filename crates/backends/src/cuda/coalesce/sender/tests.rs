@@ -1,6 +1,6 @@
 use super::*;
 use crate::cuda::{
-    coalesce::window::{Offered, RunKind},
+    order::window::{Offered, RunKind},
     stream::planner::Direction,
 };
 use crate::pool::Pool;

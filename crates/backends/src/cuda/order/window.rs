@@ -8,9 +8,8 @@
 
 use crate::bytes::overlap::is_overlapping;
 use crate::cuda::{
-    coalesce::hazards::{are_independent, hazards},
-    coalesce::spin_lock::{Lock, acquire},
-    descriptors::growing_list::DescriptorOp,
+    order::hazards::{are_independent, hazards},
+    order::spin_lock::{Lock, acquire},
     stream::planner::Direction,
 };
 use ferry_core::{
@@ -30,6 +29,17 @@ const SUBMITTER_SENDS_AT: (usize, usize) = (768, 4 << 20);
 const WINDOW_MAX: (usize, usize) = (1024, 16 << 20);
 /// A run that waits in a backlog takes no more than this: there is time to make it longer.
 const BACKLOG_MAX: (usize, usize) = (4096, 256 << 20);
+
+/// A copy through a descriptor that the GPU will read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorOp {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// Where the descriptor is.
+    pub at: usize,
+    /// What it must be sealed with.
+    pub key: u64,
+}
 
 /// What a run consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +79,12 @@ impl Run {
     }
 
     /// The ticket of its last copy.
-    #[cfg(all(test, not(loom)))]
     pub fn last(&self) -> Ticket {
         self.first + self.count as Ticket - 1
     }
 
     /// How many copies there are.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count
     }
