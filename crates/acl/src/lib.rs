@@ -12,7 +12,7 @@
 //! Arrows, from below to the top:
 //!
 //! ```text
-//! constants <- error <- arguments, handles, version <- settings <- functions
+//! constants <- error <- arguments, handles, version, quirks <- settings <- functions
 //!     log, fork, callback, waits <- exceptions <- state
 //!         <- interrupt, explain, messages <- ipc <- rules <- call
 //! ```
@@ -31,6 +31,7 @@ pub mod interrupt;
 mod ipc;
 pub mod log;
 pub mod messages;
+pub mod quirks;
 pub mod rules;
 pub mod settings;
 pub mod state;

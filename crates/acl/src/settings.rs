@@ -1,6 +1,6 @@
 //! What the environment says that only AscendCL's rules heed, besides what to open ([`Options::from_env`]).
 
-use crate::{Error, Result, version::Version};
+use crate::{Error, Result, quirks::Quirks, version::Version};
 use ferry::{
     Options,
     engine::{count, setting, switch, var},
@@ -24,6 +24,8 @@ pub struct Settings {
     /// a table in `docs/ENVIRONMENT.md`, and every place that heeds it has a test both ways
     /// (`tests/tests/strict.rs`).
     pub strict: bool,
+    /// What real cards do against the documents, where it is asked for. Wins over `strict`.
+    pub quirks: Quirks,
 }
 
 /// The settings, or why they make no sense; the next call reads them again then.
@@ -45,6 +47,7 @@ fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settin
         verbose: is_on("FERRY_VERBOSE")?,
         fault_note: is_on("FERRY_FAULT_NOTE")?,
         strict: is_on("FERRY_STRICT")?,
+        quirks: setting("FERRY_QUIRKS", &var, Quirks::parse)?.unwrap_or_default(),
     })
 }
 
@@ -67,6 +70,7 @@ mod tests {
             ("FERRY_CANN_VERSION", "8", "8.5.0"),
             ("FERRY_VERBOSE", "nein", "0, off, no or false"),
             ("FERRY_FAULT_NOTE", "2", "1, on, yes or true"),
+            ("FERRY_QUIRKS", "F5", "F1, F2, F3, F4, F6, F7, F8, F9, F12"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);
