@@ -40,29 +40,29 @@ pub trait Coalesces {
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Nothing is sent before this time: the submitter may be about to synchronise, which sends it.
-    pub least: Duration,
+    pub send_after: Duration,
     /// What is in a window is sent after this time, whatever the GPU has to do.
-    pub most: Duration,
+    pub send_by: Duration,
     /// A window that was empty for so long is not polled any more.
-    pub near: Duration,
+    pub stop_polling_after: Duration,
     /// From sending to the first byte that moves.
-    pub start: Duration,
+    pub start_latency: Duration,
     /// What a launch takes of the GPU besides its bytes.
-    pub launch: Duration,
+    pub launch_cost: Duration,
     /// Bytes that the GPU moves in a microsecond.
-    pub speed: usize,
+    pub bytes_per_us: usize,
 }
 
 /// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it
 /// in memory, and 6 to 12 us of the thread. Where they are wrong there are a few launches more or less: with
-/// `least` from 1.5 and `most` up to 20 us, 1,000 copies of 4 KiB took as long within 2 %.
+/// `send_after` from 1.5 and `send_by` up to 20 us, 1,000 copies of 4 KiB took as long within 2 %.
 const PACE: Pace = Pace {
-    least: Duration::from_micros(3),
-    most: Duration::from_micros(12),
-    near: Duration::from_micros(100),
-    start: Duration::from_micros(6),
-    launch: Duration::from_micros(4),
-    speed: 50_000,
+    send_after: Duration::from_micros(3),
+    send_by: Duration::from_micros(12),
+    stop_polling_after: Duration::from_micros(100),
+    start_latency: Duration::from_micros(6),
+    launch_cost: Duration::from_micros(4),
+    bytes_per_us: 50_000,
 };
 
 /// The windows that are polled, and the state of the thread that polls them.
@@ -304,18 +304,20 @@ impl<L> WatchedLane<L> {
         let age = now.duration_since(*self.since.get_or_insert(now));
         // Sent now, it starts when the GPU is done with what it has: the longer it can wait, the fewer
         // launches there are.
-        let is_time = age >= pace.least && self.busy.is_none_or(|until| now + pace.start >= until);
+        let is_time =
+            age >= pace.send_after && self.busy.is_none_or(|until| now + pace.start_latency >= until);
         match first {
-            None if age >= pace.near => Action::StopPolling,
-            Some(_) if is_due || is_time || age >= pace.most => Action::Send,
+            None if age >= pace.stop_polling_after => Action::StopPolling,
+            Some(_) if is_due || is_time || age >= pace.send_by => Action::Send,
             _ => Action::Nothing,
         }
     }
 
     /// So many bytes were sent.
     fn sent(&mut self, bytes: usize, now: Instant, pace: &Pace) {
-        let (starts, takes) = (now + pace.start, Duration::from_micros((bytes / pace.speed) as u64));
-        self.busy = Some(self.busy.map_or(starts, |until| until.max(starts)) + pace.launch + takes);
+        let (starts, takes) =
+            (now + pace.start_latency, Duration::from_micros((bytes / pace.bytes_per_us) as u64));
+        self.busy = Some(self.busy.map_or(starts, |until| until.max(starts)) + pace.launch_cost + takes);
     }
 }
 

@@ -10,12 +10,12 @@ use std::sync::mpsc;
 const US: Duration = Duration::from_micros(1);
 
 const PACE: Pace = Pace {
-    least: US.saturating_mul(3),
-    most: US.saturating_mul(12),
-    near: US.saturating_mul(50),
-    start: US.saturating_mul(5),
-    launch: US.saturating_mul(4),
-    speed: 1000,
+    send_after: US.saturating_mul(3),
+    send_by: US.saturating_mul(12),
+    stop_polling_after: US.saturating_mul(50),
+    start_latency: US.saturating_mul(5),
+    launch_cost: US.saturating_mul(4),
+    bytes_per_us: 1000,
 };
 
 #[test]
@@ -142,8 +142,8 @@ fn copies_are_sent_though_nobody_asks_for_it() {
 
 #[test]
 fn streams_without_room_hold_up_no_other() {
-    let near = Pace { near: LONG, ..super::PACE };
-    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Pool::new("ferry-test"));
+    let pace = Pace { stop_polling_after: LONG, ..super::PACE };
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(pace, true)), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
     let is_coalesced = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
