@@ -26,6 +26,8 @@ const STEP: Duration = Duration::from_micros(1);
 const IDLE: Duration = Duration::from_secs(1);
 /// After this time with one lane another thread has the others.
 const RELIEVE_AFTER: Duration = Duration::from_millis(1);
+/// How often the serving thread asks whether a job waits for it.
+const MAKE_WAY_EVERY: Duration = Duration::from_millis(1);
 
 /// A queue that coalesces copies.
 pub trait Coalesces {
@@ -171,8 +173,8 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
         let must_guard = state.can_be_delayed() && !mem::replace(&mut state.is_guarded, true);
         drop(state);
         if must_serve {
-            let sender = self.clone();
-            thread.run(Box::new(move || sender.serve()));
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            thread.run(Box::new(move || sender.serve(&its_pool)));
         }
         if must_guard {
             let (sender, its_pool) = (self.clone(), pool.clone());
@@ -183,30 +185,20 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
         true
     }
 
-    /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
-    /// coalesced must not wait for that: it may be what makes room. Then another thread serves those.
-    fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
-        while let Some(turn) = self.guarded() {
-            thread::sleep(RELIEVE_AFTER);
-            if self.relieve(turn) {
-                let sender = self.clone();
-                // This is a thread of the pool, so there is one, and below it makes way.
-                let _ = pool.run(Box::new(move || sender.serve()));
-            }
-            let (sender, its_pool) = (self.clone(), pool.clone());
-            if pool.make_way(move || sender.stand_by(&its_pool)) {
-                return;
-            }
-        }
-    }
-}
-
-impl<L: Coalesces> Sender<L> {
-    /// Serves the lanes until there has been nothing to do for a while, or another thread does.
-    fn serve(&self) {
+    /// Serves the lanes until there has been nothing to do for a while, or another thread does. Lanes may
+    /// keep it busy for good: it makes way for jobs that the system grants no other thread for.
+    fn serve(self: &Arc<Self>, pool: &Arc<Pool>) {
         let _slack = self.naps.then(Slack::less);
+        let mut made_way = Instant::now();
         while self.wait() {
             let now = Instant::now();
+            if now.duration_since(made_way) >= MAKE_WAY_EVERY {
+                let (sender, its_pool) = (self.clone(), pool.clone());
+                if pool.make_way(move || sender.serve(&its_pool)) {
+                    return;
+                }
+                made_way = now;
+            }
             let Some(turn) = lock(&self.state).poll(now, &self.pace) else {
                 self.pause(now);
                 continue;
@@ -217,6 +209,25 @@ impl<L: Coalesces> Sender<L> {
         }
     }
 
+    /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
+    /// coalesced must not wait for that: it may be what makes room. Then another thread serves those.
+    fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
+        while let Some(turn) = self.guarded() {
+            thread::sleep(RELIEVE_AFTER);
+            if self.relieve(turn) {
+                let (sender, its_pool) = (self.clone(), pool.clone());
+                // This is a thread of the pool, so there is one, and below it makes way.
+                let _ = pool.run(Box::new(move || sender.serve(&its_pool)));
+            }
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            if pool.make_way(move || sender.stand_by(&its_pool)) {
+                return;
+            }
+        }
+    }
+}
+
+impl<L: Coalesces> Sender<L> {
     /// Does what is to be done about a lane. False if another thread serves by now.
     fn take(&self, LaneTurn { number, mut lane, action }: LaneTurn<L>, now: Instant) -> bool {
         let left = if action == Action::Send {
