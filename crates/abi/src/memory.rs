@@ -178,7 +178,7 @@ impl BlockPart<'_> {
         self.len
     }
 
-    /// The same addresses after the memory is gone, to see the library refuse them.
+    /// These addresses after the memory is gone, to see the library refuse them.
     ///
     /// # Safety
     /// It is given to the library only, and only as memory that the library made and so knows to be freed.

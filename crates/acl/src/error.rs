@@ -57,7 +57,7 @@ impl From<ferry_core::Error> for Error {
 }
 
 impl Error {
-    /// The same error with more said about it.
+    /// This error with more said about it.
     pub fn and(self, more: impl AsRef<str>) -> Self {
         fail(self.code, format!("{}; {}", self.note, more.as_ref()))
     }

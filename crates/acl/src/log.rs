@@ -86,7 +86,7 @@ pub(crate) fn write(module: Module, level: Level, text: impl FnOnce() -> String)
     }
 }
 
-/// The same for a line of another source; the caller has asked whether such lines are written.
+/// Writes a line of another source; the caller has asked whether such lines are written.
 pub fn write_from(module: Module, level: Level, place: SourceLine, text: &str) {
     put(LogFolder::Debug, level.name(), module, place, text);
 }

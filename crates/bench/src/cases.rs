@@ -64,9 +64,9 @@ fn matrices(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
 /// Pieces of a batch and their length.
 const BATCHES: [(usize, usize); 7] =
     [(64, 4 * K), (4096, K), (4096, 4 * K), (1024, 16 * K), (4096, 32 * K), (1024, 128 * K), (64, 2 * M)];
-/// The same where several batches are queued.
+/// Pieces and their length where several batches are queued.
 const QUEUED_BATCHES: [(usize, usize); 4] = [(4096, K), (4096, 4 * K), (1024, 16 * K), (1024, 128 * K)];
-/// The same for pageable memory.
+/// Pieces and their length in pageable memory.
 const PAGEABLE_BATCHES: [(usize, usize); 3] = [(4096, K), (4096, 4 * K), (4096, 32 * K)];
 
 /// One batch and a wait, and several before a wait.

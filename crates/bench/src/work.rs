@@ -31,7 +31,7 @@ pub enum CallCost {
     Submit,
     /// From the call until a synchronise has returned.
     RoundTrip,
-    /// The same after a pause, when threads sleep.
+    /// From the call until a synchronise has returned, after a pause in which threads fall asleep.
     AfterQuiet,
     /// From the call until an event behind it was waited for.
     Event,
@@ -93,7 +93,7 @@ impl Workload {
         matches!(self, Workload::Call { .. } | Workload::Loop { calls: true, .. })
     }
 
-    /// The same with the size that the last part of a name spells.
+    /// This workload with the size that the last part of a name spells.
     pub fn resized(self, size: &str) -> Option<Workload> {
         let bytes = |text: &str| ferry::parse_size(text).ok().filter(|size| *size > 0);
         let number = |text: &str| text.parse().ok().filter(|count| *count > 0);

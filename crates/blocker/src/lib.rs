@@ -62,7 +62,7 @@ impl Blocker {
         Blocker::with_limit(LIMIT)
     }
 
-    /// The same without a limit, where a watchdog ends what hangs.
+    /// A blocker that blocks until it is told otherwise, for where a watchdog ends what hangs.
     pub fn without_limit() -> (Blocker, impl FnOnce() + Send + 'static) {
         Blocker::with_limit(Duration::MAX)
     }

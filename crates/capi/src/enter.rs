@@ -26,7 +26,7 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
-    /// The same for an argument that may be NULL.
+    /// Refuses what cannot be written, for an argument that may be NULL.
     pub fn unless_null(name: &'static str, pointer: *mut T) -> Result<Option<Out<T>>> {
         if pointer.is_null() { Ok(None) } else { Out::new(name, pointer).map(Some) }
     }

@@ -59,7 +59,7 @@ pub extern "C" fn aclrtPeekAtLastError(level: i32) -> aclError {
     or_refusal(&functions::aclrtPeekAtLastError, |here| messages::last_error(here, level, false))
 }
 
-/// The same, and forgets it.
+/// The code of this thread's last call that failed, which is forgotten.
 #[unsafe(no_mangle)]
 pub extern "C" fn aclrtGetLastError(level: i32) -> aclError {
     or_refusal(&functions::aclrtGetLastError, |here| messages::last_error(here, level, true))

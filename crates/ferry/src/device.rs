@@ -215,7 +215,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Ok(DeviceSlice { addr: self.addr + range.start * size_of::<T>(), len: range.len(), ..*self })
     }
 
-    /// The same bytes as elements of another type, if they are a whole number of those.
+    /// These bytes as elements of another type, if they are a whole number of those.
     ///
     /// ```
     /// let device = ferry::Runtime::new()?.device(0)?;

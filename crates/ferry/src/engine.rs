@@ -24,7 +24,7 @@ pub fn open(options: &Options) -> Result<Runtime> {
     open_telling(options, &Usage::new(options.backend))
 }
 
-/// The same with something by which other processes are told of what this one has.
+/// Opens the backend that `options` ask for, which tells other processes by `usage` what this one has.
 pub fn open_telling(options: &Options, usage: &Arc<Usage>) -> Result<Runtime> {
     options.check()?;
     let (is_unified, usage) = (options.is_unified(), Some(usage.clone()));

@@ -142,7 +142,7 @@ impl<B> InFlight<B> {
         }
     }
 
-    /// The same copy in flight, with what `change` makes of what it holds.
+    /// This copy in flight, with what `change` makes of what it holds.
     pub(crate) fn replace<C>(self, change: impl FnOnce(B) -> C) -> InFlight<C> {
         InFlight { buffer: self.buffer.map(change), pending: self.pending }
     }

@@ -161,7 +161,7 @@ impl Options {
         })
     }
 
-    /// The same with the product of this SoC name; an error of [`Kind::BadSetting`] that lists the valid
+    /// These options with the product of this SoC name; an error of [`Kind::BadSetting`] that lists the valid
     /// names if there is none. The form stays as it is.
     ///
     /// ```

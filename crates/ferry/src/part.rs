@@ -129,7 +129,7 @@ impl<B: Whole> HostRead for Part<B> {
 }
 
 impl<B: Whole> InFlight<B> {
-    /// The same token, of which the next copy uses the elements `range` only.
+    /// This token, of which the next copy uses the elements `range` only.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -144,7 +144,7 @@ impl<B: Whole> InFlight<B> {
         self.map(|buffer| slice(buffer, range))
     }
 
-    /// The same token, of which the next copy uses `rows` rows of `cols` elements, `pitch` elements apart.
+    /// This token, of which the next copy uses `rows` rows of `cols` elements, `pitch` elements apart.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;
@@ -167,7 +167,7 @@ impl<B: Whole> InFlight<B> {
 }
 
 impl<B> InFlight<Part<B>> {
-    /// The same token, of which the next copy uses a rectangle: these of its rows, and of each these columns.
+    /// This token, of which the next copy uses a rectangle: these of its rows, and of each these columns.
     ///
     /// ```
     /// # let device = ferry::Runtime::new()?.device(0)?;

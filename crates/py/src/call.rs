@@ -55,7 +55,7 @@ pub fn refuse(py: Python<'_>, function: &str, note: impl Display) -> i32 {
     refuse_as(py, function, PARAM_INVALID, note)
 }
 
-/// The same with a code of its own.
+/// Refuses a call as [`refuse`] does, with this code.
 pub fn refuse_as(py: Python<'_>, function: &str, code: i32, note: impl Display) -> i32 {
     let text = |text: String| CString::new(text.replace('\0', "?")).expect("it has no zero");
     let (function, note) = (text(function.to_owned()), text(note.to_string()));

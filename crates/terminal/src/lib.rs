@@ -52,7 +52,8 @@ impl Terminal {
         Terminal::new(io::stdout().is_terminal(), put)
     }
 
-    /// The same for standard error, where standard output carries data.
+    /// Standard error, for where standard output carries data; its colours follow the rules of
+    /// [`stdout`](Self::stdout).
     pub fn stderr() -> Terminal {
         Terminal::new(io::stderr().is_terminal(), tell)
     }

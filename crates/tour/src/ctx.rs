@@ -68,7 +68,7 @@ impl Ctx {
         self.verify_bytes(what, &memory.bytes()?, mirror)
     }
 
-    /// The same for bytes already at hand.
+    /// Fails unless the bytes `seen` are what the mirror says.
     pub fn verify_bytes(&mut self, what: &str, seen: &[u8], mirror: &[u8]) -> Result<()> {
         compare(what, seen, mirror)?;
         self.verified += seen.len();

@@ -24,7 +24,7 @@ pub const fn part(what: &'static str, proves: &'static str, run: fn(&mut Ctx) ->
 }
 
 impl TourPart {
-    /// The same where every backend must do it.
+    /// This part, which every backend must do.
     pub const fn everywhere(self) -> TourPart {
         TourPart { everywhere: true, ..self }
     }

@@ -212,7 +212,7 @@ fn no_floor_of_cuda_reaches_a_higher_one() {
             "backends",
             &[
                 ("lib.rs", "pub mod cuda;"),
-                ("cuda/mod.rs", "mod driver; mod order; mod shared; mod settings;"),
+                ("cuda/mod.rs", "mod driver; mod order; mod shared; mod settings; pub struct Cuda;"),
                 ("cuda/driver.rs", driver),
                 ("cuda/order.rs", "use super::driver::D; pub struct O;"),
                 ("cuda/shared.rs", "use super::order::O; pub struct S;"),
@@ -223,6 +223,7 @@ fn no_floor_of_cuda_reaches_a_higher_one() {
     };
     assert_eq!(tree("use super::settings::N; pub struct D;", "pub struct N;"), Vec::<String>::new());
     assert_eq!(tree("use super::order::O; pub struct D;", ""), ["floor driver order 1"]);
+    assert_eq!(tree("use super::Cuda; pub struct D;", ""), ["floor driver mod 1"]);
     // By a way round.
     let around = tree("use super::settings::N; pub struct D;", "use super::shared::S; pub struct N;");
     assert_eq!(around, ["floor driver shared 1"]);

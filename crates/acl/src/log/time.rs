@@ -51,7 +51,7 @@ impl Moment {
         format!("{y:04}-{m:02}-{d:02}-{h:02}:{min:02}:{s:02}.{milli:03}.{micro:03}")
     }
 
-    /// The same without separators, to the millisecond.
+    /// `yyyymmddhhmmssfff`, for names of files.
     pub fn for_names(&self) -> String {
         let ([y, m, d], [h, min, s]) = (self.day, self.time);
         format!("{y:04}{m:02}{d:02}{h:02}{min:02}{s:02}{:03}", self.micros / 1000)

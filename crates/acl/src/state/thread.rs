@@ -230,8 +230,8 @@ impl Here {
         Ok(entry)
     }
 
-    /// The same for a call that gives it back at its end, with `self.stream.set`: that is cheaper than to
-    /// count its references.
+    /// The stream of this handle, for a call that gives it back at its end with `self.stream.set`: that is
+    /// cheaper than to count its references.
     pub(crate) fn take_stream(&self, handle: usize) -> Result<Arc<StreamEntry>> {
         self.remembered(handle).map_or_else(|| self.come_to_stream(handle), Ok)
     }

@@ -120,7 +120,7 @@ impl Engine {
 
     /// An engine with one worker, which the model has to run; it may be one that ends when it finds nothing
     /// to do.
-    #[cfg(loom)]
+    #[cfg(all(test, loom))]
     pub fn modelled(ends_at_once: bool) -> Arc<Engine> {
         let engine = Engine { ends_when_idle: ends_at_once, ..Engine::bare(Arc::new(()), 1) };
         lock(&engine.ready).workers = 1;

@@ -21,7 +21,7 @@ pub use driver::CudaDriver;
 
 mod driver;
 
-/// The same copies by the CUDA driver.
+/// Copies by the CUDA driver.
 pub struct CudaCopier {
     cuda: Rc<CudaDriver>,
     sides: Rc<Sides>,

@@ -44,7 +44,7 @@ impl ClSide {
     }
 }
 
-/// The same copies by OpenCL, a call for each segment.
+/// Copies by OpenCL, a call for each segment.
 pub struct OpenClCopier {
     cl: Rc<OpenCl>,
     dst: ClSide,

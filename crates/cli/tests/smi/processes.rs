@@ -115,7 +115,7 @@ impl Steps {
     }
 }
 
-/// The same of any process.
+/// Card and megabytes of each row of a process in the table.
 fn rows_of(pid: u32, settings: &[(&str, &str)]) -> Vec<(String, String)> {
     let table = output(ferry(&["npu-smi", "info"]).envs(settings.iter().copied()));
     assert!(table.status.success(), "{}", text(&table.stderr));

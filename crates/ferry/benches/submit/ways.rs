@@ -8,10 +8,10 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 /// The most that this crate may cost, as a multiple of the core.
 const LIMIT: f64 = 1.10;
-/// The same for rows, whose shapes are compared, and for pieces, of which empty ones are left out: the core's
+/// The most for rows, whose shapes are compared, and for pieces, of which empty ones are left out: the core's
 /// caller does neither; and for a token made anew, which holds its stream: that is an atomic addition.
 const MORE_LIMIT: f64 = 1.15;
-/// The same for bytes in one piece, which go a shorter way than the core's call that everything is compared
+/// The most for bytes in one piece, which go a shorter way than the core's call that everything is compared
 /// with.
 const SHORT_LIMIT: f64 = 0.75;
 
@@ -26,7 +26,7 @@ const PIECES: usize = 4096;
 /// after is not counted, waiting above all. The stream is held meanwhile, or runs.
 type Side<'a> = Box<dyn FnMut(usize, bool) -> Duration + 'a>;
 
-/// The same work, submitted in two ways.
+/// A piece of work, submitted in two ways.
 pub struct Pair<'a> {
     pub name: String,
     /// How many pieces one submission has: costs are given per piece.

@@ -163,7 +163,7 @@ fn run(
     stream.synchronize()
 }
 
-/// The same with plain vectors.
+/// Does a step with plain vectors.
 fn mirror(step: &Step, hosts: &mut [Vec<u16>; 2], devices: &mut [Vec<u16>; 3]) {
     fn copy(dst: &mut [u16], to: Rect, src: &[u16], from: Rect) {
         to.places().zip(from.places()).for_each(|(to, from)| dst[to] = src[from]);

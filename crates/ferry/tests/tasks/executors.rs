@@ -1,4 +1,4 @@
-//! The same tasks under tokio, smol and the least that an executor can be.
+//! Tasks under tokio, smol and the least that an executor can be.
 
 use crate::kit::{LIMIT, block, block_on, device, futures};
 use ferry::{Batch, Device, Error, InFlight, Kind, Reached, Result, Stream, Synchronized};

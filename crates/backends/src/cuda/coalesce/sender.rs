@@ -26,6 +26,8 @@ const STEP: Duration = Duration::from_micros(1);
 const IDLE: Duration = Duration::from_secs(1);
 /// After this time with one lane another thread has the others.
 const RELIEVE_AFTER: Duration = Duration::from_millis(1);
+/// How often the serving thread asks whether a job waits for it.
+const MAKE_WAY_EVERY: Duration = Duration::from_millis(1);
 
 /// A queue that coalesces copies.
 pub trait Coalesces {
@@ -40,29 +42,29 @@ pub trait Coalesces {
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Nothing is sent before this time: the submitter may be about to synchronise, which sends it.
-    pub least: Duration,
+    pub send_after: Duration,
     /// What is in a window is sent after this time, whatever the GPU has to do.
-    pub most: Duration,
+    pub send_by: Duration,
     /// A window that was empty for so long is not polled any more.
-    pub near: Duration,
+    pub stop_polling_after: Duration,
     /// From sending to the first byte that moves.
-    pub start: Duration,
+    pub start_latency: Duration,
     /// What a launch takes of the GPU besides its bytes.
-    pub launch: Duration,
+    pub launch_cost: Duration,
     /// Bytes that the GPU moves in a microsecond.
-    pub speed: usize,
+    pub bytes_per_us: usize,
 }
 
 /// As measured on an H200: a launch takes 4.3 us of the GPU with its list in the parameters and 5.9 with it
 /// in memory, and 6 to 12 us of the thread. Where they are wrong there are a few launches more or less: with
-/// `least` from 1.5 and `most` up to 20 us, 1,000 copies of 4 KiB took as long within 2 %.
+/// `send_after` from 1.5 and `send_by` up to 20 us, 1,000 copies of 4 KiB took as long within 2 %.
 const PACE: Pace = Pace {
-    least: Duration::from_micros(3),
-    most: Duration::from_micros(12),
-    near: Duration::from_micros(100),
-    start: Duration::from_micros(6),
-    launch: Duration::from_micros(4),
-    speed: 50_000,
+    send_after: Duration::from_micros(3),
+    send_by: Duration::from_micros(12),
+    stop_polling_after: Duration::from_micros(100),
+    start_latency: Duration::from_micros(6),
+    launch_cost: Duration::from_micros(4),
+    bytes_per_us: 50_000,
 };
 
 /// The windows that are polled, and the state of the thread that polls them.
@@ -171,8 +173,8 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
         let must_guard = state.can_be_delayed() && !mem::replace(&mut state.is_guarded, true);
         drop(state);
         if must_serve {
-            let sender = self.clone();
-            thread.run(Box::new(move || sender.serve()));
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            thread.run(Box::new(move || sender.serve(&its_pool)));
         }
         if must_guard {
             let (sender, its_pool) = (self.clone(), pool.clone());
@@ -183,30 +185,20 @@ impl<L: Coalesces + Send + Sync + 'static> Sender<L> {
         true
     }
 
-    /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
-    /// coalesced must not wait for that: it may be what makes room. Then another thread serves those.
-    fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
-        while let Some(turn) = self.guarded() {
-            thread::sleep(RELIEVE_AFTER);
-            if self.relieve(turn) {
-                let sender = self.clone();
-                // This is a thread of the pool, so there is one, and below it makes way.
-                let _ = pool.run(Box::new(move || sender.serve()));
-            }
-            let (sender, its_pool) = (self.clone(), pool.clone());
-            if pool.make_way(move || sender.stand_by(&its_pool)) {
-                return;
-            }
-        }
-    }
-}
-
-impl<L: Coalesces> Sender<L> {
-    /// Serves the lanes until there has been nothing to do for a while, or another thread does.
-    fn serve(&self) {
+    /// Serves the lanes until there has been nothing to do for a while, or another thread does. Lanes may
+    /// keep it busy for good: it makes way for jobs that the system grants no other thread for.
+    fn serve(self: &Arc<Self>, pool: &Arc<Pool>) {
         let _slack = self.naps.then(Slack::less);
+        let mut made_way = Instant::now();
         while self.wait() {
             let now = Instant::now();
+            if now.duration_since(made_way) >= MAKE_WAY_EVERY {
+                let (sender, its_pool) = (self.clone(), pool.clone());
+                if pool.make_way(move || sender.serve(&its_pool)) {
+                    return;
+                }
+                made_way = now;
+            }
             let Some(turn) = lock(&self.state).poll(now, &self.pace) else {
                 self.pause(now);
                 continue;
@@ -217,6 +209,25 @@ impl<L: Coalesces> Sender<L> {
         }
     }
 
+    /// The driver may block the thread that serves for as long as a stream has no room. What other lanes have
+    /// coalesced must not wait for that: it may be what makes room. Then another thread serves those.
+    fn stand_by(self: &Arc<Self>, pool: &Arc<Pool>) {
+        while let Some(turn) = self.guarded() {
+            thread::sleep(RELIEVE_AFTER);
+            if self.relieve(turn) {
+                let (sender, its_pool) = (self.clone(), pool.clone());
+                // This is a thread of the pool, so there is one, and below it makes way.
+                let _ = pool.run(Box::new(move || sender.serve(&its_pool)));
+            }
+            let (sender, its_pool) = (self.clone(), pool.clone());
+            if pool.make_way(move || sender.stand_by(&its_pool)) {
+                return;
+            }
+        }
+    }
+}
+
+impl<L: Coalesces> Sender<L> {
     /// Does what is to be done about a lane. False if another thread serves by now.
     fn take(&self, LaneTurn { number, mut lane, action }: LaneTurn<L>, now: Instant) -> bool {
         let left = if action == Action::Send {
@@ -304,18 +315,20 @@ impl<L> WatchedLane<L> {
         let age = now.duration_since(*self.since.get_or_insert(now));
         // Sent now, it starts when the GPU is done with what it has: the longer it can wait, the fewer
         // launches there are.
-        let is_time = age >= pace.least && self.busy.is_none_or(|until| now + pace.start >= until);
+        let is_time =
+            age >= pace.send_after && self.busy.is_none_or(|until| now + pace.start_latency >= until);
         match first {
-            None if age >= pace.near => Action::StopPolling,
-            Some(_) if is_due || is_time || age >= pace.most => Action::Send,
+            None if age >= pace.stop_polling_after => Action::StopPolling,
+            Some(_) if is_due || is_time || age >= pace.send_by => Action::Send,
             _ => Action::Nothing,
         }
     }
 
     /// So many bytes were sent.
     fn sent(&mut self, bytes: usize, now: Instant, pace: &Pace) {
-        let (starts, takes) = (now + pace.start, Duration::from_micros((bytes / pace.speed) as u64));
-        self.busy = Some(self.busy.map_or(starts, |until| until.max(starts)) + pace.launch + takes);
+        let (starts, takes) =
+            (now + pace.start_latency, Duration::from_micros((bytes / pace.bytes_per_us) as u64));
+        self.busy = Some(self.busy.map_or(starts, |until| until.max(starts)) + pace.launch_cost + takes);
     }
 }
 

@@ -34,12 +34,12 @@ impl DescriptorCopies {
         Arc::new(DescriptorCopies { shared, in_flight: Mutex::default(), memory: OnceLock::new() })
     }
 
-    /// Where the descriptor is, if the GPU is to read it. In a shared stream it is: what is not for the GPU
-    /// never comes there, whatever has changed since that was decided.
+    /// Where the descriptor is, if the GPU is to read it. It is where nothing may be held back for the
+    /// host: what is not for the GPU never comes there, whatever has changed since that was decided.
     pub fn read_by_gpu(progress: &StreamProgress, indirect: &Indirect) -> Option<usize> {
         match indirect.through {
             Through::Descriptor { at, .. }
-                if progress.stream.is_shared() || is_for_gpu(indirect, &progress.status) =>
+                if !progress.stream.kind().may_hold_back() || is_for_gpu(indirect, &progress.status) =>
             {
                 Some(at)
             }

@@ -114,7 +114,7 @@ fn launch(
     let (stream, lists) = (&progress.stream, &memory.lists);
     let (kernel, live) = (shared.kernel(current)?, shared.liveness_at(current)?);
     let mut launch = LaunchArgs::of(&ops[0], memory, live);
-    let is_behind = !stream.is_shared() && progress.passed() + 1 < ops[0].ticket;
+    let is_behind = stream.kind().may_extend_launches() && progress.passed() + 1 < ops[0].ticket;
     let may_grow = is_behind && lists.may_grow(ops);
     let list = if may_grow || ops.len() > INLINE_MAX { lists.fill(ops) } else { None };
     let count = launch.take_up(ops, list);

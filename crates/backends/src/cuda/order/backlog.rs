@@ -199,7 +199,7 @@ impl<W: Counted, P> Backlog<W, P> {
     }
 
     /// Has a point wait in the backlog, right behind the op `ticket` and the points that are there.
-    pub fn wait(&mut self, ticket: Ticket, point: P) {
+    pub fn add_point(&mut self, ticket: Ticket, point: P) {
         self.came += 1;
         self.points.insert((ticket, self.came), WaitingPoint { point, is_lost: false });
     }
@@ -276,10 +276,10 @@ mod tests {
     #[test]
     fn points_wait_right_behind_their_op() {
         let mut backlog = blocked(3, HostPart::Call, &["four", "five", "six"]);
-        backlog.wait(6, "all");
-        backlog.wait(4, "of four");
-        backlog.wait(3, "of three");
-        backlog.wait(4, "of four too");
+        backlog.add_point(6, "all");
+        backlog.add_point(4, "of four");
+        backlog.add_point(3, "of three");
+        backlog.add_point(4, "of four too");
         assert_eq!(
             rest(&mut backlog),
             [
@@ -298,9 +298,9 @@ mod tests {
     #[test]
     fn an_op_that_is_tried_again_comes_first() {
         let mut backlog = blocked(3, HostPart::Wait, &["four"]);
-        backlog.wait(3, "of three");
+        backlog.add_point(3, "of three");
         backlog.again(3, "three");
-        backlog.wait(3, "of three too");
+        backlog.add_point(3, "of three too");
         assert_eq!(backlog.place(2), PointPlace::End(2));
         assert_eq!(
             rest(&mut backlog),
@@ -317,7 +317,7 @@ mod tests {
     fn an_abort_lets_points_pass_a_function_but_not_later_ops() {
         let mut backlog = blocked(3, HostPart::Call, &["four"]);
         backlog.begin(3);
-        backlog.wait(4, "all");
+        backlog.add_point(4, "all");
         let want = Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) };
         assert_eq!(backlog.abort(), want);
         assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::End(4), PointPlace::End(4)));
@@ -333,13 +333,13 @@ mod tests {
     fn an_abort_lets_nobody_pass_lent_memory() {
         let mut backlog = blocked(3, HostPart::Bytes, &["four"]);
         backlog.begin(3);
-        backlog.wait(3, "of three");
-        backlog.wait(4, "all");
+        backlog.add_point(3, "of three");
+        backlog.add_point(4, "all");
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec![], newest: Some(4) });
         assert_eq!((backlog.place(3), backlog.place(4)), (PointPlace::Waits, PointPlace::Waits));
-        backlog.wait(4, "after the abort");
+        backlog.add_point(4, "after the abort");
         keep(&mut backlog, "five");
-        backlog.wait(4, "later still");
+        backlog.add_point(4, "later still");
         assert_eq!(
             rest(&mut backlog),
             [
@@ -362,7 +362,7 @@ mod tests {
             assert!(backlog.is_blocked_by(3), "{part:?}: whoever comes to do it lets go");
         }
         let mut backlog = blocked(3, HostPart::Wait, &["four"]);
-        backlog.wait(4, "all");
+        backlog.add_point(4, "all");
         assert_eq!(backlog.abort(), Dropped { work: vec!["four"], points: vec!["all"], newest: Some(4) });
         assert!(!backlog.is_blocked_by(3));
         assert_eq!(backlog.place(4), PointPlace::End(4));
@@ -376,10 +376,10 @@ mod tests {
         keep(&mut backlog, "four");
         *backlog.newest().expect("nothing is behind it") = "four five six";
         backlog.reach(6);
-        backlog.wait(5, "of five");
+        backlog.add_point(5, "of five");
         assert_eq!(backlog.newest(), None, "a point is");
         keep(&mut backlog, "seven");
-        backlog.wait(3, "of three");
+        backlog.add_point(3, "of three");
         assert_eq!(
             backlog.abort(),
             Dropped {

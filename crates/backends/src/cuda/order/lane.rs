@@ -169,7 +169,7 @@ impl Lane {
         let last = state.backlog.last();
         let point = StreamPoint::new(&self.progress, last, false);
         if state.backlog.place(last) == PointPlace::Waits {
-            state.backlog.wait(last, point.clone());
+            state.backlog.add_point(last, point.clone());
         } else if let Some(why) = self.stream().device().lost() {
             // Reported every time, and there is nothing to wait for.
             self.progress.fail(last, why.clone());
@@ -192,7 +192,7 @@ impl Lane {
             self.block_while_full(&mut state, ticket, thread);
         }
         if state.backlog.is_blocked_by(ticket) || state.backlog.place(last) == PointPlace::Waits {
-            state.backlog.wait(ticket, point.clone());
+            state.backlog.add_point(ticket, point.clone());
         } else {
             state.tail.record(&self.progress, ticket, &point)?;
         }
@@ -212,7 +212,7 @@ impl Lane {
             self.let_go(&mut state);
         }
         match state.backlog.place(ticket) {
-            PointPlace::Waits => state.backlog.wait(ticket, point.clone()),
+            PointPlace::Waits => state.backlog.add_point(ticket, point.clone()),
             PointPlace::BeforePart => match &state.before {
                 Some(event) => point.put_at(event.clone()),
                 None => point.lose(),
@@ -314,7 +314,10 @@ impl Lane {
         match self.launch(state, ticket, task, false) {
             Next::Follows => {}
             Next::Blocked(part) => {
-                debug_assert!(!self.stream().is_shared(), "what others put there would overtake op {ticket}");
+                debug_assert!(
+                    self.stream().kind().may_hold_back(),
+                    "work of others would overtake op {ticket}"
+                );
                 state.backlog.block(ticket, part);
                 self.open_window(false);
             }
@@ -354,7 +357,7 @@ impl Lane {
     /// Counts one more launch. If the stream takes no more of them now: a thread that goes on when it does. A
     /// stream that other libraries use takes all, since nothing may be kept back there.
     pub fn thread_if_full(&self) -> Option<ThreadReservation> {
-        if self.stream().is_shared() || !self.congestion.is_full() {
+        if !self.stream().kind().may_hold_back() || !self.congestion.is_full() {
             return None;
         }
         // Without a thread that goes on later nothing may be kept back either.

@@ -64,13 +64,13 @@ impl Tail {
         point.put(self.event(progress, at, point.ticket(), point.is_timed()))
     }
 
-    /// Puts a point at the end of the stream as it is now, behind the op `at`. Where other libraries put work
-    /// into the stream it needs an event now; else it gets one when something comes behind it.
+    /// Puts a point at the end of the stream as it is now, behind the op `at`. Where the
+    /// stream needs events at once it gets one now, else when something comes behind it.
     pub fn put_at_end(&mut self, progress: &StreamProgress, at: Ticket, point: &Arc<StreamPoint>) {
         if let Some(event) = self.first_behind(point.ticket()) {
             return point.put_at(event);
         }
-        if progress.stream.is_shared() {
+        if progress.stream.kind().needs_event_at_once() {
             // Refused an event, it is done when the stream is seen to be idle.
             return drop(point.put(self.event(progress, at, point.ticket(), false)));
         }

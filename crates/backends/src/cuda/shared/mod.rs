@@ -8,7 +8,8 @@
 //! itself ([`pageable`]).
 //!
 //! Holding a stream is known here alone. The floors below see it as driver calls that may have to be deferred
-//! (`driver/implicit_sync.rs`). Arrows point down.
+//! (`driver/implicit_sync.rs`), and what a shared stream forbids as properties of its `StreamKind`. Arrows
+//! point down.
 
 pub mod arrival;
 pub mod latch;

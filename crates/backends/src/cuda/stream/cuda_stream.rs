@@ -52,6 +52,34 @@ impl StreamKind {
     pub fn may_coalesce(self) -> bool {
         self == StreamKind::Own
     }
+
+    /// Whether an op may be kept out of the stream until the host has done a part of it, or there is room:
+    /// not where work of others would overtake it.
+    pub fn may_hold_back(self) -> bool {
+        !self.is_shared()
+    }
+
+    /// Whether a point at the end of the stream needs its event at once: work of others may come behind it
+    /// any time.
+    pub fn needs_event_at_once(self) -> bool {
+        self.is_shared()
+    }
+
+    /// Whether ops may be added to a launch that is in the stream: not where work of others may stand behind
+    /// it.
+    pub fn may_extend_launches(self) -> bool {
+        !self.is_shared()
+    }
+
+    /// Whether the driver may copy for it in streams of its own: not where those may stand still behind work
+    /// that waits for this one.
+    pub fn may_copy_in_batches(self) -> bool {
+        !self.is_shared()
+    }
+
+    fn is_shared(self) -> bool {
+        matches!(self, StreamKind::Shared { .. })
+    }
 }
 
 /// A CUDA stream, its device, and the doorbell of its kernels.
@@ -111,11 +139,6 @@ impl Stream {
     /// The number that other libraries know it by.
     pub fn number(&self) -> usize {
         self.handle.number()
-    }
-
-    /// Whether other libraries use it as well.
-    pub fn is_shared(&self) -> bool {
-        matches!(self.kind, StreamKind::Shared { .. })
     }
 
     /// Whether the submitter waits for each op at once.
@@ -220,10 +243,9 @@ impl Stream {
 
     /// Copies segments in one call of the driver, which then uses several copy engines. False if it has none
     /// or does not take them, such as ranges over joints: what it may have begun is in the stream, and is
-    /// then done once more. Not used in a shared stream: the driver
-    /// would use streams of its own, which may stand still behind work that waits for this one.
+    /// then done once more.
     pub fn copy_batch(&self, current: &Current<'_>, segments: [&[usize]; 3]) -> Result<bool> {
-        if self.is_shared() || !current.has_copy_batch() {
+        if !self.kind.may_copy_in_batches() || !current.has_copy_batch() {
             return Ok(false);
         }
         // SAFETY: the segments of an op stay valid until the op has passed.

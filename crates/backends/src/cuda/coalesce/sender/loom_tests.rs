@@ -79,7 +79,8 @@ fn serve_up_to(sender: &Sender<Fake>, end: &Arc<Fake>) {
 
 /// A sender that waits for nothing.
 fn sender() -> Arc<Sender<Fake>> {
-    let pace = Pace { least: Duration::ZERO, most: Duration::ZERO, near: Duration::ZERO, ..PACE };
+    let at_once = Duration::ZERO;
+    let pace = Pace { send_after: at_once, send_by: at_once, stop_polling_after: at_once, ..PACE };
     let sender = Sender::new(pace, false);
     lock(&sender.state).serves = true;
     Arc::new(sender)

@@ -10,12 +10,12 @@ use std::sync::mpsc;
 const US: Duration = Duration::from_micros(1);
 
 const PACE: Pace = Pace {
-    least: US.saturating_mul(3),
-    most: US.saturating_mul(12),
-    near: US.saturating_mul(50),
-    start: US.saturating_mul(5),
-    launch: US.saturating_mul(4),
-    speed: 1000,
+    send_after: US.saturating_mul(3),
+    send_by: US.saturating_mul(12),
+    stop_polling_after: US.saturating_mul(50),
+    start_latency: US.saturating_mul(5),
+    launch_cost: US.saturating_mul(4),
+    bytes_per_us: 1000,
 };
 
 #[test]
@@ -77,11 +77,14 @@ struct Fake {
     sent: mpsc::Sender<usize>,
     /// The driver blocks the sending thread until this is set.
     room: Mutex<Option<mpsc::Receiver<()>>>,
+    /// The thread that has sent last.
+    sender: Mutex<Option<thread::ThreadId>>,
 }
 
 impl Fake {
     fn busy(sent: &mpsc::Sender<usize>) -> Arc<Fake> {
-        let lane = Fake { window: Window::default(), sent: sent.clone(), room: Mutex::default() };
+        let (window, sent) = (Window::default(), sent.clone());
+        let lane = Fake { window, sent, room: Mutex::default(), sender: Mutex::default() };
         lane.window.set_open(true);
         lane.window.count();
         Arc::new(lane)
@@ -115,6 +118,7 @@ impl Coalesces for Fake {
         if let Some(room) = lock(&self.room).take() {
             room.recv().expect("there is room at last");
         }
+        *lock(&self.sender) = Some(thread::current().id());
         self.sent.send(run.count()).expect("counted below");
         run.bytes()
     }
@@ -142,8 +146,8 @@ fn copies_are_sent_though_nobody_asks_for_it() {
 
 #[test]
 fn streams_without_room_hold_up_no_other() {
-    let near = Pace { near: LONG, ..super::PACE };
-    let (sender, workers) = (Arc::new(Sender::<Fake>::new(near, true)), Pool::new("ferry-test"));
+    let pace = Pace { stop_polling_after: LONG, ..super::PACE };
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(pace, true)), Pool::new("ferry-test"));
     let (sent, count) = mpsc::channel();
     let lanes: Vec<_> = (0..4).map(|_| Fake::busy(&sent)).collect();
     let is_coalesced = |lane: &Arc<Fake>| lane.submit(8, &sender, &workers);
@@ -167,4 +171,31 @@ fn streams_without_room_hold_up_no_other() {
             assert_eq!(count.recv_timeout(LONG), Ok(1));
         }
     }
+}
+
+#[test]
+fn a_job_that_gets_no_thread_of_its_own_runs_though_windows_are_polled() {
+    let pace = Pace { stop_polling_after: 10 * LONG, ..super::PACE };
+    let (sender, workers) = (Arc::new(Sender::<Fake>::new(pace, true)), Pool::new("ferry-test"));
+    let (sent, count) = mpsc::channel();
+    let lane = Fake::busy(&sent);
+    while !lane.submit(8, &sender, &workers) {}
+    assert_eq!(count.recv_timeout(LONG), Ok(1), "it is polled from now on");
+    workers.refuse_threads();
+    let serving = lock(&lane.sender).expect("it has sent");
+    let (done, ran) = mpsc::channel();
+    let (_open, gate) = mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    // Threads that have nothing to do take some of them, and are blocked.
+    for _ in 0..4 {
+        let (done, gate) = (done.clone(), gate.clone());
+        let job = move || match thread::current().id() == serving {
+            true => done.send(()).expect("read below"),
+            false => drop(lock(&gate).recv()),
+        };
+        assert!(workers.run(Box::new(job)).is_ok());
+    }
+    assert_eq!(ran.recv_timeout(LONG), Ok(()), "the serving thread makes way");
+    assert!(lane.submit(8, &sender, &workers));
+    assert_eq!(count.recv_timeout(LONG), Ok(1), "and goes on");
 }
