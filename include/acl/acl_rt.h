@@ -30,6 +30,7 @@ extern "C" {
 /* ---- Handles and callbacks ----------------------------------------------------------------------------- */
 
 typedef void *aclrtContext; /**< A context. */
+typedef void *aclrtNotify; /**< A notify: one record releases one wait. */
 typedef void *aclrtDrvMemHandle; /**< Physical memory without an address. */
 typedef void *aclrtMemPool; /**< A pool of stream-ordered memory. */
 
@@ -336,6 +337,14 @@ typedef enum {
 #define ACL_EVENT_DEVICE_USE_ONLY 0x10U /**< Event flag: only the device uses it. */
 #define ACL_EVENT_EXTERNAL 0x20U /**< Event flag: for use across captured graphs. */
 #define ACL_EVENT_IPC 0x40U /**< Event flag: for use across processes. */
+
+#define ACL_NOTIFY_DEFAULT 0x0UL /**< Notify flag: as usual. */
+#define ACL_NOTIFY_DEVICE_USE_ONLY 0x1UL /**< Notify flag: only the device uses it. */
+#define ACL_RT_NOTIFY_EXPORT_FLAG_DEFAULT 0x0UL /**< Export flag: listed processes may import the key. */
+#define ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x2UL /**< Export flag: whoever has the key may
+                                                                    import it. */
+#define ACL_RT_NOTIFY_IMPORT_FLAG_DEFAULT 0x0UL /**< Import flag: just the notify. */
+#define ACL_RT_NOTIFY_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x2UL /**< Import flag: and access to its device. */
 
 #define ACL_EVENT_RECORD_DEFAULT 0U /**< Record flag: as usual. */
 #define ACL_EVENT_RECORD_EXTERNAL 1U /**< Record flag: as an external node of a captured graph. */
@@ -927,6 +936,30 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
  *  limit. What takes longer is ACL_ERROR_RT_WAIT_TIMEOUT at the next synchronise of the stream, which goes
  *  on. */
 aclError aclrtSetOpWaitTimeout(uint32_t timeout);
+
+/* ---- Functions: notifies ------------------------------------------------------------------------------- */
+
+/** Creates a notify of the current device: ACL_NOTIFY_ flags. */
+aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag);
+
+/** Destroys a notify; never waits. Streams that wait for it fail with ACL_ERROR_RT_PARAM_INVALID and go
+ *  on. */
+aclError aclrtDestroyNotify(aclrtNotify notify);
+
+/** Has a stream, of any device, record a notify: one wait is released, the one that came first; if there is
+ *  none, the next one is. */
+aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream);
+
+/** Later work of a stream, of any device, waits for one record of a notify, which is used up by that. Waits
+ *  for `timeout` seconds at most, 0 is no limit; what takes longer is ACL_ERROR_RT_WAIT_TIMEOUT at the next
+ *  synchronise of the stream, which goes on. */
+aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout);
+
+/** A number that no other notify has. */
+aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId);
+
+/** Takes back, at once, records of notifies that no wait has used up. */
+aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num);
 
 /* ---- Functions: memory --------------------------------------------------------------------------------- */
 

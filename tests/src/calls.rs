@@ -119,6 +119,13 @@ calls! {
     ferryStreamAdopt(native: usize, stream: *mut usize);
     ferryStreamNative(stream: usize, native: *mut usize);
 
+    aclrtCreateNotify(notify: *mut usize, flag: u64);
+    aclrtDestroyNotify(notify: usize);
+    aclrtRecordNotify(notify: usize, stream: usize);
+    aclrtWaitAndResetNotify(notify: usize, stream: usize, timeout: u32);
+    aclrtGetNotifyId(notify: usize, id: *mut u32);
+    aclrtNotifyBatchReset(notifies: *mut usize, num: usize);
+
     aclrtCreateEvent(event: *mut usize);
     aclrtCreateEventWithFlag(event: *mut usize, flag: u32);
     aclrtCreateEventExWithFlag(event: *mut usize, flag: u32);

@@ -9,24 +9,24 @@ pub struct Row {
     pub form: &'static str,
     /// The tag of the documents.
     pub tag: &'static str,
-    /// Streams of a device, the default stream among them, and events.
-    pub most: [usize; 2],
+    /// Streams of a device, the default stream among them, events, and notifies.
+    pub most: [usize; 3],
 }
 
-const fn row(soc: &'static str, form: &'static str, tag: &'static str, streams: usize, events: usize) -> Row {
-    Row { soc, form, tag, most: [streams, events] }
+const fn row(soc: &'static str, form: &'static str, tag: &'static str, most: [usize; 3]) -> Row {
+    Row { soc, form, tag, most }
 }
 
 /// Every product in every form it comes in.
 pub const ROWS: [Row; 8] = [
-    row("Ascend910B1", "ep", "A2", 1984, 65536),
-    row("Ascend910_9391", "ep", "A3", 1984, 65536),
-    row("Ascend950PR_9599", "ep", "950", 1984, 65536),
-    row("Ascend310B1", "ep", "200I", 512, 65536),
-    row("Ascend310B1", "rc", "200I", 512, 65536),
-    row("Ascend310P3", "ep", "INF", 1024, 1023),
-    row("Ascend310P3", "ctrlcpu", "INF", 1024, 1023),
-    row("Ascend910A", "ep", "TRN", 2048, 65535),
+    row("Ascend910B1", "ep", "A2", [1984, 65536, 8192]),
+    row("Ascend910_9391", "ep", "A3", [1984, 65536, 8192]),
+    row("Ascend950PR_9599", "ep", "950", [1984, 65536, 65535]),
+    row("Ascend310B1", "ep", "200I", [512, 65536, 2048]),
+    row("Ascend310B1", "rc", "200I", [512, 65536, 2048]),
+    row("Ascend310P3", "ep", "INF", [1024, 1023, 1024]),
+    row("Ascend310P3", "ctrlcpu", "INF", [1024, 1023, 1024]),
+    row("Ascend910A", "ep", "TRN", [2048, 65535, 1024]),
 ];
 
 /// Functions that some products or forms lack, as the documents have it: the products that have them, the
@@ -44,6 +44,7 @@ const LIMITED: &[(&str, &[&str], &[&str])] = &[
     ("aclrtDeviceEnablePeerAccess", NOT_200I, &["ctrlcpu"]),
     ("aclrtDeviceDisablePeerAccess", NOT_200I, &["ctrlcpu"]),
     ("aclrtDevicePeerAccessStatus", NOT_200I, &["ctrlcpu"]),
+    ("aclrtNotifyBatchReset", NEWEST, &[]),
     ("aclrtStreamAbort", NEWEST, &[]),
     ("aclrtSetDeviceSatMode", NEWEST, &[]),
     ("aclrtGetDeviceSatMode", NEWEST, &[]),

@@ -21,7 +21,7 @@ const OTHER_RESULTS: [&str; 8] = [
     "aclrtGetLastError",
 ];
 
-// proves: R10 R18 R30 R31 R33 R34 R64 R78 N6 N14 N16
+// proves: Y1 Y7 R10 R18 R30 R31 R33 R34 R64 R78 N6 N14 N16
 #[test]
 fn every_row_in_a_process_of_its_own() {
     let program = std::env::current_exe().expect("Linux knows which program runs");
@@ -88,9 +88,9 @@ fn every_function_of_the_headers(row: &Row) {
     }
 }
 
-/// A device has as many streams and events as its product, and not one more.
+/// A device has as many streams, events and notifies as its product, and not one more.
 fn limits(row: &Row) {
-    let [streams, events] = row.most;
+    let [streams, events, notifies] = row.most;
     let mut handle = 0;
     for made in 1..streams {
         expect(&format!("stream {made} of {streams}"), aclrtCreateStream(&mut handle), 0);
@@ -100,6 +100,12 @@ fn limits(row: &Row) {
         expect(&format!("event {made} of {events}"), aclrtCreateEvent(&mut handle), 0);
     }
     expect("one event more", aclrtCreateEvent(&mut handle), 207007);
+    for made in 0..notifies {
+        expect(&format!("notify {made} of {notifies}"), aclrtCreateNotify(&mut handle, 0), 0);
+    }
+    expect("one notify more", aclrtCreateNotify(&mut handle, 0), 207009);
+    ok(aclrtDestroyNotify(handle));
+    expect("in the place of another", aclrtCreateNotify(&mut handle, 0), 0);
 }
 
 /// The newest products abort streams and let the default stream have a failure mode.

@@ -176,6 +176,14 @@ table! {
     aclrtEventGetTimestamp: EVERYWHERE;
     aclrtSetOpWaitTimeout: EVERYWHERE;
 
+    // Notifies.
+    aclrtCreateNotify: EVERYWHERE;
+    aclrtDestroyNotify: EVERYWHERE;
+    aclrtRecordNotify: EVERYWHERE;
+    aclrtWaitAndResetNotify: EVERYWHERE;
+    aclrtGetNotifyId: EVERYWHERE;
+    aclrtNotifyBatchReset: NEWEST;
+
     // Memory.
     aclrtMalloc: EVERYWHERE;
     aclrtMallocAlign32: EVERYWHERE;

@@ -28,7 +28,15 @@ pub(crate) enum Until {
     Value(usize, Box<dyn Fn(u64) -> bool + Send>),
     /// The gate is opened elsewhere, at the latest so long after the stream came to it; else the stream's
     /// work fails.
-    Limit(Duration, Error),
+    Limit {
+        /// The longest time.
+        limit: Duration,
+        /// What the work fails with.
+        error: Error,
+        /// Takes the wait back when the time is up; false if that cannot be done now, since the gate is
+        /// being opened.
+        withdraw: Box<dyn Fn() -> bool + Send>,
+    },
 }
 
 /// A stream that waits.
@@ -150,9 +158,10 @@ impl StreamWait {
                     Some(error.kind.because(format!("aclrtValueWait at {addr:#x}: {}", error.note)))
                 }
             },
-            Until::Limit(limit, _) if since.elapsed() < *limit => return self.gate.is_done(),
-            Until::Limit(..) if self.gate.is_done() => return true,
-            Until::Limit(_, error) => Some(error.clone()),
+            Until::Limit { limit, .. } if since.elapsed() < *limit => return self.gate.is_done(),
+            Until::Limit { withdraw, .. } if !withdraw() => return self.gate.is_done(),
+            Until::Limit { .. } if self.gate.is_done() => return true,
+            Until::Limit { error, .. } => Some(error.clone()),
         };
         if let Some(failure) = failure {
             self.stream.status().fail(failure);

@@ -10,6 +10,8 @@ pub type aclFloat16 = u16;
 pub type aclrtStream = *mut c_void;
 /// An event's handle.
 pub type aclrtEvent = *mut c_void;
+/// A notify's handle.
+pub type aclrtNotify = *mut c_void;
 /// A context's handle.
 pub type aclrtContext = *mut c_void;
 /// A handle of physical memory.

@@ -173,6 +173,12 @@ impl Status {
         self.dropped.fetch_max(ticket, Ordering::AcqRel);
     }
 
+    /// Whether the op `ticket` was dropped, or will be: by an abort, or because the stream has stopped for
+    /// good.
+    pub fn is_dropped(&self, ticket: Ticket) -> bool {
+        self.dropped.load(Ordering::Acquire) >= ticket || self.is_halted()
+    }
+
     /// Why work behind `ticket` was, or may have been, dropped: by an abort, which every waiter of that time
     /// is told, or by what stopped the stream for good.
     pub(crate) fn dropped_behind(&self, ticket: Ticket) -> Option<Error> {

@@ -45,6 +45,8 @@ pub struct Product {
     pub max_streams: usize,
     /// Events of one device.
     pub max_events: usize,
+    /// Notifies of one device.
+    pub max_notifies: usize,
     /// Whether 2-D copies inside a device exist.
     pub copies_2d_inside: bool,
     /// Whether aclrtMalloc adds 32 bytes to the rounded size.
@@ -168,6 +170,7 @@ const A2_LIKE: Product = Product {
     bit: A2,
     max_streams: 1984,
     max_events: 65536,
+    max_notifies: 8192,
     copies_2d_inside: true,
     pads_allocations: true,
     has_hbm: true,
@@ -214,6 +217,7 @@ pub static PRODUCTS: [Product; 6] = [
         soc: "Ascend950PR_9599",
         names: &["Ascend950PR_9599"],
         bit: B950,
+        max_notifies: 65535,
         pads_allocations: false,
         has_va_flag: false,
         cores: Cores {
@@ -239,6 +243,7 @@ pub static PRODUCTS: [Product; 6] = [
         names: &["Ascend310B1", "Ascend310B2", "Ascend310B3", "Ascend310B4"],
         bit: B200I,
         max_streams: 512,
+        max_notifies: 2048,
         has_p2p_memory: false,
         cores: Cores { ai: 1, cube: 1, vector: 1, ai_cpu: 1, l2: 4 << 20, arch: 3002, threads: None },
         ..OLDER
@@ -250,6 +255,7 @@ pub static PRODUCTS: [Product; 6] = [
         bit: INF,
         max_streams: 1024,
         max_events: 1023,
+        max_notifies: 1024,
         cores: Cores { ai: 10, cube: 10, vector: 8, ai_cpu: 4, l2: 16 << 20, arch: 2002, threads: None },
         ..OLDER
     },
@@ -260,6 +266,7 @@ pub static PRODUCTS: [Product; 6] = [
         bit: TRN,
         max_streams: 2048,
         max_events: 65535,
+        max_notifies: 1024,
         has_hbm: true,
         cores: Cores { ai: 32, cube: 32, vector: 0, ai_cpu: 4, l2: 32 << 20, arch: 1001, threads: None },
         ..OLDER

@@ -152,7 +152,8 @@ fn wait_within(
     let timed_out = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
     Ok(entry.event.block_by(&stream.stream, |what| {
         let gate = Gate::new();
-        let until = Until::Limit(Duration::from_secs(seconds.into()), timed_out);
+        let limit = Duration::from_secs(seconds.into());
+        let until = Until::Limit { limit, error: timed_out, withdraw: Box::new(|| true) };
         let ticket = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
         what.when_done(Box::new(move || gate.open()));
         Ok(ticket)

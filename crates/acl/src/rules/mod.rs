@@ -26,6 +26,7 @@ pub mod init;
 mod kinds;
 pub mod limits;
 pub mod memory;
+pub mod notify;
 pub mod params;
 pub mod pyacl;
 pub mod reduce;

@@ -56,6 +56,8 @@ pub struct DeviceState {
     pub(crate) streams: AtomicUsize,
     /// How many events it has.
     pub(crate) events: AtomicUsize,
+    /// How many notifies it has.
+    pub(crate) notifies: AtomicUsize,
     /// aclrtFloatOverflowMode.
     pub(crate) sat_mode: AtomicI32,
     /// Limits of cores for this process.
