@@ -6,7 +6,7 @@
 //! objects, such as events or registered memory, lies in a table beside it.
 //!
 //! Arrows: `kinds` <- `target` <- `copy`, `fill`, `descriptor`, `reduce`, `batch`, `values`, `pyacl`;
-//! `memory` <- `virtual_memory` <- `shareable`; the rest stand alone or on one of these. Nothing here is
+//! `pinned` <- `register` <- `memory` <- `virtual_memory` <- `shareable`; the rest stand alone or on one of these. Nothing here is
 //! called from below.
 
 pub mod attributes;
@@ -28,6 +28,7 @@ pub mod limits;
 pub mod memory;
 pub mod notify;
 pub mod params;
+mod pinned;
 pub mod pyacl;
 pub mod reduce;
 pub mod register;
