@@ -1,5 +1,7 @@
-//! `ferry devices`: which library, which backend, which devices and how much memory they have.
+//! `ferry devices`: which library, which backend, which devices and how much memory they have, and which quirks
+//! and limits of the field are on.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use ferry_abi::{Error, Library, Result, library};
@@ -7,6 +9,8 @@ use ferry_terminal::{bytes, put};
 use serde_json::json;
 
 use crate::machine::Machine;
+
+mod dials;
 
 /// Options of `ferry devices`.
 #[derive(clap::Args)]
@@ -34,6 +38,10 @@ struct DeviceReport {
     backend: String,
     soc: String,
     run_mode: &'static str,
+    /// The quirks that are on, each with what it does.
+    quirks: Vec<(&'static str, &'static str)>,
+    /// Variables that limit something, with their values.
+    limits: Vec<(&'static str, String)>,
     devices: Vec<Device>,
 }
 
@@ -59,6 +67,8 @@ impl DeviceReport {
             backend: library::backend_name(),
             soc: library.soc_name()?,
             run_mode: run_mode(library)?,
+            quirks: dials::quirks(),
+            limits: dials::limits(),
             devices: (0..count).map(|id| device(library, id)).collect::<Result<_>>()?,
         })
     }
@@ -74,6 +84,8 @@ impl DeviceReport {
             "soc": self.soc,
             "run_mode": self.run_mode,
             "visible_devices": self.visible,
+            "quirks": self.quirks.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+            "limits": self.limits.iter().cloned().collect::<BTreeMap<_, _>>(),
             "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
         })
     }
@@ -86,6 +98,12 @@ impl DeviceReport {
         text += &format!("run mode  {}\n", self.run_mode);
         if let Some(list) = &self.visible {
             text += &format!("visible   {list:?} (ASCEND_RT_VISIBLE_DEVICES)\n");
+        }
+        for (id, effect) in &self.quirks {
+            text += &format!("quirk     {id}: {effect}\n");
+        }
+        for (name, value) in &self.limits {
+            text += &format!("limit     {name}={value}\n");
         }
         let column =
             |text: String| if self.visible.is_some() { format!("{text:>10}") } else { String::new() };
