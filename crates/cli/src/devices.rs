@@ -1,5 +1,8 @@
-//! `ferry devices`: which library, which backend, which devices and how much memory they have, and which quirks
-//! and limits of the field are on.
+//! `ferry devices`: which library, which backend, which devices and how much memory they have.
+//!
+//! What it prints is what a program would find: it opens the library as a program does and asks by its
+//! functions. Only quirks and limits of the field are read from the environment (`dials.rs`), since no
+//! function tells of them; a bad one has made the library refuse to open by then.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -302,7 +302,7 @@ pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
         },
         _ if engine.settings.quirks.foreign_pointers_have_no_attributes() => {
             return Err(refuse(format!(
-                "ptr is {ptr:#x}, which is no memory of acl: F7 of FERRY_QUIRKS is on, so it has no attributes"
+                "ptr is {ptr:#x}, which is no memory of acl and has no attributes: F7 of FERRY_QUIRKS is on"
             )));
         }
         _ => unregistered,

@@ -26,8 +26,8 @@ impl PinnedBytes {
             Err(used) => Err(fail(
                 ACL_ERROR_RT_MEMORY_ALLOCATION,
                 format!(
-                    "FERRY_LIMIT_HOST_BYTES is {most}: {used} bytes of page-locked host memory are in use, and \
-                     {len} more were asked for"
+                    "FERRY_LIMIT_HOST_BYTES is {most}: {used} bytes of page-locked host memory are in use, \
+                     and {len} more were asked for"
                 ),
             )),
         }
