@@ -165,8 +165,11 @@ pub fn unregister(here: &Here, ptr: usize) -> Result<()> {
 /// Page-locked memory of acl is freed: its registrations go with it.
 pub(crate) fn forget_inside(here: &Here, engine: &OpenedEngine, block: &Block) -> Result<()> {
     let mut all = lock(&REGISTERED);
-    let inside = all.extract_if(block.base..block.base + block.len, |_, _| true).collect::<Vec<_>>();
-    inside.iter().try_for_each(|(base, registration)| end(here, engine, *base, registration))
+    let inside: Vec<_> = all.range(block.base..block.base + block.len).map(|(base, _)| *base).collect();
+    for base in inside {
+        all.remove(&base).map_or(Ok(()), |registration| end(here, engine, base, &registration))?;
+    }
+    Ok(())
 }
 
 fn end(here: &Here, engine: &OpenedEngine, base: usize, registration: &Registration) -> Result<()> {
