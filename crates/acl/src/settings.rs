@@ -4,8 +4,15 @@ use crate::{Error, Result, quirks::Quirks, version::Version};
 use ferry::{
     Options,
     engine::{count, setting, switch, var},
+    parse_size,
 };
-use std::{str::FromStr, sync::OnceLock};
+use ferry_core::Kind;
+use std::{ops::RangeInclusive, str::FromStr, sync::OnceLock};
+
+/// The largest limit of streams that can be asked for.
+const MAX_STREAMS: usize = 1 << 16;
+/// From a page, which is documented, to a huge page of 1 GiB.
+const ALIGNMENTS: RangeInclusive<usize> = 4096..=1 << 30;
 
 /// The settings of this process, read once.
 #[derive(Clone)]
@@ -26,6 +33,26 @@ pub struct Settings {
     pub strict: bool,
     /// What real cards do against the documents, where it is asked for. Wins over `strict`.
     pub quirks: Quirks,
+    /// The most bytes of page-locked host memory that the process may have, if set.
+    pub host_bytes: Option<usize>,
+    /// What addresses of registered memory must be multiples of, if it is more than a page.
+    pub register_alignment: Option<usize>,
+    /// The most streams of a device with its default ones, if not as many as the product has.
+    pub streams: Option<usize>,
+}
+
+impl Settings {
+    /// The most pieces that a batch may have and what says so, if anything does.
+    pub fn most_pieces(&self) -> Option<(&'static str, usize)> {
+        let set = self.batch_limit.map(|most| ("FERRY_BATCH_LIMIT", most));
+        let seen = self.quirks.batch_limit().map(|most| ("F6 of FERRY_QUIRKS", most));
+        set.into_iter().chain(seen).min_by_key(|(_, most)| *most)
+    }
+
+    /// The most streams that a device may have, its default ones among them.
+    pub fn max_streams(&self) -> usize {
+        self.streams.unwrap_or(self.options.product.max_streams)
+    }
 }
 
 /// The settings, or why they make no sense; the next call reads them again then.
@@ -48,7 +75,16 @@ fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settin
         fault_note: is_on("FERRY_FAULT_NOTE")?,
         strict: is_on("FERRY_STRICT")?,
         quirks: setting("FERRY_QUIRKS", &var, Quirks::parse)?.unwrap_or_default(),
+        host_bytes: setting("FERRY_LIMIT_HOST_BYTES", &var, parse_size)?,
+        register_alignment: setting("FERRY_LIMIT_REGISTER_ALIGN", &var, alignment)?,
+        streams: setting("FERRY_LIMIT_STREAMS", &var, |text| count(text, MAX_STREAMS))?,
     })
+}
+
+/// Reads an alignment of registered memory: a power of two, of a page or more.
+fn alignment(text: &str) -> ferry_core::Result<usize> {
+    let bad = || Kind::BadSetting.because("give a power of two from 4096 (4K) to 1G");
+    parse_size(text).ok().filter(|it| it.is_power_of_two() && ALIGNMENTS.contains(it)).ok_or_else(bad)
 }
 
 #[cfg(test)]
@@ -71,6 +107,12 @@ mod tests {
             ("FERRY_VERBOSE", "nein", "0, off, no or false"),
             ("FERRY_FAULT_NOTE", "2", "1, on, yes or true"),
             ("FERRY_QUIRKS", "F5", "F1, F2, F3, F4, F6, F7, F8, F9, F12"),
+            ("FERRY_LIMIT_HOST_BYTES", "lots", "K, M, G or T"),
+            ("FERRY_LIMIT_HOST_BYTES", "", "K, M, G or T"),
+            ("FERRY_LIMIT_REGISTER_ALIGN", "64", "4096"),
+            ("FERRY_LIMIT_REGISTER_ALIGN", "12K", "power of two"),
+            ("FERRY_LIMIT_REGISTER_ALIGN", "2G", "1G"),
+            ("FERRY_LIMIT_STREAMS", "0", "from 1 to 65536"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);
@@ -92,6 +134,29 @@ mod tests {
     #[test]
     fn batches_have_no_limit_unless_one_is_given() {
         assert_eq!(with("FERRY_BATCH_LIMIT", "4096").expect("a limit").batch_limit, Some(4096));
-        assert_eq!(read(Options::default(), |_| None).expect("defaults").batch_limit, None);
+        let defaults = read(Options::default(), |_| None).expect("defaults");
+        assert_eq!((defaults.batch_limit, defaults.most_pieces()), (None, None));
+    }
+
+    #[test]
+    fn limits_are_read() {
+        let limited = |name, value| with(name, value).expect("a limit");
+        assert_eq!(limited("FERRY_LIMIT_HOST_BYTES", "1M").host_bytes, Some(1 << 20));
+        assert_eq!(limited("FERRY_LIMIT_HOST_BYTES", "0").host_bytes, Some(0));
+        assert_eq!(limited("FERRY_LIMIT_REGISTER_ALIGN", "64K").register_alignment, Some(65536));
+        assert_eq!(limited("FERRY_LIMIT_STREAMS", "3").max_streams(), 3);
+        assert_eq!(limited("FERRY_VERBOSE", "0").max_streams(), Options::default().product.max_streams);
+    }
+
+    #[test]
+    fn the_smaller_limit_of_batches_counts() {
+        for (limit, want) in [("16", ("FERRY_BATCH_LIMIT", 16)), ("10000", ("F6 of FERRY_QUIRKS", 4096))] {
+            let both = |name: &str| match name {
+                "FERRY_BATCH_LIMIT" => Some(limit.to_owned()),
+                "FERRY_QUIRKS" => Some("F6".to_owned()),
+                _ => None,
+            };
+            assert_eq!(read(Options::default(), both).expect("limits").most_pieces(), Some(want));
+        }
     }
 }

@@ -1,5 +1,10 @@
 //! `ferry devices`: which library, which backend, which devices and how much memory they have.
+//!
+//! What it prints is what a program would find: it opens the library as a program does and asks by its
+//! functions. Only quirks and limits of the field are read from the environment (`dials.rs`), since no
+//! function tells of them; a bad one has made the library refuse to open by then.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use ferry_abi::{Error, Library, Result, library};
@@ -7,6 +12,8 @@ use ferry_terminal::{bytes, put};
 use serde_json::json;
 
 use crate::machine::Machine;
+
+mod dials;
 
 /// Options of `ferry devices`.
 #[derive(clap::Args)]
@@ -34,6 +41,10 @@ struct DeviceReport {
     backend: String,
     soc: String,
     run_mode: &'static str,
+    /// The quirks that are on, each with what it does.
+    quirks: Vec<(&'static str, &'static str)>,
+    /// Variables that limit something, with their values.
+    limits: Vec<(&'static str, String)>,
     devices: Vec<Device>,
 }
 
@@ -59,6 +70,8 @@ impl DeviceReport {
             backend: library::backend_name(),
             soc: library.soc_name()?,
             run_mode: run_mode(library)?,
+            quirks: dials::quirks(),
+            limits: dials::limits(),
             devices: (0..count).map(|id| device(library, id)).collect::<Result<_>>()?,
         })
     }
@@ -74,6 +87,8 @@ impl DeviceReport {
             "soc": self.soc,
             "run_mode": self.run_mode,
             "visible_devices": self.visible,
+            "quirks": self.quirks.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+            "limits": self.limits.iter().cloned().collect::<BTreeMap<_, _>>(),
             "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
         })
     }
@@ -86,6 +101,12 @@ impl DeviceReport {
         text += &format!("run mode  {}\n", self.run_mode);
         if let Some(list) = &self.visible {
             text += &format!("visible   {list:?} (ASCEND_RT_VISIBLE_DEVICES)\n");
+        }
+        for (id, effect) in &self.quirks {
+            text += &format!("quirk     {id}: {effect}\n");
+        }
+        for (name, value) in &self.limits {
+            text += &format!("limit     {name}={value}\n");
         }
         let column =
             |text: String| if self.visible.is_some() { format!("{text:>10}") } else { String::new() };

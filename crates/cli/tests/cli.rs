@@ -62,6 +62,28 @@ fn devices_show_physical_numbers_where_only_some_are_visible() {
 }
 
 #[test]
+fn devices_show_quirks_and_limits_that_are_on() {
+    let list = |form: &[&str]| {
+        let mut command = ferry(form);
+        output(command.env("FERRY_QUIRKS", "F12,f3").env("FERRY_LIMIT_STREAMS", "7"))
+    };
+    let shown = text(&list(&["devices"]).stdout);
+    for line in ["quirk     F3: aclrtMemcpy", "quirk     F12: a device", "limit     FERRY_LIMIT_STREAMS=7"] {
+        assert!(shown.contains(line), "{line} is not in {shown}");
+    }
+    assert_eq!(shown.matches("\nquirk ").count(), 2, "{shown}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&list(&["devices", "--json"]).stdout).expect("it is JSON");
+    assert_eq!(report["quirks"], serde_json::json!(["F3", "F12"]));
+    assert_eq!(report["limits"], serde_json::json!({ "FERRY_LIMIT_STREAMS": "7" }));
+    let plain = text(&output(&mut ferry(&["devices"])).stdout);
+    assert!(!plain.contains("\nquirk ") && !plain.contains("\nlimit "), "off by default: {plain}");
+    let bad = output(ferry(&["devices"]).env("FERRY_QUIRKS", "F3,F5"));
+    let why = text(&bad.stderr);
+    assert!(!bad.status.success() && why.contains("F1, F2, F3, F4, F6, F7, F8, F9, F12"), "{why}");
+}
+
+#[test]
 fn devices_are_those_of_the_environment() {
     let devices =
         output(ferry(&["devices", "--json"]).env("FERRY_DEVICES", "3").env("FERRY_DEVICE_MEMORY", "256M"));

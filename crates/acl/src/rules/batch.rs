@@ -75,7 +75,7 @@ pub unsafe fn memcpy_batch(here: &Here, batch: &Batch, on: On) -> Result<(), Bat
     let item = Cell::new(usize::MAX);
     let copy = || {
         let target = Target::find(here, on)?;
-        batch.check(target.engine.settings.batch_limit)?;
+        batch.check(target.engine.settings.most_pieces())?;
         // SAFETY: the caller's promise.
         let submitted = unsafe { target.submit_plan(|memory| batch.plan(memory), Plan::is_plain) };
         let (must_wait, ticket) = submitted.or_else(|misfit| {
@@ -115,7 +115,7 @@ impl Batch<'_> {
     }
 
     /// The rules that do not depend on memory.
-    fn check(&self, limit: Option<usize>) -> Result<()> {
+    fn check(&self, limit: Option<(&str, usize)>) -> Result<()> {
         let (count, groups) = (self.sizes.len(), self.attrs_indexes);
         if count == 0 || groups.is_empty() {
             return Err(refuse(format!(
@@ -123,7 +123,9 @@ impl Batch<'_> {
                 groups.len()
             )));
         }
-        within("numBatches", count, "FERRY_BATCH_LIMIT", limit.unwrap_or(usize::MAX))?;
+        if let Some((by, most)) = limit {
+            within("numBatches", count, by, most)?;
+        }
         within("numAttrs", groups.len(), "numBatches", count)?;
         if groups[0] != 0 {
             return Err(refuse(format!("attrsIndexes[0] is {}: it must be 0", groups[0])));

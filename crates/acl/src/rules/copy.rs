@@ -2,7 +2,7 @@
 //! one and a wait, on a hidden stream of the calling thread.
 
 use super::{
-    kinds::{CopyKind, not_far, not_mapped_across, reachable},
+    kinds::{CopyKind, not_far, not_mapped_across, not_synchronous_across, reachable},
     target::{On, Target, between},
 };
 use crate::{Result, arguments::within, interrupt, state::Here};
@@ -85,7 +85,8 @@ pub unsafe fn memcpy(here: &Here, dst: usize, dest_max: usize, src: usize, count
             target.copy(Rows::linear(dst, src, count), |ends| {
                 not_far(ends)?;
                 not_mapped_across(ends)?;
-                reachable(ends.route(), target.engine, target.device())
+                reachable(ends.route(), target.engine, target.device())?;
+                not_synchronous_across(ends.route(), target.engine)
             })
         }
     })

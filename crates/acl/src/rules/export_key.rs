@@ -2,9 +2,10 @@
 //! `shareable.rs`.
 
 use crate::{
-    Result,
+    Error, Result,
     arguments::refuse,
     constants::*,
+    error::fail,
     explain::{remember_freed, with_addresses},
     ipc::{
         self,
@@ -53,6 +54,11 @@ pub fn export_key(here: &Here, ptr: usize, size: usize, len: usize, flags: u64) 
 /// aclrtIpcMemSetImportPid: adds processes to the white list of a key that this process exported.
 pub fn set_import_pids(key: &str, pids: &[i32]) -> Result<()> {
     let name = parse(key)?;
+    if engine()?.settings.quirks.ipc_white_lists_fail() {
+        let note = "white lists do not work: F4 of FERRY_QUIRKS is on; export with \
+                    ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION (1)";
+        return Err(fail(ACL_ERROR_RT_DRV_INTERNAL_ERROR, note));
+    }
     add_pids(&name, pids)
         .map_err(|error| error.and("key is what aclrtIpcMemGetExportKey gave to this process"))
 }
@@ -69,7 +75,7 @@ pub fn import_by_key(here: &Here, key: &str, flags: u64) -> Result<usize> {
     };
     let name = parse(key)?;
     let base = imports::begin(here, name, || {
-        let memory = ask(here, &name, ANSWER_LIMIT)?;
+        let memory = ask(here, &name, ANSWER_LIMIT).map_err(|error| not_listed(engine, error))?;
         let owner = visible(engine, memory.device);
         let origin = match memory.device == physical(engine, current) {
             true => Origin::Imported,
@@ -85,6 +91,14 @@ pub fn import_by_key(here: &Here, key: &str, flags: u64) -> Result<usize> {
         lock(&engine.peers).extend((device != current).then_some((current, device)));
     }
     Ok(base)
+}
+
+/// The error of an import, as the quirk F4 has it where the process is not on the white list.
+fn not_listed(engine: &OpenedEngine, error: Error) -> Error {
+    if error.code == ACL_ERROR_RT_NO_PERMISSION && engine.settings.quirks.ipc_white_lists_fail() {
+        return fail(ACL_ERROR_RT_DRV_INTERNAL_ERROR, format!("{}; F4 of FERRY_QUIRKS is on", error.note));
+    }
+    error
 }
 
 /// aclrtIpcMemClose: an importer undoes one import, the last of which ends its lease, and returns at once; an

@@ -220,6 +220,21 @@ fn reachable_peer(from: u32, to: u32, engine: &OpenedEngine, device: u32) -> Res
     }
 }
 
+/// Field: where the quirk F3 is on, synchronous copies between two devices fail and change nothing.
+pub fn not_synchronous_across(route: Route, engine: &OpenedEngine) -> Result<()> {
+    match route {
+        Route::DeviceToDevice { from, to }
+            if from != to && engine.settings.quirks.synchronous_peer_copies_fail() =>
+        {
+            Err(Kind::Device.because(format!(
+                "a synchronous copy between devices {from} and {to}: F3 of FERRY_QUIRKS is on; \
+                 aclrtMemcpyAsync copies between them"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn fitting(route: Route) -> Option<CopyKind> {
     match route {
         Route::HostToHost => None,

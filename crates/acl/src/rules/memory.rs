@@ -1,6 +1,9 @@
 //! Allocation: sizes are rounded as documented, so that the documented padding may be used and no more.
 
-use super::register;
+use super::{
+    pinned::{self, PinnedBytes},
+    register,
+};
 use crate::{
     Result,
     arguments::{not_null, refuse},
@@ -158,8 +161,12 @@ pub fn malloc_host(here: &Here, size: usize) -> Result<usize> {
     if size == 0 {
         return Err(refuse("size is 0"));
     }
+    pinned::within_one_call("size", size, engine.settings.quirks.host_allocation_limit())?;
+    let bytes = PinnedBytes::reserve(engine.settings, size)?;
     let request = Request { home: Home::Host, len: size, page: NORMAL_PAGE };
-    Ok(interrupt::find_room(here, |patience| engine.runtime.alloc_within(&request, patience))?.base)
+    let block = interrupt::find_room(here, |patience| engine.runtime.alloc_within(&request, patience))?;
+    bytes.keep();
+    Ok(block.base)
 }
 
 /// aclrtFree: returns at once.
@@ -240,7 +247,10 @@ fn release(here: &Here, ptr: usize, fits: impl FnOnce(&Block) -> ferry_core::Res
     let block = engine.runtime.free(ptr, fits)?;
     match block.home {
         Home::Device(_) => ipc::freed((ExportKind::Allocation, block.base)),
-        Home::Host => register::forget_inside(here, engine, &block)?,
+        Home::Host => {
+            pinned::give_back(block.len);
+            register::forget_inside(here, engine, &block)?;
+        }
     }
     remember_freed(here, block);
     Ok(())
@@ -259,7 +269,8 @@ pub struct PointerAttributes {
 
 /// aclrtPointerGetAttributes. Memory that acl does not know is reported as unregistered.
 pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
-    let memory = engine()?.runtime.memory();
+    let engine = engine()?;
+    let memory = engine.runtime.memory();
     if let Some(Purpose::ViewOf(host)) = memory.reserved_for(ptr) {
         return Err(refuse(format!(
             "ptr is {ptr:#x}, a device's address of registered host memory at {host:#x}: ask for the host \
@@ -289,6 +300,11 @@ pub fn attributes(ptr: usize) -> Result<PointerAttributes> {
                 PointerAttributes { location: ACL_MEM_LOCATION_TYPE_DEVICE, id, page_size: block.page as u32 }
             }
         },
+        _ if engine.settings.quirks.foreign_pointers_have_no_attributes() => {
+            return Err(refuse(format!(
+                "ptr is {ptr:#x}, which is no memory of acl and has no attributes: F7 of FERRY_QUIRKS is on"
+            )));
+        }
         _ => unregistered,
     })
 }

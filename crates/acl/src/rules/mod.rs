@@ -6,8 +6,8 @@
 //! objects, such as events or registered memory, lies in a table beside it.
 //!
 //! Arrows: `kinds` <- `target` <- `copy`, `fill`, `descriptor`, `reduce`, `batch`, `values`, `pyacl`;
-//! `memory` <- `virtual_memory` <- `shareable`; the rest stand alone or on one of these. Nothing here is
-//! called from below.
+//! `pinned` <- `register` <- `memory` <- `virtual_memory` <- `shareable`; the rest stand alone or on one of
+//! these. Nothing here is called from below.
 
 pub mod attributes;
 pub mod batch;
@@ -28,6 +28,7 @@ pub mod limits;
 pub mod memory;
 pub mod notify;
 pub mod params;
+mod pinned;
 pub mod pyacl;
 pub mod reduce;
 pub mod register;

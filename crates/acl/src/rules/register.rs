@@ -10,6 +10,8 @@ use crate::{
     constants::*,
     error::fail,
     explain::{explaining, remember_freed},
+    rules::pinned::{PinnedBytes, within_one_call},
+    settings::Settings,
     state::{Here, OpenedEngine, engine},
 };
 use ferry_core::{Access, Block, Place, Purpose, sync::lock};
@@ -20,12 +22,13 @@ const PAGE: usize = 4096;
 /// What is registered, by its first address.
 static REGISTERED: Mutex<BTreeMap<usize, Registration>> = Mutex::new(BTreeMap::new());
 
-#[derive(Clone, Copy)]
 struct Registration {
     len: usize,
     pinned: bool,
     /// The address that stands for it on devices.
     view: Option<usize>,
+    /// Its part of the page-locked memory of the process. Never read: dropping it ends the count.
+    _bytes: PinnedBytes,
 }
 
 /// aclrtHostRegister: maps, and gives the address on devices.
@@ -62,7 +65,7 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
     let engine = engine()?;
     not_null("ptr", ptr)?;
     here.need_context()?;
-    let end = checked_end(ptr, size, flags)?;
+    let end = checked_end(engine.settings, ptr, size, flags)?;
     let pinned = flags & ACL_HOST_REG_PINNED != 0;
     let mut all = lock(&REGISTERED);
     if let Some((base, other)) = all.range(..end).next_back()
@@ -71,7 +74,7 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
         let note = format!("{} bytes at {base:#x} are registered already", other.len);
         return Err(fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, note));
     }
-    can_register(engine, ptr, size, pinned)?;
+    let bytes = can_register(engine, ptr, size, pinned)?;
     let view = match flags & ACL_HOST_REG_MAPPED {
         0 => None,
         _ => Some(engine.runtime.reserve(size, PAGE, 0, Purpose::ViewOf(ptr))?),
@@ -82,12 +85,12 @@ fn add(here: &Here, ptr: usize, size: usize, flags: i32) -> Result<()> {
         }
         return Err(error.into());
     }
-    all.insert(ptr, Registration { len: size, pinned, view });
+    all.insert(ptr, Registration { len: size, pinned, view, _bytes: bytes });
     Ok(())
 }
 
 /// The end of a range that can be registered with these flags, whatever memory it is.
-fn checked_end(ptr: usize, size: usize, flags: i32) -> Result<usize> {
+fn checked_end(settings: &Settings, ptr: usize, size: usize, flags: i32) -> Result<usize> {
     if flags & (ACL_HOST_REG_IOMEMORY | ACL_HOST_REG_READONLY) != 0 {
         let note = "memory of other devices (IOMEMORY) and memory that devices only read (READONLY) are \
                     reserved, not supported";
@@ -96,20 +99,33 @@ fn checked_end(ptr: usize, size: usize, flags: i32) -> Result<usize> {
     if size == 0 {
         return Err(refuse("size is 0"));
     }
-    if !ptr.is_multiple_of(PAGE) {
-        let note = format!("ptr is {ptr:#x}: it must be a multiple of 4096");
-        return Err(fail(ACL_ERROR_RT_ADDR_UNALIGNED, note));
+    within_one_call("size", size, settings.quirks.registration_limit())?;
+    let alignment = settings.register_alignment.unwrap_or(PAGE);
+    if !ptr.is_multiple_of(alignment) {
+        return Err(unaligned(settings, ptr, alignment));
     }
     let wraps = || refuse(format!("{size} bytes at {ptr:#x} wrap round the end of the address space"));
     ptr.checked_add(size).ok_or_else(wraps)
 }
 
-/// Memory of the user's, or page-locked memory of acl that is not to be page-locked again.
-fn can_register(engine: &OpenedEngine, ptr: usize, size: usize, pinned: bool) -> Result<()> {
+#[cold]
+fn unaligned(settings: &Settings, ptr: usize, alignment: usize) -> Error {
+    let by = if alignment == PAGE { "" } else { ", as FERRY_LIMIT_REGISTER_ALIGN says" };
+    let note = format!("ptr is {ptr:#x}: it must be a multiple of {alignment}{by}");
+    if settings.quirks.unaligned_registration_is_a_driver_error() {
+        return fail(ACL_ERROR_RT_DRV_INTERNAL_ERROR, note + "; F9 of FERRY_QUIRKS is on");
+    }
+    fail(ACL_ERROR_RT_ADDR_UNALIGNED, note)
+}
+
+/// Memory of the user's, or page-locked memory of acl that is not to be page-locked again. Only the former is
+/// counted.
+fn can_register(engine: &OpenedEngine, ptr: usize, size: usize, pinned: bool) -> Result<PinnedBytes> {
     match engine.runtime.memory().place(ptr, size, Access::Write)? {
         place if place.device().is_some() => Err(refuse("device memory cannot be registered")),
         Place::Known(_) if pinned => Err(refuse("the memory is page-locked already")),
-        _ => Ok(()),
+        Place::Known(_) => Ok(PinnedBytes::none()),
+        _ => PinnedBytes::reserve(engine.settings, size),
     }
 }
 
@@ -143,22 +159,20 @@ pub fn unregister(here: &Here, ptr: usize) -> Result<()> {
     not_null("ptr", ptr)?;
     let mut all = lock(&REGISTERED);
     let registration = all.remove(&ptr).ok_or_else(|| not_registered(ptr))?;
-    end(here, engine, ptr, registration)
+    end(here, engine, ptr, &registration)
 }
 
 /// Page-locked memory of acl is freed: its registrations go with it.
 pub(crate) fn forget_inside(here: &Here, engine: &OpenedEngine, block: &Block) -> Result<()> {
     let mut all = lock(&REGISTERED);
-    let inside: Vec<_> =
-        all.range(block.base..block.base + block.len).map(|(base, found)| (*base, *found)).collect();
-    for (base, registration) in inside {
-        all.remove(&base);
-        end(here, engine, base, registration)?;
+    let inside: Vec<_> = all.range(block.base..block.base + block.len).map(|(base, _)| *base).collect();
+    for base in inside {
+        all.remove(&base).map_or(Ok(()), |registration| end(here, engine, base, &registration))?;
     }
     Ok(())
 }
 
-fn end(here: &Here, engine: &OpenedEngine, base: usize, registration: Registration) -> Result<()> {
+fn end(here: &Here, engine: &OpenedEngine, base: usize, registration: &Registration) -> Result<()> {
     if let Some(view) = registration.view {
         engine.runtime.release(view, Purpose::ViewOf(base))?;
     }

@@ -6,7 +6,7 @@ use super::{
     stream::StreamEntry,
 };
 use crate::{
-    Result,
+    Error, Result,
     callback::mailbox,
     constants as c,
     error::fail,
@@ -98,14 +98,27 @@ impl OpenedEngine {
 
     /// Counts one more stream of a device, if it may have one more.
     fn count_stream(&self, device: u32) -> Result<&AtomicUsize> {
-        let (streams, most) = (&self.device(device)?.streams, self.settings.options.product.max_streams);
+        let (streams, most) = (&self.device(device)?.streams, self.settings.max_streams());
         if streams.fetch_add(1, Ordering::Relaxed) < most {
             return Ok(streams);
         }
         streams.fetch_sub(1, Ordering::Relaxed);
-        let soc = &self.settings.options.soc;
-        let note = format!("device {device} has {most} streams, which is as many as {soc} allows");
-        Err(fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note))
+        Err(self.no_more_streams(device, most))
+    }
+
+    /// The error for a device that has all the streams it may have.
+    #[cold]
+    fn no_more_streams(&self, device: u32, most: usize) -> Error {
+        let settings = self.settings;
+        let by = match settings.streams {
+            Some(_) => "FERRY_LIMIT_STREAMS",
+            None => &settings.options.soc,
+        };
+        let note = format!("device {device} has {most} streams, which is as many as {by} allows");
+        match settings.quirks.stream_shortage_has_driver_text() {
+            true => fail(c::ACL_ERROR_RT_NO_STREAM_RESOURCE, format!("alloc sq cq fail: {note}")),
+            false => fail(c::ACL_ERROR_RT_RESOURCE_ALLOC_FAIL, note),
+        }
     }
 
     /// Takes a stream out of the tables. Its work was waited for, or may go on.

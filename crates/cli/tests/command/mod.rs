@@ -13,6 +13,8 @@ pub fn ferry(args: &[&str]) -> Command {
         "FERRY_DEVICE_SHARED",
         "FERRY_SOC",
         "FERRY_FORM",
+        "FERRY_QUIRKS",
+        "FERRY_LIMIT_STREAMS",
         "ASCEND_RT_VISIBLE_DEVICES",
         "ASCEND_TOOLKIT_HOME",
         "ASCEND_HOME_PATH",

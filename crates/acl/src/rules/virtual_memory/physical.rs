@@ -8,7 +8,10 @@ use crate::{
     handles::{HandleKind, Handles},
     interrupt,
     ipc::{self, wire::ExportKind},
-    rules::memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
+    rules::{
+        memory::{GIANT_PAGE, HUGE_PAGE, NORMAL_PAGE},
+        pinned::PinnedBytes,
+    },
     state::{Here, OpenedEngine, engine},
 };
 use ferry::engine::nodes;
@@ -33,6 +36,8 @@ pub struct PhysicalEntry {
     /// How often aclrtMemRetainAllocationHandle gave the handle out: as many more calls of aclrtFreePhysical
     /// it takes.
     retained: AtomicUsize,
+    /// Its part of the page-locked memory of the process, for memory of the host.
+    bytes: Option<Arc<PinnedBytes>>,
 }
 
 impl HandleKind for PhysicalEntry {
@@ -170,24 +175,32 @@ pub fn malloc_physical(here: &Here, size: usize, properties: &Properties, flags:
              aclrtMemGetAllocationGranularity tells"
         )));
     }
-    let physical = match site {
-        Site::Host(node) => engine.runtime.host_physical(size, page, node)?,
-        Site::Device(device) => interrupt::find_room(here, |patience| {
-            engine.runtime.physical_within(device, size, page, patience)
-        })?,
+    let (physical, bytes) = match site {
+        Site::Host(node) => {
+            let bytes = PinnedBytes::reserve(engine.settings, size)?;
+            (engine.runtime.host_physical(size, page, node)?, Some(Arc::new(bytes)))
+        }
+        Site::Device(device) => {
+            let make = |patience| engine.runtime.physical_within(device, size, page, patience);
+            (interrupt::find_room(here, make)?, None)
+        }
     };
-    Ok(name(physical, *properties).handle)
+    Ok(name(physical, *properties, bytes).handle)
 }
 
 /// A handle for physical memory of another process.
 pub(crate) fn adopt(physical: Arc<Physical>) -> usize {
     let properties = Properties::of(&physical);
-    name(physical, properties).handle
+    name(physical, properties, None).handle
 }
 
-fn name(physical: Arc<Physical>, properties: Properties) -> Arc<PhysicalEntry> {
+fn name(
+    physical: Arc<Physical>,
+    properties: Properties,
+    bytes: Option<Arc<PinnedBytes>>,
+) -> Arc<PhysicalEntry> {
     let retained = AtomicUsize::new(0);
-    PHYSICALS.insert(|handle| PhysicalEntry { handle, physical, properties, retained })
+    PHYSICALS.insert(|handle| PhysicalEntry { handle, physical, properties, retained, bytes })
 }
 
 /// Gives the handle of an entry out once more, to be freed once more. If it was freed meanwhile, a new handle
@@ -195,7 +208,7 @@ fn name(physical: Arc<Physical>, properties: Properties) -> Arc<PhysicalEntry> {
 pub(super) fn retain(entry: &Arc<PhysicalEntry>) -> Arc<PhysicalEntry> {
     let _retaining = lock(&RETAINING);
     if PHYSICALS.get(entry.handle).is_none() {
-        return name(entry.physical.clone(), entry.properties);
+        return name(entry.physical.clone(), entry.properties, entry.bytes.clone());
     }
     entry.retained.fetch_add(1, Ordering::Relaxed);
     entry.clone()
