@@ -162,7 +162,7 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[107008..=107008],
         &[
-            "aclrtHostRegister with a pointer that is no multiple of 4096",
+            "aclrtHostRegister with a pointer that is no multiple of 4096, or of FERRY_LIMIT_REGISTER_ALIGN",
             "aclrtValueWrite or aclrtValueWait with an address that is no multiple of 8",
             "acl.rt.memcpy_async_with_condition (Python) with addresses that are no multiples of 64",
         ],
@@ -265,6 +265,7 @@ pub const ADVICE: &[Advice] = &[
             "the device's memory is used up: FERRY_DEVICE_MEMORY, or what the GPU has",
             "with FERRY_DEVICE_SHARED=1 other processes of this user have it",
             "the machine refuses more memory: ulimit -v, a container's limit, locked memory",
+            "page-locked memory beyond FERRY_LIMIT_HOST_BYTES, or one large call with F8 of FERRY_QUIRKS",
         ],
         &[
             "aclrtGetMemInfo and `ferry devices` show what is free",
@@ -275,7 +276,7 @@ pub const ADVICE: &[Advice] = &[
     ours(
         &[207005..=207005],
         &[
-            "more streams than the product has",
+            "more streams than the product has, or than FERRY_LIMIT_STREAMS allows",
             "more than 1,024 threads for callbacks",
             "the system gives no thread, descriptor or pthread key",
         ],
@@ -294,6 +295,19 @@ pub const ADVICE: &[Advice] = &[
         &[207007..=207007],
         &["more events than the product has (65,536; fewer on some)"],
         &["destroy events that are no longer used; an event may be recorded again and again"],
+    ),
+    ours(
+        &[207008..=207008],
+        &[
+            "no stream is left for a graph capture, which takes one of its own and one for each that joins",
+            "no stream is left at all, and F12 of FERRY_QUIRKS is on (207005 without it)",
+        ],
+        &["destroy streams and graphs that are no longer used", "raise or unset FERRY_LIMIT_STREAMS"],
+    ),
+    ours(
+        &[207009..=207009],
+        &["more notifies than the product has (8,192; more or fewer on some)"],
+        &["destroy notifies that are no longer used; a notify may be recorded again and again"],
     ),
     ours(
         &[500000..=500000],
@@ -362,6 +376,7 @@ pub const ADVICE: &[Advice] = &[
         &[
             "the CUDA driver refused a call for a reason that fits no other code",
             "the kernel gives no way to tell forked children apart (no descriptors, no memory)",
+            "F3, F4 or F9 of FERRY_QUIRKS is on, and the call is one that fails on real cards",
         ],
         &[MESSAGE, "`ferry copy FILE COPY --backend cuda` tries the GPU alone"],
     ),
@@ -449,7 +464,6 @@ pub const ADVICE: &[Advice] = &[
             200006..=200006,
             207002..=207002,
             207004..=207004,
-            207008..=207009,
             207021..=207021,
         ],
         &["an argument, a limit or a resource of the runtime"],
