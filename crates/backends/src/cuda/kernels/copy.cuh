@@ -1,5 +1,5 @@
 // Copying by several threads of a GPU together, at any alignment and length. The two ends of a copy do not
-// overlap.
+// overlap, except where it is said.
 //
 // What is under way at once decides the speed: a thread reads `DEPTH` cells before it writes the first of
 // them. More of them gain nothing over the link and lose a third inside an H200. Ends that do not agree in
@@ -81,6 +81,29 @@ static __device__ __forceinline__ void copy_span(u8 *dst, const u8 *src, u64 len
     for (u32 i = 0; i < 4; i++) {
         const u64 at = lane + i * lanes;
         if (at < edges) dst[at < head ? at : at + body] = held[i];
+    }
+}
+
+// By one block, so that a barrier stands between reading and writing, inside overlapping memory: one chunk
+// after the other, each read whole before it is written; upwards if the destination is below the source.
+static __device__ __forceinline__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
+    const u64 chunk = 16 * (u64)blockDim.x;
+    const u64 chunks = (len + chunk - 1) / chunk;
+    for (u64 turn = 0; turn < chunks; turn++) {
+        u64 start = (dst < src ? turn : chunks - 1 - turn) * chunk + threadIdx.x;
+        u8 held[16];
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            u64 at = start + i * (u64)blockDim.x;
+            if (at < len) held[i] = src[at];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            u64 at = start + i * (u64)blockDim.x;
+            if (at < len) dst[at] = held[i];
+        }
+        __syncthreads();
     }
 }
 

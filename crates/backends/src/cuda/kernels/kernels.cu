@@ -79,26 +79,5 @@ KERNEL ferry_rows(const Rectangle rows) {
     else copy_rows(rows, thread, threads);
 }
 
-// A move inside overlapping memory, as one block, so that a barrier stands between reading and writing: one
-// chunk after the other, each read whole before it is written; upwards if the destination is below the
-// source.
-KERNEL ferry_move(u8 *dst, const u8 *src, u64 len) {
-    const u64 chunk = 16 * (u64)blockDim.x;
-    const u64 chunks = (len + chunk - 1) / chunk;
-    for (u64 turn = 0; turn < chunks; turn++) {
-        u64 start = (dst < src ? turn : chunks - 1 - turn) * chunk + threadIdx.x;
-        u8 held[16];
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            u64 at = start + i * (u64)blockDim.x;
-            if (at < len) held[i] = src[at];
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            u64 at = start + i * (u64)blockDim.x;
-            if (at < len) dst[at] = held[i];
-        }
-        __syncthreads();
-    }
-}
+// A move inside overlapping memory, as one block.
+KERNEL ferry_move(u8 *dst, const u8 *src, u64 len) { copy_overlapping(dst, src, len); }

@@ -10,14 +10,12 @@
 // taken, never for a block that may not have begun. So it does not matter how many of them run at a time, and
 // beside what.
 
+#include "copy.cuh"
+
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 // What takes the launch must become part of the kernel: otherwise each thread would make a copy of its
 // parameters.
 #define INLINE static __device__ __forceinline__
-
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
 
 // Threads of a block, most descriptors of a launch, and how many of them its parameters have room for: the
 // same on the Rust side.
@@ -190,43 +188,12 @@ INLINE void report(const LaunchArgs &launch, u32 number, const u64 *words) {
     ring->written = written + 1;
 }
 
+// Not part of the kernel: there it would have too few registers for all that is under way.
+static __device__ __noinline__ void copy(u8 *dst, const u8 *src, u64 len, u32 lane, u32 lanes) {
+    copy_span(dst, src, len, lane, lanes);
+}
+
 // One after the other, by one block.
-
-static __device__ void copy_apart(u8 *dst, const u8 *src, u64 len) {
-    u64 head = len, body = 0;
-    if ((((u64)dst ^ (u64)src) & 15) == 0) {
-        head = -(u64)dst & 15;
-        if (head > len) head = len;
-        body = (len - head) / 16;
-    }
-    for (u64 i = threadIdx.x; i < head; i += THREADS) dst[i] = src[i];
-    uint4 *to = (uint4 *)(dst + head);
-    const uint4 *from = (const uint4 *)(src + head);
-    for (u64 i = threadIdx.x; i < body; i += THREADS) to[i] = from[i];
-    for (u64 i = head + 16 * body + threadIdx.x; i < len; i += THREADS) dst[i] = src[i];
-}
-
-// One chunk after the other, each read whole before it is written: upwards if the destination is below the
-// source.
-static __device__ void copy_overlapping(u8 *dst, const u8 *src, u64 len) {
-    const u64 chunk = 16 * THREADS, chunks = (len + chunk - 1) / chunk;
-    for (u64 turn = 0; turn < chunks; turn++) {
-        u64 start = (dst < src ? turn : chunks - 1 - turn) * chunk + threadIdx.x;
-        u8 held[16];
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            u64 at = start + i * THREADS;
-            if (at < len) held[i] = src[at];
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            u64 at = start + i * THREADS;
-            if (at < len) dst[at] = held[i];
-        }
-        __syncthreads();
-    }
-}
 
 INLINE void copy_in_order(const LaunchArgs &launch, u32 count) {
     for (u32 number = 0; number < count; number++) {
@@ -241,7 +208,7 @@ INLINE void copy_in_order(const LaunchArgs &launch, u32 count) {
         if (!is_good) {
             if (threadIdx.x == 0) report(launch, number, words);
         } else if (apart >= len) {
-            copy_apart(dst, src, len);
+            copy(dst, src, len, threadIdx.x, THREADS);
         } else if (apart > 0) {
             copy_overlapping(dst, src, len);
         }
@@ -559,60 +526,6 @@ INLINE bool compare_all(const LaunchArgs &launch, u32 count, const Facts &facts,
 
 // Then the copies, a warp for each share.
 
-template <class T>
-static __device__ void copy_by(u8 *dst, const u8 *src, u32 len, u32 lane) {
-    u32 head = -(u32)(u64)dst & (sizeof(T) - 1);
-    if (head > len) head = len;
-    if (lane < head) dst[lane] = src[lane];
-    T *to = (T *)(dst + head);
-    const T *from = (const T *)(src + head);
-    const u32 body = (len - head) / sizeof(T);
-    for (u32 start = lane; start < body; start += 8 * 32) {
-        T held[8];
-#pragma unroll
-        for (u32 i = 0; i < 8; i++)
-            if (start + 32 * i < body) held[i] = from[start + 32 * i];
-#pragma unroll
-        for (u32 i = 0; i < 8; i++)
-            if (start + 32 * i < body) to[start + 32 * i] = held[i];
-    }
-    u32 rest = head + sizeof(T) * body + lane;
-    if (rest < len) dst[rest] = src[rest];
-}
-
-// Where source and destination never share an alignment: words are put together of two. The bytes read too
-// many lie in words of which some are wanted.
-static __device__ void copy_shifted(u8 *dst, const u8 *src, u32 len, u32 lane) {
-    u32 head = -(u32)(u64)dst & 3;
-    if (head > len) head = len;
-    if (lane < head) dst[lane] = src[lane];
-    u32 *to = (u32 *)(dst + head);
-    const u32 *from = (const u32 *)((u64)(src + head) & ~3ull);
-    const u32 shift = 8 * ((u32)(u64)(src + head) & 3), body = (len - head) / 4;
-    for (u32 start = lane; start < body; start += 8 * 32) {
-        u32 held[8];
-#pragma unroll
-        for (u32 i = 0; i < 8; i++) {
-            u32 at = start + 32 * i;
-            if (at < body) held[i] = __funnelshift_r(from[at], from[at + 1], shift);
-        }
-#pragma unroll
-        for (u32 i = 0; i < 8; i++)
-            if (start + 32 * i < body) to[start + 32 * i] = held[i];
-    }
-    u32 rest = head + 4 * body + lane;
-    if (rest < len) dst[rest] = src[rest];
-}
-
-// Not part of the kernel: there it would have too few registers for all that is under way.
-static __device__ __noinline__ void copy_share(u8 *dst, const u8 *src, u32 len, u32 lane) {
-    u32 differ = (u32)((u64)dst ^ (u64)src);
-    if ((differ & 15) == 0) copy_by<uint4>(dst, src, len, lane);
-    else if ((differ & 7) == 0) copy_by<uint2>(dst, src, len, lane);
-    else if ((differ & 3) == 0) copy_by<u32>(dst, src, len, lane);
-    else copy_shifted(dst, src, len, lane);
-}
-
 INLINE void copy_all(const LaunchArgs &launch, u32 count, const Facts &facts) {
     const Scratch *scratch = launch.scratch;
     const u64 *shares = scratch->shares;
@@ -632,8 +545,7 @@ INLINE void copy_all(const LaunchArgs &launch, u32 count, const Facts &facts) {
         Entry entry = entry_of(scratch, number);
         u64 before = is_short ? share : number > 0 ? __ldcg(&shares[number - 1]) : 0;
         u64 done = (share - before) * SHARE, left = entry.len - done;
-        copy_share((u8 *)entry.dst + done, (const u8 *)entry.src + done, left < SHARE ? (u32)left : SHARE,
-                   lane);
+        copy((u8 *)entry.dst + done, (const u8 *)entry.src + done, min(left, (u64)SHARE), lane, 32);
     }
 }
 
