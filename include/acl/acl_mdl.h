@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /**
  * @file acl_mdl.h
- * @brief Models, of which there are none here. Not included by acl.h.
+ * @brief Models of operators, of which there are none here. Not included by acl.h. Models that are captured
+ * from streams (aclmdlRI) are declared in acl_rt.h.
  *
  * The functions are in libacl_op_compiler.so: link with `-lacl_op_compiler -lascendcl`.
  */

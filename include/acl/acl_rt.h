@@ -1181,6 +1181,109 @@ aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N
 aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind, aclDataType type,
                           aclrtStream stream, void *reserve);
 
+/* ---- Graphs: work that is captured or built once and executed many times ------------------------------- */
+
+typedef void *aclmdlRI; /**< A model: a graph of tasks; opaque. */
+typedef void *aclrtTaskGrp; /**< A group of tasks of a captured model; opaque. */
+
+/** How strict a capture, or a thread, is with calls that would break a capture. */
+typedef enum aclmdlRICaptureMode {
+    ACL_MODEL_RI_CAPTURE_MODE_GLOBAL = 0, /**< No such calls in any thread that is as strict. */
+    ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL = 1, /**< No such calls in the capturing thread. */
+    ACL_MODEL_RI_CAPTURE_MODE_RELAXED = 2 /**< Such calls are the caller's risk. */
+} aclmdlRICaptureMode;
+
+/** What a stream has to do with captures. */
+typedef enum aclmdlRICaptureStatus {
+    ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0, /**< It is not captured. */
+    ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE = 1, /**< It is captured. */
+    ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED = 2 /**< It is captured, and the capture is broken. */
+} aclmdlRICaptureStatus;
+
+#define ACL_MODEL_STREAM_FLAG_HEAD 0x00000000U /**< aclmdlRIBindStream: the stream begins with the model. */
+#define ACL_MODEL_STREAM_FLAG_DEFAULT 0x7FFFFFFFU /**< aclmdlRIBindStream: it begins when it is activated. */
+
+/** Begins to capture a stream: its tasks are recorded, and do not run, until aclmdlRICaptureEnd. */
+aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode);
+
+/** Whether a stream is captured, and into which model. Either output may be NULL. */
+aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI);
+
+/** Gives the calling thread the mode in `*mode`, and returns there the one it had. */
+aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode);
+
+/** Ends the capture that began on the stream. `*modelRI` is the model, or NULL if the capture was broken. */
+aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI);
+
+/** Begins a group of tasks that can be updated later. */
+aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream);
+
+/** Ends the group. */
+aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle);
+
+/** Begins to update a group, on a stream that is not captured. */
+aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle);
+
+/** Ends the update. */
+aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream);
+
+/** Writes the tasks of a model to a file, as a JSON array of trace events. */
+aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags);
+
+/** Writes the tasks of a model to the log. */
+aclError aclmdlRIDebugPrint(aclmdlRI modelRI);
+
+/** Begins to build a model from streams that are bound to it. `flag` is 0. */
+aclError aclmdlRIBuildBegin(aclmdlRI *modelRI, uint32_t flag);
+
+/** Binds a stream, made with ACL_STREAM_PERSISTENT, to a model that is being built. */
+aclError aclmdlRIBindStream(aclmdlRI modelRI, aclrtStream stream, uint32_t flag);
+
+/** A bound stream has all of its tasks. */
+aclError aclmdlRIEndTask(aclmdlRI modelRI, aclrtStream stream);
+
+/** The model is complete and can be executed. `reserve` is NULL. */
+aclError aclmdlRIBuildEnd(aclmdlRI modelRI, void *reserve);
+
+/** Takes a stream from a model. */
+aclError aclmdlRIUnbindStream(aclmdlRI modelRI, aclrtStream stream);
+
+/** Executes a model and waits for it: for ever if `timeout` is -1, else so many milliseconds. */
+aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout);
+
+/** Executes a model as one task of a stream. */
+aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream);
+
+/** Destroys a model that is not being executed. */
+aclError aclmdlRIDestroy(aclmdlRI modelRI);
+
+/** Names a model; names longer than 512 bytes are cut. */
+aclError aclmdlRISetName(aclmdlRI modelRI, const char *name);
+
+/** The name of a model, with its end, in at most `maxLen` bytes. */
+aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name);
+
+/** A number that no other model of the process has. */
+aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId);
+
+/** Stops the execution of a model that was built. */
+aclError aclmdlRIAbort(aclmdlRI modelRI);
+
+/** Has a function run when a model is destroyed. */
+aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData);
+
+/** Takes that back. */
+aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func);
+
+/** In a model that is being built: `activeStream` begins when `stream` comes here. */
+aclError aclrtActiveStream(aclrtStream activeStream, aclrtStream stream);
+
+/** As aclrtRecordEvent; with flag 1 a task of a captured model that streams outside can wait for. */
+aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag);
+
+/** As aclrtStreamWaitEvent; with flag 1 a task of a captured model that waits for a record outside. */
+aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout, uint32_t flag);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,34 @@ calls! {
     aclsysGetCANNVersion(name: i32, version: *mut aclCANNPackageVersion);
     aclrtGetRunMode(runMode: *mut i32);
 
+    aclmdlRICaptureBegin(stream: usize, mode: i32);
+    aclmdlRICaptureGetInfo(stream: usize, status: *mut i32, model: *mut usize);
+    aclmdlRICaptureEnd(stream: usize, model: *mut usize);
+    aclmdlRICaptureThreadExchangeMode(mode: *mut i32);
+    aclmdlRICaptureTaskGrpBegin(stream: usize);
+    aclmdlRICaptureTaskGrpEnd(stream: usize, handle: *mut usize);
+    aclmdlRICaptureTaskUpdateBegin(stream: usize, handle: usize);
+    aclmdlRICaptureTaskUpdateEnd(stream: usize);
+    aclmdlRIExecute(model: usize, timeout: i32);
+    aclmdlRIExecuteAsync(model: usize, stream: usize);
+    aclmdlRIDestroy(model: usize);
+    aclmdlRIDebugPrint(model: usize);
+    aclmdlRIDebugJsonPrint(model: usize, path: *const c_char, flags: u32);
+    aclmdlRISetName(model: usize, name: *const c_char);
+    aclmdlRIGetName(model: usize, maxLen: u32, name: *mut c_char);
+    aclmdlRIGetId(model: usize, id: *mut u32);
+    aclmdlRIAbort(model: usize);
+    aclmdlRIDestroyRegisterCallback(model: usize, func: aclrtHostFunc, data: usize);
+    aclmdlRIDestroyUnregisterCallback(model: usize, func: aclrtHostFunc);
+    aclmdlRIBuildBegin(model: *mut usize, flag: u32);
+    aclmdlRIBindStream(model: usize, stream: usize, flag: u32);
+    aclmdlRIEndTask(model: usize, stream: usize);
+    aclmdlRIBuildEnd(model: usize, reserve: usize);
+    aclmdlRIUnbindStream(model: usize, stream: usize);
+    aclrtActiveStream(active: usize, stream: usize);
+    aclrtRecordEventWithFlag(event: usize, stream: usize, flag: u32);
+    aclrtStreamWaitEventWithFlag(stream: usize, event: usize, timeout: u32, flag: u32);
+
     aclrtSetDevice(device: i32);
     aclrtResetDevice(device: i32);
     aclrtResetDeviceForce(device: i32);

@@ -54,6 +54,11 @@ impl Callback {
         Callback { ready: ReadyCallback { function, data, by }, forget }
     }
 
+    /// The function, to be run once more than it is here. Its argument is released with `self`.
+    pub(crate) fn again(&self) -> Callback {
+        Callback { ready: self.ready, forget: None }
+    }
+
     /// Takes it to be run.
     pub fn take(mut self) -> ReadyCallback {
         self.forget = None;

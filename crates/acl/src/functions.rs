@@ -24,6 +24,8 @@ const EVERYWHERE: Where = Where { products: EVERY_PRODUCT, forms: EVERY_FORM };
 const NEWEST: Where = Where { products: B950 | A3 | A2, ..EVERYWHERE };
 const NEWEST_AND_200I: Where = Where { products: NEWEST.products | B200I, ..EVERYWHERE };
 const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWHERE };
+/// The products whose streams can be captured.
+const CAPTURING: Where = Where { products: EVERY_PRODUCT & !(B200I | TRN), ..EVERYWHERE };
 const NOT_950: Where = Where { products: EVERY_PRODUCT & !B950, ..EVERYWHERE };
 const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
@@ -67,6 +69,35 @@ table! {
     aclFloat16ToFloat: EVERYWHERE;
     aclFloatToFloat16: EVERYWHERE;
     aclAppLog: EVERYWHERE;
+
+    // Graphs: captured, built, executed.
+    aclmdlRICaptureBegin: CAPTURING;
+    aclmdlRICaptureGetInfo: CAPTURING;
+    aclmdlRICaptureEnd: CAPTURING;
+    aclmdlRICaptureThreadExchangeMode: CAPTURING;
+    aclmdlRICaptureTaskGrpBegin: CAPTURING;
+    aclmdlRICaptureTaskGrpEnd: CAPTURING;
+    aclmdlRICaptureTaskUpdateBegin: CAPTURING;
+    aclmdlRICaptureTaskUpdateEnd: CAPTURING;
+    aclmdlRIExecuteAsync: CAPTURING;
+    aclmdlRIDebugPrint: CAPTURING;
+    aclmdlRIDebugJsonPrint: CAPTURING;
+    aclmdlRIGetId: CAPTURING;
+    aclmdlRIBuildBegin: EVERYWHERE;
+    aclmdlRIBindStream: EVERYWHERE;
+    aclmdlRIEndTask: EVERYWHERE;
+    aclmdlRIBuildEnd: EVERYWHERE;
+    aclmdlRIUnbindStream: EVERYWHERE;
+    aclmdlRIExecute: EVERYWHERE;
+    aclmdlRIDestroy: EVERYWHERE;
+    aclmdlRISetName: EVERYWHERE;
+    aclmdlRIGetName: EVERYWHERE;
+    aclmdlRIAbort: EVERYWHERE;
+    aclmdlRIDestroyRegisterCallback: EVERYWHERE;
+    aclmdlRIDestroyUnregisterCallback: EVERYWHERE;
+    aclrtActiveStream: EVERYWHERE;
+    aclrtRecordEventWithFlag: NEWEST;
+    aclrtStreamWaitEventWithFlag: NEWEST;
 
     // Devices.
     aclrtGetRunMode: EVERYWHERE;

@@ -14,12 +14,13 @@
 //! ```text
 //! constants <- error <- arguments, handles, version, quirks <- settings <- functions
 //!     log, fork, callback, waits <- exceptions <- state
-//!         <- interrupt, explain, messages <- ipc <- rules <- call
+//!         <- interrupt, explain, messages, capture <- ipc <- rules <- call
 //! ```
 
 pub mod arguments;
 pub mod call;
 pub mod callback;
+pub mod capture;
 pub mod constants;
 pub mod error;
 pub mod exceptions;

@@ -12,6 +12,10 @@ pub type aclrtStream = *mut c_void;
 pub type aclrtEvent = *mut c_void;
 /// A notify's handle.
 pub type aclrtNotify = *mut c_void;
+/// A model's handle.
+pub type aclmdlRI = *mut c_void;
+/// A task group's handle.
+pub type aclrtTaskGrp = *mut c_void;
 /// A context's handle.
 pub type aclrtContext = *mut c_void;
 /// A handle of physical memory.

@@ -12,7 +12,9 @@ pub mod block;
 pub mod error;
 pub mod event;
 pub mod fence;
+pub mod footprint;
 pub mod gate;
+pub mod graph;
 pub mod halt;
 pub mod indirect;
 pub mod memory;
@@ -21,6 +23,7 @@ pub mod op;
 pub mod plan;
 mod planning;
 pub mod queue;
+pub mod recorder;
 pub mod reduce;
 pub mod runtime;
 pub mod status;
@@ -37,7 +40,13 @@ pub use block::{Access, Block, DeviceId, Home, Origin, Place, Request};
 pub use error::{Error, Kind, Result};
 pub use event::Event;
 pub use fence::{Fence, Mark, Point, Ticket};
+pub use footprint::Footprint;
 pub use gate::Gate;
+pub use graph::{
+    Graph,
+    capture::{Capture, Unjoined},
+    task::{Branch, Edge},
+};
 pub use halt::Halt;
 pub use indirect::{Indirect, Resolver};
 pub use memory::{
@@ -50,8 +59,9 @@ pub use observe::Observer;
 pub use op::{Fill, Op};
 pub use plan::{Chunk, Ends, Linear, Misfit, Pieces, Plan, Route, Rows, Runs, Segment, SegmentSink, Sizes};
 pub use queue::{Queue, QueueOptions};
+pub use recorder::Recorder;
 pub use reduce::Reduction;
 pub use runtime::{Runtime, share::Export};
 pub use status::Status;
-pub use stream::Stream;
+pub use stream::{RECORDED, Stream};
 pub use table::AddressTable;

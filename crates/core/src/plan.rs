@@ -73,6 +73,13 @@ impl Plan {
         Ok(())
     }
 
+    /// Adds the pieces of another plan that has the same route. Neither is ordered.
+    pub(crate) fn join(&mut self, other: Plan) {
+        other.pieces().iter().for_each(|rows| self.pieces.push(rows));
+        self.plain |= other.plain;
+        self.touched.join(other.touched);
+    }
+
     /// Whether the pieces must be done one after the other, in the order given.
     pub fn is_ordered(&self) -> bool {
         self.order != Order::Any

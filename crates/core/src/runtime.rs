@@ -126,6 +126,7 @@ impl Runtime {
         });
         let queue = queue(status.clone())?;
         let state = Arc::new(StreamState { queue, status, submitted: CachePadded::default() });
+        lock(&state.submitted).is_diverted = self.observer.is_some();
         self.memory.streams().add(state.clone());
         if let Some(halt) = halt {
             halt.add(&state.status);

@@ -1,13 +1,16 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Mark, Memory, Observer, Op, Result, Status, Ticket,
+    DeviceId, Ends, Error, Fence, Footprint, Mark, Memory, Observer, Op, Recorder, Result, Status, Ticket,
     indirect::Through,
-    submissions::{StreamState, Submitted},
-    sync::{Arc, lock},
+    submissions::{NestedWork, StreamState, Submitted},
+    sync::{Arc, Weak, lock},
     uses::Touched,
 };
-use std::time::Duration;
+use std::{mem, time::Duration};
+
+/// What submitting returns in place of a ticket where the work was recorded: every stream has passed it.
+pub const RECORDED: Ticket = 0;
 
 /// Runs work in the order it was submitted. Streams run side by side unless an event orders them.
 pub struct Stream {
@@ -34,9 +37,9 @@ impl Stream {
         &self.state.status
     }
 
-    /// Submits the op that `make` plans. If memory was freed between planning and submitting, `make` is asked
-    /// once more, so that no op with addresses of freed memory is ever queued (and a free that comes later
-    /// waits for this op before the memory is used again).
+    /// Submits the op that `make` plans, or has it recorded ([`divert`](Self::divert)). If memory was freed
+    /// between planning and submitting, `make` is asked once more, so that no op with addresses of freed
+    /// memory is ever queued (and a free that comes later waits for this op before the memory is used again).
     ///
     /// # Safety
     /// Plain host memory in the op stays valid until the stream has passed the returned ticket.
@@ -78,6 +81,15 @@ impl Stream {
                     last
                 }
             };
+            if let Some(recorder) = &last.recorder {
+                let footprint = Footprint::of(&op, table);
+                if table.removals() == removals {
+                    recorder.record(op, footprint)?;
+                    return Ok(RECORDED);
+                }
+                held = Some(last);
+                continue;
+            }
             let touched = take_touched(&mut op, &self.memory);
             // SAFETY: the plan is current under the lock that is taken before memory is given back, so known
             // memory outlives the op; the caller vouches for plain memory.
@@ -110,7 +122,7 @@ impl Stream {
         let Submitted { recent, uses, linear, .. } = &mut *last;
         let turn = |bases| uses.note_linear(bases, *linear, self.status().passed());
         let copy = recent.find(ends, rule, self.memory.table(), fits, turn)?;
-        if self.observer.is_some() || self.status().is_halted() {
+        if last.is_diverted || self.status().is_halted() {
             return None;
         }
         // SAFETY: the copy is current, as it was found under the lock that is taken before memory is given
@@ -155,12 +167,62 @@ impl Stream {
             return Err(why);
         }
         let ticket = last.ticket + 1;
-        if let Some(observer) = &self.observer {
-            observer.submitted(self.id, ticket, &op);
+        if last.is_diverted {
+            self.divert_op(last, ticket, &op)?;
         }
         // SAFETY: passed on from the caller.
         last.ticket = unsafe { self.state.queue.submit(op)? };
         debug_assert_eq!(last.ticket, ticket, "queues number ops and marks in order");
+        Ok(ticket)
+    }
+
+    /// Shows the op to the observer; refuses it if the stream is being recorded and this op cannot be.
+    #[cold]
+    fn divert_op(&self, last: &Submitted, ticket: Ticket, op: &Op) -> Result<()> {
+        if let Some(recorder) = &last.recorder {
+            return Err(recorder.refusal());
+        }
+        if let Some(observer) = &self.observer {
+            observer.submitted(self.id, ticket, op);
+        }
+        Ok(())
+    }
+
+    /// From here on `recorder` takes the work that is submitted; with `None` the queue does again. What was
+    /// submitted before still runs.
+    pub fn divert(&self, recorder: Option<Arc<dyn Recorder>>) {
+        let mut last = lock(&self.state.submitted);
+        last.is_diverted = recorder.is_some() || self.observer.is_some();
+        last.recorder = recorder;
+    }
+
+    /// What takes the work of the stream in place of its queue.
+    pub fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        lock(&self.state.submitted).recorder.clone()
+    }
+
+    /// Submits one op that waits for work on other queues: `begin` puts it there behind the fence that it is
+    /// given, if it is given one, and returns the fence of its end. An abort of this stream aborts `work`.
+    pub(crate) fn nest(
+        &self,
+        work: Weak<dyn NestedWork>,
+        begin: impl FnOnce(Option<Arc<dyn Fence>>, Ticket) -> Result<Arc<dyn Fence>>,
+    ) -> Result<Ticket> {
+        let mut last = lock(&self.state.submitted);
+        if let Some(recorder) = &last.recorder {
+            return Err(recorder.refusal());
+        }
+        if let Some(why) = self.status().refusal() {
+            return Err(why);
+        }
+        let passed = self.status().passed();
+        let is_idle = !last.is_shared && passed >= last.ticket;
+        let before = if is_idle { None } else { Some(self.state.queue.fence()?) };
+        let end = begin(before, last.ticket + 1)?;
+        // SAFETY: the op has no addresses.
+        let ticket = unsafe { self.hand_over(&mut last, Op::Wait(end))? };
+        last.nested.retain(|(ticket, _)| *ticket > passed);
+        last.nested.push((ticket, work));
         Ok(ticket)
     }
 
@@ -187,6 +249,9 @@ impl Stream {
     /// A fence that remembers when it was reached.
     pub fn mark(&self) -> Result<Arc<dyn Mark>> {
         let mut last = lock(&self.state.submitted);
+        if let Some(recorder) = &last.recorder {
+            return Err(recorder.refusal());
+        }
         if let Some(why) = self.status().refusal() {
             return Err(why);
         }
@@ -234,7 +299,11 @@ impl Stream {
     /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is
     /// not waited for.
     pub fn abort(&self) {
+        let nested = mem::take(&mut lock(&self.state.submitted).nested);
+        let passed = self.status().passed();
         self.state.queue.abort();
+        let unfinished = nested.iter().filter(|(ticket, _)| *ticket > passed);
+        unfinished.filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort());
     }
 }
 

@@ -2,9 +2,9 @@
 //! the stream, so that memory freed later waits for work whose stream is gone.
 
 use crate::{
-    Fence, Queue, Result, Status, Ticket,
+    Fence, Queue, Recorder, Result, Status, Ticket,
     plan::linear::Recent,
-    sync::{Arc, CachePadded, Mutex, lock},
+    sync::{Arc, CachePadded, Mutex, Weak, lock},
     uses::Uses,
 };
 
@@ -14,6 +14,12 @@ pub(crate) struct StreamState {
     pub(crate) status: Arc<Status>,
     /// What was submitted so far. On cache lines of its own: the submitting thread writes it for every op.
     pub(crate) submitted: CachePadded<Mutex<Submitted>>,
+}
+
+/// Work that an op of a stream stands for and that runs on queues of its own.
+pub(crate) trait NestedWork: Send + Sync {
+    /// Drops what has not begun and stops what runs; returns when no byte of it moves any more.
+    fn abort(&self);
 }
 
 /// The newest tickets. The lock around it orders submissions.
@@ -27,6 +33,12 @@ pub(crate) struct Submitted {
     pub(crate) other: Ticket,
     /// Other libraries put work into the stream, too, and tickets know nothing of it.
     pub(crate) is_shared: bool,
+    /// Work does not go straight to the queue: it is recorded, or an observer is told of it first.
+    pub(crate) is_diverted: bool,
+    /// What takes work in place of the queue.
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    /// Work on queues of its own that ops of this stream wait for, by the ticket of that op.
+    pub(crate) nested: Vec<(Ticket, Weak<dyn NestedWork>)>,
     /// What the last linear copy went between.
     pub(crate) recent: Recent,
     /// Which registered memory ops use. Linear copies are noted when the next one goes between other blocks.

@@ -26,6 +26,10 @@ const FAN: usize = 1 << FAN_BITS;
 const REGION_BITS: u32 = GRANULE_BITS + FAN_BITS;
 const ADDRESS_BITS: u32 = REGION_BITS + 2 * FAN_BITS;
 
+/// Tells a block from every other one that was in the table before, at the same address too: the number of
+/// its slot, and how often that was written.
+pub(crate) type BlockGeneration = u64;
+
 /// One level of a tree: as many children as bits choose among.
 type Fan<T> = Box<[T; FAN]>;
 
@@ -169,6 +173,24 @@ impl AddressTable {
         self.removals.fetch_add(1, Ordering::SeqCst);
         writer.spare.push(number);
         Ok(block)
+    }
+
+    /// Every block there is, with its generation.
+    pub(crate) fn instances(&self) -> Vec<(Block, BlockGeneration)> {
+        let made = self.writer().made;
+        (0..made).filter_map(|number| self.instance(number)).collect()
+    }
+
+    /// The generation of the block that starts at `base`, if there is one.
+    pub(crate) fn generation(&self, base: usize) -> Option<BlockGeneration> {
+        let (block, generation) = self.instance(self.entry(base)?)?;
+        (block.base == base).then_some(generation)
+    }
+
+    fn instance(&self, number: u32) -> Option<(Block, BlockGeneration)> {
+        let shelf = self.slots[number as usize >> FAN_BITS].get()?;
+        let (block, turn) = shelf[number as usize & (FAN - 1)].read_instance()?;
+        Some((block, u64::from(number) << 32 | u64::from(turn)))
     }
 
     /// The first block with a granule in the range.

@@ -1,6 +1,7 @@
 //! Contexts: made, destroyed, made current. Each has a device, a default stream and the streams made while it
 //! was current.
 
+use super::graph;
 use crate::{
     Result,
     arguments::refuse,
@@ -43,6 +44,7 @@ pub fn destroy(here: &Here, handle: usize) -> Result<()> {
         )));
     }
     interrupt::before(here, || vec![context.clone()], |context| wait(here, engine, context))?;
+    graph::abandon(&context);
     engine.end_context(&context);
     Ok(())
 }

@@ -137,14 +137,13 @@ unsafe fn staged(target: &Target, rows: Rows, kind: CopyKind) -> Result<()> {
     }
     let request = Request { home: Home::Host, len: rows.width, page: 4096 };
     let buffer = interrupt::find_room(target.here, |patience| runtime.alloc_within(&request, patience))?;
-    let moved = Target::find(target.here, On::ThisThread).and_then(|now| {
+    let moved = Target::inside(target.here).and_then(|now| {
         // SAFETY: the buffer is ours and the source is valid during this call.
         unsafe { now.copy(Rows::linear(buffer.base, rows.src, rows.width), |_| Ok(())) }?;
         // SAFETY: the buffer's memory stays until the copy has passed, though it is freed below; the
         // destination is promised.
         unsafe { target.copy(Rows::linear(rows.dst, buffer.base, rows.width), |_| Ok(())) }
     });
-    // Its memory is used again only when the copy has passed.
-    runtime.free(buffer.base, |_| Ok(()))?;
+    target.free_behind(buffer.base)?;
     moved
 }

@@ -1,9 +1,10 @@
 //! Devices: set, reset, count, memory, peers.
 
-use super::{context, stream::timed_out};
+use super::{context, graph, stream::timed_out};
 use crate::{
     Result,
     arguments::{limit_ms, refuse},
+    capture,
     constants::*,
     error::fail,
     interrupt,
@@ -56,7 +57,10 @@ fn reset_to(here: &Here, id: i32, left: impl Fn(u64) -> u64) -> Result<()> {
     }
     let context = primary.context.take();
     drop(primary);
-    context.iter().for_each(|context| engine.end_context(context));
+    context.iter().for_each(|context| {
+        graph::abandon(context);
+        engine.end_context(context);
+    });
     Ok(())
 }
 
@@ -110,9 +114,18 @@ pub fn synchronize(here: &Here) -> Result<()> {
     wait_for_all(here, None)
 }
 
+/// Refuses a wait for a device with a capture, which breaks all captures there.
+fn not_captured(device: u32) -> Result<()> {
+    let captures = capture::of_device(device);
+    let note = format!("device {device} has a capture: it cannot be waited for before aclmdlRICaptureEnd");
+    captures.iter().skip(1).for_each(|capture| capture.invalidate(&note));
+    captures.first().map_or(Ok(()), |capture| Err(capture.break_by(ACL_ERROR_RT_STREAM_CAPTURED, note)))
+}
+
 fn wait_for_all(here: &Here, limit: Option<Duration>) -> Result<()> {
     let engine = engine()?;
     let context = here.context()?;
+    not_captured(context.device)?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let counts = |entry: &Arc<StreamEntry>| {
         // That another context has stopped for good is reported by calls in that context.

@@ -3,6 +3,7 @@
 use crate::{
     Error, Result,
     arguments::{limit_ms, refuse},
+    capture::{self, CaptureEntry, StreamPart, TaskKind},
     constants::{self as c, *},
     error::fail,
     handles::{HandleKind, Handles},
@@ -10,11 +11,12 @@ use crate::{
     state::{Here, OpenedEngine, StreamEntry, engine},
     waits::{self, Until},
 };
-use ferry_core::{Event, Gate, Kind, Mark};
+use ferry_core::{Edge, Event, Gate, Kind, Mark, Stream, sync::lock};
 use std::{
+    mem,
     sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -26,6 +28,21 @@ pub struct EventEntry {
     event: Event,
     flags: u32,
     made: EventMaker,
+    /// The latest record in a capture; it counts until that ends.
+    captured: Mutex<Option<CapturedRecord>>,
+    /// What models wait for, if it is an external event.
+    flag: Arc<ExternalFlag>,
+    /// Whether aclrtRecordEvent has recorded it.
+    is_recorded_plainly: AtomicBool,
+    /// The latest capture of a model that uses it for streams outside, and how.
+    external: Mutex<Option<(Weak<CaptureEntry>, ExternalUse)>>,
+}
+
+/// A record in a capture.
+struct CapturedRecord {
+    capture: Weak<CaptureEntry>,
+    /// `None` if it was reset since.
+    edge: Option<Edge>,
 }
 
 /// The function that made an event; the three kinds differ in what may be asked of them.
@@ -83,7 +100,17 @@ pub fn create(here: &Here, flags: u32, made: EventMaker) -> Result<usize> {
             format!("device {device} has {most} events, the most there can be"),
         ));
     }
-    let make = |handle| EventEntry { handle, device, event: Event::new(), flags, made };
+    let make = |handle| EventEntry {
+        handle,
+        device,
+        event: Event::new(),
+        flags,
+        made,
+        captured: Mutex::default(),
+        flag: Arc::default(),
+        is_recorded_plainly: AtomicBool::new(false),
+        external: Mutex::default(),
+    };
     Ok(EVENTS.insert(make).handle)
 }
 
@@ -101,7 +128,10 @@ pub fn record(here: &Here, handle: usize, stream: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
     entry.same_device(stream.device)?;
-    Ok(entry.event.record(&stream.stream)?)
+    match capture::of_stream(stream.handle) {
+        Some(part) => entry.record_captured(&part),
+        None => entry.record_now(&stream.stream),
+    }
 }
 
 /// aclrtResetEvent: a task of the stream. From there on the event counts as not recorded; waits that are
@@ -110,9 +140,13 @@ pub fn reset(here: &Here, handle: usize, stream: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
     entry.same_device(stream.device)?;
+    if let Some(part) = capture::of_stream(stream.handle) {
+        return entry.reset_captured(&part);
+    }
     if engine()?.settings.strict {
         entry.may_be_reset()?;
     }
+    entry.not_captured("reset outside of the capture")?;
     Ok(entry.event.reset(&stream.stream)?)
 }
 
@@ -121,11 +155,80 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
     entry.same_device(stream.device)?;
+    if capture::any() && entry.wait_captured(here, &stream)? {
+        return Ok(());
+    }
     entry.needs_sync("streams cannot wait for it")?;
     match WAIT_LIMIT.load(Ordering::Relaxed) {
         0 => Ok(entry.event.block(&stream.stream)?),
         seconds => wait_within(engine()?, &stream, &entry, seconds),
     }
+}
+
+/// aclrtRecordEventWithFlag: with flag 1 a task of a model, whose executions record the event for streams
+/// outside.
+pub fn record_with_flag(here: &Here, handle: usize, stream: usize, flag: u32) -> Result<()> {
+    if flag == 0 {
+        return record(here, handle, stream);
+    }
+    let (entry, part) = external_use(here, handle, stream, flag, ExternalUse::Record)?;
+    part.each(TaskKind::EventRecord(handle), move |stream| Ok(entry.event.record(stream)?))
+}
+
+/// aclrtStreamWaitEventWithFlag: with flag 1 a task of a model, whose executions wait for what was recorded
+/// outside.
+pub fn wait_with_flag(here: &Here, stream: usize, handle: usize, timeout: u32, flag: u32) -> Result<()> {
+    if timeout != 0 {
+        return Err(refuse(format!("timeout is {timeout}: it must be 0")));
+    }
+    if flag == 0 {
+        return stream_wait(here, stream, handle);
+    }
+    let (entry, part) = external_use(here, handle, stream, flag, ExternalUse::Wait)?;
+    part.each(TaskKind::EventWait(handle), move |stream| Ok(entry.event.block(stream)?))
+}
+
+/// What a model does with an event of streams outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExternalUse {
+    Record,
+    Wait,
+}
+
+/// The event and the part of the stream in its capture, if a model may use the event so.
+fn external_use(
+    here: &Here,
+    handle: usize,
+    stream: usize,
+    flag: u32,
+    how: ExternalUse,
+) -> Result<(Arc<EventEntry>, StreamPart)> {
+    if flag != 1 {
+        return Err(refuse(format!("flag is {flag}: give 0, or 1 for an event of streams outside")));
+    }
+    let stream = here.stream(stream)?;
+    let entry = find(handle)?;
+    entry.same_device(stream.device)?;
+    if (entry.made, entry.flags) != (EventMaker::ExWithFlag, ACL_EVENT_SYNC as u32) {
+        return Err(refuse(format!(
+            "event {handle:#x} was not made by aclrtCreateEventExWithFlag with ACL_EVENT_SYNC alone"
+        )));
+    }
+    let part = capture::of_stream(stream.handle).ok_or_else(|| {
+        fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, format!("stream {:#x} is not captured", stream.handle))
+    })?;
+    if how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
+        return Err(refuse(format!("event {handle:#x} was recorded by aclrtRecordEvent before")));
+    }
+    let mut used = lock(&entry.external);
+    let is_here =
+        |(capture, _): &&(Weak<CaptureEntry>, ExternalUse)| capture.as_ptr() == Arc::as_ptr(&part.entry);
+    if let Some((_, other)) = used.as_ref().filter(is_here).filter(|(_, other)| *other != how) {
+        return Err(refuse(format!("event {handle:#x}: {how:?} and {other:?} in one capture")));
+    }
+    *used = Some((Arc::downgrade(&part.entry), how));
+    drop(used);
+    Ok((entry, part))
 }
 
 /// What aclrtSetOpWaitTimeout set last, in seconds; 0 is no limit.
@@ -162,20 +265,20 @@ fn wait_within(
 
 /// aclrtQueryEventStatus: the recorded-status number.
 pub fn query_status(handle: usize) -> Result<i32> {
-    let complete = find(handle)?.is_complete();
+    let complete = find_asked(handle)?.is_complete();
     Ok(if complete { ACL_EVENT_RECORDED_STATUS_COMPLETE } else { ACL_EVENT_RECORDED_STATUS_NOT_READY })
 }
 
 /// aclrtQueryEvent: the status number of the deprecated query, not for the newest events.
 pub fn query(handle: usize) -> Result<i32> {
-    let entry = find(handle)?.older("aclrtQueryEvent")?;
+    let entry = find_asked(handle)?.older("aclrtQueryEvent")?;
     Ok(if entry.is_complete() { ACL_EVENT_STATUS_COMPLETE } else { ACL_EVENT_STATUS_NOT_READY })
 }
 
 /// aclrtQueryEventWaitStatus: complete when no stream waits, or will wait, for the event because of a call so
 /// far.
 pub fn query_waits(handle: usize) -> Result<i32> {
-    let entry = find(handle)?.older("aclrtQueryEventWaitStatus")?;
+    let entry = find_asked(handle)?.older("aclrtQueryEventWaitStatus")?;
     let waits = entry.event.is_waited_for();
     Ok(if waits { ACL_EVENT_WAIT_STATUS_NOT_READY } else { ACL_EVENT_WAIT_STATUS_COMPLETE })
 }
@@ -188,7 +291,7 @@ pub fn synchronize_within(here: &Here, handle: usize, timeout: i32) -> Result<()
 
 /// aclrtSynchronizeEvent.
 pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Result<()> {
-    let entry = find(handle)?;
+    let entry = find_asked(handle)?;
     let Some(mark) = entry.event.latest() else { return Ok(()) };
     interrupt::wait(here, limit, |limit| mark.wait(limit)).map_err(|error| match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
@@ -201,7 +304,7 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
 
 /// aclrtEventElapsedTime in milliseconds.
 pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
-    let (first, second) = (find(start)?, find(end)?);
+    let (first, second) = (find_asked(start)?, find_asked(end)?);
     let invalid = |note| fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note);
     if first.device != second.device {
         return Err(invalid(format!(
@@ -223,7 +326,7 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
 
 /// aclrtEventGetTimestamp: microseconds of the device's clock.
 pub fn timestamp_us(handle: usize) -> Result<u64> {
-    let entry = find(handle)?;
+    let entry = find_asked(handle)?;
     let mark = entry.timed()?;
     if !mark.is_done() {
         let note = format!("event {handle:#x} is not complete: synchronise first");
@@ -233,6 +336,177 @@ pub fn timestamp_us(handle: usize) -> Result<u64> {
         let note = format!("event {handle:#x} took no time: the work it was recorded behind was dropped");
         fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note)
     })
+}
+
+/// Events in captures.
+impl EventEntry {
+    /// The capture that recorded it last, if that has not ended, and the record.
+    fn captured_by(&self) -> Option<(Arc<CaptureEntry>, Option<Edge>)> {
+        if !capture::any() {
+            return None;
+        }
+        let captured = lock(&self.captured);
+        let record = captured.as_ref()?;
+        let capture = record.capture.upgrade().filter(|capture| capture.is_active())?;
+        Some((capture, record.edge))
+    }
+
+    /// Refuses a use of an event that is captured, which breaks the capture.
+    fn not_captured(&self, use_of_it: &str) -> Result<()> {
+        let Some((capture, _)) = self.captured_by() else { return Ok(()) };
+        let note = format!(
+            "event {:#x} was recorded in a capture: it cannot be {use_of_it} before aclmdlRICaptureEnd",
+            self.handle
+        );
+        Err(capture.break_by(ACL_ERROR_RT_EVENT_CAPTURED, note))
+    }
+
+    /// A record that is not captured.
+    fn record_now(&self, stream: &Stream) -> Result<()> {
+        self.not_captured("recorded outside of the capture")?;
+        self.event.record(stream)?;
+        self.is_recorded_plainly.store(true, Ordering::Relaxed);
+        if self.is_external()
+            && let Some(mark) = self.event.latest()
+        {
+            let flag = self.flag.clone();
+            mark.when_done(Box::new(move || flag.set()));
+        }
+        Ok(())
+    }
+
+    fn is_external(&self) -> bool {
+        self.flags & ACL_EVENT_EXTERNAL as u32 != 0
+    }
+
+    /// Refuses what cannot be recorded in a capture.
+    fn can_be_recorded(&self) -> Result<()> {
+        let flag = match self.flags {
+            flags if flags & ACL_EVENT_IPC as u32 != 0 => "ACL_EVENT_IPC",
+            _ if self.is_external() => "ACL_EVENT_EXTERNAL",
+            _ => return Ok(()),
+        };
+        Err(refuse(format!("event {:#x} was made with {flag}: it is not recorded in a capture", self.handle)))
+    }
+
+    fn record_captured(&self, part: &StreamPart) -> Result<()> {
+        self.can_be_recorded()?;
+        if let Some((other, _)) = self.captured_by().filter(|(other, _)| !Arc::ptr_eq(other, &part.entry)) {
+            let note =
+                format!("event {:#x} was recorded in another capture ({})", self.handle, other.describe());
+            return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
+        }
+        part.add(TaskKind::EventRecord(self.handle), |recording, branch| {
+            let edge = Some(recording.record(branch));
+            *lock(&self.captured) = Some(CapturedRecord { capture: Arc::downgrade(&part.entry), edge });
+        })
+    }
+
+    fn reset_captured(&self, part: &StreamPart) -> Result<()> {
+        let kind = TaskKind::EventReset(self.handle);
+        if self.is_external() {
+            let flag = self.flag.clone();
+            return part.each(kind, move |stream| Ok(flag.clear_on(stream)?));
+        }
+        self.can_be_recorded()?;
+        part.add(kind, |recording, branch| {
+            recording.barrier(branch);
+            *lock(&self.captured) = Some(CapturedRecord { capture: Arc::downgrade(&part.entry), edge: None });
+        })
+    }
+
+    /// A wait that takes part in a capture: true if it was recorded. A stream that waits for a record of a
+    /// capture joins that capture.
+    fn wait_captured(&self, here: &Here, stream: &Arc<StreamEntry>) -> Result<bool> {
+        let (part, record) = (capture::of_stream(stream.handle), self.captured_by());
+        let (part, edge) = match (part, record) {
+            (None, None) => return Ok(false),
+            (Some(part), None) if self.is_external() => {
+                let flag = self.flag.clone();
+                part.each(TaskKind::EventWait(self.handle), move |stream| Ok(flag.wait_on(stream)?))?;
+                return Ok(true);
+            }
+            (None, Some((capture, edge))) => {
+                self.needs_sync("streams cannot wait for it")?;
+                (capture::join(engine()?, &*here.context()?, &capture, stream)?, edge)
+            }
+            (Some(part), Some((capture, edge))) if Arc::ptr_eq(&part.entry, &capture) => (part, edge),
+            (Some(part), Some((other, _))) => {
+                let note = format!(
+                    "event {:#x} was recorded in another capture ({})",
+                    self.handle,
+                    other.describe()
+                );
+                other.invalidate(&note);
+                return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
+            }
+            (Some(part), None) => (part, None),
+        };
+        let Some(edge) = edge else {
+            let note = format!(
+                "stream {:#x} is captured, and event {:#x} was not recorded in that capture: record it on a \
+                 captured stream first",
+                stream.handle, self.handle
+            );
+            return Err(part.entry.break_by(ACL_ERROR_RT_CAPTURE_DEPENDENCY, note));
+        };
+        part.add(TaskKind::EventWait(self.handle), |recording, branch| recording.wait(branch, edge))?;
+        Ok(true)
+    }
+}
+
+/// What models wait for, in place of a mark, when an event is external: a bit that records set and that a
+/// task of the model clears.
+#[derive(Default)]
+struct ExternalFlag(Mutex<FlagState>);
+
+#[derive(Default)]
+struct FlagState {
+    is_set: bool,
+    waiting: Vec<Arc<Gate>>,
+}
+
+impl ExternalFlag {
+    fn set(&self) {
+        let mut state = lock(&self.0);
+        state.is_set = true;
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        waiting.iter().for_each(|gate| gate.open());
+    }
+
+    /// Opens the gate when the flag is set.
+    fn open_when_set(&self, gate: Arc<Gate>) {
+        let mut state = lock(&self.0);
+        if !state.is_set {
+            return state.waiting.push(gate);
+        }
+        drop(state);
+        gate.open();
+    }
+
+    /// Later work of the stream waits until the flag is set, from when the stream comes here.
+    fn wait_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
+        let flag = self.clone();
+        in_turn(stream, move |gate| flag.open_when_set(gate))
+    }
+
+    /// Clears the flag when the stream comes here.
+    fn clear_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
+        let flag = self.clone();
+        in_turn(stream, move |gate| {
+            lock(&flag.0).is_set = false;
+            gate.open();
+        })
+    }
+}
+
+/// Runs `then` when the stream comes here, which goes on when the gate is open.
+fn in_turn(stream: &Stream, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> ferry_core::Result<()> {
+    let (gate, before) = (Gate::new(), stream.fence()?);
+    stream.wait_for(gate.clone())?;
+    before.when_done(Box::new(move || then(gate)));
+    Ok(())
 }
 
 impl EventEntry {
@@ -297,6 +571,13 @@ impl EventEntry {
 fn find(handle: usize) -> Result<Arc<EventEntry>> {
     engine()?; // says first if nothing can be opened
     EVENTS.get(handle).ok_or_else(|| unknown(handle))
+}
+
+/// The event of this handle, unless it was recorded in a capture that has not ended.
+fn find_asked(handle: usize) -> Result<Arc<EventEntry>> {
+    let entry = find(handle)?;
+    entry.not_captured("waited for or queried")?;
+    Ok(entry)
 }
 
 fn unknown(handle: usize) -> Error {

@@ -94,6 +94,7 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             let asked = if done == 0 { left } else { 1 };
             let place = memory.place(start, asked, Access::Write)?;
             plain = place.is_plain();
+            target.check_pageable(plain)?;
             len = if plain { asked } else { place.room_from(start).min(left) };
             let (dst, device) = (place.engine_address(start), place.device());
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: turned, device }))

@@ -6,8 +6,8 @@
 //! objects, such as events or registered memory, lies in a table beside it.
 //!
 //! Arrows: `kinds` <- `target` <- `copy`, `fill`, `descriptor`, `reduce`, `batch`, `values`, `pyacl`;
-//! `pinned` <- `register` <- `memory` <- `virtual_memory` <- `shareable`; the rest stand alone or on one of
-//! these. Nothing here is called from below.
+//! `pinned` <- `register` <- `memory` <- `virtual_memory` <- `shareable`; `graph` <- `graph_build`,
+//! `graph_print`; the rest stand alone or on one of these. Nothing here is called from below.
 
 pub mod attributes;
 pub mod batch;
@@ -19,6 +19,9 @@ pub mod device;
 pub mod event;
 pub mod export_key;
 pub mod fill;
+pub mod graph;
+pub mod graph_build;
+pub mod graph_print;
 pub mod health;
 pub mod ids;
 pub mod info;
@@ -37,5 +40,6 @@ pub mod rt;
 pub mod shareable;
 pub mod stream;
 pub mod target;
+pub mod task_group;
 pub mod values;
 pub mod virtual_memory;

@@ -13,6 +13,7 @@ mod bit;
 use crate::{
     Error, Result,
     arguments::refuse,
+    capture::{self, TaskKind},
     constants::{self as c, *},
     error::fail,
     handles::{HandleKind, Handles},
@@ -74,7 +75,11 @@ pub fn destroy(handle: usize) -> Result<()> {
 /// aclrtRecordNotify: when the stream gets here, one wait is released.
 pub fn record(here: &Here, handle: usize, stream: usize) -> Result<()> {
     let stream = here.stream(stream)?;
-    record_on(&find(handle)?, &stream.stream)
+    let entry = find(handle)?;
+    match capture::of_stream(stream.handle) {
+        Some(part) => part.each(TaskKind::NotifyRecord(handle), move |stream| record_on(&entry, stream)),
+        None => record_on(&entry, &stream.stream),
+    }
 }
 
 /// Has a stream record a notify.
@@ -88,7 +93,11 @@ pub(crate) fn record_on(entry: &Arc<NotifyEntry>, stream: &Arc<Stream>) -> Resul
 /// limit.
 pub fn wait(here: &Here, handle: usize, stream: usize, timeout: u32) -> Result<()> {
     let stream = here.stream(stream)?;
-    wait_on(&find(handle)?, &stream.stream, timeout)
+    let entry = find(handle)?;
+    match capture::of_stream(stream.handle) {
+        Some(part) => part.each(TaskKind::NotifyWait(handle), move |stream| wait_on(&entry, stream, timeout)),
+        None => wait_on(&entry, &stream.stream, timeout),
+    }
 }
 
 /// Has a stream wait for a notify and use its record up.

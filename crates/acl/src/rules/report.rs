@@ -8,6 +8,7 @@ use crate::{
     Result,
     arguments::{limit_ms, refuse},
     callback::{Callback, ReadyCallback, mailbox, turns::Frame},
+    capture::{self, TaskKind},
     constants::*,
     error::fail,
     interrupt,
@@ -48,7 +49,11 @@ pub fn launch(here: &Here, stream: usize, block_type: i32, callback: Callback) -
             return Err(refuse(note));
         }
     };
-    mailbox::launch(entry.handle, &entry.stream, blocks, callback)
+    let handle = entry.handle;
+    let Some(part) = capture::of_stream(handle) else {
+        return mailbox::launch(handle, &entry.stream, blocks, callback);
+    };
+    part.each(TaskKind::Call, move |stream| mailbox::launch(handle, stream, blocks, callback.again()))
 }
 
 /// The first part of aclrtProcessReport, which is at `frame`: waits for a callback that is due. [`run`]

@@ -4,6 +4,7 @@ use crate::{
     Error, Result,
     arguments::{limit_ms, refuse},
     callback::Callback,
+    capture::{self, TaskKind},
     constants::{self as c, *},
     error::fail,
     fork::is_forked,
@@ -13,7 +14,10 @@ use crate::{
 };
 use ferry::engine::threads::as_here;
 use ferry_core::Kind;
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// aclrtCreateStream and aclrtCreateStreamWithConfig. Unknown flags make a plain stream; a priority out of
 /// range is the lowest, and all streams are served alike.
@@ -42,10 +46,37 @@ pub fn native(here: &Here, handle: usize) -> Result<usize> {
     Ok(entry.stream.share()?)
 }
 
+/// Refuses what would end a captured stream, or drop its work.
+fn not_captured(entry: &StreamEntry) -> Result<()> {
+    match capture::of_stream(entry.handle) {
+        None => Ok(()),
+        Some(part) => {
+            let note = format!("stream {:#x} is captured ({})", entry.handle, part.entry.describe());
+            Err(fail(c::ACL_ERROR_RT_STREAM_CAPTURED, note))
+        }
+    }
+}
+
+/// Refuses a wait for a captured stream, which breaks the capture: recorded work does not run.
+fn not_waited_for(entry: &StreamEntry) -> Result<()> {
+    match capture::of_stream(entry.handle).filter(|part| part.entry.mode.is_some()) {
+        None => Ok(()),
+        Some(part) => {
+            let note = format!(
+                "stream {:#x} is captured: its work is recorded and does not run, so it can be neither \
+                 waited for nor queried before aclmdlRICaptureEnd",
+                entry.handle
+            );
+            Err(part.entry.break_by(c::ACL_ERROR_RT_STREAM_CAPTURED, note))
+        }
+    }
+}
+
 /// aclrtDestroyStream: waits for its tasks.
 pub fn destroy(here: &Here, handle: usize) -> Result<()> {
     let engine = engine()?;
     let entry = here.stream(handle)?.not_default()?;
+    not_captured(&entry)?;
     let work = entry.stream.fence()?;
     interrupt::wait(here, None, |limit| work.wait(limit))?;
     engine.end_stream(&entry);
@@ -57,6 +88,7 @@ pub fn destroy(here: &Here, handle: usize) -> Result<()> {
 pub fn destroy_force(here: &Here, handle: usize) -> Result<()> {
     let engine = engine()?;
     let entry = here.stream(handle)?.not_default()?;
+    not_captured(&entry)?;
     entry.stream.abort();
     engine.end_stream(&entry);
     here.stream.take();
@@ -66,7 +98,9 @@ pub fn destroy_force(here: &Here, handle: usize) -> Result<()> {
 /// aclrtStreamAbort: drops its tasks; waits for the stream end with an error. It can be used again
 /// afterwards.
 pub fn abort(here: &Here, handle: usize) -> Result<()> {
-    here.stream(handle)?.stream.abort();
+    let entry = here.stream(handle)?;
+    not_captured(&entry)?;
+    entry.stream.abort();
     Ok(())
 }
 
@@ -96,6 +130,7 @@ pub fn synchronize_within(here: &Here, handle: usize, timeout: i32) -> Result<()
 /// aclrtSynchronizeStream.
 pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = here.stream(handle)?;
+    not_waited_for(&entry)?;
     if entry.is_never_waited_for() {
         return Ok(());
     }
@@ -119,6 +154,7 @@ pub(crate) fn timed_out(error: ferry_core::Error, limit: Option<Duration>, whose
 /// aclrtStreamQuery: the status number.
 pub fn query(here: &Here, handle: usize) -> Result<i32> {
     let entry = here.stream(handle)?;
+    not_waited_for(&entry)?;
     if !entry.stream.is_idle()? {
         return Ok(ACL_STREAM_STATUS_NOT_READY);
     }
@@ -164,6 +200,17 @@ pub fn id(here: &Here, handle: usize) -> Result<i32> {
 /// aclrtLaunchHostFunc: `function` runs in stream order on a thread of ours.
 pub fn launch_host_func(here: &Here, handle: usize, callback: Callback) -> Result<()> {
     let entry = here.stream(handle)?;
-    entry.stream.call(as_here(move || callback.take().run_here()))?;
-    Ok(())
+    match capture::of_stream(entry.handle) {
+        Some(part) => part.add(TaskKind::Call, |recording, branch| {
+            let call = move || {
+                let again = callback.again();
+                as_here(move || again.take().run_here())();
+            };
+            recording.call(branch, Arc::new(call));
+        }),
+        None => {
+            entry.stream.call(as_here(move || callback.take().run_here()))?;
+            Ok(())
+        }
+    }
 }

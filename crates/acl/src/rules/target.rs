@@ -8,11 +8,12 @@ use super::kinds::CopyKind;
 use crate::{
     Result,
     arguments::not_null,
+    capture::{self, StreamPart},
     explain::with_addresses,
     interrupt,
     state::{Here, OpenedEngine, StreamEntry, engine},
 };
-use ferry_core::{Ends, Memory, Op, Plan, Route, Rows, Stream, Ticket};
+use ferry_core::{Ends, Kind, Memory, Op, Plan, Route, Rows, Runtime, Stream, Ticket};
 use std::{mem, sync::Arc};
 
 /// Where a copy runs.
@@ -31,6 +32,18 @@ pub(crate) struct Target<'a> {
     /// The thread whose call this is.
     pub(crate) here: &'a Here,
     stream: TargetStream,
+}
+
+/// Memory of a graph's own.
+struct GraphBuffer {
+    runtime: &'static Runtime,
+    base: usize,
+}
+
+impl Drop for GraphBuffer {
+    fn drop(&mut self) {
+        drop(self.runtime.free(self.base, |_| Ok(())));
+    }
 }
 
 enum TargetStream {
@@ -58,9 +71,59 @@ impl<'a> Target<'a> {
         let engine = engine()?;
         let stream = match on {
             On::Stream(handle) => TargetStream::Given(here.take_stream(handle)?),
-            On::ThisThread => TargetStream::Hidden(here.hidden_stream(engine, here.device()?)?),
+            On::ThisThread => {
+                let context = here.context()?;
+                capture::check_synchronous(here, context.handle)?;
+                TargetStream::Hidden(here.hidden_stream(engine, context.device)?)
+            }
         };
         Ok(Target { engine, here, stream })
+    }
+
+    /// The hidden stream, for a part of an asynchronous call that has to be done at once.
+    pub(crate) fn inside(here: &'a Here) -> Result<Target<'a>> {
+        let engine = engine()?;
+        let stream = TargetStream::Hidden(here.hidden_stream(engine, here.device()?)?);
+        Ok(Target { engine, here, stream })
+    }
+
+    /// The part of the stream in a capture, if it is captured.
+    pub(crate) fn captured(&self) -> Option<StreamPart> {
+        match &self.stream {
+            TargetStream::Given(entry) => capture::of_stream(entry.handle),
+            TargetStream::Hidden(_) | TargetStream::Over => None,
+        }
+    }
+
+    /// Refuses a copy or fill of pageable memory on a stream where a capture forbids it.
+    #[inline]
+    pub(crate) fn check_pageable(&self, is_pageable: bool) -> ferry_core::Result<()> {
+        match &self.stream {
+            TargetStream::Given(entry) if is_pageable => capture::check_pageable(self.here, entry)
+                .map_err(|error| Kind::Native(error.code).because(error.note.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Quirk F2 is about synchronous copies to a device.
+    #[cold]
+    fn note_upload(&self, plan: &Plan) {
+        let is_synchronous = matches!(self.stream, TargetStream::Hidden(_));
+        let is_upload = matches!(plan.route(), Route::HostToDevice { .. });
+        if let (true, Ok(context)) = (is_synchronous && is_upload, self.here.context()) {
+            capture::note_upload(self.here, context.handle);
+        }
+    }
+
+    /// Frees memory that only the work that was just submitted needs: when that has passed, or with the graph
+    /// that it was recorded in.
+    pub(crate) fn free_behind(&self, base: usize) -> Result<()> {
+        let runtime = &self.engine.runtime;
+        match self.captured() {
+            Some(part) => part.entry.recording.keep(Box::new(GraphBuffer { runtime, base })),
+            None => drop(runtime.free(base, |_| Ok(()))?),
+        }
+        Ok(())
     }
 
     pub(crate) fn stream(&self) -> &Arc<Stream> {
@@ -128,6 +191,10 @@ impl<'a> Target<'a> {
             self.stream().submit(|memory| {
                 let plan = plan(memory)?;
                 must_wait = waits(&plan);
+                self.check_pageable(plan.is_plain())?;
+                if capture::any() {
+                    self.note_upload(&plan);
+                }
                 Ok::<_, E>(Op::Copy(plan))
             })?
         };

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     Result,
     arguments::{not_null, refuse},
+    capture::TaskKind,
     constants::*,
     error::fail,
     explain::explaining,
@@ -14,7 +15,8 @@ use crate::{
     state::Here,
     waits::{self, Until},
 };
-use ferry_core::{Access, Gate, Home, Request, Rows};
+use ferry_core::{Access, Gate, Home, Request, Rows, Stream};
+use std::sync::Arc;
 
 /// Bytes of a cell.
 const CELL: usize = 8;
@@ -46,9 +48,15 @@ unsafe fn put(target: &Target, addr: usize, value: u64) -> Result<()> {
     let source = interrupt::find_room(target.here, |patience| runtime.alloc_within(&request, patience))?;
     // SAFETY: page-locked memory that was just allocated, and is not shared yet.
     unsafe { (source.at as *mut u64).write(value) };
+    let part = target.captured();
+    let barrier = || part.iter().for_each(|part| part.entry.recording.barrier(part.branch));
+    // What was copied before the value is there when the value is.
+    barrier();
     // SAFETY: the source stays until the copy has passed, though it is freed below; the cell is promised.
     let put = unsafe { target.copy(Rows::linear(addr, source.base, CELL), |_| Ok(())) };
-    runtime.free(source.base, |_| Ok(()))?;
+    barrier();
+    part.iter().for_each(|part| part.entry.relabel(TaskKind::ValueWrite(addr)));
+    target.free_behind(source.base)?;
     put
 }
 
@@ -58,11 +66,18 @@ pub fn wait(here: &Here, addr: usize, value: u64, flag: u32, stream: usize) -> R
     explaining(here, [("devAddr", addr)], || {
         not_null("devAddr", addr)?;
         let target = Target::find(here, On::Stream(stream))?;
-        let is_met = condition(flag, value)?;
+        drop(condition(flag, value)?);
         cell(&target, addr, Access::Read)?;
-        let waits = Until::Value(addr, is_met);
-        waits::block(&target.engine.runtime, target.stream(), Gate::new(), waits)?;
-        Ok(())
+        let runtime = &target.engine.runtime;
+        let block = move |stream: &Arc<Stream>| {
+            let until = Until::Value(addr, condition(flag, value)?);
+            waits::block(runtime, stream, Gate::new(), until)?;
+            Ok(())
+        };
+        match target.captured() {
+            Some(part) => part.each(TaskKind::ValueWait(addr), block),
+            None => block(target.stream()),
+        }
     })
 }
 

@@ -121,6 +121,11 @@ impl OpenedEngine {
         }
     }
 
+    /// Room for a stream that is in no table but counts among those of its device, for as long as it is kept.
+    pub(crate) fn stream_slot(&'static self, device: u32) -> Result<StreamSlot> {
+        Ok(StreamSlot(self.count_stream(device)?))
+    }
+
     /// Takes a stream out of the tables. Its work was waited for, or may go on.
     pub(crate) fn end_stream(&self, entry: &StreamEntry) {
         entry.alive.store(false, Ordering::Release);
@@ -130,6 +135,15 @@ impl OpenedEngine {
         {
             device.streams.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// See [`OpenedEngine::stream_slot`].
+pub struct StreamSlot(&'static AtomicUsize);
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

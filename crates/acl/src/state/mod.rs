@@ -19,6 +19,7 @@ mod stream;
 mod thread;
 
 pub(crate) use context::{Context, SystemParams};
+pub(crate) use lifecycle::StreamSlot;
 pub use process::in_use;
 pub(crate) use process::{DeviceState, OpenedEngine, Primary, bad_device, engine, opened};
 pub(crate) use stream::{CoreLimits, LEAST_PRIORITY, StreamEntry};

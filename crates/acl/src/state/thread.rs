@@ -58,6 +58,8 @@ pub struct Here {
     pub(crate) turns: ReportTurns,
     /// The stream whose limits of cores the thread uses, or 0.
     pub(crate) limits_of: Cell<usize>,
+    /// aclmdlRICaptureMode of the thread: how strict captures are with it.
+    pub(crate) capture_mode: Cell<i32>,
     /// How often its key was destroyed.
     round: Cell<u32>,
 }
@@ -146,6 +148,7 @@ impl Here {
             hidden: RefCell::default(),
             turns: ReportTurns::default(),
             limits_of: Cell::new(0),
+            capture_mode: Cell::new(c::ACL_MODEL_RI_CAPTURE_MODE_GLOBAL),
             round: Cell::new(0),
         }));
         pthread_key::store(key, here.cast()).inspect_err(|_| {

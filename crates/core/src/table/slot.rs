@@ -120,6 +120,19 @@ impl BlockSlot {
         }
     }
 
+    /// The block, and the turn it was written in: no other block of this slot has had the same.
+    pub(super) fn read_instance(&self) -> Option<(Block, u32)> {
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            if let Some(block) = self.glance()
+                && self.turn.load(Ordering::Relaxed) == turn
+            {
+                return (block.len > 0).then_some((block, turn));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// One attempt to read the block, whose `len` is 0 if there is none. `None` if a writer interfered.
     #[inline(always)]
     pub(super) fn glance(&self) -> Option<Block> {

@@ -1,0 +1,80 @@
+//! Unsafe calls: those that would wait while a capture goes on.
+
+use super::{
+    entry::CaptureEntry,
+    mode::{CaptureMode, forbids},
+    registry::{any, of_context, of_stream},
+};
+use crate::{
+    Result,
+    constants::*,
+    error::fail,
+    settings::settings,
+    state::{Here, StreamEntry},
+};
+use std::sync::Arc;
+
+/// Refuses a synchronous copy or fill in a context where a capture forbids it.
+#[inline]
+pub(crate) fn check_synchronous(here: &Here, context: usize) -> Result<()> {
+    if !any() {
+        return Ok(());
+    }
+    let what = "a synchronous copy or fill cannot be captured, and is refused while a capture forbids it";
+    check_unsafe(here, context, ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, what)
+}
+
+/// Refuses an asynchronous copy or fill of pageable memory: on a captured stream always, on others where a
+/// capture forbids it.
+#[inline]
+pub(crate) fn check_pageable(here: &Here, stream: &StreamEntry) -> Result<()> {
+    if !any() {
+        return Ok(());
+    }
+    let code = ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC;
+    if let Some(part) = of_stream(stream.handle) {
+        let note = "host memory that is not page-locked cannot be captured: allocate it with \
+                    aclrtMallocHost, or register it";
+        return Err(part.entry.break_by(code, note.into()));
+    }
+    let what = "an asynchronous copy or fill of host memory that is not page-locked would wait, and is \
+                refused while a capture forbids it";
+    check_unsafe(here, stream.context, code, what)
+}
+
+#[cold]
+fn check_unsafe(here: &Here, context: usize, code: i32, what: &str) -> Result<()> {
+    let quirks = settings()?.quirks;
+    let thread = CaptureMode::try_from(here.capture_mode.get()).unwrap_or_default();
+    let refuses = |capture: &&Arc<CaptureEntry>| {
+        capture.mode.is_some_and(|mode| forbids(mode, capture.is_by(here), thread))
+    };
+    let captures = of_context(context);
+    let mut refusing = captures.iter().filter(refuses);
+    let Some(first) = refusing.next() else { return Ok(()) };
+    let note = format!(
+        "{what}; this thread's mode is {thread}. Ways out: make the call before the capture or after it; or \
+         let this thread make it at its own risk, by aclmdlRICaptureThreadExchangeMode with RELAXED before \
+         it and back after it; or capture with a mode that forbids less"
+    );
+    let survives = code == ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT && quirks.capture_survives_unsafe_calls();
+    if survives {
+        return Err(fail(code, format!("{note} ({})", first.describe())));
+    }
+    refusing.for_each(|capture| capture.invalidate(&note));
+    Err(first.break_by(code, note))
+}
+
+/// F2: a synchronous copy to a device by another thread breaks a capture of mode THREAD_LOCAL, though it is
+/// not refused.
+#[cold]
+pub(crate) fn note_upload(here: &Here, context: usize) {
+    let quirks = settings().map(|settings| settings.quirks).unwrap_or_default();
+    if !quirks.thread_local_capture_breaks_on_other_threads_uploads() {
+        return;
+    }
+    let note = "another thread made a synchronous copy to the device (quirk F2)";
+    let is_meant =
+        |capture: &&Arc<CaptureEntry>| capture.mode == Some(CaptureMode::ThreadLocal) && !capture.is_by(here);
+    of_context(context).iter().filter(is_meant).for_each(|capture| capture.invalidate(note));
+}

@@ -1,0 +1,301 @@
+//! One capture: what it records, who began it, and whether it is still valid.
+
+use super::mode::CaptureMode;
+use crate::{
+    Error, Result,
+    constants::{self as c},
+    error::fail,
+    state::Here,
+};
+use ferry_core::{Branch, Capture, Kind, Memory, Stream, sync::lock};
+use std::sync::{Arc, Mutex};
+
+/// A capture, or a graph that is built task by task.
+pub(crate) struct CaptureEntry {
+    /// The handle of the model that it becomes.
+    pub(crate) model: usize,
+    /// The context of its streams.
+    pub(crate) context: usize,
+    /// The device of that context.
+    pub(crate) device: u32,
+    /// The stream that it began on; 0 for one that is built.
+    pub(crate) main: usize,
+    /// What it forbids to which threads. `None` for a graph that is built, which forbids nothing.
+    pub(crate) mode: Option<CaptureMode>,
+    /// The number of the thread that began it.
+    thread: u64,
+    /// The system's number of that thread.
+    system_thread: u32,
+    /// How many calls that thread had made.
+    call: u64,
+    /// What was recorded so far.
+    pub(crate) recording: Capture,
+    state: Mutex<CaptureState>,
+}
+
+#[derive(Default)]
+struct CaptureState {
+    phase: CapturePhase,
+    /// The stream whose task group is open.
+    group: Option<usize>,
+    /// Tasks for the printed form of the model.
+    lines: Vec<TaskLine>,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum CapturePhase {
+    #[default]
+    Active,
+    /// Why: the refused call.
+    Invalid(String),
+    Ended,
+}
+
+/// A task as it is printed.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskLine {
+    /// The handle of the stream that it was captured on.
+    pub(crate) stream: usize,
+    /// What it does.
+    pub(crate) kind: TaskKind,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// Moves or combines bytes.
+    Copy,
+    /// Writes a pattern.
+    Fill,
+    /// Runs a function of the user's.
+    Call,
+    /// Records the event of this handle.
+    EventRecord(usize),
+    /// Waits for the event of this handle.
+    EventWait(usize),
+    /// Resets the event of this handle.
+    EventReset(usize),
+    /// Writes a cell of memory.
+    ValueWrite(usize),
+    /// Waits for a cell of memory.
+    ValueWait(usize),
+    /// Records the notify of this handle.
+    NotifyRecord(usize),
+    /// Waits for the notify of this handle.
+    NotifyWait(usize),
+    /// Has the stream of this handle begin.
+    StreamActive(usize),
+}
+
+impl CaptureEntry {
+    /// A capture that this thread begins.
+    pub(super) fn new(
+        here: &Here,
+        memory: &Arc<Memory>,
+        (context, device): (usize, u32),
+        (model, main): (usize, usize),
+        mode: Option<CaptureMode>,
+    ) -> CaptureEntry {
+        CaptureEntry {
+            model,
+            context,
+            device,
+            main,
+            mode,
+            thread: here.number,
+            // SAFETY: takes no argument and cannot fail.
+            system_thread: unsafe { libc::gettid() as u32 },
+            call: here.calls.get(),
+            recording: Capture::new(memory.clone()),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether this thread began it.
+    pub(crate) fn is_by(&self, here: &Here) -> bool {
+        self.thread == here.number
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_active(&self) -> bool {
+        lock(&self.state).phase != CapturePhase::Ended
+    }
+
+    /// Whether a refused call has broken it.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(lock(&self.state).phase, CapturePhase::Invalid(_))
+    }
+
+    /// Breaks it, unless it is broken or has ended.
+    pub(crate) fn invalidate(&self, why: &str) {
+        let mut state = lock(&self.state);
+        if state.phase == CapturePhase::Active {
+            state.phase = CapturePhase::Invalid(why.to_owned());
+        }
+    }
+
+    /// Ends it: it takes no more tasks. Says why it is broken, if it is.
+    pub(super) fn end(&self) -> Option<String> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut state.phase, CapturePhase::Ended) {
+            CapturePhase::Invalid(why) => Some(why),
+            CapturePhase::Active | CapturePhase::Ended => None,
+        }
+    }
+
+    /// Who captures, since when.
+    pub(crate) fn describe(&self) -> String {
+        let began = match self.mode {
+            Some(mode) => format!("aclmdlRICaptureBegin on stream {:#x}, mode {mode}", self.main),
+            None => "aclmdlRIBuildBegin".to_owned(),
+        };
+        format!("{began}, call {} of thread {}", self.call, self.system_thread)
+    }
+
+    /// The error of a call that would break the capture, which breaks it.
+    pub(crate) fn break_by(&self, code: i32, note: String) -> Error {
+        self.invalidate(&note);
+        fail(code, format!("{note} ({})", self.describe()))
+    }
+
+    /// The error of a task that comes when the capture is broken.
+    fn broken(&self, why: &str) -> Error {
+        let note = format!(
+            "the capture is broken since this was refused: {why} ({}); call aclmdlRICaptureEnd",
+            self.describe()
+        );
+        fail(c::ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, note)
+    }
+
+    /// Adds a task of a stream by `add`, if the capture takes tasks.
+    pub(crate) fn add(&self, line: TaskLine, add: impl FnOnce(&Capture) -> Result<()>) -> Result<()> {
+        let mut state = lock(&self.state);
+        match &state.phase {
+            CapturePhase::Active => {}
+            CapturePhase::Invalid(why) => return Err(self.broken(why)),
+            CapturePhase::Ended => {
+                let note = format!(
+                    "stream {:#x} belongs to a model that is complete: it takes no tasks",
+                    line.stream
+                );
+                return Err(fail(c::ACL_ERROR_RT_PARAM_INVALID, note));
+            }
+        }
+        if let Some(stream) = state.group {
+            self.check_group(stream, &line)?;
+        }
+        add(&self.recording)?;
+        state.lines.push(line);
+        Ok(())
+    }
+
+    /// What comes while a task group is open on `stream`.
+    fn check_group(&self, stream: usize, line: &TaskLine) -> Result<()> {
+        if line.stream != stream {
+            let note = format!(
+                "stream {:#x} submits while the task group of stream {stream:#x} is open: call \
+                 aclmdlRICaptureTaskGrpEnd first",
+                line.stream
+            );
+            return Err(fail(c::ACL_ERROR_STREAM_TASK_GROUP_INTR, note));
+        }
+        let note = format!(
+            "a task group takes operators only, and this is {:?}; FERRY_TASK_GROUPS=copies lets copies and \
+             fills in",
+            line.kind
+        );
+        Err(fail(c::ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT, note))
+    }
+
+    /// Opens the task group of a stream.
+    pub(crate) fn open_group(&self, stream: usize) -> Result<()> {
+        let mut state = lock(&self.state);
+        if let CapturePhase::Invalid(why) = &state.phase {
+            return Err(self.broken(why));
+        }
+        match state.group {
+            Some(open) => Err(group_error(format!(
+                "the task group of stream {open:#x} is open: groups do not nest ({})",
+                self.describe()
+            ))),
+            None => {
+                state.group = Some(stream);
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the task group of a stream.
+    pub(crate) fn close_group(&self, stream: usize) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.group != Some(stream) {
+            return Err(group_error(format!(
+                "stream {stream:#x} has no open task group: call aclmdlRICaptureTaskGrpBegin first"
+            )));
+        }
+        state.group = None;
+        Ok(())
+    }
+
+    /// The stream whose task group is open.
+    pub(crate) fn group(&self) -> Option<usize> {
+        lock(&self.state).group
+    }
+
+    /// Says better what the newest task does.
+    pub(crate) fn relabel(&self, kind: TaskKind) {
+        if let Some(line) = lock(&self.state).lines.last_mut() {
+            line.kind = kind;
+        }
+    }
+
+    /// Takes the tasks for the printed form.
+    pub(crate) fn take_lines(&self) -> Vec<TaskLine> {
+        std::mem::take(&mut lock(&self.state).lines)
+    }
+}
+
+fn group_error(note: String) -> Error {
+    fail(c::ACL_ERROR_STREAM_TASK_GROUP_STATUS, note)
+}
+
+/// A stream's part in a capture.
+#[derive(Clone)]
+pub(crate) struct StreamPart {
+    /// The capture.
+    pub(crate) entry: Arc<CaptureEntry>,
+    /// The branch that the stream's tasks belong to.
+    pub(crate) branch: Branch,
+    /// The handle of the stream.
+    pub(crate) stream: usize,
+}
+
+impl StreamPart {
+    /// Adds a task of the stream.
+    pub(crate) fn add(&self, kind: TaskKind, add: impl FnOnce(&Capture, Branch)) -> Result<()> {
+        let line = TaskLine { stream: self.stream, kind };
+        self.entry.add(line, |recording| {
+            add(recording, self.branch);
+            Ok(())
+        })
+    }
+}
+
+impl StreamPart {
+    /// Adds a task that `submit` puts into a stream at every execution.
+    pub(crate) fn each(
+        &self,
+        kind: TaskKind,
+        submit: impl Fn(&Arc<Stream>) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.add(kind, |recording, branch| {
+            let submit = move |stream: &Arc<Stream>| submit(stream).map_err(|error| engine_error(&error));
+            recording.each(branch, Arc::new(submit));
+        })
+    }
+}
+
+/// An error of the rules as one of the engine's, for a recorder that the engine calls.
+pub(super) fn engine_error(error: &Error) -> ferry_core::Error {
+    Kind::Native(error.code).because(error.note.clone())
+}

@@ -1,0 +1,330 @@
+//! Models that are captured or built, executed and destroyed: the functions of aclmdlRI.
+//!
+//! A model is a handle of a graph of the engine, or of the capture that is to become one. What capturing
+//! forbids to other calls: `capture`. Building a model stream by stream: `graph_build.rs`; its printed form:
+//! `graph_print.rs`; task groups: `task_group.rs`.
+
+use crate::{
+    Error, Result,
+    arguments::{limit_ms, refuse},
+    callback::{Callback, UserFunction},
+    capture::{self, CaptureEntry, CaptureMode, TaskLine},
+    constants::*,
+    error::fail,
+    handles::{HandleKind, Handles},
+    interrupt,
+    state::{Context, Here, OpenedEngine, StreamEntry, engine},
+};
+use ferry_core::{Graph, Kind, QueueOptions, Stream, sync::lock};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+
+/// Documented: the most bytes of a name.
+const MAX_NAME: usize = 512;
+
+/// A model: a graph, or a capture that becomes one.
+pub(crate) struct ModelEntry {
+    pub(crate) handle: usize,
+    id: u32,
+    pub(crate) context: Arc<Context>,
+    pub(crate) state: Mutex<ModelState>,
+    name: Mutex<Vec<u8>>,
+    /// Tasks for the printed form.
+    pub(super) lines: Mutex<Vec<TaskLine>>,
+    /// Run when the model is destroyed.
+    callbacks: Mutex<Vec<(UserFunction, Callback)>>,
+    /// The stream of blocking executions, made by the first.
+    blocking: Mutex<Option<Arc<Stream>>>,
+}
+
+/// What a model is.
+pub(crate) enum ModelState {
+    /// Nothing yet.
+    New,
+    /// It is being recorded.
+    Recording(Arc<CaptureEntry>),
+    /// It can be executed. Built ones can be aborted, captured ones cannot.
+    Ready {
+        /// What it does.
+        graph: Arc<Graph>,
+        /// Whether it was built, and not captured.
+        is_built: bool,
+    },
+}
+
+impl HandleKind for ModelEntry {
+    const TAG: usize = 7;
+}
+
+static MODELS: Handles<ModelEntry> = Handles::new();
+
+/// The model of this handle.
+pub(super) fn find(handle: usize) -> Result<Arc<ModelEntry>> {
+    engine()?;
+    MODELS.get(handle).ok_or_else(|| refuse(format!("{handle:#x} is no model, or one that was destroyed")))
+}
+
+/// A model that is nothing yet.
+pub(super) fn create(context: Arc<Context>) -> Arc<ModelEntry> {
+    static BORN: AtomicU32 = AtomicU32::new(0);
+    MODELS.insert(|handle| ModelEntry {
+        handle,
+        id: BORN.fetch_add(1, Ordering::Relaxed),
+        context,
+        state: Mutex::new(ModelState::New),
+        name: Mutex::default(),
+        lines: Mutex::default(),
+        callbacks: Mutex::default(),
+        blocking: Mutex::default(),
+    })
+}
+
+/// Takes a model that became nothing out of the table.
+pub(super) fn discard(handle: usize) {
+    drop(MODELS.remove(handle));
+}
+
+/// aclmdlRICaptureBegin.
+pub fn capture_begin(here: &Here, stream: usize, mode: i32) -> Result<()> {
+    let engine = engine()?;
+    let context = here.context()?;
+    let mode = CaptureMode::try_from(mode)?;
+    let entry = here.stream(stream)?;
+    if entry.is_default {
+        let note = "the default stream cannot be captured: make a stream with aclrtCreateStream";
+        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, note));
+    }
+    let model = create(context.clone());
+    match capture::begin(here, engine, (&context, &entry), model.handle, mode) {
+        Ok(capture) => *lock(&model.state) = ModelState::Recording(capture),
+        Err(error) => {
+            discard(model.handle);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// aclmdlRICaptureEnd: the model.
+pub fn capture_end(here: &Here, stream: usize) -> Result<usize> {
+    let engine = engine()?;
+    let entry = here.stream(stream)?;
+    let capture = may_end(here, &entry)?;
+    let context = engine.contexts.get(capture.context).ok_or_else(|| refuse("the context has ended"))?;
+    let model = find(capture.model)?;
+    match capture::end(&context, &capture) {
+        Ok(graph) => {
+            *lock(&model.lines) = capture.take_lines();
+            *lock(&model.state) = ModelState::Ready { graph, is_built: false };
+            Ok(model.handle)
+        }
+        Err(error) => {
+            discard(model.handle);
+            Err(error)
+        }
+    }
+}
+
+/// The capture that this thread may end on this stream.
+fn may_end(here: &Here, entry: &StreamEntry) -> Result<Arc<CaptureEntry>> {
+    let unmatched = |note: String| fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, note);
+    let part = capture::of_stream(entry.handle)
+        .ok_or_else(|| unmatched(format!("stream {:#x} is not captured", entry.handle)))?;
+    let capture = part.entry;
+    if capture.main != entry.handle {
+        return Err(unmatched(format!(
+            "stream {:#x} is not the one that the capture began on: {}",
+            entry.handle,
+            capture.describe()
+        )));
+    }
+    if capture.mode != Some(CaptureMode::Relaxed) && !capture.is_by(here) {
+        let note = format!(
+            "another thread began the capture: end it there, or capture with mode RELAXED ({})",
+            capture.describe()
+        );
+        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, note));
+    }
+    Ok(capture)
+}
+
+/// aclmdlRICaptureGetInfo: the status and the model.
+pub fn capture_info(here: &Here, stream: usize) -> Result<(i32, usize)> {
+    let entry = here.stream(stream)?;
+    Ok(match capture::of_stream(entry.handle) {
+        Some(part) if part.entry.mode.is_some() => {
+            let is_invalid = part.entry.is_invalid();
+            let status = match is_invalid {
+                true => ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED,
+                false => ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE,
+            };
+            (status, part.entry.model)
+        }
+        _ => (ACL_MODEL_RI_CAPTURE_STATUS_NONE, 0),
+    })
+}
+
+/// aclmdlRICaptureThreadExchangeMode: the mode that the thread had.
+pub fn exchange_mode(here: &Here, mode: i32) -> Result<i32> {
+    capture::exchange_mode(here, mode)
+}
+
+impl ModelEntry {
+    /// What can be executed.
+    pub(super) fn graph(&self) -> Result<Arc<Graph>> {
+        match &*lock(&self.state) {
+            ModelState::Ready { graph, .. } => Ok(graph.clone()),
+            ModelState::Recording(capture) => Err(self.still_recorded(Some(capture))),
+            ModelState::New => Err(self.still_recorded(None)),
+        }
+    }
+
+    fn still_recorded(&self, capture: Option<&Arc<CaptureEntry>>) -> Error {
+        let by = capture.map(|capture| format!(": {}", capture.describe())).unwrap_or_default();
+        fail(ACL_ERROR_RT_MODEL_CAPTURED, format!("model {:#x} is still being captured{by}", self.handle))
+    }
+
+    /// Refuses a context that the model does not belong to.
+    fn belongs_to(&self, context: &Context) -> Result<()> {
+        if self.context.handle == context.handle {
+            return Ok(());
+        }
+        let note = format!(
+            "model {:#x} belongs to another context (of device {}) than the current one (of device {})",
+            self.handle, self.context.device, context.device
+        );
+        Err(fail(ACL_ERROR_RT_STREAM_CONTEXT, note))
+    }
+
+    /// The stream of blocking executions.
+    fn blocking_stream(&self, engine: &OpenedEngine) -> Result<Arc<Stream>> {
+        let mut blocking = lock(&self.blocking);
+        if let Some(stream) = &*blocking {
+            return Ok(stream.clone());
+        }
+        let halt = Some(&self.context.halt);
+        let stream = engine.runtime.stream_under(halt, self.context.device, QueueOptions::default())?;
+        Ok(blocking.insert(stream).clone())
+    }
+}
+
+/// aclmdlRIExecuteAsync.
+pub fn execute_async(here: &Here, model: usize, stream: usize) -> Result<()> {
+    let model = find(model)?;
+    let graph = model.graph()?;
+    let entry = here.stream(stream)?;
+    model.belongs_to(&*here.context()?)?;
+    if let Some(part) = capture::of_stream(entry.handle) {
+        let note = format!(
+            "stream {:#x} is captured: a model is not captured again ({})",
+            entry.handle,
+            part.entry.describe()
+        );
+        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, note));
+    }
+    launch(&graph, &entry.stream)
+}
+
+/// Launches an execution. If memory of the graph was freed it does nothing, and fails in its turn.
+fn launch(graph: &Arc<Graph>, stream: &Arc<Stream>) -> Result<()> {
+    match graph.execute(stream) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind == Kind::BadAddress => {
+            let status = Arc::downgrade(stream);
+            let fail = move || {
+                if let Some(stream) = status.upgrade() {
+                    stream.status().fail(error);
+                }
+            };
+            stream.call(fail)?;
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// aclmdlRIExecute: for ever if `timeout` is -1, else that many milliseconds.
+pub fn execute(here: &Here, model: usize, timeout: i32) -> Result<()> {
+    let engine = engine()?;
+    let model = find(model)?;
+    let graph = model.graph()?;
+    model.belongs_to(&*here.context()?)?;
+    if timeout == 0 {
+        return Err(refuse("timeout is 0: give -1, or a number of milliseconds"));
+    }
+    let limit = limit_ms(timeout)?;
+    let stream = model.blocking_stream(engine)?;
+    launch(&graph, &stream)?;
+    let work = stream.so_far()?;
+    interrupt::wait(here, limit, |limit| work.wait(limit))
+        .and_then(|()| stream.status().take_error().map_or(Ok(()), Err))
+        .map_err(|error| super::stream::timed_out(error, limit, format!("model {:#x}", model.handle)))
+}
+
+/// aclmdlRIDestroy.
+pub fn destroy(handle: usize) -> Result<()> {
+    let model = find(handle)?;
+    let graph = model.graph()?;
+    if graph.is_running() {
+        let note = format!("model {handle:#x} is being executed: synchronise first");
+        return Err(fail(ACL_ERROR_RT_MODEL_RUNNING, note));
+    }
+    discard(handle);
+    super::graph_build::unbind_all(&model);
+    let callbacks = std::mem::take(&mut *lock(&model.callbacks));
+    callbacks.into_iter().for_each(|(_, callback)| callback.take().run_here());
+    Ok(())
+}
+
+/// The context ends: models that were being captured in it become nothing.
+pub(crate) fn abandon(context: &Context) {
+    capture::abandon_context(context.handle).into_iter().for_each(discard);
+}
+
+/// aclmdlRIAbort: built models only.
+pub fn abort(handle: usize) -> Result<()> {
+    let model = find(handle)?;
+    let graph = model.graph()?;
+    if matches!(&*lock(&model.state), ModelState::Ready { is_built: false, .. }) {
+        let note = format!("model {handle:#x} was captured: only models that were built can be aborted");
+        return Err(fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, note));
+    }
+    graph.abort();
+    Ok(())
+}
+
+/// aclmdlRISetName: what is longer is cut.
+pub fn set_name(handle: usize, name: &[u8]) -> Result<()> {
+    *lock(&find(handle)?.name) = name[..name.len().min(MAX_NAME)].to_vec();
+    Ok(())
+}
+
+/// aclmdlRIGetName.
+pub fn name(handle: usize) -> Result<Vec<u8>> {
+    Ok(lock(&find(handle)?.name).clone())
+}
+
+/// aclmdlRIGetId.
+pub fn id(handle: usize) -> Result<u32> {
+    Ok(find(handle)?.id)
+}
+
+/// aclmdlRIDestroyRegisterCallback.
+pub fn on_destroy(handle: usize, function: UserFunction, callback: Callback) -> Result<()> {
+    lock(&find(handle)?.callbacks).push((function, callback));
+    Ok(())
+}
+
+/// aclmdlRIDestroyUnregisterCallback.
+pub fn not_on_destroy(handle: usize, function: UserFunction) -> Result<()> {
+    let model = find(handle)?;
+    let mut callbacks = lock(&model.callbacks);
+    let place = callbacks.iter().position(|(known, _)| *known as usize == function as usize);
+    let place = place.ok_or_else(|| {
+        refuse(format!("function {:p} is not registered with model {handle:#x}", function as *const ()))
+    })?;
+    drop(callbacks.remove(place));
+    Ok(())
+}

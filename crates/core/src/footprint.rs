@@ -1,0 +1,115 @@
+//! The footprint of an op: the blocks of memory that it touches, each told from every block that was or will
+//! be at the same address.
+
+use crate::{
+    AddressTable, Block, Op, Rows,
+    indirect::{Cell, DESCRIPTOR_LEN, Through},
+    table::BlockGeneration,
+};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+
+/// Bytes of a pointer cell.
+const CELL_LEN: usize = 8;
+
+/// Blocks that an op touches. Memory of other libraries is not among them: its lifetime is not known here.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    areas: Vec<Area>,
+}
+
+/// Memory that is there as long as one of these blocks is: several of them are aliases, the same physical
+/// memory mapped more than once.
+type Area = SmallVec<[(Block, BlockGeneration); 1]>;
+
+impl Footprint {
+    /// The footprint of an op, whose plan is current.
+    pub(crate) fn of(op: &Op, table: &AddressTable) -> Footprint {
+        let ranges = merged(ranges(op));
+        if ranges.is_empty() {
+            return Footprint::default();
+        }
+        let mut touched: Vec<_> =
+            table.instances().into_iter().filter(|(block, _)| touches(&ranges, block)).collect();
+        touched.sort_unstable_by_key(|(block, generation)| (block.at, *generation));
+        let areas = touched.chunk_by(|(one, _), (other, _)| one.at == other.at);
+        Footprint { areas: areas.map(Area::from).collect() }
+    }
+}
+
+/// The footprints of many ops, each area once.
+#[derive(Default)]
+pub(crate) struct Footprints {
+    /// Each area, and the number of the first op that touches it.
+    areas: Vec<(Area, usize)>,
+    known: HashSet<Vec<BlockGeneration>>,
+}
+
+impl Footprints {
+    /// Adds that of the op of this number.
+    pub(crate) fn add(&mut self, footprint: Footprint, op: usize) {
+        for area in footprint.areas {
+            if self.known.insert(area.iter().map(|(_, generation)| *generation).collect()) {
+                self.areas.push((area, op));
+            }
+        }
+    }
+
+    /// A block that is no longer what it was, and the number of the first op that touches it.
+    pub(crate) fn gone(&self, table: &AddressTable) -> Option<(Block, usize)> {
+        let is_there = |(block, generation): &(Block, BlockGeneration)| {
+            table.generation(block.base) == Some(*generation)
+        };
+        let (area, op) = self.areas.iter().find(|(area, _)| !area.iter().any(is_there))?;
+        area.first().map(|(block, _)| (*block, *op))
+    }
+}
+
+/// A range of the engine's addresses, from its first byte to behind its last.
+type EngineRange = (usize, usize);
+
+/// What an op touches, in the engine's addresses.
+fn ranges(op: &Op) -> Vec<EngineRange> {
+    let span = |start: usize, pitch: usize, rows: &Rows| {
+        (start, start + rows.height.saturating_sub(1) * pitch + rows.width)
+    };
+    match op {
+        Op::Copy(plan) => {
+            let both =
+                |rows: Rows| [span(rows.dst, rows.dst_pitch, &rows), span(rows.src, rows.src_pitch, &rows)];
+            plan.pieces().iter().flat_map(both).collect()
+        }
+        Op::CopyThrough(late) => match late.through {
+            Through::Descriptor { at, .. } => vec![(at, at + DESCRIPTOR_LEN)],
+            Through::Cells { dst, src, .. } => [dst, src].map(|Cell { at, .. }| (at, at + CELL_LEN)).to_vec(),
+        },
+        Op::Fill(fill) => vec![(fill.dst, fill.dst + fill.len)],
+        Op::Reduce(reduction) => {
+            let pieces = reduction.within(0, reduction.bytes());
+            let both = pieces.flat_map(|piece| [piece.dst, piece.src].map(|at| (at, at + piece.len)));
+            both.collect()
+        }
+        Op::After(after) => ranges(&after.1),
+        Op::Wait(_) | Op::Call(_) => Vec::new(),
+    }
+}
+
+/// The same bytes in ranges that ascend and do not touch each other.
+fn merged(mut ranges: Vec<EngineRange>) -> Vec<EngineRange> {
+    ranges.retain(|(start, end)| start < end);
+    ranges.sort_unstable();
+    let mut merged: Vec<EngineRange> = Vec::new();
+    for (start, end) in ranges {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// Whether a block has bytes in one of the ranges, which ascend.
+fn touches(ranges: &[EngineRange], block: &Block) -> bool {
+    let below = ranges.partition_point(|(start, _)| *start < block.at + block.len);
+    below > 0 && ranges[below - 1].1 > block.at
+}

@@ -1,0 +1,69 @@
+//! The tasks of a graph.
+
+use crate::{Fill, Indirect, Op, Plan, Reduction, Result, Stream, sync::Arc};
+
+/// A branch of a graph: the work that one stream was given. The first one is number 0.
+pub type Branch = usize;
+
+/// The number of a record in a capture.
+pub type Edge = usize;
+
+/// Puts work into a stream. It is called for every execution.
+pub type Submit = Arc<dyn Fn(&Arc<Stream>) -> Result<()> + Send + Sync>;
+
+/// One task, and the branch that it belongs to.
+pub(super) struct Task {
+    pub(super) branch: Branch,
+    pub(super) work: Work,
+}
+
+/// What a task does at every execution.
+pub(super) enum Work {
+    /// An op that was planned when it was recorded.
+    Op(RepeatedOp),
+    /// A function.
+    Call(Arc<dyn Fn() + Send + Sync>),
+    /// Work that is made anew.
+    Each(Submit),
+    /// Nothing: others may wait for the branch to come here.
+    Record(Edge),
+    /// A wait for a record.
+    Wait(Edge),
+    /// Nothing: copies on its two sides are not coalesced.
+    Barrier,
+}
+
+/// An op that can be submitted any number of times.
+pub(super) enum RepeatedOp {
+    Copy(Plan),
+    CopyThrough(Box<Indirect>),
+    Fill(Fill),
+    Reduce(Box<Reduction>),
+}
+
+impl RepeatedOp {
+    /// `None` if the op can be submitted once only, or stands for work of other streams.
+    pub(super) fn new(op: Op) -> Option<RepeatedOp> {
+        Some(match op {
+            // A clone has its pieces in memory of our own: a list of the backend's is for one submission.
+            Op::Copy(mut plan) => {
+                let is_listed = plan.sink().is_some();
+                RepeatedOp::Copy(if is_listed { plan.clone() } else { plan })
+            }
+            Op::CopyThrough(late) => RepeatedOp::CopyThrough(late),
+            Op::Fill(fill) => RepeatedOp::Fill(fill),
+            Op::Reduce(reduction) => RepeatedOp::Reduce(reduction),
+            Op::Wait(_) | Op::After(_) | Op::Call(_) => return None,
+        })
+    }
+
+    /// The op, to be submitted once more.
+    pub(super) fn op(&self) -> Op {
+        match self {
+            RepeatedOp::Copy(plan) => Op::Copy(plan.clone()),
+            RepeatedOp::CopyThrough(late) => Op::CopyThrough(late.clone()),
+            RepeatedOp::Fill(fill) => Op::Fill(*fill),
+            RepeatedOp::Reduce(reduction) => Op::Reduce(reduction.clone()),
+        }
+    }
+}
