@@ -937,6 +937,14 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
  *  on. */
 aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
+/** What other processes open an event by, which was made by aclrtCreateEventExWithFlag with ACL_EVENT_IPC;
+ *  the same each time. */
+aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle);
+
+/** Opens an event of another process, or of this one, as often as one likes; each is destroyed by itself. All
+ *  who have it may record it, on streams of any device, and wait for the latest record of any. */
+aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event);
+
 /* ---- Functions: notifies ------------------------------------------------------------------------------- */
 
 /** Creates a notify of the current device: ACL_NOTIFY_ flags. */

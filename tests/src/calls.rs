@@ -10,8 +10,8 @@ use std::ffi::{CStr, c_char};
 
 use crate::{
     aclCANNPackageVersion, aclrtErrorInfo, aclrtExceptionInfo, aclrtExceptionInfoCallback, aclrtHostFunc,
-    aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo,
-    aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtIpcEventHandle, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo,
+    aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
     aclrtUtilizationInfo, aclrtUuid,
 };
 
@@ -146,6 +146,9 @@ calls! {
     aclrtStreamWaitEvent(stream: usize, event: usize);
     ferryStreamAdopt(native: usize, stream: *mut usize);
     ferryStreamNative(stream: usize, native: *mut usize);
+
+    aclrtIpcGetEventHandle(event: usize, handle: *mut aclrtIpcEventHandle);
+    aclrtIpcOpenEventHandle(handle: aclrtIpcEventHandle, event: *mut usize);
 
     aclrtCreateNotify(notify: *mut usize, flag: u64);
     aclrtDestroyNotify(notify: usize);

@@ -22,7 +22,7 @@ pub struct Function {
     pub name: String,
     /// The type of its result, as written.
     pub result: String,
-    /// Its arguments; the dots of a variable list are not among them.
+    /// Its arguments; the dots of a variable list are not among them, nor is a struct by value.
     pub arguments: Vec<Argument>,
 }
 
@@ -109,6 +109,7 @@ struct Typedefs {
     handles: BTreeSet<String>,
     functions: BTreeSet<String>,
     enums: BTreeSet<String>,
+    structs: BTreeSet<String>,
 }
 
 impl Typedefs {
@@ -120,6 +121,8 @@ impl Typedefs {
                 all.functions.insert(rest.split(')').next().unwrap_or_default().to_owned());
             } else if text.starts_with("enum") {
                 all.enums.insert(last);
+            } else if text.starts_with("struct") {
+                all.structs.insert(last);
             } else if text.starts_with("void *") {
                 all.handles.insert(last);
             }
@@ -132,7 +135,12 @@ impl Typedefs {
         let (before, list) = statement.split_once('(').expect("a function has arguments");
         let at = before.rfind([' ', '*']).expect("a function has a result") + 1;
         let list = list.trim_end_matches(')');
+        let is_struct = |one: &str| {
+            self.structs.contains(one.split(' ').next().unwrap_or_default()) && !one.contains('*')
+        };
         let arguments = list.split(',').map(str::trim).filter(|one| !matches!(*one, "void" | "..." | ""));
+        // A struct by value takes no register: the call below passes zeros where it lies on the stack.
+        let arguments = arguments.filter(|one| !is_struct(one));
         Function {
             name: before[at..].to_owned(),
             result: before[..at].trim().to_owned(),
@@ -153,7 +161,6 @@ impl Typedefs {
             // A float comes in a register of its own, which the call below leaves as it is: any float will
             // do.
             "float" | "aclFloat16" => Kind::Number,
-            // A struct by value is passed in another way: the call below would have to learn it.
             _ => panic!("{text}: an argument of a type that is not understood here"),
         };
         Argument { name: name.to_owned(), type_: type_.to_owned(), kind }
@@ -191,17 +198,20 @@ impl Library {
             usize,
             usize,
             usize,
+            usize,
+            usize,
         ) -> usize;
         let text = CString::new(name).expect("no NUL in it");
         // SAFETY: the handle is open and the name ends with a zero.
         let function = unsafe { libc::dlsym(self.0, text.as_ptr()) };
         assert!(!function.is_null(), "the headers declare {name}, which the library lacks");
         // SAFETY: a C function of the headers takes at most twelve numbers and addresses, each in a register
-        // or a word of the stack, and must answer any of them with a code.
+        // or a word of the stack, or six and a struct of eight words, and must answer any of them with a
+        // code.
         let function: Any = unsafe { std::mem::transmute(function) };
-        let mut all = [0; 12];
+        let mut all = [0; 14];
         all[..given.len()].copy_from_slice(given);
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = all;
-        function(a, b, c, d, e, f, g, h, i, j, k, l)
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = all;
+        function(a, b, c, d, e, f, g, h, i, j, k, l, m, n)
     }
 }

@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 
 pub use ascendcl::{
     aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtExceptionInfo,
-    aclrtExceptionInfoCallback, aclrtHostFunc, aclrtMallocAttrValue, aclrtMallocAttribute, aclrtMallocConfig,
-    aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUsageInfo, aclrtMemcpyBatchAttr,
-    aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
+    aclrtExceptionInfoCallback, aclrtHostFunc, aclrtIpcEventHandle, aclrtMallocAttrValue,
+    aclrtMallocAttribute, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo,
+    aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
+    aclrtUtilizationInfo, aclrtUuid,
 };
 pub use batch::{Arg, Batch, BatchForm, DEVICE_TO_HOST, HOST_TO_DEVICE, location};
 pub use blocker::block;
@@ -81,6 +82,7 @@ pub mod code {
     pub const FEATURE_NOT_SUPPORT: i32 = 207000;
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
+    pub const NO_EVENT_RESOURCE: i32 = 207007;
     pub const EVENT_NOT_COMPLETE: i32 = 507006;
     pub const REPORT_TIMEOUT: i32 = 507012;
     pub const NO_PERMISSION: i32 = 207006;

@@ -50,6 +50,8 @@ const LIMITED: &[(&str, &[&str], &[&str])] = &[
     ("aclrtGetDeviceSatMode", NEWEST, &[]),
     ("aclrtHost*", NEWEST, &[]),
     ("aclrtIpcMem*", NOT_200I, &[]),
+    ("aclrtIpcGetEventHandle", &["A3", "A2"], &[]),
+    ("aclrtIpcOpenEventHandle", &["A3", "A2"], &[]),
     ("rtIpc*", NOT_200I, &[]),
     ("rtSetIpcMemorySuperPodPid", NOT_200I, &[]),
     ("rtEnableP2P", NOT_200I, &["ctrlcpu"]),

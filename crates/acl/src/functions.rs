@@ -28,6 +28,7 @@ const NEWEST_AND_TRN: Where = Where { products: NEWEST.products | TRN, ..EVERYWH
 const CAPTURING: Where = Where { products: EVERY_PRODUCT & !(B200I | TRN), ..EVERYWHERE };
 const NOT_950: Where = Where { products: EVERY_PRODUCT & !B950, ..EVERYWHERE };
 const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
+const A2_AND_A3: Where = Where { products: A2 | A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
 const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
 /// Where host and device memory are apart.
@@ -206,6 +207,8 @@ table! {
     aclrtEventElapsedTime: EVERYWHERE;
     aclrtEventGetTimestamp: EVERYWHERE;
     aclrtSetOpWaitTimeout: EVERYWHERE;
+    aclrtIpcGetEventHandle: A2_AND_A3;
+    aclrtIpcOpenEventHandle: A2_AND_A3;
 
     // Notifies.
     aclrtCreateNotify: EVERYWHERE;

@@ -2,10 +2,10 @@
 //! line each.
 
 use ascendcl::{
-    aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtMallocAttrValue, aclrtMallocAttribute,
-    aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo, aclrtMemUceInfoArray,
-    aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes, aclrtStreamAttrValue,
-    aclrtUtilizationInfo, aclrtUuid,
+    aclCANNPackageVersion, aclrtErrorInfo, aclrtErrorInfoDetail, aclrtIpcEventHandle, aclrtMallocAttrValue,
+    aclrtMallocAttribute, aclrtMallocConfig, aclrtMemAccessDesc, aclrtMemLocation, aclrtMemUceInfo,
+    aclrtMemUceInfoArray, aclrtMemUsageInfo, aclrtMemcpyBatchAttr, aclrtPhysicalMemProp, aclrtPtrAttributes,
+    aclrtStreamAttrValue, aclrtUtilizationInfo, aclrtUuid,
 };
 use std::mem::{align_of, offset_of, size_of};
 
@@ -57,6 +57,7 @@ fn main() {
     layout!(aclrtMemUceInfoArray { arraySize, memUceInfoArray });
     layout!(aclrtMemUsageInfo { name, curMemSize, memPeakSize, reserved });
     layout!(aclrtUuid { bytes });
+    layout!(aclrtIpcEventHandle { reserved });
     layout!(aclrtStreamAttrValue {});
     members!(aclrtStreamAttrValue {
         failureMode: u64,

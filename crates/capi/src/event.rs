@@ -2,13 +2,14 @@
 
 use crate::{
     enter::{Out, enter},
-    types::{aclError, aclrtEvent, aclrtStream},
+    types::{aclError, aclrtEvent, aclrtIpcEventHandle, aclrtStream},
 };
 use ferry_acl::{
     arguments::not_null,
     functions,
     rules::event::{self, EventMaker},
 };
+use std::ffi::c_char;
 
 /// Makes an event for waiting and timing.
 ///
@@ -165,6 +166,41 @@ pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *m
         not_null("event", event as usize)?;
         let out = Out::new("timestamp", timestamp)?;
         out.set(event::timestamp_us(event as usize)?);
+        Ok(())
+    })
+}
+
+/// What other processes open an event by.
+///
+/// # Safety
+/// `handle` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtIpcGetEventHandle(
+    event: aclrtEvent,
+    handle: *mut aclrtIpcEventHandle,
+) -> aclError {
+    enter(&functions::aclrtIpcGetEventHandle, |_| {
+        not_null("event", event as usize)?;
+        let out = Out::new("handle", handle)?;
+        let bytes = event::export_handle(event as usize)?;
+        out.set(aclrtIpcEventHandle { reserved: bytes.map(|byte| byte as c_char) });
+        Ok(())
+    })
+}
+
+/// Opens an event of another process, or of this one.
+///
+/// # Safety
+/// `event` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtIpcOpenEventHandle(
+    handle: aclrtIpcEventHandle,
+    event: *mut aclrtEvent,
+) -> aclError {
+    enter(&functions::aclrtIpcOpenEventHandle, |here| {
+        let out = Out::new("event", event)?;
+        let bytes = handle.reserved.map(|byte| byte as u8);
+        out.set(event::open_handle(here, &bytes)? as aclrtEvent);
         Ok(())
     })
 }

@@ -32,6 +32,14 @@ pub enum aclrtExceptionInfo {}
 /// A function that hears of failed tasks.
 pub type aclrtExceptionInfoCallback = Option<unsafe extern "C" fn(exceptionInfo: *mut aclrtExceptionInfo)>;
 
+/// An event as other processes open it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct aclrtIpcEventHandle {
+    /// Opaque.
+    pub reserved: [c_char; 64],
+}
+
 /// Where memory is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 pub use crate::options::{VISIBLE, count, setting, switch, var};
 pub use ferry_backends::{
-    os::{fault::explain as explain_faults, files, fork, nodes, probe, refusal, threads},
+    os::{fault::explain as explain_faults, files, fork, nodes, probe, refusal, shared_table, threads},
     usage,
 };
 

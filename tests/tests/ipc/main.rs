@@ -1,9 +1,11 @@
-//! Memory between processes: what is exported here is read and written there, who may, and what remains when
-//! one of them dies.
+//! Memory, events and notifies between processes: what is exported here is read and written there, who may,
+//! and what remains when one of them dies.
 //!
 //! Most tests have two other processes, so that each has its memory for itself.
 
 mod bad_input;
+mod events;
+mod notifies;
 mod other;
 mod shareable;
 

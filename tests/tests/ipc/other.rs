@@ -166,6 +166,13 @@ fn perform(words: &[&str]) -> (i32, String) {
             let code = aclrtMemcpyAsync(number(1), number(3), number(2), number(3), number(4) as i32, 0);
             plain(if code == 0 { aclrtSynchronizeStream(0) } else { code })
         }
+        "write-on" => {
+            let source = Memory::holding(Home::Pinned, &pattern(number(2), number(3) as u8));
+            plain(aclrtMemcpyAsync(number(1), number(2), source.addr, number(2), kind::H2D, number(4)))
+        }
+        "copy-on" => {
+            plain(aclrtMemcpyAsync(number(1), number(3), number(2), number(3), kind::D2D, number(4)))
+        }
         "export" => {
             let (code, key) = export_key(number(1), number(2), number(3) as u64);
             (code, key)
@@ -181,7 +188,7 @@ fn perform(words: &[&str]) -> (i32, String) {
         "listeners" => (0, listeners().len().to_string()),
         "close-descriptors" => (0, close_descriptors().to_string()),
         "fork" => (0, fork().to_string()),
-        other => super::shareable::perform(other, &number),
+        other => super::events::perform(other, &number, words.get(1).unwrap_or(&"")),
     }
 }
 

@@ -1,9 +1,10 @@
-//! The importer's side: asks the exporter for memory, and keeps the lease. Never waits for ever: an exporter
+//! The importer's side: asks the exporter for memory, or for the table of an event or a notify, and keeps
+//! the lease. Never waits for ever: an exporter
 //! that is dead, stopped or not Ferry at all is told apart as far as that is possible.
 
 use super::{
     socket::{Socket, SocketPeer, process, user, wait, watch},
-    wire::{ANSWER, Answer, GOODBYE, Name},
+    wire::{ANSWER, Answer, ExportKind, GOODBYE, Name},
 };
 use crate::{Error, Result, arguments::refuse, constants as c, error::fail, interrupt, state::Here};
 use ferry::engine::files::Kept;
@@ -46,7 +47,7 @@ pub fn ask(here: &Here, name: &Name, limit: Duration) -> Result<ImportedMemory> 
     let end = Instant::now() + limit;
     let connected = Socket::connect(here, name.socket, end).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            gone("its process has ended, or it is in another network namespace")
+            gone(name, "its process has ended, or it is in another network namespace")
         }
         io::ErrorKind::TimedOut => silent(limit),
         io::ErrorKind::Interrupted => fail(c::ACL_ERROR_RT_IPC_ERROR, "a signal ended the wait"),
@@ -64,30 +65,30 @@ pub fn ask(here: &Here, name: &Name, limit: Duration) -> Result<ImportedMemory> 
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(broken(&error)),
         _ => {}
     }
-    let (answer, files) = receive(here, &lease.socket, exporter, end, limit)?;
-    let (device, shared) = understood(answer, files)?;
+    let (answer, files) = receive(here, name, &lease.socket, exporter, (end, limit))?;
+    let (device, shared) = understood(name, answer, files)?;
     Ok(ImportedMemory { shared, device, lease })
 }
 
 /// Waits for the answer, or for the end of the exporter.
 fn receive(
     here: &Here,
+    name: &Name,
     socket: &Socket,
     exporter: SocketPeer,
-    end: Instant,
-    limit: Duration,
+    (end, limit): (Instant, Duration),
 ) -> Result<(Answer, Vec<OwnedFd>)> {
     // A forked child of a dead exporter may hold its socket: watch the process itself, too.
     let process = match exporter.pid {
         0 => None,
-        pid => process(pid).map_err(|_| gone("its process has ended"))?,
+        pid => process(pid).map_err(|_| gone(name, "its process has ended"))?,
     };
     let mut set = vec![watch(socket)];
     set.extend(process.as_ref().map(watch));
     wait_for_any(here, &mut set, end)?;
     if set[0].revents == 0 {
         let dead = set.get(1).is_some_and(|entry| entry.revents != 0);
-        return Err(if dead { gone("its process has ended") } else { silent(limit) });
+        return Err(if dead { gone(name, "its process has ended") } else { silent(limit) });
     }
     let mut bytes = [0; ANSWER];
     let received = match socket.receive(&mut bytes) {
@@ -96,7 +97,9 @@ fn receive(
         other => other,
     };
     let (len, files) = match received {
-        Ok((0, _)) => return Err(gone("it closed the connection: it has ended, or takes this for nonsense")),
+        Ok((0, _)) => {
+            return Err(gone(name, "it closed the connection: it has ended, or takes this for nonsense"));
+        }
         Ok(answer) => answer,
         Err(error) => return Err(broken(&error)),
     };
@@ -121,7 +124,7 @@ fn wait_for_any(here: &Here, set: &mut [libc::pollfd], end: Instant) -> Result<(
     }
 }
 
-fn understood(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {
+fn understood(name: &Name, answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> {
     match answer {
         Answer::Shared { device, offset, len } => {
             let file = files.pop().filter(|_| files.is_empty());
@@ -133,16 +136,7 @@ fn understood(answer: Answer, mut files: Vec<OwnedFd>) -> Result<(u32, Shared)> 
             Err(refuse("the exporter knows nothing of that name: it was closed, or it was never given out"))
         }
         Answer::Freed => Err(refuse("the exporter has freed the memory")),
-        Answer::NotListed => Err(fail(
-            c::ACL_ERROR_RT_NO_PERMISSION,
-            format!(
-                "process {} is not on the white list of the export: the exporter adds it with \
-                 aclrtIpcMemSetImportPid or aclrtMemSetPidToShareableHandle, by the number that \
-                 aclrtDeviceGetBareTgid gives here (it differs where the two processes do not share a pid \
-                 namespace)",
-                std::process::id()
-            ),
-        )),
+        Answer::NotListed => Err(not_listed(name)),
         Answer::Full => Err(fail(
             c::ACL_ERROR_RT_IPC_ERROR,
             "the exporter serves as many imports as it, or its limit of open files, can: close some of them; \
@@ -161,8 +155,29 @@ fn sound(file: OwnedFd, offset: u64, len: u64) -> Option<Shared> {
     Some(Shared { file: Arc::new(file), offset, len })
 }
 
-fn gone(why: &str) -> Error {
-    fail(c::ACL_ERROR_RT_IPC_ERROR, format!("the exporter is gone: {why}"))
+/// This process may not import what it asked for.
+fn not_listed(name: &Name) -> Error {
+    let (code, how) = match name.what {
+        // Documented codes differ: what a driver refuses is told as its error.
+        ExportKind::Notify => (c::ACL_ERROR_RT_DRV_INTERNAL_ERROR, "aclrtNotifySetImportPid"),
+        _ => (c::ACL_ERROR_RT_NO_PERMISSION, "aclrtIpcMemSetImportPid or aclrtMemSetPidToShareableHandle"),
+    };
+    let note = format!(
+        "process {} is not on the white list of the export: the exporter adds it with {how}, by the number \
+         that aclrtDeviceGetBareTgid gives here (it differs where the two processes do not share a pid \
+         namespace)",
+        std::process::id()
+    );
+    fail(code, note)
+}
+
+/// The exporter has ended. An event of it went with it, as one that it destroyed.
+fn gone(name: &Name, why: &str) -> Error {
+    let code = match name.what {
+        ExportKind::Event => c::ACL_ERROR_RT_PARAM_INVALID,
+        _ => c::ACL_ERROR_RT_IPC_ERROR,
+    };
+    fail(code, format!("the exporter is gone: {why}"))
 }
 
 fn silent(limit: Duration) -> Error {

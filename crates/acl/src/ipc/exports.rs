@@ -1,6 +1,7 @@
 //! The exports of this process: the table that the service answers from.
 //!
-//! An export has a name, which importers ask for, and a white list of processes. Memory that is freed ends
+//! An export is memory, or the table of an event or a notify, which is memory too. It has a name, which
+//! importers ask for, and a white list of processes. Memory that is freed ends
 //! its exports; importers keep what they have imported before.
 
 use super::{
@@ -31,7 +32,7 @@ pub struct ExportedMemory {
 /// Shares exported memory with one more importer, or gives the answer that refuses it.
 pub type ShareExport = Box<dyn Fn() -> Result<ExportedMemory, Answer> + Send + Sync>;
 
-/// Exported memory as its own process knows it: an address, or a handle of physical memory.
+/// Exported memory as its own process knows it: an address, or a handle.
 pub type Source = (ExportKind, usize);
 
 /// The exports of a process, behind the number of its socket.
@@ -186,7 +187,7 @@ impl Exports {
                 ExportKind::Allocation => {
                     ended.extend(table.by_name.get_mut(&name).and_then(|export| export.share.take()));
                 }
-                ExportKind::Physical => {
+                ExportKind::Physical | ExportKind::Event | ExportKind::Notify => {
                     ended.extend(table.by_name.remove(&name).and_then(|export| export.share));
                 }
             }

@@ -1,19 +1,25 @@
-//! Memory between processes: how an importer gets what an exporter has, without the rules of AscendCL's
-//! functions.
+//! Memory, events and notifies between processes: how an importer gets what an exporter has, without the
+//! rules of AscendCL's functions.
 //!
 //! A process that exports memory has one thread (`service.rs`) that answers from its table (`exports.rs`): it
 //! checks who asks, and sends the descriptor of the file behind the memory. An importer (`ask.rs`) keeps the
 //! connection open, which is the lease, and counts what it has imported (`imports.rs`). What the two say to
 //! each other is in `wire.rs`, the system calls are in `socket.rs`. `docs/IPC.md` has the picture.
 //!
-//! Four words, as in `core/runtime/share.rs`: export, import, shared, lease. Nothing here knows allocations
-//! or handles; those rules are `rules/export_key.rs` and `rules/shareable.rs`.
+//! Events and notifies are tables that all of their processes map (`records.rs` for events): once a process
+//! has one it asks nobody any more, and `bell.rs` has a thread for those that are waited for.
 //!
-//! Arrows: `socket`, `wire` <- `exports` <- `service`, `ask`, `imports`.
+//! Four words, as in `core/runtime/share.rs`: export, import, shared, lease. Nothing here knows allocations
+//! or handles; those rules are `rules/export_key.rs`, `rules/shareable.rs`, `rules/ipc_event.rs` and
+//! `rules/notify.rs`.
+//!
+//! Arrows: `socket`, `wire` <- `exports` <- `service`, `ask`, `imports`, `bell`; `records` stands alone.
 
 pub(crate) mod ask;
+pub(crate) mod bell;
 pub(crate) mod exports;
 pub(crate) mod imports;
+pub(crate) mod records;
 mod service;
 mod socket;
 pub(crate) mod wire;

@@ -264,7 +264,7 @@ fn importer(name: &Name, forks: &str) -> Child {
 #[ignore = "run by a_killed_importer_holds_nothing_even_through_a_child_of_its_own"]
 fn importing_process() {
     let var = |name| std::env::var(name).expect("the parent says");
-    let name = Name::from_key(&var("FERRY_TEST_KEY")).expect("a key");
+    let name = Name::from_key(ExportKind::Allocation, &var("FERRY_TEST_KEY")).expect("a key");
     let _memory = ask(&name, ANSWER_LIMIT).expect("shared");
     let mut grandchild = 0;
     if var("FERRY_TEST_FORKS") == "with a child" {

@@ -14,16 +14,36 @@ pub const KEY_TEXT: usize = 64;
 
 /// Marks messages of this protocol, in this version.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry-1\n");
-const KEY_HEAD: &str = "ferry-device-memory-key-";
 
-/// What kind of memory is exported. Each kind has secrets of its own, so that one is never taken for the
-/// other.
+/// What is exported. Each kind has secrets of its own, so that one is never taken for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExportKind {
     /// An allocation, under an export key.
     Allocation = 1,
     /// Physical memory, under a shareable handle.
     Physical = 2,
+    /// An event, under the bytes of its handle.
+    Event = 3,
+    /// A notify, under an export key.
+    Notify = 4,
+}
+
+impl ExportKind {
+    /// What the export keys of this kind begin with, 24 characters.
+    fn key_head(self) -> &'static str {
+        match self {
+            ExportKind::Allocation => "ferry-device-memory-key-",
+            ExportKind::Physical => "ferry-physical-memory---",
+            ExportKind::Event => "ferry-ipc-event-handle--",
+            ExportKind::Notify => "ferry-notify-export-key-",
+        }
+    }
+
+    /// The kind of this number.
+    fn of_number(number: u64) -> Option<ExportKind> {
+        let all = [ExportKind::Allocation, ExportKind::Physical, ExportKind::Event, ExportKind::Notify];
+        all.into_iter().find(|kind| *kind as u64 == number)
+    }
 }
 
 /// The name of an export: the number of the exporter's socket, and a secret.
@@ -40,19 +60,19 @@ pub struct Name {
 impl Name {
     /// The export key: 64 printable characters.
     pub fn to_key(self) -> String {
-        format!("{KEY_HEAD}{:08x}{:032x}", self.socket, self.secret)
+        format!("{}{:08x}{:032x}", self.what.key_head(), self.socket, self.secret)
     }
 
-    /// The name that an export key stands for.
-    pub fn from_key(key: &str) -> Option<Name> {
-        let digits = key.strip_prefix(KEY_HEAD).filter(|_| key.len() == KEY_TEXT)?;
+    /// The name that an export key of this kind stands for.
+    pub fn from_key(what: ExportKind, key: &str) -> Option<Name> {
+        let digits = key.strip_prefix(what.key_head()).filter(|_| key.len() == KEY_TEXT)?;
         if !digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return None;
         }
         let (socket, secret) = digits.split_at(8);
         let socket = u32::from_str_radix(socket, 16).ok()?;
         let secret = u128::from_str_radix(secret, 16).ok()?;
-        Some(Name { socket, what: ExportKind::Allocation, secret })
+        Some(Name { socket, what, secret })
     }
 
     /// The shareable handle.
@@ -83,11 +103,7 @@ impl Name {
     /// sends.
     pub fn from_question(socket: u32, bytes: &[u8]) -> Option<Name> {
         let bytes: &[u8; QUESTION] = bytes.try_into().ok()?;
-        let what = match (word(bytes, 0), word(bytes, 1)) {
-            (MAGIC, 1) => ExportKind::Allocation,
-            (MAGIC, 2) => ExportKind::Physical,
-            _ => return None,
-        };
+        let what = ExportKind::of_number(word(bytes, 1)).filter(|_| word(bytes, 0) == MAGIC)?;
         let secret = u128::from(word(bytes, 3)) << 64 | u128::from(word(bytes, 2));
         Some(Name { socket, what, secret })
     }
@@ -163,17 +179,22 @@ mod tests {
 
     #[test]
     fn a_key_is_64_printable_characters_and_comes_back() {
-        let name = Name { socket: 0xfe_dcba, what: ExportKind::Allocation, secret: SECRET };
-        let key = name.to_key();
-        assert_eq!(key.len(), KEY_TEXT);
-        assert!(key.bytes().all(|c| c.is_ascii_graphic()));
-        assert_eq!(Name::from_key(&key), Some(name));
+        let from_key = |key: &str| Name::from_key(ExportKind::Allocation, key);
+        for what in [ExportKind::Event, ExportKind::Notify, ExportKind::Allocation] {
+            let name = Name { socket: 0xfe_dcba, what, secret: SECRET };
+            let key = name.to_key();
+            assert_eq!(key.len(), KEY_TEXT);
+            assert!(key.bytes().all(|c| c.is_ascii_graphic()));
+            assert_eq!(Name::from_key(what, &key), Some(name));
+            assert_eq!(from_key(&key).is_some(), what == ExportKind::Allocation, "a key of another kind");
+        }
+        let key = Name { socket: 0xfe_dcba, what: ExportKind::Allocation, secret: SECRET }.to_key();
         let upper = key.to_uppercase();
         let signed = key.replace("key-0", "key-+");
         for garbage in
             ["", "x", &key[1..], &key[..63], &upper, &signed, &"f".repeat(64), &key.replace('e', "é")]
         {
-            assert_eq!(Name::from_key(garbage), None, "{garbage}");
+            assert_eq!(from_key(garbage), None, "{garbage}");
         }
     }
 
@@ -189,7 +210,7 @@ mod tests {
 
     #[test]
     fn questions_come_back_and_junk_does_not() {
-        for what in [ExportKind::Allocation, ExportKind::Physical] {
+        for what in [ExportKind::Allocation, ExportKind::Physical, ExportKind::Event, ExportKind::Notify] {
             let name = Name { socket: 7, what, secret: SECRET };
             let question = name.to_question();
             assert_eq!(Name::from_question(7, &question), Some(name));

@@ -1,17 +1,20 @@
-//! Events: created, recorded, waited for and timed.
+//! Events: created, recorded, waited for and timed. Those of several processes: `ipc_event.rs`.
 
+pub use super::ipc_event::EVENT_HANDLE;
+use super::ipc_event::SharedEvent;
 use crate::{
     Error, Result,
     arguments::{limit_ms, refuse},
     capture::{self, CaptureEntry, StreamPart, TaskKind},
     constants::{self as c, *},
     error::fail,
+    functions,
     handles::{HandleKind, Handles},
     interrupt,
     state::{Here, OpenedEngine, StreamEntry, engine},
     waits::{self, Until},
 };
-use ferry_core::{Edge, Event, Gate, Kind, Mark, Stream, sync::lock};
+use ferry_core::{Edge, Event, Fence, Gate, Kind, Mark, Stream, Ticket, sync::lock};
 use std::{
     mem,
     sync::{
@@ -36,6 +39,8 @@ pub struct EventEntry {
     is_recorded_plainly: AtomicBool,
     /// The latest capture of a model that uses it for streams outside, and how.
     external: Mutex<Option<(Weak<CaptureEntry>, ExternalUse)>>,
+    /// What several processes share of it, if they do.
+    ipc: Option<SharedEvent>,
 }
 
 /// A record in a capture.
@@ -91,6 +96,30 @@ pub fn create(here: &Here, flags: u32, made: EventMaker) -> Result<usize> {
              TIME_LINE (0x8) and DEVICE_USE_ONLY (0x10), or EXTERNAL (0x20) or IPC (0x40) alone"
         )));
     }
+    let ipc = match flags == ACL_EVENT_IPC as u32 {
+        true => Some(create_ipc(made)?),
+        false => None,
+    };
+    insert(engine, device, flags, made, ipc)
+}
+
+/// An event of several processes. Documented: made by one function only, and not on every product.
+fn create_ipc(made: EventMaker) -> Result<SharedEvent> {
+    if made != EventMaker::ExWithFlag {
+        return Err(refuse("flag is ACL_EVENT_IPC (0x40), which is for aclrtCreateEventExWithFlag only"));
+    }
+    functions::aclrtIpcGetEventHandle.allowed()?;
+    SharedEvent::new()
+}
+
+/// Adds an event to the table, if the device may have one more.
+fn insert(
+    engine: &OpenedEngine,
+    device: u32,
+    flags: u32,
+    made: EventMaker,
+    ipc: Option<SharedEvent>,
+) -> Result<usize> {
     let most = engine.settings.options.product.max_events;
     let state = engine.device(device)?;
     if state.events.fetch_add(1, Ordering::Relaxed) >= most {
@@ -110,6 +139,7 @@ pub fn create(here: &Here, flags: u32, made: EventMaker) -> Result<usize> {
         flag: Arc::default(),
         is_recorded_plainly: AtomicBool::new(false),
         external: Mutex::default(),
+        ipc,
     };
     Ok(EVENTS.insert(make).handle)
 }
@@ -119,6 +149,9 @@ pub fn destroy(handle: usize) -> Result<()> {
     let engine = engine()?;
     let entry = EVENTS.remove(handle).ok_or_else(|| unknown(handle))?;
     entry.event.end();
+    if let Some(ipc) = &entry.ipc {
+        ipc.end();
+    }
     engine.device(entry.device)?.events.fetch_sub(1, Ordering::Relaxed);
     Ok(())
 }
@@ -127,6 +160,10 @@ pub fn destroy(handle: usize) -> Result<()> {
 pub fn record(here: &Here, handle: usize, stream: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
+    if let Some(ipc) = &entry.ipc {
+        entry.not_for_captured(&stream)?;
+        return ipc.record(&stream.stream);
+    }
     entry.same_device(stream.device)?;
     match capture::of_stream(stream.handle) {
         Some(part) => entry.record_captured(&part),
@@ -138,7 +175,7 @@ pub fn record(here: &Here, handle: usize, stream: usize) -> Result<()> {
 /// called from now on wait for the next record.
 pub fn reset(here: &Here, handle: usize, stream: usize) -> Result<()> {
     let stream = here.stream(stream)?;
-    let entry = find(handle)?;
+    let entry = find(handle)?.of_one_process("aclrtResetEvent")?;
     entry.same_device(stream.device)?;
     if let Some(part) = capture::of_stream(stream.handle) {
         return entry.reset_captured(&part);
@@ -154,14 +191,27 @@ pub fn reset(here: &Here, handle: usize, stream: usize) -> Result<()> {
 pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     let stream = here.stream(stream)?;
     let entry = find(handle)?;
+    let limit = WAIT_LIMIT.load(Ordering::Relaxed);
+    if let Some(ipc) = &entry.ipc {
+        entry.not_for_captured(&stream)?;
+        return match ipc.latest()? {
+            None => Ok(()),
+            Some(latest) if limit == 0 => Ok(stream.stream.wait_for(latest).map(drop)?),
+            Some(latest) => Ok(wait_within(engine()?, &stream, handle, limit, latest).map(drop)?),
+        };
+    }
     entry.same_device(stream.device)?;
     if capture::any() && entry.wait_captured(here, &stream)? {
         return Ok(());
     }
     entry.needs_sync("streams cannot wait for it")?;
-    match WAIT_LIMIT.load(Ordering::Relaxed) {
+    match limit {
         0 => Ok(entry.event.block(&stream.stream)?),
-        seconds => wait_within(engine()?, &stream, &entry, seconds),
+        _ => {
+            let engine = engine()?;
+            let wait = |what| wait_within(engine, &stream, handle, limit, what);
+            Ok(entry.event.block_by(&stream.stream, wait)?)
+        }
     }
 }
 
@@ -240,27 +290,24 @@ pub fn limit_waits(seconds: u32) {
     WAIT_LIMIT.store(seconds, Ordering::Relaxed);
 }
 
-/// As `Event::block`, but if it takes longer the stream's work fails and goes on.
+/// Has the stream wait for `what`, but if it takes longer its work fails and it goes on.
 fn wait_within(
     engine: &'static OpenedEngine,
     stream: &StreamEntry,
-    entry: &EventEntry,
+    handle: usize,
     seconds: u32,
-) -> Result<()> {
+    what: Arc<dyn Fence>,
+) -> ferry_core::Result<Ticket> {
     let note = format!(
-        "aclrtStreamWaitEvent: event {:#x} was not complete after {seconds} s, the limit of \
-         aclrtSetOpWaitTimeout",
-        entry.handle
+        "aclrtStreamWaitEvent: event {handle:#x} was not complete after {seconds} s, the limit of \
+         aclrtSetOpWaitTimeout"
     );
-    let timed_out = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
-    Ok(entry.event.block_by(&stream.stream, |what| {
-        let gate = Gate::new();
-        let limit = Duration::from_secs(seconds.into());
-        let until = Until::Limit { limit, error: timed_out, withdraw: Box::new(|| true) };
-        let ticket = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
-        what.when_done(Box::new(move || gate.open()));
-        Ok(ticket)
-    })?)
+    let error = Kind::Native(c::ACL_ERROR_RT_WAIT_TIMEOUT).because(note);
+    let (gate, limit) = (Gate::new(), Duration::from_secs(seconds.into()));
+    let until = Until::Limit { limit, error, withdraw: Box::new(|| true) };
+    let ticket = waits::block(&engine.runtime, &stream.stream, gate.clone(), until)?;
+    what.when_done(Box::new(move || gate.open()));
+    Ok(ticket)
 }
 
 /// aclrtQueryEventStatus: the recorded-status number.
@@ -292,8 +339,12 @@ pub fn synchronize_within(here: &Here, handle: usize, timeout: i32) -> Result<()
 /// aclrtSynchronizeEvent.
 pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Result<()> {
     let entry = find_asked(handle)?;
-    let Some(mark) = entry.event.latest() else { return Ok(()) };
-    interrupt::wait(here, limit, |limit| mark.wait(limit)).map_err(|error| match (error.kind, limit) {
+    let latest = match &entry.ipc {
+        Some(ipc) => ipc.latest()?,
+        None => entry.event.latest().map(|mark| mark as Arc<dyn Fence>),
+    };
+    let Some(latest) = latest else { return Ok(()) };
+    interrupt::wait(here, limit, |limit| latest.wait(limit)).map_err(|error| match (error.kind, limit) {
         (Kind::Timeout, Some(limit)) => {
             let note = format!("event {handle:#x} is not complete after {} ms", limit.as_millis());
             fail(c::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, note)
@@ -304,7 +355,8 @@ pub fn synchronize(here: &Here, handle: usize, limit: Option<Duration>) -> Resul
 
 /// aclrtEventElapsedTime in milliseconds.
 pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
-    let (first, second) = (find_asked(start)?, find_asked(end)?);
+    let timed = |handle| find_asked(handle)?.of_one_process("aclrtEventElapsedTime");
+    let (first, second) = (timed(start)?, timed(end)?);
     let invalid = |note| fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note);
     if first.device != second.device {
         return Err(invalid(format!(
@@ -326,7 +378,7 @@ pub fn elapsed_ms(start: usize, end: usize) -> Result<f32> {
 
 /// aclrtEventGetTimestamp: microseconds of the device's clock.
 pub fn timestamp_us(handle: usize) -> Result<u64> {
-    let entry = find_asked(handle)?;
+    let entry = find_asked(handle)?.of_one_process("aclrtEventGetTimestamp")?;
     let mark = entry.timed()?;
     if !mark.is_done() {
         let note = format!("event {handle:#x} is not complete: synchronise first");
@@ -336,6 +388,24 @@ pub fn timestamp_us(handle: usize) -> Result<u64> {
         let note = format!("event {handle:#x} took no time: the work it was recorded behind was dropped");
         fail(c::ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, note)
     })
+}
+
+/// aclrtIpcGetEventHandle: what other processes open the event by, the same each time.
+pub fn export_handle(handle: usize) -> Result<[u8; EVENT_HANDLE]> {
+    let entry = find(handle)?;
+    let Some(ipc) = &entry.ipc else {
+        let note = format!("event {handle:#x} was made without ACL_EVENT_IPC (0x40)");
+        return Err(refuse(note));
+    };
+    ipc.export(handle, engine()?.physical[entry.device as usize])
+}
+
+/// aclrtIpcOpenEventHandle: the event of another process, or one of this process once more.
+pub fn open_handle(here: &Here, handle: &[u8; EVENT_HANDLE]) -> Result<usize> {
+    let engine = engine()?;
+    let device = here.device()?;
+    let ipc = SharedEvent::open(here, handle)?;
+    insert(engine, device, ACL_EVENT_IPC as u32, EventMaker::ExWithFlag, Some(ipc))
 }
 
 /// Events in captures.
@@ -381,12 +451,11 @@ impl EventEntry {
 
     /// Refuses what cannot be recorded in a capture.
     fn can_be_recorded(&self) -> Result<()> {
-        let flag = match self.flags {
-            flags if flags & ACL_EVENT_IPC as u32 != 0 => "ACL_EVENT_IPC",
-            _ if self.is_external() => "ACL_EVENT_EXTERNAL",
-            _ => return Ok(()),
-        };
-        Err(refuse(format!("event {:#x} was made with {flag}: it is not recorded in a capture", self.handle)))
+        if !self.is_external() {
+            return Ok(());
+        }
+        let made = "was made with ACL_EVENT_EXTERNAL";
+        Err(refuse(format!("event {:#x} {made}: it is not recorded in a capture", self.handle)))
     }
 
     fn record_captured(&self, part: &StreamPart) -> Result<()> {
@@ -512,10 +581,34 @@ fn in_turn(stream: &Stream, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> fe
 impl EventEntry {
     /// Whether everything it captured was done without a failure.
     fn is_complete(&self) -> bool {
+        if let Some(ipc) = &self.ipc {
+            return ipc.is_complete();
+        }
         match self.event.latest() {
             None => self.made == EventMaker::ExWithFlag,
             Some(mark) => mark.is_done() && !mark.failed(),
         }
+    }
+
+    /// Documented: events of several processes are not captured.
+    fn not_for_captured(&self, stream: &StreamEntry) -> Result<()> {
+        if capture::of_stream(stream.handle).is_none() {
+            return Ok(());
+        }
+        let note = format!(
+            "event {:#x} is one of ACL_EVENT_IPC, and stream {:#x} is captured: it cannot be recorded or \
+             waited for there",
+            self.handle, stream.handle
+        );
+        Err(refuse(note))
+    }
+
+    /// Itself, unless it is an event of several processes, which the function does not take.
+    fn of_one_process(self: Arc<Self>, function: &str) -> Result<Arc<Self>> {
+        if self.ipc.is_none() {
+            return Ok(self);
+        }
+        Err(refuse(format!("event {:#x} is one of ACL_EVENT_IPC: it is not for {function}", self.handle)))
     }
 
     /// Itself, unless it was made by aclrtCreateEventExWithFlag, whose events the older functions do not

@@ -149,7 +149,7 @@ fn end_export(name: &Name) -> bool {
 }
 
 fn parse(key: &str) -> Result<Name> {
-    Name::from_key(key).ok_or_else(|| {
+    Name::from_key(ExportKind::Allocation, key).ok_or_else(|| {
         let note =
             "key is not one that aclrtIpcMemGetExportKey gave: those are 64 characters of their own form";
         refuse(format!("{note}, and this has {}", key.chars().count()))

@@ -26,6 +26,7 @@ pub mod health;
 pub mod ids;
 pub mod info;
 pub mod init;
+mod ipc_event;
 mod kinds;
 pub mod limits;
 pub mod memory;

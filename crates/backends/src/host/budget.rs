@@ -10,12 +10,17 @@
 //! Allocations take turns (`FileLock`), since the sum of all slots must not change between looking and
 //! taking; frees need not.
 
-use crate::os::{files::above, mapping::Mapping, refusal::limit};
+use crate::os::{
+    file_locks::{is_part_locked, lock_part},
+    files::above,
+    mapping::Mapping,
+    refusal::limit,
+};
 use ferry_core::{Error, Kind, Result};
 use std::{
     fs::{File, OpenOptions},
     io,
-    mem::{offset_of, size_of, zeroed},
+    mem::{offset_of, size_of},
     os::{
         fd::{AsFd, AsRawFd},
         unix::fs::{MetadataExt, OpenOptionsExt},
@@ -305,27 +310,17 @@ fn identity(file: &File, path: &Path) -> Result<(u64, u64)> {
 
 /// Locks a slot for as long as the open file lives, unless another process has it.
 fn lock_slot(file: &File, slot: usize) -> bool {
-    let lock = part(slot);
-    // SAFETY: the descriptor is open, and the lock is valid for the call.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) == 0 }
+    lock_part(file.as_fd(), place(slot), size_of::<ProcessSlot>() as u64)
 }
 
 /// Whether another open file has a slot locked.
 fn is_held(file: &File, slot: usize) -> bool {
-    let mut lock = part(slot);
-    // SAFETY: the descriptor is open, and the lock is valid for the call, which writes to it.
-    let known = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) == 0 };
-    !known || lock.l_type != libc::F_UNLCK as libc::c_short
+    is_part_locked(file.as_fd(), place(slot), size_of::<ProcessSlot>() as u64)
 }
 
-fn part(slot: usize) -> libc::flock {
-    // SAFETY: plain data.
-    let mut lock: libc::flock = unsafe { zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = (offset_of!(BudgetTable, slots) + slot * size_of::<ProcessSlot>()) as libc::off_t;
-    lock.l_len = size_of::<ProcessSlot>() as libc::off_t;
-    lock
+/// Where a slot begins in the file.
+fn place(slot: usize) -> u64 {
+    (offset_of!(BudgetTable, slots) + slot * size_of::<ProcessSlot>()) as u64
 }
 
 fn about(path: &Path) -> String {

@@ -239,7 +239,8 @@ fn memory_file(name: &str) -> Result<OwnedFd> {
     above(|| new_file(name)).map_err(|why| failed(&format!("creating {name}"), &why))
 }
 
-fn new_file(name: &str) -> io::Result<OwnedFd> {
+/// A file that exists in memory only.
+pub fn new_file(name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name).expect("our names have no NUL");
     // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };

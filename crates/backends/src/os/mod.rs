@@ -7,10 +7,12 @@
 //! calls of the backends are made here.
 //!
 //! What is not here: anything about devices, streams or copies. Arrows: the modules of this folder import the
-//! core and each other, never `host/` or `cuda/`. At the bottom are `page` and `fork`/`files`; `mapping`,
-//! `refusal`, `nodes`, `threads/` and `fault/` build on them; `probe/` and `ranges/` are on top.
+//! core and each other, never `host/` or `cuda/`. At the bottom are `page`, `file_locks` and
+//! `fork`/`files`; `mapping`, `refusal`, `nodes`, `threads/` and `fault/` build on them; `probe/`,
+//! `ranges/` and `shared_table` are on top.
 
 pub mod fault;
+pub(crate) mod file_locks;
 pub mod files;
 pub mod fork;
 pub(crate) mod machine;
@@ -20,5 +22,6 @@ pub mod page;
 pub mod probe;
 pub(crate) mod ranges;
 pub mod refusal;
+pub mod shared_table;
 #[doc(hidden)]
 pub mod threads;
