@@ -969,6 +969,16 @@ aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId);
 /** Takes back, at once, records of notifies that no wait has used up. */
 aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num);
 
+/** Lets other processes record a notify of this one; the key has 64 characters, `len` is 65 or more. */
+aclError aclrtNotifyGetExportKey(aclrtNotify notify, char *key, size_t len, uint64_t flags);
+
+/** Adds processes, by what aclrtDeviceGetBareTgid tells them, to those that may import a notify. */
+aclError aclrtNotifySetImportPid(aclrtNotify notify, int32_t *pid, size_t num);
+
+/** Makes a notify of another process known here, to be recorded; the other process waits for it. Each process
+ *  destroys its own. */
+aclError aclrtNotifyImportByKey(aclrtNotify *notify, const char *key, uint64_t flags);
+
 /* ---- Functions: memory --------------------------------------------------------------------------------- */
 
 /** Allocates device memory on the current device. */

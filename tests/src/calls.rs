@@ -156,6 +156,9 @@ calls! {
     aclrtWaitAndResetNotify(notify: usize, stream: usize, timeout: u32);
     aclrtGetNotifyId(notify: usize, id: *mut u32);
     aclrtNotifyBatchReset(notifies: *mut usize, num: usize);
+    aclrtNotifyGetExportKey(notify: usize, key: *mut c_char, len: usize, flags: u64);
+    aclrtNotifySetImportPid(notify: usize, pid: *mut i32, num: usize);
+    aclrtNotifyImportByKey(notify: *mut usize, key: *const c_char, flags: u64);
 
     aclrtCreateEvent(event: *mut usize);
     aclrtCreateEventWithFlag(event: *mut usize, flag: u32);

@@ -30,6 +30,7 @@ const NOT_950: Where = Where { products: EVERY_PRODUCT & !B950, ..EVERYWHERE };
 const ONLY_A3: Where = Where { products: A3, ..EVERYWHERE };
 const A2_AND_A3: Where = Where { products: A2 | A3, ..EVERYWHERE };
 const NOT_200I: Where = Where { products: EVERY_PRODUCT & !B200I, ..EVERYWHERE };
+const NEITHER_950_NOR_200I: Where = Where { products: NOT_950.products & NOT_200I.products, ..EVERYWHERE };
 const WITH_PEERS: Where = Where { forms: EVERY_FORM & !(Form::CtrlCpu as u8), ..NOT_200I };
 /// Where host and device memory are apart.
 const CARDS: Where = Where { forms: Form::Ep as u8, ..EVERYWHERE };
@@ -217,6 +218,9 @@ table! {
     aclrtWaitAndResetNotify: EVERYWHERE;
     aclrtGetNotifyId: EVERYWHERE;
     aclrtNotifyBatchReset: NEWEST;
+    aclrtNotifyGetExportKey: NOT_200I;
+    aclrtNotifySetImportPid: NEITHER_950_NOR_200I;
+    aclrtNotifyImportByKey: NOT_200I;
 
     // Memory.
     aclrtMalloc: EVERYWHERE;

@@ -3,7 +3,7 @@
 //! need (`private.rs`). The headers in `include/acl` are the contract, and `xtask abi` compares the two.
 //!
 //! Arrows: `types` and `enter` <- one module for each family of functions. None of those needs another, but
-//! for the keys of `ipc`, which `rt` reads too.
+//! for the keys of `ipc`, which `rt` and `notify` read too.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod app_log;

@@ -91,14 +91,14 @@ fn shared(maker: &mut Other, opener: &mut Other) -> (String, String) {
 }
 
 /// A stream that is blocked.
-fn blocked_stream(process: &mut Other) -> String {
+pub fn blocked_stream(process: &mut Other) -> String {
     let stream = process.ok("stream");
     process.ok(&format!("block {stream}"));
     stream
 }
 
 /// Sends a signal, and returns when it has stopped the process.
-fn stop(process: &Other) {
+pub fn stop(process: &Other) {
     // SAFETY: takes numbers; a child of ours.
     unsafe { libc::kill(process.pid(), libc::SIGSTOP) };
     let path = format!("/proc/{}/stat", process.pid());
@@ -107,14 +107,14 @@ fn stop(process: &Other) {
     });
 }
 
-fn go_on(process: &Other) {
+pub fn go_on(process: &Other) {
     // SAFETY: as above.
     unsafe { libc::kill(process.pid(), libc::SIGCONT) };
 }
 
 /// Asserts that a stream of a process stands still.
 #[track_caller]
-fn stands(process: &mut Other, stream: &str) {
+pub fn stands(process: &mut Other, stream: &str) {
     process.ok("settle");
     assert_eq!(process.ok(&format!("status {stream}")), STREAM_NOT_READY.to_string());
 }

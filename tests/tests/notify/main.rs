@@ -245,6 +245,28 @@ fn destroying_a_notify_fails_the_waits_that_are_pending() {
     }
 }
 
+#[test]
+fn a_stream_that_stops_its_context_may_be_the_one_whose_wait_fails() {
+    let _turn = turn();
+    let mut context = 0;
+    ok(aclrtCreateContext(&mut context, 0));
+    let (first, second, notify) = (stream(), stream(), notify());
+    [first, second].iter().for_each(|stream| ok(aclrtSetStreamFailureMode(*stream, 1)));
+    let gate = block(second);
+    wait(notify, first);
+    wait(notify, second);
+    wait(notify, second);
+    blocked::settle();
+    let code = blocked::call(move || aclrtDestroyNotify(notify)).returned("destroying never waits");
+    ok(code);
+    gate.unblock();
+    for stream in [first, second] {
+        expect("stopped", aclrtSynchronizeStream(stream), RT_PARAM_INVALID);
+    }
+    ok(aclrtDestroyContext(context));
+    use_device();
+}
+
 // proves: Y6
 #[test]
 fn every_notify_has_a_number_of_its_own() {

@@ -156,6 +156,13 @@ impl Exports {
         table.by_name.get_mut(name).map(|export| export.pids.extend(pids)).is_some()
     }
 
+    /// From here on every process that knows its name may import an export.
+    pub fn open_to_all(&self, name: &Name) {
+        if let Some(export) = lock(&self.table).by_name.get_mut(name) {
+            export.open_to_all = true;
+        }
+    }
+
     /// Whether this process exports something under this name.
     pub fn knows(&self, name: &Name) -> bool {
         lock(&self.table).by_name.contains_key(name)

@@ -200,6 +200,6 @@ pub(super) fn physical(engine: &OpenedEngine, device: u32) -> u32 {
 }
 
 /// The device of this process that all processes know under a number.
-fn visible(engine: &OpenedEngine, physical: u32) -> Option<u32> {
+pub(super) fn visible(engine: &OpenedEngine, physical: u32) -> Option<u32> {
     engine.physical.iter().position(|number| *number == physical).map(|device| device as u32)
 }
