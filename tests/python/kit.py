@@ -1,5 +1,6 @@
 """Helpers of the tests: codes, memory, gates that hold a stream, calls that wait, and programs in a fresh interpreter."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -308,3 +309,32 @@ def passes(code, *args, env=None, timeout=LIMIT):
     done = run_python(code, *args, env=env, timeout=timeout)
     assert done.returncode == 0, f"ended with {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout
+
+
+def library():
+    """The C library that the process has, for what Python has no function for."""
+    return ctypes.CDLL("libascendcl.so")
+
+
+def notify():
+    """A new notify of the current device."""
+    made = ctypes.c_size_t()
+    ok(library().aclrtCreateNotify(ctypes.byref(made), ctypes.c_uint64(0)))
+    return made.value
+
+
+def notify_key(notify, flags):
+    """The key by which other processes import a notify."""
+    key = ctypes.create_string_buffer(65)
+    ok(library().aclrtNotifyGetExportKey(ctypes.c_size_t(notify), key, ctypes.c_size_t(65), ctypes.c_uint64(flags)))
+    return key.value.decode()
+
+
+def notify_record(notify, stream=0):
+    """The code of a record in a stream."""
+    return library().aclrtRecordNotify(ctypes.c_size_t(notify), ctypes.c_size_t(stream))
+
+
+def notify_wait(notify, stream=0):
+    """The code of a wait in a stream, for ever."""
+    return library().aclrtWaitAndResetNotify(ctypes.c_size_t(notify), ctypes.c_size_t(stream), ctypes.c_uint32(0))

@@ -193,6 +193,9 @@ MEMORY = [
     row("rt.ipc_mem_import_by_key", "key:str flags:u64", "dev_ptr:int ret"),
     row("rt.ipc_mem_close", "key:str", "ret"),
     row("rt.ipc_mem_set_import_pid", "key:str pid:pids", "ret"),
+    row("rt.notify_batch_reset", "notifies:handles", "ret"),
+    row("rt.notify_set_import_pid", "notify:usize pid:pids", "ret"),
+    row("rt.notify_import_by_key", "key:str flags:u64", "notify:int ret"),
 ]
 
 ROWS = COPY + OWN + UTIL + RUNTIME + MEMORY
@@ -214,6 +217,7 @@ HARMLESS = {
     "list": [],
     "callable": print,
     "pids": [],
+    "handles": [],
     "config": {},
     "properties": {
         "handleType": 0,

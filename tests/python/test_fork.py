@@ -58,6 +58,7 @@ def calls(stream, event, context, device, host, array):
         "malloc_physical": (2 << 20, prop, 0), "map_mem": (device, 2 << 20, 0, 1, 0), "unmap_mem": (device,),
         "free_physical": (1,), "release_mem_address": (device,), "ipc_mem_get_export_key": (device, 64, 65, 0),
         "ipc_mem_import_by_key": ("key", 0), "ipc_mem_close": ("key",), "ipc_mem_set_import_pid": ("key", [1]),
+        "notify_batch_reset": ([1],), "notify_set_import_pid": (1, [1]), "notify_import_by_key": ("key", 0),
     }
     top = {"init": (), "finalize": (), "finalize_reference": (), "get_version": (), "get_version_str": ("runtime",)}
     return {**{(acl.rt, name): args for name, args in rt.items()}, **{(acl, name): args for name, args in top.items()}}

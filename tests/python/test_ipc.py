@@ -242,3 +242,40 @@ def test_importing_needs_a_context_and_a_product_that_can():
         """,
         env={"FERRY_SOC": "Ascend310B1"},
     )
+
+
+# proves: Y10
+def test_another_process_imports_a_notify_if_it_is_listed(device, stream, partner):
+    notify = kit.notify()
+    refused(107000, rt.notify_set_import_pid, notify, [partner.pid])  # it has no key yet
+    key = kit.notify_key(notify, 0)
+    attempt = f"rt.notify_import_by_key({key!r}, 0)"
+    assert partner.ask(attempt) == (0, 507899)
+    ok(rt.notify_set_import_pid(notify, [1, partner.pid]))
+    there = ok(partner.ask(attempt))
+    assert there != 0
+    ok(kit.notify_wait(notify, stream))
+    assert ok(rt.stream_query(stream)) == kit.NOT_READY
+    ok(partner.ask(f"kit.notify_record({there})"))
+    ok(partner.ask("rt.synchronize_stream(0)"))
+    ok(rt.synchronize_stream(stream))
+    # The one who imported it does not wait for it.
+    assert partner.ask(f"kit.notify_wait({there})") == 107000
+    assert partner.ask(f"rt.notify_import_by_key({key!r}, 1)") == (0, 107000)
+
+
+# proves: Y7 Y10
+def test_a_reset_takes_a_list_of_notifies(device, stream):
+    notifies = [kit.notify() for _ in range(3)]
+    for notify in notifies:
+        ok(kit.notify_record(notify, stream))
+    ok(rt.synchronize_stream(stream))
+    refused(107000, rt.notify_batch_reset, [])
+    refused(107017, rt.notify_batch_reset, [*notifies, 1])
+    ok(rt.notify_batch_reset(notifies[:2]))
+    ok(kit.notify_wait(notifies[2], stream))
+    ok(rt.synchronize_stream(stream))
+    ok(kit.notify_wait(notifies[0], stream))
+    assert ok(rt.stream_query(stream)) == kit.NOT_READY
+    ok(kit.notify_record(notifies[0]))
+    ok(rt.synchronize_stream(stream))

@@ -24,7 +24,7 @@ OPTIONAL = {"acl.init": ["config_path"], "acl.rt.set_exception_info_callback": [
 
 def test_the_table_has_every_row_once():
     names = [row.name for row in sheet.ROWS]
-    assert len(names) == len(set(names)) == 126
+    assert len(names) == len(set(names)) == 129
 
 
 # proves: R21
@@ -152,6 +152,12 @@ class World:
 
     def make_key(self):
         return ok(acl.rt.ipc_mem_get_export_key(self.device.addr, 4096, 65, 1))
+
+    def make_notify(self):
+        return kit.notify()
+
+    def make_notify_key(self):
+        return kit.notify_key(self.notify, 2)
 
     def make_registered(self):
         ok(acl.rt.host_register_v2(self.page, 4096, 2))
@@ -356,6 +362,9 @@ SUCCEED = {
     "acl.rt.ipc_mem_import_by_key": lambda w: rt.ipc_mem_import_by_key(w.key, 0),
     "acl.rt.ipc_mem_close": lambda w: rt.ipc_mem_close(w.key),
     "acl.rt.ipc_mem_set_import_pid": lambda w: rt.ipc_mem_set_import_pid(w.key, [1]),
+    "acl.rt.notify_batch_reset": lambda w: rt.notify_batch_reset([w.notify]),
+    "acl.rt.notify_set_import_pid": lambda w: w.notify_key and rt.notify_set_import_pid(w.notify, [1]),
+    "acl.rt.notify_import_by_key": lambda w: rt.notify_import_by_key(w.notify_key, 0),
 }
 
 # These end what the other tests of this process use.
@@ -412,7 +421,7 @@ CHILD = """
 def test_failure_has_the_documented_shape():
     results = ast.literal_eval(kit.passes(CHILD))
     rows = [row for row in sheet.ROWS if row.has_ret and not row.name.startswith("acl.util")]
-    assert len(results) == len(rows) == 110
+    assert len(results) == len(rows) == 113
     for row in rows:
         assert check_shape(row, results[row.name]) == 107002, row.name
         for output in results[row.name][:-1] if len(row.returns) > 1 else []:

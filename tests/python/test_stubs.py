@@ -191,6 +191,7 @@ MISTAKES = [
     ("acl.rt.malloc_with_cfg(1, 0, {'attr': 1})", "typeddict-unknown-key"),
     ("acl.rt.malloc_physical(1, {'handleType': 0}, 0)", "typeddict-item"),
     ("acl.rt.ipc_mem_set_import_pid('key', 1)", "arg-type"),
+    ("acl.rt.notify_batch_reset(1)", "arg-type"),
     ("acl.util.bytes_to_ptr('text')", "arg-type"),
     ("acl.rt.no_such_function()", "attr-defined"),
     ("acl.get_recent_err_msg().split()", "union-attr"),

@@ -26,6 +26,7 @@ RIGHT = {
     "ndarray": (numpy.ndarray,),
     "list": (list,),
     "pids": (list,),
+    "handles": (list,),
     "array": (list, numpy.ndarray, bytes),
     "attributes": (list,),
     "config": (dict,),
@@ -304,6 +305,10 @@ WRONG_DICTS = {
         ([2**40, None], "argument 'pid[1]'"),
         ((1, 2), "argument 'pid': 'tuple' object is not a list"),
     ],
+    "handles": [
+        ([1, "2"], "argument 'notifies[1]'"),
+        ((1, 2), "argument 'notifies': 'tuple' object is not a list"),
+    ],
     "array": [
         ([0, "0"], "[1]'"),
         (["0"], "[0]'"),
@@ -341,6 +346,7 @@ OUTSIDE = {
         (changed(PROPERTIES, "reserve", to=-1), "prop['reserve'] is -1"),
     ],
     "pids": [([1, 2**31], "pid[1] is 2147483648: it must be in -2147483648 to 2147483647")],
+    "handles": [([1, -1], "notifies[1] is -1")],
     "attributes": [
         ([{"dstLoc": {"id": -1, "type": 0}, "srcLoc": LOCATION}], "attrs[0]['dstLoc']['id'] is -1"),
         ([{"dstLoc": LOCATION, "srcLoc": LOCATION, "rsv": [0] * 17}], "attrs[0]['rsv'] has 17 numbers"),

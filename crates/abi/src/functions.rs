@@ -140,6 +140,10 @@ functions! {
         aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
         aclrtSetOpWaitTimeout: fn(u32) -> Code;
 
+        aclrtNotifyBatchReset: fn(*mut Handle, usize) -> Code;
+        aclrtNotifySetImportPid: fn(Handle, *mut i32, usize) -> Code;
+        aclrtNotifyImportByKey: fn(*mut Handle, *const c_char, u64) -> Code;
+
         aclrtSetExceptionInfoCallback: fn(Option<HostFunction>) -> Code;
         aclrtGetTaskIdFromExceptionInfo: fn(Const) -> u32;
         aclrtGetStreamIdFromExceptionInfo: fn(Const) -> u32;

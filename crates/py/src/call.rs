@@ -11,7 +11,7 @@ use pyo3::{
     exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError},
     prelude::*,
     sync::PyOnceLock,
-    types::{PyInt, PyString},
+    types::{PyInt, PyList, PyString},
 };
 use std::{ffi::CString, fmt::Display};
 
@@ -292,6 +292,21 @@ pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
         Err(Why::Value(code, note)) => Ok(Err((code, note))),
         Err(Why::Type(error)) => Err(error),
     }
+}
+
+/// A list of numbers, or code and words of the first that cannot be given to C. A wrong type raises.
+pub fn list_of<T: Number>(
+    object: &Bound<'_, PyAny>,
+    name: &str,
+) -> PyResult<Result<Vec<T::C>, (i32, String)>> {
+    let (mut numbers, mut outside) = (Vec::new(), None);
+    for (index, one) in cast::<PyList>(object, name, "list")?.iter().enumerate() {
+        match of_type(one.extract::<Int<T>>()?.get(&format!("{name}[{index}]")))? {
+            Ok(value) => numbers.push(value),
+            Err(refusal) => outside = outside.or(Some(refusal)),
+        }
+    }
+    Ok(outside.map_or(Ok(numbers), Err))
 }
 
 /// Takes arguments as C has them, each under its own name. A wrong type raises, whatever the values of the

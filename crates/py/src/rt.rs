@@ -10,6 +10,7 @@ mod device;
 mod event;
 mod limits;
 mod memory;
+mod notify;
 mod stream;
 mod virtual_memory;
 
@@ -29,6 +30,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     device::add_to(module)?;
     stream::add_to(module)?;
     event::add_to(module)?;
+    notify::add_to(module)?;
     limits::add_to(module)?;
     memory::add_to(module)?;
     virtual_memory::add_to(module)?;

@@ -395,6 +395,17 @@ def ipc_mem_close(key: str, /) -> int:
 def ipc_mem_set_import_pid(key: str, pid: list[int], /) -> int:
     """Says which processes may import a key."""
 
+# Notifies.
+
+def notify_batch_reset(notifies: list[int], /) -> int:
+    """Takes back records of notifies that no wait has used up."""
+
+def notify_set_import_pid(notify: _Int, pid: list[int], /) -> int:
+    """Says which processes may import a notify, which has a key already."""
+
+def notify_import_by_key(key: str, flags: _Int, /) -> tuple[int, int]:
+    """Imports a notify that another process exported under a key, to record it."""
+
 # Virtual memory.
 
 def reserve_mem_address(size: _Int, alignment: _Int, expect_ptr: _Int, flags: _Int, /) -> tuple[int, int]:

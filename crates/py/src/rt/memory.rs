@@ -1,12 +1,12 @@
 //! Memory: of devices, page-locked, registered, and between processes.
 
 use crate::{
-    call::{Address, Int, Size, Text, cast, enter, functions, of_type, refuse, refuse_as, take},
+    call::{Address, Int, Size, Text, enter, functions, list_of, refuse, refuse_as, take},
     dicts::Config,
     library::Library,
 };
 use ferry_abi::MallocConfig;
-use pyo3::{prelude::*, types::PyList};
+use pyo3::prelude::*;
 use std::ffi::c_void;
 
 /// Adds the functions of this file.
@@ -255,17 +255,12 @@ fn ipc_mem_close(py: Python<'_>, key: Text) -> PyResult<i32> {
 #[pyo3(signature = (key, pid, /))]
 fn ipc_mem_set_import_pid(py: Python<'_>, key: Text, pid: &Bound<'_, PyAny>) -> PyResult<i32> {
     let name = "acl.rt.ipc_mem_set_import_pid";
-    let (mut pids, mut outside) = (Vec::new(), None);
-    for (index, one) in cast::<PyList>(pid, "pid", "list")?.iter().enumerate() {
-        match of_type(one.extract::<Int<i32>>()?.get(&format!("pid[{index}]")))? {
-            Ok(value) => pids.push(value),
-            Err(refusal) => outside = outside.or(Some(refusal)),
-        }
-    }
+    let pids = list_of::<i32>(pid, "pid")?;
     take!(py, name, [key], |code| code);
-    if let Some((code, note)) = outside {
-        return Ok(refuse_as(py, name, code, note));
-    }
+    let mut pids = match pids {
+        Ok(pids) => pids,
+        Err((code, note)) => return Ok(refuse_as(py, name, code, note)),
+    };
     enter(py, |library| {
         let function = library.functions.aclrtIpcMemSetImportPid;
         // SAFETY: `key` is a C string and `pids` that many numbers for the time of the call.
