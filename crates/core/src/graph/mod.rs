@@ -316,8 +316,8 @@ impl Graph {
 
     fn submit_op(&self, branch: &mut BranchStream<'_, '_>, op: &RepeatedOp) -> Result<()> {
         match branch {
-            // The memory of the op was compared under the lock that is taken before memory is given back; memory
-            // of other libraries the capturing caller vouched for.
+            // The memory of the op was compared under the lock that is taken before memory is given back;
+            // memory of other libraries the capturing caller vouched for.
             BranchStream::Launching(launch) => match op {
                 // SAFETY: known memory is still what it was, see above.
                 RepeatedOp::Linear(copy, touched) => unsafe { launch.submit_linear(*copy, touched) },
