@@ -35,6 +35,14 @@ const TURNS_LIMIT: u64 = 178;
 const FEW_BATCHES: u64 = 5;
 const MANY_BATCHES: u64 = 25;
 
+/// The most that one copy of a graph may take when the graph is executed, if all of them are submitted as one
+/// op, and if each is one.
+const GRAPH_COPIES: u64 = 1_024;
+const COALESCED_LIMIT: u64 = 6;
+const GRAPH_OP_LIMIT: u64 = 180;
+const FEW_EXECUTIONS: u64 = 5;
+const MANY_EXECUTIONS: u64 = 25;
+
 /// The same for Rust. A batch counts for its pieces, and is submitted less often.
 const RUST_FEW: u64 = 100;
 const RUST_MANY: u64 = 900;
@@ -52,6 +60,9 @@ pub fn run(root: &Path) -> Result<Outcome, String> {
     let batch = Counted::new(root, &release, "batch.c", "aclrtMemcpyBatchAsync")?;
     let piece = |blocks| Ok::<_, String>(batch.each(FEW_BATCHES, MANY_BATCHES, blocks)? / PIECES);
     println!("{}", judge_batch(piece(1)?, piece(TURNS)?)?);
+    let graph = Counted::new(root, &release, "graph.c", "aclmdlRIExecuteAsync")?;
+    let copy = |chain| Ok::<_, String>(graph.each(FEW_EXECUTIONS, MANY_EXECUTIONS, chain)? / GRAPH_COPIES);
+    println!("{}", judge_graph(copy(1)?, copy(2)?)?);
     rust(root)?;
     Ok(Outcome::Passed)
 }
@@ -210,9 +221,34 @@ fn judge_batch(piece: u64, turns: u64) -> Result<String, String> {
     }
 }
 
+fn judge_graph(coalesced: u64, alone: u64) -> Result<String, String> {
+    let seen = format!(
+        "{coalesced} instructions per copy of a running graph of {GRAPH_COPIES} (limit {COALESCED_LIMIT}), \
+         {alone} if each depends on the one before (limit {GRAPH_OP_LIMIT})"
+    );
+    match (coalesced, alone) {
+        (_, 0..FLOOR) => Err(format!("{seen}: too few to be true; callgrind did not see the graph")),
+        (..=COALESCED_LIMIT, ..=GRAPH_OP_LIMIT) => Ok(seen),
+        _ => Err(format!("{seen}: executing a graph has grown; see where with callgrind_annotate")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_op_of_a_graph_has_limits_of_its_own() {
+        for (coalesced, alone, good) in [
+            (0, 0, false),
+            (0, FLOOR, true),
+            (COALESCED_LIMIT, GRAPH_OP_LIMIT, true),
+            (COALESCED_LIMIT + 1, GRAPH_OP_LIMIT, false),
+            (COALESCED_LIMIT, GRAPH_OP_LIMIT + 1, false),
+        ] {
+            assert_eq!(judge_graph(coalesced, alone).is_ok(), good, "{coalesced} and {alone} instructions");
+        }
+    }
 
     #[test]
     fn only_a_believable_count_within_the_limit_passes() {

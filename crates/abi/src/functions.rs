@@ -209,6 +209,11 @@ functions! {
         aclrtReduceAsync: fn(Ptr, Const, u64, i32, i32, Handle, Ptr) -> Code;
         aclrtMemsetD32: fn(Ptr, usize, u32, usize) -> Code;
         aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
+
+        aclmdlRICaptureBegin: fn(Handle, i32) -> Code;
+        aclmdlRICaptureEnd: fn(Handle, *mut Handle) -> Code;
+        aclmdlRIExecuteAsync: fn(Handle, Handle) -> Code;
+        aclmdlRIDestroy: fn(Handle) -> Code;
     }
 }
 

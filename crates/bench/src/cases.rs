@@ -33,6 +33,7 @@ pub fn all(size: Option<usize>) -> Vec<Case> {
         }
         if route.device == 0 && !route.is_pageable() {
             cases.extend(loops(route, size));
+            cases.push(graph(route, size));
         }
         if route.crosses() && !route.is_pageable() {
             cases.extend(alignments(route, size));
@@ -90,6 +91,12 @@ fn loops(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {
         name: format!("{}/{series}/{count}x{}", route.name, short(block)),
         work: Workload::Loop { route, count, block, calls },
     })
+}
+
+fn graph(route: Route, size: Option<usize>) -> Case {
+    let (count, block) = (1000, size.unwrap_or(4 * K));
+    let name = format!("{}/graph/{count}x{}", route.name, short(block));
+    Case { name, work: Workload::Graph { route, count, block } }
 }
 
 fn alignments(route: Route, size: Option<usize>) -> impl Iterator<Item = Case> {

@@ -89,6 +89,8 @@ pub enum Submission {
     Each,
     /// In a call for each, which names a descriptor in device memory.
     Descriptors,
+    /// In a call for each, which is captured once; what is submitted is the graph.
+    Graph,
 }
 
 /// What a sample does and what of it is timed.

@@ -212,9 +212,9 @@ impl<'a> Bench<'a> {
                 let (height, pitch) = (len / width, width * 2);
                 CopySpec::new(route, Shape::Grid { width, height, pitch }, height * pitch)
             }
-            Workload::Batch { route, count, block, .. } | Workload::Loop { route, count, block, .. } => {
-                self.scattered(route, count, block, row)?
-            }
+            Workload::Batch { route, count, block, .. }
+            | Workload::Loop { route, count, block, .. }
+            | Workload::Graph { route, count, block } => self.scattered(route, count, block, row)?,
             Workload::Descriptors { count, block, .. } => self.scattered(route::INNER, count, block, row)?,
             Workload::Call { len, .. } => CopySpec::new(route::H2D, Shape::line(len), len),
             Workload::Alignment { .. } | Workload::Growth { .. } => {
@@ -231,6 +231,7 @@ impl<'a> Bench<'a> {
         spec.memcpy_peers = match work {
             Workload::Call { .. } => MemcpyPeers::WorkerThread,
             _ if work.is_about_calls() => MemcpyPeers::None,
+            Workload::Graph { .. } => MemcpyPeers::None,
             _ => MemcpyPeers::OneAndTwoThreads,
         };
         Ok(spec)

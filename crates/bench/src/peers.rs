@@ -90,6 +90,9 @@ impl Peers {
         if self.has_memcpy {
             spec.add_memcpy_peers(session, &mut all)?;
         }
+        if spec.submission == Submission::Graph {
+            return self.beside_a_graph(session, spec, &sides, all);
+        }
         if let Some(cuda) = &self.cuda {
             all.push(spec.timed(CudaCopier::plain(cuda, &sides, &spec.shape)));
             if spec.can_be_a_cuda_batch() {
@@ -107,6 +110,29 @@ impl Peers {
             }
         }
         Ok((all, note))
+    }
+}
+
+impl Peers {
+    /// What a graph is measured beside: the same copies in a loop of calls and in a batch, and a graph of the
+    /// CUDA driver's.
+    fn beside_a_graph(
+        &self,
+        session: &Session,
+        spec: &CopySpec,
+        sides: &Rc<Sides>,
+        mut all: Vec<Box<dyn Contender>>,
+    ) -> Result<Field> {
+        let forms = [("our loop", Submission::Each), ("our batch", Submission::Together)];
+        // Documented: a batch within a device is refused.
+        for (name, form) in forms.into_iter().take(if spec.route.crosses() { 2 } else { 1 }) {
+            let other = AclCopier::new(session, spec.route, &spec.shape, form, sides)?;
+            all.push(spec.timed(other.named(name)));
+        }
+        if let Some(cuda) = &self.cuda {
+            all.push(spec.timed(CudaCopier::graph(cuda, sides, &spec.shape)?));
+        }
+        Ok((all, None))
     }
 }
 

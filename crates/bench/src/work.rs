@@ -14,6 +14,8 @@ pub enum Workload {
     Batch { route: Route, count: usize, block: usize, queued: usize },
     /// A call for each of `count` pieces of `block` bytes; with `calls`, only the calls are timed.
     Loop { route: Route, count: usize, block: usize, calls: bool },
+    /// A graph of a copy for each of `count` pieces of `block` bytes, captured beforehand.
+    Graph { route: Route, count: usize, block: usize },
     /// A descriptor copy within a device for each piece; with `alone`, only the device's work is timed.
     Descriptors { count: usize, block: usize, alone: bool },
     /// A contiguous copy at many page offsets, of which the worst is shown.
@@ -67,6 +69,7 @@ impl Workload {
     pub fn submission(&self) -> Option<Submission> {
         match self {
             Workload::Loop { .. } => Some(Submission::Each),
+            Workload::Graph { .. } => Some(Submission::Graph),
             Workload::Descriptors { .. } => Some(Submission::Descriptors),
             _ => None,
         }
@@ -114,6 +117,10 @@ impl Workload {
                 let (count, block) = pieces()?;
                 Workload::Loop { route, count, block, calls }
             }
+            Workload::Graph { route, .. } => {
+                let (count, block) = pieces()?;
+                Workload::Graph { route, count, block }
+            }
             Workload::Descriptors { alone, .. } => {
                 let (count, block) = pieces()?;
                 Workload::Descriptors { count, block, alone }
@@ -141,6 +148,9 @@ impl Workload {
                 format!("{}, a call for each scattered piece, and synchronise", route.about)
             }
             Workload::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
+            Workload::Graph { route, .. } => {
+                format!("{}, a captured copy for each scattered piece, and synchronise", route.about)
+            }
             Workload::Descriptors { alone: true, .. } => {
                 "within a device, descriptor copies between two events, queued behind a long copy".to_owned()
             }

@@ -61,6 +61,11 @@ impl Plan {
         mem::take(&mut self.touched)
     }
 
+    /// Itself, with the registered memory that takes part.
+    pub(crate) fn touching(self, touched: Touched) -> Plan {
+        Plan { touched, ..self }
+    }
+
     /// Adds the route of a piece: all pieces have the same kind of route.
     #[inline]
     pub(crate) fn take_route(&mut self, route: Route) -> Result<()> {

@@ -1,10 +1,11 @@
 //! A stream: a queue of one device, the lock that orders its submissions, and its status.
 
 use crate::{
-    DeviceId, Ends, Error, Fence, Footprint, Mark, Memory, Observer, Op, Recorder, Result, Status, Ticket,
+    DeviceId, Ends, Error, Fence, Footprint, Linear, Mark, Memory, Observer, Op, Plan, Recorder, Result,
+    Status, Ticket,
     indirect::Through,
     submissions::{NestedWork, StreamState, Submitted},
-    sync::{Arc, Weak, lock},
+    sync::{Arc, MutexGuard, Weak, lock},
     uses::Touched,
 };
 use std::{mem, time::Duration};
@@ -201,29 +202,16 @@ impl Stream {
         lock(&self.state.submitted).recorder.clone()
     }
 
-    /// Submits one op that waits for work on other queues: `begin` puts it there behind the fence that it is
-    /// given, if it is given one, and returns the fence of its end. An abort of this stream aborts `work`.
-    pub(crate) fn nest(
-        &self,
-        work: Weak<dyn NestedWork>,
-        begin: impl FnOnce(Option<Arc<dyn Fence>>, Ticket) -> Result<Arc<dyn Fence>>,
-    ) -> Result<Ticket> {
-        let mut last = lock(&self.state.submitted);
+    /// Submits what `body` does as one: nothing that other threads submit comes between. Returns the newest
+    /// ticket. What was submitted before an error of `body` stays.
+    pub(crate) fn transact(&self, body: impl FnOnce(&mut Transaction<'_>) -> Result<()>) -> Result<Ticket> {
+        let last = lock(&self.state.submitted);
         if let Some(recorder) = &last.recorder {
             return Err(recorder.refusal());
         }
-        if let Some(why) = self.status().refusal() {
-            return Err(why);
-        }
-        let passed = self.status().passed();
-        let is_idle = !last.is_shared && passed >= last.ticket;
-        let before = if is_idle { None } else { Some(self.state.queue.fence()?) };
-        let end = begin(before, last.ticket + 1)?;
-        // SAFETY: the op has no addresses.
-        let ticket = unsafe { self.hand_over(&mut last, Op::Wait(end))? };
-        last.nested.retain(|(ticket, _)| *ticket > passed);
-        last.nested.push((ticket, work));
-        Ok(ticket)
+        let mut transaction = Transaction { stream: self, last };
+        body(&mut transaction)?;
+        Ok(transaction.last.ticket)
     }
 
     /// A fence after everything submitted so far.
@@ -304,6 +292,75 @@ impl Stream {
         self.state.queue.abort();
         let unfinished = nested.iter().filter(|(ticket, _)| *ticket > passed);
         unfinished.filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort());
+    }
+}
+
+/// Several submissions to a stream under its lock.
+pub(crate) struct Transaction<'a> {
+    stream: &'a Stream,
+    last: MutexGuard<'a, Submitted>,
+}
+
+impl Transaction<'_> {
+    /// Submits an op.
+    ///
+    /// # Safety
+    /// As [`Queue::submit`](crate::Queue::submit). Known memory was found to be there since the transaction
+    /// began.
+    pub(crate) unsafe fn submit(&mut self, mut op: Op) -> Result<()> {
+        let touched = take_touched(&mut op, &self.stream.memory);
+        let has_addresses = !matches!(op, Op::Wait(_) | Op::Call(_));
+        // SAFETY: passed on from the caller.
+        let ticket = unsafe { self.stream.hand_over(&mut self.last, op)? };
+        if has_addresses {
+            self.last.other = ticket;
+        }
+        if touched != Touched::Nothing {
+            self.last.uses.note(touched, ticket, self.stream.status().passed());
+        }
+        Ok(())
+    }
+
+    /// As [`submit`](Self::submit) for a copy in one piece.
+    ///
+    /// # Safety
+    /// As [`submit`](Self::submit).
+    pub(crate) unsafe fn submit_linear(&mut self, copy: Linear, touched: &Touched) -> Result<()> {
+        if self.last.is_diverted || self.stream.status().is_halted() {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.submit(Op::Copy(Plan::from(copy).touching(touched.clone()))) };
+        }
+        // SAFETY: passed on from the caller.
+        let ticket = unsafe { self.stream.state.queue.submit_linear(copy)? };
+        (self.last.ticket, self.last.other) = (ticket, ticket);
+        if *touched != Touched::Nothing {
+            self.last.uses.note(touched.clone(), ticket, self.stream.status().passed());
+        }
+        Ok(())
+    }
+
+    /// Later work of the stream waits until `fence` is done.
+    pub(crate) fn wait_for(&mut self, fence: Arc<dyn Fence>) -> Result<()> {
+        // SAFETY: the op has no addresses.
+        unsafe { self.submit(Op::Wait(fence)) }
+    }
+
+    /// A fence after everything submitted so far.
+    pub(crate) fn fence(&self) -> Result<Arc<dyn Fence>> {
+        self.stream.state.queue.fence()
+    }
+
+    /// The newest ticket.
+    pub(crate) fn newest(&self) -> Ticket {
+        self.last.ticket
+    }
+
+    /// An abort of this stream aborts `work` as well, unless the newest op so far has passed.
+    pub(crate) fn nest(&mut self, work: Weak<dyn NestedWork>) {
+        let passed = self.stream.status().passed();
+        self.last.nested.retain(|(ticket, _)| *ticket > passed);
+        let ticket = self.last.ticket;
+        self.last.nested.push((ticket, work));
     }
 }
 

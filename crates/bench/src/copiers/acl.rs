@@ -24,6 +24,7 @@ pub struct AclCopier {
     events: [Event; 2],
     sides: Rc<Sides>,
     kind: i32,
+    name: &'static str,
     calls: AclCalls,
 }
 
@@ -37,6 +38,8 @@ enum AclCalls {
     Batch(BatchArrays),
     /// aclrtMemcpyAsyncWithDesc for each segment.
     Descriptors(Descriptors),
+    /// aclmdlRIExecuteAsync of a model that was captured from aclrtMemcpyAsync for each segment.
+    Graph(Model),
 }
 
 /// The arguments of a batch call.
@@ -70,13 +73,37 @@ impl AclCopier {
             _ => AclCalls::Copies(sides.addresses(shape)),
         };
         let (stream, events) = (session.stream()?, [session.event()?, session.event()?]);
-        Ok(AclCopier { library, stream, events, sides: sides.clone(), kind: route.kind, calls })
+        let (sides, kind) = (sides.clone(), route.kind);
+        let mut copier = AclCopier { library, stream, events, sides, kind, name: "ferry", calls };
+        if form == Submission::Graph {
+            copier.capture()?;
+        }
+        Ok(copier)
+    }
+
+    /// Itself, by another name.
+    pub fn named(self, name: &'static str) -> AclCopier {
+        AclCopier { name, ..self }
+    }
+
+    /// Captures the calls: from here on the model is what is submitted.
+    fn capture(&mut self) -> Result<()> {
+        const GLOBAL: i32 = 0;
+        let (library, stream, mut model) = (self.library, self.stream.handle(), std::ptr::null_mut());
+        // SAFETY: the stream lives; only one thread uses it.
+        unsafe { call!(library, aclmdlRICaptureBegin(stream, GLOBAL)) }?;
+        let captured = self.submit();
+        // SAFETY: as above; what is written to is writable.
+        unsafe { call!(library, aclmdlRICaptureEnd(stream, &mut model)) }?;
+        captured?;
+        self.calls = AclCalls::Graph(Model { library, model });
+        Ok(())
     }
 }
 
 impl Copier for AclCopier {
     fn name(&self) -> &'static str {
-        "ferry"
+        self.name
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -99,6 +126,10 @@ impl Copier for AclCopier {
             }
             AclCalls::Batch(arrays) => arrays.submit(library, &self.stream),
             AclCalls::Descriptors(descriptors) => descriptors.submit(library, &self.stream),
+            AclCalls::Graph(model) => {
+                // SAFETY: the model and what it copies live until the stream has passed this.
+                unsafe { call!(library, aclmdlRIExecuteAsync(model.model, stream)) }
+            }
         }
     }
 
@@ -131,12 +162,25 @@ impl Copier for AclCopier {
         match &self.calls {
             AclCalls::Copies(copies) => copies.len(),
             AclCalls::Descriptors(descriptors) => descriptors.count,
-            AclCalls::Rectangle { .. } | AclCalls::Batch(_) => 1,
+            AclCalls::Rectangle { .. } | AclCalls::Batch(_) | AclCalls::Graph(_) => 1,
         }
     }
 
     fn target(&self) -> &dyn Bytes {
         &self.sides.dst
+    }
+}
+
+/// A captured model.
+struct Model {
+    library: &'static Library,
+    model: *mut c_void,
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // SAFETY: the model was captured here and is destroyed once.
+        let _ = unsafe { call!(self.library, aclmdlRIDestroy(self.model)) };
     }
 }
 

@@ -15,7 +15,7 @@ use crate::copier::Copier;
 use crate::shape::{Segment, Shape};
 use crate::sides::Sides;
 
-use driver::{CudaBatch, Rectangle};
+use driver::{CudaBatch, CudaGraph, Rectangle};
 
 pub use driver::CudaDriver;
 
@@ -42,6 +42,8 @@ enum CudaCalls {
     Rectangle(Box<Rectangle>),
     /// cuMemcpyBatchAsync.
     Batch(CudaBatch),
+    /// cuGraphLaunch of a graph that was captured from cuMemcpyAsync for each segment.
+    Graph(CudaGraph),
 }
 
 impl CudaCopier {
@@ -57,6 +59,17 @@ impl CudaCopier {
             ),
         };
         CudaCopier { cuda: cuda.clone(), sides: sides.clone(), name, calls }
+    }
+
+    /// cuGraphLaunch of a graph that was captured from cuMemcpyAsync for each piece.
+    pub fn graph(cuda: &Rc<CudaDriver>, sides: &Rc<Sides>, shape: &Shape) -> Result<CudaCopier> {
+        let segments = sides.addresses(shape);
+        cuda.push()?;
+        // SAFETY: the pieces live as long as the copier, which has the graph; the context is current.
+        let graph = unsafe { cuda.capture(&segments) };
+        cuda.pop()?;
+        let (cuda, sides) = (cuda.clone(), sides.clone());
+        Ok(CudaCopier { cuda, sides, name: "CUDA graph", calls: CudaCalls::Graph(graph?) })
     }
 
     /// cuMemcpyBatchAsync.
@@ -87,6 +100,7 @@ impl Copier for CudaCopier {
                 }
                 CudaCalls::Rectangle(rectangle) => cuda.copy_2d(rectangle),
                 CudaCalls::Batch(batch) => cuda.copy_batch(batch),
+                CudaCalls::Graph(graph) => cuda.launch(graph),
             }
         }
     }

@@ -36,6 +36,11 @@ pub(super) fn merge_copies(tasks: Vec<Task>) -> Vec<Task> {
         }
         merged.push(Task { branch, work: Work::Op(RepeatedOp::Copy(plan)) });
     }
+    for task in &mut merged {
+        if let Work::Op(op) = &mut task.work {
+            op.compact();
+        }
+    }
     merged
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A [`Capture`](capture::Capture) records tasks: ops, planned once, in the engine's addresses; functions;
 //! records and waits that lead from one branch to another. Made into a [`Graph`], they run again and again.
-//! Every branch has a stream of its own, so that branches run side by side, and executions one after the
-//! other. The stream that launches an execution has one op of it: a wait for its end.
+//! The first branch runs on the stream that launches an execution, and each other branch on a stream of its
+//! own, so that branches run side by side. Executions run one after the other: one that is launched from
+//! another stream than those before it waits for them.
 //!
 //! An execution plans nothing. It checks that the memory of the graph is still what it was when the ops were
 //! planned, which costs one comparison while nothing was freed, and submits the ops. This folder knows
@@ -15,8 +16,9 @@ mod order;
 pub mod task;
 
 use crate::{
-    Block, Error, Fence, Gate, Kind, Memory, Result, Stream, Ticket,
+    Block, Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
     footprint::Footprints,
+    stream::Transaction,
     submissions::{NestedWork, StreamState},
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
 };
@@ -39,21 +41,59 @@ pub struct Graph {
     compared: AtomicU64,
     /// Executions are submitted one at a time.
     turn: Mutex<()>,
-    runs: Mutex<VecDeque<Execution>>,
+    executions: Mutex<VecDeque<Execution>>,
+    /// Some tasks are submitted by functions.
+    makes_work: bool,
 }
 
 /// An execution.
 struct Execution {
-    /// The newest ticket of each branch before it.
+    number: u64,
+    /// The newest ticket of each branch's own stream before it.
     before: Vec<Ticket>,
     launcher: Arc<StreamState>,
-    /// The op of the launching stream that waits for its end.
-    ticket: Ticket,
+    /// The first op of the launching stream that belongs to it.
+    first: Ticket,
+    /// The last one.
+    last: Ticket,
 }
 
 impl Execution {
     fn is_over(&self) -> bool {
-        self.launcher.status.passed() >= self.ticket || self.launcher.queue.fence_after(self.ticket).is_done()
+        self.launcher.status.passed() >= self.last || self.launcher.queue.fence_after(self.last).is_done()
+    }
+}
+
+/// Where the tasks of a branch go: those of the first to the launching stream, or all to a stream of the
+/// graph's own.
+enum BranchStream<'a, 'b> {
+    Launching(&'a mut Transaction<'b>),
+    Detached(&'a Arc<Stream>),
+}
+
+impl BranchStream<'_, '_> {
+    fn fence(&self) -> Result<Arc<dyn Fence>> {
+        match self {
+            BranchStream::Launching(launch) => launch.fence(),
+            BranchStream::Detached(stream) => stream.fence(),
+        }
+    }
+
+    fn wait_for(&mut self, fence: Arc<dyn Fence>) -> Result<()> {
+        match self {
+            BranchStream::Launching(launch) => launch.wait_for(fence),
+            BranchStream::Detached(stream) => stream.wait_for(fence).map(drop),
+        }
+    }
+
+    fn call(&mut self, function: Arc<dyn Fn() + Send + Sync>) -> Result<()> {
+        match self {
+            // SAFETY: the op has no addresses.
+            BranchStream::Launching(launch) => unsafe {
+                launch.submit(Op::Call(Box::new(move || function())))
+            },
+            BranchStream::Detached(stream) => stream.call(move || function()).map(drop),
+        }
     }
 }
 
@@ -72,6 +112,7 @@ impl Graph {
         kept: Vec<Box<dyn Any + Send + Sync>>,
     ) -> Graph {
         Graph {
+            makes_work: tasks.iter().any(|task| matches!(task.work, Work::Each(_))),
             compared: AtomicU64::new(u64::MAX),
             memory,
             streams,
@@ -81,7 +122,7 @@ impl Graph {
             heads: Vec::new(),
             tails: Vec::new(),
             turn: Mutex::default(),
-            runs: Mutex::default(),
+            executions: Mutex::default(),
         }
     }
 
@@ -106,10 +147,10 @@ impl Graph {
 
     /// The op `ticket` of a branch has failed: so has the op of the launching stream that waits for it.
     fn fail(&self, branch: Branch, ticket: Ticket, error: &Error) {
-        let runs = lock(&self.runs);
-        let run = runs.iter().rev().find(|run| run.before[branch] < ticket);
-        let launched = run.map(|run| (run.launcher.clone(), run.ticket));
-        drop(runs);
+        let executions = lock(&self.executions);
+        let execution = executions.iter().rev().find(|execution| execution.before[branch] < ticket);
+        let launched = execution.map(|execution| (execution.launcher.clone(), execution.first));
+        drop(executions);
         if let Some((launcher, ticket)) = launched {
             launcher.status.fail_at(ticket, error.clone());
         }
@@ -123,9 +164,9 @@ impl Graph {
     /// Whether an execution is queued or runs.
     pub fn is_running(&self) -> bool {
         let _turn = lock(&self.turn);
-        let mut runs = lock(&self.runs);
-        runs.retain(|run| !run.is_over());
-        !runs.is_empty()
+        let mut executions = lock(&self.executions);
+        executions.retain(|execution| !execution.is_over());
+        !executions.is_empty()
     }
 
     /// Drops all executions that are queued or run; returns when no byte of them moves any more.
@@ -133,37 +174,54 @@ impl Graph {
         NestedWork::abort(self);
     }
 
-    /// Submits an execution as one op of `stream`: behind everything that was submitted there, and behind
-    /// executions of this graph that were submitted before, to whichever stream. Fails, and does nothing, if
-    /// memory of the graph was freed.
+    /// Submits an execution to `stream`: behind everything that was submitted there, and behind executions of
+    /// this graph that were submitted before, to whichever stream. Fails, and does nothing, if memory of the
+    /// graph was freed. Returns the ticket of its last op.
     pub fn execute(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
         let _turn = lock(&self.turn);
         self.compare()?;
-        lock(&self.runs).retain(|run| !run.is_over());
-        if self.tasks.iter().any(|task| matches!(task.work, Work::Each(_))) {
-            return self.execute_detached(stream);
+        let before = self.ends_elsewhere(stream);
+        if self.makes_work {
+            return self.execute_detached(stream, before);
         }
-        stream.nest(self.weak(), |before, ticket| {
-            self.begin(stream, ticket);
-            self.submit(before.as_ref())
+        stream.transact(|launch| {
+            // Once more, under the lock: a free from here on finds the ops of this execution.
+            self.compare()?;
+            for fence in before {
+                launch.wait_for(fence)?;
+            }
+            let number = self.begin(stream, launch.newest() + 1);
+            let submitted = self.submit(&mut BranchStream::Launching(launch));
+            self.end(number, launch.newest());
+            if self.streams.len() > 1 {
+                launch.nest(self.weak());
+            }
+            submitted
         })
     }
 
-    /// As `execute`, with tasks submitted by functions of the layer above, which may take locks of theirs:
-    /// the lock of the launching stream is not held meanwhile.
-    fn execute_detached(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
-        let (gate, mut begun) = (Gate::new(), None);
-        let ticket = stream.nest(self.weak(), |before, ticket| {
-            self.begin(stream, ticket);
-            begun = before;
-            Ok(gate.clone())
+    /// As `execute`, with tasks that functions of the layer above submit, which may take locks of theirs: the
+    /// first branch has a stream of its own, for which the launching stream waits, and no lock is held
+    /// meanwhile.
+    fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
+        let (gate, mut begun, main) = (Gate::new(), None, &self.streams[0]);
+        let ticket = stream.transact(|launch| {
+            begun = Some(launch.fence()?);
+            launch.wait_for(gate.clone())?;
+            let number = self.begin(stream, launch.newest());
+            self.end(number, launch.newest());
+            launch.nest(self.weak());
+            Ok(())
         })?;
-        match self.submit(begun.as_ref()) {
+        let wait = |fence| main.wait_for(fence).map(drop);
+        let submitted = before.into_iter().chain(begun).try_for_each(wait);
+        let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main)));
+        if let Err(error) = submitted {
+            stream.status().fail_at(ticket, error);
+        }
+        match main.fence() {
             Ok(end) => gate.bind(end),
-            Err(error) => {
-                stream.status().fail_at(ticket, error);
-                gate.open();
-            }
+            Err(_) => gate.open(),
         }
         Ok(ticket)
     }
@@ -173,58 +231,105 @@ impl Graph {
         weak
     }
 
-    /// Notes an execution that is about to be submitted.
-    fn begin(&self, stream: &Stream, ticket: Ticket) {
-        let before = self.streams.iter().map(|stream| stream.newest()).collect();
-        lock(&self.runs).push_back(Execution { before, launcher: stream.state.clone(), ticket });
+    /// The ends of executions that were launched from other streams and are not over.
+    fn ends_elsewhere(&self, stream: &Stream) -> Vec<Arc<dyn Fence>> {
+        let mut executions = lock(&self.executions);
+        executions.retain(|execution| !execution.is_over());
+        let others = executions.iter().filter(|execution| !Arc::ptr_eq(&execution.launcher, &stream.state));
+        others.map(|execution| execution.launcher.queue.fence_after(execution.last)).collect()
     }
 
-    /// Submits all tasks behind `before`, and returns the fence of their end. If one of them cannot be
-    /// submitted, those before it run, and the op of the launching stream fails.
-    fn submit(&self, before: Option<&Arc<dyn Fence>>) -> Result<Arc<dyn Fence>> {
-        for head in &self.heads {
-            before.map(|before| self.streams[*head].wait_for(before.clone())).transpose()?;
+    /// Notes an execution that is about to be submitted from this ticket on.
+    fn begin(&self, stream: &Stream, first: Ticket) -> u64 {
+        let before = self.streams.iter().map(|stream| stream.newest()).collect();
+        let mut executions = lock(&self.executions);
+        let number = executions.back().map_or(0, |execution| execution.number + 1);
+        let launcher = stream.state.clone();
+        executions.push_back(Execution { number, before, launcher, first, last: Ticket::MAX });
+        number
+    }
+
+    /// The execution was submitted up to this ticket.
+    fn end(&self, number: u64, last: Ticket) {
+        let mut executions = lock(&self.executions);
+        executions.iter_mut().filter(|execution| execution.number == number).for_each(|it| it.last = last);
+    }
+
+    /// Submits all tasks. If one of them cannot be submitted, those before it run.
+    fn submit(&self, main: &mut BranchStream<'_, '_>) -> Result<()> {
+        let side_heads = self.heads.iter().filter(|head| **head > 0);
+        if side_heads.clone().next().is_some() {
+            let begin = main.fence()?;
+            for head in side_heads {
+                self.streams[*head].wait_for(begin.clone())?;
+            }
         }
         let mut records: Vec<Option<Arc<dyn Fence>>> = Vec::new();
-        let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(task, &mut records));
-        if let Err(error) = submitted {
-            self.streams[0].status().fail_at(self.streams[0].newest() + 1, error);
-        }
+        let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(main, task, &mut records));
         for tail in &self.tails {
-            self.streams[0].wait_for(self.streams[*tail].fence()?)?;
+            main.wait_for(self.streams[*tail].fence()?)?;
         }
-        self.streams[0].fence()
+        submitted
     }
 
-    fn submit_task(&self, task: &Task, records: &mut Vec<Option<Arc<dyn Fence>>>) -> Result<()> {
-        let stream = &self.streams[task.branch];
-        match &task.work {
-            Work::Op(op) => self.submit_op(stream, op)?,
-            Work::Call(function) => {
-                let function = function.clone();
-                stream.call(move || function())?;
+    fn submit_task(
+        &self,
+        main: &mut BranchStream<'_, '_>,
+        task: &Task,
+        records: &mut Vec<Option<Arc<dyn Fence>>>,
+    ) -> Result<()> {
+        match task.branch {
+            0 => self.submit_work(main, &task.work, records),
+            side => {
+                let mut side = BranchStream::Detached(&self.streams[side]);
+                self.submit_work(&mut side, &task.work, records)
             }
-            Work::Each(submit) => submit(stream)?,
+        }
+    }
+
+    fn submit_work(
+        &self,
+        branch: &mut BranchStream<'_, '_>,
+        work: &Work,
+        records: &mut Vec<Option<Arc<dyn Fence>>>,
+    ) -> Result<()> {
+        match work {
+            Work::Op(op) => self.submit_op(branch, op)?,
+            Work::Call(function) => branch.call(function.clone())?,
+            Work::Each(submit) => match branch {
+                BranchStream::Detached(stream) => submit(stream)?,
+                BranchStream::Launching(_) => unreachable!("such graphs are executed detached"),
+            },
             Work::Barrier => {}
             Work::Record(edge) => {
                 records.resize(records.len().max(edge + 1), None);
-                records[*edge] = Some(stream.fence()?);
+                records[*edge] = Some(branch.fence()?);
             }
             Work::Wait(edge) => {
                 if let Some(Some(fence)) = records.get(*edge) {
-                    stream.wait_for(fence.clone())?;
+                    branch.wait_for(fence.clone())?;
                 }
             }
         }
         Ok(())
     }
 
-    fn submit_op(&self, stream: &Stream, op: &RepeatedOp) -> Result<()> {
-        let make = |_: &Memory| self.compare().map(|()| op.op());
-        // SAFETY: the memory of the op is known and still the same, as was compared under the lock that is
-        // taken before memory is given back, or belongs to another library, which the capturing caller
-        // vouched for.
-        unsafe { stream.submit(make) }.map(drop)
+    fn submit_op(&self, branch: &mut BranchStream<'_, '_>, op: &RepeatedOp) -> Result<()> {
+        match branch {
+            // The memory of the op was compared under the lock that is taken before memory is given back;
+            // memory of other libraries the capturing caller vouched for.
+            BranchStream::Launching(launch) => match op {
+                // SAFETY: known memory is still what it was, see above.
+                RepeatedOp::Linear(copy, touched) => unsafe { launch.submit_linear(*copy, touched) },
+                // SAFETY: known memory is still what it was, see above.
+                other => unsafe { launch.submit(other.op()) },
+            },
+            BranchStream::Detached(stream) => {
+                let make = |_: &Memory| self.compare().map(|()| op.op());
+                // SAFETY: as above; the stream has `make` asked again if memory was freed meanwhile.
+                unsafe { stream.submit(make) }.map(drop)
+            }
+        }
     }
 
     /// Fails if memory of the graph was freed. While nothing at all was freed that is one comparison.

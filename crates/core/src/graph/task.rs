@@ -1,6 +1,6 @@
 //! The tasks of a graph.
 
-use crate::{Fill, Indirect, Op, Plan, Reduction, Result, Stream, sync::Arc};
+use crate::{Fill, Indirect, Linear, Op, Plan, Reduction, Result, Stream, sync::Arc, uses::Touched};
 
 /// A branch of a graph: the work that one stream was given. The first one is number 0.
 pub type Branch = usize;
@@ -36,6 +36,8 @@ pub(super) enum Work {
 /// An op that can be submitted any number of times.
 pub(super) enum RepeatedOp {
     Copy(Plan),
+    /// A copy in one piece, and the registered memory that it uses.
+    Linear(Linear, Touched),
     CopyThrough(Box<Indirect>),
     Fill(Fill),
     Reduce(Box<Reduction>),
@@ -57,10 +59,20 @@ impl RepeatedOp {
         })
     }
 
+    /// Makes it cheap to repeat, when no more copies are added to it.
+    pub(super) fn compact(&mut self) {
+        let RepeatedOp::Copy(plan) = self else { return };
+        match plan.as_linear() {
+            Some(copy) => *self = RepeatedOp::Linear(copy, plan.take_touched()),
+            None => plan.share_pieces(),
+        }
+    }
+
     /// The op, to be submitted once more.
     pub(super) fn op(&self) -> Op {
         match self {
             RepeatedOp::Copy(plan) => Op::Copy(plan.clone()),
+            RepeatedOp::Linear(copy, touched) => Op::Copy(Plan::from(*copy).touching(touched.clone())),
             RepeatedOp::CopyThrough(late) => Op::CopyThrough(late.clone()),
             RepeatedOp::Fill(fill) => Op::Fill(*fill),
             RepeatedOp::Reduce(reduction) => Op::Reduce(reduction.clone()),

@@ -30,6 +30,21 @@ impl Linear {
     }
 }
 
+impl Plan {
+    /// The plan as a linear copy, if it is one.
+    pub(crate) fn as_linear(&self) -> Option<Linear> {
+        let route = self.route.filter(|_| self.has_one_route() && !self.is_ordered() && !self.is_plain())?;
+        Some(Linear { segment: self.pieces().one_row()?, route })
+    }
+
+    /// Has clones refer to the same list of pieces, if there is one.
+    pub(crate) fn share_pieces(&mut self) {
+        if let Some(list) = self.pieces.list() {
+            list.share();
+        }
+    }
+}
+
 impl From<Linear> for Plan {
     fn from(copy: Linear) -> Plan {
         Plan { pieces: Store::One(Rows::from(copy.segment)), route: Some(copy.route), ..Plan::default() }

@@ -137,6 +137,8 @@ pub(crate) struct SegmentList {
 enum ListMemory {
     Own(Vec<Segment>),
     Sink(Box<dyn SegmentSink>),
+    /// Of a plan that is submitted many times: clones refer to the same list.
+    Shared(Arc<Vec<Segment>>),
 }
 
 impl Default for ListMemory {
@@ -166,7 +168,14 @@ impl SegmentList {
         match &self.memory {
             ListMemory::Own(list) => list,
             ListMemory::Sink(sink) => sink.segments(),
+            ListMemory::Shared(list) => list,
         }
+    }
+
+    /// Has clones refer to this list in place of a copy of it.
+    pub(crate) fn share(&mut self) {
+        let list = mem::take(self.own());
+        (self.memory, self.free) = (ListMemory::Shared(Arc::new(list)), None);
     }
 
     /// Appends one segment. A sink is finished with it at once; long lists are appended in chunks.
@@ -196,6 +205,7 @@ impl SegmentList {
                     self.own().extend_from_slice(segments);
                 }
             }
+            ListMemory::Shared(_) => self.own().extend_from_slice(segments),
         }
     }
 
@@ -215,7 +225,7 @@ impl SegmentList {
                 own.truncate(first + count);
                 (count, sizes)
             }
-            ListMemory::Sink(_) => {
+            ListMemory::Sink(_) | ListMemory::Shared(_) => {
                 let (count, sizes) = list(buffer);
                 self.append(&buffer[..count]);
                 (count, sizes)
@@ -239,10 +249,12 @@ impl SegmentList {
         if let ListMemory::Sink(sink) = &mut self.memory {
             sink.finish();
             self.memory = ListMemory::Own(sink.segments().to_vec());
+        } else if let ListMemory::Shared(list) = &self.memory {
+            self.memory = ListMemory::Own(list.to_vec());
         }
         match &mut self.memory {
             ListMemory::Own(list) => list,
-            ListMemory::Sink(_) => unreachable!("made our own above"),
+            ListMemory::Sink(_) | ListMemory::Shared(_) => unreachable!("made our own above"),
         }
     }
 
@@ -279,7 +291,7 @@ impl SegmentList {
     /// The sink, if there is one.
     pub(crate) fn sink(&mut self) -> Option<&mut dyn SegmentSink> {
         match &mut self.memory {
-            ListMemory::Own(_) => None,
+            ListMemory::Own(_) | ListMemory::Shared(_) => None,
             ListMemory::Sink(sink) => Some(&mut **sink),
         }
     }
@@ -288,7 +300,10 @@ impl SegmentList {
 /// A copy is always in memory of its own.
 impl Clone for SegmentList {
     fn clone(&self) -> Self {
-        let memory = ListMemory::Own(self.segments().to_vec());
+        let memory = match &self.memory {
+            ListMemory::Shared(list) => ListMemory::Shared(list.clone()),
+            ListMemory::Own(_) | ListMemory::Sink(_) => ListMemory::Own(self.segments().to_vec()),
+        };
         SegmentList { memory, sizes: self.sizes, free: self.free.clone() }
     }
 }

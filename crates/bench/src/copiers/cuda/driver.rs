@@ -35,6 +35,11 @@ functions! {
         cuEventElapsedTime: fn(*mut f32, CudaHandle, CudaHandle) -> CuResult;
         cuMemcpyAsync: fn(usize, usize, usize, CudaHandle) -> CuResult;
         cuMemcpy2DAsync_v2: fn(*const Rectangle, CudaHandle) -> CuResult;
+        cuStreamBeginCapture_v2: fn(CudaHandle, i32) -> CuResult;
+        cuStreamEndCapture: fn(CudaHandle, *mut CudaHandle) -> CuResult;
+        cuGraphInstantiateWithFlags: fn(*mut CudaHandle, CudaHandle, u64) -> CuResult;
+        cuGraphUpload: fn(CudaHandle, CudaHandle) -> CuResult;
+        cuGraphLaunch: fn(CudaHandle, CudaHandle) -> CuResult;
     }
 }
 
@@ -94,6 +99,9 @@ pub struct CudaBatch {
     sizes: Vec<usize>,
     attributes: BatchAttributes,
 }
+
+/// A graph that can be launched.
+pub struct CudaGraph(CudaHandle);
 
 /// The driver, and a stream of the GPU's primary context, which is also the context of Ferry's backend.
 /// Neither is released before the process ends.
@@ -215,6 +223,37 @@ impl CudaDriver {
         let code =
             unsafe { call(dsts, srcs, sizes, count, attributes, &mut first, 1, &mut failed, self.stream) };
         self.check("cuMemcpyBatchAsync", code)
+    }
+
+    /// A graph of cuMemcpyAsync for each segment, on the device already. It is never destroyed.
+    ///
+    /// # Safety
+    /// As for `copy`, for as long as the graph is launched.
+    pub unsafe fn capture(&self, segments: &[Segment]) -> Result<CudaGraph> {
+        /// CU_STREAM_CAPTURE_MODE_RELAXED: other threads of the process do what they like.
+        const RELAXED: i32 = 2;
+        let (functions, mut graph, mut executable) = (&self.functions, 0, 0);
+        // SAFETY: the stream lives until the end, and what is written to is writable; the rest is passed on.
+        unsafe {
+            self.check("cuStreamBeginCapture", (functions.cuStreamBeginCapture_v2)(self.stream, RELAXED))?;
+            let copied = segments.iter().try_for_each(|piece| self.copy(piece.dst, piece.src, piece.len));
+            self.check("cuStreamEndCapture", (functions.cuStreamEndCapture)(self.stream, &mut graph))?;
+            copied?;
+            let code = (functions.cuGraphInstantiateWithFlags)(&mut executable, graph, 0);
+            self.check("cuGraphInstantiate", code)?;
+            self.check("cuGraphUpload", (functions.cuGraphUpload)(executable, self.stream))?;
+        }
+        self.synchronise()?;
+        Ok(CudaGraph(executable))
+    }
+
+    /// cuGraphLaunch.
+    ///
+    /// # Safety
+    /// As for `capture`.
+    pub unsafe fn launch(&self, graph: &CudaGraph) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        self.check("cuGraphLaunch", unsafe { (self.functions.cuGraphLaunch)(graph.0, self.stream) })
     }
 
     /// Records one of the two events behind all that was submitted.
