@@ -1,5 +1,7 @@
 //! The core over a device made of paper: it moves no bytes, and work completes when a test says so.
 
+#[path = "engine/graphs.rs"]
+mod graphs;
 #[path = "engine/paper.rs"]
 mod paper;
 #[path = "engine/plans.rs"]

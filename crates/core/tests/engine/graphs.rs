@@ -1,0 +1,204 @@
+//! Graphs: what an execution submits, to which streams, and what it finds out about memory.
+
+use super::*;
+use ferry_core::{Branch, Capture, Footprint, Recorder, Unjoined};
+
+/// A runtime with a capture, and a stream whose ops go there.
+struct Site {
+    runtime: Runtime,
+    log: Log,
+    capture: Arc<Capture>,
+    stream: Arc<Stream>,
+}
+
+/// Records the ops of one branch.
+struct Branching(Arc<Capture>, Branch);
+
+impl Recorder for Branching {
+    fn record(&self, op: Op, footprint: Footprint) -> Result<()> {
+        assert!(self.0.op(self.1, op, footprint), "can be repeated");
+        Ok(())
+    }
+    fn refusal(&self) -> ferry_core::Error {
+        Kind::Captured.because("no op")
+    }
+}
+
+impl Site {
+    fn new() -> Site {
+        let (runtime, log) = paper();
+        let capture = Arc::new(Capture::new(runtime.memory().clone()));
+        let stream = stream(&runtime);
+        let site = Site { runtime, log, capture, stream };
+        site.branch(&site.stream);
+        site
+    }
+
+    /// Has the stream's ops recorded as a new branch.
+    fn branch(&self, stream: &Stream) -> Branch {
+        let branch = self.capture.branch(super::graphs::stream(&self.runtime));
+        stream.divert(Some(Arc::new(Branching(self.capture.clone(), branch))));
+        branch
+    }
+
+    fn block(&self) -> Block {
+        alloc(&self.runtime, Home::Device(0), 4096)
+    }
+
+    fn copy(&self, stream: &Stream, dst: usize, src: usize) {
+        // SAFETY: paper moves nothing.
+        let copied =
+            unsafe { stream.submit(|_| plan(&self.runtime, Rows::linear(dst, src, 64)).map(Op::Copy)) };
+        copied.expect("recorded");
+    }
+
+    /// What was submitted since the last time, without tickets.
+    fn submitted(&self) -> Vec<String> {
+        let log = std::mem::take(&mut *self.log.lock().unwrap());
+        log.into_iter().filter_map(|line| line.strip_prefix("submit ").map(str::to_owned)).collect()
+    }
+}
+
+fn stream(runtime: &Runtime) -> Arc<Stream> {
+    runtime.stream(0, QueueOptions::default()).expect("a stream")
+}
+
+#[test]
+fn copies_that_do_not_meet_are_one_op_and_others_are_not() {
+    let site = Site::new();
+    let (one, two, three) = (site.block().base, site.block().base, site.block().base);
+    for place in [0, 128, 256] {
+        site.copy(&site.stream, two + place, one + place);
+    }
+    site.copy(&site.stream, three, two); // reads what was written
+    site.copy(&site.stream, three + 512, one + 512);
+    site.copy(&site.stream, one + 512, two + 512); // writes what was read
+    site.stream.divert(None);
+    assert_eq!(site.submitted(), [""; 0], "nothing runs yet");
+    let graph = site.capture.finish().expect("joined");
+    for execution in 0..2 {
+        graph.execute(&site.stream).expect("memory is there");
+        let first = 3 * execution + 1;
+        let want = [0, 1, 2].map(|op| format!("0.{} Copy", first + op));
+        assert_eq!(site.submitted(), want, "three, two and one copy");
+    }
+}
+
+#[test]
+fn branches_run_on_streams_of_their_own_and_lead_back() {
+    let site = Site::new();
+    let (side, block) = (stream(&site.runtime), site.block().base);
+    let branch = site.branch(&side);
+    let fork = site.capture.record(0);
+    site.capture.wait(branch, fork);
+    site.copy(&side, block, block + 128);
+    let join = site.capture.record(branch);
+    site.copy(&site.stream, block + 256, block + 512);
+    site.capture.wait(0, join);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    graph.execute(&site.stream).expect("memory is there");
+    // Stream 0 is the launching one, 1 and 3 are the branches' own, 2 was captured.
+    let want = ["3.1 Wait for op 0 of stream 0", "3.2 Copy", "0.1 Copy", "0.2 Wait for op 2 of stream 3"];
+    assert_eq!(site.submitted(), want);
+}
+
+#[test]
+fn work_behind_the_record_that_leads_back_is_unjoined() {
+    for (is_late, want) in [(false, None), (true, Some(Unjoined(1)))] {
+        let site = Site::new();
+        let (side, block) = (stream(&site.runtime), site.block().base);
+        let branch = site.branch(&side);
+        let fork = site.capture.record(0);
+        site.capture.wait(branch, fork);
+        let join = site.capture.record(branch);
+        site.capture.wait(0, join);
+        if is_late {
+            site.copy(&side, block, block + 128);
+        }
+        site.capture.record(branch);
+        assert_eq!(site.capture.finish().err(), want, "late: {is_late}");
+    }
+}
+
+#[test]
+fn a_branch_leads_back_through_another_one() {
+    let site = Site::new();
+    let sides = [stream(&site.runtime), stream(&site.runtime)];
+    let [first, second] = [site.branch(&sides[0]), site.branch(&sides[1])];
+    let block = site.block().base;
+    let fork = site.capture.record(0);
+    site.capture.wait(first, fork);
+    site.copy(&sides[0], block, block + 128);
+    let over = site.capture.record(first);
+    site.capture.wait(second, over);
+    site.copy(&sides[1], block + 256, block + 512);
+    let join = site.capture.record(second);
+    site.capture.wait(0, join);
+    assert!(site.capture.finish().is_ok());
+}
+
+#[test]
+fn an_execution_finds_out_that_memory_is_gone_or_another_one() {
+    let site = Site::new();
+    let kept = site.block();
+    let register = || site.runtime.register(0x8000_0000, 4096).expect("registered");
+    let freed = register();
+    site.copy(&site.stream, kept.base, kept.base + 128);
+    site.copy(&site.stream, kept.base + 256, freed.base);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    let unrelated = site.block();
+    graph.execute(&site.stream).expect("memory is there");
+    site.runtime.free(unrelated.base, |_| Ok(())).expect("freed");
+    graph.execute(&site.stream).expect("other memory may go");
+    site.runtime.free(freed.base, |_| Ok(())).expect("freed");
+    site.submitted();
+    for is_new in [false, true] {
+        if is_new {
+            register();
+        }
+        let error = graph.execute(&site.stream).expect_err("freed");
+        assert_eq!(error.kind, Kind::BadAddress);
+        assert!(
+            error.note.contains("task 1 ") && error.note.contains(&format!("{:#x}", freed.base)),
+            "{error}"
+        );
+        assert_eq!(site.submitted(), [""; 0], "nothing was submitted");
+    }
+}
+
+#[test]
+fn executions_from_two_streams_come_one_after_the_other() {
+    let site = Site::new();
+    let (other, block) = (stream(&site.runtime), site.block().base);
+    site.copy(&site.stream, block, block + 128);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    graph.execute(&site.stream).expect("launched");
+    assert!(graph.is_running());
+    graph.execute(&other).expect("launched");
+    assert_eq!(site.submitted(), ["0.1 Copy", "2.1 Wait for op 1 of stream 0", "2.2 Copy"]);
+    site.stream.status().pass(1);
+    other.status().pass(2);
+    assert!(!graph.is_running());
+    graph.execute(&site.stream).expect("launched");
+    assert_eq!(site.submitted(), ["0.2 Copy"], "the other one is over");
+}
+
+#[test]
+fn a_branch_that_is_started_by_another_comes_behind_it_whatever_was_filled_first() {
+    let site = Site::new();
+    let (started, block) = (stream(&site.runtime), site.block().base);
+    let branch = site.branch(&started);
+    site.copy(&started, block, block + 128);
+    site.copy(&site.stream, block + 256, block + 512);
+    let edge = site.capture.record(0);
+    site.capture.start(branch, edge);
+    site.capture.build(vec![0]);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("all count as joined");
+    graph.execute(&site.stream).expect("launched");
+    let want = ["0.1 Copy", "3.1 Wait for op 1 of stream 0", "3.2 Copy", "0.2 Wait for op 2 of stream 3"];
+    assert_eq!(site.submitted(), want);
+}
