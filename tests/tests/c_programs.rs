@@ -77,6 +77,7 @@ programs! {
     example_04_descriptor: "examples/c/04-descriptor.c",
     example_05_streams_and_events: "examples/c/05-streams-and-events.c",
     example_06_two_processes: "examples/c/06-two-processes.c",
+    example_12_graph: "examples/c/12-graph.c",
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
 };
 use bytemuck::Pod;
 use ferry_core::{DeviceId, Home};
-use std::{fmt, marker::PhantomData, ops::RangeBounds, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 /// Device memory for some elements: a shared handle, cheap to clone. The memory is freed with the last clone;
 /// copies that were submitted before then still run.
@@ -325,6 +325,10 @@ impl<T: Pod> OnDevice for DeviceBuffer<T> {
     fn extent(&self, _: Key) -> Extent {
         Extent::linear(self.block.base, self.len, owner(&self.block.runtime))
     }
+
+    fn keepsake(&self, _: Key) -> Arc<dyn Any + Send + Sync> {
+        self.block.clone()
+    }
 }
 
 impl<T: Pod> OnDevice for DeviceSlice<'_, T> {
@@ -334,6 +338,10 @@ impl<T: Pod> OnDevice for DeviceSlice<'_, T> {
     fn extent(&self, _: Key) -> Extent {
         Extent::linear(self.addr, self.len, self.owner())
     }
+
+    fn keepsake(&self, _: Key) -> Arc<dyn Any + Send + Sync> {
+        self.block.clone()
+    }
 }
 
 impl<D: OnDevice> OnDevice for &D {
@@ -342,5 +350,9 @@ impl<D: OnDevice> OnDevice for &D {
     #[inline]
     fn extent(&self, key: Key) -> Extent {
         (**self).extent(key)
+    }
+
+    fn keepsake(&self, key: Key) -> Arc<dyn Any + Send + Sync> {
+        (**self).keepsake(key)
     }
 }

@@ -134,6 +134,12 @@ impl<B> InFlight<B> {
         self
     }
 
+    /// Gives the buffer back only when these ops have passed, too. Their failures are told to the stream.
+    pub(crate) fn beside(mut self, ops: Vec<(StreamHandle, Ticket)>) -> InFlight<B> {
+        self.pending.beside(ops);
+        self
+    }
+
     fn land(&mut self, waited: Result<()>) -> Result<B, Failed<B>> {
         let buffer = self.buffer.take().expect("a token gives its buffer out once");
         match waited {

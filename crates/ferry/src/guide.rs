@@ -7,9 +7,10 @@
 //! 5. [Rows and columns](matrices): 2-D copies.
 //! 6. [Batches](batches): thousands of blocks of a KV cache as one piece of work.
 //! 7. [Descriptors](descriptors): copies whose ends are read when they run.
-//! 8. [Tasks](tasks): async/await, under any executor.
-//! 9. [Errors](errors): what fails where, and what comes back with the error.
-//! 10. [Products and backends](products): options and the environment.
+//! 8. [Graphs](graphs): a step that is captured once and launched many times.
+//! 9. [Tasks](tasks): async/await, under any executor.
+//! 10. [Errors](errors): what fails where, and what comes back with the error.
+//! 11. [Products and backends](products): options and the environment.
 //!
 //! For those who come from elsewhere: [from aclrt calls](from_aclrt), [from cudarc](from_cudarc).
 
@@ -33,6 +34,9 @@ pub mod batches {}
 
 #[doc = include_str!("guide/descriptors.md")]
 pub mod descriptors {}
+
+#[doc = include_str!("guide/graphs.md")]
+pub mod graphs {}
 
 #[doc = include_str!("guide/tasks.md")]
 pub mod tasks {}

@@ -47,6 +47,7 @@
 //! | [`DeviceBuffer`], [`DeviceSlice`], [`DeviceMatrix`] | device memory and parts of it |
 //! | [`InFlight`], [`Synchronized`], [`Reached`] | copies, streams and events that can be waited for and awaited |
 //! | [`Batch`], [`Descriptor`] | many copies as one; copies whose ends are read when they run |
+//! | [`Graph`], [`Recorder`], [`GraphSlice`] | work that is captured once and launched many times |
 //! | [`Error`], [`Kind`], [`Failed`] | what went wrong, and the buffer that was given to it |
 //! | [`HostRead`], [`HostWrite`], [`HostPool`], [`HostPoolMut`], [`OnDevice`], [`FillValue`], [`Whole`] | what the methods take, for functions that are generic over it |
 //!
@@ -60,9 +61,10 @@
 //! 5. [Rows and columns](guide::matrices): 2-D copies
 //! 6. [Batches](guide::batches), for KV caches
 //! 7. [Descriptors](guide::descriptors)
-//! 8. [Tasks](guide::tasks): async/await under tokio, smol or anything else
-//! 9. [Errors](guide::errors)
-//! 10. [Products and backends](guide::products): options and the environment
+//! 8. [Graphs](guide::graphs): a step that is captured once and launched many times
+//! 9. [Tasks](guide::tasks): async/await under tokio, smol or anything else
+//! 10. [Errors](guide::errors)
+//! 11. [Products and backends](guide::products): options and the environment
 //!
 //! Coming [from aclrt calls](guide::from_aclrt) or [from cudarc](guide::from_cudarc): tables of what takes
 //! the place of what.
@@ -78,6 +80,7 @@ mod event;
 mod extent;
 mod fill;
 mod flight;
+mod graph;
 pub mod guide;
 mod host;
 mod matrix;
@@ -99,6 +102,7 @@ pub use event::{Event, Reached};
 pub use ferry_core::{Block, Error, Kind, Observer, Op, Result, Ticket};
 pub use fill::FillValue;
 pub use flight::{Failed, InFlight, Synchronized};
+pub use graph::{Graph, GraphSlice, Recorder};
 pub use host::{HostBuffer, HostSlice, SharedBuffer};
 pub use matrix::{DeviceMatrix, HostMatrix, HostMatrixMut};
 pub use memory::{Element, HostRead, HostWrite, OnDevice};

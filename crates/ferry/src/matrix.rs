@@ -9,7 +9,7 @@ use crate::{
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
-use std::{fmt, ops::RangeBounds};
+use std::{any::Any, fmt, ops::RangeBounds, sync::Arc};
 
 /// A matrix in device memory. [`Stream::upload`](crate::Stream::upload),
 /// [`download`](crate::Stream::download) and [`copy`](crate::Stream::copy) take it wherever they take a
@@ -273,6 +273,10 @@ impl<T: Pod> OnDevice for DeviceMatrix<'_, T> {
     fn extent(&self, key: Key) -> Extent {
         let Extent { addr, owner, .. } = self.slice.extent(key);
         self.grid.at(addr, owner)
+    }
+
+    fn keepsake(&self, key: Key) -> Arc<dyn Any + Send + Sync> {
+        self.slice.keepsake(key)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
 };
 use bytemuck::Pod;
 use ferry_core::Ticket;
+use std::{any::Any, sync::Arc};
 
 pub(crate) mod sealed {
     /// Keeps the traits of this module to this crate: copies rely on what their methods say.
@@ -157,4 +158,8 @@ pub trait OnDevice: sealed::Sealed {
 
     #[doc(hidden)]
     fn extent(&self, key: Key) -> Extent;
+
+    /// A handle of the allocation, which keeps it from being freed.
+    #[doc(hidden)]
+    fn keepsake(&self, key: Key) -> Arc<dyn Any + Send + Sync>;
 }

@@ -28,6 +28,9 @@ struct Rest {
     earlier: Vec<OpRange>,
     /// What is known to have gone wrong with steps that are done.
     wrong: Option<Error>,
+    /// The newest op of each other stream that works for ops of the step. What goes wrong there is told to
+    /// the step's stream.
+    nested: Vec<(StreamHandle, Ticket)>,
     /// If anybody has polled.
     watch: Option<Watch>,
 }
@@ -81,7 +84,8 @@ impl PendingUses {
 
     #[cold]
     fn go_elsewhere(&mut self, stream: Option<Arc<CoreStream>>, ticket: Ticket) {
-        let Rest { mut earlier, mut wrong, .. } = self.rest.take().map(|rest| *rest).unwrap_or_default();
+        let rest = self.rest.take().map(|rest| *rest).unwrap_or_default();
+        let Rest { mut earlier, mut wrong, nested, .. } = rest;
         let now = &mut self.step;
         now.upto = match stream {
             None => ticket,
@@ -101,8 +105,19 @@ impl PendingUses {
             }
             !is_done
         });
-        if !earlier.is_empty() || wrong.is_some() {
-            self.rest = Some(Box::new(Rest { earlier, wrong, watch: None }));
+        if !earlier.is_empty() || wrong.is_some() || !nested.is_empty() {
+            self.rest = Some(Box::new(Rest { earlier, wrong, nested, watch: None }));
+        }
+    }
+
+    /// These ops of other streams do the newest work: they use the memory, too.
+    pub(crate) fn beside(&mut self, ops: Vec<(StreamHandle, Ticket)>) {
+        let nested = &mut self.rest.get_or_insert_default().nested;
+        for (stream, ticket) in ops {
+            match nested.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &stream)) {
+                Some((_, last)) => *last = ticket,
+                None => nested.push((stream, ticket)),
+            }
         }
     }
 
@@ -131,9 +146,17 @@ impl PendingUses {
         self.rest.as_ref().map_or(&[], |rest| &rest.earlier)
     }
 
-    /// A step that is not done.
-    fn unfinished(&self) -> Option<&OpRange> {
-        [&self.step].into_iter().chain(self.earlier()).find(|step| !step.is_done())
+    /// The last op of each stream that uses the memory.
+    fn ends(&self) -> impl Iterator<Item = (&StreamHandle, Ticket)> {
+        let steps = [&self.step].into_iter().chain(self.earlier()).map(|step| (&step.stream, step.upto));
+        let nested = self.rest.iter().flat_map(|rest| &rest.nested);
+        steps.chain(nested.map(|(stream, last)| (stream, *last)))
+    }
+
+    /// The fence of an op that has not passed.
+    fn unfinished(&self) -> Option<Arc<dyn Fence>> {
+        let (stream, last) = self.ends().find(|(stream, last)| !stream.has_passed(*last))?;
+        Some(stream.fence_after(last))
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -142,8 +165,7 @@ impl PendingUses {
 
     /// Waits until no byte of it moves any more, and says what is known to be wrong with it.
     pub(crate) fn wait(&self) -> Result<()> {
-        pass(&self.step.stream, self.step.upto);
-        self.earlier().iter().for_each(|step| pass(&step.stream, step.upto));
+        self.ends().for_each(|(stream, last)| pass(stream, last));
         self.verdict()
     }
 
@@ -156,8 +178,10 @@ impl PendingUses {
     pub(crate) fn wait_timeout(&self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit);
         let left = || end.map_or(limit, |end| end.saturating_duration_since(Instant::now()));
-        let mut steps = [&self.step].into_iter().chain(self.earlier());
-        steps.all(|step| step.is_done() || step.fence().wait(Some(left())).is_ok())
+        let is_done = |stream: &CoreStream, last| {
+            stream.has_passed(last) || stream.fence_after(last).wait(Some(left())).is_ok()
+        };
+        self.ends().all(|(stream, last)| is_done(stream, last))
     }
 
     /// The newest op.
@@ -180,7 +204,7 @@ impl PendingUses {
                 }
                 rest.watch = None;
             }
-            let Some(next) = self.unfinished().map(OpRange::fence) else {
+            let Some(next) = self.unfinished() else {
                 return Poll::Ready(self.verdict());
             };
             self.rest.get_or_insert_default().watch = Some(Watch::new(next, context));
@@ -215,7 +239,7 @@ pub(crate) fn wait(stream: &CoreStream, from: Ticket, upto: Ticket) -> Result<()
 }
 
 /// Waits until `stream` has passed `ticket`. Nothing may be given back before that, so there is no error.
-fn pass(stream: &CoreStream, ticket: Ticket) {
+pub(crate) fn pass(stream: &CoreStream, ticket: Ticket) {
     if stream.status().passed() < ticket {
         let fence = stream.fence_after(ticket);
         while !fence.is_done() {

@@ -461,7 +461,7 @@ impl Stream {
     /// # Safety
     /// Plain memory in `rows` stays valid until the stream has passed the ticket.
     #[inline]
-    unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
+    pub(crate) unsafe fn submit(&self, rows: Rows) -> Result<Ticket> {
         let make = |memory: &Memory| Plan::new(Some(rows), memory, |_, _| Ok(())).map(Op::Copy);
         // SAFETY: the caller's promise.
         unsafe { self.core().submit(make) }.map_err(|misfit| misfit.error)

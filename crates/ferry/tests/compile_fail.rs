@@ -17,7 +17,8 @@ use std::{
 /// wrong is compared.
 const RECORDED_WITH: &str = "rustc 1.95.";
 
-const DONE_RIGHT: [&str; 3] = [
+const DONE_RIGHT: [&str; 4] = [
+    include_str!("done_right/graphs.rs"),
     include_str!("done_right/owned.rs"),
     include_str!("done_right/scoped.rs"),
     include_str!("done_right/memory.rs"),

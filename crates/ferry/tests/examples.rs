@@ -3,8 +3,8 @@
 
 use std::{env, fs, path::PathBuf, process::Command};
 
-/// What each says last. The first five end as their namesakes in `examples/c` do.
-const EXAMPLES: [(&str, &str); 8] = [
+/// What each says last. The first five and 12 end as their namesakes in `examples/c` do.
+const EXAMPLES: [(&str, &str); 9] = [
     ("01-copy-2d", "ok: 4 rows of 8 bytes, and not a byte between them"),
     ("02-with-condition", "ok: 1000 numbers there and back"),
     ("03-batch", "ok: one call, 10 copies"),
@@ -13,6 +13,7 @@ const EXAMPLES: [(&str, &str); 8] = [
     ("07-async", "ok: 1000 copies awaited by one thread"),
     ("08-scopes", "ok: lent, copied and given back"),
     ("09-kv-cache", "ok: 3000 blocks out and in, two submissions"),
+    ("12-graph", "ok: captured once, run 1000 times"),
 ];
 
 /// The folder of the built examples: this test is in `deps` beside it.

@@ -151,6 +151,15 @@ pub fn as_here(function: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send
     }
 }
 
+/// As [`as_here`], of a function that is run many times.
+pub fn as_here_each(function: impl Fn() + Send + Sync + 'static) -> impl Fn() + Send + Sync + 'static {
+    let mask = Mask::now();
+    move || {
+        let _back = Back(mask.set());
+        function();
+    }
+}
+
 /// Puts a mask back, also if a function panics.
 struct Back(Mask);
 

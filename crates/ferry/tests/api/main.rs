@@ -9,6 +9,7 @@ mod chains;
 mod copies;
 mod descriptors;
 mod foreign;
+mod graphs;
 mod limits;
 mod owned;
 mod reuse;

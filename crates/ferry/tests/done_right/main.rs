@@ -1,6 +1,7 @@
 //! What the programs in `compile_fail` get wrong, done right: each test bears the name of the program that it
 //! is the twin of.
 
+mod graphs;
 mod memory;
 mod owned;
 mod scoped;

@@ -25,6 +25,15 @@ async fn round(device: Device, stream: Stream, seed: u8) -> Result<()> {
     let swapped = stream.download_batch(batch)?.await?;
     assert_eq!(swapped[..], [&bytes[150..], &bytes[50..150], &bytes[..50]].concat());
 
+    let host = runtime.alloc_host::<u8>(bytes.len())?;
+    let (graph, kept) = device.capture(|main| {
+        let kept = main.keep(host);
+        main.fork()?.download(kept, &there)?;
+        Ok(kept)
+    })?;
+    let graph = graph.launch(&stream)?.await?.launch(&stream)?.launch(&stream)?.await?;
+    assert_eq!(graph[kept][..], [&bytes[150..], &bytes[50..150], &bytes[..50]].concat());
+
     stream.fill(&there, seed)?;
     let event = stream.record()?;
     (&event).await;
