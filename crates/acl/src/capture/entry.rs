@@ -197,8 +197,8 @@ impl CaptureEntry {
     /// The error of a task that comes when the capture is broken.
     fn broken(&self, why: &str) -> Error {
         let note = format!(
-            "the capture takes no more tasks, since it was broken before: {why}. Call aclmdlRICaptureEnd, and \
-             capture again without that"
+            "the capture takes no more tasks, since it was broken before: {why}. Call aclmdlRICaptureEnd, \
+             and capture again without that"
         );
         self.refusal(c::ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, &note)
     }

@@ -163,8 +163,8 @@ pub(crate) fn end_update(stream: &Arc<StreamEntry>) -> Result<()> {
     let old = update.group.ops.as_ref().map(|group| group.ops());
     if !old.as_ref().map_or(new.is_empty(), |old| old.is_like(&new)) {
         let note = format!(
-            "task group {:#x} has {} tasks, the update has {}: it must have as many, of the same kinds in the \
-             same order. The group is unchanged",
+            "task group {:#x} has {} tasks, the update has {}: it must have as many, of the same kinds in \
+             the same order. The group is unchanged",
             update.group.handle,
             old.map_or(0, |old| old.len()),
             new.len()

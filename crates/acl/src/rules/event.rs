@@ -429,8 +429,8 @@ impl EventEntry {
     fn not_captured(&self, use_of_it: &str) -> Result<()> {
         let Some((capture, _)) = self.captured_by() else { return Ok(()) };
         let note = format!(
-            "event {:#x} was recorded in a capture, so that it cannot be {use_of_it}. Ways out: do it before the \
-             capture or after aclmdlRICaptureEnd; or use another event",
+            "event {:#x} was recorded in a capture, so that it cannot be {use_of_it}. Ways out: do it before \
+             the capture or after aclmdlRICaptureEnd; or use another event",
             self.handle
         );
         Err(capture.break_by(ACL_ERROR_RT_EVENT_CAPTURED, note))
@@ -528,8 +528,8 @@ impl EventEntry {
         };
         let Some(edge) = edge else {
             let note = format!(
-                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: record it \
-                 on a captured stream first; wait for it before the capture; or make it with \
+                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: record \
+                 it on a captured stream first; wait for it before the capture; or make it with \
                  ACL_EVENT_EXTERNAL, if each execution is to wait for a new record",
                 stream.handle, self.handle
             );

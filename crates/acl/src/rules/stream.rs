@@ -52,8 +52,8 @@ fn not_captured(entry: &StreamEntry) -> Result<()> {
         None => Ok(()),
         Some(part) => {
             let note = format!(
-                "stream {:#x} is captured, or bound to a model: it can be neither destroyed nor aborted before \
-                 aclmdlRICaptureEnd, or aclmdlRIUnbindStream",
+                "stream {:#x} is captured, or bound to a model: it can be neither destroyed nor aborted \
+                 before aclmdlRICaptureEnd, or aclmdlRIUnbindStream",
                 entry.handle
             );
             Err(part.entry.refusal(c::ACL_ERROR_RT_STREAM_CAPTURED, &note))
