@@ -528,8 +528,8 @@ impl EventEntry {
         };
         let Some(edge) = edge else {
             let note = format!(
-                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: record \
-                 it on a captured stream first; wait for it before the capture; or make it with \
+                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: \
+                 record it on a captured stream first; wait for it before the capture; or make it with \
                  ACL_EVENT_EXTERNAL, if each execution is to wait for a new record",
                 stream.handle, self.handle
             );
