@@ -83,6 +83,7 @@ pub mod code {
     pub const MEMORY_ALLOCATION: i32 = 207001;
     pub const RESOURCE_ALLOC_FAIL: i32 = 207005;
     pub const NO_EVENT_RESOURCE: i32 = 207007;
+    pub const NO_STREAM_RESOURCE: i32 = 207008;
     pub const EVENT_NOT_COMPLETE: i32 = 507006;
     pub const REPORT_TIMEOUT: i32 = 507012;
     pub const NO_PERMISSION: i32 = 207006;

@@ -39,6 +39,9 @@ pub struct Settings {
     pub register_alignment: Option<usize>,
     /// The most streams of a device with its default ones, if not as many as the product has.
     pub streams: Option<usize>,
+    /// Task groups of captured models take copies and fills, so that the order of updates can be tested
+    /// without operators.
+    pub groups_take_copies: bool,
 }
 
 impl Settings {
@@ -78,6 +81,7 @@ fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settin
         host_bytes: setting("FERRY_LIMIT_HOST_BYTES", &var, parse_size)?,
         register_alignment: setting("FERRY_LIMIT_REGISTER_ALIGN", &var, alignment)?,
         streams: setting("FERRY_LIMIT_STREAMS", &var, |text| count(text, MAX_STREAMS))?,
+        groups_take_copies: setting("FERRY_TASK_GROUPS", &var, task_groups)?.unwrap_or_default(),
     })
 }
 
@@ -85,6 +89,15 @@ fn read(options: Options, var: impl Fn(&str) -> Option<String>) -> Result<Settin
 fn alignment(text: &str) -> ferry_core::Result<usize> {
     let bad = || Kind::BadSetting.because("give a power of two from 4096 (4K) to 1G");
     parse_size(text).ok().filter(|it| it.is_power_of_two() && ALIGNMENTS.contains(it)).ok_or_else(bad)
+}
+
+/// Reads what task groups take besides operators.
+fn task_groups(text: &str) -> ferry_core::Result<bool> {
+    match text {
+        "operators" => Ok(false),
+        "copies" => Ok(true),
+        _ => Err(Kind::BadSetting.because("give operators, as documented, or copies")),
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +126,7 @@ mod tests {
             ("FERRY_LIMIT_REGISTER_ALIGN", "12K", "power of two"),
             ("FERRY_LIMIT_REGISTER_ALIGN", "2G", "1G"),
             ("FERRY_LIMIT_STREAMS", "0", "from 1 to 65536"),
+            ("FERRY_TASK_GROUPS", "all", "operators, as documented, or copies"),
         ] {
             let error = with(name, value).err().unwrap_or_else(|| panic!("{name}={value} was taken"));
             assert_eq!(error.code, ACL_ERROR_INVALID_PARAM);

@@ -32,9 +32,9 @@ pub unsafe extern "C" fn aclmdlRICaptureGetInfo(
     status: *mut i32,
     modelRI: *mut aclmdlRI,
 ) -> aclError {
-    enter(&functions::aclmdlRICaptureGetInfo, |here| {
+    enter(&functions::aclmdlRICaptureGetInfo, |_| {
         let (status, model) = (Out::unless_null("status", status)?, Out::unless_null("modelRI", modelRI)?);
-        let (now, handle) = graph::capture_info(here, stream as usize)?;
+        let (now, handle) = graph::capture_info(stream as usize)?;
         status.into_iter().for_each(|out| out.set(now));
         model.into_iter().for_each(|out| out.set(handle as aclmdlRI));
         Ok(())

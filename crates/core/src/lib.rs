@@ -45,6 +45,7 @@ pub use gate::Gate;
 pub use graph::{
     Graph,
     capture::{Capture, Unjoined},
+    group::{OpGroup, OpList},
     task::{Branch, Edge},
 };
 pub use halt::Halt;

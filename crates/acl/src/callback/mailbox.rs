@@ -241,14 +241,16 @@ impl Mailbox {
     }
 }
 
-/// Takes the first callback of the first stream where it is wanted; that stream's next turn comes after the
-/// others'.
+/// Takes the first callback that is wanted of the first stream that has one; that stream's next turn comes
+/// after the others'. It need not be the first of its stream: executions of models have callbacks, too, under
+/// the handle of the stream that was captured, and do not run in the order of that stream.
 fn take_from(
     queues: &mut [StreamQueue],
     wanted: impl Fn(&PendingCallback) -> bool,
 ) -> Option<PendingCallback> {
-    let place = queues.iter().position(|queue| queue.pending.front().is_some_and(&wanted))?;
-    let pending = queues[place].pending.pop_front();
+    let first = |queue: &StreamQueue| queue.pending.iter().position(&wanted);
+    let (place, index) = queues.iter().enumerate().find_map(|(place, queue)| Some((place, first(queue)?)))?;
+    let pending = queues[place].pending.remove(index);
     queues[place..].rotate_left(1);
     pending
 }

@@ -3,12 +3,11 @@
 use super::{
     entry::CaptureEntry,
     mode::{CaptureMode, forbids},
-    registry::{any, of_context, of_stream},
+    registry::{any, of_context, of_stream, update_of_stream},
 };
 use crate::{
     Result,
     constants::*,
-    error::fail,
     settings::settings,
     state::{Here, StreamEntry},
 };
@@ -20,7 +19,7 @@ pub(crate) fn check_synchronous(here: &Here, context: usize) -> Result<()> {
     if !any() {
         return Ok(());
     }
-    let what = "a synchronous copy or fill cannot be captured, and is refused while a capture forbids it";
+    let what = "a synchronous copy or fill waits and cannot be captured: a capture forbids it to this thread";
     check_unsafe(here, context, ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, what)
 }
 
@@ -33,12 +32,16 @@ pub(crate) fn check_pageable(here: &Here, stream: &StreamEntry) -> Result<()> {
     }
     let code = ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC;
     if let Some(part) = of_stream(stream.handle) {
-        let note = "host memory that is not page-locked cannot be captured: allocate it with \
-                    aclrtMallocHost, or register it";
+        let note = "host memory that is not page-locked cannot be captured, in any mode. Ways out: allocate \
+                    it with aclrtMallocHost, or register it with aclrtHostRegister; or copy outside of the \
+                    capture";
         return Err(part.entry.break_by(code, note.into()));
     }
-    let what = "an asynchronous copy or fill of host memory that is not page-locked would wait, and is \
-                refused while a capture forbids it";
+    if let Some(update) = update_of_stream(stream.handle) {
+        return Err(update.is_pageable());
+    }
+    let what = "an asynchronous copy or fill of host memory that is not page-locked waits: a capture \
+                forbids it to this thread";
     check_unsafe(here, stream.context, code, what)
 }
 
@@ -53,13 +56,14 @@ fn check_unsafe(here: &Here, context: usize, code: i32, what: &str) -> Result<()
     let mut refusing = captures.iter().filter(refuses);
     let Some(first) = refusing.next() else { return Ok(()) };
     let note = format!(
-        "{what}; this thread's mode is {thread}. Ways out: make the call before the capture or after it; or \
-         let this thread make it at its own risk, by aclmdlRICaptureThreadExchangeMode with RELAXED before \
-         it and back after it; or capture with a mode that forbids less"
+        "{what}. Ways out: make the call before the capture or after it; use page-locked memory and an \
+         asynchronous call on a stream that is not captured; let this thread make the call at its own risk, \
+         by aclmdlRICaptureThreadExchangeMode with RELAXED before it and back after it; or capture in a mode \
+         that forbids less"
     );
     let survives = code == ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT && quirks.capture_survives_unsafe_calls();
     if survives {
-        return Err(fail(code, format!("{note} ({})", first.describe())));
+        return Err(first.refusal(code, &note));
     }
     refusing.for_each(|capture| capture.invalidate(&note));
     Err(first.break_by(code, note))

@@ -5,9 +5,10 @@ use crate::{
     Error, Result,
     constants::{self as c},
     error::fail,
-    state::Here,
+    settings::settings,
+    state::{Here, with_here},
 };
-use ferry_core::{Branch, Capture, Kind, Memory, Stream, sync::lock};
+use ferry_core::{Branch, Capture, Footprint, Kind, Memory, Op, OpList, Stream, sync::lock};
 use std::sync::{Arc, Mutex};
 
 /// A capture, or a graph that is built task by task.
@@ -36,10 +37,16 @@ pub(crate) struct CaptureEntry {
 #[derive(Default)]
 struct CaptureState {
     phase: CapturePhase,
-    /// The stream whose task group is open.
-    group: Option<usize>,
+    /// The task group that is open.
+    group: Option<OpenGroup>,
     /// Tasks for the printed form of the model.
     lines: Vec<TaskLine>,
+}
+
+/// A task group that is open.
+struct OpenGroup {
+    stream: usize,
+    ops: OpList,
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -87,6 +94,25 @@ pub(crate) enum TaskKind {
     StreamActive(usize),
 }
 
+impl TaskKind {
+    /// What a message calls it.
+    fn noun(self) -> &'static str {
+        match self {
+            TaskKind::Copy => "copy",
+            TaskKind::Fill => "fill",
+            TaskKind::Call => "function of the host",
+            TaskKind::EventRecord(_) => "record of an event",
+            TaskKind::EventWait(_) => "wait for an event",
+            TaskKind::EventReset(_) => "reset of an event",
+            TaskKind::ValueWrite(_) => "write of a value",
+            TaskKind::ValueWait(_) => "wait for a value",
+            TaskKind::NotifyRecord(_) => "record of a notify",
+            TaskKind::NotifyWait(_) => "wait for a notify",
+            TaskKind::StreamActive(_) => "start of another stream",
+        }
+    }
+}
+
 impl CaptureEntry {
     /// A capture that this thread begins.
     pub(super) fn new(
@@ -103,8 +129,7 @@ impl CaptureEntry {
             main,
             mode,
             thread: here.number,
-            // SAFETY: takes no argument and cannot fail.
-            system_thread: unsafe { libc::gettid() as u32 },
+            system_thread: this_thread(),
             call: here.calls.get(),
             recording: Capture::new(memory.clone()),
             state: Mutex::default(),
@@ -145,66 +170,100 @@ impl CaptureEntry {
 
     /// Who captures, since when.
     pub(crate) fn describe(&self) -> String {
-        let began = match self.mode {
-            Some(mode) => format!("aclmdlRICaptureBegin on stream {:#x}, mode {mode}", self.main),
-            None => "aclmdlRIBuildBegin".to_owned(),
-        };
-        format!("{began}, call {} of thread {}", self.call, self.system_thread)
+        let (call, thread) = (self.call, self.system_thread);
+        match self.mode {
+            Some(mode) => format!(
+                "the capture of stream {:#x}, mode {mode}, was begun by aclmdlRICaptureBegin, call {call} of \
+                 thread {thread}",
+                self.main
+            ),
+            None => format!("the model was begun by aclmdlRIBuildBegin, call {call} of thread {thread}"),
+        }
+    }
+
+    /// The error of a call that the capture refuses: names who captures, and who calls.
+    pub(crate) fn refusal(&self, code: i32, note: &str) -> Error {
+        let mode = with_here(|here| Ok(here.capture_mode.get())).and_then(CaptureMode::try_from);
+        let (caller, mode) = (this_thread(), mode.unwrap_or_default());
+        fail(code, format!("{note} ({}; this call is of thread {caller}, mode {mode})", self.describe()))
     }
 
     /// The error of a call that would break the capture, which breaks it.
     pub(crate) fn break_by(&self, code: i32, note: String) -> Error {
         self.invalidate(&note);
-        fail(code, format!("{note} ({})", self.describe()))
+        self.refusal(code, &note)
     }
 
     /// The error of a task that comes when the capture is broken.
     fn broken(&self, why: &str) -> Error {
         let note = format!(
-            "the capture is broken since this was refused: {why} ({}); call aclmdlRICaptureEnd",
-            self.describe()
+            "the capture takes no more tasks, since it was broken before: {why}. Call aclmdlRICaptureEnd, \
+             and capture again without that"
         );
-        fail(c::ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, note)
+        self.refusal(c::ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, &note)
     }
 
     /// Adds a task of a stream by `add`, if the capture takes tasks.
     pub(crate) fn add(&self, line: TaskLine, add: impl FnOnce(&Capture) -> Result<()>) -> Result<()> {
         let mut state = lock(&self.state);
-        match &state.phase {
-            CapturePhase::Active => {}
-            CapturePhase::Invalid(why) => return Err(self.broken(why)),
-            CapturePhase::Ended => {
-                let note = format!(
-                    "stream {:#x} belongs to a model that is complete: it takes no tasks",
-                    line.stream
-                );
-                return Err(fail(c::ACL_ERROR_RT_PARAM_INVALID, note));
-            }
-        }
-        if let Some(stream) = state.group {
-            self.check_group(stream, &line)?;
+        self.is_open(&state, line.stream)?;
+        if state.group.is_some() {
+            return Err(not_in_group(line.kind));
         }
         add(&self.recording)?;
         state.lines.push(line);
         Ok(())
     }
 
-    /// What comes while a task group is open on `stream`.
-    fn check_group(&self, stream: usize, line: &TaskLine) -> Result<()> {
-        if line.stream != stream {
-            let note = format!(
-                "stream {:#x} submits while the task group of stream {stream:#x} is open: call \
-                 aclmdlRICaptureTaskGrpEnd first",
-                line.stream
-            );
-            return Err(fail(c::ACL_ERROR_STREAM_TASK_GROUP_INTR, note));
+    /// Refuses a task of a stream if the capture takes none.
+    pub(crate) fn takes_tasks_of(&self, stream: usize) -> Result<()> {
+        self.is_open(&lock(&self.state), stream)
+    }
+
+    fn is_open(&self, state: &CaptureState, stream: usize) -> Result<()> {
+        match &state.phase {
+            CapturePhase::Active => {}
+            CapturePhase::Invalid(why) => return Err(self.broken(why)),
+            CapturePhase::Ended => {
+                let note =
+                    format!("stream {stream:#x} belongs to a model that is complete: it takes no tasks");
+                return Err(fail(c::ACL_ERROR_RT_PARAM_INVALID, note));
+            }
         }
+        match &state.group {
+            Some(group) if group.stream != stream => Err(self.interrupts_group(group.stream, stream)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of what another stream submits while the task group of `open` is open.
+    fn interrupts_group(&self, open: usize, stream: usize) -> Error {
         let note = format!(
-            "a task group takes operators only, and this is {:?}; FERRY_TASK_GROUPS=copies lets copies and \
-             fills in",
-            line.kind
+            "stream {stream:#x} submits while the task group of stream {open:#x} is open: call \
+             aclmdlRICaptureTaskGrpEnd first"
         );
-        Err(fail(c::ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT, note))
+        self.refusal(c::ACL_ERROR_STREAM_TASK_GROUP_INTR, &note)
+    }
+
+    /// Adds an op of a stream, to its task group if that is open and takes copies.
+    pub(super) fn add_op(
+        &self,
+        line: TaskLine,
+        (branch, op, footprint): (Branch, Op, Footprint),
+        refusal: impl FnOnce() -> Error,
+    ) -> Result<()> {
+        let mut state = lock(&self.state);
+        self.is_open(&state, line.stream)?;
+        let was_added = match &mut state.group {
+            None => self.recording.op(branch, op, footprint),
+            Some(_) if !settings()?.groups_take_copies => return Err(not_in_group(line.kind)),
+            Some(group) => group.ops.push(op, footprint),
+        };
+        if !was_added {
+            return Err(refusal());
+        }
+        state.lines.push(line);
+        Ok(())
     }
 
     /// Opens the task group of a stream.
@@ -213,38 +272,42 @@ impl CaptureEntry {
         if let CapturePhase::Invalid(why) = &state.phase {
             return Err(self.broken(why));
         }
-        match state.group {
-            Some(open) => Err(group_error(format!(
-                "the task group of stream {open:#x} is open: groups do not nest ({})",
-                self.describe()
-            ))),
-            None => {
-                state.group = Some(stream);
-                Ok(())
-            }
-        }
-    }
-
-    /// Closes the task group of a stream.
-    pub(crate) fn close_group(&self, stream: usize) -> Result<()> {
-        let mut state = lock(&self.state);
-        if state.group != Some(stream) {
-            return Err(group_error(format!(
-                "stream {stream:#x} has no open task group: call aclmdlRICaptureTaskGrpBegin first"
+        if let Some(group) = &state.group {
+            return Err(self.group_error(format!(
+                "the task group of stream {:#x} is open: groups do not nest",
+                group.stream
             )));
         }
-        state.group = None;
+        state.group = Some(OpenGroup { stream, ops: OpList::default() });
         Ok(())
+    }
+
+    /// Closes the task group of a stream, and gives its ops.
+    pub(super) fn close_group(&self, stream: usize) -> Result<OpList> {
+        let mut state = lock(&self.state);
+        if let CapturePhase::Invalid(why) = &state.phase {
+            return Err(self.broken(why));
+        }
+        let closed = state.group.take_if(|group| group.stream == stream);
+        closed.map(|group| group.ops).ok_or_else(|| {
+            self.group_error(format!(
+                "stream {stream:#x} has no open task group: call aclmdlRICaptureTaskGrpBegin on it first"
+            ))
+        })
+    }
+
+    fn group_error(&self, note: String) -> Error {
+        self.refusal(c::ACL_ERROR_STREAM_TASK_GROUP_STATUS, &note)
     }
 
     /// The stream whose task group is open.
     pub(crate) fn group(&self) -> Option<usize> {
-        lock(&self.state).group
+        lock(&self.state).group.as_ref().map(|group| group.stream)
     }
 
-    /// Says better what the newest task does.
-    pub(crate) fn relabel(&self, kind: TaskKind) {
-        if let Some(line) = lock(&self.state).lines.last_mut() {
+    /// Says better what the newest task of a stream does.
+    pub(crate) fn relabel(&self, stream: usize, kind: TaskKind) {
+        if let Some(line) = lock(&self.state).lines.iter_mut().rev().find(|line| line.stream == stream) {
             line.kind = kind;
         }
     }
@@ -255,8 +318,20 @@ impl CaptureEntry {
     }
 }
 
-fn group_error(note: String) -> Error {
-    fail(c::ACL_ERROR_STREAM_TASK_GROUP_STATUS, note)
+/// The error of a task that no task group takes.
+pub(super) fn not_in_group(kind: TaskKind) -> Error {
+    let note = format!(
+        "a task group takes operators only, and this is a {}; FERRY_TASK_GROUPS=copies lets copies and fills \
+         in",
+        kind.noun()
+    );
+    fail(c::ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT, note)
+}
+
+/// The system's number of this thread.
+fn this_thread() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::gettid() as u32 }
 }
 
 /// A stream's part in a capture.

@@ -6,19 +6,21 @@
 //! `mode.rs`). A refusal names who captures, since which call and in which thread, and what can be done about
 //! it.
 //!
-//! `entry.rs` is one capture, `registry.rs` the captures of the process. What a capture becomes, a graph of
-//! the engine, is `rules/graph.rs`'s. Arrows: `state` <- `mode` <- `entry` <- `registry` <- `checks`,
-//! `recorders` <- rules.
+//! `entry.rs` is one capture, `registry.rs` the captures of the process, `update.rs` task groups and their
+//! updates. What a capture becomes, a graph of the engine, is `rules/graph.rs`'s. Arrows: `state` <- `mode`
+//! <- `entry` <- `registry` <-> `update` <- `checks`, `recorders` <- rules.
 
 mod checks;
 mod entry;
 mod mode;
 mod recorders;
 mod registry;
+mod update;
 
 pub(crate) use checks::{check_pageable, check_synchronous, note_upload};
 pub(crate) use entry::{CaptureEntry, StreamPart, TaskKind, TaskLine};
 pub use mode::CaptureMode;
 pub(crate) use mode::exchange_mode;
-pub(crate) use recorders::{begin, build, complete, end, join, release};
-pub(crate) use registry::{abandon_context, any, of_device, of_stream};
+pub(crate) use recorders::{begin, build, check_default, complete, end, join, release};
+pub(crate) use registry::{abandon_context, any, joined_to, of_device, of_stream, update_of_stream};
+pub(crate) use update::{GroupUpdate, begin_update, cancel_update, close_group, end_update, forget_groups};

@@ -3,7 +3,7 @@
 use super::{
     entry::{CaptureEntry, StreamPart, TaskKind, TaskLine, engine_error},
     mode::CaptureMode,
-    registry::{of_context, with},
+    registry::{captured_stream, of_capture, of_context, of_stream, transition, update_of_stream, with},
 };
 use crate::{
     Error, Result,
@@ -12,7 +12,7 @@ use crate::{
     state::{Context, Here, OpenedEngine, StreamEntry, StreamSlot},
 };
 use ferry_core::{Branch, Footprint, Graph, Op, QueueOptions, Recorder, Unjoined};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 /// Takes the work of a captured stream.
 struct BranchRecorder(StreamPart);
@@ -22,9 +22,7 @@ impl Recorder for BranchRecorder {
         let StreamPart { entry, branch, stream } = &self.0;
         let kind = if matches!(op, Op::Fill(_)) { TaskKind::Fill } else { TaskKind::Copy };
         let line = TaskLine { stream: *stream, kind };
-        let added = entry.add(line, |recording| {
-            if recording.op(*branch, op, footprint) { Ok(()) } else { Err(uncaptured(&self.0)) }
-        });
+        let added = entry.add_op(line, (*branch, op, footprint), || uncaptured(&self.0));
         added.map_err(|error| engine_error(&error))
     }
 
@@ -35,9 +33,8 @@ impl Recorder for BranchRecorder {
 
 /// The error of work that no graph can have.
 fn uncaptured(part: &StreamPart) -> Error {
-    let note =
-        format!("stream {:#x} is captured, and this cannot be: {}", part.stream, part.entry.describe());
-    fail(ACL_ERROR_RT_STREAM_CAPTURED, note)
+    let note = format!("stream {:#x} is captured, and this call cannot be", part.stream);
+    part.entry.refusal(ACL_ERROR_RT_STREAM_CAPTURED, &note)
 }
 
 /// Refuses the work of the default stream of a context with a capture.
@@ -55,10 +52,19 @@ impl Recorder for DefaultRecorder {
     }
 }
 
+/// Refuses a call on the default stream of a context with a capture: for calls that may have nothing to
+/// submit. All others are refused by the recorder.
+pub(crate) fn check_default(stream: &StreamEntry) -> Result<()> {
+    if !stream.is_default || of_context(stream.context).is_empty() {
+        return Ok(());
+    }
+    Err(default_stream_used(stream.context))
+}
+
 /// The error of work on the default stream of a context with a capture, which it breaks.
 pub(super) fn default_stream_used(context: usize) -> Error {
-    let note = "the default stream takes no work while a stream of its context is captured: use a stream of \
-                aclrtCreateStream, or wait for the end of the capture";
+    let note = "the default stream takes no work while a stream of its context is captured. Ways out: use a \
+                stream of aclrtCreateStream; or submit before the capture or after it";
     let captures = of_context(context);
     captures.iter().skip(1).for_each(|capture| capture.invalidate(note));
     let code = ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT;
@@ -76,20 +82,35 @@ pub(crate) fn begin(
     let memory = engine.runtime.memory();
     let place = (context.handle, context.device);
     let entry = Arc::new(CaptureEntry::new(here, memory, place, (model, stream.handle), Some(mode)));
+    let _transition = transition();
+    if let Some(part) = of_stream(stream.handle) {
+        return Err(captured_already(ACL_ERROR_RT_STREAM_CAPTURED, &part));
+    }
+    not_updating(stream)?;
+    let part = new_part(engine, context, &entry, stream, ACL_ERROR_RT_NO_STREAM_RESOURCE)?;
     with(|registry| {
-        if let Some((_, part)) = registry.streams.get(&stream.handle) {
-            let note = format!("stream {:#x} is captured already: {}", stream.handle, part.entry.describe());
-            return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, note));
-        }
-        let part = new_part(engine, context, &entry, stream, ACL_ERROR_RT_NO_STREAM_RESOURCE)?;
         registry.captures.push(entry.clone());
         registry.streams.insert(stream.handle, (stream.clone(), part.clone()));
-        if let Ok(default) = context.default_stream() {
-            default.stream.divert(Some(Arc::new(DefaultRecorder { context: context.handle })));
-        }
-        stream.stream.divert(Some(Arc::new(BranchRecorder(part))));
-        Ok(entry.clone())
-    })
+    });
+    if let Ok(default) = context.default_stream() {
+        default.stream.divert(Some(Arc::new(DefaultRecorder { context: context.handle })));
+    }
+    stream.stream.divert(Some(Arc::new(BranchRecorder(part))));
+    Ok(entry)
+}
+
+fn captured_already(code: i32, part: &StreamPart) -> Error {
+    part.entry.refusal(code, &format!("stream {:#x} is captured already", part.stream))
+}
+
+/// Refuses a stream on which a task group is being updated: its work goes to the update.
+fn not_updating(stream: &StreamEntry) -> Result<()> {
+    if update_of_stream(stream.handle).is_none() {
+        return Ok(());
+    }
+    let note =
+        format!("stream {:#x} updates a task group: call aclmdlRICaptureTaskUpdateEnd first", stream.handle);
+    Err(fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS, note))
 }
 
 /// A graph that is built, without streams at first.
@@ -113,16 +134,20 @@ pub(crate) fn join(
     if stream.is_default {
         return Err(default_stream_used(entry.context));
     }
-    with(|registry| {
-        if let Some((_, part)) = registry.streams.get(&stream.handle) {
-            let note = format!("stream {:#x} is captured already: {}", stream.handle, part.entry.describe());
-            return Err(fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
-        }
-        let part = new_part(engine, context, entry, stream, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL)?;
-        registry.streams.insert(stream.handle, (stream.clone(), part.clone()));
-        stream.stream.divert(Some(Arc::new(BranchRecorder(part.clone()))));
-        Ok(part)
-    })
+    let _transition = transition();
+    if let Some(part) = of_stream(stream.handle) {
+        return Err(captured_already(ACL_ERROR_STREAM_CAPTURE_CONFLICT, &part));
+    }
+    entry.takes_tasks_of(stream.handle)?;
+    not_updating(stream)?;
+    let part = new_part(engine, context, entry, stream, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL)?;
+    with(|registry| registry.streams.insert(stream.handle, (stream.clone(), part.clone())));
+    if let Some(main) = captured_stream(entry.main) {
+        let follow = main.settings.cache_op_info.load(Ordering::Relaxed);
+        stream.settings.cache_op_info.store(follow, Ordering::Relaxed);
+    }
+    stream.stream.divert(Some(Arc::new(BranchRecorder(part.clone()))));
+    Ok(part)
 }
 
 /// A graph that is built takes no more tasks.
@@ -132,8 +157,9 @@ pub(crate) fn complete(entry: &CaptureEntry) {
 
 /// The stream leaves a graph that is built: it is as before.
 pub(crate) fn release(stream: &StreamEntry) {
-    with(|registry| registry.streams.remove(&stream.handle));
+    let _transition = transition();
     stream.stream.divert(None);
+    with(|registry| registry.streams.remove(&stream.handle));
 }
 
 /// A branch for a stream: executions run it on a stream of the graph's own, which counts among those of the
@@ -155,29 +181,35 @@ fn new_part(
 
 /// Ends a capture, whatever comes of it: its streams are as before, and the graph is what was recorded.
 pub(crate) fn end(context: &Context, entry: &Arc<CaptureEntry>) -> Result<Arc<Graph>> {
-    let is_part = |part: &StreamPart| Arc::ptr_eq(&part.entry, entry);
-    let streams: Vec<_> = with(|registry| {
+    let transition = transition();
+    let streams = of_capture(entry);
+    streams.iter().for_each(|(stream, _)| stream.stream.divert(None));
+    with(|registry| {
         registry.captures.retain(|capture| !Arc::ptr_eq(capture, entry));
-        let streams: Vec<_> =
-            registry.streams.extract_if(|_, (_, part)| is_part(part)).map(|(_, it)| it).collect();
-        streams.iter().for_each(|(stream, _)| stream.stream.divert(None));
-        if !registry.captures.iter().any(|capture| capture.context == context.handle)
-            && let Ok(default) = context.default_stream()
-        {
-            default.stream.divert(None);
-        }
-        streams
+        registry.streams.retain(|_, (_, part)| !Arc::ptr_eq(&part.entry, entry));
     });
+    if of_context(context.handle).is_empty()
+        && let Ok(default) = context.default_stream()
+    {
+        default.stream.divert(None);
+    }
+    drop(transition);
     let group = entry.group();
     let broken = entry.end();
     let graph = entry.recording.finish();
     if let Some(why) = broken {
-        let note = format!("the capture was broken: {why} ({})", entry.describe());
-        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, note));
+        let note = format!(
+            "the capture has ended without a model, since it was broken before: {why}. Capture again without \
+             that"
+        );
+        return Err(entry.refusal(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, &note));
     }
     if let Some(stream) = group {
-        let note = format!("the task group of stream {stream:#x} is still open ({})", entry.describe());
-        return Err(fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS, note));
+        let note = format!(
+            "the capture has ended without a model, since the task group of stream {stream:#x} is open: call \
+             aclmdlRICaptureTaskGrpEnd before"
+        );
+        return Err(entry.refusal(ACL_ERROR_STREAM_TASK_GROUP_STATUS, &note));
     }
     graph.map_err(|Unjoined(branch)| unjoined(&streams, branch, entry))
 }
@@ -187,9 +219,8 @@ fn unjoined(streams: &[(Arc<StreamEntry>, StreamPart)], branch: Branch, entry: &
     let stream = streams.iter().find(|(_, part)| part.branch == branch).map_or(0, |(_, part)| part.stream);
     let note = format!(
         "stream {stream:#x} joined the capture and has work that does not lead back to stream {:#x}: record \
-         an event behind it and have the capturing stream wait for that event ({})",
-        entry.main,
-        entry.describe()
+         an event behind it and have the capturing stream wait for that event, and submit nothing more",
+        entry.main
     );
-    fail(ACL_ERROR_RT_STREAM_UNJOINED, note)
+    entry.refusal(ACL_ERROR_RT_STREAM_UNJOINED, &note)
 }

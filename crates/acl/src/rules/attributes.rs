@@ -5,6 +5,7 @@ use super::stream::set_failure_mode;
 use crate::{
     Result,
     arguments::refuse,
+    capture,
     constants::*,
     error::fail,
     state::{Here, LEAST_PRIORITY, StreamEntry, engine},
@@ -54,7 +55,11 @@ pub fn set(here: &Here, handle: usize, attribute: i32, value: u64) -> Result<()>
             Ok(())
         }
         ACL_STREAM_ATTR_CACHE_OP_INFO => {
-            attributes.cache_op_info.store(on_or_off("value->cacheOpInfoSwitch", word)?, Relaxed);
+            let word = on_or_off("value->cacheOpInfoSwitch", word)?;
+            attributes.cache_op_info.store(word, Relaxed);
+            // Documented: streams that joined a capture follow the one that it began on.
+            let follow = |other: &StreamEntry| other.settings.cache_op_info.store(word, Relaxed);
+            capture::joined_to(entry.handle).iter().for_each(|other| follow(other));
             Ok(())
         }
         ACL_STREAM_ATTR_PRIORITY => {

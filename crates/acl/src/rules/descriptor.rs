@@ -26,7 +26,7 @@ pub unsafe fn set(here: &Here, desc: usize, kind: i32, src: usize, dst: usize, c
     let addresses = [("desc", desc), ("srcAddr", src), ("dstAddr", dst)];
     explaining(here, addresses, || {
         addresses.into_iter().try_for_each(|(name, addr)| not_null(name, addr))?;
-        let target = Target::find(here, On::ThisThread)?;
+        let target = Target::inside(here)?;
         inner_only(kind)?;
         let memory = target.engine.runtime.memory();
         let place = memory.place(desc, DESCRIPTOR_LEN, Access::Read)?;

@@ -57,6 +57,8 @@ fn reset_to(here: &Here, id: i32, left: impl Fn(u64) -> u64) -> Result<()> {
     }
     let context = primary.context.take();
     drop(primary);
+    let note = format!("device {device} was reset");
+    capture::of_device(device).iter().for_each(|capture| capture.invalidate(&note));
     context.iter().for_each(|context| {
         graph::abandon(context);
         engine.end_context(context);
@@ -117,7 +119,10 @@ pub fn synchronize(here: &Here) -> Result<()> {
 /// Refuses a wait for a device with a capture, which breaks all captures there.
 fn not_captured(device: u32) -> Result<()> {
     let captures = capture::of_device(device);
-    let note = format!("device {device} has a capture: it cannot be waited for before aclmdlRICaptureEnd");
+    let note = format!(
+        "a stream of device {device} is captured, so that the device cannot be waited for. Ways out: do it \
+         before the capture or after aclmdlRICaptureEnd; or synchronise streams that are not captured"
+    );
     captures.iter().skip(1).for_each(|capture| capture.invalidate(&note));
     captures.first().map_or(Ok(()), |capture| Err(capture.break_by(ACL_ERROR_RT_STREAM_CAPTURED, note)))
 }

@@ -184,6 +184,9 @@ pub fn reset(here: &Here, handle: usize, stream: usize) -> Result<()> {
         entry.may_be_reset()?;
     }
     entry.not_captured("reset outside of the capture")?;
+    if entry.is_external() {
+        entry.flag.clear_on(&stream.stream)?;
+    }
     Ok(entry.event.reset(&stream.stream)?)
 }
 
@@ -265,7 +268,8 @@ fn external_use(
         )));
     }
     let part = capture::of_stream(stream.handle).ok_or_else(|| {
-        fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, format!("stream {:#x} is not captured", stream.handle))
+        let note = format!("stream {:#x} is not captured: flag 1 is for captured streams", stream.handle);
+        fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, note)
     })?;
     if how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
         return Err(refuse(format!("event {handle:#x} was recorded by aclrtRecordEvent before")));
@@ -415,20 +419,27 @@ impl EventEntry {
         if !capture::any() {
             return None;
         }
-        let captured = lock(&self.captured);
-        let record = captured.as_ref()?;
-        let capture = record.capture.upgrade().filter(|capture| capture.is_active())?;
-        Some((capture, record.edge))
+        // The capture is asked without this lock: it has its own when it records an event.
+        let record = lock(&self.captured).as_ref().map(|record| (record.capture.upgrade(), record.edge));
+        let (capture, edge) = record?;
+        Some((capture.filter(|capture| capture.is_active())?, edge))
     }
 
     /// Refuses a use of an event that is captured, which breaks the capture.
     fn not_captured(&self, use_of_it: &str) -> Result<()> {
         let Some((capture, _)) = self.captured_by() else { return Ok(()) };
         let note = format!(
-            "event {:#x} was recorded in a capture: it cannot be {use_of_it} before aclmdlRICaptureEnd",
+            "event {:#x} was recorded in a capture, so that it cannot be {use_of_it}. Ways out: do it before \
+             the capture or after aclmdlRICaptureEnd; or use another event",
             self.handle
         );
         Err(capture.break_by(ACL_ERROR_RT_EVENT_CAPTURED, note))
+    }
+
+    /// Says that two captures cannot share it.
+    fn of_another(&self, other: &CaptureEntry) -> String {
+        let (event, other) = (self.handle, other.describe());
+        format!("event {event:#x} was recorded in another capture, and two captures cannot share it: {other}")
     }
 
     /// A record that is not captured.
@@ -461,8 +472,7 @@ impl EventEntry {
     fn record_captured(&self, part: &StreamPart) -> Result<()> {
         self.can_be_recorded()?;
         if let Some((other, _)) = self.captured_by().filter(|(other, _)| !Arc::ptr_eq(other, &part.entry)) {
-            let note =
-                format!("event {:#x} was recorded in another capture ({})", self.handle, other.describe());
+            let note = self.of_another(&other);
             return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
         }
         part.add(TaskKind::EventRecord(self.handle), |recording, branch| {
@@ -488,6 +498,16 @@ impl EventEntry {
     /// capture joins that capture.
     fn wait_captured(&self, here: &Here, stream: &Arc<StreamEntry>) -> Result<bool> {
         let (part, record) = (capture::of_stream(stream.handle), self.captured_by());
+        if part.is_none() && record.is_none() {
+            capture::check_default(stream)?;
+            return Ok(false);
+        }
+        if !self.is_external() {
+            self.needs_sync("streams cannot wait for it")?;
+        }
+        if let Some(part) = &part {
+            part.entry.takes_tasks_of(stream.handle)?;
+        }
         let (part, edge) = match (part, record) {
             (None, None) => return Ok(false),
             (Some(part), None) if self.is_external() => {
@@ -496,16 +516,11 @@ impl EventEntry {
                 return Ok(true);
             }
             (None, Some((capture, edge))) => {
-                self.needs_sync("streams cannot wait for it")?;
                 (capture::join(engine()?, &*here.context()?, &capture, stream)?, edge)
             }
             (Some(part), Some((capture, edge))) if Arc::ptr_eq(&part.entry, &capture) => (part, edge),
             (Some(part), Some((other, _))) => {
-                let note = format!(
-                    "event {:#x} was recorded in another capture ({})",
-                    self.handle,
-                    other.describe()
-                );
+                let note = self.of_another(&other);
                 other.invalidate(&note);
                 return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
             }
@@ -513,8 +528,9 @@ impl EventEntry {
         };
         let Some(edge) = edge else {
             let note = format!(
-                "stream {:#x} is captured, and event {:#x} was not recorded in that capture: record it on a \
-                 captured stream first",
+                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: \
+                 record it on a captured stream first; wait for it before the capture; or make it with \
+                 ACL_EVENT_EXTERNAL, if each execution is to wait for a new record",
                 stream.handle, self.handle
             );
             return Err(part.entry.break_by(ACL_ERROR_RT_CAPTURE_DEPENDENCY, note));

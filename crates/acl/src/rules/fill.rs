@@ -63,9 +63,12 @@ pub unsafe fn memset_d32(
         match place.device() {
             // SAFETY: the caller's promise.
             Some(_) => unsafe { fill(&target, ptr, count, pattern) },
+            // A captured one is: it runs with the model.
+            // SAFETY: as above.
+            None if target.captured().is_some() => unsafe { fill(&target, ptr, count, pattern) },
             // Documented: a host fill is not put on the stream.
             // SAFETY: as above.
-            None => unsafe { fill(&Target::find(here, On::ThisThread)?, ptr, count, pattern) },
+            None => unsafe { fill(&Target::inside(here)?, ptr, count, pattern) },
         }
     })
 }

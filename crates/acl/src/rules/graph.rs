@@ -84,6 +84,7 @@ pub(super) fn create(context: Arc<Context>) -> Arc<ModelEntry> {
 /// Takes a model that became nothing out of the table.
 pub(super) fn discard(handle: usize) {
     drop(MODELS.remove(handle));
+    capture::forget_groups(handle);
 }
 
 /// aclmdlRICaptureBegin.
@@ -129,31 +130,36 @@ pub fn capture_end(here: &Here, stream: usize) -> Result<usize> {
 
 /// The capture that this thread may end on this stream.
 fn may_end(here: &Here, entry: &StreamEntry) -> Result<Arc<CaptureEntry>> {
-    let unmatched = |note: String| fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, note);
-    let part = capture::of_stream(entry.handle)
-        .ok_or_else(|| unmatched(format!("stream {:#x} is not captured", entry.handle)))?;
+    let part = capture::of_stream(entry.handle).filter(|part| part.entry.mode.is_some());
+    let part = part.ok_or_else(|| {
+        let note = format!("stream {:#x} is not captured: call aclmdlRICaptureBegin first", entry.handle);
+        fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, note)
+    })?;
     let capture = part.entry;
     if capture.main != entry.handle {
-        return Err(unmatched(format!(
-            "stream {:#x} is not the one that the capture began on: {}",
-            entry.handle,
-            capture.describe()
-        )));
+        let note = format!(
+            "stream {:#x} joined the capture: end it on the stream that it began on, {:#x}",
+            entry.handle, capture.main
+        );
+        return Err(capture.refusal(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, &note));
     }
     if capture.mode != Some(CaptureMode::Relaxed) && !capture.is_by(here) {
-        let note = format!(
-            "another thread began the capture: end it there, or capture with mode RELAXED ({})",
-            capture.describe()
-        );
-        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, note));
+        let note = "another thread began the capture: end it in that thread, or capture in mode RELAXED. The \
+                    capture goes on";
+        return Err(capture.refusal(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, note));
     }
     Ok(capture)
 }
 
-/// aclmdlRICaptureGetInfo: the status and the model.
-pub fn capture_info(here: &Here, stream: usize) -> Result<(i32, usize)> {
-    let entry = here.stream(stream)?;
-    Ok(match capture::of_stream(entry.handle) {
+/// aclmdlRICaptureGetInfo: the status and the model. Allocators ask all the time, so that it needs no current
+/// context: any thread may ask for any stream.
+pub fn capture_info(stream: usize) -> Result<(i32, usize)> {
+    let engine = engine()?;
+    if stream != 0 && engine.streams.get(stream).is_none() {
+        let note = format!("{stream:#x} is no stream, or one that was destroyed");
+        return Err(fail(ACL_ERROR_RT_INVALID_HANDLE, note));
+    }
+    Ok(match capture::of_stream(stream) {
         Some(part) if part.entry.mode.is_some() => {
             let is_invalid = part.entry.is_invalid();
             let status = match is_invalid {
@@ -182,8 +188,13 @@ impl ModelEntry {
     }
 
     fn still_recorded(&self, capture: Option<&Arc<CaptureEntry>>) -> Error {
-        let by = capture.map(|capture| format!(": {}", capture.describe())).unwrap_or_default();
-        fail(ACL_ERROR_RT_MODEL_CAPTURED, format!("model {:#x} is still being captured{by}", self.handle))
+        let note = match capture {
+            Some(capture) if capture.mode.is_none() => "being built: call aclmdlRIBuildEnd first",
+            _ => "being captured: call aclmdlRICaptureEnd first",
+        };
+        let note = format!("model {:#x} is still {note}", self.handle);
+        let code = ACL_ERROR_RT_MODEL_CAPTURED;
+        capture.map_or_else(|| fail(code, note.clone()), |capture| capture.refusal(code, &note))
     }
 
     /// Refuses a context that the model does not belong to.
@@ -218,11 +229,11 @@ pub fn execute_async(here: &Here, model: usize, stream: usize) -> Result<()> {
     model.belongs_to(&*here.context()?)?;
     if let Some(part) = capture::of_stream(entry.handle) {
         let note = format!(
-            "stream {:#x} is captured: a model is not captured again ({})",
-            entry.handle,
-            part.entry.describe()
+            "stream {:#x} is captured, and executions of models cannot be: execute it on another stream, or \
+             after aclmdlRICaptureEnd",
+            entry.handle
         );
-        return Err(fail(ACL_ERROR_RT_STREAM_CAPTURED, note));
+        return Err(part.entry.refusal(ACL_ERROR_RT_STREAM_CAPTURED, &note));
     }
     launch(&graph, &entry.stream)
 }
@@ -281,6 +292,7 @@ pub fn destroy(handle: usize) -> Result<()> {
 /// The context ends: models that were being captured in it become nothing.
 pub(crate) fn abandon(context: &Context) {
     capture::abandon_context(context.handle).into_iter().for_each(discard);
+    super::graph_build::unbind_context(context.handle);
 }
 
 /// aclmdlRIAbort: built models only.

@@ -126,6 +126,11 @@ pub(super) fn unbind_all(model: &ModelEntry) {
     bound.retain(|it| it.model != model.handle);
 }
 
+/// The context ends, and its streams with it.
+pub(super) fn unbind_context(context: usize) {
+    lock(&BOUND).retain(|it| it.stream.context != context);
+}
+
 fn not_bound(entry: &StreamEntry, model: &ModelEntry) -> crate::Error {
     refuse(format!("stream {:#x} is not bound to model {:#x}", entry.handle, model.handle))
 }

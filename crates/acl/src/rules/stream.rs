@@ -51,8 +51,12 @@ fn not_captured(entry: &StreamEntry) -> Result<()> {
     match capture::of_stream(entry.handle) {
         None => Ok(()),
         Some(part) => {
-            let note = format!("stream {:#x} is captured ({})", entry.handle, part.entry.describe());
-            Err(fail(c::ACL_ERROR_RT_STREAM_CAPTURED, note))
+            let note = format!(
+                "stream {:#x} is captured, or bound to a model: it can be neither destroyed nor aborted \
+                 before aclmdlRICaptureEnd, or aclmdlRIUnbindStream",
+                entry.handle
+            );
+            Err(part.entry.refusal(c::ACL_ERROR_RT_STREAM_CAPTURED, &note))
         }
     }
 }
@@ -63,8 +67,9 @@ fn not_waited_for(entry: &StreamEntry) -> Result<()> {
         None => Ok(()),
         Some(part) => {
             let note = format!(
-                "stream {:#x} is captured: its work is recorded and does not run, so it can be neither \
-                 waited for nor queried before aclmdlRICaptureEnd",
+                "stream {:#x} is captured: its work is recorded and does not run, so that it can be neither \
+                 waited for nor queried. Ways out: do it before the capture or after aclmdlRICaptureEnd; or \
+                 use a stream that is not captured",
                 entry.handle
             );
             Err(part.entry.break_by(c::ACL_ERROR_RT_STREAM_CAPTURED, note))
@@ -79,6 +84,7 @@ pub fn destroy(here: &Here, handle: usize) -> Result<()> {
     not_captured(&entry)?;
     let work = entry.stream.fence()?;
     interrupt::wait(here, None, |limit| work.wait(limit))?;
+    capture::cancel_update(&entry);
     engine.end_stream(&entry);
     here.stream.take();
     Ok(())
@@ -90,6 +96,7 @@ pub fn destroy_force(here: &Here, handle: usize) -> Result<()> {
     let entry = here.stream(handle)?.not_default()?;
     not_captured(&entry)?;
     entry.stream.abort();
+    capture::cancel_update(&entry);
     engine.end_stream(&entry);
     here.stream.take();
     Ok(())

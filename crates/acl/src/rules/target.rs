@@ -8,7 +8,7 @@ use super::kinds::CopyKind;
 use crate::{
     Result,
     arguments::not_null,
-    capture::{self, StreamPart},
+    capture::{self, GroupUpdate, StreamPart},
     explain::with_addresses,
     interrupt,
     state::{Here, OpenedEngine, StreamEntry, engine},
@@ -95,6 +95,14 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// The update of a task group that the stream takes part in, if it does.
+    fn update(&self) -> Option<Arc<GroupUpdate>> {
+        match &self.stream {
+            TargetStream::Given(entry) => capture::update_of_stream(entry.handle),
+            TargetStream::Hidden(_) | TargetStream::Over => None,
+        }
+    }
+
     /// Refuses a copy or fill of pageable memory on a stream where a capture forbids it.
     #[inline]
     pub(crate) fn check_pageable(&self, is_pageable: bool) -> ferry_core::Result<()> {
@@ -119,9 +127,12 @@ impl<'a> Target<'a> {
     /// that it was recorded in.
     pub(crate) fn free_behind(&self, base: usize) -> Result<()> {
         let runtime = &self.engine.runtime;
-        match self.captured() {
-            Some(part) => part.entry.recording.keep(Box::new(GraphBuffer { runtime, base })),
-            None => drop(runtime.free(base, |_| Ok(()))?),
+        if let Some(part) = self.captured() {
+            part.entry.recording.keep(Box::new(GraphBuffer { runtime, base }));
+        } else if let Some(update) = self.update() {
+            update.keep(Box::new(GraphBuffer { runtime, base }));
+        } else {
+            runtime.free(base, |_| Ok(()))?;
         }
         Ok(())
     }

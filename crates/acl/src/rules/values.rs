@@ -55,7 +55,9 @@ unsafe fn put(target: &Target, addr: usize, value: u64) -> Result<()> {
     // SAFETY: the source stays until the copy has passed, though it is freed below; the cell is promised.
     let put = unsafe { target.copy(Rows::linear(addr, source.base, CELL), |_| Ok(())) };
     barrier();
-    part.iter().for_each(|part| part.entry.relabel(TaskKind::ValueWrite(addr)));
+    if put.is_ok() {
+        part.iter().for_each(|part| part.entry.relabel(part.stream, TaskKind::ValueWrite(addr)));
+    }
     target.free_behind(source.base)?;
     put
 }

@@ -6,6 +6,7 @@
 
 use super::{
     Graph,
+    group::OpGroup,
     merge::merge_copies,
     order::in_order,
     task::{Branch, Edge, RepeatedOp, Submit, Task, Work},
@@ -94,6 +95,11 @@ impl Capture {
     /// Adds work that `submit` puts into the branch's stream at every execution.
     pub fn each(&self, branch: Branch, submit: Submit) {
         lock(&self.draft).tasks.push(Task { branch, work: Work::Each(submit) });
+    }
+
+    /// Adds a group of ops that can be replaced later.
+    pub fn group(&self, branch: Branch, group: Arc<OpGroup>) {
+        lock(&self.draft).tasks.push(Task { branch, work: Work::Group(group) });
     }
 
     /// The branch has come here.

@@ -11,6 +11,7 @@
 //! streams; nothing below knows graphs but as `NestedWork` that is aborted with the stream.
 
 pub mod capture;
+pub mod group;
 mod merge;
 mod order;
 pub mod task;
@@ -22,6 +23,7 @@ use crate::{
     submissions::{NestedWork, StreamState},
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
 };
+use group::OpGroup;
 use std::{any::Any, collections::VecDeque};
 use task::{Branch, RepeatedOp, Task, Work};
 
@@ -42,7 +44,7 @@ pub struct Graph {
     /// Executions are submitted one at a time.
     turn: Mutex<()>,
     executions: Mutex<VecDeque<Execution>>,
-    /// Some tasks are submitted by functions.
+    /// Some tasks are submitted by functions, or wait for what is submitted elsewhere.
     makes_work: bool,
 }
 
@@ -100,6 +102,11 @@ impl BranchStream<'_, '_> {
 impl NestedWork for Graph {
     fn abort(&self) {
         self.streams.iter().for_each(|stream| stream.abort());
+        let groups = self.tasks.iter().filter_map(|task| match &task.work {
+            Work::Group(group) => Some(group),
+            _ => None,
+        });
+        groups.for_each(|group| group.abort());
     }
 }
 
@@ -112,7 +119,7 @@ impl Graph {
         kept: Vec<Box<dyn Any + Send + Sync>>,
     ) -> Graph {
         Graph {
-            makes_work: tasks.iter().any(|task| matches!(task.work, Work::Each(_))),
+            makes_work: tasks.iter().any(|task| matches!(task.work, Work::Each(_) | Work::Group(_))),
             compared: AtomicU64::new(u64::MAX),
             memory,
             streams,
@@ -300,6 +307,10 @@ impl Graph {
                 BranchStream::Detached(stream) => submit(stream)?,
                 BranchStream::Launching(_) => unreachable!("such graphs are executed detached"),
             },
+            Work::Group(group) => match branch {
+                BranchStream::Detached(stream) => submit_group(stream, group.clone())?,
+                BranchStream::Launching(_) => unreachable!("such graphs are executed detached"),
+            },
             Work::Barrier => {}
             Work::Record(edge) => {
                 records.resize(records.len().max(edge + 1), None);
@@ -340,17 +351,28 @@ impl Graph {
             return Ok(());
         }
         if let Some((block, task)) = self.footprints.gone(table) {
-            return Err(was_freed(&block, task));
+            return Err(was_freed(&block, &format!("task {task} of the graph")));
         }
         self.compared.store(removals, Ordering::Relaxed);
         Ok(())
     }
 }
 
+/// Has a stream of the graph's own run the ops that the group has when the stream comes there.
+fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
+    let (state, ticket) = (stream.state.clone(), stream.newest() + 1);
+    let run = move || {
+        if let Err(error) = group.run(|| state.status.is_dropped(ticket)) {
+            state.status.fail_at(ticket, error);
+        }
+    };
+    stream.call(run).map(drop)
+}
+
 #[cold]
-fn was_freed(block: &Block, task: usize) -> Error {
+fn was_freed(block: &Block, user: &str) -> Error {
     Kind::BadAddress.because(format!(
-        "task {task} of the graph uses {block}, which was freed after the graph was captured: memory of a \
-         graph must stay until the graph is destroyed"
+        "{user} uses {block}, which was freed after the graph was captured: memory of a graph must stay \
+         until the graph is destroyed"
     ))
 }

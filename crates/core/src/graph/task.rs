@@ -1,5 +1,6 @@
 //! The tasks of a graph.
 
+use super::group::OpGroup;
 use crate::{Fill, Indirect, Linear, Op, Plan, Reduction, Result, Stream, sync::Arc, uses::Touched};
 
 /// A branch of a graph: the work that one stream was given. The first one is number 0.
@@ -25,6 +26,8 @@ pub(super) enum Work {
     Call(Arc<dyn Fn() + Send + Sync>),
     /// Work that is made anew.
     Each(Submit),
+    /// Ops that are read when the branch comes here.
+    Group(Arc<OpGroup>),
     /// Nothing: others may wait for the branch to come here.
     Record(Edge),
     /// A wait for a record.
