@@ -11,6 +11,7 @@ mod events;
 mod forbidden;
 mod modes;
 mod running;
+mod threads;
 
 use ferry_tests::*;
 
