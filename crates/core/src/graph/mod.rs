@@ -21,7 +21,7 @@ use crate::{
     footprint::Footprints,
     stream::Transaction,
     submissions::{NestedWork, StreamState},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
+    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Weak, lock},
 };
 use group::OpGroup;
 use std::{any::Any, collections::VecDeque};
@@ -171,9 +171,7 @@ impl Graph {
     /// Whether an execution is queued or runs.
     pub fn is_running(&self) -> bool {
         let _turn = lock(&self.turn);
-        let mut executions = lock(&self.executions);
-        executions.retain(|execution| !execution.is_over());
-        !executions.is_empty()
+        !self.unfinished().is_empty()
     }
 
     /// Drops all executions that are queued or run; returns when no byte of them moves any more.
@@ -187,16 +185,14 @@ impl Graph {
     pub fn execute(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
         let _turn = lock(&self.turn);
         self.compare()?;
-        let before = self.ends_elsewhere(stream);
+        let before = self.end_elsewhere(stream);
         if self.makes_work {
             return self.execute_detached(stream, before);
         }
         stream.transact(|launch| {
             // Once more, under the lock: a free from here on finds the ops of this execution.
             self.compare()?;
-            for fence in before {
-                launch.wait_for(fence)?;
-            }
+            before.map_or(Ok(()), |before| launch.wait_for(before))?;
             let number = self.begin(stream, launch.newest() + 1);
             let submitted = self.submit(&mut BranchStream::Launching(launch));
             self.end(number, launch.newest());
@@ -210,7 +206,7 @@ impl Graph {
     /// As `execute`, with tasks that functions of the layer above submit, which may take locks of theirs: the
     /// first branch has a stream of its own, for which the launching stream waits, and no lock is held
     /// meanwhile.
-    fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
+    fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Option<Arc<dyn Fence>>) -> Result<Ticket> {
         let (gate, mut begun, main) = (Gate::new(), None, &self.streams[0]);
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
@@ -238,12 +234,22 @@ impl Graph {
         weak
     }
 
-    /// The ends of executions that were launched from other streams and are not over.
-    fn ends_elsewhere(&self, stream: &Stream) -> Vec<Arc<dyn Fence>> {
+    /// The executions that are not over, in their order. They end in that order, so that only the first is
+    /// asked, however many are queued.
+    fn unfinished(&self) -> MutexGuard<'_, VecDeque<Execution>> {
         let mut executions = lock(&self.executions);
-        executions.retain(|execution| !execution.is_over());
-        let others = executions.iter().filter(|execution| !Arc::ptr_eq(&execution.launcher, &stream.state));
-        others.map(|execution| execution.launcher.queue.fence_after(execution.last)).collect()
+        while executions.front().is_some_and(Execution::is_over) {
+            executions.pop_front();
+        }
+        executions
+    }
+
+    /// The end of the newest execution, if that was launched from another stream and is not over. It has
+    /// waited for those before it.
+    fn end_elsewhere(&self, stream: &Stream) -> Option<Arc<dyn Fence>> {
+        let executions = self.unfinished();
+        let newest = executions.back().filter(|newest| !Arc::ptr_eq(&newest.launcher, &stream.state))?;
+        Some(newest.launcher.queue.fence_after(newest.last))
     }
 
     /// Notes an execution that is about to be submitted from this ticket on.
