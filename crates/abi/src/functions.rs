@@ -140,6 +140,10 @@ functions! {
         aclrtEventElapsedTime: fn(*mut f32, Handle, Handle) -> Code;
         aclrtSetOpWaitTimeout: fn(u32) -> Code;
 
+        aclrtCreateNotify: fn(*mut Handle, u64) -> Code;
+        aclrtDestroyNotify: fn(Handle) -> Code;
+        aclrtRecordNotify: fn(Handle, Handle) -> Code;
+        aclrtWaitAndResetNotify: fn(Handle, Handle, u32) -> Code;
         aclrtNotifyBatchReset: fn(*mut Handle, usize) -> Code;
         aclrtNotifySetImportPid: fn(Handle, *mut i32, usize) -> Code;
         aclrtNotifyImportByKey: fn(*mut Handle, *const c_char, u64) -> Code;
@@ -211,6 +215,7 @@ functions! {
         aclrtMemsetD32Async: fn(Ptr, usize, u32, usize, Handle) -> Code;
 
         aclmdlRICaptureBegin: fn(Handle, i32) -> Code;
+        aclmdlRICaptureThreadExchangeMode: fn(*mut i32) -> Code;
         aclmdlRICaptureEnd: fn(Handle, *mut Handle) -> Code;
         aclmdlRIExecuteAsync: fn(Handle, Handle) -> Code;
         aclmdlRIDestroy: fn(Handle) -> Code;

@@ -29,12 +29,14 @@ use std::{
 /// What a graph keeps allocated, whatever its type.
 type Keepsake = Arc<dyn Any + Send + Sync>;
 
-/// Work that was captured once, to be launched again and again: [`Device::capture`]. A launch costs one
-/// submission, however many copies there are; copies that follow each other run as one batch.
+/// Work that was captured once, to be launched again and again: [`Device::capture`][capture]. A launch costs
+/// one submission, however many copies there are; copies that follow each other run as one batch.
 ///
 /// Addresses are those of the capture, bytes are those of the execution: between two launches the program
 /// reads and writes the graph's page-locked memory by indexing with a [`GraphSlice`]. While an execution is
 /// in flight the graph is inside the token, and there is no way to the bytes.
+///
+/// [capture]: crate::Device::capture
 ///
 /// ```
 /// let device = ferry::Runtime::new()?.device(0)?;

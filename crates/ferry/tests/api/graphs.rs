@@ -249,7 +249,7 @@ fn a_graph_that_comes_back_from_an_abort_is_written_by_nobody() {
             let stream = stream.clone();
             move || stream.abort()
         });
-        graph = token.wait().map_or_else(|failed| failed.buffer, |graph| graph);
+        graph = token.wait().unwrap_or_else(|failed| failed.buffer);
         graph[output].fill(0xaa);
         aborts.join().unwrap();
         assert!(graph[output].iter().all(|byte| *byte == 0xaa), "the execution goes on");

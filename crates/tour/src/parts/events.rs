@@ -1,9 +1,9 @@
-//! Events: reset, timestamps, and the older queries.
+//! Events: reset, timestamps, and the older queries; notifies, of which a record releases one wait.
 
 use ferry_abi::error::{ensure, refused};
 use ferry_abi::memory::Home;
 use ferry_abi::stream::{Event, Stream};
-use ferry_abi::{Library, Result, call, kind};
+use ferry_abi::{Handle, Library, Result, call, kind};
 
 use crate::ctx::Ctx;
 use crate::mirror::pattern;
@@ -14,6 +14,7 @@ pub const PARTS: &[TourPart] = &[
     part("reset: streams wait for the next record", "reset in order", reset),
     part("timestamps: in order, as elapsed time says", "507006 too early", timestamps),
     part("older queries: event, waits; ExWithFlag", "0 is complete", older_queries),
+    part("notifies: a record releases one wait", "Y2 Y3 Y4", notifies),
 ];
 
 /// ACL_EVENT_SYNC and ACL_EVENT_TIME_LINE.
@@ -135,5 +136,37 @@ fn older_queries(ctx: &mut Ctx) -> Result<Proof> {
     blocker.unblock();
     newest.synchronise()?;
     ctx.verify("the target", &target, &bytes)?;
+    ctx.proof()
+}
+
+/// Two streams wait for one notify, one after the other, before it is recorded: each record lets one go on.
+fn notifies(ctx: &mut Ctx) -> Result<Proof> {
+    let library = ctx.library;
+    let (before, after) = (pattern(1, 4096), pattern(2, 4096));
+    let source = ctx.block(Home::Locked, &after)?;
+    let targets = [ctx.block(Home::Device, &before)?, ctx.block(Home::Device, &before)?];
+    let (recording, waiting) = (ctx.stream()?, [ctx.stream()?, ctx.stream()?]);
+    let mut notify: Handle = std::ptr::null_mut();
+    // SAFETY: `notify` is writable for the time of the call.
+    unsafe { call!(library, aclrtCreateNotify(&mut notify, 0)) }?;
+    for (stream, target) in waiting.iter().zip(&targets) {
+        // SAFETY: takes handles, which the library looks up.
+        unsafe { call!(library, aclrtWaitAndResetNotify(notify, stream.handle(), 0)) }?;
+        stream.copy(target.all(), source.all(), kind::HOST_TO_DEVICE)?;
+    }
+    for (round, stream) in waiting.iter().enumerate() {
+        ensure(!stream.is_done()?, "a stream that waits for a notify", "not ready", "complete")?;
+        // SAFETY: takes handles, which the library looks up.
+        unsafe { call!(library, aclrtRecordNotify(notify, recording.handle())) }?;
+        stream.synchronise_within(60_000)?;
+        ctx.verify("the target behind a notify", &targets[round], &after)?;
+        let others = waiting.iter().skip(round + 1);
+        for (other, target) in others.zip(targets.iter().skip(round + 1)) {
+            ensure(!other.is_done()?, "the next stream that waits", "not ready", "complete")?;
+            ctx.verify("the target of the next stream", target, &before)?;
+        }
+    }
+    // SAFETY: takes a handle, which the library looks up.
+    unsafe { call!(library, aclrtDestroyNotify(notify)) }?;
     ctx.proof()
 }

@@ -19,6 +19,7 @@ mod condition;
 mod descriptor;
 mod events;
 mod fill;
+mod graphs;
 mod linear;
 mod mapping;
 mod matrix;
@@ -45,12 +46,13 @@ pub const GROUPS: &[(&str, &str, &[TourPart])] = &[
     ("Fills", "aclrtMemset, aclrtMemsetD32, and Async of both", fill::PARTS),
     ("Reductions", "aclrtReduceAsync", reduce::PARTS),
     ("Order", "streams, events and host functions", order::PARTS),
+    ("Graphs", "aclmdlRICaptureBegin, aclmdlRICaptureEnd, aclmdlRIExecuteAsync", graphs::PARTS),
     (
         "Streams that stop",
         "aclrtStreamAbort, aclrtDestroyStreamForce, aclrtSetStreamFailureMode",
         stopping::PARTS,
     ),
-    ("Events", "aclrtResetEvent, aclrtEventGetTimestamp, aclrtQueryEvent, ...WaitStatus", events::PARTS),
+    ("Events, notifies", "aclrtResetEvent, aclrtEventGetTimestamp, aclrtRecordNotify", events::PARTS),
     ("Callbacks", "aclrtSubscribeReport, aclrtLaunchCallback, aclrtProcessReport", callbacks::PARTS),
     ("Other allocations", "aclrtMallocWithCfg and others, aclrtFreeWithDevSync", allocations::PARTS),
     ("Registered memory", "aclrtHostRegister, ...V2, aclrtHostGetDevicePointer", registered::PARTS),
