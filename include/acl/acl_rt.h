@@ -937,6 +937,9 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp);
  *  on. */
 aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
+/** A number that no other event of the process has; not of an event of ACL_EVENT_IPC. */
+aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId);
+
 /** What other processes open an event by, which was made by aclrtCreateEventExWithFlag with ACL_EVENT_IPC;
  *  the same each time. */
 aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle);

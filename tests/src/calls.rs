@@ -147,6 +147,7 @@ calls! {
     ferryStreamAdopt(native: usize, stream: *mut usize);
     ferryStreamNative(stream: usize, native: *mut usize);
 
+    aclrtGetEventId(event: usize, id: *mut u32);
     aclrtIpcGetEventHandle(event: usize, handle: *mut aclrtIpcEventHandle);
     aclrtIpcOpenEventHandle(handle: aclrtIpcEventHandle, event: *mut usize);
 

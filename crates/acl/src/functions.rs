@@ -208,6 +208,7 @@ table! {
     aclrtEventElapsedTime: EVERYWHERE;
     aclrtEventGetTimestamp: EVERYWHERE;
     aclrtSetOpWaitTimeout: EVERYWHERE;
+    aclrtGetEventId: EVERYWHERE;
     aclrtIpcGetEventHandle: A2_AND_A3;
     aclrtIpcOpenEventHandle: A2_AND_A3;
 

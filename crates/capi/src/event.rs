@@ -170,6 +170,20 @@ pub unsafe extern "C" fn aclrtEventGetTimestamp(event: aclrtEvent, timestamp: *m
     })
 }
 
+/// A number of the event.
+///
+/// # Safety
+/// `eventId` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aclrtGetEventId(event: aclrtEvent, eventId: *mut u32) -> aclError {
+    enter(&functions::aclrtGetEventId, |_| {
+        not_null("event", event as usize)?;
+        let out = Out::new("eventId", eventId)?;
+        out.set(event::id(event as usize)?);
+        Ok(())
+    })
+}
+
 /// What other processes open an event by.
 ///
 /// # Safety

@@ -284,9 +284,12 @@ pub fn plain(name: &str) -> &str {
     name.strip_prefix("r#").unwrap_or(name)
 }
 
+/// An argument as C has it, or code and words of why C cannot be given it.
+pub type Given<T> = Result<T, (i32, String)>;
+
 /// Raises for an argument of the wrong type; else it is the argument, or code and words of why it cannot be
 /// given to C.
-pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
+pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Given<T>> {
     match given {
         Ok(value) => Ok(Ok(value)),
         Err(Why::Value(code, note)) => Ok(Err((code, note))),
@@ -295,10 +298,7 @@ pub fn of_type<T>(given: Result<T, Why>) -> PyResult<Result<T, (i32, String)>> {
 }
 
 /// A list of numbers, or code and words of the first that cannot be given to C. A wrong type raises.
-pub fn list_of<T: Number>(
-    object: &Bound<'_, PyAny>,
-    name: &str,
-) -> PyResult<Result<Vec<T::C>, (i32, String)>> {
+pub fn list_of<T: Number>(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Given<Vec<T::C>>> {
     let (mut numbers, mut outside) = (Vec::new(), None);
     for (index, one) in cast::<PyList>(object, name, "list")?.iter().enumerate() {
         match of_type(one.extract::<Int<T>>()?.get(&format!("{name}[{index}]")))? {

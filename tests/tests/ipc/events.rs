@@ -433,6 +433,12 @@ fn what_ipc_events_are_not_for_is_refused() {
     refused("end", aclrtEventElapsedTime(&mut ms, plain, event), RT_PARAM_INVALID, &[&name]);
     refused("time", aclrtEventGetTimestamp(event, &mut time), RT_PARAM_INVALID, &[&name]);
 
+    let (mut id, mut other_id, other) = (0, 0, ferry_tests::event());
+    refused("number", aclrtGetEventId(event, &mut id), RT_PARAM_INVALID, &[&name]);
+    ok(aclrtGetEventId(plain, &mut id));
+    ok(aclrtGetEventId(other, &mut other_id));
+    assert_ne!(id, other_id);
+
     let mut handle = aclrtIpcEventHandle { reserved: [0; 64] };
     let code = aclrtIpcGetEventHandle(plain, &mut handle);
     refused("another event", code, RT_PARAM_INVALID, &[&format!("{plain:#x}"), "ACL_EVENT_IPC"]);

@@ -169,8 +169,9 @@ mod tests {
             let record = recorder.begin().expect("a slot");
             assert_eq!((record, record.number()), (reader.latest(), round as u64 + 1));
             assert!(!reader.is_complete(record) && reader.is_complete(before));
+            let bell = reader.table().bell();
             recorder.complete(record);
-            assert!(reader.is_complete(record));
+            assert!(reader.is_complete(record) && reader.table().bell() != bell, "those who wait are woken");
             before = record;
         }
     }

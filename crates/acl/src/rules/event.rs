@@ -394,6 +394,12 @@ pub fn timestamp_us(handle: usize) -> Result<u64> {
     })
 }
 
+/// aclrtGetEventId: a small number that no other living event of the process has.
+pub fn id(handle: usize) -> Result<u32> {
+    let entry = find(handle)?.of_one_process("aclrtGetEventId")?;
+    Ok(Handles::<EventEntry>::index(entry.handle) as u32)
+}
+
 /// aclrtIpcGetEventHandle: what other processes open the event by, the same each time.
 pub fn export_handle(handle: usize) -> Result<[u8; EVENT_HANDLE]> {
     let entry = find(handle)?;

@@ -238,3 +238,23 @@ impl BitState {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_process_rings() {
+        let bit = Arc::new(NotifyBit::default());
+        let table = bit.publish(7).expect("memory");
+        let imported = ImportedNotify::join(&table.shared()).expect("the same table");
+        assert_eq!(imported.number(), 7);
+        let bell = table.bell();
+        imported.record();
+        assert_ne!(table.bell(), bell, "those who wait are woken");
+        bit.change(|state| {
+            assert!(state.is_set, "it counts when the state is asked for");
+            Vec::new()
+        });
+    }
+}
