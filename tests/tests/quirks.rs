@@ -10,7 +10,9 @@ const LEN: usize = 4096;
 const MAPPED: u32 = 0x2;
 const PINNED: u32 = 0x1000_0000;
 
-const CASES: [children::Case; 11] = [
+const CASES: [children::Case; 13] = [
+    ("F1", unsafe_calls_in_a_capture),
+    ("F2", uploads_beside_a_capture),
     ("F3", synchronous_peer_copies),
     ("F4", white_lists),
     ("F6", batches),
@@ -55,6 +57,68 @@ fn quirky(what: &str, code: i32, with_quirk: i32, id: &str) {
         true => refused(what, code, with_quirk, &[&format!("{id} of FERRY_QUIRKS")]),
         false => expect(what, code, SUCCESS),
     }
+}
+
+// proves: F1
+#[test]
+fn a_call_refused_with_107030_leaves_the_capture_alive() {
+    each_way("F1", &[]);
+}
+
+fn unsafe_calls_in_a_capture() {
+    use_device();
+    let (device, heap, stream, outside) = (Memory::device(LEN), Memory::heap(LEN), stream(), stream());
+    let (mut status, mut model) = (-1, 0);
+    ok(aclmdlRICaptureBegin(stream, 0));
+    for _ in 0..200 {
+        expect("synchronous", aclrtMemset(device.addr, LEN, 1, LEN), CAPTURE_MODE_NOT_SUPPORT);
+    }
+    ok(aclmdlRICaptureGetInfo(stream, &mut status, &mut model));
+    assert_eq!(status, if is_on() { 1 } else { 2 }, "ACTIVE with the quirk, else INVALIDATED");
+    let captured = aclrtMemsetAsync(device.addr, LEN, 2, LEN, stream);
+    expect("captured", captured, if is_on() { SUCCESS } else { CAPTURE_INVALIDATED });
+    let ended = aclmdlRICaptureEnd(stream, &mut model);
+    expect("the end", ended, if is_on() { SUCCESS } else { CAPTURE_INVALIDATED });
+    if is_on() {
+        ok(aclmdlRIExecute(model, -1));
+        device.assert_all(2, "the capture ended well");
+    }
+    // Only this code: what else is refused breaks the capture as ever.
+    ok(aclmdlRICaptureBegin(stream, 0));
+    let pageable = aclrtMemcpyAsync(device.addr, LEN, heap.addr, LEN, H2D, outside);
+    expect("pageable", pageable, CAPTURE_BLOCK_ASYNC);
+    expect("the end", aclmdlRICaptureEnd(stream, &mut model), CAPTURE_INVALIDATED);
+}
+
+// proves: F2
+#[test]
+fn an_upload_of_another_thread_breaks_a_thread_local_capture() {
+    each_way("F2", &[]);
+}
+
+fn uploads_beside_a_capture() {
+    const THREAD_LOCAL: i32 = 1;
+    use_device();
+    let (device, heap, stream) = (Memory::device(LEN), Memory::heap(LEN), stream());
+    heap.fill(3);
+    let capture = |mode: i32, call: fn(usize, usize) -> i32| {
+        let mut model = 0;
+        ok(aclmdlRICaptureBegin(stream, mode));
+        let (device, heap) = (device.addr, heap.addr);
+        in_new_thread(move || {
+            use_device();
+            ok(call(device, heap));
+        });
+        aclmdlRICaptureEnd(stream, &mut model)
+    };
+    let upload = |device: usize, heap: usize| aclrtMemcpy(device, LEN, heap, LEN, H2D);
+    let broken = if is_on() { CAPTURE_INVALIDATED } else { SUCCESS };
+    expect("an upload", capture(THREAD_LOCAL, upload), broken);
+    device.assert_all(3, "the copy itself works");
+    let download = |device: usize, heap: usize| aclrtMemcpy(heap, LEN, device, LEN, D2H);
+    expect("a download", capture(THREAD_LOCAL, download), SUCCESS);
+    expect("a fill", capture(THREAD_LOCAL, |device, _| aclrtMemset(device, LEN, 1, LEN)), SUCCESS);
+    expect("a relaxed capture", capture(2, upload), SUCCESS);
 }
 
 // proves: F3

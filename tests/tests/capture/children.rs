@@ -3,8 +3,12 @@
 use super::*;
 use ferry_tests::code::*;
 
-pub(crate) const CASES: [ferry_tests::children::Case; 2] =
-    [("stream limit", stream_limit), ("reset", reset_of_the_device)];
+pub(crate) const CASES: [ferry_tests::children::Case; 4] = [
+    ("stream limit", stream_limit),
+    ("reset", reset_of_the_device),
+    ("updates", groups::updates),
+    ("aborted groups", groups::aborted_groups),
+];
 
 /// Runs a case in a child.
 #[track_caller]
@@ -74,4 +78,16 @@ fn reset_of_the_device() {
     use_device();
     let again = stream();
     ok(aclmdlRIDestroy(capture(again, || {})));
+}
+
+// proves: G37 G38 G39
+#[test]
+fn copies_in_groups_are_updated_in_stream_order() {
+    child("updates", &[("FERRY_TASK_GROUPS", Some("copies"))]);
+}
+
+// proves: G37
+#[test]
+fn an_abort_stops_the_ops_of_groups() {
+    child("aborted groups", &[("FERRY_TASK_GROUPS", Some("copies"))]);
 }

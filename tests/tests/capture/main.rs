@@ -5,11 +5,18 @@
 //! child process.
 
 mod beginning;
+mod building;
+mod callers;
 mod captured;
 mod children;
 mod events;
+mod executing;
 mod forbidden;
+mod groups;
+mod lifetimes;
+mod messages;
 mod modes;
+mod printing;
 mod running;
 mod threads;
 

@@ -4,6 +4,7 @@ use super::*;
 use ferry_tests::code::*;
 use ferry_tests::kind::{D2H, H2D, INNER};
 
+// proves: G1 G13
 #[test]
 fn a_captured_copy_runs_when_the_model_does_and_not_before() {
     own_context();
@@ -28,6 +29,7 @@ fn a_captured_copy_runs_when_the_model_does_and_not_before() {
     expect("G31: destroyed", aclmdlRIExecuteAsync(model, stream), RT_PARAM_INVALID);
 }
 
+// proves: G28
 #[test]
 fn branches_join_by_events_and_run_side_by_side() {
     own_context();
@@ -83,6 +85,7 @@ impl Meeting {
     }
 }
 
+// proves: G14
 #[test]
 fn an_execution_that_touches_freed_memory_fails_in_its_turn_and_names_the_task() {
     own_context();

@@ -145,9 +145,9 @@ impl Capture {
             draft.is_joined()?;
         }
         let tasks = merge_copies(draft.tasks);
-        Ok(Graph::new(self.memory.clone(), draft.streams, tasks, draft.footprints, draft.kept)
-            .with_ends(draft.heads, tails)
-            .launchable())
+        let graph = Graph::new(self.memory.clone(), draft.streams, tasks, draft.footprints, draft.kept)
+            .with_ends(draft.heads, tails);
+        Ok(if draft.is_built { graph.detached() } else { graph }.launchable())
     }
 }
 

@@ -44,8 +44,9 @@ pub struct Graph {
     /// Executions are submitted one at a time.
     turn: Mutex<()>,
     executions: Mutex<VecDeque<Execution>>,
-    /// Some tasks are submitted by functions, or wait for what is submitted elsewhere.
-    makes_work: bool,
+    /// The first branch has a stream of its own, too: some tasks are submitted by functions or wait for what
+    /// is submitted elsewhere, or the graph can be aborted.
+    is_detached: bool,
 }
 
 /// An execution.
@@ -101,6 +102,7 @@ impl BranchStream<'_, '_> {
 
 impl NestedWork for Graph {
     fn abort(&self) {
+        self.tell_abort();
         self.streams.iter().for_each(|stream| stream.abort());
         let groups = self.tasks.iter().filter_map(|task| match &task.work {
             Work::Group(group) => Some(group),
@@ -119,7 +121,7 @@ impl Graph {
         kept: Vec<Box<dyn Any + Send + Sync>>,
     ) -> Graph {
         Graph {
-            makes_work: tasks.iter().any(|task| matches!(task.work, Work::Each(_) | Work::Group(_))),
+            is_detached: tasks.iter().any(|task| matches!(task.work, Work::Each(_) | Work::Group(_))),
             compared: AtomicU64::new(u64::MAX),
             memory,
             streams,
@@ -135,6 +137,12 @@ impl Graph {
 
     fn with_ends(mut self, heads: Vec<Branch>, tails: Vec<Branch>) -> Graph {
         (self.heads, self.tails) = (heads, tails);
+        self
+    }
+
+    /// Has all branches run on streams of the graph's own, so that an abort of the graph drops all of it.
+    fn detached(mut self) -> Graph {
+        self.is_detached = true;
         self
     }
 
@@ -163,6 +171,20 @@ impl Graph {
         }
     }
 
+    /// Fails executions that are about to be dropped. A stream that is aborted itself says so by itself.
+    fn tell_abort(&self) {
+        let dropped = Kind::Aborted.because("the model was aborted before its work was done");
+        let executions = lock(&self.executions);
+        let launched: Vec<_> = executions
+            .iter()
+            .filter(|execution| !execution.is_over())
+            .map(|execution| (execution.launcher.clone(), execution.first))
+            .collect();
+        drop(executions);
+        let still_there = launched.iter().filter(|(launcher, first)| !launcher.status.is_dropped(*first));
+        still_there.for_each(|(launcher, first)| launcher.status.fail_at(*first, dropped.clone()));
+    }
+
     /// How many branches there are.
     pub fn branches(&self) -> usize {
         self.streams.len()
@@ -186,7 +208,7 @@ impl Graph {
         let _turn = lock(&self.turn);
         self.compare()?;
         let before = self.end_elsewhere(stream);
-        if self.makes_work {
+        if self.is_detached {
             return self.execute_detached(stream, before);
         }
         stream.transact(|launch| {
@@ -203,9 +225,8 @@ impl Graph {
         })
     }
 
-    /// As `execute`, with tasks that functions of the layer above submit, which may take locks of theirs: the
-    /// first branch has a stream of its own, for which the launching stream waits, and no lock is held
-    /// meanwhile.
+    /// As `execute`, with the first branch on a stream of its own, for which the launching stream waits. No
+    /// lock is held meanwhile: functions of the layer above that submit tasks may take locks of theirs.
     fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Option<Arc<dyn Fence>>) -> Result<Ticket> {
         let (gate, mut begun, main) = (Gate::new(), None, &self.streams[0]);
         let ticket = stream.transact(|launch| {
@@ -368,7 +389,10 @@ impl Graph {
 fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
     let (state, ticket) = (stream.state.clone(), stream.newest() + 1);
     let run = move || {
-        if let Err(error) = group.run(|| state.status.is_dropped(ticket)) {
+        let is_dropped = || state.status.is_dropped(ticket);
+        if let Err(error) = group.run(is_dropped)
+            && !is_dropped()
+        {
             state.status.fail_at(ticket, error);
         }
     };
