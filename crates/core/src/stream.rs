@@ -289,9 +289,15 @@ impl Stream {
     pub fn abort(&self) {
         let nested = mem::take(&mut lock(&self.state.submitted).nested);
         let passed = self.status().passed();
+        // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
+        // waits for that work, and its waiters with it, while bytes still move.
+        for (ticket, work) in nested.into_iter().filter(|(ticket, _)| *ticket > passed) {
+            if let Some(work) = work.upgrade() {
+                self.status().drop_through(ticket);
+                work.abort();
+            }
+        }
         self.state.queue.abort();
-        let unfinished = nested.iter().filter(|(ticket, _)| *ticket > passed);
-        unfinished.filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort());
     }
 }
 

@@ -135,8 +135,8 @@ impl Graph {
         self.core.execute(stream.core()).inspect_err(leave)
     }
 
-    /// The newest op of each branch. An abort has the launching stream pass the execution before it has the
-    /// branches drop theirs, so that whoever wants the memory back asks them, too.
+    /// The newest op of each branch. A launching stream that drops its work passes the execution whatever the
+    /// branches do, so that a token asks them, too, before it gives the memory back.
     fn ends(&self) -> Vec<(pending::StreamHandle, Ticket)> {
         self.branches.iter().map(|branch| (branch.core().clone(), branch.core().newest())).collect()
     }

@@ -202,3 +202,26 @@ fn a_branch_that_is_started_by_another_comes_behind_it_whatever_was_filled_first
     let want = ["0.1 Copy", "3.1 Wait for op 1 of stream 0", "3.2 Copy", "0.2 Wait for op 2 of stream 3"];
     assert_eq!(site.submitted(), want);
 }
+
+#[test]
+fn an_abort_ends_the_branches_before_the_stream_goes_on() {
+    let site = Site::new();
+    let (side, block) = (stream(&site.runtime), site.block().base);
+    let branch = site.branch(&side);
+    let fork = site.capture.record(0);
+    site.capture.wait(branch, fork);
+    site.copy(&side, block, block + 128);
+    site.copy(&side, block + 256, block);
+    let join = site.capture.record(branch);
+    site.capture.wait(0, join);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    graph.execute(&site.stream).expect("launched");
+    site.log.lock().unwrap().clear();
+    site.stream.abort();
+    let log = site.log.lock().unwrap().clone();
+    // The first branch's own stream, the second one's with a wait and two copies, the launching one's wait.
+    assert_eq!(log, ["abort of 0 ops", "abort of 3 ops", "abort of 1 ops"]);
+    site.stream.status().pass(1);
+    assert_eq!(site.stream.status().take_error().map(|error| error.kind), Some(Kind::Aborted));
+}

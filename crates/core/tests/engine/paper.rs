@@ -22,6 +22,7 @@ pub struct PaperSink {
 pub struct PaperQueue {
     pub submitted: Mutex<Ticket>,
     pub status: Arc<Status>,
+    pub log: Log,
 }
 
 pub struct PaperFence {
@@ -78,7 +79,7 @@ impl Backend for Paper {
         Ok(Block { base, len, home: Home::Host, at: base, page: 4096, origin: Origin::Registered })
     }
     fn queue(&self, _: DeviceId, _: QueueOptions, status: Arc<Status>) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status }))
+        Ok(Box::new(PaperQueue { submitted: Mutex::new(0), status, log: self.log.clone() }))
     }
     fn block_watch(&self) -> Option<&dyn BlockWatch> {
         Some(self)
@@ -130,7 +131,10 @@ impl Queue for PaperQueue {
         *submitted += 1;
         Ok(Arc::new(PaperFence { ticket: *submitted, status: self.status.clone() }))
     }
-    fn abort(&self) {}
+    fn abort(&self) {
+        let submitted = *self.submitted.lock().unwrap();
+        self.log.lock().unwrap().push(format!("abort of {submitted} ops"));
+    }
 }
 
 impl Fence for PaperFence {
