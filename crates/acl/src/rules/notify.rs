@@ -6,7 +6,7 @@
 //! stream is a wait for a gate, so no thread stands still for it; a record is a function of the stream, so
 //! that it has happened when a synchronise of the stream returns.
 //!
-//! [`record_on`] and [`wait_on`] submit to a stream as often as they are called and check no argument: the
+//! `record_on` and `wait_on` submit to a stream as often as they are called and check no argument: the
 //! rules are in [`record`] and [`wait`].
 
 mod bit;
