@@ -1,8 +1,8 @@
 //! The model test: random programs of copies, fills, events and frees over several streams, two threads and a
 //! second process, against a byte mirror that knows what is ordered. Memory is mapped, unmapped, registered
-//! and freed under queued work; models are captured and executed; streams are aborted, destroyed by force and stopped by a failure. Programs
-//! are for the C ABI or for the safe Rust API, which has fewer steps and a few of its own ([`api`]); one
-//! mirror judges both.
+//! and freed under queued work; models are captured and executed; streams are aborted, destroyed by force and
+//! stopped by a failure. Programs are for the C ABI or for the safe Rust API, which has fewer steps and a few
+//! of its own ([`api`]); one mirror judges both.
 //!
 //! `FERRY_MODEL_CASES=5000` runs more programs, `FERRY_MODEL_SEED=7` other ones. A failure is shrunk and
 //! printed as a program one can read.

@@ -318,8 +318,8 @@ pub enum Act {
     Halt {
         stream: usize,
     },
-    /// An execution of a model begins: its main stream follows a stream of the program. `captures` if its tasks
-    /// are captured now; else they are those of the capture.
+    /// An execution of a model begins: its main stream follows a stream of the program. `captures` if its
+    /// tasks are captured now; else they are those of the capture.
     Launch {
         model: usize,
         stream: usize,

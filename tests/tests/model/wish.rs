@@ -160,8 +160,8 @@ pub enum Want {
     Behind(Vec<Want>),
     Renew,
     Halt,
-    /// Tasks of a model, each on its main stream or on the other, captured and launched behind something else,
-    /// so often.
+    /// Tasks of a model, each on its main stream or on the other, captured and launched behind something
+    /// else, so often.
     Model {
         tasks: Vec<(Want, bool)>,
         launches: usize,
