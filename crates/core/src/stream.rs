@@ -291,12 +291,11 @@ impl Stream {
         let passed = self.status().passed();
         // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
         // waits for that work, and its waiters with it, while bytes still move.
-        for (ticket, work) in nested.into_iter().filter(|(ticket, _)| *ticket > passed) {
-            if let Some(work) = work.upgrade() {
-                self.status().drop_through(ticket);
-                work.abort();
-            }
-        }
+        let unfinished = nested.into_iter().filter(|(ticket, _)| *ticket > passed);
+        let there: Vec<_> = unfinished.filter_map(|(ticket, work)| Some((ticket, work.upgrade()?))).collect();
+        // Told of all of them first: work that is aborted tells other streams, and not those that know.
+        there.iter().for_each(|(ticket, _)| self.status().drop_through(*ticket));
+        there.iter().for_each(|(_, work)| work.abort());
         self.state.queue.abort();
     }
 }

@@ -6,7 +6,7 @@
 //! races are left in if the programs may have them. Removing a wish leaves a legal program: that is what
 //! shrinking does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::Api;
 use crate::oracle::{Access, Oracle, Place};
@@ -39,8 +39,10 @@ pub struct Builder {
     /// Who used each stream, and who dropped its tasks.
     stream_users: [[bool; THREADS]; STREAMS.len()],
     stream_breakers: [Option<usize>; STREAMS.len()],
+    /// The tasks of each model that was captured, and its number.
+    pub models: BTreeMap<usize, Vec<Act>>,
     /// Devices whose streams have stopped for good.
-    stopped: [bool; 2],
+    pub stopped: [bool; 2],
 }
 
 impl Builder {
@@ -62,6 +64,7 @@ impl Builder {
             event_users: [None; EVENTS.len()],
             stream_users: [[false; THREADS]; STREAMS.len()],
             stream_breakers: [None; STREAMS.len()],
+            models: BTreeMap::new(),
             stopped: [false; 2],
         }
     }
@@ -89,7 +92,7 @@ impl Builder {
         self.barrier();
         let ends: Vec<_> = match self.program.api {
             Api::C => (0..2).map(|device| Act::SyncDevice { device }).collect(),
-            Api::Rust => (0..STREAMS.len()).map(|stream| Act::SyncStream { stream }).collect(),
+            Api::Rust => (0..USER_STREAMS).map(|stream| Act::SyncStream { stream }).collect(),
         };
         for sync in ends {
             let sync = self.or_refused(sync);
@@ -109,6 +112,10 @@ impl Builder {
 
     pub fn grant(&mut self, wish: &Wish) {
         let Some(act) = self.choose(wish).and_then(|act| self.or_refused(act)) else { return };
+        // What an abort leaves of a model is not known stream by stream.
+        if act.drops() && !self.models.is_empty() {
+            return;
+        }
         if !self.place(wish.thread, act.clone(), wish.repair) {
             return;
         }
@@ -187,6 +194,21 @@ impl Builder {
         false
     }
 
+    /// Adds a step if it races with nothing.
+    pub fn place_alone(&mut self, thread: usize, act: Act) -> bool {
+        let step = Step { thread, act };
+        let trial = self.oracle.consider(&self.program, &step);
+        if trial.races(&self.oracle).next().is_some() {
+            return false;
+        }
+        for b in self.oracle.layout.names(&self.program, &step.act) {
+            self.users[b][thread] = true;
+        }
+        self.oracle.accept(trial);
+        self.push(step);
+        true
+    }
+
     /// Only two copies or fills by the engine may race, and not over a descriptor.
     fn may_race(&self, old: &Access, act: &Act, place: Place) -> bool {
         let by_engine = |act: &Act| !act.moves().is_empty() || matches!(act, Act::Fill { .. });
@@ -204,6 +226,10 @@ impl Builder {
         else {
             return;
         };
+        if from >= USER_STREAMS {
+            self.place(thread, Act::SyncDevice { device: STREAMS[from] }, repair);
+            return self.look(thread);
+        }
         let event = 2 * STREAMS[from] + old % 2;
         match (repair, self.program.timing(act)) {
             (

@@ -36,6 +36,9 @@ pub struct Capi<'a> {
     descs: [usize; DESCS.len()],
     memory: Holdings<'a>,
     gates: Vec<Arc<Blocker>>,
+    models: [AtomicUsize; MODELS],
+    /// A capture goes on: no other thread makes calls meanwhile.
+    captures: AtomicBool,
 }
 
 impl<'a> Capi<'a> {
@@ -57,6 +60,8 @@ impl<'a> Capi<'a> {
                 Holdings::new(program)?
             },
             gates: (0..program.gates).map(|_| Arc::default()).collect(),
+            models: Default::default(),
+            captures: AtomicBool::new(false),
         };
         for (i, device) in STREAMS.into_iter().enumerate().filter(|(i, _)| *i != NULL_STREAM) {
             set_device(device)?;
@@ -85,12 +90,21 @@ impl<'a> Capi<'a> {
         let mut results = vec![];
         for (i, device) in STREAMS.into_iter().enumerate() {
             results.push(set_device(device));
+            if i >= USER_STREAMS && self.captures.load(Ordering::Relaxed) {
+                // A program that failed in the middle of a capture; no capture on this stream is no failure.
+                // SAFETY: a valid place for a handle.
+                unsafe { aclmdlRICaptureEnd(self.stream(i), &mut null_mut()) };
+            }
             if !self.stopped[device].load(Ordering::Relaxed) {
                 results.push(self.order(&Act::SyncStream { stream: i }));
             }
             if i != NULL_STREAM {
                 results.push(ok("aclrtDestroyStream", aclrtDestroyStream(self.stream(i))));
             }
+        }
+        for model in self.models.iter().map(|model| model.load(Ordering::Relaxed)).filter(|model| *model != 0)
+        {
+            results.push(ok("aclmdlRIDestroy", aclmdlRIDestroy(pointer(model))));
         }
         for event in self.events {
             results.push(ok("aclrtDestroyEvent", aclrtDestroyEvent(pointer(event))));
@@ -349,9 +363,70 @@ impl<'a> Capi<'a> {
     }
 }
 
+/// Models.
+impl Capi<'_> {
+    /// Begins the capture of a model, or nothing: it is launched at the end.
+    fn launch(&self, model: usize, captures: bool) -> Result<(), String> {
+        let main = streams_of_model(model)[0];
+        set_device(STREAMS[main])?;
+        self.captures.store(captures, Ordering::Relaxed);
+        if !captures {
+            return Ok(());
+        }
+        ok("aclmdlRICaptureBegin", aclmdlRICaptureBegin(self.stream(main), (model % 3) as i32))
+    }
+
+    fn link(&self, from: usize, to: usize) -> Result<(), String> {
+        if !self.captures.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut event = null_mut();
+        // SAFETY: `event` is a valid place for a handle.
+        ok("aclrtCreateEventWithFlag", unsafe { aclrtCreateEventWithFlag(&mut event, EVENT_SYNC) })?;
+        ok("aclrtRecordEvent", aclrtRecordEvent(event, self.stream(from)))?;
+        ok("aclrtStreamWaitEvent", aclrtStreamWaitEvent(self.stream(to), event))?;
+        ok("aclrtDestroyEvent", aclrtDestroyEvent(event))
+    }
+
+    fn done(&self, model: usize, stream: usize) -> Result<(), String> {
+        if self.captures.swap(false, Ordering::Relaxed) {
+            let (mut handle, main) = (null_mut(), streams_of_model(model)[0]);
+            // SAFETY: `handle` is a valid place for a handle.
+            ok("aclmdlRICaptureEnd", unsafe { aclmdlRICaptureEnd(self.stream(main), &mut handle) })?;
+            self.models[model].store(handle.addr(), Ordering::Relaxed);
+        }
+        ok("aclmdlRIExecuteAsync", aclmdlRIExecuteAsync(self.model(model), self.stream(stream)))
+    }
+
+    /// The execution fails in its stream, because memory of the model was freed.
+    fn stale(&self, model: usize, stream: usize) -> Result<(), String> {
+        set_device(STREAMS[stream])?;
+        self.order(&Act::SyncStream { stream })?;
+        ok("aclmdlRIExecuteAsync", aclmdlRIExecuteAsync(self.model(model), self.stream(stream)))?;
+        refused(ok("aclrtSynchronizeStream", aclrtSynchronizeStream(self.stream(stream))))
+    }
+
+    fn model(&self, model: usize) -> aclmdlRI {
+        pointer(self.models[model].load(Ordering::Relaxed))
+    }
+
+    /// Whether the task is of an execution that is not captured: it runs with the model.
+    fn is_replayed(&self, act: &Act) -> bool {
+        let on_model = |stream: &usize| *stream >= USER_STREAMS;
+        self.program.timing(act).is_some()
+            && self.program.streams(act).iter().any(on_model)
+            && !self.captures.load(Ordering::Relaxed)
+    }
+}
+
 impl Executor for Capi<'_> {
     fn perform(&self, _thread: usize, act: &Act) -> Result<(), String> {
         match act {
+            act if self.is_replayed(act) => Ok(()),
+            Act::Launch { model, captures, .. } => self.launch(*model, *captures),
+            Act::Link { from, to } => self.link(*from, *to),
+            Act::Done { model, stream } => self.done(*model, *stream),
+            Act::Stale { model, stream } => self.stale(*model, *stream),
             Act::Alloc { buffer } => self.memory.alloc(*buffer),
             Act::Free { buffer } => self.memory.free(*buffer),
             Act::Map { window, cell, physical } => {

@@ -1,6 +1,7 @@
 //! From a wish to the step it asks for: which buffers, how many bytes, which kind.
 
 mod in_rust;
+mod models;
 
 use std::ops::Range;
 
@@ -157,6 +158,14 @@ impl Builder {
             }
             Want::Behind(wants) => {
                 self.behind(wish, wants);
+                return None;
+            }
+            Want::Model { tasks, launches, first } => {
+                self.model(wish, tasks, launches, *first);
+                return None;
+            }
+            Want::Again { any, frees } => {
+                self.again(wish, any, frees);
                 return None;
             }
             Want::Renew if stream != NULL_STREAM => Act::Renew { stream },
@@ -468,7 +477,7 @@ fn before(border: usize, any: u16) -> usize {
 
 /// A stream of the device, chosen by any number.
 fn stream_on(device: usize, any: usize) -> usize {
-    let streams: Vec<_> = (0..STREAMS.len()).filter(|s| STREAMS[*s] == device).collect();
+    let streams = streams_of(device);
     streams[any % streams.len()]
 }
 

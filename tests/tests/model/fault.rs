@@ -53,6 +53,10 @@ pub enum Fault {
     LosesForeign,
     /// A reset is forgotten: waits are for the record before it.
     ForgetsReset,
+    /// A model runs once: later executions do nothing.
+    RunsModelsOnce,
+    /// Streams of a model do not wait for each other.
+    ForgetsLinks,
     /// A copy that is given a token does not wait for the copy before.
     ForgetsToken,
     /// A copy that is given a token waits for the last copy before only.
@@ -64,7 +68,9 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 27] = [
+        Fault::RunsModelsOnce,
+        Fault::ForgetsLinks,
         Fault::ReusesBusyMemory,
         Fault::ReadsSourceInCall,
         Fault::StagesLate,

@@ -1,8 +1,8 @@
 //! The model test: random programs of copies, fills, events and frees over several streams, two threads and a
 //! second process, against a byte mirror that knows what is ordered. Memory is mapped, unmapped, registered
-//! and freed under queued work; streams are aborted, destroyed by force and stopped by a failure. Programs
-//! are for the C ABI or for the safe Rust API, which has fewer steps and a few of its own ([`api`]); one
-//! mirror judges both.
+//! and freed under queued work; models are captured and executed; streams are aborted, destroyed by force and
+//! stopped by a failure. Programs are for the C ABI or for the safe Rust API, which has fewer steps and a few
+//! of its own ([`api`]); one mirror judges both.
 //!
 //! `FERRY_MODEL_CASES=5000` runs more programs, `FERRY_MODEL_SEED=7` other ones. A failure is shrunk and
 //! printed as a program one can read.
@@ -134,7 +134,7 @@ fn on_engine(program: &Program, judge: impl Fn(&Capi) -> Result<(), String>) -> 
 }
 
 // proves: R3 R4 R7 R8 R12 R13 R16 R23 R24 R25 R44 R45 R46 R47
-// proves: R49 R53 R56 R71 R73 R76 N1 N2 N4 N5 N9 N12 N14 X1 X4
+// proves: R49 R53 R56 R71 R73 R76 N1 N2 N4 N5 N9 N12 N14 X1 X4 G13 G14 G28 G29
 #[test]
 fn ordered_programs_see_the_bytes_they_must() {
     expect_right(Api::C, setting("FERRY_MODEL_CASES", 150), false, |p| on_engine(p, |capi| judge(p, capi)));
@@ -209,7 +209,7 @@ fn a_failure_shrinks_to_a_program_one_can_read() {
     let (why, program) = find(Api::C, 50, false, short).expect_err("short copies are noticed");
     let text = format!("{program:?}");
     println!("{why}\n{text}");
-    assert!(program.steps.len() < 12 && text.contains(" <- "), "{text}");
+    assert!(program.steps.len() < 15 && text.contains(" <- "), "{text}");
     assert!(why.contains(" is 0x"), "{why}");
 }
 
@@ -231,7 +231,7 @@ fn programs_are_worth_running() {
         (looks, certain) = (looks + expected.looks, certain + expected.certain);
     }
     println!("{tally:#?}\n{racy} of 200 with races, {certain:.0} of {looks} looks certain");
-    assert_eq!(tally.len(), 42, "something never happens: {tally:?}");
+    assert_eq!(tally.len(), 46, "something never happens: {tally:?}");
     assert!(tally.values().all(|times| *times >= 5), "something hardly happens: {tally:?}");
     assert!(
         racy >= 20 && certain > 0.9 * looks as f64,

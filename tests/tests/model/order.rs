@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use crate::api::Lent;
-use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing, streams_of};
+use crate::program::{Act, EVENTS, Program, STREAMS, Step, THREADS, Timing, streams_of, streams_of_model};
 
 pub type Point = usize;
 
@@ -102,6 +102,13 @@ impl Order {
         Placed { call, task }
     }
 
+    /// Later tasks of one stream come after the earlier ones of another.
+    fn link(&mut self, thread: usize, from: usize, to: usize) -> Placed {
+        let last = self.task(thread, from, None);
+        let next = self.task(thread, to, [last.task]);
+        Placed { call: last.call, task: next.task }
+    }
+
     /// Drops what the stream has not done. Nobody else uses the stream at the time.
     fn abort(&mut self, thread: usize, stream: usize) -> Placed {
         let call = self.call(thread, []);
@@ -190,7 +197,12 @@ impl Order {
             }
             Act::Wait { stream, event } => self.task(thread, stream, self.records[event]),
             Act::SyncEvent { event } => at(self.call(thread, self.records[event])),
-            Act::SyncStream { stream } => at(self.call(thread, self.tails[stream][thread].clone())),
+            Act::Launch { model, stream, .. } => self.link(thread, stream, streams_of_model(model)[0]),
+            Act::Link { from, to } => self.link(thread, from, to),
+            Act::Done { model, stream } => self.link(thread, streams_of_model(model)[0], stream),
+            Act::Stale { stream, .. } | Act::SyncStream { stream } => {
+                at(self.call(thread, self.tails[stream][thread].clone()))
+            }
             Act::SyncDevice { device } => {
                 let streams = (0..STREAMS.len()).filter(|s| STREAMS[*s] == device);
                 let tails: Vec<_> = streams.flat_map(|s| self.tails[s][thread].clone()).collect();

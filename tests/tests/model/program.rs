@@ -17,8 +17,19 @@ pub const THREADS: usize = 2;
 pub const GUARD: usize = 64;
 
 /// Streams by number: the device they are on. [`NULL_STREAM`] is the default stream of its device's context.
-pub const STREAMS: [usize; 5] = [0, 0, 0, 1, 1];
+/// Behind those of the program come two for each model, which only its own tasks are on: the main one that it
+/// is captured on, and another that joins it.
+pub const STREAMS: [usize; USER_STREAMS + 2 * MODELS] = [0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1];
 pub const NULL_STREAM: usize = 2;
+/// How many are the program's.
+pub const USER_STREAMS: usize = 5;
+/// How many models a program may capture: the first half on device 0, the others on device 1.
+pub const MODELS: usize = 4;
+
+/// The streams that the tasks of a model are on: the main one and the other.
+pub fn streams_of_model(model: usize) -> [usize; 2] {
+    [0, 1].map(|branch| USER_STREAMS + 2 * model + branch)
+}
 
 /// Events by number: the device they belong to.
 pub const EVENTS: [usize; 4] = [0, 0, 1, 1];
@@ -307,6 +318,28 @@ pub enum Act {
     Halt {
         stream: usize,
     },
+    /// An execution of a model begins: its main stream follows a stream of the program. `captures` if its
+    /// tasks are captured now; else they are those of the capture.
+    Launch {
+        model: usize,
+        stream: usize,
+        captures: bool,
+    },
+    /// One stream of a model follows the other.
+    Link {
+        from: usize,
+        to: usize,
+    },
+    /// An execution of a model ends: the stream that launched it goes on behind it.
+    Done {
+        model: usize,
+        stream: usize,
+    },
+    /// Waits for the stream, and launches a model whose memory was freed, which fails and does nothing.
+    Stale {
+        model: usize,
+        stream: usize,
+    },
     /// Both threads meet; everything called before is before everything called after.
     Barrier,
     /// Waits for the copy that has a page-locked buffer, and takes it back with those that travel with it:
@@ -408,6 +441,11 @@ impl Program {
             Act::Reset { stream, .. } => vec![*stream],
             Act::SyncStream { stream } | Act::Abort { stream } | Act::Renew { stream } => vec![*stream],
             Act::SyncDevice { device } => streams_of(*device),
+            Act::Launch { model, stream, .. } | Act::Done { model, stream } => {
+                [*stream].into_iter().chain(streams_of_model(*model)).collect()
+            }
+            Act::Link { from, to } => vec![*from, *to],
+            Act::Stale { stream, .. } => vec![*stream],
             Act::Halt { stream } => streams_of(STREAMS[*stream]),
             _ => match self.timing(act) {
                 Some(Timing::Task { stream, .. } | Timing::Staged { stream }) => vec![stream],
@@ -424,7 +462,7 @@ impl Program {
     /// Whether the calling thread may sleep in `act` until some stream has moved on.
     pub fn waits(&self, act: &Act) -> bool {
         matches!(act, Act::SyncEvent { .. } | Act::SyncStream { .. } | Act::SyncDevice { .. } | Act::Barrier)
-            || matches!(act, Act::Halt { .. } | Act::Land { .. })
+            || matches!(act, Act::Halt { .. } | Act::Land { .. } | Act::Stale { .. })
             || matches!(self.timing(act), Some(Timing::Task { waits: true, .. }))
     }
 }
@@ -489,8 +527,9 @@ impl Act {
     }
 }
 
+/// The program's streams on a device.
 pub fn streams_of(device: usize) -> Vec<usize> {
-    (0..STREAMS.len()).filter(|s| STREAMS[*s] == device).collect()
+    (0..USER_STREAMS).filter(|s| STREAMS[*s] == device).collect()
 }
 
 /// The bytes of `spans` that lie in `buffer`.

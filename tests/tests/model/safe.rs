@@ -77,7 +77,7 @@ impl<'a> Safe<'a> {
         let stream = |on: usize| device(on)?.stream();
         Ok(Safe {
             program,
-            streams: STREAMS.into_iter().map(stream).collect::<Outcome<_>>()?,
+            streams: STREAMS[..USER_STREAMS].iter().copied().map(stream).collect::<Outcome<_>>()?,
             spies: (0..THREADS).map(stream).collect::<Outcome<_>>()?,
             aborts: Default::default(),
             untold: Default::default(),

@@ -131,6 +131,20 @@ impl fmt::Display for Shown<'_> {
             Act::Abort { stream } => write!(f, "abort s{stream}"),
             Act::Renew { stream } => write!(f, "destroy s{stream} by force, make another"),
             Act::Halt { stream } => write!(f, "s{stream}: fail, and stop all streams of its context"),
+            Act::Launch { model, stream, captures } => {
+                let what = if *captures { "capture and launch" } else { "launch" };
+                write!(
+                    f,
+                    "s{stream}: {what} m{model}, whose streams are s{}, s{}",
+                    streams_of_model(*model)[0],
+                    streams_of_model(*model)[1]
+                )
+            }
+            Act::Link { from, to } => write!(f, "s{to} follows s{from}"),
+            Act::Done { model, stream } => write!(f, "s{stream}: behind m{model}"),
+            Act::Stale { model, stream } => {
+                write!(f, "sync s{stream}, launch m{model}, whose memory was freed")
+            }
             Act::Share { buffer } => write!(f, "share {}", self.name(*buffer)),
             Act::Barrier => write!(f, "--- barrier"),
             Act::Check { buffers } | Act::Land { buffers } => {

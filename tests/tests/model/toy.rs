@@ -13,7 +13,9 @@ use crate::api::Lent;
 use crate::fault::Fault;
 use crate::layout::{Layout, Real};
 use crate::oracle::first_bytes;
-use crate::program::{Act, DESCS, EVENTS, Form, Program, STREAMS, Span, Timing, streams_of};
+use crate::program::{
+    Act, DESCS, EVENTS, Form, Program, STREAMS, Span, Timing, streams_of, streams_of_model,
+};
 use crate::run::Executor;
 
 /// When tasks run.
@@ -70,6 +72,8 @@ struct State {
     descs: [Option<(Span, Span)>; DESCS.len()],
     open: Vec<bool>,
     stopped: [bool; 2],
+    /// The execution of a model that goes on is left out, which only a faulty engine does.
+    skips: bool,
     /// The buffers that copies own, and where in its stream each copy is.
     lent: Lent,
     marks: Vec<(usize, usize)>,
@@ -99,6 +103,7 @@ impl<'a> Toy<'a> {
             descs: [None; DESCS.len()],
             open: vec![false; program.gates],
             stopped: [false; 2],
+            skips: false,
             lent: Lent::default(),
             marks: vec![],
             random: seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
@@ -115,6 +120,13 @@ impl<'a> Toy<'a> {
         let task = if std::mem::take(&mut queue.drops_next) { Task::Record } else { task };
         queue.tasks.push_back(task);
         queue.submitted += 1;
+    }
+
+    /// Later tasks of one stream wait for the earlier ones of another.
+    fn link(&self, state: &mut State, from: usize, to: usize) {
+        self.submit(state, from, Task::Record);
+        let count = state.streams[from].submitted;
+        self.submit(state, to, Task::Wait(from, count));
     }
 
     fn alloc(&self, state: &mut State, buffer: usize) {
@@ -412,12 +424,22 @@ impl Executor for Toy<'_> {
                 Some((other, count)) => self.submit(&mut state, *stream, Task::Wait(other, count)),
                 None => {}
             },
+            Act::Launch { model, stream, captures } => {
+                state.skips = !captures && self.has(Fault::RunsModelsOnce);
+                self.link(&mut state, *stream, streams_of_model(*model)[0]);
+            }
+            Act::Link { .. } if state.skips || self.has(Fault::ForgetsLinks) => {}
+            Act::Link { from, to } => self.link(&mut state, *from, *to),
+            Act::Done { model, stream } => {
+                state.skips = false;
+                self.link(&mut state, streams_of_model(*model)[0], *stream);
+            }
             Act::SyncEvent { event } => {
                 if let Some((stream, count)) = state.records[*event] {
                     state = self.reach(state, stream, count);
                 }
             }
-            Act::SyncStream { stream } => {
+            Act::Stale { stream, .. } | Act::SyncStream { stream } => {
                 let count = state.streams[*stream].submitted;
                 state = self.reach(state, *stream, count);
             }
@@ -441,6 +463,7 @@ impl Executor for Toy<'_> {
             }
             Act::Barrier | Act::Check { .. } => unreachable!("done by the one who runs the program"),
             Act::Abroad { .. } if self.has(Fault::LosesForeign) => {}
+            _ if state.skips => {}
             _ => state = self.transfer(state, act),
         }
         self.idle(&mut state);

@@ -78,6 +78,10 @@ pub fn traits(program: &Program, oracle: &Oracle, layout: &Layout, i: usize) -> 
         ("copy that an abort drops for certain", oracle.is_void(i) && !act.moves().is_empty()),
         ("forced destruction", matches!(act, Act::Renew { .. })),
         ("failure that stops all streams", matches!(act, Act::Halt { .. })),
+        ("model captured", matches!(act, Act::Launch { captures: true, .. })),
+        ("model executed again", matches!(act, Act::Launch { captures: false, .. })),
+        ("streams of a model that join", matches!(act, Act::Link { .. })),
+        ("model whose memory was freed", matches!(act, Act::Stale { .. })),
         ("work by the second process", matches!(act, Act::Abroad { .. })),
     ];
     list.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()

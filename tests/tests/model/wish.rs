@@ -160,6 +160,18 @@ pub enum Want {
     Behind(Vec<Want>),
     Renew,
     Halt,
+    /// Tasks of a model, each on its main stream or on the other, captured and launched behind something
+    /// else, so often.
+    Model {
+        tasks: Vec<(Want, bool)>,
+        launches: usize,
+        first: Box<Want>,
+    },
+    /// Another execution of some model, perhaps after memory of it was freed.
+    Again {
+        any: usize,
+        frees: bool,
+    },
     Barrier,
     /// Takes a page-locked buffer back that a copy owns.
     Land {
@@ -255,6 +267,16 @@ fn change() -> impl Strategy<Value = Want> {
     ]
 }
 
+/// Copies and fills that are captured, some of them on the stream that joins.
+fn model() -> impl Strategy<Value = Want> {
+    let tasks = prop::collection::vec((transfer(), any::<bool>()), 1..6);
+    (tasks, 1..4usize, transfer()).prop_map(|(tasks, launches, first)| Want::Model {
+        tasks,
+        launches,
+        first: Box::new(first),
+    })
+}
+
 fn abroad() -> impl Strategy<Value = Want> {
     let manner = prop_oneof![Just(Manner::Call), Just(Manner::Stream), Just(Manner::Detour)];
     (pick(), pick(), len(), any::<Option<u8>>(), manner)
@@ -293,6 +315,8 @@ fn want_in_c() -> impl Strategy<Value = Want> {
             wants.extend([change.clone(), change]);
             Want::Behind(wants)
         }),
+        2 => model(),
+        2 => (0..MODELS, rarely()).prop_map(|(any, frees)| Want::Again { any, frees }),
         1 => Just(Want::Renew),
         1 => (0..6usize).prop_map(|n| if n < 5 { Want::Release } else { Want::Halt }),
         1 => Just(Want::Barrier),
@@ -362,7 +386,7 @@ fn wish(api: Api) -> impl Strategy<Value = Wish> {
         1 => Just(Repair::SyncEvent),
         2 => Just(Repair::Leave),
     ];
-    (0..THREADS, 0..STREAMS.len(), want(api), repair).prop_map(|(thread, stream, want, repair)| Wish {
+    (0..THREADS, 0..USER_STREAMS, want(api), repair).prop_map(|(thread, stream, want, repair)| Wish {
         thread,
         stream,
         want,

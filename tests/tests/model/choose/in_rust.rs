@@ -28,8 +28,8 @@ impl Builder {
         up: &[bool],
     ) -> Option<Act> {
         let (thread, stream) = (wish.thread, wish.stream);
-        let any = |n: usize| (stream + n) % STREAMS.len();
-        let others = [any(1 + host.slot % (STREAMS.len() - 1)), any(device.slot)];
+        let any = |n: usize| (stream + n) % USER_STREAMS;
+        let others = [any(1 + host.slot % (USER_STREAMS - 1)), any(device.slot)];
         // So that the first copy is still to come when the buffer is asked for.
         let hold = Act::Hold { gate: self.program.gates, stream: others[0] };
         self.place(thread, hold, wish.repair).then_some(())?;
