@@ -1,9 +1,11 @@
 //! Mailboxes: the callbacks that wait for a thread of the user's to run them.
 //!
-//! A mailbox belongs to a thread and has the callbacks launched on each stream that is subscribed to it, in
-//! their order. A callback is a mark in its stream, and due when the stream has passed it; if it is to block
-//! the stream, a gate stands behind the mark until it has run. No lock is held and no thread of ours is used
-//! while a callback runs.
+//! A mailbox belongs to a thread and has the callbacks launched on each stream that is subscribed to it. A
+//! callback is a mark in the stream that runs it, and due when that has passed it; if it is to block the
+//! stream, a gate stands behind the mark until it has run. Callbacks of one handle may be run by several
+//! streams: executions of a model launch those of a captured stream. There is a queue for each of them, in
+//! the order of the stream that runs them, so that only the first of a queue can be due. No lock is held and
+//! no thread of ours is used while a callback runs.
 //!
 //! Streams are handles here, and nothing knows calls: `rules/report.rs` has the functions of C.
 
@@ -34,13 +36,25 @@ struct Mailboxes {
 pub(crate) struct Mailbox {
     thread: u64,
     device: u32,
-    queues: Mutex<Vec<StreamQueue>>,
+    queues: Mutex<CallbackQueues>,
     changed: Condvar,
 }
 
-/// The callbacks of one stream, in the order of their launches.
+/// The callbacks of one thread, by the streams that run them.
+#[derive(Default)]
+struct CallbackQueues {
+    /// The handles that are subscribed to the thread.
+    subscribed: Vec<usize>,
+    /// Those that have callbacks; the one whose turn is next comes first.
+    waiting: Vec<StreamQueue>,
+}
+
+/// The callbacks of one handle that one stream runs, in the order of their launches.
 struct StreamQueue {
+    /// The handle that they were launched on.
     stream: usize,
+    /// The stream that runs them, by its id: the handle's own, or one that executes a model.
+    runner: u64,
     pending: VecDeque<PendingCallback>,
 }
 
@@ -93,7 +107,7 @@ pub(crate) fn subscribe(
         return Err(fail(c::ACL_ERROR_RT_INVALID_HANDLE, note));
     }
     let mailbox = all.of_thread(thread, device)?;
-    lock(&mailbox.queues).push(StreamQueue { stream, pending: VecDeque::new() });
+    lock(&mailbox.queues).subscribed.push(stream);
     all.threads.insert(thread, mailbox.clone());
     all.streams.insert(stream, mailbox);
     Ok(())
@@ -118,9 +132,9 @@ pub(crate) fn forget(stream: usize) {
 fn end(mut all: MutexGuard<'_, Mailboxes>, stream: usize) {
     let Some(mailbox) = all.streams.remove(&stream) else { return };
     let mut queues = lock(&mailbox.queues);
-    let place = queues.iter().position(|queue| queue.stream == stream);
-    let gone = place.map(|place| queues.remove(place));
-    if queues.is_empty() {
+    queues.subscribed.retain(|subscribed| *subscribed != stream);
+    let gone: Vec<_> = queues.waiting.extract_if(.., |queue| queue.stream == stream).collect();
+    if queues.subscribed.is_empty() {
         all.threads.remove(&mailbox.thread);
     }
     drop((queues, all));
@@ -177,14 +191,16 @@ impl Mailbox {
     ) -> Result<()> {
         // Locked during the submission: callbacks are in the order of their marks.
         let mut queues = lock(&self.queues);
-        let queue =
-            queues.iter_mut().find(|queue| queue.stream == handle).ok_or_else(|| no_thread(handle))?;
+        if !queues.subscribed.contains(&handle) {
+            return Err(no_thread(handle));
+        }
         let mark = stream.mark()?;
         let gate = blocks.then(Gate::new);
         if let Some(gate) = &gate {
             stream.wait_for(gate.clone())?;
         }
-        queue.pending.push_back(PendingCallback { mark: mark.clone(), callback: Some(callback), gate });
+        let pending = PendingCallback { mark: mark.clone(), callback: Some(callback), gate };
+        queues.add(handle, stream.id(), pending);
         drop(queues);
         let mailbox = self.clone();
         mark.when_done(Box::new(move || mailbox.notice()));
@@ -200,12 +216,12 @@ impl Mailbox {
 
     /// How many callbacks have not run.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.queues).iter().map(|queue| queue.pending.len()).sum()
+        lock(&self.queues).waiting.iter().map(|queue| queue.pending.len()).sum()
     }
 
     /// The first callback of some stream, if it is wanted.
     pub(crate) fn take(&self, wanted: impl Fn(&PendingCallback) -> bool) -> Option<PendingCallback> {
-        take_from(&mut lock(&self.queues), wanted)
+        lock(&self.queues).take(wanted)
     }
 
     /// Waits for a callback that is due, until `deadline`. If there is a `slice`, no wait is longer, and
@@ -218,10 +234,10 @@ impl Mailbox {
     ) -> Result<Option<PendingCallback>> {
         let mut queues = lock(&self.queues);
         loop {
-            if queues.is_empty() {
+            if queues.subscribed.is_empty() {
                 return Err(no_stream(self.thread));
             }
-            if let Some(pending) = take_from(&mut queues, PendingCallback::is_due) {
+            if let Some(pending) = queues.take(PendingCallback::is_due) {
                 return Ok(Some(pending));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -241,18 +257,28 @@ impl Mailbox {
     }
 }
 
-/// Takes the first callback that is wanted of the first stream that has one; that stream's next turn comes
-/// after the others'. It need not be the first of its stream: executions of models have callbacks, too, under
-/// the handle of the stream that was captured, and do not run in the order of that stream.
-fn take_from(
-    queues: &mut [StreamQueue],
-    wanted: impl Fn(&PendingCallback) -> bool,
-) -> Option<PendingCallback> {
-    let first = |queue: &StreamQueue| queue.pending.iter().position(&wanted);
-    let (place, index) = queues.iter().enumerate().find_map(|(place, queue)| Some((place, first(queue)?)))?;
-    let pending = queues[place].pending.remove(index);
-    queues[place..].rotate_left(1);
-    pending
+impl CallbackQueues {
+    fn add(&mut self, stream: usize, runner: u64, pending: PendingCallback) {
+        let is_its = |queue: &&mut StreamQueue| (queue.stream, queue.runner) == (stream, runner);
+        match self.waiting.iter_mut().find(is_its) {
+            Some(queue) => queue.pending.push_back(pending),
+            None => self.waiting.push(StreamQueue { stream, runner, pending: [pending].into() }),
+        }
+    }
+
+    /// Takes the first callback of the first queue where it is wanted; that queue's next turn comes after the
+    /// others'.
+    fn take(&mut self, wanted: impl Fn(&PendingCallback) -> bool) -> Option<PendingCallback> {
+        let is_wanted = |queue: &StreamQueue| queue.pending.front().is_some_and(&wanted);
+        let place = self.waiting.iter().position(is_wanted)?;
+        let queue = &mut self.waiting[place];
+        let pending = queue.pending.pop_front();
+        match queue.pending.is_empty() {
+            true => drop(self.waiting.remove(place)),
+            false => self.waiting[place..].rotate_left(1),
+        }
+        pending
+    }
 }
 
 fn no_thread(stream: usize) -> Error {
@@ -263,4 +289,95 @@ fn no_thread(stream: usize) -> Error {
 fn no_stream(thread: u64) -> Error {
     let note = format!("this thread, {thread}, is subscribed to no stream: call aclrtSubscribeReport first");
     fail(c::ACL_ERROR_RT_THREAD_SUBSCRIBE, note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferry_core::{Fence, Point};
+    use std::{
+        any::Any,
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    };
+
+    /// A mark that is passed when told, and counts how often it is asked.
+    #[derive(Default)]
+    struct CountedMark {
+        is_done: AtomicBool,
+        asked: AtomicUsize,
+    }
+
+    impl Fence for CountedMark {
+        fn is_done(&self) -> bool {
+            self.asked.fetch_add(1, Relaxed);
+            self.is_done.load(Relaxed)
+        }
+
+        fn wait(&self, _: Option<Duration>) -> ferry_core::Result<()> {
+            unreachable!("mailboxes do not wait for a mark")
+        }
+
+        fn when_done(&self, _: Box<dyn FnOnce() + Send>) {}
+
+        fn point(&self) -> Option<Point> {
+            None
+        }
+
+        fn native(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    impl Mark for CountedMark {
+        fn failed(&self) -> bool {
+            false
+        }
+
+        fn reached_us(&self) -> Option<u64> {
+            Some(0)
+        }
+
+        fn elapsed_ms(&self, _: &dyn Mark) -> Option<f64> {
+            None
+        }
+    }
+
+    fn mailbox() -> Mailbox {
+        Mailbox { thread: 1, device: 0, queues: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Adds a callback of handle 1 that the stream `runner` runs.
+    fn add(mailbox: &Mailbox, runner: u64) -> Arc<CountedMark> {
+        let mark = Arc::new(CountedMark::default());
+        let pending = PendingCallback { mark: mark.clone(), callback: None, gate: None };
+        lock(&mailbox.queues).add(1, runner, pending);
+        mark
+    }
+
+    #[test]
+    fn a_callback_costs_the_same_however_many_are_behind_it() {
+        const CALLBACKS: usize = 1000;
+        let mailbox = mailbox();
+        let marks: Vec<_> = (0..CALLBACKS).map(|_| add(&mailbox, 7)).collect();
+        for mark in &marks {
+            mark.is_done.store(true, Relaxed);
+            mailbox.notice();
+            assert!(mailbox.take(PendingCallback::is_due).is_some());
+        }
+        let asked: usize = marks.iter().map(|mark| mark.asked.load(Relaxed)).sum();
+        assert!(asked <= 4 * CALLBACKS, "{CALLBACKS} callbacks, whose marks were asked {asked} times");
+        assert_eq!(mailbox.len(), 0);
+    }
+
+    #[test]
+    fn callbacks_of_an_execution_do_not_wait_for_those_of_the_handles_own_stream() {
+        let mailbox = mailbox();
+        let marks = [7, 8, 8].map(|runner| add(&mailbox, runner));
+        assert!(mailbox.take(PendingCallback::is_due).is_none());
+        marks[2].is_done.store(true, Relaxed);
+        assert!(mailbox.take(PendingCallback::is_due).is_none(), "its stream has one before it");
+        marks[1].is_done.store(true, Relaxed);
+        let taken = [(); 3].map(|()| mailbox.take(PendingCallback::is_due).is_some());
+        assert_eq!((taken, mailbox.len()), ([true, true, false], 1));
+    }
 }
