@@ -8,7 +8,7 @@ use crate::{
     sync::{Arc, MutexGuard, Weak, lock},
     uses::Touched,
 };
-use std::{mem, time::Duration};
+use std::{mem, ptr, time::Duration};
 
 /// What submitting returns in place of a ticket where the work was recorded: every stream has passed it.
 pub const RECORDED: Ticket = 0;
@@ -253,7 +253,11 @@ impl Stream {
         let last = lock(&self.state.submitted);
         let is_known = !last.is_shared && self.status().passed() >= last.ticket;
         drop(last);
-        Ok(is_known || self.fence()?.is_done())
+        let is_idle = is_known || self.fence()?.is_done();
+        if is_idle {
+            self.state.nested().iter().for_each(|work| work.collect_failures());
+        }
+        Ok(is_idle)
     }
 
     /// Shares the stream with other libraries of the process, and says what the backend's driver calls it.
@@ -269,7 +273,7 @@ impl Stream {
     /// The work that was submitted so far, to be waited for.
     pub fn so_far(&self) -> Result<SoFar<'_>> {
         let status = self.status();
-        Ok(SoFar { behind: status.passed(), status, fence: self.fence()? })
+        Ok(SoFar { behind: status.passed(), status, fence: self.fence()?, nested: self.state.nested() })
     }
 
     /// Waits for everything submitted so far, and reports the first failure that was not reported before.
@@ -362,8 +366,9 @@ impl Transaction<'_> {
 
     /// An abort of this stream aborts `work` as well, unless the newest op so far has passed.
     pub(crate) fn nest(&mut self, work: Weak<dyn NestedWork>) {
-        let passed = self.stream.status().passed();
-        self.last.nested.retain(|(ticket, _)| *ticket > passed);
+        // Kept when it has passed, too: its failures may not be known yet.
+        let is_other = |other: &Weak<dyn NestedWork>| !ptr::addr_eq(other.as_ptr(), work.as_ptr());
+        self.last.nested.retain(|(_, other)| other.strong_count() > 0 && is_other(other));
         let ticket = self.last.ticket;
         self.last.nested.push((ticket, work));
     }
@@ -375,6 +380,8 @@ pub struct SoFar<'a> {
     /// The newest ticket that had passed then.
     behind: Ticket,
     fence: Arc<dyn Fence>,
+    /// Work on other queues that ops of the stream wait for.
+    nested: Vec<Arc<dyn NestedWork>>,
 }
 
 impl SoFar<'_> {
@@ -382,6 +389,7 @@ impl SoFar<'_> {
     /// stream for good.
     pub fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let waited = self.fence.wait(limit);
+        self.nested.iter().for_each(|work| work.collect_failures());
         self.status.dropped_behind(self.behind).map_or(waited, Err)
     }
 }

@@ -16,10 +16,20 @@ pub(crate) struct StreamState {
     pub(crate) submitted: CachePadded<Mutex<Submitted>>,
 }
 
+impl StreamState {
+    /// The work on queues of its own that ops of the stream wait for, or have waited for.
+    pub(crate) fn nested(&self) -> Vec<Arc<dyn NestedWork>> {
+        lock(&self.submitted).nested.iter().filter_map(|(_, work)| work.upgrade()).collect()
+    }
+}
+
 /// Work that an op of a stream stands for and that runs on queues of its own.
 pub(crate) trait NestedWork: Send + Sync {
     /// Drops what has not begun and stops what runs; returns when no byte of it moves any more.
     fn abort(&self);
+
+    /// Has failures told of what has ended. A device may tell them only when it is asked.
+    fn collect_failures(&self);
 }
 
 /// The newest tickets. The lock around it orders submissions.
@@ -37,7 +47,8 @@ pub(crate) struct Submitted {
     pub(crate) is_diverted: bool,
     /// What takes work in place of the queue.
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
-    /// Work on queues of its own that ops of this stream wait for, by the ticket of that op.
+    /// Work on queues of its own that ops of this stream wait for or have waited for, each with the ticket of
+    /// the newest such op.
     pub(crate) nested: Vec<(Ticket, Weak<dyn NestedWork>)>,
     /// What the last linear copy went between.
     pub(crate) recent: Recent,

@@ -54,6 +54,8 @@ struct Execution {
     number: u64,
     /// The newest ticket of each branch's own stream before it.
     before: Vec<Ticket>,
+    /// The same after it, if it uses these streams.
+    after: Option<Vec<Ticket>>,
     launcher: Arc<StreamState>,
     /// The first op of the launching stream that belongs to it.
     first: Ticket,
@@ -109,6 +111,20 @@ impl NestedWork for Graph {
             _ => None,
         });
         groups.for_each(|group| group.abort());
+    }
+
+    fn collect_failures(&self) {
+        if !self.is_detached && self.streams.len() == 1 {
+            return;
+        }
+        let executions = lock(&self.executions);
+        let over = executions.iter().take_while(|execution| execution.is_over());
+        let ends = over.last().and_then(|execution| execution.after.clone());
+        drop(executions);
+        for (stream, ticket) in self.streams.iter().zip(ends.into_iter().flatten()) {
+            // Asked, the device tells what has failed up to there.
+            stream.fence_after(ticket).is_done();
+        }
     }
 }
 
@@ -217,6 +233,7 @@ impl Graph {
             before.map_or(Ok(()), |before| launch.wait_for(before))?;
             let number = self.begin(stream, launch.newest() + 1);
             let submitted = self.submit(&mut BranchStream::Launching(launch));
+            self.note_ends(number);
             self.end(number, launch.newest());
             if self.streams.len() > 1 {
                 launch.nest(self.weak());
@@ -228,11 +245,11 @@ impl Graph {
     /// As `execute`, with the first branch on a stream of its own, for which the launching stream waits. No
     /// lock is held meanwhile: functions of the layer above that submit tasks may take locks of theirs.
     fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Option<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, mut begun, main) = (Gate::new(), None, &self.streams[0]);
+        let (gate, mut begun, mut number, main) = (Gate::new(), None, 0, &self.streams[0]);
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
             launch.wait_for(gate.clone())?;
-            let number = self.begin(stream, launch.newest());
+            number = self.begin(stream, launch.newest());
             self.end(number, launch.newest());
             launch.nest(self.weak());
             Ok(())
@@ -243,6 +260,7 @@ impl Graph {
         if let Err(error) = submitted {
             stream.status().fail_at(ticket, error);
         }
+        self.note_ends(number);
         match main.fence() {
             Ok(end) => gate.bind(end),
             Err(_) => gate.open(),
@@ -258,6 +276,7 @@ impl Graph {
     /// The executions that are not over, in their order. They end in that order, so that only the first is
     /// asked, however many are queued.
     fn unfinished(&self) -> MutexGuard<'_, VecDeque<Execution>> {
+        self.collect_failures();
         let mut executions = lock(&self.executions);
         while executions.front().is_some_and(Execution::is_over) {
             executions.pop_front();
@@ -279,14 +298,28 @@ impl Graph {
         let mut executions = lock(&self.executions);
         let number = executions.back().map_or(0, |execution| execution.number + 1);
         let launcher = stream.state.clone();
-        executions.push_back(Execution { number, before, launcher, first, last: Ticket::MAX });
+        executions.push_back(Execution { number, before, after: None, launcher, first, last: Ticket::MAX });
         number
     }
 
-    /// The execution was submitted up to this ticket.
+    /// The execution was submitted up to this ticket of the launching stream.
     fn end(&self, number: u64, last: Ticket) {
+        self.change(number, |execution| execution.last = last);
+    }
+
+    /// The execution was submitted to the graph's own streams, too, if it uses them.
+    fn note_ends(&self, number: u64) {
+        if self.is_detached || self.streams.len() > 1 {
+            let after = self.streams.iter().map(|stream| stream.newest()).collect();
+            self.change(number, |execution| execution.after = Some(after));
+        }
+    }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Execution)) {
         let mut executions = lock(&self.executions);
-        executions.iter_mut().filter(|execution| execution.number == number).for_each(|it| it.last = last);
+        if let Some(execution) = executions.iter_mut().find(|execution| execution.number == number) {
+            change(execution);
+        }
     }
 
     /// Submits all tasks. If one of them cannot be submitted, those before it run.
