@@ -57,6 +57,7 @@ fn guarded(function: &ApiFunction, body: impl FnOnce(&Here) -> Result<()>) -> i3
     let checked = || {
         with_here(|here| {
             here.count_call();
+            here.function.set(function.name);
             here.turns.end_those_left();
             function.allowed()?;
             body(here)

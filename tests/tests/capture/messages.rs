@@ -73,9 +73,10 @@ fn what_broke_a_capture_is_told_until_its_end() {
     let (main, memory) = (stream(), Memory::device(64));
     ok(aclmdlRICaptureBegin(main, THREAD_LOCAL));
     expect("breaks it", aclrtSynchronizeStream(main), STREAM_CAPTURED);
-    let first = ["neither waited for nor queried", "aclmdlRICaptureEnd", "THREAD_LOCAL"];
+    let breaker = "broken before, by aclrtSynchronizeStream, call ";
+    let first = [breaker, "neither waited for nor queried", "aclmdlRICaptureEnd", "THREAD_LOCAL"];
     refused("later", aclrtMemsetAsync(memory.addr, 64, 1, 64, main), CAPTURE_INVALIDATED, &first);
     let mut model = 1;
-    let words = ["neither waited for nor queried", "without a model", "THREAD_LOCAL"];
+    let words = [breaker, "neither waited for nor queried", "without a model", "THREAD_LOCAL"];
     refused("at the end", aclmdlRICaptureEnd(main, &mut model), CAPTURE_INVALIDATED, &words);
 }

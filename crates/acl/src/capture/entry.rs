@@ -151,11 +151,15 @@ impl CaptureEntry {
         matches!(lock(&self.state).phase, CapturePhase::Invalid(_))
     }
 
-    /// Breaks it, unless it is broken or has ended.
+    /// Breaks it, unless it is broken or has ended: by the call that goes on.
     pub(crate) fn invalidate(&self, why: &str) {
+        let by = with_here(|here| Ok((here.function.get(), here.calls.get())));
+        let by = by.map_or(String::new(), |(function, call)| {
+            format!("by {function}, call {call} of thread {}: ", this_thread())
+        });
         let mut state = lock(&self.state);
         if state.phase == CapturePhase::Active {
-            state.phase = CapturePhase::Invalid(why.to_owned());
+            state.phase = CapturePhase::Invalid(format!("{by}{why}"));
         }
     }
 
@@ -197,7 +201,7 @@ impl CaptureEntry {
     /// The error of a task that comes when the capture is broken.
     fn broken(&self, why: &str) -> Error {
         let note = format!(
-            "the capture takes no more tasks, since it was broken before: {why}. Call aclmdlRICaptureEnd, \
+            "the capture takes no more tasks, since it was broken before, {why}. Call aclmdlRICaptureEnd, \
              and capture again without that"
         );
         self.refusal(c::ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, &note)

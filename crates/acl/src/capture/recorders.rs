@@ -199,7 +199,7 @@ pub(crate) fn end(context: &Context, entry: &Arc<CaptureEntry>) -> Result<Arc<Gr
     let graph = entry.recording.finish();
     if let Some(why) = broken {
         let note = format!(
-            "the capture has ended without a model, since it was broken before: {why}. Capture again without \
+            "the capture has ended without a model, since it was broken before, {why}. Capture again without \
              that"
         );
         return Err(entry.refusal(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, &note));

@@ -58,6 +58,8 @@ pub struct Here {
     pub(crate) turns: ReportTurns,
     /// The stream whose limits of cores the thread uses, or 0.
     pub(crate) limits_of: Cell<usize>,
+    /// The C function that it called last, for messages about the call. Fast paths are not noted.
+    pub(crate) function: Cell<&'static str>,
     /// aclmdlRICaptureMode of the thread: how strict captures are with it.
     pub(crate) capture_mode: Cell<i32>,
     /// How often its key was destroyed.
@@ -148,6 +150,7 @@ impl Here {
             hidden: RefCell::default(),
             turns: ReportTurns::default(),
             limits_of: Cell::new(0),
+            function: Cell::new(""),
             capture_mode: Cell::new(c::ACL_MODEL_RI_CAPTURE_MODE_GLOBAL),
             round: Cell::new(0),
         }));
