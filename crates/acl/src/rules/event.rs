@@ -1,11 +1,18 @@
-//! Events: created, recorded, waited for and timed. Those of several processes: `ipc_event.rs`.
+//! Events: created, recorded, waited for and timed.
+//!
+//! An event is a handle of an event of the engine, with what the documents ask for besides: which function
+//! made it, its flags, its number among those of the device. What several processes share of one is
+//! `ipc_event.rs`'s. Events in captures, which join streams, and events between a model and streams outside
+//! are `event/captured.rs`'s: that knows this module, and this one asks it only whether an event is captured.
+
+mod captured;
 
 pub use super::ipc_event::EVENT_HANDLE;
 use super::ipc_event::SharedEvent;
 use crate::{
     Error, Result,
     arguments::{limit_ms, refuse},
-    capture::{self, CaptureEntry, StreamPart, TaskKind},
+    capture::{self, CaptureEntry},
     constants::{self as c, *},
     error::fail,
     functions,
@@ -14,9 +21,10 @@ use crate::{
     state::{Here, OpenedEngine, StreamEntry, engine},
     waits::{self, Until},
 };
-use ferry_core::{Edge, Event, Fence, Gate, Kind, Mark, Stream, Ticket, sync::lock};
+use captured::{CapturedRecord, ExternalFlag, ExternalUse};
+pub use captured::{record_with_flag, wait_with_flag};
+use ferry_core::{Event, Fence, Gate, Kind, Mark, Ticket};
 use std::{
-    mem,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -41,13 +49,6 @@ pub struct EventEntry {
     external: Mutex<Option<(Weak<CaptureEntry>, ExternalUse)>>,
     /// What several processes share of it, if they do.
     ipc: Option<SharedEvent>,
-}
-
-/// A record in a capture.
-struct CapturedRecord {
-    capture: Weak<CaptureEntry>,
-    /// `None` if it was reset since.
-    edge: Option<Edge>,
 }
 
 /// The function that made an event; the three kinds differ in what may be asked of them.
@@ -218,73 +219,6 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     }
 }
 
-/// aclrtRecordEventWithFlag: with flag 1 a task of a model, whose executions record the event for streams
-/// outside.
-pub fn record_with_flag(here: &Here, handle: usize, stream: usize, flag: u32) -> Result<()> {
-    if flag == 0 {
-        return record(here, handle, stream);
-    }
-    let (entry, part) = external_use(here, handle, stream, flag, ExternalUse::Record)?;
-    part.each(TaskKind::EventRecord(handle), move |stream| Ok(entry.event.record(stream)?))
-}
-
-/// aclrtStreamWaitEventWithFlag: with flag 1 a task of a model, whose executions wait for what was recorded
-/// outside.
-pub fn wait_with_flag(here: &Here, stream: usize, handle: usize, timeout: u32, flag: u32) -> Result<()> {
-    if timeout != 0 {
-        return Err(refuse(format!("timeout is {timeout}: it must be 0")));
-    }
-    if flag == 0 {
-        return stream_wait(here, stream, handle);
-    }
-    let (entry, part) = external_use(here, handle, stream, flag, ExternalUse::Wait)?;
-    part.each(TaskKind::EventWait(handle), move |stream| Ok(entry.event.block(stream)?))
-}
-
-/// What a model does with an event of streams outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExternalUse {
-    Record,
-    Wait,
-}
-
-/// The event and the part of the stream in its capture, if a model may use the event so.
-fn external_use(
-    here: &Here,
-    handle: usize,
-    stream: usize,
-    flag: u32,
-    how: ExternalUse,
-) -> Result<(Arc<EventEntry>, StreamPart)> {
-    if flag != 1 {
-        return Err(refuse(format!("flag is {flag}: give 0, or 1 for an event of streams outside")));
-    }
-    let stream = here.stream(stream)?;
-    let entry = find(handle)?;
-    entry.same_device(stream.device)?;
-    if (entry.made, entry.flags) != (EventMaker::ExWithFlag, ACL_EVENT_SYNC as u32) {
-        return Err(refuse(format!(
-            "event {handle:#x} was not made by aclrtCreateEventExWithFlag with ACL_EVENT_SYNC alone"
-        )));
-    }
-    let part = capture::of_stream(stream.handle).ok_or_else(|| {
-        let note = format!("stream {:#x} is not captured: flag 1 is for captured streams", stream.handle);
-        fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, note)
-    })?;
-    if how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
-        return Err(refuse(format!("event {handle:#x} was recorded by aclrtRecordEvent before")));
-    }
-    let mut used = lock(&entry.external);
-    let is_here =
-        |(capture, _): &&(Weak<CaptureEntry>, ExternalUse)| capture.as_ptr() == Arc::as_ptr(&part.entry);
-    if let Some((_, other)) = used.as_ref().filter(is_here).filter(|(_, other)| *other != how) {
-        return Err(refuse(format!("event {handle:#x}: {how:?} and {other:?} in one capture")));
-    }
-    *used = Some((Arc::downgrade(&part.entry), how));
-    drop(used);
-    Ok((entry, part))
-}
-
 /// What aclrtSetOpWaitTimeout set last, in seconds; 0 is no limit.
 static WAIT_LIMIT: AtomicU32 = AtomicU32::new(0);
 
@@ -416,188 +350,6 @@ pub fn open_handle(here: &Here, handle: &[u8; EVENT_HANDLE]) -> Result<usize> {
     let device = here.device()?;
     let ipc = SharedEvent::open(here, handle)?;
     insert(engine, device, ACL_EVENT_IPC as u32, EventMaker::ExWithFlag, Some(ipc))
-}
-
-/// Events in captures.
-impl EventEntry {
-    /// The capture that recorded it last, if that has not ended, and the record.
-    fn captured_by(&self) -> Option<(Arc<CaptureEntry>, Option<Edge>)> {
-        if !capture::any() {
-            return None;
-        }
-        // The capture is asked without this lock: it has its own when it records an event.
-        let record = lock(&self.captured).as_ref().map(|record| (record.capture.upgrade(), record.edge));
-        let (capture, edge) = record?;
-        Some((capture.filter(|capture| capture.is_active())?, edge))
-    }
-
-    /// Refuses a use of an event that is captured, which breaks the capture.
-    fn not_captured(&self, use_of_it: &str) -> Result<()> {
-        let Some((capture, _)) = self.captured_by() else { return Ok(()) };
-        let note = format!(
-            "event {:#x} was recorded in a capture, so that it cannot be {use_of_it}. Ways out: do it before \
-             the capture or after aclmdlRICaptureEnd; or use another event",
-            self.handle
-        );
-        Err(capture.break_by(ACL_ERROR_RT_EVENT_CAPTURED, note))
-    }
-
-    /// Says that two captures cannot share it.
-    fn of_another(&self, other: &CaptureEntry) -> String {
-        let (event, other) = (self.handle, other.describe());
-        format!("event {event:#x} was recorded in another capture, and two captures cannot share it: {other}")
-    }
-
-    /// A record that is not captured.
-    fn record_now(&self, stream: &Stream) -> Result<()> {
-        self.not_captured("recorded outside of the capture")?;
-        self.event.record(stream)?;
-        self.is_recorded_plainly.store(true, Ordering::Relaxed);
-        if self.is_external()
-            && let Some(mark) = self.event.latest()
-        {
-            let flag = self.flag.clone();
-            mark.when_done(Box::new(move || flag.set()));
-        }
-        Ok(())
-    }
-
-    fn is_external(&self) -> bool {
-        self.flags & ACL_EVENT_EXTERNAL as u32 != 0
-    }
-
-    /// Refuses what cannot be recorded in a capture.
-    fn can_be_recorded(&self) -> Result<()> {
-        if !self.is_external() {
-            return Ok(());
-        }
-        let made = "was made with ACL_EVENT_EXTERNAL";
-        Err(refuse(format!("event {:#x} {made}: it is not recorded in a capture", self.handle)))
-    }
-
-    fn record_captured(&self, part: &StreamPart) -> Result<()> {
-        self.can_be_recorded()?;
-        if let Some((other, _)) = self.captured_by().filter(|(other, _)| !Arc::ptr_eq(other, &part.entry)) {
-            let note = self.of_another(&other);
-            return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
-        }
-        part.add(TaskKind::EventRecord(self.handle), |recording, branch| {
-            let edge = Some(recording.record(branch));
-            *lock(&self.captured) = Some(CapturedRecord { capture: Arc::downgrade(&part.entry), edge });
-        })
-    }
-
-    fn reset_captured(&self, part: &StreamPart) -> Result<()> {
-        let kind = TaskKind::EventReset(self.handle);
-        if self.is_external() {
-            let flag = self.flag.clone();
-            return part.each(kind, move |stream| Ok(flag.clear_on(stream)?));
-        }
-        self.can_be_recorded()?;
-        part.add(kind, |recording, branch| {
-            recording.barrier(branch);
-            *lock(&self.captured) = Some(CapturedRecord { capture: Arc::downgrade(&part.entry), edge: None });
-        })
-    }
-
-    /// A wait that takes part in a capture: true if it was recorded. A stream that waits for a record of a
-    /// capture joins that capture.
-    fn wait_captured(&self, here: &Here, stream: &Arc<StreamEntry>) -> Result<bool> {
-        let (part, record) = (capture::of_stream(stream.handle), self.captured_by());
-        if part.is_none() && record.is_none() {
-            capture::check_default(stream)?;
-            return Ok(false);
-        }
-        if !self.is_external() {
-            self.needs_sync("streams cannot wait for it")?;
-        }
-        if let Some(part) = &part {
-            part.entry.takes_tasks_of(stream.handle)?;
-        }
-        let (part, edge) = match (part, record) {
-            (None, None) => return Ok(false),
-            (Some(part), None) if self.is_external() => {
-                let flag = self.flag.clone();
-                part.each(TaskKind::EventWait(self.handle), move |stream| Ok(flag.wait_on(stream)?))?;
-                return Ok(true);
-            }
-            (None, Some((capture, edge))) => {
-                (capture::join(engine()?, &*here.context()?, &capture, stream)?, edge)
-            }
-            (Some(part), Some((capture, edge))) if Arc::ptr_eq(&part.entry, &capture) => (part, edge),
-            (Some(part), Some((other, _))) => {
-                let note = self.of_another(&other);
-                other.invalidate(&note);
-                return Err(part.entry.break_by(ACL_ERROR_STREAM_CAPTURE_CONFLICT, note));
-            }
-            (Some(part), None) => (part, None),
-        };
-        let Some(edge) = edge else {
-            let note = format!(
-                "stream {:#x} is captured, and event {:#x} was not recorded in that capture. Ways out: \
-                 record it on a captured stream first; wait for it before the capture; or make it with \
-                 ACL_EVENT_EXTERNAL, if each execution is to wait for a new record",
-                stream.handle, self.handle
-            );
-            return Err(part.entry.break_by(ACL_ERROR_RT_CAPTURE_DEPENDENCY, note));
-        };
-        part.add(TaskKind::EventWait(self.handle), |recording, branch| recording.wait(branch, edge))?;
-        Ok(true)
-    }
-}
-
-/// What models wait for, in place of a mark, when an event is external: a bit that records set and that a
-/// task of the model clears.
-#[derive(Default)]
-struct ExternalFlag(Mutex<FlagState>);
-
-#[derive(Default)]
-struct FlagState {
-    is_set: bool,
-    waiting: Vec<Arc<Gate>>,
-}
-
-impl ExternalFlag {
-    fn set(&self) {
-        let mut state = lock(&self.0);
-        state.is_set = true;
-        let waiting = mem::take(&mut state.waiting);
-        drop(state);
-        waiting.iter().for_each(|gate| gate.open());
-    }
-
-    /// Opens the gate when the flag is set.
-    fn open_when_set(&self, gate: Arc<Gate>) {
-        let mut state = lock(&self.0);
-        if !state.is_set {
-            return state.waiting.push(gate);
-        }
-        drop(state);
-        gate.open();
-    }
-
-    /// Later work of the stream waits until the flag is set, from when the stream comes here.
-    fn wait_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
-        let flag = self.clone();
-        in_turn(stream, move |gate| flag.open_when_set(gate))
-    }
-
-    /// Clears the flag when the stream comes here.
-    fn clear_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
-        let flag = self.clone();
-        in_turn(stream, move |gate| {
-            lock(&flag.0).is_set = false;
-            gate.open();
-        })
-    }
-}
-
-/// Runs `then` when the stream comes here, which goes on when the gate is open.
-fn in_turn(stream: &Stream, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> ferry_core::Result<()> {
-    let (gate, before) = (Gate::new(), stream.fence()?);
-    stream.wait_for(gate.clone())?;
-    before.when_done(Box::new(move || then(gate)));
-    Ok(())
 }
 
 impl EventEntry {
