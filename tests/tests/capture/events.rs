@@ -264,7 +264,7 @@ fn records_and_waits_with_flag_1_reach_outside_at_each_execution() {
         assert_eq!(event_status(told), EVENT_NOT_READY, "recorded by the execution, and not done");
         hold.unblock();
         finish(after);
-        two.assert_all(i32::from(byte) as u8, "behind the record of the execution, which waited outside");
+        two.assert_all(byte as u8, "behind the record of the execution, which waited outside");
         assert_eq!(event_status(told), EVENT_COMPLETE);
         finish(main);
     }

@@ -92,7 +92,8 @@ fn the_default_stream_of_a_capturing_context_takes_no_work_from_any_thread() {
     ok(aclrtCreateNotify(&mut notify, 0));
     let empty = capture(main, || {});
     unsafe extern "C" fn nothing(_: *mut std::ffi::c_void) {}
-    let calls: Vec<(&str, Box<dyn Fn() -> i32 + Send + Sync>)> = vec![
+    type Submission = (&'static str, Box<dyn Fn() -> i32 + Send + Sync>);
+    let calls: Vec<Submission> = vec![
         ("copy", Box::new(move || try_copy(&one, &two, 0))),
         ("fill", Box::new(move || aclrtMemsetAsync(one.addr, 64, 1, 64, 0))),
         ("no bytes", Box::new(move || aclrtMemsetAsync(one.addr, 64, 1, 0, 0))),

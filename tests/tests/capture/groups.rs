@@ -175,7 +175,8 @@ fn mismatches(
 ) {
     let fill = || ok(aclrtMemsetAsync(filled.addr, 64, 99, 64, update));
     let again = || copy(dst, src, update);
-    let tries: [(&str, &[&dyn Fn()]); 4] = [
+    type Tries<'a> = [(&'a str, &'a [&'a dyn Fn()]); 4];
+    let tries: Tries = [
         ("none", &[]),
         ("too few", &[&again]),
         ("too many", &[&again, &fill, &fill]),

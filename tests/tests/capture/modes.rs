@@ -16,8 +16,11 @@ const TABLE: [(i32, bool, [bool; 3]); 6] = [
     (RELAXED, false, [true, true, true]),
 ];
 
-/// The unsafe calls, by name: each on memory of its own, with the code of its refusal.
-fn unsafe_calls(outside: usize) -> Vec<(&'static str, i32, Box<dyn Fn() -> i32 + Send>)> {
+/// An unsafe call: its name, the code of its refusal, and the call.
+type UnsafeCall = (&'static str, i32, Box<dyn Fn() -> i32 + Send>);
+
+/// The unsafe calls, each on memory of its own.
+fn unsafe_calls(outside: usize) -> Vec<UnsafeCall> {
     let (device, other) = (Memory::device(64), Memory::device(64));
     let (heap, pinned) = (Memory::heap(64), Memory::pinned(64));
     heap.fill(5);
@@ -44,6 +47,7 @@ fn unsafe_calls(outside: usize) -> Vec<(&'static str, i32, Box<dyn Fn() -> i32 +
 
 // proves: G15 X8
 #[test]
+/// The unsafe calls, each on memory of its own.
 fn unsafe_calls_are_refused_where_the_table_says_so() {
     own_context();
     let (stream, outside) = (stream(), stream());
