@@ -271,6 +271,38 @@ fn records_and_waits_with_flag_1_reach_outside_at_each_execution() {
     ok(aclmdlRIDestroy(model));
 }
 
+// proves: G24 G34
+#[test]
+fn an_execution_that_is_aborted_uses_no_external_record_up() {
+    own_context();
+    let (main, outside) = (stream(), stream());
+    let (external, memory) = (flagged(EXTERNAL), Memory::device(64));
+    let model = capture(main, || {
+        ok(aclrtStreamWaitEvent(main, external));
+        ok(aclrtResetEvent(external, main));
+        ok(aclrtMemsetAsync(memory.addr, 64, 1, 64, main));
+    });
+    memory.fill(0);
+    ok(aclrtRecordEvent(external, outside));
+    finish(outside);
+    let hold = block(main);
+    ok(aclmdlRIExecuteAsync(model, main));
+    ok(aclrtStreamAbort(main));
+    hold.unblock();
+    expect("aborted", aclrtSynchronizeStream(main), STREAM_ABORT);
+    memory.assert_all(0, "it was dropped");
+    ok(aclmdlRIExecuteAsync(model, main));
+    ok(aclrtSynchronizeStreamWithTimeout(main, 10_000));
+    memory.assert_all(1, "the record was there for this one");
+    // And only for this one.
+    ok(aclmdlRIExecuteAsync(model, main));
+    blocked::settle();
+    assert_eq!(stream_status(main), STREAM_NOT_READY, "waits for a record");
+    ok(aclrtRecordEvent(external, outside));
+    finish(main);
+    ok(aclmdlRIDestroy(model));
+}
+
 // proves: G25
 #[test]
 fn flag_1_is_for_some_events_on_captured_streams() {
@@ -308,6 +340,22 @@ fn flag_1_is_for_some_events_on_captured_streams() {
     [told, asked].into_iter().for_each(|event| ok(aclrtDestroyEvent(event)));
     run(model, main);
     ok(aclmdlRIDestroy(model));
+}
+
+// proves: G25
+#[test]
+fn an_event_with_flag_1_has_one_use_in_each_of_several_captures() {
+    own_context();
+    let (first, second, event) = (stream(), stream(), ex(SYNC));
+    ok(aclmdlRICaptureBegin(first, RELAXED));
+    ok(aclmdlRICaptureBegin(second, RELAXED));
+    ok(aclrtRecordEventWithFlag(event, first, 1));
+    ok(aclrtStreamWaitEventWithFlag(second, event, 0, 1));
+    let both = aclrtStreamWaitEventWithFlag(first, event, 0, 1);
+    refused("recorded there", both, RT_PARAM_INVALID, &["one capture"]);
+    refused("awaited there", aclrtRecordEventWithFlag(event, second, 1), RT_PARAM_INVALID, &["one capture"]);
+    ok(aclrtRecordEventWithFlag(event, first, 1));
+    [first, second].into_iter().for_each(|stream| ok(aclmdlRIDestroy(end(stream))));
 }
 
 // proves: G26

@@ -481,6 +481,31 @@ fn ipc_events_are_not_captured_and_the_capture_goes_on() {
     ok(aclrtDestroyEvent(event));
 }
 
+// proves: Y13 Y15
+#[test]
+fn a_record_that_is_refused_leaves_the_event_as_it_was() {
+    use_device();
+    // Of its own: others use the default stream of the device's context.
+    let mut context = 0;
+    ok(aclrtCreateContext(&mut context, 0));
+    let (event, captured, held, waits) = (own_event(), stream(), stream(), stream());
+    let gate = block(held);
+    ok(aclrtRecordEvent(event, held));
+    ok(aclmdlRICaptureBegin(captured, 2));
+    refused("default stream", aclrtRecordEvent(event, 0), CAPTURE_IMPLICIT, &["default stream"]);
+    let mut model = 0;
+    expect("broken", aclmdlRICaptureEnd(captured, &mut model), CAPTURE_INVALIDATED);
+    assert_eq!(event_status(event), EVENT_NOT_READY, "the record before counts");
+    ok(aclrtStreamWaitEvent(waits, event));
+    blocked::settle();
+    assert_eq!(stream_status(waits), STREAM_NOT_READY, "and is waited for");
+    gate.unblock();
+    finish(waits);
+    assert_eq!(event_status(event), EVENT_COMPLETE);
+    ok(aclrtDestroyEvent(event));
+    ok(aclrtDestroyContext(context));
+}
+
 #[test]
 fn records_that_are_pending_are_limited() {
     use_device();

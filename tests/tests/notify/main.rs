@@ -348,6 +348,23 @@ fn an_aborted_wait_uses_no_record_up_and_an_aborted_record_releases_none() {
     ok(aclrtDestroyNotify(notify));
 }
 
+#[test]
+fn an_aborted_wait_behind_an_event_uses_no_record_up() {
+    let _turn = turn();
+    let (held, queued, waits, notify, event) = (stream(), stream(), stream(), notify(), event());
+    record(notify);
+    let gate = block(held);
+    ok(aclrtRecordEvent(event, held));
+    ok(aclrtStreamWaitEvent(queued, event));
+    wait(notify, queued);
+    ok(aclrtStreamAbort(queued));
+    expect("aborted", aclrtSynchronizeStream(queued), STREAM_ABORT);
+    wait(notify, waits);
+    ok(aclrtSynchronizeStreamWithTimeout(waits, 10_000));
+    gate.unblock();
+    ok(aclrtDestroyNotify(notify));
+}
+
 // proves: Y1
 #[test]
 fn flags_and_handles_that_are_none_are_refused() {

@@ -45,8 +45,8 @@ pub struct EventEntry {
     flag: Arc<ExternalFlag>,
     /// Whether aclrtRecordEvent has recorded it.
     is_recorded_plainly: AtomicBool,
-    /// The latest capture of a model that uses it for streams outside, and how.
-    external: Mutex<Option<(Weak<CaptureEntry>, ExternalUse)>>,
+    /// The captures of models that use it for streams outside, and how.
+    external: Mutex<Vec<(Weak<CaptureEntry>, ExternalUse)>>,
     /// What several processes share of it, if they do.
     ipc: Option<SharedEvent>,
 }

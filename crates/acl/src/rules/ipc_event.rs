@@ -23,7 +23,7 @@ use crate::{
 use ferry_core::{Fence, Gate, Stream, sync::lock};
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, Weak},
+    sync::{Arc, LazyLock, Mutex, OnceLock, Weak},
 };
 
 /// Bytes of the handle that other processes open an event by.
@@ -109,13 +109,17 @@ impl SharedEvent {
         }
     }
 
-    /// Records what was submitted to the stream so far.
+    /// Records what was submitted to the stream so far. The record is published when the stream has taken the
+    /// function that completes it: one that is refused leaves the event as it was. It completes when both the
+    /// stream has got there and it is published.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let event = &self.event;
         let mut newest = lock(&event.newest);
-        let pending = PendingRecord { record: event.records.begin()?, records: event.records.clone() };
-        let record = pending.record;
-        let ticket = stream.call(move || drop(pending))?;
+        let published = Arc::new(OnceLock::new());
+        let reached = published.clone();
+        let ticket = stream.call(move || drop(reached))?;
+        let record = event.records.begin()?;
+        published.get_or_init(|| PendingRecord { record, records: event.records.clone() });
         *newest = Some((record, stream.fence_after(ticket)));
         Ok(())
     }

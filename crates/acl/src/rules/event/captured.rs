@@ -78,14 +78,7 @@ fn external_use(
     if how == ExternalUse::Record && entry.is_recorded_plainly.load(Ordering::Relaxed) {
         return Err(refuse(format!("event {handle:#x} was recorded by aclrtRecordEvent before")));
     }
-    let mut used = lock(&entry.external);
-    let is_here =
-        |(capture, _): &&(Weak<CaptureEntry>, ExternalUse)| capture.as_ptr() == Arc::as_ptr(&part.entry);
-    if let Some((_, other)) = used.as_ref().filter(is_here).filter(|(_, other)| *other != how) {
-        return Err(refuse(format!("event {handle:#x}: {how:?} and {other:?} in one capture")));
-    }
-    *used = Some((Arc::downgrade(&part.entry), how));
-    drop(used);
+    entry.use_in(&part.entry, how)?;
     Ok((entry, part))
 }
 
@@ -175,10 +168,6 @@ impl EventEntry {
     /// capture joins that capture.
     pub(super) fn wait_captured(&self, here: &Here, stream: &Arc<StreamEntry>) -> Result<bool> {
         let (part, record) = (capture::of_stream(stream.handle), self.captured_by());
-        if part.is_none() && record.is_none() {
-            capture::check_default(stream)?;
-            return Ok(false);
-        }
         if !self.is_external() {
             self.needs_sync("streams cannot wait for it")?;
         }
@@ -186,7 +175,7 @@ impl EventEntry {
             part.entry.takes_tasks_of(stream.handle)?;
         }
         let (part, edge) = match (part, record) {
-            (None, None) => return Ok(false),
+            (None, None) => return capture::check_default(stream).map(|()| false),
             (Some(part), None) if self.is_external() => {
                 let flag = self.flag.clone();
                 part.each(TaskKind::EventWait(self.handle), move |stream| Ok(flag.wait_on(stream)?))?;
@@ -214,6 +203,21 @@ impl EventEntry {
         };
         part.add(TaskKind::EventWait(self.handle), |recording, branch| recording.wait(branch, edge))?;
         Ok(true)
+    }
+
+    /// Notes that the model of a capture uses it for streams outside. Documented: in one way only.
+    fn use_in(&self, capture: &Arc<CaptureEntry>, how: ExternalUse) -> Result<()> {
+        let mut uses = lock(&self.external);
+        uses.retain(|(capture, _)| capture.strong_count() > 0);
+        match uses.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(capture)) {
+            None => uses.push((Arc::downgrade(capture), how)),
+            Some((_, other)) if *other == how => (),
+            Some((_, other)) => {
+                let event = self.handle;
+                return Err(refuse(format!("event {event:#x}: {how:?} and {other:?} in one capture")));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -248,13 +252,13 @@ impl ExternalFlag {
     }
 
     /// Later work of the stream waits until the flag is set, from when the stream comes here.
-    fn wait_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
+    fn wait_on(self: &Arc<Self>, stream: &Arc<Stream>) -> ferry_core::Result<()> {
         let flag = self.clone();
         in_turn(stream, move |gate| flag.open_when_set(gate))
     }
 
     /// Clears the flag when the stream comes here.
-    pub(super) fn clear_on(self: &Arc<Self>, stream: &Stream) -> ferry_core::Result<()> {
+    pub(super) fn clear_on(self: &Arc<Self>, stream: &Arc<Stream>) -> ferry_core::Result<()> {
         let flag = self.clone();
         in_turn(stream, move |gate| {
             lock(&flag.0).is_set = false;
@@ -263,10 +267,15 @@ impl ExternalFlag {
     }
 }
 
-/// Runs `then` when the stream comes here, which goes on when the gate is open.
-fn in_turn(stream: &Stream, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> ferry_core::Result<()> {
+/// Runs `then` when the stream comes here, which goes on when the gate is open. If the stream drops it, by an
+/// abort or because it has stopped, `then` does not run: what was dropped uses no record up.
+fn in_turn(stream: &Arc<Stream>, then: impl FnOnce(Arc<Gate>) + Send + 'static) -> ferry_core::Result<()> {
     let (gate, before) = (Gate::new(), stream.fence()?);
-    stream.wait_for(gate.clone())?;
-    before.when_done(Box::new(move || then(gate)));
+    let ticket = stream.wait_for(gate.clone())?;
+    let stream = stream.clone();
+    before.when_done(Box::new(move || match stream.status().is_dropped(ticket) {
+        true => gate.open(),
+        false => then(gate),
+    }));
     Ok(())
 }

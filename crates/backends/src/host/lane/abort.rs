@@ -95,10 +95,11 @@ impl Lane {
         self.engine.drop_later(functions);
     }
 
-    /// The next op is complete without having run.
+    /// The next op is complete without having run. Who is told so may ask at once about an op behind it: all
+    /// that the abort drops counts as dropped before the first of it passes.
     pub(super) fn drop_one(&self, aborted: bool) {
         if aborted {
-            self.status.drop_through(self.status.passed() + 1);
+            self.status.drop_through(self.signs.aborted.load(Ordering::Acquire));
         }
         self.pass();
     }
