@@ -2,6 +2,7 @@
 
 use super::*;
 use ferry_tests::code::*;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 const HEAD: u32 = 0;
 const DEFAULT: u32 = 0x7fff_ffff;
@@ -133,5 +134,87 @@ fn building_forbids_nothing_to_others_and_a_destroyed_model_frees_its_streams() 
         ok(aclrtMemsetAsync(memory.addr, 64, 4, 64, head));
         reach(head);
         memory.assert_all(4, "the stream is as before");
+    }
+}
+
+/// Counts how often it runs.
+unsafe extern "C" fn count(data: *mut std::ffi::c_void) {
+    // SAFETY: a leaked counter.
+    unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, SeqCst);
+}
+
+/// A counter for [`count`], and its address.
+fn counter() -> (&'static AtomicU32, usize) {
+    let calls: &'static AtomicU32 = Box::leak(Box::default());
+    (calls, calls as *const AtomicU32 as usize)
+}
+
+// proves: G19
+#[test]
+fn what_a_model_that_is_built_refuses_does_not_break_it() {
+    own_context();
+    let (head, device, pinned) = (persistent(), Memory::device(64), Memory::pinned(64));
+    let pageable = Memory::new(Home::Mapped, 64);
+    pinned.fill(9);
+    let model = begun();
+    ok(aclmdlRIBindStream(model, head, HEAD));
+    let code = try_copy(&device, &pageable, head);
+    let text = message().unwrap_or_default();
+    assert_eq!(code, CAPTURE_BLOCK_ASYNC, "{text}");
+    assert!(text.contains("aclmdlRIBuildBegin") && !text.contains("capture"), "{text}");
+    let recorded = event();
+    ok(aclrtRecordEvent(recorded, head));
+    expect("recorded in a model", aclrtQueryEventStatus(recorded, &mut 0), EVENT_CAPTURED);
+    copy(&device, &pinned, head);
+    ok(aclmdlRIEndTask(model, head));
+    ok(aclmdlRIBuildEnd(model, 0));
+    ok(aclmdlRIExecute(model, -1));
+    device.assert_all(9, "the model has its task");
+    ok(aclmdlRIDestroy(model));
+    ok(pageable.free());
+}
+
+// proves: G32
+#[test]
+fn a_model_whose_building_is_given_up_is_destroyed() {
+    own_context();
+    let (calls, at) = counter();
+    let (head, device) = (persistent(), Memory::device(64));
+    for is_bound in [false, true] {
+        let model = begun();
+        ok(aclmdlRIDestroyRegisterCallback(model, Some(count), at));
+        if is_bound {
+            ok(aclmdlRIBindStream(model, head, HEAD));
+            ok(aclrtMemsetAsync(device.addr, 64, 1, 64, head));
+        }
+        ok(aclmdlRIDestroy(model));
+        expect("destroyed", aclmdlRIBuildEnd(model, 0), RT_PARAM_INVALID);
+        expect("destroyed", aclmdlRIDestroy(model), RT_PARAM_INVALID);
+    }
+    assert_eq!(calls.load(SeqCst), 2, "each once");
+    ok(aclrtMemsetAsync(device.addr, 64, 2, 64, head));
+    reach(head);
+    device.assert_all(2, "the stream is as before");
+    ok(aclrtDestroyStream(head));
+}
+
+// proves: G11 G32
+#[test]
+fn models_end_with_their_context() {
+    let (calls, at) = counter();
+    let context = own_context();
+    let (main, head) = (stream(), persistent());
+    let (captured, built, building) = (capture(main, || {}), begun(), begun());
+    ok(aclmdlRIBindStream(built, head, HEAD));
+    ok(aclmdlRIEndTask(built, head));
+    ok(aclmdlRIBuildEnd(built, 0));
+    ok(aclmdlRIExecute(captured, -1));
+    for model in [captured, built, building] {
+        ok(aclmdlRIDestroyRegisterCallback(model, Some(count), at));
+    }
+    ok(aclrtDestroyContext(context));
+    assert_eq!(calls.load(SeqCst), 3, "callbacks run, each once");
+    for model in [captured, built, building] {
+        refused("ended", aclmdlRIDestroy(model), RT_PARAM_INVALID, &["context"]);
     }
 }

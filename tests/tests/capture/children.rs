@@ -3,9 +3,11 @@
 use super::*;
 use ferry_tests::code::*;
 
-pub(crate) const CASES: [ferry_tests::children::Case; 4] = [
+pub(crate) const CASES: [ferry_tests::children::Case; 6] = [
     ("stream limit", stream_limit),
     ("reset", reset_of_the_device),
+    ("blocking executions", blocking_executions),
+    ("group without a stream", groups::group_without_a_stream),
     ("updates", groups::updates),
     ("aborted groups", groups::aborted_groups),
 ];
@@ -90,4 +92,52 @@ fn copies_in_groups_are_updated_in_stream_order() {
 #[test]
 fn an_abort_stops_the_ops_of_groups() {
     child("aborted groups", &[("FERRY_TASK_GROUPS", Some("copies"))]);
+}
+
+// proves: G30 G32
+#[test]
+fn calls_for_a_whole_device_know_blocking_executions() {
+    child("blocking executions", &[]);
+}
+
+fn blocking_executions() {
+    use_device();
+    let (stream, cell) = (stream(), Memory::device(64));
+    cell.fill(0);
+    let mut held = None;
+    let model = capture(stream, || held = Some(executing::Held::on(stream)));
+    expect("held", aclmdlRIExecute(model, 20), STREAM_SYNC_TIMEOUT);
+    expect("the device waits for it", aclrtSynchronizeDeviceWithTimeout(20), STREAM_SYNC_TIMEOUT);
+    drop(held);
+    ok(aclrtSynchronizeDevice());
+    ok(aclmdlRIDestroy(model));
+    // A wait for ever can be ended.
+    let stuck = capture(stream, || ok(aclrtValueWait(cell.addr, 1, 1, stream)));
+    expect("held", aclmdlRIExecute(stuck, 20), STREAM_SYNC_TIMEOUT);
+    expect("it runs", aclmdlRIDestroy(stuck), MODEL_RUNNING);
+    ok(aclrtDeviceTaskAbort(0, 0));
+    ok(aclmdlRIDestroy(stuck));
+    drop(message());
+    // The reset waits.
+    let is_released = std::sync::atomic::AtomicBool::new(false);
+    let mut held = None;
+    let last = capture(stream, || held = Some(executing::Held::on(stream)));
+    expect("held", aclmdlRIExecute(last, 20), STREAM_SYNC_TIMEOUT);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Time for a reset that does not wait.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            is_released.store(true, std::sync::atomic::Ordering::SeqCst);
+            held.iter().for_each(executing::Held::go);
+        });
+        ok(aclrtResetDevice(0));
+        assert!(is_released.load(std::sync::atomic::Ordering::SeqCst), "the reset waits for the model");
+    });
+}
+
+// proves: G10 G36
+#[test]
+fn a_group_that_cannot_be_closed_breaks_its_capture() {
+    let settings = [("FERRY_TASK_GROUPS", Some("copies")), ("FERRY_LIMIT_STREAMS", Some("3"))];
+    child("group without a stream", &settings);
 }

@@ -239,3 +239,65 @@ fn bad_arguments_and_refusals_that_say_so_leave_the_capture_alone() {
     one.assert_all(2, "what was not refused was captured, and nothing else");
     ok(aclmdlRIDestroy(model));
 }
+
+// proves: G18
+#[test]
+fn the_default_stream_waits_for_no_event_of_other_processes_during_a_capture() {
+    own_context();
+    let (main, mut shared) = (stream(), 0);
+    ok(aclrtCreateEventExWithFlag(&mut shared, 0x40));
+    ok(aclmdlRICaptureBegin(main, GLOBAL));
+    expect("never recorded", aclrtStreamWaitEvent(0, shared), CAPTURE_IMPLICIT);
+    end_without_model("broken", main, CAPTURE_INVALIDATED);
+    ok(aclrtStreamWaitEvent(0, shared));
+    ok(aclrtDestroyEvent(shared));
+}
+
+// proves: G19
+#[test]
+fn bad_arguments_of_synchronous_calls_do_not_break_a_capture() {
+    own_context();
+    let (main, (one, two, pinned)) = (stream(), buffers(64));
+    ok(aclmdlRICaptureBegin(main, GLOBAL));
+    let (dst, src) = (one.addr, two.addr);
+    for (what, code) in [
+        ("too long", aclrtMemcpy(dst, 8, src, 16, kind::DEFAULT)),
+        ("kind", aclrtMemcpy2d(dst, 8, pinned.addr, 8, 8, 8, 99)),
+        ("no room", aclrtMemset(dst, 8, 1, 16)),
+        ("no room", aclrtMemsetD32(dst, 8, 1, 16)),
+    ] {
+        assert_ne!(code, CAPTURE_MODE_NOT_SUPPORT, "{what}");
+        assert_ne!(code, 0, "{what}");
+        assert_eq!(status(main), ACTIVE, "{what}");
+    }
+    drop(message());
+    for (what, call) in [
+        ("copy", (|dst, src| aclrtMemcpy(dst, 16, src, 16, kind::DEFAULT)) as fn(usize, usize) -> i32),
+        ("no bytes", |dst, src| aclrtMemcpy(dst, 16, src, 0, kind::DEFAULT)),
+        ("fill", |dst, _| aclrtMemset(dst, 16, 1, 16)),
+        ("words", |dst, _| aclrtMemsetD32(dst, 16, 1, 4)),
+    ] {
+        expect(what, call(dst, src), CAPTURE_MODE_NOT_SUPPORT);
+        expect(what, call(pinned.addr, src), CAPTURE_MODE_NOT_SUPPORT);
+        assert_eq!(status(main), INVALIDATED, "{what}");
+        end_without_model(what, main, CAPTURE_INVALIDATED);
+        ok(aclmdlRICaptureBegin(main, GLOBAL));
+    }
+    ok(aclmdlRIDestroy(end(main)));
+}
+
+#[test]
+fn a_captured_stream_is_neither_shared_with_other_libraries_nor_activated() {
+    own_context();
+    let (main, side) = (stream(), stream());
+    let mut native = 0;
+    ok(aclmdlRICaptureBegin(main, GLOBAL));
+    fork(event(), main, side);
+    for stream in [main, side] {
+        refused("native", ferryStreamNative(stream, &mut native), STREAM_CAPTURED, &["captured"]);
+    }
+    refused("activate", aclrtActiveStream(side, main), RT_PARAM_INVALID, &["built"]);
+    expect("activate", aclrtActiveStream(main, main), RT_PARAM_INVALID);
+    fork(event(), side, main);
+    ok(aclmdlRIDestroy(end(main)));
+}

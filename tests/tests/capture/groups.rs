@@ -276,3 +276,36 @@ pub(super) fn aborted_groups() {
     dst.assert_holds(&src.read(), "and it runs again");
     ok(aclmdlRIDestroy(model));
 }
+
+/// A group with copies takes a stream of the device. If there is none the copies cannot be kept.
+pub(crate) fn group_without_a_stream() {
+    use_device();
+    let (main, memory) = (stream(), Memory::device(64));
+    ok(aclmdlRICaptureBegin(main, GLOBAL));
+    ok(aclmdlRICaptureTaskGrpBegin(main));
+    ok(aclrtMemsetAsync(memory.addr, 64, 1, 64, main));
+    let mut group = 0;
+    refused("no stream", aclmdlRICaptureTaskGrpEnd(main, &mut group), RESOURCE_ALLOC_FAIL, &["streams"]);
+    assert_eq!(status(main), INVALIDATED);
+    end_without_model("the group is lost", main, CAPTURE_INVALIDATED);
+}
+
+// proves: G18 G37
+#[test]
+fn nothing_is_captured_while_the_default_stream_updates_a_group() {
+    own_context();
+    let (main, memory) = (stream(), Memory::device(64));
+    let mut group = 0;
+    let model = capture(main, || {
+        ok(aclmdlRICaptureTaskGrpBegin(main));
+        group = close(main);
+    });
+    ok(aclmdlRICaptureTaskUpdateBegin(0, group));
+    refused("updating", aclmdlRICaptureBegin(main, GLOBAL), TASK_GROUP_STATUS, &["TaskUpdateEnd"]);
+    assert_eq!(info(main), (NONE, 0));
+    ok(aclmdlRICaptureTaskUpdateEnd(0));
+    ok(aclmdlRICaptureBegin(main, GLOBAL));
+    expect("G18", aclrtMemsetAsync(memory.addr, 64, 1, 64, 0), CAPTURE_IMPLICIT);
+    end_without_model("broken", main, CAPTURE_INVALIDATED);
+    ok(aclmdlRIDestroy(model));
+}

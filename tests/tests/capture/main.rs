@@ -17,6 +17,7 @@ mod lifetimes;
 mod messages;
 mod modes;
 mod printing;
+mod races;
 mod running;
 mod threads;
 

@@ -1,7 +1,7 @@
 //! Unsafe calls: those that would wait while a capture goes on.
 
 use super::{
-    entry::CaptureEntry,
+    entry::{CaptureEntry, break_all},
     mode::{CaptureMode, forbids},
     registry::{any, of_context, of_stream, update_of_stream},
 };
@@ -13,14 +13,14 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Refuses a synchronous copy or fill in a context where a capture forbids it.
+/// Refuses a synchronous copy or fill if a capture in the current context forbids it.
 #[inline]
-pub(crate) fn check_synchronous(here: &Here, context: usize) -> Result<()> {
+pub(crate) fn check_synchronous(here: &Here) -> Result<()> {
     if !any() {
         return Ok(());
     }
     let what = "a synchronous copy or fill waits and cannot be captured: a capture forbids it to this thread";
-    check_unsafe(here, context, ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, what)
+    check_unsafe(here, here.context()?.handle, ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT, what)
 }
 
 /// Refuses an asynchronous copy or fill of pageable memory: on a captured stream always, on others where a
@@ -32,10 +32,15 @@ pub(crate) fn check_pageable(here: &Here, stream: &StreamEntry) -> Result<()> {
     }
     let code = ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC;
     if let Some(part) = of_stream(stream.handle) {
-        let note = "host memory that is not page-locked cannot be captured, in any mode. Ways out: allocate \
-                    it with aclrtMallocHost, or register it with aclrtHostRegister; or copy outside of the \
-                    capture";
-        return Err(part.entry.break_by(code, note.into()));
+        let (what, instead) = match part.entry.is_built() {
+            true => ("be part of a model", "copy on a stream that is not bound"),
+            false => ("be captured, in any mode", "copy outside of the capture"),
+        };
+        let note = format!(
+            "host memory that is not page-locked cannot {what}. Ways out: allocate it with aclrtMallocHost, \
+             or register it with aclrtHostRegister; or {instead}"
+        );
+        return Err(part.entry.break_by(code, note));
     }
     if let Some(update) = update_of_stream(stream.handle) {
         return Err(update.is_pageable());
@@ -53,8 +58,7 @@ fn check_unsafe(here: &Here, context: usize, code: i32, what: &str) -> Result<()
         capture.mode.is_some_and(|mode| forbids(mode, capture.is_by(here), thread))
     };
     let captures = of_context(context);
-    let mut refusing = captures.iter().filter(refuses);
-    let Some(first) = refusing.next() else { return Ok(()) };
+    let Some(first) = captures.iter().find(refuses) else { return Ok(()) };
     let note = format!(
         "{what}. Ways out: make the call before the capture or after it; use page-locked memory and an \
          asynchronous call on a stream that is not captured; let this thread make the call at its own risk, \
@@ -65,8 +69,7 @@ fn check_unsafe(here: &Here, context: usize, code: i32, what: &str) -> Result<()
     if survives {
         return Err(first.refusal(code, &note));
     }
-    refusing.for_each(|capture| capture.invalidate(&note));
-    Err(first.break_by(code, note))
+    break_all(captures.iter().filter(refuses), code, &note).map_or(Ok(()), Err)
 }
 
 /// F2: a synchronous copy to a device by another thread breaks a capture of mode THREAD_LOCAL, though it is

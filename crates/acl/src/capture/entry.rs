@@ -151,14 +151,20 @@ impl CaptureEntry {
         matches!(lock(&self.state).phase, CapturePhase::Invalid(_))
     }
 
-    /// Breaks it, unless it is broken or has ended: by the call that goes on.
+    /// Whether it is a graph that is built task by task, and no capture.
+    pub(crate) fn is_built(&self) -> bool {
+        self.mode.is_none()
+    }
+
+    /// Breaks it, unless it is broken or has ended: by the call that goes on. A graph that is built is not
+    /// broken by what it refuses.
     pub(crate) fn invalidate(&self, why: &str) {
         let by = with_here(|here| Ok((here.function.get(), here.calls.get())));
         let by = by.map_or(String::new(), |(function, call)| {
             format!("by {function}, call {call} of thread {}: ", this_thread())
         });
         let mut state = lock(&self.state);
-        if state.phase == CapturePhase::Active {
+        if state.phase == CapturePhase::Active && !self.is_built() {
             state.phase = CapturePhase::Invalid(format!("{by}{why}"));
         }
     }
@@ -322,6 +328,18 @@ impl CaptureEntry {
     }
 }
 
+/// The error of a call that would break all of these captures, which breaks them. `None` if there are none.
+pub(crate) fn break_all<'a>(
+    captures: impl IntoIterator<Item = &'a Arc<CaptureEntry>>,
+    code: i32,
+    note: &str,
+) -> Option<Error> {
+    let mut captures = captures.into_iter();
+    let first = captures.next()?.break_by(code, note.to_owned());
+    captures.for_each(|capture| capture.invalidate(note));
+    Some(first)
+}
+
 /// The error of a task that no task group takes.
 pub(super) fn not_in_group(kind: TaskKind) -> Error {
     let note = format!(
@@ -358,9 +376,7 @@ impl StreamPart {
             Ok(())
         })
     }
-}
 
-impl StreamPart {
     /// Adds a task that `submit` puts into a stream at every execution.
     pub(crate) fn each(
         &self,

@@ -9,6 +9,12 @@
 //! `entry.rs` is one capture, `registry.rs` the captures of the process, `update.rs` task groups and their
 //! updates. What a capture becomes, a graph of the engine, is `rules/graph.rs`'s. Arrows: `state` <- `mode`
 //! <- `entry` <- `registry` <-> `update` <- `checks`, `recorders` <- rules.
+//!
+//! Lock order, where `a` -> `b` means that `b` may be taken while `a` is held:
+//! - `state` of a model -> `BOUND` (`rules/graph_build.rs`) -> `TRANSITION`
+//! - `TRANSITION` -> the lock of a stream (`submitted`) -> `state` of a capture -> `draft` of its recording
+//! - `TRANSITION`, the lock of a stream -> `REGISTRY`, under which no other lock is taken
+//! - `turn` of a graph -> the lock of the launching stream -> the locks of its branches' streams
 
 mod checks;
 mod entry;
@@ -18,9 +24,9 @@ mod registry;
 mod update;
 
 pub(crate) use checks::{check_pageable, check_synchronous, note_upload};
-pub(crate) use entry::{CaptureEntry, StreamPart, TaskKind, TaskLine};
+pub(crate) use entry::{CaptureEntry, StreamPart, TaskKind, TaskLine, break_all};
 pub use mode::CaptureMode;
 pub(crate) use mode::exchange_mode;
-pub(crate) use recorders::{begin, build, check_default, complete, end, join, release};
+pub(crate) use recorders::{begin, check_default, complete, draft, end, join, leave, release};
 pub(crate) use registry::{abandon_context, any, joined_to, of_device, of_stream, update_of_stream};
 pub(crate) use update::{GroupUpdate, begin_update, cancel_update, close_group, end_update, forget_groups};

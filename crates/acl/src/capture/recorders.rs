@@ -1,7 +1,7 @@
 //! How streams come into a capture and leave it, and what takes their work meanwhile.
 
 use super::{
-    entry::{CaptureEntry, StreamPart, TaskKind, TaskLine, engine_error},
+    entry::{CaptureEntry, StreamPart, TaskKind, TaskLine, break_all, engine_error},
     mode::CaptureMode,
     registry::{captured_stream, of_capture, of_context, of_stream, transition, update_of_stream, with},
 };
@@ -33,7 +33,10 @@ impl Recorder for BranchRecorder {
 
 /// The error of work that no graph can have.
 fn uncaptured(part: &StreamPart) -> Error {
-    let note = format!("stream {:#x} is captured, and this call cannot be", part.stream);
+    let note = match part.entry.is_built() {
+        true => format!("stream {:#x} is bound to a model, and this call cannot be part of one", part.stream),
+        false => format!("stream {:#x} is captured, and this call cannot be", part.stream),
+    };
     part.entry.refusal(ACL_ERROR_RT_STREAM_CAPTURED, &note)
 }
 
@@ -65,38 +68,45 @@ pub(crate) fn check_default(stream: &StreamEntry) -> Result<()> {
 pub(super) fn default_stream_used(context: usize) -> Error {
     let note = "the default stream takes no work while a stream of its context is captured. Ways out: use a \
                 stream of aclrtCreateStream; or submit before the capture or after it";
-    let captures = of_context(context);
-    captures.iter().skip(1).for_each(|capture| capture.invalidate(note));
     let code = ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT;
-    captures.first().map_or_else(|| fail(code, note), |capture| capture.break_by(code, note.into()))
+    break_all(&of_context(context), code, note).unwrap_or_else(|| fail(code, note))
 }
 
-/// Begins a capture on a stream that is not the default one; `model` is what it becomes.
-pub(crate) fn begin(
+/// A capture that no stream takes part in yet; `model` is what it becomes, `main` the stream that it is to
+/// begin on. Without a mode: a graph that is built, which has no such stream.
+pub(crate) fn draft(
     here: &Here,
+    engine: &OpenedEngine,
+    context: &Context,
+    (model, main): (usize, usize),
+    mode: Option<CaptureMode>,
+) -> Arc<CaptureEntry> {
+    let place = (context.handle, context.device);
+    Arc::new(CaptureEntry::new(here, engine.runtime.memory(), place, (model, main), mode))
+}
+
+/// Begins a capture on a stream that is not the default one.
+pub(crate) fn begin(
     engine: &'static OpenedEngine,
     (context, stream): (&Context, &Arc<StreamEntry>),
-    model: usize,
-    mode: CaptureMode,
-) -> Result<Arc<CaptureEntry>> {
-    let memory = engine.runtime.memory();
-    let place = (context.handle, context.device);
-    let entry = Arc::new(CaptureEntry::new(here, memory, place, (model, stream.handle), Some(mode)));
+    entry: &Arc<CaptureEntry>,
+) -> Result<()> {
     let _transition = transition();
     if let Some(part) = of_stream(stream.handle) {
         return Err(captured_already(ACL_ERROR_RT_STREAM_CAPTURED, &part));
     }
     not_updating(stream)?;
-    let part = new_part(engine, context, &entry, stream, ACL_ERROR_RT_NO_STREAM_RESOURCE)?;
+    let default = context.default_stream()?;
+    // Its work goes to the update, and could not be refused.
+    not_updating(&default)?;
+    let part = new_part(engine, context, entry, stream, ACL_ERROR_RT_NO_STREAM_RESOURCE)?;
     with(|registry| {
         registry.captures.push(entry.clone());
         registry.streams.insert(stream.handle, (stream.clone(), part.clone()));
     });
-    if let Ok(default) = context.default_stream() {
-        default.stream.divert(Some(Arc::new(DefaultRecorder { context: context.handle })));
-    }
+    default.stream.divert(Some(Arc::new(DefaultRecorder { context: context.handle })));
     stream.stream.divert(Some(Arc::new(BranchRecorder(part))));
-    Ok(entry)
+    Ok(())
 }
 
 fn captured_already(code: i32, part: &StreamPart) -> Error {
@@ -111,17 +121,6 @@ fn not_updating(stream: &StreamEntry) -> Result<()> {
     let note =
         format!("stream {:#x} updates a task group: call aclmdlRICaptureTaskUpdateEnd first", stream.handle);
     Err(fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS, note))
-}
-
-/// A graph that is built, without streams at first.
-pub(crate) fn build(
-    here: &Here,
-    engine: &OpenedEngine,
-    context: &Context,
-    model: usize,
-) -> Arc<CaptureEntry> {
-    let place = (context.handle, context.device);
-    Arc::new(CaptureEntry::new(here, engine.runtime.memory(), place, (model, 0), None))
 }
 
 /// The stream takes part in the capture from here on.
@@ -179,21 +178,31 @@ fn new_part(
     Ok(StreamPart { entry: entry.clone(), branch, stream: stream.handle })
 }
 
-/// Ends a capture, whatever comes of it: its streams are as before, and the graph is what was recorded.
-pub(crate) fn end(context: &Context, entry: &Arc<CaptureEntry>) -> Result<Arc<Graph>> {
-    let transition = transition();
+/// The streams of a capture, and the part of each.
+pub(crate) type CaptureStreams = Vec<(Arc<StreamEntry>, StreamPart)>;
+
+/// The streams leave the capture and are as before: the caller ends it. `None` if another thread does, or has
+/// done so.
+pub(crate) fn leave(context: &Context, entry: &Arc<CaptureEntry>) -> Option<CaptureStreams> {
+    let _transition = transition();
+    let is_entry = |capture: &Arc<CaptureEntry>| Arc::ptr_eq(capture, entry);
+    with(|registry| {
+        let place = registry.captures.iter().position(is_entry)?;
+        Some(registry.captures.remove(place))
+    })?;
     let streams = of_capture(entry);
     streams.iter().for_each(|(stream, _)| stream.stream.divert(None));
-    with(|registry| {
-        registry.captures.retain(|capture| !Arc::ptr_eq(capture, entry));
-        registry.streams.retain(|_, (_, part)| !Arc::ptr_eq(&part.entry, entry));
-    });
+    with(|registry| registry.streams.retain(|_, (_, part)| !is_entry(&part.entry)));
     if of_context(context.handle).is_empty()
         && let Ok(default) = context.default_stream()
     {
         default.stream.divert(None);
     }
-    drop(transition);
+    Some(streams)
+}
+
+/// Ends a capture that its streams have left: the graph is what was recorded.
+pub(crate) fn end(entry: &Arc<CaptureEntry>, streams: &CaptureStreams) -> Result<Arc<Graph>> {
     let group = entry.group();
     let broken = entry.end();
     let graph = entry.recording.finish();
@@ -211,7 +220,7 @@ pub(crate) fn end(context: &Context, entry: &Arc<CaptureEntry>) -> Result<Arc<Gr
         );
         return Err(entry.refusal(ACL_ERROR_STREAM_TASK_GROUP_STATUS, &note));
     }
-    graph.map_err(|Unjoined(branch)| unjoined(&streams, branch, entry))
+    graph.map_err(|Unjoined(branch)| unjoined(streams, branch, entry))
 }
 
 /// The error of a stream whose work does not lead back.

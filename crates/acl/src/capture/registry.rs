@@ -108,10 +108,9 @@ fn select(fits: impl Fn(&CaptureEntry) -> bool) -> Vec<Arc<CaptureEntry>> {
 }
 
 /// The context ends: so do its captures, and streams of other contexts that take part in them are as before.
-/// Says which models they would have become.
-pub(crate) fn abandon_context(context: usize) -> Vec<usize> {
+pub(crate) fn abandon_context(context: usize) {
     if !any() {
-        return Vec::new();
+        return;
     }
     let _transition = transition();
     let gone: Vec<_> = with(|registry| {
@@ -127,5 +126,4 @@ pub(crate) fn abandon_context(context: usize) -> Vec<usize> {
         stream.stream.divert(None);
         drop(part.entry.end());
     });
-    gone.iter().map(|(_, part)| part.entry.model).collect()
 }

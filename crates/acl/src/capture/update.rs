@@ -14,7 +14,7 @@ use crate::{
     settings::settings,
     state::{Context, OpenedEngine, StreamEntry},
 };
-use ferry_core::{Footprint, Op, OpGroup, OpList, QueueOptions, Recorder, sync::lock};
+use ferry_core::{Footprint, Op, OpGroup, OpList, QueueOptions, Recorder, Stream, sync::lock};
 use std::{
     any::Any,
     mem,
@@ -39,7 +39,7 @@ static GROUPS: Handles<TaskGroup> = Handles::new();
 
 /// Closes the task group that is open on a captured stream.
 pub(crate) fn close_group(
-    engine: &OpenedEngine,
+    engine: &'static OpenedEngine,
     context: &Context,
     part: &StreamPart,
 ) -> Result<Arc<TaskGroup>> {
@@ -47,14 +47,23 @@ pub(crate) fn close_group(
     let group = if ops.is_empty() {
         None
     } else {
-        let halt = Some(&context.halt);
-        let stream = engine.runtime.stream_under(halt, context.device, QueueOptions::default())?;
+        let stream = group_stream(engine, context, part).map_err(|error| {
+            part.entry.break_by(error.code, format!("the task group is lost: {}", error.note))
+        })?;
         let group = Arc::new(OpGroup::new(engine.runtime.memory().clone(), stream, ops));
         part.entry.recording.group(part.branch, group.clone());
         Some(group)
     };
     let model = part.entry.model;
     Ok(GROUPS.insert(|handle| TaskGroup { handle, model, ops: group }))
+}
+
+/// A stream that runs the ops of a group, and counts among those of the device.
+fn group_stream(engine: &'static OpenedEngine, context: &Context, part: &StreamPart) -> Result<Arc<Stream>> {
+    let slot = engine.stream_slot(context.device)?;
+    let stream = engine.runtime.stream_under(Some(&context.halt), context.device, QueueOptions::default())?;
+    part.entry.recording.keep(Box::new(slot));
+    Ok(stream)
 }
 
 /// The model ends, and its task groups with it.

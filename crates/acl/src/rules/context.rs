@@ -24,6 +24,13 @@ pub(crate) fn wait(here: &Here, engine: &OpenedEngine, context: &Context) -> Res
     Ok(())
 }
 
+/// Ends a context with its captures, streams and models, after their work.
+pub(crate) fn end(engine: &OpenedEngine, context: &Context) {
+    graph::abandon(context);
+    engine.end_context(context);
+    graph::end_all(context);
+}
+
 /// aclrtCreateContext: makes a context and makes it current.
 pub fn create(here: &Here, device: i32) -> Result<usize> {
     let engine = engine()?;
@@ -44,8 +51,7 @@ pub fn destroy(here: &Here, handle: usize) -> Result<()> {
         )));
     }
     interrupt::before(here, || vec![context.clone()], |context| wait(here, engine, context))?;
-    graph::abandon(&context);
-    engine.end_context(&context);
+    end(engine, &context);
     Ok(())
 }
 

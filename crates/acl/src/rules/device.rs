@@ -1,6 +1,6 @@
 //! Devices: set, reset, count, memory, peers.
 
-use super::{context, graph, stream::timed_out};
+use super::{context, stream::timed_out};
 use crate::{
     Result,
     arguments::{limit_ms, refuse},
@@ -59,10 +59,7 @@ fn reset_to(here: &Here, id: i32, left: impl Fn(u64) -> u64) -> Result<()> {
     drop(primary);
     let note = format!("device {device} was reset");
     capture::of_device(device).iter().for_each(|capture| capture.invalidate(&note));
-    context.iter().for_each(|context| {
-        graph::abandon(context);
-        engine.end_context(context);
-    });
+    context.iter().for_each(|context| context::end(engine, context));
     Ok(())
 }
 
@@ -123,8 +120,7 @@ fn not_captured(device: u32) -> Result<()> {
         "a stream of device {device} is captured, so that the device cannot be waited for. Ways out: do it \
          before the capture or after aclmdlRICaptureEnd; or synchronise streams that are not captured"
     );
-    captures.iter().skip(1).for_each(|capture| capture.invalidate(&note));
-    captures.first().map_or(Ok(()), |capture| Err(capture.break_by(ACL_ERROR_RT_STREAM_CAPTURED, note)))
+    capture::break_all(&captures, ACL_ERROR_RT_STREAM_CAPTURED, &note).map_or(Ok(()), Err)
 }
 
 fn wait_for_all(here: &Here, limit: Option<Duration>) -> Result<()> {

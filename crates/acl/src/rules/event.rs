@@ -198,6 +198,7 @@ pub fn stream_wait(here: &Here, stream: usize, handle: usize) -> Result<()> {
     let limit = WAIT_LIMIT.load(Ordering::Relaxed);
     if let Some(ipc) = &entry.ipc {
         entry.not_for_captured(&stream)?;
+        capture::check_default(&stream)?;
         return match ipc.latest()? {
             None => Ok(()),
             Some(latest) if limit == 0 => Ok(stream.stream.wait_for(latest).map(drop)?),

@@ -63,6 +63,8 @@ pub unsafe fn memset_d32(
         match place.device() {
             // SAFETY: the caller's promise.
             Some(_) => unsafe { fill(&target, ptr, count, pattern) },
+            // SAFETY: as above.
+            None if matches!(on, On::ThisThread) => unsafe { fill(&target, ptr, count, pattern) },
             // A captured one is: it runs with the model.
             // SAFETY: as above.
             None if target.captured().is_some() => unsafe { fill(&target, ptr, count, pattern) },
@@ -97,7 +99,7 @@ unsafe fn fill(target: &Target, ptr: usize, count: usize, pattern: [u8; 4]) -> R
             let asked = if done == 0 { left } else { 1 };
             let place = memory.place(start, asked, Access::Write)?;
             plain = place.is_plain();
-            target.check_pageable(plain)?;
+            target.check_capture(plain)?;
             len = if plain { asked } else { place.room_from(start).min(left) };
             let (dst, device) = (place.engine_address(start), place.device());
             Ok::<_, ferry_core::Error>(Op::Fill(Fill { dst, len, pattern: turned, device }))

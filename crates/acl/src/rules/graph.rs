@@ -15,10 +15,10 @@ use crate::{
     interrupt,
     state::{Context, Here, OpenedEngine, StreamEntry, engine},
 };
-use ferry_core::{Graph, Kind, QueueOptions, Stream, sync::lock};
+use ferry_core::{Graph, Kind, Stream, sync::lock};
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
 /// Documented: the most bytes of a name.
@@ -35,8 +35,11 @@ pub(crate) struct ModelEntry {
     pub(super) lines: Mutex<Vec<TaskLine>>,
     /// Run when the model is destroyed.
     callbacks: Mutex<Vec<(UserFunction, Callback)>>,
-    /// The stream of blocking executions, made by the first.
-    blocking: Mutex<Option<Arc<Stream>>>,
+    /// The stream of blocking executions, made by the first. It is in the table of streams, where the calls
+    /// for whole devices look, under a handle that nobody is told.
+    blocking: Mutex<Option<Arc<StreamEntry>>>,
+    /// How many threads are launching an execution. Grows under the lock of `state`.
+    launches: AtomicUsize,
 }
 
 /// What a model is.
@@ -52,6 +55,20 @@ pub(crate) enum ModelState {
         /// Whether it was built, and not captured.
         is_built: bool,
     },
+    /// It was destroyed, or its context has ended.
+    Destroyed,
+}
+
+/// A launch that is under way: the model cannot be destroyed meanwhile.
+struct Launching<'a> {
+    model: &'a ModelEntry,
+    graph: Arc<Graph>,
+}
+
+impl Drop for Launching<'_> {
+    fn drop(&mut self) {
+        self.model.launches.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl HandleKind for ModelEntry {
@@ -63,7 +80,12 @@ static MODELS: Handles<ModelEntry> = Handles::new();
 /// The model of this handle.
 pub(super) fn find(handle: usize) -> Result<Arc<ModelEntry>> {
     engine()?;
-    MODELS.get(handle).ok_or_else(|| refuse(format!("{handle:#x} is no model, or one that was destroyed")))
+    MODELS.get(handle).ok_or_else(|| gone(handle))
+}
+
+/// The error of a handle without a model.
+fn gone(handle: usize) -> Error {
+    refuse(format!("{handle:#x} is no model, or one that was destroyed, or whose context has ended"))
 }
 
 /// A model that is nothing yet.
@@ -78,6 +100,7 @@ pub(super) fn create(context: Arc<Context>) -> Arc<ModelEntry> {
         lines: Mutex::default(),
         callbacks: Mutex::default(),
         blocking: Mutex::default(),
+        launches: AtomicUsize::new(0),
     })
 }
 
@@ -98,14 +121,10 @@ pub fn capture_begin(here: &Here, stream: usize, mode: i32) -> Result<()> {
         return Err(fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, note));
     }
     let model = create(context.clone());
-    match capture::begin(here, engine, (&context, &entry), model.handle, mode) {
-        Ok(capture) => *lock(&model.state) = ModelState::Recording(capture),
-        Err(error) => {
-            discard(model.handle);
-            return Err(error);
-        }
-    }
-    Ok(())
+    let capture = capture::draft(here, engine, &context, (model.handle, entry.handle), Some(mode));
+    // Before it begins: another thread may end it from there on.
+    *lock(&model.state) = ModelState::Recording(capture.clone());
+    capture::begin(engine, (&context, &entry), &capture).inspect_err(|_| discard(model.handle))
 }
 
 /// aclmdlRICaptureEnd: the model.
@@ -115,10 +134,15 @@ pub fn capture_end(here: &Here, stream: usize) -> Result<usize> {
     let capture = may_end(here, &entry)?;
     let context = engine.contexts.get(capture.context).ok_or_else(|| refuse("the context has ended"))?;
     let model = find(capture.model)?;
-    match capture::end(&context, &capture) {
+    let streams = capture::leave(&context, &capture).ok_or_else(|| unmatched(&entry))?;
+    match capture::end(&capture, &streams) {
         Ok(graph) => {
+            let mut state = lock(&model.state);
+            if matches!(*state, ModelState::Destroyed) {
+                return Err(gone(model.handle));
+            }
             *lock(&model.lines) = capture.take_lines();
-            *lock(&model.state) = ModelState::Ready { graph, is_built: false };
+            *state = ModelState::Ready { graph, is_built: false };
             Ok(model.handle)
         }
         Err(error) => {
@@ -128,14 +152,16 @@ pub fn capture_end(here: &Here, stream: usize) -> Result<usize> {
     }
 }
 
+/// The error of an end without a beginning.
+fn unmatched(entry: &StreamEntry) -> Error {
+    let note = format!("stream {:#x} is not captured: call aclmdlRICaptureBegin first", entry.handle);
+    fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, note)
+}
+
 /// The capture that this thread may end on this stream.
 fn may_end(here: &Here, entry: &StreamEntry) -> Result<Arc<CaptureEntry>> {
     let part = capture::of_stream(entry.handle).filter(|part| part.entry.mode.is_some());
-    let part = part.ok_or_else(|| {
-        let note = format!("stream {:#x} is not captured: call aclmdlRICaptureBegin first", entry.handle);
-        fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, note)
-    })?;
-    let capture = part.entry;
+    let capture = part.ok_or_else(|| unmatched(entry))?.entry;
     if capture.main != entry.handle {
         let note = format!(
             "stream {:#x} joined the capture: end it on the stream that it began on, {:#x}",
@@ -161,10 +187,10 @@ pub fn capture_info(stream: usize) -> Result<(i32, usize)> {
     }
     Ok(match capture::of_stream(stream) {
         Some(part) if part.entry.mode.is_some() => {
-            let is_invalid = part.entry.is_invalid();
-            let status = match is_invalid {
-                true => ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED,
-                false => ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE,
+            let status = if part.entry.is_invalid() {
+                ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED
+            } else {
+                ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
             };
             (status, part.entry.model)
         }
@@ -180,16 +206,50 @@ pub fn exchange_mode(here: &Here, mode: i32) -> Result<i32> {
 impl ModelEntry {
     /// What can be executed.
     pub(super) fn graph(&self) -> Result<Arc<Graph>> {
-        match &*lock(&self.state) {
-            ModelState::Ready { graph, .. } => Ok(graph.clone()),
+        self.graph_in(&lock(&self.state)).cloned()
+    }
+
+    fn graph_in<'a>(&self, state: &'a ModelState) -> Result<&'a Arc<Graph>> {
+        match state {
+            ModelState::Ready { graph, .. } => Ok(graph),
             ModelState::Recording(capture) => Err(self.still_recorded(Some(capture))),
             ModelState::New => Err(self.still_recorded(None)),
+            ModelState::Destroyed => Err(gone(self.handle)),
         }
+    }
+
+    /// What can be executed, for a launch that is waited for before the model is destroyed.
+    fn launching(&self) -> Result<Launching<'_>> {
+        let state = lock(&self.state);
+        let graph = self.graph_in(&state)?.clone();
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        Ok(Launching { model: self, graph })
+    }
+
+    /// Whether an execution is being launched, is queued or runs. The lock of `state` is held.
+    fn is_running(&self, graph: &Graph) -> bool {
+        self.launches.load(Ordering::Acquire) > 0 || graph.is_running()
+    }
+
+    /// Ends the model, which nothing executes any more: its streams are as before, and its callbacks run. The
+    /// caller has made it `Destroyed`, from `state`.
+    fn end(&self, state: ModelState) {
+        if let ModelState::Recording(capture) = &state {
+            capture::complete(capture);
+        }
+        super::graph_build::unbind_all(self);
+        discard(self.handle);
+        if let (Some(stream), Ok(engine)) = (lock(&self.blocking).take(), engine()) {
+            engine.end_stream(&stream);
+        }
+        drop(state);
+        let callbacks = std::mem::take(&mut *lock(&self.callbacks));
+        callbacks.into_iter().for_each(|(_, callback)| callback.take().run_here());
     }
 
     fn still_recorded(&self, capture: Option<&Arc<CaptureEntry>>) -> Error {
         let note = match capture {
-            Some(capture) if capture.mode.is_none() => "being built: call aclmdlRIBuildEnd first",
+            Some(capture) if capture.is_built() => "being built: call aclmdlRIBuildEnd first",
             _ => "being captured: call aclmdlRICaptureEnd first",
         };
         let note = format!("model {:#x} is still {note}", self.handle);
@@ -210,32 +270,34 @@ impl ModelEntry {
     }
 
     /// The stream of blocking executions.
-    fn blocking_stream(&self, engine: &OpenedEngine) -> Result<Arc<Stream>> {
+    fn blocking_stream(&self, engine: &OpenedEngine) -> Result<Arc<StreamEntry>> {
         let mut blocking = lock(&self.blocking);
-        if let Some(stream) = &*blocking {
-            return Ok(stream.clone());
+        if let Some(entry) = &*blocking {
+            return Ok(entry.clone());
         }
-        let halt = Some(&self.context.halt);
-        let stream = engine.runtime.stream_under(halt, self.context.device, QueueOptions::default())?;
-        Ok(blocking.insert(stream).clone())
+        Ok(blocking.insert(engine.make_internal_stream(&self.context)?).clone())
     }
 }
 
 /// aclmdlRIExecuteAsync.
 pub fn execute_async(here: &Here, model: usize, stream: usize) -> Result<()> {
     let model = find(model)?;
-    let graph = model.graph()?;
+    let launching = model.launching()?;
     let entry = here.stream(stream)?;
     model.belongs_to(&*here.context()?)?;
     if let Some(part) = capture::of_stream(entry.handle) {
+        let (what, after) = match part.entry.is_built() {
+            true => ("bound to a model", "aclmdlRIUnbindStream"),
+            false => ("captured", "aclmdlRICaptureEnd"),
+        };
         let note = format!(
-            "stream {:#x} is captured, and executions of models cannot be: execute it on another stream, or \
-             after aclmdlRICaptureEnd",
+            "stream {:#x} is {what}, and executions of models are no tasks of models: execute it on another \
+             stream, or after {after}",
             entry.handle
         );
         return Err(part.entry.refusal(ACL_ERROR_RT_STREAM_CAPTURED, &note));
     }
-    launch(&graph, &entry.stream)
+    launch(&launching.graph, &entry.stream)
 }
 
 /// Launches an execution. If memory of the graph was freed it does nothing, and fails in its turn.
@@ -260,39 +322,51 @@ fn launch(graph: &Arc<Graph>, stream: &Arc<Stream>) -> Result<()> {
 pub fn execute(here: &Here, model: usize, timeout: i32) -> Result<()> {
     let engine = engine()?;
     let model = find(model)?;
-    let graph = model.graph()?;
+    let launching = model.launching()?;
     model.belongs_to(&*here.context()?)?;
     if timeout == 0 {
         return Err(refuse("timeout is 0: give -1, or a number of milliseconds"));
     }
     let limit = limit_ms(timeout)?;
-    let stream = model.blocking_stream(engine)?;
-    launch(&graph, &stream)?;
+    let entry = model.blocking_stream(engine)?;
+    let stream = &entry.stream;
+    launch(&launching.graph, stream)?;
+    drop(launching);
     let work = stream.so_far()?;
     interrupt::wait(here, limit, |limit| work.wait(limit))
         .and_then(|()| stream.status().take_error().map_or(Ok(()), Err))
         .map_err(|error| super::stream::timed_out(error, limit, format!("model {:#x}", model.handle)))
 }
 
-/// aclmdlRIDestroy.
+/// aclmdlRIDestroy. A model that is being built is given up.
 pub fn destroy(handle: usize) -> Result<()> {
     let model = find(handle)?;
-    let graph = model.graph()?;
-    if graph.is_running() {
+    let mut state = lock(&model.state);
+    let is_given_up = matches!(&*state, ModelState::Recording(capture) if capture.is_built());
+    if !is_given_up && model.is_running(model.graph_in(&state)?) {
         let note = format!("model {handle:#x} is being executed: synchronise first");
         return Err(fail(ACL_ERROR_RT_MODEL_RUNNING, note));
     }
-    discard(handle);
-    super::graph_build::unbind_all(&model);
-    let callbacks = std::mem::take(&mut *lock(&model.callbacks));
-    callbacks.into_iter().for_each(|(_, callback)| callback.take().run_here());
+    let was = std::mem::replace(&mut *state, ModelState::Destroyed);
+    drop(state);
+    model.end(was);
     Ok(())
 }
 
-/// The context ends: models that were being captured in it become nothing.
+/// The context ends, and its captures with it: streams are as before.
 pub(crate) fn abandon(context: &Context) {
-    capture::abandon_context(context.handle).into_iter().for_each(discard);
+    capture::abandon_context(context.handle);
     super::graph_build::unbind_context(context.handle);
+}
+
+/// The context has ended, and so has the work of its streams: its models end.
+pub(crate) fn end_all(context: &Context) {
+    for model in MODELS.all().iter().filter(|model| model.context.handle == context.handle) {
+        match std::mem::replace(&mut *lock(&model.state), ModelState::Destroyed) {
+            ModelState::Destroyed => {}
+            state => model.end(state),
+        }
+    }
 }
 
 /// aclmdlRIAbort: built models only.

@@ -36,14 +36,19 @@ pub fn begin(here: &Here, flag: u32) -> Result<usize> {
     }
     let context = here.context()?;
     let model = create(context.clone());
-    *lock(&model.state) = ModelState::Recording(capture::build(here, engine, &context, model.handle));
+    *lock(&model.state) =
+        ModelState::Recording(capture::draft(here, engine, &context, (model.handle, 0), None));
     Ok(model.handle)
 }
 
 /// The recording of a model that is being built.
 fn recording(model: &ModelEntry) -> Result<Arc<CaptureEntry>> {
-    match &*lock(&model.state) {
-        ModelState::Recording(capture) if capture.mode.is_none() => Ok(capture.clone()),
+    recorded_in(&lock(&model.state), model)
+}
+
+fn recorded_in(state: &ModelState, model: &ModelEntry) -> Result<Arc<CaptureEntry>> {
+    match state {
+        ModelState::Recording(capture) if capture.is_built() => Ok(capture.clone()),
         _ => Err(refuse(format!("model {:#x} is not being built", model.handle))),
     }
 }
@@ -63,15 +68,10 @@ pub fn bind(here: &Here, model: usize, stream: usize, flag: u32) -> Result<()> {
         let note = format!("stream {:#x} was not made with ACL_STREAM_PERSISTENT", entry.handle);
         return Err(refuse(note));
     }
-    let part = capture::join(engine, &model.context, &recording, &entry)?;
-    let StreamPart { branch, .. } = part;
-    lock(&BOUND).push(BoundStream {
-        model: model.handle,
-        stream: entry,
-        branch,
-        is_head,
-        is_complete: false,
-    });
+    // From here on: a model that is destroyed meanwhile finds the stream, or has ended before it joins.
+    let mut bound = lock(&BOUND);
+    let StreamPart { branch, .. } = capture::join(engine, &model.context, &recording, &entry)?;
+    bound.push(BoundStream { model: model.handle, stream: entry, branch, is_head, is_complete: false });
     Ok(())
 }
 
@@ -89,7 +89,9 @@ pub fn end_task(here: &Here, model: usize, stream: usize) -> Result<()> {
 /// aclmdlRIBuildEnd: the model can be executed, and its streams take no more tasks.
 pub fn end(model: usize) -> Result<()> {
     let model = find(model)?;
-    let recording = recording(&model)?;
+    // Held to the end: of two calls, or a call and a destroy, the second finds what the first has made.
+    let mut state = lock(&model.state);
+    let recording = recorded_in(&state, &model)?;
     let bound = lock(&BOUND);
     let mine: Vec<_> = bound.iter().filter(|it| it.model == model.handle).collect();
     if let Some(open) = mine.iter().find(|it| !it.is_complete) {
@@ -104,7 +106,7 @@ pub fn end(model: usize) -> Result<()> {
     capture::complete(&recording);
     let graph = recording.recording.finish().map_err(|_| refuse("the model is not joined"))?;
     *lock(&model.lines) = recording.take_lines();
-    *lock(&model.state) = ModelState::Ready { graph, is_built: true };
+    *state = ModelState::Ready { graph, is_built: true };
     Ok(())
 }
 
@@ -126,9 +128,11 @@ pub(super) fn unbind_all(model: &ModelEntry) {
     bound.retain(|it| it.model != model.handle);
 }
 
-/// The context ends, and its streams with it.
+/// The context ends, and its streams with it: also those that are bound to models of other contexts.
 pub(super) fn unbind_context(context: usize) {
-    lock(&BOUND).retain(|it| it.stream.context != context);
+    let mut bound = lock(&BOUND);
+    bound.iter().filter(|it| it.stream.context == context).for_each(|it| capture::release(&it.stream));
+    bound.retain(|it| it.stream.context != context);
 }
 
 fn not_bound(entry: &StreamEntry, model: &ModelEntry) -> crate::Error {
@@ -138,8 +142,9 @@ fn not_bound(entry: &StreamEntry, model: &ModelEntry) -> crate::Error {
 /// aclrtActiveStream: a bound stream begins when another one comes here.
 pub fn activate(here: &Here, active: usize, stream: usize) -> Result<()> {
     let (active, entry) = (here.stream(active)?, here.stream(stream)?);
+    let is_bound = |part: &StreamPart| part.entry.is_built();
     let parts = (capture::of_stream(active.handle), capture::of_stream(entry.handle));
-    let (Some(to), Some(from)) = parts else {
+    let (Some(to), Some(from)) = (parts.0.filter(is_bound), parts.1.filter(is_bound)) else {
         return Err(refuse("both streams must be bound to one model that is being built"));
     };
     if !Arc::ptr_eq(&to.entry, &from.entry) {

@@ -1,6 +1,6 @@
 //! aclInit and aclFinalize.
 
-use super::{config::InitConfig, context, device, graph};
+use super::{config::InitConfig, context, device};
 use crate::{
     Result,
     constants::*,
@@ -78,10 +78,7 @@ fn count_down(here: &Here, left: impl Fn(u64) -> u64) -> Result<u64> {
     drop(count);
     log::write(Module::Ascendcl, Level::Info, || "the last aclFinalize".into());
     log::event(|| "the last aclFinalize".into());
-    contexts.iter().for_each(|context| {
-        graph::abandon(context);
-        engine.end_context(context);
-    });
+    contexts.iter().for_each(|context| context::end(engine, context));
     Ok(0)
 }
 

@@ -43,6 +43,13 @@ pub unsafe fn adopt(here: &Here, native: usize) -> Result<usize> {
 /// ferryStreamNative: what the backend's driver calls the stream, which is shared from here on.
 pub fn native(here: &Here, handle: usize) -> Result<usize> {
     let entry = here.stream(handle)?;
+    if let Some(part) = capture::of_stream(entry.handle) {
+        let note = format!(
+            "stream {:#x} is captured, or bound to a model: what other libraries put there would run at once",
+            entry.handle
+        );
+        return Err(part.entry.refusal(c::ACL_ERROR_RT_STREAM_CAPTURED, &note));
+    }
     Ok(entry.stream.share()?)
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Target<'a> {
     /// The thread whose call this is.
     pub(crate) here: &'a Here,
     stream: TargetStream,
+    /// A part of an asynchronous call that is done at once.
+    is_inside: bool,
 }
 
 /// Memory of a graph's own.
@@ -72,19 +74,18 @@ impl<'a> Target<'a> {
         let stream = match on {
             On::Stream(handle) => TargetStream::Given(here.take_stream(handle)?),
             On::ThisThread => {
-                let context = here.context()?;
-                capture::check_synchronous(here, context.handle)?;
-                TargetStream::Hidden(here.hidden_stream(engine, context.device)?)
+                let device = here.device()?;
+                TargetStream::Hidden(here.hidden_stream(engine, device)?)
             }
         };
-        Ok(Target { engine, here, stream })
+        Ok(Target { engine, here, stream, is_inside: false })
     }
 
     /// The hidden stream, for a part of an asynchronous call that has to be done at once.
     pub(crate) fn inside(here: &'a Here) -> Result<Target<'a>> {
         let engine = engine()?;
         let stream = TargetStream::Hidden(here.hidden_stream(engine, here.device()?)?);
-        Ok(Target { engine, here, stream })
+        Ok(Target { engine, here, stream, is_inside: true })
     }
 
     /// The part of the stream in a capture, if it is captured.
@@ -103,14 +104,16 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Refuses a copy or fill of pageable memory on a stream where a capture forbids it.
+    /// Refuses a synchronous copy or fill, or one of pageable memory, where a capture forbids it. Asked when
+    /// everything else is right: bad arguments break no capture.
     #[inline]
-    pub(crate) fn check_pageable(&self, is_pageable: bool) -> ferry_core::Result<()> {
-        match &self.stream {
-            TargetStream::Given(entry) if is_pageable => capture::check_pageable(self.here, entry)
-                .map_err(|error| Kind::Native(error.code).because(error.note.clone())),
-            _ => Ok(()),
-        }
+    pub(crate) fn check_capture(&self, is_pageable: bool) -> ferry_core::Result<()> {
+        let checked = match &self.stream {
+            TargetStream::Given(entry) if is_pageable => capture::check_pageable(self.here, entry),
+            TargetStream::Hidden(_) if !self.is_inside => capture::check_synchronous(self.here),
+            _ => return Ok(()),
+        };
+        checked.map_err(|error| Kind::Native(error.code).because(error.note.clone()))
     }
 
     /// Quirk F2 is about synchronous copies to a device.
@@ -202,7 +205,7 @@ impl<'a> Target<'a> {
             self.stream().submit(|memory| {
                 let plan = plan(memory)?;
                 must_wait = waits(&plan);
-                self.check_pageable(plan.is_plain())?;
+                self.check_capture(plan.is_plain())?;
                 if capture::any() {
                     self.note_upload(&plan);
                 }

@@ -85,8 +85,28 @@ impl OpenedEngine {
         let stream = make().inspect_err(|_| {
             streams.fetch_sub(1, Ordering::Relaxed);
         })?;
-        let entry =
-            self.streams.insert(|handle| StreamEntry::new(handle, context.handle, stream, flags, is_default));
+        self.insert_stream(context, |handle| {
+            StreamEntry::new(handle, context.handle, stream, flags, is_default)
+        })
+    }
+
+    /// Makes a stream of the library's own: calls for the whole device or context know it, its handle is told
+    /// to none, and it is not counted.
+    pub(crate) fn make_internal_stream(&self, context: &Context) -> Result<Arc<StreamEntry>> {
+        let halt = Some(&context.halt);
+        let stream = self.runtime.stream_under(halt, context.device, QueueOptions::default())?;
+        self.insert_stream(context, |handle| StreamEntry {
+            is_internal: true,
+            ..StreamEntry::new(handle, context.handle, stream, 0, false)
+        })
+    }
+
+    fn insert_stream(
+        &self,
+        context: &Context,
+        entry: impl FnOnce(usize) -> StreamEntry,
+    ) -> Result<Arc<StreamEntry>> {
+        let entry = self.streams.insert(entry);
         report_failures(&entry);
         // A context that ended meanwhile may have listed its streams before this one was among them.
         if !context.is_alive() {
@@ -131,6 +151,7 @@ impl OpenedEngine {
         entry.alive.store(false, Ordering::Release);
         mailbox::forget(entry.handle);
         if self.streams.remove(entry.handle).is_some()
+            && !entry.is_internal
             && let Ok(device) = self.device(entry.device)
         {
             device.streams.fetch_sub(1, Ordering::Relaxed);

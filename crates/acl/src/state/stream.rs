@@ -31,6 +31,8 @@ pub struct StreamEntry {
     pub(crate) flags: u32,
     /// Whether it is the default stream of its context.
     pub(crate) is_default: bool,
+    /// Whether it is the library's own: no call is told its handle, and it is not counted.
+    pub(super) is_internal: bool,
     /// False once it was taken out of the table.
     pub(super) alive: AtomicBool,
     /// Whether its failure mode was set, which can be done once.
@@ -77,6 +79,7 @@ impl StreamEntry {
             stream,
             flags: if flags & !ALL_FLAGS == 0 { flags } else { 0 },
             is_default,
+            is_internal: false,
             alive: AtomicBool::new(true),
             has_mode: AtomicBool::new(false),
             settings: StreamSettings::default(),

@@ -157,7 +157,7 @@ impl Draft {
     /// wait does. A record at the end of a branch is no work, and need not.
     fn is_joined(&self) -> Result<(), Unjoined> {
         let mut joined_before = vec![0; self.streams.len()];
-        joined_before[..1].fill(self.tasks.len());
+        joined_before.iter_mut().take(1).for_each(|before| *before = self.tasks.len());
         for (number, task) in self.tasks.iter().enumerate().rev() {
             let leads_back = number < joined_before[task.branch];
             match task.work {
