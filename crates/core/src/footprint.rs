@@ -4,7 +4,7 @@
 use crate::{
     AddressTable, Block, Op, Rows,
     indirect::{Cell, DESCRIPTOR_LEN, Through},
-    table::BlockGeneration,
+    table::{BlockGeneration, EngineIndex},
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -29,11 +29,13 @@ impl Footprint {
         if ranges.is_empty() {
             return Footprint::default();
         }
-        let mut touched: Vec<_> =
-            table.instances().into_iter().filter(|(block, _)| touches(&ranges, block)).collect();
-        touched.sort_unstable_by_key(|(block, generation)| (block.at, *generation));
-        let areas = touched.chunk_by(|(one, _), (other, _)| one.at == other.at);
-        Footprint { areas: areas.map(Area::from).collect() }
+        let index = table.by_engine_address();
+        let touched = ranges.iter().map(|range| touched_by(&index, *range));
+        let areas = touched.flat_map(|blocks| blocks.chunk_by(|(one, _), (other, _)| one.at == other.at));
+        let mut areas: Vec<_> = areas.map(Area::from).collect();
+        // A block that several ranges touch.
+        areas.dedup();
+        Footprint { areas }
     }
 }
 
@@ -108,8 +110,10 @@ fn merged(mut ranges: Vec<EngineRange>) -> Vec<EngineRange> {
     merged
 }
 
-/// Whether a block has bytes in one of the ranges, which ascend.
-fn touches(ranges: &[EngineRange], block: &Block) -> bool {
-    let below = ranges.partition_point(|(start, _)| *start < block.at + block.len);
-    below > 0 && ranges[below - 1].1 > block.at
+/// The blocks that have bytes in a range. Blocks are apart in the engine's addresses, unless they are aliases,
+/// which begin and end together.
+fn touched_by(index: &EngineIndex, (start, end): EngineRange) -> &[(Block, BlockGeneration)] {
+    let behind = index.partition_point(|(block, _)| block.at < end);
+    let before = index[..behind].partition_point(|(block, _)| block.at + block.len <= start);
+    &index[before..behind]
 }
