@@ -2,7 +2,7 @@
 //! be at the same address.
 
 use crate::{
-    AddressTable, Block, Op, Rows,
+    AddressTable, Block, Error, Kind, Op, Rows,
     indirect::{Cell, DESCRIPTOR_LEN, Through},
     table::{BlockGeneration, EngineIndex},
 };
@@ -67,6 +67,15 @@ impl Footprints {
     }
 }
 
+/// The error of work of a graph that uses memory which is gone.
+#[cold]
+pub(crate) fn was_freed(block: &Block, user: &str) -> Error {
+    Kind::BadAddress.because(format!(
+        "{user} uses {block}, which was freed after the graph was captured: memory of a graph must stay \
+         until the graph is destroyed"
+    ))
+}
+
 /// A range of the engine's addresses, from its first byte to behind its last.
 type EngineRange = (usize, usize);
 
@@ -110,8 +119,8 @@ fn merged(mut ranges: Vec<EngineRange>) -> Vec<EngineRange> {
     merged
 }
 
-/// The blocks that have bytes in a range. Blocks are apart in the engine's addresses, unless they are aliases,
-/// which begin and end together.
+/// The blocks that have bytes in a range. Blocks are apart in the engine's addresses, unless they are
+/// aliases, which begin and end together.
 fn touched_by(index: &EngineIndex, (start, end): EngineRange) -> &[(Block, BlockGeneration)] {
     let behind = index.partition_point(|(block, _)| block.at < end);
     let before = index[..behind].partition_point(|(block, _)| block.at + block.len <= start);

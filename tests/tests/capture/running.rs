@@ -134,8 +134,8 @@ fn a_flag_that_is_copied_behind_data_is_not_seen_before_it() {
     ok(aclmdlRIDestroy(model));
 }
 
-/// An abort that comes while a model is being launched drops all of it: no byte of it moves once a synchronise
-/// has told of the abort.
+/// An abort that comes while a model is being launched drops all of it: no byte of it moves once a
+/// synchronise has told of the abort.
 #[test]
 fn nothing_moves_after_an_abort_that_met_a_launch() {
     const SUM: i32 = 10;

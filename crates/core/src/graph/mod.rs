@@ -19,7 +19,7 @@ pub mod task;
 
 use crate::{
     Block, Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
-    footprint::Footprints,
+    footprint::{Footprints, was_freed},
     stream::Transaction,
     submissions::NestedWork,
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
@@ -376,12 +376,4 @@ fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
         }
     };
     stream.call(run).map(drop)
-}
-
-#[cold]
-fn was_freed(block: &Block, user: &str) -> Error {
-    Kind::BadAddress.because(format!(
-        "{user} uses {block}, which was freed after the graph was captured: memory of a graph must stay \
-         until the graph is destroyed"
-    ))
 }
