@@ -2,9 +2,9 @@
 //! be at the same address.
 
 use crate::{
-    AddressTable, Block, Op, Rows,
+    AddressTable, Block, Error, Kind, Op, Rows,
     indirect::{Cell, DESCRIPTOR_LEN, Through},
-    table::BlockGeneration,
+    table::{BlockGeneration, EngineIndex},
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -29,11 +29,13 @@ impl Footprint {
         if ranges.is_empty() {
             return Footprint::default();
         }
-        let mut touched: Vec<_> =
-            table.instances().into_iter().filter(|(block, _)| touches(&ranges, block)).collect();
-        touched.sort_unstable_by_key(|(block, generation)| (block.at, *generation));
-        let areas = touched.chunk_by(|(one, _), (other, _)| one.at == other.at);
-        Footprint { areas: areas.map(Area::from).collect() }
+        let index = table.by_engine_address();
+        let touched = ranges.iter().map(|range| touched_by(&index, *range));
+        let areas = touched.flat_map(|blocks| blocks.chunk_by(|(one, _), (other, _)| one.at == other.at));
+        let mut areas: Vec<_> = areas.map(Area::from).collect();
+        // A block that several ranges touch.
+        areas.dedup();
+        Footprint { areas }
     }
 }
 
@@ -63,6 +65,15 @@ impl Footprints {
         let (area, op) = self.areas.iter().find(|(area, _)| !area.iter().any(is_there))?;
         area.first().map(|(block, _)| (*block, *op))
     }
+}
+
+/// The error of work of a graph that uses memory which is gone.
+#[cold]
+pub(crate) fn was_freed(block: &Block, user: &str) -> Error {
+    Kind::BadAddress.because(format!(
+        "{user} uses {block}, which was freed after the graph was captured: memory of a graph must stay \
+         until the graph is destroyed"
+    ))
 }
 
 /// A range of the engine's addresses, from its first byte to behind its last.
@@ -108,8 +119,10 @@ fn merged(mut ranges: Vec<EngineRange>) -> Vec<EngineRange> {
     merged
 }
 
-/// Whether a block has bytes in one of the ranges, which ascend.
-fn touches(ranges: &[EngineRange], block: &Block) -> bool {
-    let below = ranges.partition_point(|(start, _)| *start < block.at + block.len);
-    below > 0 && ranges[below - 1].1 > block.at
+/// The blocks that have bytes in a range. Blocks are apart in the engine's addresses, unless they are
+/// aliases, which begin and end together.
+fn touched_by(index: &EngineIndex, (start, end): EngineRange) -> &[(Block, BlockGeneration)] {
+    let behind = index.partition_point(|(block, _)| block.at < end);
+    let before = index[..behind].partition_point(|(block, _)| block.at + block.len <= start);
+    &index[before..behind]
 }

@@ -8,7 +8,7 @@ use crate::{
     sync::{Arc, MutexGuard, Weak, lock},
     uses::Touched,
 };
-use std::{mem, ptr, time::Duration};
+use std::time::Duration;
 
 /// What submitting returns in place of a ticket where the work was recorded: every stream has passed it.
 pub const RECORDED: Ticket = 0;
@@ -285,22 +285,34 @@ impl Stream {
     /// As [`so_far`](Self::so_far), with the op `ticket`, which may have passed: a wait for it fails if that
     /// was dropped.
     pub fn so_far_with(&self, ticket: Ticket) -> Result<SoFar<'_>> {
-        Ok(SoFar { behind: ticket - 1, ..self.so_far()? })
+        Ok(SoFar { behind: ticket.saturating_sub(1), ..self.so_far()? })
     }
 
     /// Drops all work, and returns when no byte of it moves any more. A function of the user's that runs is
     /// not waited for.
     pub fn abort(&self) {
-        let nested = mem::take(&mut lock(&self.state.submitted).nested);
-        let passed = self.status().passed();
         // What runs on other queues ends first, and this stream is told: otherwise it would pass the op that
         // waits for that work, and its waiters with it, while bytes still move.
-        let unfinished = nested.into_iter().filter(|(ticket, _)| *ticket > passed);
-        let there: Vec<_> = unfinished.filter_map(|(ticket, work)| Some((ticket, work.upgrade()?))).collect();
-        // Told of all of them first: work that is aborted tells other streams, and not those that know.
-        there.iter().for_each(|(ticket, _)| self.status().drop_through(*ticket));
-        there.iter().for_each(|(_, work)| work.abort());
+        let passed = self.status().passed();
+        self.abort_nested(|ticket| {
+            let is_unfinished = ticket > passed;
+            if is_unfinished {
+                self.status().drop_through(ticket);
+            }
+            is_unfinished
+        });
         self.state.queue.abort();
+        // What came in between was dropped here, and may run there.
+        self.abort_nested(|ticket| self.status().is_dropped(ticket));
+    }
+
+    /// Aborts the nested work of the ops that are among those.
+    fn abort_nested(&self, mut is_meant: impl FnMut(Ticket) -> bool) {
+        let mut last = lock(&self.state.submitted);
+        let meant: Vec<_> = last.nested.extract_if(.., |(ticket, _)| is_meant(*ticket)).collect();
+        // An abort waits for work that may want the lock.
+        drop(last);
+        meant.iter().filter_map(|(_, work)| work.upgrade()).for_each(|work| work.abort());
     }
 }
 
@@ -366,10 +378,13 @@ impl Transaction<'_> {
 
     /// An abort of this stream aborts `work` as well, unless the newest op so far has passed.
     pub(crate) fn nest(&mut self, work: Weak<dyn NestedWork>) {
-        // Kept when it has passed, too: its failures may not be known yet.
-        let is_other = |other: &Weak<dyn NestedWork>| !ptr::addr_eq(other.as_ptr(), work.as_ptr());
-        self.last.nested.retain(|(_, other)| other.strong_count() > 0 && is_other(other));
         let ticket = self.last.ticket;
+        if let Some(known) = self.last.nested.iter_mut().find(|(_, known)| known.ptr_eq(&work)) {
+            known.0 = ticket;
+            return;
+        }
+        // Kept when it has passed, too: its failures may not be known yet.
+        self.last.nested.retain(|(_, other)| other.strong_count() > 0);
         self.last.nested.push((ticket, work));
     }
 }

@@ -14,7 +14,7 @@ use slot::BlockSlot;
 pub(crate) use slot::Lookup;
 use small::Classes;
 use std::sync::{
-    Mutex, MutexGuard, OnceLock, PoisonError,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -30,6 +30,9 @@ const ADDRESS_BITS: u32 = REGION_BITS + 2 * FAN_BITS;
 /// its slot, and how often that was written.
 pub(crate) type BlockGeneration = u64;
 
+/// Blocks and their generations, in the order of the engine's addresses.
+pub(crate) type EngineIndex = Vec<(Block, BlockGeneration)>;
+
 /// One level of a tree: as many children as bits choose among.
 type Fan<T> = Box<[T; FAN]>;
 
@@ -40,6 +43,8 @@ pub struct AddressTable {
     classes: Classes,
     removals: AtomicU64,
     writer: Mutex<Writer>,
+    /// All blocks in the order of the engine's addresses, as they were after so many changes.
+    by_engine_address: Mutex<(u64, Arc<EngineIndex>)>,
 }
 
 /// 16 MiB of address space. Slot numbers are stored plus one: 0 means none. In a leaf, the upper half of a
@@ -54,6 +59,8 @@ struct TableRegion {
 struct Writer {
     spare: Vec<u32>,
     made: u32,
+    /// How often a block has come or gone.
+    changes: u64,
 }
 
 impl Default for AddressTable {
@@ -71,6 +78,7 @@ impl AddressTable {
             classes: Classes::default(),
             removals: AtomicU64::new(0),
             writer: Mutex::new(Writer::default()),
+            by_engine_address: Mutex::default(),
         }
     }
 
@@ -153,6 +161,7 @@ impl AddressTable {
                     .because(format!("there are {} allocations, the most there can be", FAN * FAN)));
             }
         };
+        writer.changes += 1;
         self.slot(number).write(&block);
         let small = if block.len <= GRANULE { self.classes.tell(&block) } else { 0 };
         self.spread(&block, u64::from(number + 1) | small);
@@ -172,13 +181,22 @@ impl AddressTable {
         self.slot(number).clear();
         self.removals.fetch_add(1, Ordering::SeqCst);
         writer.spare.push(number);
+        writer.changes += 1;
         Ok(block)
     }
 
-    /// Every block there is, with its generation.
-    pub(crate) fn instances(&self) -> Vec<(Block, BlockGeneration)> {
-        let made = self.writer().made;
-        (0..made).filter_map(|number| self.instance(number)).collect()
+    /// All blocks, with their generations, in the order of the engine's addresses. Made anew only when a
+    /// block has come or gone.
+    pub(crate) fn by_engine_address(&self) -> Arc<EngineIndex> {
+        let mut index = self.by_engine_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = self.writer();
+        if index.0 != writer.changes {
+            let mut blocks: EngineIndex =
+                (0..writer.made).filter_map(|number| self.instance(number)).collect();
+            blocks.sort_unstable_by_key(|(block, generation)| (block.at, *generation));
+            *index = (writer.changes, Arc::new(blocks));
+        }
+        index.1.clone()
     }
 
     /// The generation of the block that starts at `base`, if there is one.

@@ -131,7 +131,10 @@ impl Graph {
             return Err(Kind::BadRoute.because(note));
         }
         // What was submitted before an error must not use the memory when the program has it back.
-        let leave = |_: &Error| self.ends().iter().for_each(|(stream, last)| pending::pass(stream, *last));
+        let leave = |_: &Error| {
+            pending::pass(stream.core(), stream.core().newest());
+            self.ends().iter().for_each(|(stream, last)| pending::pass(stream, *last));
+        };
         self.core.execute(stream.core()).inspect_err(leave)
     }
 

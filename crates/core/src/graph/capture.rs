@@ -33,6 +33,8 @@ struct Draft {
     streams: Vec<Arc<Stream>>,
     tasks: Vec<Task>,
     footprints: Footprints,
+    /// How many of the tasks are barriers, which have no number of their own.
+    barriers: usize,
     /// The task that made each edge.
     records: Vec<usize>,
     /// What the graph needs for as long as it is there.
@@ -80,7 +82,7 @@ impl Capture {
     pub fn op(&self, branch: Branch, op: Op, footprint: Footprint) -> bool {
         let Some(op) = RepeatedOp::new(op) else { return false };
         let mut draft = lock(&self.draft);
-        let number = draft.tasks.len();
+        let number = draft.tasks.len() - draft.barriers;
         draft.footprints.add(footprint, number);
         draft.tasks.push(Task { branch, work: Work::Op(op) });
         true
@@ -124,7 +126,9 @@ impl Capture {
     /// Copies before and behind this are not coalesced: those before it have ended when those behind it
     /// begin.
     pub fn barrier(&self, branch: Branch) {
-        lock(&self.draft).tasks.push(Task { branch, work: Work::Barrier });
+        let mut draft = lock(&self.draft);
+        draft.barriers += 1;
+        draft.tasks.push(Task { branch, work: Work::Barrier });
     }
 
     /// Keeps something for as long as the graph is there.

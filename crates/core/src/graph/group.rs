@@ -1,10 +1,10 @@
 //! Groups of ops that can be replaced after the graph was made: each execution runs what the group has when
 //! it comes there.
 
-use super::{task::RepeatedOp, was_freed};
+use super::task::RepeatedOp;
 use crate::{
     Footprint, Memory, Op, Result, Stream,
-    footprint::Footprints,
+    footprint::{Footprints, was_freed},
     sync::{Arc, Mutex, lock},
 };
 use std::{any::Any, mem::discriminant};

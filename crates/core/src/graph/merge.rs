@@ -1,6 +1,10 @@
 //! Coalescing of the copies of a graph: copies that follow each other on a branch, and of which none touches
 //! what another one writes, become one plan. An execution then submits one op in place of thousands, and the
 //! backend moves them as it moves a batch.
+//!
+//! The pieces of a plan are moved in any order, and a stream's copies are not: a program may copy data and
+//! then a flag behind it, and poll the flag. So copies that are as short as a flag are coalesced with each
+//! other only.
 
 use super::task::{RepeatedOp, Task, Work};
 use crate::{Plan, Rows};
@@ -8,6 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 
 /// How many pieces one plan may have: longer ones gain nothing.
 const MAX_PIECES: usize = 1 << 16;
+
+/// A copy of so many bytes may be a flag that tells others of the copies before it.
+const LONGEST_FLAG: usize = 64;
 
 /// The tasks, with copies coalesced. A plan of several stands where the first of them stood.
 pub(super) fn merge_copies(tasks: Vec<Task>) -> Vec<Task> {
@@ -47,12 +54,20 @@ pub(super) fn merge_copies(tasks: Vec<Task>) -> Vec<Task> {
 /// Whether the two plans can be one, if nothing speaks against it in the memory that they touch.
 fn can_join(first: &Plan, second: &Plan) -> bool {
     let are_plain = !first.is_ordered() && !second.is_ordered();
+    if is_flag(first) != is_flag(second) {
+        return false;
+    }
     let is_short = first.pieces().len() + second.pieces().len() <= MAX_PIECES;
     are_plain
         && is_short
         && first.has_one_route()
         && second.has_one_route()
         && first.route() == second.route()
+}
+
+/// Whether no piece of the plan is longer than a flag.
+fn is_flag(plan: &Plan) -> bool {
+    plan.sizes().longest <= LONGEST_FLAG
 }
 
 /// The memory that some copies touch, as ranges by where they begin, each with its end.

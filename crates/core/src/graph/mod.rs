@@ -11,6 +11,7 @@
 //! streams; nothing below knows graphs but as `NestedWork` that is aborted with the stream.
 
 pub mod capture;
+mod executions;
 pub mod group;
 mod merge;
 mod order;
@@ -18,13 +19,14 @@ pub mod task;
 
 use crate::{
     Block, Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
-    footprint::Footprints,
+    footprint::{Footprints, was_freed},
     stream::Transaction,
-    submissions::{NestedWork, StreamState},
-    sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Weak, lock},
+    submissions::NestedWork,
+    sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock},
 };
+use executions::Executions;
 use group::OpGroup;
-use std::{any::Any, collections::VecDeque};
+use std::any::Any;
 use task::{Branch, RepeatedOp, Task, Work};
 
 /// Recorded work. See the module's text.
@@ -43,30 +45,10 @@ pub struct Graph {
     compared: AtomicU64,
     /// Executions are submitted one at a time.
     turn: Mutex<()>,
-    executions: Mutex<VecDeque<Execution>>,
+    executions: Executions,
     /// The first branch has a stream of its own, too: some tasks are submitted by functions or wait for what
     /// is submitted elsewhere, or the graph can be aborted.
     is_detached: bool,
-}
-
-/// An execution.
-struct Execution {
-    number: u64,
-    /// The newest ticket of each branch's own stream before it.
-    before: Vec<Ticket>,
-    /// The same after it, if it uses these streams.
-    after: Option<Vec<Ticket>>,
-    launcher: Arc<StreamState>,
-    /// The first op of the launching stream that belongs to it.
-    first: Ticket,
-    /// The last one.
-    last: Ticket,
-}
-
-impl Execution {
-    fn is_over(&self) -> bool {
-        self.launcher.status.passed() >= self.last || self.launcher.queue.fence_after(self.last).is_done()
-    }
 }
 
 /// Where the tasks of a branch go: those of the first to the launching stream, or all to a stream of the
@@ -102,6 +84,15 @@ impl BranchStream<'_, '_> {
     }
 }
 
+/// A gate that is open in the end, unless it was bound: whatever fails, the launching stream goes on.
+struct OpenedInTheEnd(Arc<Gate>);
+
+impl Drop for OpenedInTheEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 impl NestedWork for Graph {
     fn abort(&self) {
         self.tell_abort();
@@ -117,11 +108,7 @@ impl NestedWork for Graph {
         if !self.is_detached && self.streams.len() == 1 {
             return;
         }
-        let executions = lock(&self.executions);
-        let over = executions.iter().take_while(|execution| execution.is_over());
-        let ends = over.last().and_then(|execution| execution.after.clone());
-        drop(executions);
-        for (stream, ticket) in self.streams.iter().zip(ends.into_iter().flatten()) {
+        for (stream, ticket) in self.streams.iter().zip(self.executions.ends_reached()) {
             // Asked, the device tells what has failed up to there.
             stream.fence_after(ticket).is_done();
         }
@@ -147,7 +134,7 @@ impl Graph {
             heads: Vec::new(),
             tails: Vec::new(),
             turn: Mutex::default(),
-            executions: Mutex::default(),
+            executions: Executions::default(),
         }
     }
 
@@ -178,11 +165,7 @@ impl Graph {
 
     /// The op `ticket` of a branch has failed: so has the op of the launching stream that waits for it.
     fn fail(&self, branch: Branch, ticket: Ticket, error: &Error) {
-        let executions = lock(&self.executions);
-        let execution = executions.iter().rev().find(|execution| execution.before[branch] < ticket);
-        let launched = execution.map(|execution| (execution.launcher.clone(), execution.first));
-        drop(executions);
-        if let Some((launcher, ticket)) = launched {
+        if let Some((launcher, ticket)) = self.executions.launch_of(branch, ticket) {
             launcher.status.fail_at(ticket, error.clone());
         }
     }
@@ -190,13 +173,7 @@ impl Graph {
     /// Fails executions that are about to be dropped. A stream that is aborted itself says so by itself.
     fn tell_abort(&self) {
         let dropped = Kind::Aborted.because("the model was aborted before its work was done");
-        let executions = lock(&self.executions);
-        let launched: Vec<_> = executions
-            .iter()
-            .filter(|execution| !execution.is_over())
-            .map(|execution| (execution.launcher.clone(), execution.first))
-            .collect();
-        drop(executions);
+        let launched = self.executions.launches();
         let still_there = launched.iter().filter(|(launcher, first)| !launcher.status.is_dropped(*first));
         still_there.for_each(|(launcher, first)| launcher.status.fail_at(*first, dropped.clone()));
     }
@@ -209,7 +186,8 @@ impl Graph {
     /// Whether an execution is queued or runs.
     pub fn is_running(&self) -> bool {
         let _turn = lock(&self.turn);
-        !self.unfinished().is_empty()
+        self.collect_failures();
+        !self.executions.is_empty()
     }
 
     /// Drops all executions that are queued or run; returns when no byte of them moves any more.
@@ -223,18 +201,19 @@ impl Graph {
     pub fn execute(self: &Arc<Self>, stream: &Stream) -> Result<Ticket> {
         let _turn = lock(&self.turn);
         self.compare()?;
-        let before = self.end_elsewhere(stream);
+        self.collect_failures();
+        let before = self.executions.ends_elsewhere(&stream.state);
         if self.is_detached {
             return self.execute_detached(stream, before);
         }
         stream.transact(|launch| {
             // Once more, under the lock: a free from here on finds the ops of this execution.
             self.compare()?;
-            before.map_or(Ok(()), |before| launch.wait_for(before))?;
-            let number = self.begin(stream, launch.newest() + 1);
+            before.into_iter().try_for_each(|end| launch.wait_for(end))?;
+            self.executions.begin(&self.streams, &stream.state, launch.newest() + 1);
             let submitted = self.submit(&mut BranchStream::Launching(launch));
-            self.note_ends(number);
-            self.end(number, launch.newest());
+            self.executions.note_ends(self.own_streams());
+            self.executions.end(launch.newest());
             if self.streams.len() > 1 {
                 launch.nest(self.weak());
             }
@@ -244,26 +223,34 @@ impl Graph {
 
     /// As `execute`, with the first branch on a stream of its own, for which the launching stream waits. No
     /// lock is held meanwhile: functions of the layer above that submit tasks may take locks of theirs.
-    fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Option<Arc<dyn Fence>>) -> Result<Ticket> {
-        let (gate, mut begun, mut number, main) = (Gate::new(), None, 0, &self.streams[0]);
+    fn execute_detached(self: &Arc<Self>, stream: &Stream, before: Vec<Arc<dyn Fence>>) -> Result<Ticket> {
+        let (gate, mut begun) = (OpenedInTheEnd(Gate::new()), None);
         let ticket = stream.transact(|launch| {
             begun = Some(launch.fence()?);
-            launch.wait_for(gate.clone())?;
-            number = self.begin(stream, launch.newest());
-            self.end(number, launch.newest());
+            launch.wait_for(gate.0.clone())?;
+            self.executions.begin(&self.streams, &stream.state, launch.newest());
+            self.executions.end(launch.newest());
             launch.nest(self.weak());
             Ok(())
         })?;
-        let wait = |fence| main.wait_for(fence).map(drop);
-        let submitted = before.into_iter().chain(begun).try_for_each(wait);
+        // An abort of the launching stream finds what was submitted before it; what came after it is dropped
+        // here.
+        let is_dropped = || stream.status().is_dropped(ticket);
+        if is_dropped() {
+            return Ok(ticket);
+        }
+        let main = &self.streams[0];
+        let submitted = before.into_iter().chain(begun).try_for_each(|fence| main.wait_for(fence).map(drop));
         let submitted = submitted.and_then(|()| self.submit(&mut BranchStream::Detached(main)));
         if let Err(error) = submitted {
             stream.status().fail_at(ticket, error);
         }
-        self.note_ends(number);
-        match main.fence() {
-            Ok(end) => gate.bind(end),
-            Err(_) => gate.open(),
+        self.executions.note_ends(self.own_streams());
+        if is_dropped() {
+            self.abort();
+        }
+        if let Ok(end) = main.fence() {
+            gate.0.bind(end);
         }
         Ok(ticket)
     }
@@ -273,53 +260,9 @@ impl Graph {
         weak
     }
 
-    /// The executions that are not over, in their order. They end in that order, so that only the first is
-    /// asked, however many are queued.
-    fn unfinished(&self) -> MutexGuard<'_, VecDeque<Execution>> {
-        self.collect_failures();
-        let mut executions = lock(&self.executions);
-        while executions.front().is_some_and(Execution::is_over) {
-            executions.pop_front();
-        }
-        executions
-    }
-
-    /// The end of the newest execution, if that was launched from another stream and is not over. It has
-    /// waited for those before it.
-    fn end_elsewhere(&self, stream: &Stream) -> Option<Arc<dyn Fence>> {
-        let executions = self.unfinished();
-        let newest = executions.back().filter(|newest| !Arc::ptr_eq(&newest.launcher, &stream.state))?;
-        Some(newest.launcher.queue.fence_after(newest.last))
-    }
-
-    /// Notes an execution that is about to be submitted from this ticket on.
-    fn begin(&self, stream: &Stream, first: Ticket) -> u64 {
-        let before = self.streams.iter().map(|stream| stream.newest()).collect();
-        let mut executions = lock(&self.executions);
-        let number = executions.back().map_or(0, |execution| execution.number + 1);
-        let launcher = stream.state.clone();
-        executions.push_back(Execution { number, before, after: None, launcher, first, last: Ticket::MAX });
-        number
-    }
-
-    /// The execution was submitted up to this ticket of the launching stream.
-    fn end(&self, number: u64, last: Ticket) {
-        self.change(number, |execution| execution.last = last);
-    }
-
-    /// The execution was submitted to the graph's own streams, too, if it uses them.
-    fn note_ends(&self, number: u64) {
-        if self.is_detached || self.streams.len() > 1 {
-            let after = self.streams.iter().map(|stream| stream.newest()).collect();
-            self.change(number, |execution| execution.after = Some(after));
-        }
-    }
-
-    fn change(&self, number: u64, change: impl FnOnce(&mut Execution)) {
-        let mut executions = lock(&self.executions);
-        if let Some(execution) = executions.iter_mut().find(|execution| execution.number == number) {
-            change(execution);
-        }
+    /// The streams of its own that executions use.
+    fn own_streams(&self) -> &[Arc<Stream>] {
+        if self.is_detached || self.streams.len() > 1 { &self.streams } else { &[] }
     }
 
     /// Submits all tasks. If one of them cannot be submitted, those before it run.
@@ -333,7 +276,10 @@ impl Graph {
         }
         let mut records: Vec<Option<Arc<dyn Fence>>> = Vec::new();
         let submitted = self.tasks.iter().try_for_each(|task| self.submit_task(main, task, &mut records));
-        for tail in &self.tails {
+        let all_sides: Vec<_> = (1..self.streams.len()).collect();
+        // Without its last tasks a branch may not lead back: the launching stream waits for all of them.
+        let tails = if submitted.is_ok() { &self.tails } else { &all_sides };
+        for tail in tails {
             main.wait_for(self.streams[*tail].fence()?)?;
         }
         submitted
@@ -430,12 +376,4 @@ fn submit_group(stream: &Arc<Stream>, group: Arc<OpGroup>) -> Result<()> {
         }
     };
     stream.call(run).map(drop)
-}
-
-#[cold]
-fn was_freed(block: &Block, user: &str) -> Error {
-    Kind::BadAddress.because(format!(
-        "{user} uses {block}, which was freed after the graph was captured: memory of a graph must stay \
-         until the graph is destroyed"
-    ))
 }

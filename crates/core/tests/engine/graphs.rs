@@ -46,9 +46,13 @@ impl Site {
     }
 
     fn copy(&self, stream: &Stream, dst: usize, src: usize) {
+        self.copy_long(stream, dst, src, 64);
+    }
+
+    fn copy_long(&self, stream: &Stream, dst: usize, src: usize, len: usize) {
         // SAFETY: paper moves nothing.
         let copied =
-            unsafe { stream.submit(|_| plan(&self.runtime, Rows::linear(dst, src, 64)).map(Op::Copy)) };
+            unsafe { stream.submit(|_| plan(&self.runtime, Rows::linear(dst, src, len)).map(Op::Copy)) };
         copied.expect("recorded");
     }
 
@@ -145,6 +149,7 @@ fn an_execution_finds_out_that_memory_is_gone_or_another_one() {
     let register = || site.runtime.register(0x8000_0000, 4096).expect("registered");
     let freed = register();
     site.copy(&site.stream, kept.base, kept.base + 128);
+    site.capture.barrier(0); // has no number
     site.copy(&site.stream, kept.base + 256, freed.base);
     site.stream.divert(None);
     let graph = site.capture.finish().expect("joined");
@@ -232,4 +237,57 @@ fn an_abort_ends_the_branches_before_the_stream_goes_on() {
     assert_eq!(log, ["abort of 0 ops", "abort of 3 ops", "abort of 1 ops"]);
     site.stream.status().pass(1);
     assert_eq!(site.stream.status().take_error().map(|error| error.kind), Some(Kind::Aborted));
+}
+
+/// A program may copy data and then a flag, and poll the flag.
+#[test]
+fn copies_as_short_as_a_flag_are_not_coalesced_with_longer_ones() {
+    let site = Site::new();
+    let (from, to) = (site.block().base, site.block().base);
+    for (place, len) in [(0, 512), (512, 512), (1024, 8), (1088, 64), (2048, 65), (2304, 1024)] {
+        site.copy_long(&site.stream, to + place, from + place, len);
+    }
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    graph.execute(&site.stream).expect("launched");
+    assert_eq!(site.submitted().len(), 3, "the long ones, two flags, the long ones");
+}
+
+/// An execution that was aborted says nothing about those before it, on other streams.
+#[test]
+fn an_execution_waits_for_every_stream_that_launched_one_before() {
+    let site = Site::new();
+    let (second, third) = (stream(&site.runtime), stream(&site.runtime));
+    let block = site.block().base;
+    site.copy(&site.stream, block, block + 128);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    for launching in [&site.stream, &second] {
+        graph.execute(launching).expect("launched");
+    }
+    second.status().pass(2); // as an abort does, while the first one runs
+    assert!(graph.is_running());
+    site.submitted();
+    graph.execute(&third).expect("launched");
+    assert_eq!(site.submitted(), ["3.1 Wait for op 1 of stream 0", "3.2 Copy"]);
+}
+
+#[test]
+fn a_stream_remembers_a_graph_once_however_often_it_launched_it() {
+    let site = Site::new();
+    let (side, block) = (stream(&site.runtime), site.block().base);
+    let branch = site.branch(&side);
+    let fork = site.capture.record(0);
+    site.capture.wait(branch, fork);
+    site.copy(&side, block, block + 128);
+    let join = site.capture.record(branch);
+    site.capture.wait(0, join);
+    site.stream.divert(None);
+    let graph = site.capture.finish().expect("joined");
+    for _ in 0..100 {
+        graph.execute(&site.stream).expect("launched");
+    }
+    site.log.lock().unwrap().clear();
+    site.stream.abort();
+    assert_eq!(site.log.lock().unwrap().len(), 3, "two branches and the stream");
 }
