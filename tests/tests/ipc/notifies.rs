@@ -31,6 +31,7 @@ pub fn perform(call: &str, number: &dyn Fn(usize) -> usize, text: &str) -> (i32,
             (code, id.to_string())
         }
         "notify-destroy" => plain(aclrtDestroyNotify(number(1))),
+        "notify-child" => (0, calls_in_a_child(number(1)).to_string()),
         other => super::shareable::perform(other, number),
     }
 }
@@ -40,6 +41,33 @@ fn notify_key(notify: usize, flags: u64) -> (i32, String) {
     let code = aclrtNotifyGetExportKey(notify, text.as_mut_ptr().cast(), 65, flags);
     let key = std::ffi::CStr::from_bytes_until_nul(&text).map(|key| key.to_string_lossy().into_owned());
     (code, key.unwrap_or_default())
+}
+
+/// Has a forked child use a notify. Returns its exit status: 0 if it was refused everything, else the number
+/// of the call that was not, counted from 1; -1 if a signal ended it.
+fn calls_in_a_child(notify: usize) -> i32 {
+    // SAFETY: the child calls the library, which refuses, and ends by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: takes a number; a child that hangs ends by this.
+        unsafe { libc::alarm(20) };
+        let mut id = 0;
+        let codes = [
+            aclrtRecordNotify(notify, 0),
+            aclrtWaitAndResetNotify(notify, 0, 0),
+            aclrtNotifyBatchReset(&mut { notify }, 1),
+            aclrtGetNotifyId(notify, &mut id),
+            notify_key(notify, 2).0,
+            aclrtDestroyNotify(notify),
+        ];
+        let taken = codes.iter().position(|code| *code != CONTEXT_NULL);
+        // SAFETY: ends the child without running anything that belongs to the parent.
+        unsafe { libc::_exit(taken.map_or(0, |row| row as i32 + 1)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made and writes to a local.
+    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    if ended == child && libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 }
 }
 
 /// A notify of the first process, imported by the second: what each calls it.
@@ -232,6 +260,30 @@ fn processes_that_die_hold_up_nobody() {
     record(&mut third, &far);
     third.refused(&format!("notify-import {key} 0"), IPC_ERROR, "exporter is gone");
     third.ok(&format!("notify-destroy {far}"));
+}
+
+// proves: Y9
+#[test]
+fn a_child_can_use_neither_a_notify_of_its_parent_nor_one_that_was_imported() {
+    let (mut waiter, mut recorder) = (Other::on(0), Other::on(0));
+    let (notify, imported) = shared(&mut waiter, &mut recorder);
+    waiter.ok(&format!("notify-wait {notify} 0 0"));
+    stands(&mut waiter, "0");
+    for (parent, its) in [(&mut waiter, &notify), (&mut recorder, &imported)] {
+        let said = parent.ok(&format!("notify-child {its}"));
+        assert_eq!(said, "0", "the call that was not refused, counted from 1");
+        let orphan = Orphan(parent.ok("fork").parse().expect("a pid"));
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", orphan.0)).expect("it lives");
+        assert!(!maps.contains("ferry:notify"), "{maps}");
+        let files = || orphan.holds().iter().any(|name| name.contains("ferry:notify"));
+        eventually("the child has no file of ours", || !files());
+    }
+    // Children recorded and destroyed nothing, and their end ended nothing.
+    stands(&mut waiter, "0");
+    record(&mut recorder, &imported);
+    waiter.ok("synchronize 0");
+    recorder.ok(&format!("notify-destroy {imported}"));
+    waiter.ok(&format!("notify-destroy {notify}"));
 }
 
 #[test]
