@@ -17,6 +17,8 @@ const TIME_LINE: u32 = 8;
 
 const PLAIN: &str = "aclrtCreateEvent";
 const WITH_FLAG: &str = "aclrtCreateEventWithFlag";
+/// ACL_EVENT_IPC.
+const IPC: u32 = 0x40;
 pub(super) const EX: &str = "aclrtCreateEventExWithFlag";
 
 impl World {
@@ -39,9 +41,11 @@ impl World {
         let mut handle = 0;
         let made = self.choose.pick(&[PLAIN, WITH_FLAG, WITH_FLAG, EX]);
         let flags = self.choose.pick(&[1, 8, 9, 11, 3, 0x10, 0x20, 0x40, 0x21, 0x80, 0x48, 0]);
-        let is_good = matches!(flags, 0 | 1 | 3 | 8 | 9 | 11 | 0x10 | 0x20 | 0x40) || made == PLAIN;
+        let is_good = matches!(flags, 0 | 1 | 3 | 8 | 9 | 11 | 0x10 | 0x20) || made == PLAIN;
+        let is_ipc = made == EX && flags == IPC;
         let good = match (is_good, self.context()) {
             (_, Err(code)) => vec![code],
+            (_, Ok(_)) if is_ipc => vec![SUCCESS, FEATURE_NOT_SUPPORT],
             (true, _) if flags == 0 && made != PLAIN => self.customary(),
             (true, _) => vec![SUCCESS],
             (false, _) => vec![RT_PARAM_INVALID],
@@ -51,6 +55,10 @@ impl World {
             WITH_FLAG => call!(self, good, aclrtCreateEventWithFlag(&raw mut handle, flags))?,
             _ => call!(self, good, aclrtCreateEventExWithFlag(&raw mut handle, flags))?,
         };
+        if is_ipc && code == SUCCESS {
+            // What such an event can do has tests of its own (`ipc/events.rs`).
+            return call!(self, vec![SUCCESS], aclrtDestroyEvent(handle)).map(drop);
+        }
         if let (SUCCESS, Some(device)) = (code, self.current_device()) {
             // A program that gives no flags wants an event like any other.
             let flags = if made == PLAIN || flags == 0 { SYNC | TIME_LINE } else { flags };

@@ -18,7 +18,7 @@ mod order;
 pub mod task;
 
 use crate::{
-    Block, Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
+    Error, Fence, Gate, Kind, Memory, Op, Result, Stream, Ticket,
     footprint::{Footprints, was_freed},
     stream::Transaction,
     submissions::NestedWork,
