@@ -98,9 +98,13 @@ impl EventEntry {
     /// Refuses a use of an event that is captured, which breaks the capture.
     pub(super) fn not_captured(&self, use_of_it: &str) -> Result<()> {
         let Some((capture, _)) = self.captured_by() else { return Ok(()) };
+        let (place, times) = match capture.is_built() {
+            true => ("a model", "after aclmdlRIBuildEnd"),
+            false => ("a capture", "before the capture or after aclmdlRICaptureEnd"),
+        };
         let note = format!(
-            "event {:#x} was recorded in a capture, so that it cannot be {use_of_it}. Ways out: do it before \
-             the capture or after aclmdlRICaptureEnd; or use another event",
+            "event {:#x} was recorded in {place}, so that it cannot be {use_of_it}. Ways out: do it {times}; \
+             or use another event",
             self.handle
         );
         Err(capture.break_by(ACL_ERROR_RT_EVENT_CAPTURED, note))
