@@ -33,6 +33,12 @@ pub const ROWS: [Row; 8] = [
 /// forms that do not. A name that ends with a star stands for all that begin like it. What is not here exists
 /// everywhere.
 const LIMITED: &[(&str, &[&str], &[&str])] = &[
+    ("aclmdlRICapture*", CAPTURING, &[]),
+    ("aclmdlRIExecuteAsync", CAPTURING, &[]),
+    ("aclmdlRIDebug*", CAPTURING, &[]),
+    ("aclmdlRIGetId", CAPTURING, &[]),
+    ("aclrtRecordEventWithFlag", NEWEST, &[]),
+    ("aclrtStreamWaitEventWithFlag", NEWEST, &[]),
     ("aclrtMemcpyBatch*", NEWEST, &[]),
     ("aclrtMemcpy2d*", ALL, &["rc", "ctrlcpu"]),
     ("aclrtGetMemcpyDescSize", &["950", "A3", "A2", "200I"], &[]),
@@ -86,6 +92,8 @@ const LIMITED: &[(&str, &[&str], &[&str])] = &[
 const ALL: &[&str] = &["950", "A3", "A2", "200I", "INF", "TRN"];
 /// The three newest products.
 pub const NEWEST: &[&str] = &["950", "A3", "A2"];
+/// The products whose streams can be captured.
+const CAPTURING: &[&str] = &["950", "A3", "A2", "INF"];
 const NOT_200I: &[&str] = &["950", "A3", "A2", "INF", "TRN"];
 
 impl Row {

@@ -129,10 +129,14 @@ impl Peers {
             let other = AclCopier::new(session, spec.route, &spec.shape, form, sides)?;
             all.push(spec.timed(other.named(name)));
         }
+        let mut note = None;
         if let Some(cuda) = &self.cuda {
-            all.push(spec.timed(CudaCopier::graph(cuda, sides, &spec.shape)?));
+            match CudaCopier::graph(cuda, sides, &spec.shape) {
+                Ok(peer) => all.push(spec.timed(peer)),
+                Err(error) => note = Some(error.to_string()),
+            }
         }
-        Ok((all, None))
+        Ok((all, note))
     }
 }
 

@@ -149,7 +149,7 @@ impl Workload {
             }
             Workload::Loop { .. } => "cost of a call in a loop over scattered pieces".to_owned(),
             Workload::Graph { route, .. } => {
-                format!("{}, a captured copy for each scattered piece, and synchronise", route.about)
+                format!("{}, a graph of scattered copies, and synchronise", route.about)
             }
             Workload::Descriptors { alone: true, .. } => {
                 "within a device, descriptor copies between two events, queued behind a long copy".to_owned()

@@ -213,7 +213,7 @@ pub unsafe extern "C" fn aclrtIpcOpenEventHandle(
 ) -> aclError {
     enter(&functions::aclrtIpcOpenEventHandle, |here| {
         let out = Out::new("event", event)?;
-        let bytes = handle.reserved.map(|byte| byte as u8);
+        let bytes = handle.reserved.map(|byte| byte.to_ne_bytes()[0]);
         out.set(event::open_handle(here, &bytes)? as aclrtEvent);
         Ok(())
     })

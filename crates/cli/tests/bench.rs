@@ -97,14 +97,20 @@ fn json_has_the_figures_of_every_contender_and_each_compared_its_bytes() {
     assert!(run.status.success(), "{report:#}\n{}", text(&run.stderr));
     assert_eq!((&report["backend"], &report["samples"]), (&"host".into(), &2.into()));
     assert_eq!((&report["verified"], &report["missing_peers"]), (&true.into(), &Value::Null));
-    assert_eq!(rows(&report).len(), 12 + 12 + 9 + 1 + 8);
+    assert_eq!(rows(&report).len(), 13 + 13 + 10 + 1 + 8);
     let is_about_bytes = |row: &&Value| !row["name"].as_str().is_some_and(|name| name.contains("/submit/"));
     for row in rows(&report).iter().filter(is_about_bytes) {
         let bytes = row["bytes"].as_u64().expect("bytes");
         let peers = row["peers"].as_array().expect("peers");
         let names: Vec<&str> = peers.iter().filter_map(|peer| peer["name"].as_str()).collect();
-        let alignment = row["name"].as_str().is_some_and(|name| name.contains("/alignment/"));
-        assert_eq!(names, if alignment { &["memcpy"][..] } else { &["memcpy", "2 threads"] }, "{row}");
+        let is_of = |series: &str| row["name"].as_str().is_some_and(|name| name.contains(series));
+        let want = match (is_of("/alignment/"), is_of("d2d/graph/"), is_of("/graph/")) {
+            (true, ..) => &["memcpy"][..],
+            (_, true, _) => &["our loop"],
+            (.., true) => &["our loop", "our batch"],
+            _ => &["memcpy", "2 threads"],
+        };
+        assert_eq!(names, want, "{row}");
         for one in peers.iter().chain([&row["ferry"]]) {
             // Before the samples and after them, and what lies around the copy as well.
             assert!(one["verified_bytes"].as_u64() >= Some(2 * bytes), "{row}");

@@ -227,6 +227,23 @@ pub const ADVICE: &[Advice] = &[
         ],
     ),
     ours(
+        &[107037..=107037],
+        &["a graph (aclmdlRI) was to be destroyed while an execution of it was queued or ran"],
+        &["synchronise the streams that executed it before aclmdlRIDestroy"],
+    ),
+    ours(
+        &[107040..=107040],
+        &[
+            "the update of a task group had other tasks than the group: another number of them, or other kinds",
+        ],
+        &["submit the same tasks in the same order between aclmdlRICaptureTaskUpdateBegin and End", MESSAGE],
+    ),
+    ours(
+        &[507009..=507009],
+        &["a task that a task group of a captured graph does not take: groups are for operators"],
+        &["submit copies and fills outside of the group", "FERRY_TASK_GROUPS=copies lets them in, for tests"],
+    ),
+    ours(
         &[148048..=148048],
         &["max_opqueue_num in aclInit's file is no number above 0 in quotes"],
         &["leave it out: it is about operators, and has no effect here"],
@@ -405,8 +422,6 @@ pub const ADVICE: &[Advice] = &[
         &[
             100011..=100019,
             107004..=107005,
-            107037..=107037,
-            107040..=107040,
             148053..=148053,
             207010..=207010,
             507011..=507011,

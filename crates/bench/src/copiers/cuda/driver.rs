@@ -35,6 +35,12 @@ functions! {
         cuEventElapsedTime: fn(*mut f32, CudaHandle, CudaHandle) -> CuResult;
         cuMemcpyAsync: fn(usize, usize, usize, CudaHandle) -> CuResult;
         cuMemcpy2DAsync_v2: fn(*const Rectangle, CudaHandle) -> CuResult;
+    }
+}
+
+functions! {
+    /// The functions for graphs, which a driver may lack.
+    GraphFunctions {
         cuStreamBeginCapture_v2: fn(CudaHandle, i32) -> CuResult;
         cuStreamEndCapture: fn(CudaHandle, *mut CudaHandle) -> CuResult;
         cuGraphInstantiateWithFlags: fn(*mut CudaHandle, CudaHandle, u64) -> CuResult;
@@ -107,6 +113,7 @@ pub struct CudaGraph(CudaHandle);
 /// Neither is released before the process ends.
 pub struct CudaDriver {
     functions: CudaFunctions,
+    graphs: Option<GraphFunctions>,
     batch: Option<BatchFunction>,
     context: CudaHandle,
     stream: CudaHandle,
@@ -125,9 +132,18 @@ impl CudaDriver {
         let functions =
             unsafe { CudaFunctions::load(&library) }.map_err(|error| missing(&error.to_string()))?;
         let batch = find_batch(&library);
+        // SAFETY: as above.
+        let graphs = unsafe { GraphFunctions::load(&library) }.ok();
         std::mem::forget(library);
-        let mut cuda =
-            CudaDriver { functions, batch, context: 0, stream: 0, events: [0; 2], about: String::new() };
+        let mut cuda = CudaDriver {
+            functions,
+            graphs,
+            batch,
+            context: 0,
+            stream: 0,
+            events: [0; 2],
+            about: String::new(),
+        };
         cuda.set_up(ordinal)?;
         Ok(Rc::new(cuda))
     }
@@ -232,7 +248,8 @@ impl CudaDriver {
     pub unsafe fn capture(&self, segments: &[Segment]) -> Result<CudaGraph> {
         /// CU_STREAM_CAPTURE_MODE_RELAXED: other threads of the process do what they like.
         const RELAXED: i32 = 2;
-        let (functions, mut graph, mut executable) = (&self.functions, 0, 0);
+        let functions = self.graph_functions()?;
+        let (mut graph, mut executable) = (0, 0);
         // SAFETY: the stream lives until the end, and what is written to is writable; the rest is passed on.
         unsafe {
             self.check("cuStreamBeginCapture", (functions.cuStreamBeginCapture_v2)(self.stream, RELAXED))?;
@@ -252,8 +269,13 @@ impl CudaDriver {
     /// # Safety
     /// As for `capture`.
     pub unsafe fn launch(&self, graph: &CudaGraph) -> Result<()> {
+        let launch = self.graph_functions()?.cuGraphLaunch;
         // SAFETY: passed on to the caller.
-        self.check("cuGraphLaunch", unsafe { (self.functions.cuGraphLaunch)(graph.0, self.stream) })
+        self.check("cuGraphLaunch", unsafe { launch(graph.0, self.stream) })
+    }
+
+    fn graph_functions(&self) -> Result<&GraphFunctions> {
+        self.graphs.as_ref().ok_or_else(|| missing("this driver has no graphs"))
     }
 
     /// Records one of the two events behind all that was submitted.
