@@ -275,8 +275,8 @@ fn a_process_that_dies_completes_its_records() {
     maker.ok(&format!("wait {event} {waits}"));
     stands(&mut maker, &waits);
     maker.tell(&format!("synchronize-event {event} 100000"));
-    // A child that lives on does not keep the record. On a GPU it does: the driver was seen to keep the memory
-    // of a process, and its lock with it, for as long as a forked child has the driver's descriptors.
+    // A child that lives on does not keep the record. On a GPU it was seen to: there the lock of a process
+    // that has died is held until its forked child has ended, too.
     let orphan = on_host().then(|| Orphan(opener.ok("fork").parse().expect("a pid")));
     opener.kill();
     assert_eq!(maker.hear().0, 0, "a call that waits");

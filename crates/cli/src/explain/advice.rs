@@ -233,10 +233,8 @@ pub const ADVICE: &[Advice] = &[
     ),
     ours(
         &[107040..=107040],
-        &[
-            "the update of a task group had other tasks than the group: another number of them, or other kinds",
-        ],
-        &["submit the same tasks in the same order between aclmdlRICaptureTaskUpdateBegin and End", MESSAGE],
+        &["the update of a task group had another number of tasks than the group, or other kinds"],
+        &["between TaskUpdateBegin and TaskUpdateEnd submit the tasks of the group, in their order", MESSAGE],
     ),
     ours(
         &[507009..=507009],
