@@ -20,6 +20,7 @@ pub(crate) mod mapping;
 pub mod nodes;
 pub mod page;
 pub mod probe;
+mod process_identity;
 pub(crate) mod ranges;
 pub mod refusal;
 pub mod shared_table;

@@ -1,14 +1,16 @@
 //! A small table of 64-bit words in memory that several processes map, with a bell that wakes them.
 //!
-//! Each process that maps it is a member with a number of its own, which is never used again. A member holds
-//! a lock that the kernel lets go of when its process ends (`file_locks.rs`), so that the others can tell
-//! whether it lives, in whatever pid namespace it is. What the words mean is the business of the layers
-//! above.
+//! Each process that maps it is a member with a number of its own, which is never used again. A member has
+//! a lock that the kernel releases when its memory is gone (`file_locks.rs`), so that the others can tell
+//! whether it lives, in whatever pid namespace it is; and behind the words it says who it is
+//! (`process_identity.rs`), since a driver may keep the memory of a process that has ended. What the words
+//! mean is the business of the layers above.
 
 use super::{
     file_locks::{is_part_locked, lock_part},
     files::Kept,
     mapping::{Mapping, new_file},
+    process_identity::{IDENTITY_LEN, ProcessIdentity},
     refusal,
 };
 use ferry_core::{Error, Kind, OpenFile, Result, Shared};
@@ -77,8 +79,30 @@ impl SharedTable {
         if !lock_part(fd, table.lock_of(table.member), 1) {
             return Err(failed("locking a part of it", &io::Error::last_os_error()));
         }
+        table.introduce(fd);
         // The descriptor goes, the mapping keeps the open file and with it the lock.
         Ok(table)
+    }
+
+    /// Writes who this process is behind the words. Without it others ask for its lock only.
+    fn introduce(&self, file: BorrowedFd) {
+        let Ok(own) = ProcessIdentity::own() else { return };
+        let (bytes, at) = (own.to_bytes(), self.identity_of(self.member));
+        // SAFETY: the descriptor is open, and so many bytes can be read.
+        let _ = unsafe { libc::pwrite(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), at) };
+    }
+
+    /// Whether a member is known to have ended.
+    fn has_ended(&self, file: BorrowedFd, member: u32) -> bool {
+        let (mut bytes, at) = ([0; IDENTITY_LEN], self.identity_of(member));
+        // SAFETY: the descriptor is open, and so many bytes can be written.
+        let read = unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), at) };
+        read == IDENTITY_LEN as isize && ProcessIdentity::from_bytes(bytes).has_ended()
+    }
+
+    /// Where a member says in the file who it is.
+    fn identity_of(&self, member: u32) -> libc::off_t {
+        ((HEADER + self.words) * size_of::<u64>() + member as usize * IDENTITY_LEN) as libc::off_t
     }
 
     /// The table as it is sent to another process.
@@ -95,7 +119,8 @@ impl SharedTable {
     /// Whether the process of a member lives. True if that cannot be told, since the program has closed our
     /// descriptor.
     pub fn is_alive(&self, member: u32) -> bool {
-        let asked = |file: BorrowedFd| is_part_locked(file, self.lock_of(member), 1);
+        let asked =
+            |file: BorrowedFd| is_part_locked(file, self.lock_of(member), 1) && !self.has_ended(file, member);
         member == self.member || self.file.get().map_or(true, asked)
     }
 
