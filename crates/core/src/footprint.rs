@@ -2,7 +2,7 @@
 //! be at the same address.
 
 use crate::{
-    AddressTable, Block, Error, Kind, Op, Rows,
+    AddressTable, Block, Error, Kind, Op,
     indirect::{Cell, DESCRIPTOR_LEN, Through},
     table::{BlockGeneration, EngineIndex},
 };
@@ -81,15 +81,8 @@ type EngineRange = (usize, usize);
 
 /// What an op touches, in the engine's addresses.
 fn ranges(op: &Op) -> Vec<EngineRange> {
-    let span = |start: usize, pitch: usize, rows: &Rows| {
-        (start, start + rows.height.saturating_sub(1) * pitch + rows.width)
-    };
     match op {
-        Op::Copy(plan) => {
-            let both =
-                |rows: Rows| [span(rows.dst, rows.dst_pitch, &rows), span(rows.src, rows.src_pitch, &rows)];
-            plan.pieces().iter().flat_map(both).collect()
-        }
+        Op::Copy(plan) => plan.pieces().iter().flat_map(|rows| [rows.written(), rows.read()]).collect(),
         Op::CopyThrough(late) => match late.through {
             Through::Descriptor { at, .. } => vec![(at, at + DESCRIPTOR_LEN)],
             Through::Cells { dst, src, .. } => [dst, src].map(|Cell { at, .. }| (at, at + CELL_LEN)).to_vec(),

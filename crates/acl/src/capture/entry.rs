@@ -113,6 +113,13 @@ impl TaskKind {
     }
 }
 
+impl TaskKind {
+    /// What an op does.
+    pub(super) fn of(op: &Op) -> TaskKind {
+        if matches!(op, Op::Fill(_)) { TaskKind::Fill } else { TaskKind::Copy }
+    }
+}
+
 impl CaptureEntry {
     /// A capture that this thread begins.
     pub(super) fn new(

@@ -20,7 +20,7 @@ struct BranchRecorder(StreamPart);
 impl Recorder for BranchRecorder {
     fn record(&self, op: Op, footprint: Footprint) -> ferry_core::Result<()> {
         let StreamPart { entry, branch, stream } = &self.0;
-        let kind = if matches!(op, Op::Fill(_)) { TaskKind::Fill } else { TaskKind::Copy };
+        let kind = TaskKind::of(&op);
         let line = TaskLine { stream: *stream, kind };
         let added = entry.add_op(line, (*branch, op, footprint), || uncaptured(&self.0));
         added.map_err(|error| engine_error(&error))

@@ -87,7 +87,7 @@ struct UpdateRecorder(Arc<GroupUpdate>);
 impl Recorder for UpdateRecorder {
     fn record(&self, op: Op, footprint: Footprint) -> ferry_core::Result<()> {
         let takes_copies = settings().is_ok_and(|settings| settings.groups_take_copies);
-        let kind = if matches!(op, Op::Fill(_)) { TaskKind::Fill } else { TaskKind::Copy };
+        let kind = TaskKind::of(&op);
         if !takes_copies {
             return Err(engine_error(&not_in_group(kind)));
         }

@@ -7,7 +7,7 @@
 //! other only.
 
 use super::task::{RepeatedOp, Task, Work};
-use crate::{Plan, Rows};
+use crate::Plan;
 use std::collections::{BTreeMap, HashMap};
 
 /// How many pieces one plan may have: longer ones gain nothing.
@@ -81,7 +81,8 @@ impl Hazards {
     /// Adds the ranges of a plan, unless it writes what another plan touches or reads what another one
     /// writes.
     fn add(&mut self, plan: &Plan) -> bool {
-        let (reads, writes): (Vec<_>, Vec<_>) = plan.pieces().iter().map(|rows| spans(&rows)).unzip();
+        let ranges = plan.pieces().iter().map(|rows| (rows.read(), rows.written()));
+        let (reads, writes): (Vec<_>, Vec<_>) = ranges.unzip();
         let is_free = writes.iter().all(|write| !meets(&self.read, *write) && !meets(&self.written, *write))
             && reads.iter().all(|read| !meets(&self.written, *read));
         if is_free {
@@ -90,12 +91,6 @@ impl Hazards {
         }
         is_free
     }
-}
-
-/// From the first to behind the last byte that a rectangle reads, and that it writes.
-fn spans(rows: &Rows) -> ((usize, usize), (usize, usize)) {
-    let span = |start, pitch: usize| (start, start + rows.height.saturating_sub(1) * pitch + rows.width);
-    (span(rows.src, rows.src_pitch), span(rows.dst, rows.dst_pitch))
 }
 
 /// Whether a range has a byte in common with one of `ranges`, which have none in common with each other.

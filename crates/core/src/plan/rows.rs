@@ -80,6 +80,21 @@ impl Rows {
         self.width * self.height
     }
 
+    /// From the first to behind the last byte that is written, gaps between rows included. The rectangle has
+    /// been checked.
+    pub(crate) fn written(&self) -> (usize, usize) {
+        self.range(self.dst, self.dst_pitch)
+    }
+
+    /// From the first to behind the last byte that is read, as [`written`](Self::written).
+    pub(crate) fn read(&self) -> (usize, usize) {
+        self.range(self.src, self.src_pitch)
+    }
+
+    fn range(&self, start: usize, pitch: usize) -> (usize, usize) {
+        (start, start + self.height.saturating_sub(1) * pitch + self.width)
+    }
+
     /// Distance from the first byte to the end of the last row: the last row needs its width, not its pitch.
     #[inline]
     pub(crate) fn span(self, start: usize, pitch: usize) -> Result<usize> {

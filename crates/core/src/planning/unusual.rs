@@ -87,13 +87,10 @@ impl Plan {
 /// Whether a piece writes what a later one reads. The user's addresses do not tell: physical memory may be
 /// mapped more than once.
 fn overtakes(pieces: &[Rows]) -> bool {
-    let span =
-        |start: usize, pitch: usize, rows: &Rows| (start, start + (rows.height - 1) * pitch + rows.width);
-    let mut written: Vec<_> =
-        pieces.iter().map(|rows| span(rows.dst, rows.dst_pitch, rows)).zip(0..).collect();
+    let mut written: Vec<_> = pieces.iter().map(Rows::written).zip(0..).collect();
     written.sort_unstable();
     pieces.iter().enumerate().any(|(reader, rows)| {
-        let (start, end) = span(rows.src, rows.src_pitch, rows);
+        let (start, end) = rows.read();
         let below = written.partition_point(|((first, _), _)| *first < end);
         let meeting = written[..below].iter().rev().take_while(|((_, last), _)| *last > start);
         meeting.into_iter().any(|(_, writer)| *writer < reader)

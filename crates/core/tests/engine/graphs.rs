@@ -1,7 +1,7 @@
 //! Graphs: what an execution submits, to which streams, and what it finds out about memory.
 
 use super::*;
-use ferry_core::{Branch, Capture, Footprint, Recorder, Unjoined};
+use ferry_core::{Branch, Capture, Footprint, Graph, Recorder, Unjoined};
 
 /// A runtime with a capture, and a stream whose ops go there.
 struct Site {
@@ -36,7 +36,7 @@ impl Site {
 
     /// Has the stream's ops recorded as a new branch.
     fn branch(&self, stream: &Stream) -> Branch {
-        let branch = self.capture.branch(super::graphs::stream(&self.runtime));
+        let branch = self.capture.branch(self::stream(&self.runtime));
         stream.divert(Some(Arc::new(Branching(self.capture.clone(), branch))));
         branch
     }
@@ -54,6 +54,25 @@ impl Site {
         let copied =
             unsafe { stream.submit(|_| plan(&self.runtime, Rows::linear(dst, src, len)).map(Op::Copy)) };
         copied.expect("recorded");
+    }
+
+    /// A second branch, which the first one has forked, and the stream that is recorded there.
+    fn fork(&self) -> (Branch, Arc<Stream>) {
+        let side = stream(&self.runtime);
+        let branch = self.branch(&side);
+        self.capture.wait(branch, self.capture.record(0));
+        (branch, side)
+    }
+
+    /// The first branch waits for what another one has so far.
+    fn join(&self, branch: Branch) {
+        self.capture.wait(0, self.capture.record(branch));
+    }
+
+    /// The graph of what was recorded. The stream takes work again.
+    fn finish(&self) -> Arc<Graph> {
+        self.stream.divert(None);
+        self.capture.finish().expect("joined")
     }
 
     /// What was submitted since the last time, without tickets.
@@ -91,16 +110,12 @@ fn copies_that_do_not_meet_are_one_op_and_others_are_not() {
 #[test]
 fn branches_run_on_streams_of_their_own_and_lead_back() {
     let site = Site::new();
-    let (side, block) = (stream(&site.runtime), site.block().base);
-    let branch = site.branch(&side);
-    let fork = site.capture.record(0);
-    site.capture.wait(branch, fork);
+    let ((branch, side), block) = (site.fork(), site.block().base);
     site.copy(&side, block, block + 128);
     let join = site.capture.record(branch);
     site.copy(&site.stream, block + 256, block + 512);
     site.capture.wait(0, join);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    let graph = site.finish();
     graph.execute(&site.stream).expect("memory is there");
     // Stream 0 is the launching one, 1 and 3 are the branches' own, 2 was captured.
     let want = ["3.1 Wait for op 0 of stream 0", "3.2 Copy", "0.1 Copy", "0.2 Wait for op 2 of stream 3"];
@@ -111,12 +126,8 @@ fn branches_run_on_streams_of_their_own_and_lead_back() {
 fn work_behind_the_record_that_leads_back_is_unjoined() {
     for (is_late, want) in [(false, None), (true, Some(Unjoined(1)))] {
         let site = Site::new();
-        let (side, block) = (stream(&site.runtime), site.block().base);
-        let branch = site.branch(&side);
-        let fork = site.capture.record(0);
-        site.capture.wait(branch, fork);
-        let join = site.capture.record(branch);
-        site.capture.wait(0, join);
+        let ((branch, side), block) = (site.fork(), site.block().base);
+        site.join(branch);
         if is_late {
             site.copy(&side, block, block + 128);
         }
@@ -151,8 +162,7 @@ fn an_execution_finds_out_that_memory_is_gone_or_another_one() {
     site.copy(&site.stream, kept.base, kept.base + 128);
     site.capture.barrier(0); // has no number
     site.copy(&site.stream, kept.base + 256, freed.base);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    let graph = site.finish();
     let unrelated = site.block();
     graph.execute(&site.stream).expect("memory is there");
     site.runtime.free(unrelated.base, |_| Ok(())).expect("freed");
@@ -178,8 +188,7 @@ fn executions_from_two_streams_come_one_after_the_other() {
     let site = Site::new();
     let (other, block) = (stream(&site.runtime), site.block().base);
     site.copy(&site.stream, block, block + 128);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    let graph = site.finish();
     graph.execute(&site.stream).expect("launched");
     assert!(graph.is_running());
     graph.execute(&other).expect("launched");
@@ -219,16 +228,11 @@ fn a_branch_that_is_started_by_another_comes_behind_it_whatever_was_filled_first
 #[test]
 fn an_abort_ends_the_branches_before_the_stream_goes_on() {
     let site = Site::new();
-    let (side, block) = (stream(&site.runtime), site.block().base);
-    let branch = site.branch(&side);
-    let fork = site.capture.record(0);
-    site.capture.wait(branch, fork);
+    let ((branch, side), block) = (site.fork(), site.block().base);
     site.copy(&side, block, block + 128);
     site.copy(&side, block + 256, block);
-    let join = site.capture.record(branch);
-    site.capture.wait(0, join);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    site.join(branch);
+    let graph = site.finish();
     graph.execute(&site.stream).expect("launched");
     site.log.lock().unwrap().clear();
     site.stream.abort();
@@ -247,8 +251,7 @@ fn copies_as_short_as_a_flag_are_not_coalesced_with_longer_ones() {
     for (place, len) in [(0, 512), (512, 512), (1024, 8), (1088, 64), (2048, 65), (2304, 1024)] {
         site.copy_long(&site.stream, to + place, from + place, len);
     }
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    let graph = site.finish();
     graph.execute(&site.stream).expect("launched");
     assert_eq!(site.submitted().len(), 3, "the long ones, two flags, the long ones");
 }
@@ -260,8 +263,7 @@ fn an_execution_waits_for_every_stream_that_launched_one_before() {
     let (second, third) = (stream(&site.runtime), stream(&site.runtime));
     let block = site.block().base;
     site.copy(&site.stream, block, block + 128);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    let graph = site.finish();
     for launching in [&site.stream, &second] {
         graph.execute(launching).expect("launched");
     }
@@ -275,15 +277,10 @@ fn an_execution_waits_for_every_stream_that_launched_one_before() {
 #[test]
 fn a_stream_remembers_a_graph_once_however_often_it_launched_it() {
     let site = Site::new();
-    let (side, block) = (stream(&site.runtime), site.block().base);
-    let branch = site.branch(&side);
-    let fork = site.capture.record(0);
-    site.capture.wait(branch, fork);
+    let ((branch, side), block) = (site.fork(), site.block().base);
     site.copy(&side, block, block + 128);
-    let join = site.capture.record(branch);
-    site.capture.wait(0, join);
-    site.stream.divert(None);
-    let graph = site.capture.finish().expect("joined");
+    site.join(branch);
+    let graph = site.finish();
     for _ in 0..100 {
         graph.execute(&site.stream).expect("launched");
     }
