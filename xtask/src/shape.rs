@@ -34,9 +34,9 @@ const ALLOW: &str = "xtask/shape.allow";
 const NOUNS: &str = "xtask/nouns.txt";
 
 /// The folders of the product's packages, in the order of the map.
-const PRODUCT: [&str; 13] = [
-    "simd", "core", "backends", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench", "terminal",
-    "blocker",
+const PRODUCT: [&str; 14] = [
+    "simd", "core", "backends", "watch", "ferry", "acl", "capi", "abi", "py", "cli", "tour", "bench",
+    "terminal", "blocker",
 ];
 
 /// `cargo xtask shape` with its options.

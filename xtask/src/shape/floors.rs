@@ -13,8 +13,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("simd", &[]),
     ("core", &["simd"]),
     ("backends", &["core"]),
-    ("ferry", &["core", "backends"]),
-    ("acl", &["core", "ferry"]),
+    ("watch", &[]),
+    ("ferry", &["core", "backends", "watch"]),
+    ("acl", &["core", "ferry", "watch"]),
     ("capi", &["acl"]),
     ("blocker", &[]),
     ("abi", &["blocker"]),
@@ -22,9 +23,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("terminal", &[]),
     ("tour", &["abi", "terminal"]),
     // For the meaning of sizes alone.
-    ("bench", &["abi", "terminal", "ferry"]),
+    ("bench", &["abi", "terminal", "ferry", "watch"]),
     // The command has capi among its dependencies so that cargo builds the library that it loads.
-    ("cli", &["abi", "terminal", "ferry", "tour", "bench", "capi"]),
+    ("cli", &["abi", "terminal", "ferry", "tour", "bench", "capi", "watch"]),
 ];
 
 /// The folders and files of `backends/cuda`, from the ground up, with its own `mod.rs` at the top. What is on

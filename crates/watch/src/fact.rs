@@ -1,0 +1,624 @@
+//! Facts: one thing that happened in a watched program, as plain data.
+//!
+//! Every fact belongs to the thread of the process that wrote it ([`FactSource`]). Times are nanoseconds of
+//! the machine's monotonic clock; how they travel is the business of the buffers.
+//!
+//! Addresses in work are where the bytes are, the engine's. A block says both addresses
+//! ([`Block::base`] is the program's, [`Block::at`] the engine's), so that a reader can say what the program
+//! calls a byte, and still sees that two addresses of a program are one byte.
+
+/// A moment, in nanoseconds of the machine's monotonic clock.
+pub type Nanos = u64;
+
+/// Which thread of which process wrote a fact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FactSource {
+    /// The number of the process.
+    pub process: u32,
+    /// The system's number of the thread.
+    pub thread: u32,
+}
+
+/// A point in the work of a stream: everything up to and with the op `ticket`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Point {
+    /// The number of the stream; counted from 0 in each process and never used again.
+    pub stream: u32,
+    /// The number of the op in its stream, counted from 1.
+    pub ticket: u64,
+}
+
+/// The call that something was done in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CallSite {
+    /// The index of the function in the process's [`Fact::Functions`]; 0 if it is not known.
+    pub function: u16,
+    /// The return address of the call in the program; 0 if it is not known.
+    pub caller: u64,
+    /// When the call began.
+    pub begin: Nanos,
+    /// The [`Fact::Stack`] of this process that has the frames above it; 0 without one.
+    pub stack: u32,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// The process began to be watched.
+    Started(Started),
+    /// The names of functions, from index 1 on: what [`CallSite::function`] counts. One string, names
+    /// separated by line feeds.
+    Functions(String),
+    /// A part of an executable file is mapped: what return addresses are looked up in.
+    Module(LoadedFile),
+    /// The name of the thread that wrote this.
+    Thread(String),
+    /// Return addresses, the innermost first, as [`CallSite::stack`] names them.
+    Stack {
+        /// Its number in the process, from 1.
+        number: u32,
+        /// The return addresses.
+        frames: Vec<u64>,
+    },
+    /// A line of a program in an interpreted language: what a caller's address stands for if it is the number
+    /// of such a line ([`Line::ADDRESS`]).
+    Line(Line),
+    /// The process ended in order. Without this fact it was killed, has crashed, or goes on.
+    Ended {
+        /// When.
+        time: Nanos,
+    },
+
+    /// A call has returned. Calls on the fast path of copies have no such fact: their op says all.
+    Call(Call),
+
+    /// A stream was made.
+    StreamMade(StreamMade),
+    /// A stream is gone; its work may go on.
+    StreamGone {
+        /// When.
+        time: Nanos,
+        /// Its number.
+        stream: u32,
+    },
+
+    /// Memory became known: allocated, registered, mapped or imported.
+    Known {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// The memory.
+        block: Block,
+    },
+    /// The memory at `base` was freed, unregistered or unmapped. Work submitted before may still use it.
+    Forgotten {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// Its first byte, as the program calls it.
+        base: u64,
+    },
+    /// Memory that was freed may be used for other blocks: all work that could reach it has passed.
+    Reused {
+        /// When.
+        time: Nanos,
+        /// Its first byte, as the program called it.
+        base: u64,
+        /// Where its bytes were.
+        at: u64,
+    },
+
+    /// An op was given to a stream, which took it.
+    Submitted(SubmittedOp),
+    /// More pieces of the batch that was submitted as `point`.
+    MorePieces {
+        /// The op.
+        point: Point,
+        /// The pieces, in the order of the batch.
+        pieces: Vec<Piece>,
+    },
+    /// An op was refused by its stream, and nothing of it happens.
+    Refused {
+        /// When.
+        time: Nanos,
+        /// The stream.
+        stream: u32,
+        /// The call.
+        site: CallSite,
+        /// What it would have done.
+        work: Work,
+    },
+    /// An op that takes long has begun. Most ops have only [`Fact::Passed`], which says when they began.
+    Begun {
+        /// When.
+        time: Nanos,
+        /// The op.
+        point: Point,
+    },
+    /// An op has passed. The thread that wrote this fact did the work, where a thread did it.
+    Passed(Passed),
+    /// The addresses of a late-bound copy have been read: what it moves.
+    Resolved {
+        /// When.
+        time: Nanos,
+        /// The op.
+        point: Point,
+        /// The copy.
+        piece: Piece,
+    },
+    /// What a wait of kind [`Awaited::Later`] is for has been decided.
+    Bound {
+        /// When.
+        time: Nanos,
+        /// The number in the wait.
+        promise: u64,
+        /// The point; `None` if the wait is over without one.
+        point: Option<Point>,
+    },
+    /// The thread that wrote this has learnt that a point has passed.
+    Joined(Joined),
+
+    /// A capture of a stream's work began.
+    CaptureBegun {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// The number of the capture, which the graph made of it keeps; counted from 1 in each process.
+        graph: u32,
+        /// The stream.
+        stream: u32,
+    },
+    /// Work was recorded into a capture and did not run.
+    Captured(Captured),
+    /// The capture ended.
+    CaptureEnded {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// Its number.
+        graph: u32,
+        /// Whether a graph came of it.
+        is_graph: bool,
+    },
+    /// An execution of a graph was submitted. Its ops name the graph ([`SubmittedOp::task`]).
+    Launched {
+        /// When.
+        time: Nanos,
+        /// The call.
+        site: CallSite,
+        /// The graph.
+        graph: u32,
+        /// The last op of the launching stream that belongs to it.
+        point: Point,
+    },
+
+    /// What the bytes of one end of an op were when it ran.
+    Contents {
+        /// The op.
+        point: Point,
+        /// Which bytes.
+        end: End,
+        /// A hash of them.
+        hash: u64,
+    },
+    /// Facts that were lost, since the buffers were full.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Fact {
+    /// When it happened; for work that took a while, when that ended. `None` for facts that belong to the one
+    /// before them in their thread.
+    pub fn time(&self) -> Option<Nanos> {
+        match self {
+            Fact::Started(started) => Some(started.time),
+            Fact::Call(call) => Some(call.end),
+            Fact::StreamMade(made) => Some(made.time),
+            Fact::Submitted(submitted) => Some(submitted.time),
+            Fact::Passed(passed) => Some(passed.end),
+            Fact::Joined(joined) => Some(joined.time),
+            Fact::Captured(captured) => Some(captured.time),
+            Fact::Ended { time }
+            | Fact::StreamGone { time, .. }
+            | Fact::Known { time, .. }
+            | Fact::Forgotten { time, .. }
+            | Fact::Reused { time, .. }
+            | Fact::Refused { time, .. }
+            | Fact::Begun { time, .. }
+            | Fact::Resolved { time, .. }
+            | Fact::Bound { time, .. }
+            | Fact::CaptureBegun { time, .. }
+            | Fact::CaptureEnded { time, .. }
+            | Fact::Launched { time, .. } => Some(*time),
+            Fact::Functions(_)
+            | Fact::Module(_)
+            | Fact::Thread(_)
+            | Fact::Stack { .. }
+            | Fact::Line(_)
+            | Fact::MorePieces { .. }
+            | Fact::Contents { .. }
+            | Fact::Lost { .. } => None,
+        }
+    }
+}
+
+/// Takes the facts of a program and makes something of them.
+pub trait FactReader {
+    /// One fact more. Facts of one thread come in the order in which they were written. Facts of several come
+    /// in the order of their times, but for those that were written late: an op may be seen to have passed
+    /// before it is seen to have been submitted.
+    fn take(&mut self, source: FactSource, fact: &Fact);
+}
+
+/// The process began to be watched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Started {
+    /// When.
+    pub time: Nanos,
+    /// Nanoseconds of the Unix epoch at that moment.
+    pub epoch: u64,
+    /// The parent process.
+    pub parent: u32,
+    /// How many devices there are.
+    pub devices: u32,
+    /// The backend: `host`, `cuda`, or the name of another implementation.
+    pub backend: String,
+    /// The command line, arguments separated by spaces.
+    pub command: String,
+}
+
+/// A mapped part of an executable file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedFile {
+    /// The first address.
+    pub base: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// What the file's own addresses begin with there: add `address - base`.
+    pub offset: u64,
+    /// The file.
+    pub path: String,
+}
+
+/// A line of an interpreted program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its number in the process: what a caller has beside [`Line::ADDRESS`].
+    pub number: u32,
+    /// The line in the file, from 1.
+    pub line: u32,
+    /// The file.
+    pub file: String,
+    /// The function that it belongs to.
+    pub function: String,
+}
+
+impl Line {
+    /// Set in a caller's address that is the number of a line: no address of a program has this bit.
+    pub const ADDRESS: u64 = 1 << 63;
+}
+
+/// A call has returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// Which, from where, since when.
+    pub site: CallSite,
+    /// When it returned.
+    pub end: Nanos,
+    /// How long it was blocked because it waited for work, in nanoseconds.
+    pub blocked: u64,
+    /// What it returned; 0 is success.
+    pub code: i32,
+}
+
+/// A stream was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamMade {
+    /// When.
+    pub time: Nanos,
+    /// Its number.
+    pub stream: u32,
+    /// The device.
+    pub device: u32,
+    /// What it is for.
+    pub purpose: StreamPurpose,
+    /// What the program calls it, if it knows it.
+    pub handle: u64,
+}
+
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamPurpose {
+    /// The program's.
+    #[default]
+    User,
+    /// The default stream of a device.
+    Default,
+    /// The synchronous calls of one thread.
+    Synchronous,
+    /// A branch of a graph.
+    Graph,
+}
+
+/// Memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The program's address of the first byte.
+    pub base: u64,
+    /// Where the first byte is.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The device, if it is device memory.
+    pub device: Option<u32>,
+    /// How it came to be known.
+    pub origin: Origin,
+}
+
+/// How memory came to be known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// It was allocated.
+    #[default]
+    Allocated,
+    /// The program's own host memory was page-locked.
+    Registered,
+    /// Physical memory was mapped at reserved addresses.
+    Mapped,
+    /// It belongs to another process.
+    Imported,
+}
+
+/// An op was taken by a stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubmittedOp {
+    /// When.
+    pub time: Nanos,
+    /// The op.
+    pub point: Point,
+    /// The call.
+    pub site: CallSite,
+    /// What has to pass before it, besides the op before it in its stream.
+    pub awaits: Vec<Awaited>,
+    /// What it does.
+    pub work: Work,
+    /// The task of a graph that it is.
+    pub task: Option<TaskId>,
+}
+
+/// A task of a graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId {
+    /// The graph.
+    pub graph: u32,
+    /// The index of the task, in the order of the capture.
+    pub task: u32,
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A point of a stream of this process.
+    Point(Point),
+    /// Something that is not decided yet, by its number: see [`Fact::Bound`].
+    Later(u64),
+    /// Something outside: an event of another process, a notify.
+    Outside,
+}
+
+/// What an op does. See the module's text for the addresses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Work {
+    /// Nothing but to be passed: an event was recorded, or a wait.
+    #[default]
+    Nothing,
+    /// An event or the like records that the stream came here.
+    Mark,
+    /// Bytes in one piece.
+    Linear {
+        /// Between which kinds of memory.
+        route: Route,
+        /// The bytes.
+        piece: Piece,
+    },
+    /// A rectangle.
+    Rows {
+        /// Between which kinds of memory.
+        route: Route,
+        /// The rectangle.
+        rows: Rows,
+    },
+    /// The pieces of a batch.
+    Batch {
+        /// Between which kinds of memory.
+        route: Route,
+        /// How many pieces there are.
+        count: u64,
+        /// How many bytes they have together.
+        bytes: u64,
+        /// The first of them; more come in [`Fact::MorePieces`], or none if pieces are not wanted.
+        pieces: Vec<Piece>,
+    },
+    /// A copy inside a device whose addresses are read when it runs.
+    Through {
+        /// The device.
+        device: u32,
+        /// Where the addresses are read: a descriptor, or the cells of destination and source.
+        cells: [u64; 2],
+        /// How many bytes; 0 if a descriptor says it.
+        len: u64,
+    },
+    /// A repetition of a pattern.
+    Fill {
+        /// The first byte.
+        dst: u64,
+        /// How many.
+        len: u64,
+        /// The first four bytes.
+        pattern: [u8; 4],
+        /// The device whose memory it is.
+        device: Option<u32>,
+    },
+    /// Memory of a device combined with other memory of it.
+    Reduce {
+        /// The device.
+        device: u32,
+        /// The bytes of both ends.
+        piece: Piece,
+        /// How: 0 sum, 1 maximum, 2 minimum.
+        combine: u8,
+        /// Of which elements: 0 i8, 1 i16, 2 i32, 3 u32, 4 f16, 5 bf16, 6 f32.
+        element: u8,
+    },
+    /// A function of the program's.
+    Function,
+}
+
+impl Work {
+    /// How many bytes it moves or writes, as far as that is known when it is submitted.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Work::Nothing | Work::Mark | Work::Function => 0,
+            Work::Linear { piece, .. } | Work::Reduce { piece, .. } => piece.len,
+            Work::Rows { rows, .. } => rows.width * rows.height,
+            Work::Batch { bytes, .. } => *bytes,
+            Work::Through { len, .. } | Work::Fill { len, .. } => *len,
+        }
+    }
+
+    /// Between which kinds of memory it copies, if it is a copy whose ends are known.
+    pub fn route(&self) -> Option<Route> {
+        match self {
+            Work::Linear { route, .. } | Work::Rows { route, .. } | Work::Batch { route, .. } => Some(*route),
+            Work::Through { device, .. } => {
+                Some(Route { src: Some(*device), dst: Some(*device), is_pageable: false })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Between which kinds of memory bytes move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// The device read from; `None` for the host.
+    pub src: Option<u32>,
+    /// The device written to; `None` for the host.
+    pub dst: Option<u32>,
+    /// Whether pageable host memory takes part.
+    pub is_pageable: bool,
+}
+
+/// Bytes in one piece at both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// The first byte of the destination.
+    pub dst: u64,
+    /// The first byte of the source.
+    pub src: u64,
+    /// How many.
+    pub len: u64,
+}
+
+/// A rectangle of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// The first byte of the destination.
+    pub dst: u64,
+    /// Bytes from one row of the destination to the next.
+    pub dst_pitch: u64,
+    /// The first byte of the source.
+    pub src: u64,
+    /// Bytes from one row of the source to the next.
+    pub src_pitch: u64,
+    /// Bytes of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+}
+
+/// An op has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// The op.
+    pub point: Point,
+    /// When the work began.
+    pub begin: Nanos,
+    /// When it ended.
+    pub end: Nanos,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How many ops were sent to the device as one, this one among them: they share begin and end. 1 for an
+    /// op of its own.
+    pub together: u32,
+    /// What did it: 0 the thread that wrote this, 1 a copy engine of the device, 2 a kernel.
+    pub engine: u8,
+}
+
+/// What came of an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    #[default]
+    Done,
+    /// It failed.
+    Failed,
+    /// It was dropped, because its stream was aborted or has stopped for good.
+    Dropped,
+}
+
+/// A thread has learnt that a point has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// When.
+    pub time: Nanos,
+    /// The point.
+    pub point: Point,
+    /// The call.
+    pub site: CallSite,
+    /// How.
+    pub how: Join,
+}
+
+/// How a thread learns that a point has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Join {
+    /// It waited: a synchronise, or a call that is documented to wait.
+    #[default]
+    Wait,
+    /// It asked, and the answer was yes.
+    Query,
+    /// It is a function of the program's that runs behind the point in its stream.
+    Function,
+}
+
+/// Work was recorded into a capture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Captured {
+    /// When.
+    pub time: Nanos,
+    /// The call.
+    pub site: CallSite,
+    /// What it becomes.
+    pub task: TaskId,
+    /// The branch: 0 for that of the stream whose capture was begun.
+    pub branch: u32,
+    /// What it does.
+    pub work: Work,
+}
+
+/// Which bytes of an op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Those that are read, before anything is written.
+    #[default]
+    Source,
+    /// Those that are written, afterwards.
+    Destination,
+}

@@ -1,0 +1,14 @@
+//! What a program's copies did, as plain data: the facts, the buffers that they travel in, and their readers.
+//!
+//! A [`Fact`] is one thing that happened: a call returned, an op was submitted, an op has passed, a block
+//! became known. The program that is watched writes facts; a command reads them while it runs or afterwards,
+//! and makes a trace, statistics or a recording of them. Facts need nothing of our engine: a library that
+//! stands in front of another implementation can write the same ones.
+//!
+//! Arrows: readers know facts and nothing of how they came here; nothing in this crate steers a program.
+
+#![warn(missing_docs)]
+
+pub mod fact;
+
+pub use fact::{Fact, FactReader, FactSource};
