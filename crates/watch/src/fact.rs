@@ -202,8 +202,19 @@ pub enum Fact {
         point: Point,
         /// Which bytes.
         end: End,
-        /// A hash of them.
+        /// The [`ContentHasher`](crate::ContentHasher)'s hash of them.
         hash: u64,
+    },
+    /// The bytes of one end of an op when it ran, or a part of them.
+    Bytes {
+        /// The op.
+        point: Point,
+        /// Which bytes.
+        end: End,
+        /// How many bytes of that end lie before these.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
     },
     /// Facts that were lost, since the buffers were full.
     Lost {
@@ -243,6 +254,7 @@ impl Fact {
             | Fact::Line(_)
             | Fact::MorePieces { .. }
             | Fact::Contents { .. }
+            | Fact::Bytes { .. }
             | Fact::Lost { .. } => None,
         }
     }
@@ -613,7 +625,7 @@ pub struct Captured {
     pub work: Work,
 }
 
-/// Which bytes of an op.
+/// Which bytes of an op: row by row and piece by piece, as one string of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum End {
     /// Those that are read, before anything is written.

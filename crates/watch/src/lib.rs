@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+mod contents;
 pub mod fact;
 
+pub use contents::ContentHasher;
 pub use fact::{Fact, FactReader, FactSource};
