@@ -9,8 +9,10 @@
 
 #![warn(missing_docs)]
 
+pub mod blocks;
 mod contents;
 pub mod fact;
+pub mod symbols;
 
 pub use contents::ContentHasher;
 pub use fact::{Fact, FactReader, FactSource};
